@@ -95,6 +95,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_pushvalue(state: *mut State, index: c_int);
     pub(crate) fn lua_remove(state: *mut State, index: c_int);
     pub(crate) fn lua_insert(state: *mut State, index: c_int);
+    pub(crate) fn lua_replace(state: *mut State, index: c_int);
     pub(crate) fn lua_checkstack(state: *mut State, slots: c_int) -> c_int;
 
     // Reading.

@@ -379,6 +379,14 @@ impl<'a> Lua<'a> {
         Ok(())
     }
 
+    /// Makes the table on top the globals of this thread, of coroutines that it makes from now on,
+    /// and of texts that are compiled from now on, and pops it.
+    pub fn set_globals(&mut self) {
+        self.table_at(-1);
+        // SAFETY: a table is on top; this sets a field of the thread.
+        unsafe { ffi::lua_replace(self.state, ffi::GLOBALS) };
+    }
+
     // Tables, raw: metatables are not asked.
 
     /// Pushes the value at `key`.

@@ -51,16 +51,40 @@ pub(crate) fn line(
 ) -> Result<Vec<u8>, Error> {
     let lua = &mut cx.lua;
     if outcome == Outcome::Broken || lua.kind(-1) != Some(Type::Table) {
-        let text = c_text(lua.bytes(-1).unwrap_or(b"execution failure"));
-        let text = &text[..text.len().min(100)];
-        return Ok([b"ERR Error running script ", name.as_bytes(), b", ", text].concat());
+        return Ok(broken(lua, name));
     }
-    let mut line = field(lua, "err")?.unwrap_or_else(|| b"ERR unknown error".to_vec());
+    let mut line = text(lua)?;
     if let (Some(source), Some(number)) = (field(lua, "source")?, field(lua, "line")?) {
         let place = [b" script: ", name.as_bytes(), b", on ", &source, b":", &number, b"."];
         line.extend_from_slice(&place.concat());
     }
     Ok(line)
+}
+
+/// The error on top with which the text of a library has ended, without a place.
+pub(crate) fn message(cx: &mut Cx<'_, Session>, outcome: Outcome) -> Result<Vec<u8>, Error> {
+    let lua = &mut cx.lua;
+    if outcome == Outcome::Broken || lua.kind(-1) != Some(Type::Table) {
+        return Ok([b"ERR ", c_text(lua.bytes(-1).unwrap_or(b"execution failure"))].concat());
+    }
+    text(lua)
+}
+
+/// The line for a script that could not be called, without `-` and CRLF.
+pub(crate) fn no_memory(name: &str) -> Vec<u8> {
+    format!("ERR Error running script {name}, not enough memory").into_bytes()
+}
+
+/// The line of an error that has not gone through the handler.
+fn broken(lua: &Lua<'_>, name: &str) -> Vec<u8> {
+    let text = c_text(lua.bytes(-1).unwrap_or(b"execution failure"));
+    let text = &text[..text.len().min(100)];
+    [b"ERR Error running script ", name.as_bytes(), b", ", text].concat()
+}
+
+/// What the error table on top says.
+fn text(lua: &mut Lua<'_>) -> Result<Vec<u8>, Error> {
+    Ok(field(lua, "err")?.unwrap_or_else(|| b"ERR unknown error".to_vec()))
 }
 
 /// A field of the table on top, if it is a string or a number.

@@ -20,14 +20,17 @@
 #![forbid(unsafe_code)]
 
 mod bit;
+mod calling;
 mod cjson;
 mod cmsgpack;
 mod errors;
+mod library;
 mod machine;
 mod math;
 mod output;
 mod packing;
 mod redis;
+mod register;
 mod reply;
 mod sandbox;
 mod session;
@@ -36,7 +39,9 @@ mod shebang;
 mod tests;
 mod values;
 
+pub use calling::FunctionRun;
 pub use darter_lua::Outcome;
+pub use library::{ENGINE, Function, Functions, Library, Source};
 pub use machine::{Machine, Run, Script, Stop};
 pub use math::Random;
 pub use session::{Protocol, Session, Wanted, Words};

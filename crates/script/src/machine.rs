@@ -1,5 +1,7 @@
 //! A VM with Redis's sandbox, and the runs of scripts in it.
 
+use crate::calling::{Calling, FunctionRun, Loading};
+use crate::library::{Functions, Source};
 use crate::math::Random;
 use crate::session::{Protocol, Session, Wanted, Words};
 use crate::shebang::{self, Flags};
@@ -61,6 +63,8 @@ pub enum Stop {
 pub struct Machine {
     vm: Vm<Session>,
     reply_max: usize,
+    /// The call for which a library is being loaded.
+    next: Option<Calling>,
 }
 
 /// The name of the chunk of each script.
@@ -71,9 +75,7 @@ struct Evaluation {
     script: Script,
     /// Whether it is only compiled.
     is_check: bool,
-    /// How many of the keys and arguments are in their tables.
-    copied: usize,
-    has_begun: bool,
+    copied: Option<Copied>,
 }
 
 impl Program<Session> for Evaluation {
@@ -81,47 +83,49 @@ impl Program<Session> for Evaluation {
         match self.prepare(cx) {
             Ok(start) => start,
             Err(_) => {
-                let text = [b"ERR Error running script ", self.script.name.as_bytes()];
-                let text = [&*text.concat(), b", not enough memory"].concat();
-                cx.host.output.error(&text);
+                cx.host.output.error(&errors::no_memory(&self.script.name));
                 Start::End
             }
         }
     }
 
     fn finish(&mut self, cx: Call<'_, '_>, outcome: Outcome) -> Progress {
-        cx.host.is_running = false;
-        cx.host.outcome = Some(outcome);
-        let result = if outcome == Outcome::Returned {
-            let protocols = output::Protocols { client: cx.host.client, script: cx.host.protocol };
-            cx.host.output.write(&mut cx.lua, protocols)
-        } else {
-            errors::line(cx, outcome, &self.script.name).map(|line| {
-                cx.host.output.error(&line);
-                Progress::Done(0)
-            })
-        };
-        result.unwrap_or_else(|_| {
-            cx.host.output.begin(usize::MAX);
-            cx.host.output.error(b"ERR not enough memory");
+        finish_run(cx, outcome, &self.script.name)
+    }
+}
+
+/// A portion of the reply of the script or function `name`, which has ended.
+pub(crate) fn finish_run(cx: Call<'_, '_>, outcome: Outcome, name: &str) -> Progress {
+    cx.host.is_running = false;
+    cx.host.outcome = Some(outcome);
+    let result = if outcome == Outcome::Returned {
+        let protocols = output::Protocols { client: cx.host.client, script: cx.host.protocol };
+        cx.host.output.write(&mut cx.lua, protocols)
+    } else {
+        errors::line(cx, outcome, name).map(|line| {
+            cx.host.output.error(&line);
             Progress::Done(0)
         })
-    }
+    };
+    result.unwrap_or_else(|_| {
+        cx.host.output.begin(usize::MAX);
+        cx.host.output.error(b"ERR not enough memory");
+        Progress::Done(0)
+    })
 }
 
 impl Evaluation {
     /// The next portion of what goes before the call.
     fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
-        if !self.has_begun {
+        if self.copied.is_none() {
             let is_known = cx.host.compiled.contains_key(&self.script.name);
             if !is_known && !self.compile(cx)? || self.is_check {
                 return Ok(Start::End);
             }
-            self.has_begun = true;
-            cx.lua.push_table(0)?;
-            cx.lua.push_table(0)?;
+            self.copied = Some(Copied::begin(cx)?);
         }
-        if !self.copy(cx)? {
+        let copied = self.copied.as_mut().expect("it was begun");
+        if !copied.step(cx)? {
             return Ok(Start::More);
         }
         sandbox::set_global(&mut cx.lua, "ARGV")?;
@@ -129,8 +133,6 @@ impl Evaluation {
         cx.lua.push_function(errors::handle)?;
         let function = cx.host.compiled.get(&self.script.name);
         cx.lua.push_kept(function.expect("it was found, or compiled"))?;
-        cx.host.keys.clear();
-        cx.host.arguments.clear();
         cx.host.is_running = true;
         Ok(Start::Call(0))
     }
@@ -149,23 +151,37 @@ impl Evaluation {
         cx.host.output.error(&line);
         Ok(false)
     }
+}
 
-    /// Copies keys and arguments into the two tables on the stack; true when that is done.
-    fn copy(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
+/// How many of a run's keys and arguments are in their tables.
+pub(crate) struct Copied(usize);
+
+impl Copied {
+    /// Pushes the two tables, that of the keys first.
+    pub(crate) fn begin(cx: Call<'_, '_>) -> Result<Self, Error> {
+        cx.lua.push_table(0)?;
+        cx.lua.push_table(0)?;
+        Ok(Self(0))
+    }
+
+    /// Copies some into the two tables on top; true when that is done.
+    pub(crate) fn step(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
         let mut portion = Portion::new();
         let (keys, arguments) = (&cx.host.keys, &cx.host.arguments);
-        while self.copied < keys.len() + arguments.len() {
-            let (table, index, word) = match self.copied.checked_sub(keys.len()) {
-                None => (-3, self.copied, &keys[self.copied]),
+        while self.0 < keys.len() + arguments.len() {
+            let (table, index, word) = match self.0.checked_sub(keys.len()) {
+                None => (-3, self.0, &keys[self.0]),
                 Some(index) => (-2, index, &arguments[index]),
             };
             cx.lua.push_bytes(word)?;
             cx.lua.set_element(table, index + 1)?;
-            self.copied += 1;
+            self.0 += 1;
             if !portion.spend(20 + word.len() / 16) {
                 return Ok(false);
             }
         }
+        cx.host.keys.clear();
+        cx.host.arguments.clear();
         Ok(true)
     }
 }
@@ -176,11 +192,25 @@ impl Machine {
     /// # Errors
     /// The system has no memory for a stack.
     pub fn new(limit_bytes: usize) -> std::io::Result<Self> {
+        Self::furnished(limit_bytes, sandbox::furnish)
+    }
+
+    /// A machine for functions of libraries, with other globals than those of scripts.
+    ///
+    /// # Errors
+    /// The system has no memory for a stack.
+    pub fn for_functions(limit_bytes: usize) -> std::io::Result<Self> {
+        Self::furnished(limit_bytes, sandbox::furnish_for_functions)
+    }
+
+    fn furnished(
+        limit_bytes: usize,
+        furnish: fn(Call<'_, '_>) -> Result<(), Error>,
+    ) -> std::io::Result<Self> {
         let mut vm = Vm::new(Session::default(), limit_bytes)?;
-        let reply_max = limit_bytes;
-        let furnished = vm.with(sandbox::furnish);
+        let furnished = vm.with(furnish);
         furnished.map_err(|_| std::io::Error::other("the limit is too low for the libraries"))?;
-        Ok(Self { vm, reply_max })
+        Ok(Self { vm, reply_max: limit_bytes, next: None })
     }
 
     /// Begins a call of a script.
@@ -204,15 +234,77 @@ impl Machine {
     }
 
     fn start(&mut self, script: Script, is_check: bool) {
+        self.clear();
+        self.vm.begin(Box::new(Evaluation { script, is_check, copied: None }));
+    }
+
+    /// Begins to run the text of a library: [`Machine::take_loaded`] has the result. There is no
+    /// limit of time: that is for whoever resumes it.
+    ///
+    /// # Panics
+    /// There is a run, or the machine is none for functions.
+    pub fn begin_load(&mut self, source: Arc<Source>) {
+        self.clear();
+        self.vm.begin(Box::new(Loading::new(source)));
+    }
+
+    /// What the library that was loaded last has registered; or the refusal, without its code.
+    ///
+    /// # Panics
+    /// There is a run, or no library was loaded.
+    pub fn take_loaded(&mut self) -> Result<Functions, Vec<u8>> {
+        self.vm.host().loaded.take().expect("a library was loaded")
+    }
+
+    /// Begins a call of a function. Its library is loaded before, if this machine has not loaded it
+    /// yet.
+    ///
+    /// # Panics
+    /// There is a run, or the machine is none for functions.
+    pub fn begin_call(&mut self, run: FunctionRun) {
+        self.clear();
+        let session = self.vm.host();
+        session.keys = run.keys;
+        session.arguments = run.arguments;
+        session.client = run.client;
+        let source = Arc::clone(&run.library.source);
+        let calling = Calling::new(run.library, run.index);
+        if session.has_loaded(&source) {
+            self.vm.begin(Box::new(calling));
+        } else {
+            self.next = Some(calling);
+            self.vm.begin(Box::new(Loading::new(source)));
+        }
+    }
+
+    /// Begins the call for which a library was loaded. False if there is none, or it could not be
+    /// loaded, as its code counts on chance or needs more memory than there is here.
+    fn begin_next(&mut self) -> bool {
+        let Some(calling) = self.next.take() else { return false };
+        match self.take_loaded() {
+            Ok(_) => {
+                self.vm.begin(Box::new(calling));
+                true
+            }
+            Err(text) => {
+                self.vm.host().output.error(&[b"ERR ", &*text].concat());
+                false
+            }
+        }
+    }
+
+    /// Nothing of the run before is left.
+    fn clear(&mut self) {
         let reply_max = self.reply_max;
+        self.next = None;
         let session = self.vm.host();
         session.is_running = false;
         session.protocol = Protocol::Two;
         session.replication = 3;
         session.outcome = None;
+        session.loaded = None;
         session.output.begin(reply_max);
         session.log.clear();
-        self.vm.begin(Box::new(Evaluation { script, is_check, copied: 0, has_begun: false }));
     }
 
     /// Goes on with the run.
@@ -220,10 +312,13 @@ impl Machine {
     /// # Panics
     /// There is none.
     pub fn resume(&mut self, preempt: &dyn Preempt) -> Stop {
-        match self.vm.resume(preempt) {
-            VmStop::Slice => Stop::Slice,
-            VmStop::Wait => Stop::Wait(self.vm.host().wanted),
-            VmStop::Ended => Stop::Ended,
+        loop {
+            match self.vm.resume(preempt) {
+                VmStop::Slice => return Stop::Slice,
+                VmStop::Wait => return Stop::Wait(self.vm.host().wanted),
+                VmStop::Ended if self.begin_next() => {}
+                VmStop::Ended => return Stop::Ended,
+            }
         }
     }
 
@@ -304,13 +399,14 @@ impl Machine {
         self.vm.abandon(preempt)
     }
 
-    /// The error of a run that is to be killed: where it is, if that is known.
+    /// The error of the run of script or function `name` that is to be killed: where it is, if that
+    /// is known.
     #[must_use]
-    pub fn killed(&self, script: &Script) -> Vec<u8> {
+    pub fn killed(&self, name: &str) -> Vec<u8> {
         let text = "ERR Script killed by user with SCRIPT KILL...";
         let Some(place) = self.vm.location() else { return text.as_bytes().to_vec() };
         let place = (String::from_utf8_lossy(&place.source).into_owned(), place.line);
-        format!("{text} script: {}, on {}:{}.", script.name, place.0, place.1).into_bytes()
+        format!("{text} script: {name}, on {}:{}.", place.0, place.1).into_bytes()
     }
 
     /// Begins to collect all garbage.

@@ -16,7 +16,7 @@ fn failure(lua: &mut Lua<'_>, text: &str) -> Result<(), Error> {
 }
 
 /// Raises `{err = "ERR text"}`.
-fn raise<T>(lua: &mut Lua<'_>, text: &str) -> Result<T, Error> {
+pub(crate) fn raise<T>(lua: &mut Lua<'_>, text: &str) -> Result<T, Error> {
     failure(lua, text)?;
     Err(Error::Value)
 }

@@ -1,8 +1,9 @@
 //! What scripts see: the globals, and that nothing of them can be changed.
 
+use crate::register::register_function;
 use crate::values::{Call, Function, Step};
 use crate::{Session, bit, cjson, cmsgpack, errors, math, packing, redis};
-use darter_lua::{Cx, Error, Lua, Position, Type, number};
+use darter_lua::{Cx, Error, Kept, Lua, Position, Type, number};
 
 #[rustfmt::skip] // A table.
 const REDIS: &[(&str, Function)] = &[
@@ -15,6 +16,11 @@ const REDIS: &[(&str, Function)] = &[
     ("status_reply",       redis::status_reply),
     ("set_repl",           redis::set_repl),
     ("acl_check_cmd",      redis::acl_check_cmd),
+];
+
+/// What EVAL's have besides.
+#[rustfmt::skip] // A table.
+const REDIS_OF_SCRIPTS: &[(&str, Function)] = &[
     ("breakpoint",         redis::breakpoint),
     ("debug",              redis::debug),
     ("replicate_commands", redis::replicate_commands),
@@ -23,15 +29,105 @@ const REDIS: &[(&str, Function)] = &[
 #[rustfmt::skip] // A table.
 const NUMBERS: &[(&str, f64)] = &[
     ("LOG_DEBUG", 0.0), ("LOG_VERBOSE", 1.0), ("LOG_NOTICE", 2.0), ("LOG_WARNING", 3.0),
-    ("REPL_NONE", 0.0), ("REPL_AOF", 1.0), ("REPL_SLAVE", 2.0), ("REPL_REPLICA", 2.0),
-    ("REPL_ALL", 3.0), ("REDIS_VERSION_NUM", redis::VERSION.1),
+    ("REDIS_VERSION_NUM", redis::VERSION.1),
 ];
 
-/// Fills the globals of a new VM, and closes them.
+#[rustfmt::skip] // A table.
+const REPLICATION: &[(&str, f64)] = &[
+    ("REPL_NONE", 0.0), ("REPL_AOF", 1.0), ("REPL_SLAVE", 2.0), ("REPL_REPLICA", 2.0),
+    ("REPL_ALL", 3.0),
+];
+
+/// What a library sees of `redis` while it is loaded.
+#[rustfmt::skip] // A table.
+const REDIS_OF_LOADING: &[(&str, Function)] = &[
+    ("register_function",  register_function),
+    ("log",                redis::log),
+];
+
+/// The two tables behind the globals of functions, which are themselves empty: Redis changes what
+/// is behind them, and so do we.
+pub(crate) struct Globals {
+    loading: Kept,
+    running: Kept,
+    stage: Stage,
+}
+
+/// What of a library is running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its text, which registers functions.
+    Loading,
+    /// A function.
+    Running,
+}
+
+/// Fills the globals of a new VM for scripts, and closes them.
 pub(crate) fn furnish(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
     let lua = &mut cx.lua;
+    fill_globals(lua)?;
+    lua.get(1, "redis")?;
+    fill(lua, REDIS_OF_SCRIPTS)?;
+    lua.pop(1);
+    lua.push_function(errors::handle)?;
+    lua.set(1, "__redis__err__handler")?;
+    close(lua)
+}
+
+/// The same of a VM for functions, which has two sets of globals.
+pub(crate) fn furnish_for_functions(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
+    let lua = &mut cx.lua;
+    fill_globals(lua)?;
+    close(lua)?;
+    lua.set_top(1)?;
+    let running = lua.keep()?;
+
+    lua.push_table(0)?;
+    push_redis(lua, REDIS_OF_LOADING, &[])?;
+    refuse_unknown(lua, -1)?;
+    lua.set(-2, "redis")?;
+    refuse_unknown(lua, -1)?;
+    protect(lua)?;
+    let loading = lua.keep()?;
+
+    lua.push_table(0)?;
+    lua.push_table(0)?;
+    lua.push_kept(&running)?;
+    lua.set(-2, "__index")?;
+    lua.set_read_only(-1, true);
+    lua.set_metatable(-2)?;
+    lua.set_read_only(-1, true);
+    lua.set_globals();
+    cx.host.globals = Some(Globals { loading, running, stage: Stage::Running });
+    Ok(())
+}
+
+/// Sets what is behind the globals of functions.
+pub(crate) fn set_stage(cx: Call<'_, '_>, stage: Stage) -> Result<(), Error> {
+    let globals = cx.host.globals.as_mut().expect("the machine is one for functions");
+    if globals.stage == stage {
+        return Ok(());
+    }
+    let lua = &mut cx.lua;
     lua.push_globals()?;
-    push_redis(lua)?;
+    let has_metatable = lua.push_metatable(-1)?;
+    assert!(has_metatable, "the globals of functions are empty");
+    lua.set_read_only(-1, false);
+    lua.push_kept(match stage {
+        Stage::Loading => &globals.loading,
+        Stage::Running => &globals.running,
+    })?;
+    lua.set(-2, "__index")?; // Without memory for this nothing has changed: the key is there.
+    lua.set_read_only(-1, true);
+    lua.pop(2);
+    globals.stage = stage;
+    Ok(())
+}
+
+/// Pushes the globals of a new VM, and adds to Lua's own what scripts and functions see.
+fn fill_globals(lua: &mut Lua<'_>) -> Result<(), Error> {
+    lua.push_globals()?;
+    push_redis(lua, REDIS, REPLICATION)?;
     lua.set(1, "redis")?;
     lua.get(1, "math")?;
     fill(lua, &[("random", math::random), ("randomseed", math::randomseed)])?;
@@ -45,15 +141,17 @@ pub(crate) fn furnish(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
         push(lua)?;
         lua.set(1, name)?;
     }
-    lua.push_function(errors::handle)?;
-    lua.set(1, "__redis__err__handler")?;
-    close(lua)
+    Ok(())
 }
 
-fn push_redis(lua: &mut Lua<'_>) -> Result<(), Error> {
+fn push_redis(
+    lua: &mut Lua<'_>,
+    functions: &[(&str, Function)],
+    numbers: &[(&str, f64)],
+) -> Result<(), Error> {
     lua.push_table(0)?;
-    fill(lua, REDIS)?;
-    for (name, value) in NUMBERS {
+    fill(lua, functions)?;
+    for (name, value) in NUMBERS.iter().chain(numbers) {
         lua.push_number(*value)?;
         lua.set(-2, name)?;
     }
@@ -72,16 +170,22 @@ pub(crate) fn fill(lua: &mut Lua<'_>, functions: &[(&str, Function)]) -> Result<
 
 /// Makes the globals, all that they lead to, and the metatable of strings read-only.
 fn close(lua: &mut Lua<'_>) -> Result<(), Error> {
-    lua.push_table(0)?;
-    lua.push_function(unknown_global)?;
-    lua.set(-2, "__index")?;
-    lua.set_metatable(1)?;
+    refuse_unknown(lua, 1)?;
     protect(lua)?;
     lua.push_bytes(b"")?;
     if lua.push_metatable(-1)? {
         protect(lua)?;
     }
     Ok(())
+}
+
+/// Gives a table a metatable by which names that it does not have are errors.
+fn refuse_unknown(lua: &mut Lua<'_>, table: i32) -> Result<(), Error> {
+    let table = lua.absolute(table);
+    lua.push_table(0)?;
+    lua.push_function(unknown_global)?;
+    lua.set(-2, "__index")?;
+    lua.set_metatable(table)
 }
 
 /// Makes the table on top read-only, its metatable, and those in it.

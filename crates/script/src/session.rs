@@ -1,11 +1,15 @@
 //! What the functions of a script share with the embedder: the run's arguments, the command that
 //! is being called, its reply on the way in, and the script's reply on the way out.
 
+use crate::calling::Loaded;
+use crate::library::{Functions, Source};
 use crate::math::Random;
 use crate::output::Output;
+use crate::register::Registering;
 use crate::reply::Incoming;
+use crate::sandbox::Globals;
 use darter_lua::{Kept, Outcome};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The version of the protocol.
@@ -95,4 +99,19 @@ pub struct Session {
     pub(crate) outcome: Option<Outcome>,
     /// The functions of the scripts that were called here, by their names.
     pub(crate) compiled: HashMap<Arc<str>, Kept>,
+    /// The globals of functions, in a machine for them.
+    pub(crate) globals: Option<Globals>,
+    /// The libraries that were loaded here, by their names.
+    pub(crate) libraries: BTreeMap<Box<str>, Loaded>,
+    /// What the library that is being loaded has registered.
+    pub(crate) registering: Option<Registering>,
+    /// What the last one has registered, or why it was refused.
+    pub(crate) loaded: Option<Result<Functions, Vec<u8>>>,
+}
+
+impl Session {
+    /// Whether a library was loaded here, and not replaced since.
+    pub(crate) fn has_loaded(&self, source: &Arc<Source>) -> bool {
+        self.libraries.get(&source.name).is_some_and(|loaded| loaded.is(source))
+    }
 }

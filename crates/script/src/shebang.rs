@@ -31,6 +31,11 @@ impl Flags {
     pub fn from_name(name: &[u8]) -> Option<Self> {
         NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, flag)| *flag)
     }
+
+    /// The names of those that are set, in Redis's order.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        NAMES.iter().filter(move |(_, flag)| self.has(*flag)).map(|(name, _)| *name)
+    }
 }
 
 impl BitOr for Flags {
@@ -82,7 +87,7 @@ pub(crate) fn read(text: &[u8]) -> Result<(Flags, &[u8]), Vec<u8>> {
 
 /// Splits a line into words, which may be quoted as in Redis's command line; `None` if a quote is
 /// not closed.
-fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {

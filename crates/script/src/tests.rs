@@ -141,12 +141,12 @@ fn abandoned_scripts_leave_nothing() {
 fn killed_scripts_say_where() {
     let mut machine = Machine::new(LIMIT).unwrap();
     let run = run_of("local x = 0\nwhile true do x = x + 1 end", &[]);
-    let script = run.script.clone();
+    let name = run.script.name.clone();
     machine.begin(run);
     for _ in 0..100 {
         assert_eq!(machine.resume(&Countdown::new(3)), Stop::Slice);
     }
-    let line = String::from_utf8(machine.killed(&script)).unwrap();
+    let line = String::from_utf8(machine.killed(&name)).unwrap();
     assert!(line.starts_with("ERR Script killed by user with SCRIPT KILL... script: "), "{line}");
     assert!(line.ends_with(", on @user_script:2."), "{line}");
     assert!(machine.abandon(&Never));
