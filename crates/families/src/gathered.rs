@@ -8,13 +8,17 @@ use darter_base::number;
 use darter_command::{Answer, Stream};
 use darter_keyspace::lazyfree::{self, Dismantle};
 use darter_resp::{Output, Reply};
-use darter_structs::table::Text;
+use darter_structs::table::{Entry, HeldKey, OutOfLine, Text};
 use std::collections::VecDeque;
 
 /// Room beyond the limit of a chunk, so that the string that crosses it seldom makes it grow.
 const CHUNK_SLACK_BYTES: usize = 1024;
 /// Chunks freed at once.
 const CHUNKS_FREED_AT_ONCE: usize = 8;
+/// Longer names are held, not copied.
+const COPIED_MAX: usize = 4 * 1024;
+/// Bytes of a name that is held, sent at once.
+const SENT_AT_ONCE: usize = 32 * 1024;
 
 /// Encoded bulk strings; as a stream: these, after a header that is already written.
 #[derive(Default)]
@@ -26,7 +30,13 @@ pub(crate) struct Gathered {
 
 /// Frees what is no longer read in portions.
 #[derive(Default)]
-struct Chunks(VecDeque<Vec<u8>>);
+struct Chunks(VecDeque<Chunk>);
+
+enum Chunk {
+    Bytes(Vec<u8>),
+    /// A long name, and how much of it was sent.
+    Name(HeldKey, usize),
+}
 
 impl Drop for Chunks {
     fn drop(&mut self) {
@@ -36,7 +46,7 @@ impl Drop for Chunks {
     }
 }
 
-struct Rest(VecDeque<Vec<u8>>);
+struct Rest(VecDeque<Chunk>);
 
 impl Dismantle for Rest {
     fn dismantle(&mut self) -> bool {
@@ -51,10 +61,14 @@ impl Dismantle for Rest {
 
 /// Appends `text` as a bulk string.
 pub(crate) fn write_bulk(out: &mut Vec<u8>, text: Text<'_>) {
-    out.push(b'$');
-    number::write_i64(out, i64::try_from(text.len()).unwrap_or(i64::MAX));
-    out.extend_from_slice(b"\r\n");
+    write_header(out, text.len());
     text.write_to(out);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_header(out: &mut Vec<u8>, len: usize) {
+    out.push(b'$');
+    number::write_i64(out, i64::try_from(len).unwrap_or(i64::MAX));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -63,6 +77,23 @@ impl Gathered {
     pub(crate) fn push(&mut self, text: Text<'_>) {
         self.make_room();
         write_bulk(&mut self.tail, text);
+        self.count += 1;
+    }
+
+    /// Adds the key of an entry.
+    pub(crate) fn push_key<X: OutOfLine>(&mut self, entry: &Entry<'_, X>) {
+        let key = entry.key();
+        match (key.len() > COPIED_MAX).then(|| entry.hold_key()).flatten() {
+            Some(name) => self.hold(name),
+            None => self.push(key),
+        }
+    }
+
+    fn hold(&mut self, name: HeldKey) {
+        write_header(&mut self.tail, name.bytes().len());
+        self.full.0.push_back(Chunk::Bytes(std::mem::take(&mut self.tail)));
+        self.full.0.push_back(Chunk::Name(name, 0));
+        self.tail.extend_from_slice(b"\r\n");
         self.count += 1;
     }
 
@@ -84,7 +115,7 @@ impl Gathered {
         }
         if self.tail.len() >= CHUNK_BYTES {
             let next = Vec::with_capacity(CHUNK_BYTES + CHUNK_SLACK_BYTES);
-            self.full.0.push_back(std::mem::replace(&mut self.tail, next));
+            self.full.0.push_back(Chunk::Bytes(std::mem::replace(&mut self.tail, next)));
         }
     }
 
@@ -105,8 +136,19 @@ impl Gathered {
 
 impl Stream for Gathered {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some(Chunk::Name(name, sent)) = self.full.0.front_mut() {
+            let rest = &name.bytes()[*sent..];
+            let part = &rest[..rest.len().min(SENT_AT_ONCE)];
+            reply.out.tail().extend_from_slice(part);
+            *sent += part.len();
+            if part.len() == rest.len() {
+                self.full.0.pop_front();
+            }
+            return true;
+        }
         let (chunk, more) = match self.full.0.pop_front() {
-            Some(chunk) => (chunk, true),
+            Some(Chunk::Bytes(chunk)) => (chunk, true),
+            Some(Chunk::Name(..)) => unreachable!("it was first"),
             None => (std::mem::take(&mut self.tail), false),
         };
         let mut part = Output::default();

@@ -1,11 +1,13 @@
 //! What SCAN, HSCAN and SSCAN share: their options; and what the last two share: the walk through a
-//! part of one table.
+//! part of one table, and the reply from it.
 //!
 //! Not here: how an entry is shown, and the text of the cursor (`cursor`).
 
 use crate::living::is_alive;
+use crate::unsent::Unsent;
 use darter_base::{glob, number};
-use darter_command::{Args, Refusal};
+use darter_command::{Args, Refusal, Stream};
+use darter_resp::Reply;
 use darter_structs::table::{Entry, OutOfLine, Scratch, Table, Text};
 
 /// Entries a call, if the client gives no count.
@@ -14,7 +16,7 @@ const COUNT_DEFAULT: usize = 10;
 /// up.
 const PLACES_PER_ENTRY: usize = 10;
 /// Places in one portion of a long call: at most about 30 us.
-pub(crate) const PORTION: usize = 24;
+const PORTION: usize = 24;
 /// Cursors of the table are shorter than ours by the bits it leaves to its caller.
 const CURSOR_MASK: u64 = (1 << 48) - 1;
 
@@ -99,5 +101,85 @@ impl<X: OutOfLine> Walk<X> {
     /// Goes back to where the part begins.
     pub(crate) fn restart(&mut self) {
         (self.next, self.entries, self.places) = (self.first, 0, 0);
+    }
+}
+
+/// What a call shows of the entries of a table.
+pub(crate) trait Show<X: OutOfLine>: Copy + Send + 'static {
+    /// The header for so many entries.
+    fn header(self, reply: &mut Reply<'_>, entries: usize);
+
+    /// Encodes one entry.
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_, X>);
+}
+
+/// A call: counts, then sends.
+pub(crate) struct Scan<X: OutOfLine, S: Show<X>> {
+    walk: Walk<X>,
+    show: S,
+    matches: usize,
+    phase: Phase,
+    unsent: Unsent,
+}
+
+/// How far a call has got.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Counting,
+    Sending,
+    Sent,
+}
+
+/// Replies that there is nothing, and that the scan is over.
+pub(crate) fn nothing(reply: &mut Reply<'_>) {
+    header(reply, 0);
+    reply.array(0);
+}
+
+/// The start of a reply.
+fn header(reply: &mut Reply<'_>, cursor: u64) {
+    reply.array(2);
+    reply.bulk(cursor.to_string().as_bytes());
+}
+
+impl<X: OutOfLine, S: Show<X>> Scan<X, S> {
+    /// The call that takes `walk`.
+    pub(crate) fn new(walk: Walk<X>, show: S) -> Self {
+        Self { walk, show, matches: 0, phase: Phase::Counting, unsent: Unsent::default() }
+    }
+
+    fn count(&mut self, reply: &mut Reply<'_>) {
+        let mut matches = 0;
+        let more = self.walk.place(&mut |_| matches += 1);
+        self.matches += matches;
+        if !more {
+            header(reply, self.walk.cursor());
+            self.show.header(reply, self.matches);
+            self.phase = if self.matches > 0 { Phase::Sending } else { Phase::Sent };
+            self.walk.restart();
+        }
+    }
+
+    fn send(&mut self, reply: &mut Reply<'_>) {
+        let Self { walk, show, unsent, .. } = self;
+        if !walk.place(&mut |entry| show.encode(reply, unsent, entry)) {
+            self.phase = Phase::Sent;
+        }
+    }
+}
+
+impl<X: OutOfLine, S: Show<X>> Stream for Scan<X, S> {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if !self.unsent.is_empty() {
+            return self.unsent.pump(reply) || self.phase != Phase::Sent;
+        }
+        for _ in 0..PORTION {
+            match self.phase {
+                Phase::Counting => self.count(reply),
+                Phase::Sending if self.unsent.is_empty() => self.send(reply),
+                Phase::Sending | Phase::Sent => break,
+            }
+        }
+        self.phase != Phase::Sent || !self.unsent.is_empty()
     }
 }

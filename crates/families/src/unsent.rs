@@ -7,13 +7,19 @@
 use darter_base::number;
 use darter_command::{BlobStream, Flow, Stream, reply_str};
 use darter_keyspace::Str;
-use darter_resp::Reply;
+use darter_resp::{Output, Reply};
 use darter_structs::blob::Blob;
-use darter_structs::table::{HeldKey, Scratch, Text};
+use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table, Text};
 use std::collections::VecDeque;
 
 /// Bytes that one portion of a reply aims at: at most about 20 us.
 pub(crate) const PORTION_BYTES: usize = 32 * 1024;
+/// Names up to this length are copied as they are read: [`ENTRIES`] of them come to 128 KiB.
+const NAME_AT_ONCE: usize = 4 * 1024;
+/// Entries read at once: 32 KiB with the longest names and values that fit a page.
+const ENTRIES: usize = 32;
+/// Entries of one portion: at most about 20 us.
+const PORTION_ENTRIES: usize = 384;
 
 /// See the module.
 #[derive(Default)]
@@ -35,6 +41,35 @@ impl Unsent {
     /// True when nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Appends the key of an entry, in portions if it is long. Returns the bytes to charge to this
+    /// portion.
+    #[inline]
+    pub(crate) fn key<X: OutOfLine>(
+        &mut self,
+        reply: &mut Reply<'_>,
+        entry: &Entry<'_, X>,
+    ) -> usize {
+        let key = entry.key();
+        self.held_or_text(reply, &key, || entry.hold_key())
+    }
+
+    /// Appends a name, which `hold` holds if it is long. Returns the bytes to charge to this portion.
+    #[inline]
+    pub(crate) fn held_or_text(
+        &mut self,
+        reply: &mut Reply<'_>,
+        name: &Text<'_>,
+        hold: impl FnOnce() -> Option<HeldKey>,
+    ) -> usize {
+        if name.len() > NAME_AT_ONCE
+            && let Some(held) = hold()
+        {
+            self.name(reply, &held);
+            return PORTION_BYTES;
+        }
+        self.text(reply, name)
     }
 
     /// Appends a short string. Returns its length.
@@ -86,7 +121,7 @@ impl Unsent {
     /// Appends a name, in portions if it is long.
     pub(crate) fn name(&mut self, reply: &mut Reply<'_>, name: &HeldKey) {
         let bytes = name.bytes();
-        if bytes.len() <= PORTION_BYTES {
+        if bytes.len() <= NAME_AT_ONCE {
             self.text(reply, &Text::raw(bytes));
             return;
         }
@@ -100,21 +135,23 @@ impl Unsent {
 
     /// Appends null.
     pub(crate) fn null(&mut self, reply: &mut Reply<'_>) {
-        if self.waiting.is_empty() {
-            reply.null();
-        } else {
-            let text: &[u8] = if reply.is_resp3() { b"_\r\n" } else { b"$-1\r\n" };
-            self.tail().extend_from_slice(text);
-        }
+        self.encoded(reply, |reply| reply.null());
     }
 
     /// Appends the header of an array.
     pub(crate) fn array(&mut self, reply: &mut Reply<'_>, len: usize) {
+        self.encoded(reply, |reply| reply.array(len));
+    }
+
+    /// Appends what `encode` writes: something short.
+    #[inline]
+    pub(crate) fn encoded(&mut self, reply: &mut Reply<'_>, encode: impl FnOnce(&mut Reply<'_>)) {
         if self.waiting.is_empty() {
-            reply.array(len);
-        } else {
-            header(self.tail(), b'*', len);
+            return encode(reply);
         }
+        let mut out = Output::default();
+        encode(&mut Reply::new(&mut out, reply.is_resp3()));
+        self.tail().extend_from_slice(&out.flatten());
     }
 
     /// The rest of a reply that has been encoded completely.
@@ -141,8 +178,28 @@ fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
 }
 
 impl Stream for Unsent {
-    /// Sends one chunk, or one run of encoded bytes.
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let before = reply.out.len();
+        while !self.is_empty() && reply.out.len() - before < PORTION_BYTES {
+            self.send(reply);
+        }
+        !self.is_empty()
+    }
+
+    /// That of the few values of a portion.
+    fn pinned_bytes(&self) -> usize {
+        let bytes = self.waiting.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.capacity(),
+            Piece::Blob(stream) => stream.pinned_bytes(),
+            Piece::Name(..) => 0,
+        });
+        bytes.sum()
+    }
+}
+
+impl Unsent {
+    /// Sends one chunk of a value, a part of a name, or one run of encoded bytes.
+    fn send(&mut self, reply: &mut Reply<'_>) {
         let is_sent = match self.waiting.front_mut() {
             Some(Piece::Blob(stream)) => !stream.pump(reply),
             Some(Piece::Name(name, sent)) => {
@@ -165,17 +222,54 @@ impl Stream for Unsent {
         if is_sent {
             self.waiting.pop_front();
         }
-        !self.waiting.is_empty()
+    }
+}
+
+/// Walks a cut, and releases what it has read.
+pub(crate) struct Walk<X: OutOfLine> {
+    reader: Reader<X>,
+    unsent: Unsent,
+}
+
+/// Encodes an entry, or not; returns the bytes to charge to the portion.
+pub(crate) type Encode<'a, X> = dyn FnMut(&mut Reply<'_>, &mut Unsent, &Entry<'_, X>) -> usize + 'a;
+
+impl<X: OutOfLine> Walk<X> {
+    /// Takes over the cut that `reader` reads.
+    pub(crate) fn new(reader: Reader<X>) -> Self {
+        Self { reader, unsent: Unsent::default() }
     }
 
-    /// That of the few values of a portion.
-    fn pinned_bytes(&self) -> usize {
-        let bytes = self.waiting.iter().map(|piece| match piece {
-            Piece::Bytes(bytes) => bytes.capacity(),
-            Piece::Blob(stream) => stream.pinned_bytes(),
-            Piece::Name(..) => 0,
-        });
-        bytes.sum()
+    /// Bytes that only readers hold.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes() + self.unsent.pinned_bytes()
+    }
+
+    /// Entries that have not been read.
+    pub(crate) fn left(&self) -> usize {
+        self.reader.left()
+    }
+
+    /// Reads a portion, or sends what waits. True while more is left.
+    pub(crate) fn portion(&mut self, reply: &mut Reply<'_>, encode: &mut Encode<'_, X>) -> bool {
+        let Self { reader, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || reader.left() > 0;
+        }
+        let (mut entries, mut bytes) = (0, 0);
+        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && unsent.is_empty() {
+            entries += ENTRIES;
+            if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(reply, unsent, &entry)) {
+                break;
+            }
+        }
+        !unsent.is_empty() || reader.left() > 0
+    }
+
+    /// Releases the rest of the cut; true while something waits to be sent.
+    pub(crate) fn finish(&mut self) -> bool {
+        self.reader = Reader::new(Table::new());
+        !self.unsent.is_empty()
     }
 }
 

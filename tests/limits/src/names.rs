@@ -13,6 +13,7 @@ use darter_testkit::{Client, Reply};
 pub(crate) const CHECKS: &[Check] = &[
     ("names of 64 MB are worked on in slices",     Asks::More, slices),
     ("a long key of fields with deadlines is held once", Asks::More, fields_with_deadlines),
+    ("replies of long members leave in portions",  Asks::More, replies),
 ];
 
 const BYTES: usize = 64 << 20;
@@ -89,6 +90,88 @@ fn fields_with_deadlines(stage: &Stage) -> Result<(), String> {
     let after = number(&mut client, "INFO memory", "used_memory:")?;
     let most = before + BYTES as u64 / 2;
     ensure(after < most, || format!("{before} bytes became {after}"))
+}
+
+/// Members of a collection, and their length: a copy of one takes 2 ms and more.
+const MEMBERS: &[u8] = b"abcdefgh";
+const MEMBER_BYTES: usize = 8 << 20;
+
+/// Commands over collections of all the members, and how many of these each replies with.
+#[rustfmt::skip] // A table.
+const READS: &[(&str, usize)] = &[
+    ("SMEMBERS s",               8),
+    ("SINTER s s",               8),
+    ("SUNION s one",             8),
+    ("SDIFF s one",              7),
+    ("SRANDMEMBER s",            1),
+    ("SRANDMEMBER s 5",          5),
+    ("SRANDMEMBER s -9",         9),
+    ("SSCAN s 0",                8),
+    ("SUNIONSTORE t s",          0),
+    ("SPOP t",                   1),
+    ("SPOP t 5",                 5),
+    ("SPOP t 9",                 2),
+    ("HGETALL h",                8),
+    ("HKEYS h",                  8),
+    ("HRANDFIELD h",             1),
+    ("HRANDFIELD h 5",           5),
+    ("HSCAN h 0",                8),
+    ("ZRANGE z 0 -1 WITHSCORES", 8),
+    ("ZRANDMEMBER z",            1),
+    ("ZRANDMEMBER z 5",          5),
+    ("ZSCAN z 0",                8),
+    ("ZUNION 1 z",               8),
+    ("ZUNIONSTORE y 1 z",        0),
+    ("ZPOPMIN y 3",              3),
+    ("ZPOPMAX y",                1),
+    ("GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 1 km WITHCOORD", 8),
+    ("KEYS *",                   8),
+];
+
+fn replies(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    for byte in MEMBERS {
+        let member = vec![*byte; MEMBER_BYTES];
+        let adds: [&[&[u8]]; 5] = [
+            &[b"SADD", b"s", &member],
+            &[b"HSET", b"h", &member, b"1"],
+            &[b"ZADD", b"z", b"1", &member],
+            &[b"GEOADD", b"g", b"1", b"1", &member],
+            &[b"SET", &member, b"1"],
+        ];
+        for add in adds {
+            let reply = client.command(add).map_err(text)?;
+            ensure(!reply.is_error(), || show(&reply, 200))?;
+        }
+    }
+    client.command(&[&b"SADD"[..], b"one", &vec![b'a'; MEMBER_BYTES]]).map_err(text)?;
+    let mut longest = vec![u64::MAX; READS.len()];
+    for _ in 0..TRIES {
+        for (longest, (line, members)) in longest.iter_mut().zip(READS) {
+            *longest = read_slice_max(&mut client, line, *members)?.min(*longest);
+        }
+        if longest.iter().all(|us| *us < SLICE_MAX_US) {
+            return Ok(());
+        }
+    }
+    let line = |(us, case): (&u64, &(&str, usize))| format!("{}: {us} us", case.0);
+    Err(longest.iter().zip(READS).map(line).collect::<Vec<_>>().join(", "))
+}
+
+/// Runs a command that replies with so many of the members. Returns its longest slice.
+fn read_slice_max(client: &mut Client, line: &str, members: usize) -> Result<u64, String> {
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    let reply = client.words(line).map_err(text)?;
+    let (mut found, mut waiting) = (0, vec![&reply]);
+    while let Some(reply) = waiting.pop() {
+        waiting.extend(reply.items().unwrap_or_default());
+        let Some(member) = reply.text().filter(|text| text.len() == MEMBER_BYTES) else { continue };
+        found += usize::from(member.iter().all(|byte| *byte == member[0]));
+    }
+    ensure(found == members, || format!("{line}: {found} members"))?;
+    while number(client, "INFO memory", "lazyfree_pending_objects:")? > 0 {}
+    number(client, "INFO slices", "slice_max_us:")
 }
 
 /// Runs a command. Returns its longest slice, its deferred frees included, in microseconds.

@@ -40,6 +40,8 @@ pub(super) struct Limit {
 /// A hit as it is shown.
 pub(super) struct Shown<'a> {
     pub(super) member: &'a [u8],
+    /// The same, if it is a long one.
+    pub(super) long: Option<&'a HeldKey>,
     pub(super) score: f64,
     /// In metres.
     pub(super) distance: f64,
@@ -86,11 +88,15 @@ impl Run {
         self.hits.push(Hit { distance, score, start: start as u32, len });
     }
 
+    fn long(&self, hit: &Hit) -> Option<&HeldKey> {
+        (hit.len == LONG).then(|| &self.longs[hit.start as usize])
+    }
+
     fn member(&self, hit: &Hit) -> &[u8] {
         let start = hit.start as usize;
-        match hit.len {
-            LONG => self.longs[start].bytes(),
-            len => &self.bytes[start..start + len as usize],
+        match self.long(hit) {
+            Some(long) => long.bytes(),
+            None => &self.bytes[start..start + hit.len as usize],
         }
     }
 
@@ -277,7 +283,8 @@ impl Hits {
 
 fn show(run: &Run, index: usize, f: &mut dyn FnMut(&Shown<'_>)) {
     let hit = &run.hits[index];
-    f(&Shown { member: run.member(hit), score: hit.score, distance: hit.distance });
+    let (member, long) = (run.member(hit), run.long(hit));
+    f(&Shown { member, long, score: hit.score, distance: hit.distance });
 }
 
 #[cfg(test)]

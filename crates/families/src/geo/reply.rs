@@ -4,7 +4,10 @@ use super::cell::{point_of, to_i64};
 use super::earth::Point;
 use super::hits::{Hits, Shown};
 use super::text;
+use crate::unsent::{PORTION_BYTES, Unsent};
+use darter_command::Stream;
 use darter_resp::Reply;
+use darter_structs::table::Text;
 
 /// Hits of one portion, and of those with coordinates, which take some 0.2 us to write.
 const PORTION: usize = 512;
@@ -32,39 +35,43 @@ impl Form {
         self.distance || self.hash || self.coordinates
     }
 
-    /// Encodes a hit. Returns the length of its member.
-    fn encode(self, reply: &mut Reply<'_>, hit: &Shown<'_>) -> usize {
+    /// Encodes a hit. Returns the bytes to charge to this portion.
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, hit: &Shown<'_>) -> usize {
         if self.is_nested() {
             let parts = [self.distance, self.hash, self.coordinates];
-            reply.array(1 + parts.into_iter().filter(|part| *part).count());
+            unsent.array(reply, 1 + parts.into_iter().filter(|part| *part).count());
         }
-        reply.bulk(hit.member);
-        if self.distance {
-            reply.bulk(text::distance(hit.distance / self.unit).as_bytes());
-        }
-        if self.hash {
-            reply.int(to_i64(hit.score));
-        }
-        if self.coordinates {
-            coordinates(reply, point_of(hit.score));
-        }
-        hit.member.len()
+        let bytes = unsent.held_or_text(reply, &Text::raw(hit.member), || hit.long.cloned());
+        unsent.encoded(reply, |reply| {
+            if self.distance {
+                reply.bulk(text::distance(hit.distance / self.unit).as_bytes());
+            }
+            if self.hash {
+                reply.int(to_i64(hit.score));
+            }
+            if self.coordinates {
+                coordinates(reply, point_of(hit.score));
+            }
+        });
+        bytes
     }
 
-    /// Encodes the next hits. Returns true while some are left.
-    pub(super) fn pump(self, reply: &mut Reply<'_>, hits: &mut Hits) -> bool {
-        const BYTES: usize = 32 * 1024;
+    /// Encodes the next hits, or sends what waits. Returns true while some are left.
+    pub(super) fn pump(self, reply: &mut Reply<'_>, hits: &mut Hits, unsent: &mut Unsent) -> bool {
         /// Hits at once: 8 KiB with the longest members that are copied.
         const AT_ONCE: usize = 8;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || hits.len() > 0;
+        }
         let portion = if self.is_nested() { PORTION_NESTED } else { PORTION };
         let (mut bytes, mut done) = (0, 0);
-        while bytes < BYTES && done < portion {
+        while bytes < PORTION_BYTES && done < portion {
             done += AT_ONCE;
-            if !hits.next_slice(AT_ONCE, &mut |hit| bytes += self.encode(reply, hit)) {
-                return false;
+            if !hits.next_slice(AT_ONCE, &mut |hit| bytes += self.encode(reply, unsent, hit)) {
+                break;
             }
         }
-        true
+        !unsent.is_empty() || hits.len() > 0
     }
 }
 

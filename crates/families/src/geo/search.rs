@@ -12,6 +12,7 @@ use super::reply::Form;
 use super::shape::Shape;
 use crate::inputs;
 use crate::lookup::find_value;
+use crate::unsent::Unsent;
 use crate::zset::ZSet;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
@@ -61,13 +62,15 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Res
     if !search.at_once(set.entries()) {
         let walk = Walk::new(search.again(), set.reader());
         let stage = Stage::Searching(Box::new(walk));
-        return Ok(Flow::Stream(Box::new(Show { stage, form })));
+        return Ok(Flow::Stream(Box::new(Show::new(stage, form))));
     }
     let mut hits = search.hits;
     hits.close();
     cx.reply.array(hits.len());
-    if form.pump(&mut cx.reply, &mut hits) {
-        return Ok(Flow::Stream(Box::new(Show { stage: Stage::Showing(hits), form })));
+    let mut unsent = Unsent::default();
+    if form.pump(&mut cx.reply, &mut hits, &mut unsent) {
+        let stage = Stage::Showing(hits);
+        return Ok(Flow::Stream(Box::new(Show { unsent, ..Show::new(stage, form) })));
     }
     Ok(Flow::Done)
 }
@@ -87,7 +90,7 @@ pub(super) async fn anywhere(
         return Ok(call.answer(|reply| reply.array(0)));
     };
     let stage = Stage::Searching(Box::new(Walk::new(search, set)));
-    Ok(Answer::Stream(Output::default(), Box::new(Show { stage, form })))
+    Ok(Answer::Stream(Output::default(), Box::new(Show::new(stage, form))))
 }
 
 /// What becomes of the hits.
@@ -218,12 +221,19 @@ impl Walk {
 struct Show {
     stage: Stage,
     form: Form,
+    unsent: Unsent,
 }
 
 enum Stage {
     Searching(Box<Walk>),
     Showing(Hits),
     Done,
+}
+
+impl Show {
+    fn new(stage: Stage, form: Form) -> Self {
+        Self { stage, form, unsent: Unsent::default() }
+    }
 }
 
 impl Stream for Show {
@@ -241,7 +251,7 @@ impl Stream for Show {
                 true
             }
             Stage::Showing(mut hits) => {
-                let more = self.form.pump(reply, &mut hits);
+                let more = self.form.pump(reply, &mut hits, &mut self.unsent);
                 self.stage = Stage::Showing(hits);
                 more
             }

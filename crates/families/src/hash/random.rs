@@ -1,18 +1,18 @@
 //! HRANDFIELD: fields at random. How they are drawn: `random`.
 
 use super::value::{Hash, value_of};
-use super::whole::{All, Part, Walk};
+use super::whole::{All, Part};
 use crate::choice::Choice;
 use crate::living::is_alive;
 use crate::lookup::find_value;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
-use crate::unsent::{PORTION_BYTES, Unsent, flow};
+use crate::unsent::{PORTION_BYTES, Unsent, Walk, flow};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline, Fresh, Lent, Str};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, Scratch};
+use darter_structs::table::{Entry, Reader, Scratch};
 use darter_tx::KeySet;
 use std::sync::Arc;
 
@@ -53,11 +53,12 @@ fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &m
     let (fields, bytes) = (hash.fields(), hash.memory_bytes());
     match wish.way(fields.len(), prng) {
         Way::One => {
+            let mut unsent = Unsent::default();
             match fields.random(&mut || prng.next_u64()) {
-                Some(entry) => reply.bulk(entry.key().bytes(&mut Scratch::new())),
+                Some(entry) => _ = unsent.key(reply, &entry),
                 None => reply.null(),
             }
-            Flow::Done
+            unsent.into_flow()
         }
         Way::Draw(count, seen) => {
             part.header(reply, count);
@@ -66,7 +67,8 @@ fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &m
         Way::All => flow(reply, All::new(fields.reader(), bytes, part, 0)),
         Way::Choose(count, choice) => {
             part.header(reply, count);
-            flow(reply, Chosen { walk: Walk::new(fields.clone(), bytes), choice, part })
+            let walk = Walk::new(Reader::of_value(fields.clone(), bytes));
+            flow(reply, Chosen { walk, choice, part })
         }
     }
 }
@@ -116,7 +118,7 @@ impl Stream for Draws {
 
 /// Fields chosen in one walk.
 struct Chosen {
-    walk: Walk,
+    walk: Walk<Arc<Blob>>,
     choice: Choice,
     part: Part,
 }

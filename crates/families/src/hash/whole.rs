@@ -7,7 +7,7 @@
 use super::value::{Hash, value_of};
 use crate::living::{Living, is_alive};
 use crate::lookup::find_value;
-use crate::unsent::{PORTION_BYTES, Unsent, flow};
+use crate::unsent::{Unsent, Walk, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
@@ -16,11 +16,6 @@ use std::sync::Arc;
 
 /// A table of fields.
 pub(super) type Fields = Table<Arc<Blob>>;
-
-/// Entries read at once: 16 KiB with the longest ones that fit a page.
-const ENTRIES: usize = 16;
-/// Entries of one portion: at most about 20 us.
-const PORTION_ENTRIES: usize = 384;
 
 /// Which part of a field is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +53,7 @@ impl Part {
         if self == Self::Pairs && reply.is_resp3() {
             unsent.array(reply, 2);
         }
-        let field = if self == Self::Value { 0 } else { unsent.text(reply, &entry.key()) };
+        let field = if self == Self::Value { 0 } else { unsent.key(reply, entry) };
         match self {
             Self::Field => field,
             _ => field + unsent.value(reply, &value_of(entry)),
@@ -102,7 +97,7 @@ fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusa
 pub(super) struct All {
     /// Until the header is written.
     living: Option<Living<Arc<Blob>>>,
-    walk: Walk,
+    walk: Walk<Arc<Blob>>,
     /// What the hash takes.
     bytes: usize,
     part: Part,
@@ -113,7 +108,7 @@ impl All {
     /// The fields of `cut` that live at `now`; the hash takes `bytes`.
     pub(super) fn new(cut: Fields, bytes: usize, part: Part, now: u64) -> Self {
         let living = Some(Living::new(cut, now));
-        Self { living, walk: Walk::new(Table::new(), 0), bytes, part, now }
+        Self { living, walk: Walk::new(Reader::new(Table::new())), bytes, part, now }
     }
 }
 
@@ -123,7 +118,7 @@ impl Stream for All {
             let Some((count, cut)) = living.portion() else { return true };
             self.living = None;
             self.part.header(reply, count);
-            self.walk = Walk::new(cut, self.bytes);
+            self.walk = Walk::new(Reader::of_value(cut, self.bytes));
         }
         let (part, now) = (self.part, self.now);
         self.walk.portion(reply, &mut |reply, unsent, entry| {
@@ -136,49 +131,5 @@ impl Stream for All {
             Some(living) if living.pinned_bytes() > 0 => self.bytes,
             _ => self.walk.pinned_bytes(),
         }
-    }
-}
-
-/// Walks a cut, and releases what it has read.
-pub(super) struct Walk {
-    reader: Reader<Arc<Blob>>,
-    unsent: Unsent,
-}
-
-/// Encodes an entry, or not; returns the bytes to charge to the portion.
-pub(super) type Encode<'a> =
-    dyn FnMut(&mut Reply<'_>, &mut Unsent, &Entry<'_, Arc<Blob>>) -> usize + 'a;
-
-impl Walk {
-    /// Takes over the cut of a hash of `bytes`.
-    pub(super) fn new(cut: Fields, bytes: usize) -> Self {
-        Self { reader: Reader::of_value(cut, bytes), unsent: Unsent::default() }
-    }
-
-    /// Bytes that only readers hold.
-    pub(super) fn pinned_bytes(&self) -> usize {
-        self.reader.pinned_bytes() + self.unsent.pinned_bytes()
-    }
-
-    /// Reads a portion, and sends what waits. True while more is left.
-    pub(super) fn portion(&mut self, reply: &mut Reply<'_>, encode: &mut Encode<'_>) -> bool {
-        let Self { reader, unsent } = self;
-        if !unsent.is_empty() {
-            return unsent.pump(reply) || reader.left() > 0;
-        }
-        let (mut entries, mut bytes) = (0, 0);
-        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && unsent.is_empty() {
-            entries += ENTRIES;
-            if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(reply, unsent, &entry)) {
-                break;
-            }
-        }
-        !unsent.is_empty() || reader.left() > 0
-    }
-
-    /// Releases the rest of the cut; true while something waits to be sent.
-    pub(super) fn finish(&mut self) -> bool {
-        self.reader = Reader::new(Table::new());
-        !self.unsent.is_empty()
     }
 }

@@ -5,9 +5,9 @@
 //! is known, and they are streamed from the cuts.
 
 use crate::cut::{Cut, Cuts};
-use crate::gathered::{Gathered, write_bulk};
+use crate::gathered::Gathered;
+use crate::unsent::Walk;
 use darter_base::glob;
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Call, Refusal, Stream};
 use darter_keyspace::{Found, Object};
 use darter_resp::{Output, Reply};
@@ -31,11 +31,10 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
         let mut reader = Reader::new(keys);
         loop {
             let more = reader.next_slice(MATCHED_AT_ONCE, &mut |entry| {
-                let key = entry.key();
-                if glob::matches(pattern, key.bytes(&mut Scratch::default()))
+                if glob::matches(pattern, entry.key().bytes(&mut Scratch::default()))
                     && Found::alive(entry, now).is_some()
                 {
-                    found.push(key);
+                    found.push_key(&entry);
                 }
             });
             call.tx.pause().await;
@@ -49,34 +48,31 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
 
 /// All keys of cuts without dead ones.
 fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
-    let readers: Vec<_> =
-        cuts.into_iter().map(|cut| Reader::of_value(cut.keys, cut.bytes)).collect();
+    let walk = |cut: Cut| Walk::new(Reader::of_value(cut.keys, cut.bytes));
+    let walks: Vec<_> = cuts.into_iter().map(walk).collect();
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, resp3);
-    reply.array(readers.iter().map(Reader::left).sum());
-    let mut all = All { readers };
+    reply.array(walks.iter().map(Walk::left).sum());
+    let mut all = All { walks };
     if all.pump(&mut reply) { Answer::Stream(out, Box::new(all)) } else { Answer::Done(out) }
 }
 
-/// The rest of the list: the last reader is next.
+/// The rest of the list: the last walk is next.
 struct All {
-    readers: Vec<Reader<Object>>,
+    walks: Vec<Walk<Object>>,
 }
 
 impl Stream for All {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(reader) = self.readers.last_mut() {
-            let tail = reply.out.tail();
-            let more =
-                reader.next_slice(ENTRIES_AT_ONCE, &mut |entry| write_bulk(tail, entry.key()));
-            if !more {
-                self.readers.pop();
-            }
+        if let Some(walk) = self.walks.last_mut()
+            && !walk.portion(reply, &mut |reply, unsent, entry| unsent.key(reply, entry))
+        {
+            self.walks.pop();
         }
-        !self.readers.is_empty()
+        !self.walks.is_empty()
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.readers.iter().map(Reader::pinned_bytes).sum()
+        self.walks.iter().map(Walk::pinned_bytes).sum()
     }
 }

@@ -51,7 +51,8 @@ fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     let cuts = inputs::here(cx.db, cx.stats, args, args.left())?;
     let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
-    Ok(flow(&mut cx.reply, small, Combine::new(inputs, cx.now)))
+    let combine = Combine::new(inputs, cx.now);
+    Ok(flow(cx, small, combine))
 }
 
 /// SINTER, SUNION or SDIFF of sets on several cores, or of very many.
@@ -118,12 +119,12 @@ impl Deciding {
                 return;
             }
             *count += 1;
-            if let Some(list) = kept {
+            let Some(list) = kept else { return };
+            *kept_bytes += member.len();
+            if *kept_bytes > KEPT_BYTES {
+                (*kept, *kept_bytes) = (None, 0);
+            } else {
                 list.push(Text::raw(member));
-                *kept_bytes += member.len();
-                if *kept_bytes > KEPT_BYTES {
-                    *kept = None;
-                }
             }
         });
         if !more {

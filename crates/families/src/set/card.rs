@@ -93,7 +93,8 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, act: Act) -> Result<Flow, Refusal> 
     let cuts = inputs::here(cx.db, cx.stats, args, options.keys)?;
     let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
-    Ok(flow(&mut cx.reply, small, Counting::new(inputs, options, cx.now)))
+    let counting = Counting::new(inputs, options, cx.now);
+    Ok(flow(cx, small, counting))
 }
 
 /// The count for sets on several cores, or for very many.

@@ -103,5 +103,6 @@ pub(super) fn smembers(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
         None => Table::new(),
     };
     let small = is_small(cut.len());
-    Ok(flow(&mut cx.reply, small, Members::new(cut, Form::Set, cx.now)))
+    let members = Members::new(cut, Form::Set, cx.now);
+    Ok(flow(cx, small, members))
 }

@@ -14,6 +14,7 @@ use crate::choice::Choice;
 use crate::gathered::Gathered;
 use crate::living::{SEGMENTS_AT_ONCE, is_alive};
 use crate::random::DRAWN_PART;
+use crate::unsent::Unsent;
 use crate::unshare;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
@@ -21,7 +22,7 @@ use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::event::DEL;
 use darter_keyspace::{Deadline, Draft, Event, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
-use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table, Text};
+use darter_structs::table::{Entry, HeldKey, LiveCount, Never, Reader, Scratch, Table};
 use darter_tx::KeySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -131,8 +132,8 @@ fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
     let cut = cut.as_ref().and_then(|held| held.get::<Set>()).map(|set| set.members().clone());
     let cut = cut.unwrap_or_default();
     cx.db.count_more(cut.len().saturating_sub(1)); // Redis counts the members.
-    let small = is_small(cut.len());
-    flow(&mut cx.reply, small, Members::new(cut, Form::Set, cx.now))
+    let (small, members) = (is_small(cut.len()), Members::new(cut, Form::Set, cx.now));
+    flow(cx, small, members)
 }
 
 /// A request that names `count` different members of a larger set, none of which has a deadline.
@@ -195,19 +196,37 @@ impl unshare::Edit for Drawn {
 /// Draws and removes `count` members of a set that has at least as many, and replies with them.
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
+    let mut unsent = Unsent::default();
     cx.db.edit::<Set, _>(key, false, |edit| {
         edit.tell_as(SPOP);
-        let mut member = Vec::new();
         for _ in 0..count {
             let members = edit.set().members();
             let Some(entry) = members.random(&mut || prng.next_u64()) else { return };
-            member.clear();
-            entry.key().write_to(&mut member);
-            reply.bulk(&member);
-            edit.remove(&member);
+            unsent.key(reply, &entry);
+            let member = Member::of(&entry);
+            edit.remove(member.bytes());
         }
     })?;
-    Ok(Flow::Done)
+    Ok(unsent.into_flow())
+}
+
+/// A member that outlives its entry.
+enum Member {
+    Held(HeldKey),
+    Copied(Vec<u8>),
+}
+
+impl Member {
+    fn of(entry: &Entry<'_, Never>) -> Self {
+        entry.hold_key().map_or_else(|| Self::Copied(entry.key().to_vec()), Self::Held)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Held(held) => held.bytes(),
+            Self::Copied(bytes) => bytes,
+        }
+    }
 }
 
 /// A pop of many members, or of some of a set in which many are dead.
@@ -283,16 +302,14 @@ impl Pop {
                 true
             }
             Way::Drawing(gathered, count) => {
-                let mut member = Vec::new();
                 for _ in 0..DRAWS.min(*count) {
                     let members = self.left.value().members();
                     let Some(entry) = members.random(&mut || cx.prng.next_u64()) else { break };
-                    member.clear();
-                    entry.key().write_to(&mut member);
-                    gathered.push(Text::raw(&member));
+                    gathered.push_key(&entry);
+                    let member = Member::of(&entry);
                     let mut edit = self.left.edit(self.now);
                     edit.tell_as(SPOP);
-                    edit.remove(&member);
+                    edit.remove(member.bytes());
                     *count -= 1;
                     if cx.preempt.must_yield() {
                         break;

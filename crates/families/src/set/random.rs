@@ -1,10 +1,11 @@
 //! SRANDMEMBER: members at random. How they are drawn: `random`.
 
-use super::reply::{Form, Members, bulk, flow, is_small, portion};
+use super::reply::{Form, Members};
 use super::value::Set;
 use crate::choice::Choice;
 use crate::living::is_alive;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
+use crate::unsent::{PORTION_BYTES, Unsent, Walk, flow};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline};
@@ -27,10 +28,9 @@ pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
         None => Set::new(),
     };
     if !is_alive(set.members().earliest_deadline(), now) {
-        let small = is_small(set.len());
         let cut = (set.members().clone(), set.memory_bytes());
         let purge = Purge::new(cut, Living { set: Set::new(), wish }, cx.prng, now);
-        return Ok(flow(&mut cx.reply, small, purge));
+        return Ok(flow(&mut cx.reply, purge));
     }
     Ok(draw(&mut cx.reply, &set, wish, cx.prng))
 }
@@ -43,23 +43,24 @@ fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
 
 /// Replies from a set without dead members.
 fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
-    let (members, small) = (set.members(), is_small(set.len()));
+    let members = set.members();
     match wish.way(set.len(), prng) {
         Way::One => {
+            let mut unsent = Unsent::default();
             match members.random(&mut || prng.next_u64()) {
-                Some(entry) => _ = bulk(reply, &entry),
+                Some(entry) => _ = unsent.key(reply, &entry),
                 None => reply.null(),
             }
-            Flow::Done
+            unsent.into_flow()
         }
         Way::Draw(count, seen) => {
             reply.array(count);
-            flow(reply, count <= DRAWS, Draws::new(set.reader(), count, seen, prng))
+            flow(reply, Draws::new(set.reader(), count, seen, prng))
         }
-        Way::All => flow(reply, small, Members::new(members.reader(), Form::Array, 0)),
+        Way::All => flow(reply, Members::new(members.reader(), Form::Array, 0)),
         Way::Choose(count, choice) => {
             reply.array(count);
-            flow(reply, small, Chosen { reader: Reader::new(members.clone()), choice })
+            flow(reply, Chosen { walk: Walk::new(Reader::new(members.clone())), choice })
         }
     }
 }
@@ -71,53 +72,58 @@ struct Draws {
     /// Hashes of those drawn before, if members must be distinct.
     seen: Option<KeySet>,
     prng: Prng,
+    unsent: Unsent,
 }
 
 impl Draws {
     fn new(set: Set, count: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
-        Self { set, left: count, seen, prng: fork(prng) }
+        Self { set, left: count, seen, prng: fork(prng), unsent: Unsent::default() }
     }
 }
 
 impl Stream for Draws {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { set, left, seen, prng, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || *left > 0;
+        }
+        let mut bytes = 0;
         for _ in 0..DRAWS {
-            if self.left == 0 {
-                return false;
+            if *left == 0 || bytes >= PORTION_BYTES {
+                break;
             }
-            let entry = self.set.members().random(&mut || self.prng.next_u64());
+            let entry = set.members().random(&mut || prng.next_u64());
             let Some(entry) = entry else { return false };
-            let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash()));
-            if is_new {
-                bulk(reply, &entry);
-                self.left -= 1;
+            if seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash())) {
+                bytes += unsent.key(reply, &entry);
+                *left -= 1;
             }
         }
-        self.left > 0
+        *left > 0 || !unsent.is_empty()
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.set.pinned_bytes()
+        self.set.pinned_bytes() + self.unsent.pinned_bytes()
     }
 }
 
 /// Members chosen in one walk.
 struct Chosen {
-    reader: Reader<Never>,
+    walk: Walk<Never>,
     choice: Choice,
 }
 
 impl Stream for Chosen {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let choice = &mut self.choice;
-        portion(&mut self.reader, &mut |entry| {
-            if choice.next() { bulk(reply, entry) } else { 0 }
+        let Self { walk, choice } = self;
+        let more = walk.portion(reply, &mut |reply, unsent, entry| {
+            if choice.next() { unsent.key(reply, entry) } else { 0 }
         });
-        !self.choice.is_done()
+        if choice.is_done() { walk.finish() } else { more }
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.reader.pinned_bytes()
+        self.walk.pinned_bytes()
     }
 }
 

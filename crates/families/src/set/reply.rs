@@ -5,35 +5,23 @@
 //! everything is read from cuts.
 
 use crate::living::{Living, is_alive};
+use crate::unsent::Walk;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Flow, Stream};
+use darter_command::{Cx, Flow, Stream};
 use darter_resp::Reply;
-use darter_structs::table::{Entry, Never, Reader, Scratch, Table};
+use darter_structs::table::{Never, Reader, Table};
 use std::collections::VecDeque;
 
-/// Entries read at once: 8 KiB with the longest members that fit a page.
-const ENTRIES: usize = 32;
-/// Entries and bytes of one portion: at most about 20 us.
-const PORTION_ENTRIES: usize = 512;
-const PORTION_BYTES: usize = 32 * 1024;
-
-/// Encodes the key of an entry. Returns its length.
-pub(super) fn bulk(reply: &mut Reply<'_>, entry: &Entry<'_, Never>) -> usize {
-    let (key, mut scratch) = (entry.key(), Scratch::new());
-    let bytes = key.bytes(&mut scratch);
-    reply.bulk(bytes);
-    bytes.len()
-}
-
-/// Does all of a stream at once: for small ones.
-pub(super) fn at_once(reply: &mut Reply<'_>, mut stream: impl Stream) -> Flow {
-    while stream.pump(reply) {}
-    Flow::Done
-}
-
-/// A stream, done at once when it is small.
-pub(super) fn flow(reply: &mut Reply<'_>, small: bool, stream: impl Stream + 'static) -> Flow {
-    if small { at_once(reply, stream) } else { Flow::Stream(Box::new(stream)) }
+/// A stream of which a small one is sent within the running slice, unless its members are long.
+pub(super) fn flow(cx: &mut Cx<'_>, small: bool, mut stream: impl Stream + 'static) -> Flow {
+    let mut goes_on = small;
+    while goes_on {
+        if !stream.pump(&mut cx.reply) {
+            return Flow::Done;
+        }
+        goes_on = !cx.preempt.must_yield();
+    }
+    Flow::Stream(Box::new(stream))
 }
 
 /// Whether the reply says that its members are distinct: RESP3 distinguishes sets from arrays.
@@ -59,7 +47,7 @@ impl Form {
 pub(super) struct Members {
     /// Until the header is written.
     living: Option<Living<Never>>,
-    reader: Reader<Never>,
+    walk: Walk<Never>,
     form: Form,
     now: u64,
     /// Members of the cut, and bytes that were made for this reply.
@@ -75,8 +63,8 @@ impl Members {
 
     /// The same for a cut that was made for this reply: at most `own_bytes` of it.
     pub(super) fn made(cut: Table<Never>, own_bytes: usize, form: Form, now: u64) -> Self {
-        let (len, reader) = (cut.len(), Reader::new(Table::new()));
-        Self { living: Some(Living::new(cut, now)), reader, form, now, len, own_bytes }
+        let (len, walk) = (cut.len(), Walk::new(Reader::new(Table::new())));
+        Self { living: Some(Living::new(cut, now)), walk, form, now, len, own_bytes }
     }
 }
 
@@ -86,11 +74,11 @@ impl Stream for Members {
             let Some((count, cut)) = living.portion() else { return true };
             self.living = None;
             self.form.header(reply, count);
-            self.reader = Reader::new(cut);
+            self.walk = Walk::new(Reader::new(cut));
         }
         let now = self.now;
-        portion(&mut self.reader, &mut |entry| {
-            if is_alive(entry.deadline(), now) { bulk(reply, entry) } else { 0 }
+        self.walk.portion(reply, &mut |reply, unsent, entry| {
+            if is_alive(entry.deadline(), now) { unsent.key(reply, entry) } else { 0 }
         })
     }
 
@@ -98,24 +86,9 @@ impl Stream for Members {
         if let Some(living) = &self.living {
             return living.pinned_bytes().max(self.own_bytes);
         }
-        let own = self.own_bytes.saturating_mul(self.reader.left()) / self.len.max(1);
-        self.reader.pinned_bytes().max(own)
+        let own = self.own_bytes.saturating_mul(self.walk.left()) / self.len.max(1);
+        self.walk.pinned_bytes().max(own)
     }
-}
-
-/// Reads a portion; `encode` returns how many bytes it wrote. True while more is left.
-pub(super) fn portion(
-    reader: &mut Reader<Never>,
-    encode: &mut dyn FnMut(&Entry<'_, Never>) -> usize,
-) -> bool {
-    let (mut entries, mut bytes) = (0, 0);
-    while entries < PORTION_ENTRIES && bytes < PORTION_BYTES {
-        entries += ENTRIES;
-        if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(&entry)) {
-            return false;
-        }
-    }
-    true
 }
 
 /// One bit for each living member of some cuts, in the order in which these are read.
@@ -155,7 +128,7 @@ impl Bits {
 /// The members of cuts whose bit is set. The header is already written.
 pub(super) struct Chosen {
     cuts: VecDeque<Table<Never>>,
-    reader: Reader<Never>,
+    walk: Walk<Never>,
     bits: Bits,
     at: usize,
     /// Members still to come: nothing is read beyond the last.
@@ -166,36 +139,37 @@ pub(super) struct Chosen {
 impl Chosen {
     /// `count` bits are set, one bit for each member that lives at `now`.
     pub(super) fn new(cuts: VecDeque<Table<Never>>, bits: Bits, count: usize, now: u64) -> Self {
-        Self { cuts, reader: Reader::new(Table::new()), bits, at: 0, left: count, now }
+        let walk = Walk::new(Reader::new(Table::new()));
+        Self { cuts, walk, bits, at: 0, left: count, now }
     }
 }
 
 impl Stream for Chosen {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        if self.reader.left() == 0 {
-            let Some(next) = self.cuts.pop_front() else { return false };
-            self.reader = Reader::new(next);
-        }
-        let Self { reader, bits, at, left, now, .. } = self;
-        portion(reader, &mut |entry| {
-            if !is_alive(entry.deadline(), *now) {
+        let Self { cuts, walk, bits, at, left, now } = self;
+        let more = walk.portion(reply, &mut |reply, unsent, entry| {
+            if *left == 0 || !is_alive(entry.deadline(), *now) {
                 return 0;
             }
             let chosen = bits.get(*at);
             *at += 1;
             *left -= usize::from(chosen);
-            if chosen { bulk(reply, entry) } else { 0 }
+            if chosen { unsent.key(reply, entry) } else { 0 }
         });
-        self.left > 0
+        if *left == 0 {
+            return walk.finish();
+        }
+        if !more {
+            let Some(next) = cuts.pop_front() else { return false };
+            *walk = Walk::new(Reader::new(next));
+        }
+        true
     }
 
     fn pinned_bytes(&self) -> usize {
         let waiting = self.cuts.iter().filter(|cut| cut.is_pinned()); // No more than are asked at a time.
         let waiting: usize = waiting.map(Table::memory_bytes).sum();
-        self.reader.pinned_bytes() + waiting + self.bits.memory_bytes()
+        self.walk.pinned_bytes() + waiting + self.bits.memory_bytes()
     }
 }
 

@@ -15,6 +15,11 @@ use darter_base::hash;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::table::{Entry, HeldKey, Never, Reader, Scratch, Table};
 
+/// Longer members are held, not copied.
+const COPIED_MAX: usize = 1024;
+/// Bytes of a member that take as long to compare as a lookup does.
+const LOOKUP_BYTES: usize = 1024;
+
 /// What must hold for a member in the sets that are asked, for it to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -57,12 +62,19 @@ impl Batch {
     fn push(&mut self, entry: &Entry<'_, Never>) {
         let (key, mut scratch) = (entry.key(), Scratch::new());
         let member = key.bytes(&mut scratch);
-        match (member.len() > KNOWN_MIN).then(|| entry.hold_key()).flatten() {
-            Some(held) => self.held.push((self.len, held)),
-            None => self.bytes.extend_from_slice(member),
-        }
+        self.hashes[self.len] =
+            match (member.len() > COPIED_MAX).then(|| entry.hold_key()).flatten() {
+                Some(held) => {
+                    let hash = held.hash();
+                    self.held.push((self.len, held));
+                    hash
+                }
+                None => {
+                    self.bytes.extend_from_slice(member);
+                    hash::of(member)
+                }
+            };
         self.ends[self.len] = self.bytes.len();
-        self.hashes[self.len] = hash::of(member);
         self.kept |= 1 << self.len;
         self.len += 1;
     }
@@ -83,6 +95,15 @@ impl Batch {
             left &= left - 1;
             Some(index)
         })
+    }
+
+    /// What looking them up once more costs, in lookups of short ones.
+    fn cost(&self) -> usize {
+        // Those above are compared by what is known of them.
+        let compared =
+            |held: &HeldKey| if held.bytes().len() > KNOWN_MIN { 0 } else { held.bytes().len() };
+        let bytes: usize = self.held.iter().map(|(_, held)| compared(held)).sum();
+        self.kept.count_ones() as usize + bytes / LOOKUP_BYTES
     }
 
     fn clear(&mut self) {
@@ -114,7 +135,7 @@ impl Walk {
                 budget = budget.saturating_sub(BATCH / 2);
             }
             while budget > 0 && self.next < self.asked.len() && self.batch.kept != 0 {
-                budget = budget.saturating_sub(self.batch.kept.count_ones() as usize);
+                budget = budget.saturating_sub(self.batch.cost());
                 self.ask();
             }
             if self.next == self.asked.len() || self.batch.kept == 0 {

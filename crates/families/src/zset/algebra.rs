@@ -98,10 +98,13 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Res
     let inputs = Inputs::here(dialect.act, cuts, &weights);
     let small = inputs.is_small();
     Ok(match dialect.yields {
-        Yields::Count => flow(&mut cx.reply, small, Count::new(inputs, options.limit, cx.now)),
+        Yields::Count => {
+            let count = Count::new(inputs, options.limit, cx.now);
+            flow(cx, small, count)
+        }
         Yields::Members | Yields::Value => {
             let show = Show::new(inputs, (options.aggregate, options.form), cx.now);
-            flow(&mut cx.reply, small, show)
+            flow(cx, small, show)
         }
     })
 }

@@ -3,7 +3,7 @@
 //! Removing a range takes no time to speak of, however long it is. What was removed is shown from a
 //! cut, if it is too much for a slice.
 
-use super::reply::{Entries, Form};
+use super::reply::{Entries, Form, at_once};
 use super::value::ZSet;
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_base::number;
@@ -66,19 +66,14 @@ pub(super) fn take(
         };
         head(reply);
         form.header(reply, ranks.len());
-        let mut rest = None;
-        if ranks.len() > AT_ONCE {
-            rest = Some(Entries::new(set.reader(), ranks.clone(), (end, form)));
+        let rest = if ranks.len() > AT_ONCE {
+            Flow::Stream(Box::new(Entries::new(set.reader(), ranks.clone(), (end, form))))
         } else {
-            let mut encode = |entry| _ = form.encode(reply, &entry);
-            match end {
-                End::Front => set.range(ranks.clone()).for_each(&mut encode),
-                End::Back => set.range_back(ranks.clone()).for_each(&mut encode),
-            }
-        }
+            at_once(reply, set, ranks.clone(), (end, form)).into_flow()
+        };
         edit.tell_as(event(end));
         edit.remove_range(ranks);
-        rest.map_or(Flow::Done, |rest| Flow::Stream(Box::new(rest)))
+        rest
     })
 }
 

@@ -8,6 +8,7 @@ use super::value::ZSet;
 use crate::choice::Choice;
 use crate::lookup::find_value;
 use crate::random::{DRAWS, Way, Wish, fork};
+use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use darter_base::{Prng, hash};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
@@ -18,7 +19,6 @@ use darter_tx::KeySet;
 const WALKED: usize = 256;
 /// Of these, so many are walked between two looks at the bytes that they have: a portion sends no more.
 const WALKED_TOGETHER: usize = 16;
-const PORTION_BYTES: usize = 32 * 1024;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`: a random member; or `count` different ones, all when the
 /// sorted set has no more; or, if `count` is negative, so many that may repeat.
@@ -51,29 +51,26 @@ fn wish(mut args: Args<'_>) -> Result<(Wish, Form), Refusal> {
 fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &mut Prng) -> Flow {
     match wish.way(set.len(), prng) {
         Way::One => {
+            let mut unsent = Unsent::default();
             match set.get(below(set.len(), prng)) {
-                Some(entry) => _ = member(reply, &entry),
+                Some(entry) => _ = member(reply, &mut unsent, &entry),
                 None => reply.null(),
             }
-            Flow::Done
+            unsent.into_flow()
         }
         Way::Draw(count, seen) => {
             form.header(reply, count);
-            let draws = Draws { set: set.reader(), left: count, seen, form, prng: fork(prng) };
-            begin(reply, count <= DRAWS, draws)
+            let (set, prng) = (set.reader(), fork(prng));
+            let unsent = Unsent::default();
+            flow(reply, Draws { set, left: count, seen, form, prng, unsent })
         }
         Way::All => entries(reply, set, 0..set.len(), (End::Front, form)),
         Way::Choose(count, choice) => {
             form.header(reply, count);
             let reader = Reader::new(set.reader(), 0..set.len(), End::Front);
-            begin(reply, form.is_small(set.len()), Chosen { reader, choice, form })
+            flow(reply, Chosen { reader, choice, form, unsent: Unsent::default() })
         }
     }
-}
-
-/// A stream, which is done if it is small: at once, unless its members are long.
-fn begin(reply: &mut Reply<'_>, small: bool, mut stream: impl Stream + 'static) -> Flow {
-    if small && !stream.pump(reply) { Flow::Done } else { Flow::Stream(Box::new(stream)) }
 }
 
 /// A number below `len`; 0 where there is none.
@@ -89,27 +86,29 @@ struct Draws {
     seen: Option<KeySet>,
     form: Form,
     prng: Prng,
+    unsent: Unsent,
 }
 
 impl Stream for Draws {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { set, left, seen, form, prng, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || *left > 0;
+        }
         let mut bytes = 0;
         for _ in 0..DRAWS {
-            if self.left == 0 {
-                return false;
-            }
-            if bytes > PORTION_BYTES {
+            if *left == 0 || bytes >= PORTION_BYTES {
                 break;
             }
-            let rank = below(self.set.len(), &mut self.prng);
-            let Some(entry) = self.set.get(rank) else { return false };
+            let rank = below(set.len(), prng);
+            let Some(entry) = set.get(rank) else { return false };
             let mixed = hash::of(&rank.to_le_bytes());
-            if self.seen.as_mut().is_none_or(|seen| seen.insert(mixed)) {
-                bytes += self.form.encode(reply, &entry);
-                self.left -= 1;
+            if seen.as_mut().is_none_or(|seen| seen.insert(mixed)) {
+                bytes += form.encode(reply, unsent, &entry);
+                *left -= 1;
             }
         }
-        self.left > 0
+        *left > 0 || !unsent.is_empty()
     }
 
     fn pinned_bytes(&self) -> usize {
@@ -122,27 +121,31 @@ struct Chosen {
     reader: Reader,
     choice: Choice,
     form: Form,
+    unsent: Unsent,
 }
 
 impl Stream for Chosen {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { reader, choice, form } = self;
+        let Self { reader, choice, form, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || !choice.is_done();
+        }
         let (mut walked, mut bytes) = (0, 0);
-        while walked < WALKED && bytes < PORTION_BYTES {
+        while walked < WALKED && bytes < PORTION_BYTES && unsent.is_empty() {
             walked += WALKED_TOGETHER;
             let more = reader.next_slice(WALKED_TOGETHER, &mut |entry| {
                 if choice.next() {
-                    bytes += form.encode(reply, &entry);
+                    bytes += form.encode(reply, unsent, &entry);
                 }
             });
             if !more {
                 break;
             }
         }
-        !choice.is_done()
+        !choice.is_done() || !unsent.is_empty()
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.reader.pinned_bytes()
+        self.reader.pinned_bytes() + self.unsent.pinned_bytes()
     }
 }

@@ -1,11 +1,11 @@
 //! Replies of entries: members, alone or with their scores, streamed from a cut when there are many.
 
+use crate::unsent::{PORTION_BYTES, Unsent};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::score;
-use darter_command::{Flow, Stream};
+use darter_command::{Cx, Flow, Stream};
 use darter_resp::Reply;
 use darter_structs::sorted::{End, Entry, Reader, Sorted};
-use darter_structs::table::Scratch;
 use std::ops::Range;
 
 /// Entries read at once: 8 KiB with the longest members that are stored in place.
@@ -13,7 +13,6 @@ const ENTRIES: usize = 32;
 /// Entries and bytes of one portion: at most about 20 us. To write a score takes 0.15 us.
 const PORTION_ENTRIES: usize = 512;
 const PORTION_SCORES: usize = 128;
-const PORTION_BYTES: usize = 32 * 1024;
 
 /// What is shown of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +46,21 @@ impl Form {
         reply.array(if is_flat { count.saturating_mul(2) } else { count });
     }
 
-    /// Encodes an entry. Returns the length of its member.
-    pub(super) fn encode(self, reply: &mut Reply<'_>, entry: &Entry<'_>) -> usize {
+    /// Encodes an entry. Returns the bytes to charge to this portion.
+    pub(super) fn encode(
+        self,
+        reply: &mut Reply<'_>,
+        unsent: &mut Unsent,
+        entry: &Entry<'_>,
+    ) -> usize {
         if self == Self::Pairs || self == Self::WithScore && reply.is_resp3() {
-            reply.array(2);
+            unsent.array(reply, 2);
         }
-        let len = member(reply, entry);
+        let bytes = member(reply, unsent, entry);
         if self != Self::Member {
-            double(reply, entry.score());
+            unsent.encoded(reply, |reply| double(reply, entry.score()));
         }
-        len
+        bytes
     }
 
     /// Entries in one portion.
@@ -70,12 +74,9 @@ impl Form {
     }
 }
 
-/// Encodes the member of an entry. Returns its length.
-pub(super) fn member(reply: &mut Reply<'_>, entry: &Entry<'_>) -> usize {
-    let (member, mut scratch) = (entry.member(), Scratch::new());
-    let bytes = member.bytes(&mut scratch);
-    reply.bulk(bytes);
-    bytes.len()
+/// Encodes the member of an entry. Returns the bytes to charge to this portion.
+pub(super) fn member(reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_>) -> usize {
+    unsent.held_or_text(reply, &entry.member(), || entry.hold_member())
 }
 
 /// Encodes a score: a double, or in RESP2 its text.
@@ -83,15 +84,16 @@ pub(super) fn double(reply: &mut Reply<'_>, score: f64) {
     reply.double_text(score::Text::new(score).as_str());
 }
 
-/// Does all of a stream at once: for small ones.
-pub(super) fn at_once(reply: &mut Reply<'_>, mut stream: impl Stream) -> Flow {
-    while stream.pump(reply) {}
-    Flow::Done
-}
-
-/// A stream, done at once when it is small.
-pub(super) fn flow(reply: &mut Reply<'_>, small: bool, stream: impl Stream + 'static) -> Flow {
-    if small { at_once(reply, stream) } else { Flow::Stream(Box::new(stream)) }
+/// A stream of which a small one is sent within the running slice, unless its members are long.
+pub(super) fn flow(cx: &mut Cx<'_>, small: bool, mut stream: impl Stream + 'static) -> Flow {
+    let mut goes_on = small;
+    while goes_on {
+        if !stream.pump(&mut cx.reply) {
+            return Flow::Done;
+        }
+        goes_on = !cx.preempt.must_yield();
+    }
+    Flow::Stream(Box::new(stream))
 }
 
 /// Replies with the entries of these ranks: from the front ascending, from the back descending.
@@ -105,42 +107,58 @@ pub(super) fn entries(
     if !form.is_small(ranks.len()) {
         return Flow::Stream(Box::new(Entries::new(set.reader(), ranks, (from, form))));
     }
-    let mut encode = |entry: Entry<'_>| _ = form.encode(reply, &entry);
+    at_once(reply, set, ranks, (from, form)).into_flow()
+}
+
+/// Encodes a few entries. Returns what long members leave for later.
+pub(super) fn at_once(
+    reply: &mut Reply<'_>,
+    set: &Sorted,
+    ranks: Range<usize>,
+    (from, form): (End, Form),
+) -> Unsent {
+    let mut unsent = Unsent::default();
+    let mut encode = |entry: Entry<'_>| _ = form.encode(reply, &mut unsent, &entry);
     match from {
         End::Front => set.range(ranks).for_each(&mut encode),
         End::Back => set.range_back(ranks).for_each(&mut encode),
     }
-    Flow::Done
+    unsent
 }
 
 /// The entries of a cut with some ranks; the header is written.
 pub(super) struct Entries {
     reader: Reader,
     form: Form,
+    unsent: Unsent,
 }
 
 impl Entries {
     pub(super) fn new(cut: Sorted, ranks: Range<usize>, (from, form): (End, Form)) -> Self {
-        Self { reader: Reader::new(cut, ranks, from), form }
+        Self { reader: Reader::new(cut, ranks, from), form, unsent: Unsent::default() }
     }
 }
 
 impl Stream for Entries {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let (form, mut entries, mut bytes) = (self.form, 0, 0);
-        while entries < form.portion() && bytes < PORTION_BYTES {
+        let Self { reader, form, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || reader.left() > 0;
+        }
+        let (mut entries, mut bytes) = (0, 0);
+        while entries < form.portion() && bytes < PORTION_BYTES && unsent.is_empty() {
             entries += ENTRIES;
-            let more = self.reader.next_slice(ENTRIES, &mut |entry| {
-                bytes += form.encode(reply, &entry);
+            let more = reader.next_slice(ENTRIES, &mut |entry| {
+                bytes += form.encode(reply, unsent, &entry);
             });
             if !more {
-                return false;
+                break;
             }
         }
-        true
+        !unsent.is_empty() || reader.left() > 0
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.reader.pinned_bytes()
+        self.reader.pinned_bytes() + self.unsent.pinned_bytes()
     }
 }

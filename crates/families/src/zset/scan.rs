@@ -5,6 +5,7 @@ use super::value::ZSet;
 use crate::cursor;
 use crate::lookup::find_value;
 use crate::scan::Options;
+use crate::unsent::Unsent;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{number, score};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
@@ -45,11 +46,11 @@ pub(super) fn zscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     options.count = if is_whole { usize::MAX } else { options.count };
     let first = if is_whole { 0 } else { cursor };
     let set = set.entries();
-    let mut scan = Scan { walk: Walk::new(options, first), shown, matches: 0, counted: false };
+    let mut scan = Scan::new(Walk::new(options, first), shown);
     let all_at_once = set.len() <= ENTRIES_AT_ONCE;
     while scan.pump(set, &mut cx.reply) {
-        // Counted in one portion, it is sent in one.
-        if !all_at_once && !scan.counted {
+        // Counted in one portion, it is sent in one, unless its members are long.
+        if !all_at_once && !scan.counted || !scan.unsent.is_empty() {
             return Ok(Flow::Stream(Box::new(Scanning { scan, set: set.reader() })));
         }
     }
@@ -79,18 +80,18 @@ impl Shown {
         if self == Self::Member { 1 } else { 2 }
     }
 
-    fn encode(self, reply: &mut Reply<'_>, entry: &Entry<'_>) {
-        member(reply, entry);
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_>) {
+        member(reply, unsent, entry);
         let score = entry.score();
         let is_integer = score.trunc() == score && score.abs() < INTEGER_END;
-        match self {
+        unsent.encoded(reply, |reply| match self {
             Self::Member => {}
             Self::Packed if is_integer => {
                 let mut text = [0; number::I64_TEXT_MAX];
                 reply.bulk(number::i64_text(&mut text, score as i64));
             }
             Self::Score | Self::Packed => reply.bulk(score::Text::new(score).as_bytes()),
-        }
+        });
     }
 }
 
@@ -140,14 +141,26 @@ struct Scan {
     shown: Shown,
     matches: usize,
     counted: bool,
+    /// Whether all has been visited for the second time.
+    sent: bool,
+    unsent: Unsent,
 }
 
 impl Scan {
+    fn new(walk: Walk, shown: Shown) -> Self {
+        let unsent = Unsent::default();
+        Self { walk, shown, matches: 0, counted: false, sent: false, unsent }
+    }
+
     /// Does a portion. True while there is more to do.
     fn pump(&mut self, set: &Sorted, reply: &mut Reply<'_>) -> bool {
-        let Self { walk, shown, matches, counted } = self;
+        let Self { walk, shown, matches, counted, sent, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || !*sent;
+        }
         if *counted {
-            return walk.portion(set, &mut |entry| shown.encode(reply, &entry));
+            *sent = !walk.portion(set, &mut |entry| shown.encode(reply, unsent, &entry));
+            return !*sent || !unsent.is_empty();
         }
         if walk.portion(set, &mut |_| *matches += 1) {
             return true;

@@ -31,6 +31,12 @@ impl HeldKey {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Its hash, which the block knows.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.0.hash()
+    }
 }
 
 #[cfg(test)]
