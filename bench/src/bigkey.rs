@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Streamed;
-use crate::control::Control;
+use crate::control::{Control, Delays};
 use crate::data::{self, Data, SMALL_KEYS, Scale};
 use crate::experiments::{Actor, Experiment, Picture, TABLE};
 use crate::fault::Outcome;
@@ -44,8 +44,10 @@ struct Measured {
     same: Option<Summary>,
     /// The server's own slices, if it reports them.
     slices: Option<Slices>,
-    /// The longest delay of the control.
-    control_us: u64,
+    /// What the control saw.
+    control: Delays,
+    /// CPU time of the server, on all cores.
+    busy: Duration,
     peak_more_bytes: u64,
     resident_bytes: u64,
     /// The latest wake-up of the client's own stream.
@@ -227,7 +229,8 @@ impl Bench<'_> {
             outside: Summary::between(&others.samples, 0, begin_ns),
             same: same.as_ref().map(|same| Summary::between(&same.samples, begin_ns, last_ns)),
             slices,
-            control_us: control.end(span) / 1_000,
+            control: control.end(span),
+            busy,
             peak_more_bytes: server.peak_bytes().saturating_sub(resident_before),
             resident_bytes: server.resident_bytes(),
             late_ns: others.late_ns_max,
@@ -538,6 +541,7 @@ fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
         "its cause",
         "control µs",
         "slices above 512 µs",
+        "of these the host's",
         "peak above before MiB",
         "resident after MiB",
         "errors",
@@ -568,16 +572,18 @@ fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
 }
 
 /// The longest slice, marked where it is not above the control; its cause; the control; how many
-/// were above 512 µs.
-fn slice_texts(measured: &Measured) -> [String; 4] {
-    let control = measured.control_us.to_string();
+/// were above 512 µs; how many of these the control makes one expect of the host.
+fn slice_texts(measured: &Measured) -> [String; 5] {
+    let control_us = measured.control.longest_ns / 1_000;
+    let (control, none) = (control_us.to_string(), || "–".to_owned());
     let Some(slices) = &measured.slices else {
-        return ["–".to_owned(), "–".to_owned(), control, "–".to_owned()];
+        return [none(), none(), control, none(), none()];
     };
-    let mark = if slices.longest_us > measured.control_us { "" } else { " *" };
+    let mark = if slices.longest_us > control_us { "" } else { " *" };
     let longest = format!("{}{mark}", slices.longest_us);
     let over = format!("{} of {}", slices.over_512us, slices.all);
-    [longest, slices.cause.clone(), control, over]
+    let expected = format!("{:.1}", measured.control.expected(measured.busy));
+    [longest, slices.cause.clone(), control, over, expected]
 }
 
 #[cfg(test)]

@@ -6,6 +6,11 @@
 //! shown next to the longest of many loops of 10 µs, by the same clock, on the same processor, in
 //! the same run. A slice above the control is the server's own; one below it may be either's.
 //!
+//! The longest alone says little of a tail. A host that takes the processor away on a grid (each 100
+//! ms, say) does so to a server's slices as well, and as often in each second that it runs. So the
+//! control counts its own [stalls](STALL_NS) and the CPU time that it took, and of a server's slices
+//! above 512 µs it tells [how many to expect](Delays::expected) from the host.
+//!
 //! The control must not disturb what it judges. Its threads are of the idle class (`chrt --idle`;
 //! where that is missing, normal ones), and only [`Pace::Steady`] runs without a pause: before the
 //! streams begin, and after they have ended for as long as the server was busy. While they run it
@@ -22,6 +27,8 @@ use crate::process;
 
 /// How long an undisturbed loop lasts.
 const LOOP_NS: u64 = 10_000;
+/// A delay from which a slice that lasts as long as it should (100 µs) is counted as one above 512 µs.
+const STALL_NS: u64 = 412_000;
 /// The interval between loops at [`Pace::Sparse`].
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -37,12 +44,46 @@ enum Pace {
     End,
 }
 
+/// What was seen on all of the server's processors, in CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delays {
+    /// The longest loop.
+    pub(crate) longest_ns: u64,
+    /// Loops that were delayed by [`STALL_NS`] or more.
+    stalls: u64,
+    /// All loops together.
+    ran_ns: u64,
+}
+
+impl Delays {
+    fn add(&mut self, loop_ns: u64) {
+        self.longest_ns = self.longest_ns.max(loop_ns);
+        self.stalls += u64::from(loop_ns >= LOOP_NS + STALL_NS);
+        self.ran_ns += loop_ns;
+    }
+
+    fn join(self, other: Self) -> Self {
+        Self {
+            longest_ns: self.longest_ns.max(other.longest_ns),
+            stalls: self.stalls + other.stalls,
+            ran_ns: self.ran_ns + other.ran_ns,
+        }
+    }
+
+    /// How many slices above 512 µs the host alone should have made in this much CPU time.
+    pub(crate) fn expected(&self, busy: Duration) -> f64 {
+        if self.ran_ns == 0 {
+            return 0.0;
+        }
+        self.stalls as f64 * busy.as_nanos() as f64 / self.ran_ns as f64
+    }
+}
+
 /// A thread on each of the server's processors.
 #[derive(Debug)]
 pub(crate) struct Control {
     pace: Arc<AtomicU8>,
-    /// Each returns its longest loop, in nanoseconds of CPU time.
-    threads: Vec<JoinHandle<u64>>,
+    threads: Vec<JoinHandle<Delays>>,
 }
 
 impl Control {
@@ -59,13 +100,13 @@ impl Control {
         control
     }
 
-    /// Ends after another `span` at [`Pace::Steady`]. The longest loop on any processor, in
-    /// nanoseconds of CPU time.
-    pub(crate) fn end(mut self, span: Duration) -> u64 {
+    /// Ends after another `span` at [`Pace::Steady`]. Returns what was seen on all processors.
+    pub(crate) fn end(mut self, span: Duration) -> Delays {
         self.go_on(Pace::Steady);
         std::thread::sleep(span);
         self.go_on(Pace::End);
-        self.threads.drain(..).filter_map(|thread| thread.join().ok()).max().unwrap_or(0)
+        let seen = self.threads.drain(..).filter_map(|thread| thread.join().ok());
+        seen.fold(Delays::default(), Delays::join)
     }
 
     fn go_on(&self, pace: Pace) {
@@ -80,16 +121,16 @@ impl Drop for Control {
     }
 }
 
-fn run(processor: usize, pace: &AtomicU8) -> u64 {
+fn run(processor: usize, pace: &AtomicU8) -> Delays {
+    let mut delays = Delays::default();
     if process::pin(&[processor]).is_err() {
-        return 0; // It would measure another processor.
+        return delays; // It would measure another processor.
     }
     process::run_last();
-    let mut longest_ns = 0;
     loop {
-        longest_ns = longest_ns.max(loop_ns());
+        delays.add(loop_ns());
         match pace.load(Ordering::Relaxed) {
-            end if end == Pace::End as u8 => return longest_ns,
+            end if end == Pace::End as u8 => return delays,
             sparse if sparse == Pace::Sparse as u8 => std::thread::sleep(PAUSE),
             _ => {}
         }
@@ -124,7 +165,23 @@ mod tests {
         let span = Duration::from_millis(20);
         let control = Control::start(processors.server(1), span);
         std::thread::sleep(span);
-        let longest_ns = control.end(span);
-        assert!((LOOP_NS..1_000_000_000).contains(&longest_ns), "{longest_ns}");
+        let delays = control.end(span);
+        assert!((LOOP_NS..1_000_000_000).contains(&delays.longest_ns), "{delays:?}");
+        assert!(delays.ran_ns >= LOOP_NS, "{delays:?}");
+    }
+
+    #[test] // A host that stalls ten loops a second is expected to do so to a server.
+    fn stalls_are_told_by_the_second() {
+        let mut one = Delays::default();
+        for at in 0..1_000 {
+            one.add(if at % 100 == 0 { LOOP_NS + STALL_NS } else { LOOP_NS });
+        }
+        let expected = one.expected(Duration::from_nanos(one.ran_ns * 3));
+        assert!((expected - 30.0).abs() < 1e-6, "{expected}");
+        let both = one.join(one);
+        assert_eq!(both.longest_ns, LOOP_NS + STALL_NS);
+        let expected = both.expected(Duration::from_nanos(one.ran_ns));
+        assert!((expected - 10.0).abs() < 1e-6, "of one processor: {expected}");
+        assert!(Delays::default().expected(Duration::from_secs(1)) < f64::EPSILON);
     }
 }
