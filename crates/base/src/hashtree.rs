@@ -1,0 +1,238 @@
+//! A map by hashes that is grown, read and freed without a long step.
+//!
+//! A hash table of a million entries moves as a whole when it grows, which takes milliseconds. Here a
+//! table that has more than [`LEAF_MAX`] entries becomes sixteen, by the next four bits of the hashes: a
+//! step of growth moves one of them, some 5 us. A small map is one table, and costs what that costs.
+//!
+//! ```text
+//! hash    | 32 bits: at the leaves | 24: which child, four for each level | 8: at the leaves |
+//! ```
+//! Invariants (`check_invariants`):
+//! - H1: an entry is in the leaf to which its hash leads.
+//! - H2: `len` is the sum over all leaves.
+
+use crate::hash::IdentityMap;
+use crate::lazyfree::{self, Dismantle};
+
+/// A leaf with more entries is split.
+const LEAF_MAX: usize = 256;
+/// Children of a node.
+const CHILDREN: usize = 16;
+/// The bits of a hash that choose a child, and the first of them.
+const BITS: u32 = 4;
+const FIRST: u32 = 32;
+/// A leaf at this depth is not split.
+const DEPTH_MAX: u32 = 6;
+
+const _: () = assert!(1 << BITS == CHILDREN && FIRST + BITS * DEPTH_MAX <= 56);
+
+#[derive(Clone, Debug)]
+enum Node<V> {
+    Leaf(IdentityMap<V>),
+    Inner(Box<[Node<V>; CHILDREN]>),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct HashTree<V: 'static> {
+    root: Node<V>,
+    len: usize,
+}
+
+impl<V: 'static> Default for HashTree<V> {
+    fn default() -> Self {
+        Self { root: Node::Leaf(IdentityMap::default()), len: 0 }
+    }
+}
+
+fn child_at(hash: u64, depth: u32) -> usize {
+    (hash >> (FIRST + BITS * depth)) as usize % CHILDREN
+}
+
+impl<V: 'static> HashTree<V> {
+    /// Entries.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// True while it is one table.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        matches!(self.root, Node::Leaf(_))
+    }
+
+    /// The value of a hash.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, hash: u64) -> Option<&V> {
+        let (mut node, mut depth) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(leaf) => return leaf.get(&hash),
+                Node::Inner(children) => node = &children[child_at(hash, depth)],
+            }
+            depth += 1;
+        }
+    }
+
+    /// Sets the value of a hash; returns the one before.
+    pub fn insert(&mut self, hash: u64, value: V) -> Option<V> {
+        let (mut node, mut depth) = (&mut self.root, 0);
+        while let Node::Inner(children) = node {
+            node = &mut children[child_at(hash, depth)];
+            depth += 1;
+        }
+        let Node::Leaf(leaf) = node else { unreachable!("the loop ends at a leaf") };
+        let old = leaf.insert(hash, value);
+        self.len += usize::from(old.is_none());
+        if leaf.len() > LEAF_MAX && depth < DEPTH_MAX {
+            split(node, depth);
+        }
+        old
+    }
+
+    /// The entries of a leaf, and the path of the next, if there is one. The first has the path 0; a leaf
+    /// that has been split since is visited as what it has become.
+    #[must_use]
+    pub fn leaf(&self, path: u32) -> (&IdentityMap<V>, Option<u32>) {
+        let (mut node, mut depth) = (&self.root, 0);
+        while let Node::Inner(children) = node {
+            let left = BITS * (DEPTH_MAX - 1 - depth);
+            node = &children[(path >> left) as usize % CHILDREN];
+            depth += 1;
+        }
+        let Node::Leaf(leaf) = node else { unreachable!("the loop ends at a leaf") };
+        let step = BITS * (DEPTH_MAX - depth);
+        let next = ((path >> step) + 1) << step;
+        (leaf, (next < 1 << (BITS * DEPTH_MAX)).then_some(next))
+    }
+
+    /// All entries, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
+        let mut next = Some(0);
+        let leaves = std::iter::from_fn(move || {
+            let (leaf, after) = self.leaf(next?);
+            next = after;
+            Some(leaf)
+        });
+        leaves.flatten().map(|(hash, value)| (*hash, value))
+    }
+
+    /// Asserts the invariants. Cost: O(entries): for tests.
+    pub fn check_invariants(&self) {
+        let (mut next, mut len) = (Some(0), 0);
+        while let Some(path) = next {
+            let (leaf, after) = self.leaf(path);
+            let here = |hash| std::ptr::eq(self.leaf(path_of(hash)).0, leaf);
+            assert!(leaf.keys().all(|hash| here(*hash)), "H1: the leaf of {path:x}");
+            len += leaf.len();
+            next = after;
+        }
+        assert_eq!(len, self.len, "H2");
+    }
+}
+
+/// The path of a hash, down to the deepest level.
+fn path_of(hash: u64) -> u32 {
+    (0..DEPTH_MAX).fold(0, |path, depth| path << BITS | child_at(hash, depth) as u32)
+}
+
+/// Makes a leaf at this depth a node with leaves.
+#[cold]
+fn split<V>(node: &mut Node<V>, depth: u32) {
+    let Node::Leaf(leaf) = node else { unreachable!("a leaf is split") };
+    let entries = std::mem::take(leaf);
+    let mut leaves: [IdentityMap<V>; CHILDREN] = Default::default();
+    for (hash, value) in entries {
+        leaves[child_at(hash, depth)].insert(hash, value);
+    }
+    *node = Node::Inner(Box::new(leaves.map(Node::Leaf)));
+}
+
+impl<V: 'static> Drop for HashTree<V> {
+    fn drop(&mut self) {
+        if !self.is_small() {
+            let root = std::mem::replace(&mut self.root, Node::Leaf(IdentityMap::default()));
+            lazyfree::defer(Box::new(Remains { nodes: vec![root], entries: self.len }));
+        }
+    }
+}
+
+/// Nodes of a tree that is no longer used.
+struct Remains<V> {
+    nodes: Vec<Node<V>>,
+    entries: usize,
+}
+
+impl<V: 'static> Dismantle for Remains<V> {
+    fn dismantle(&mut self) -> bool {
+        match self.nodes.pop() {
+            Some(Node::Inner(children)) => self.nodes.extend(*children),
+            Some(Node::Leaf(leaf)) => self.entries -= leaf.len(),
+            None => {}
+        }
+        !self.nodes.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries * size_of::<(u64, V)>() * 2 // A table is half full, at the least.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preempt::Countdown;
+
+    #[test] // Random insertions agree with a table; leaves stay small; all are visited once.
+    fn it_matches_a_table() {
+        for entries in [0, 10, LEAF_MAX, LEAF_MAX + 1, 100_000] {
+            let (mut tree, mut table) = (HashTree::default(), IdentityMap::default());
+            for number in 0..entries as u64 {
+                let hash = crate::hash::of(&(number / 2).to_le_bytes());
+                assert_eq!(tree.insert(hash, number), table.insert(hash, number));
+            }
+            tree.check_invariants();
+            assert_eq!((tree.len(), tree.is_empty()), (table.len(), table.is_empty()));
+            assert_eq!(tree.is_small(), table.len() <= LEAF_MAX, "{entries}");
+            assert!(table.iter().all(|(hash, number)| tree.get(*hash) == Some(number)));
+            assert!((0..1_000).all(|hash| tree.get(hash).is_none()));
+            let mut all: Vec<_> = tree.iter().map(|(hash, number)| (hash, *number)).collect();
+            all.sort_unstable();
+            let mut expected: Vec<_> = table.into_iter().collect();
+            expected.sort_unstable();
+            assert_eq!(all, expected);
+        }
+    }
+
+    #[test] // Numbers that lead to one leaf are kept there: a tree is not deeper than it says.
+    fn alike_hashes_end_in_one_leaf() {
+        let mut tree = HashTree::default();
+        (0..10 * LEAF_MAX as u64).for_each(|hash| _ = tree.insert(hash, ()));
+        tree.check_invariants();
+        assert_eq!(tree.iter().count(), 10 * LEAF_MAX);
+    }
+
+    #[test] // A node at a time; a small one at once.
+    fn a_large_one_is_freed_in_portions() {
+        let mut tree = HashTree::default();
+        (0..100_000_u64).for_each(|at| _ = tree.insert(crate::hash::of(&at.to_le_bytes()), at));
+        drop(tree);
+        let (_, bytes) = lazyfree::waiting();
+        assert!((100_000 * 16..100_000 * 64).contains(&bytes), "{bytes}");
+        let mut portions = 1;
+        while lazyfree::run(&Countdown::new(0)) {
+            portions += 1;
+        }
+        assert!(portions > 100_000 / LEAF_MAX, "{portions}");
+        drop(HashTree::<u64>::default());
+        assert!(lazyfree::is_empty());
+    }
+}
