@@ -8,10 +8,13 @@
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
 //! - I2: a lock is in the part that its bits select; or, if that was full when it was added, in
-//!   `crowd`.
+//!   `crowd`; or it belongs to what the list was made of.
 
 use crate::KeySet;
+use crate::locks::Access;
+use darter_base::hashtree::HashTree;
 use darter_base::lazyfree::{self, Dismantle};
+use std::sync::Arc;
 
 /// Expected locks in a part: 2 KiB, scanned in 50 ns.
 const LOCKS_PER_PART: usize = 256;
@@ -31,6 +34,10 @@ pub struct KeyList {
     /// Locks that a part has room for.
     room: usize,
     crowd: Option<KeySet>,
+    /// Those of a transaction that took them one by one.
+    late: HashTree<Access>,
+    /// Those of other lists: few.
+    more: Vec<Arc<Self>>,
 }
 
 impl KeyList {
@@ -39,7 +46,23 @@ impl KeyList {
     pub fn with_capacity(count: usize) -> Self {
         let parts = (count / LOCKS_PER_PART).clamp(1, PARTS_MAX).next_power_of_two();
         let room = CROWDED * LOCKS_PER_PART.max(count / parts);
-        Self { parts: vec![Vec::new(); parts], room, crowd: None }
+        let parts = vec![Vec::new(); parts];
+        Self { parts, room, crowd: None, late: HashTree::default(), more: Vec::new() }
+    }
+
+    /// The list of keys that a transaction took one by one.
+    pub(crate) fn of(late: HashTree<Access>) -> Self {
+        let mut list = Self::with_capacity(0);
+        list.late = late;
+        list
+    }
+
+    /// Adds all of another list.
+    pub(crate) fn join(&mut self, more: Arc<Self>) {
+        /// Each is searched.
+        const FEW: usize = 16;
+        self.more.push(more);
+        debug_assert!(self.more.len() <= FEW, "{} lists in one", self.more.len());
     }
 
     /// Adds a lock, by its [`lock_key`](crate::lock_key). No step moves more than a part.
@@ -64,6 +87,8 @@ impl KeyList {
     pub fn contains(&self, key: u64) -> bool {
         self.parts[self.part_of(key)].contains(&key)
             || self.crowd.as_ref().is_some_and(|crowd| crowd.contains(key))
+            || self.late.get(key).is_some()
+            || self.more.iter().any(|more| more.contains(key))
     }
 
     fn part_of(&self, key: u64) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::CoreId;
 use crate::executor::{self, TaskId, Tasks};
-use crate::locks::{self, Access, Claim, LockTable, TxId};
+use crate::locks::{self, Access, Claim, Late, LockTable, TxId};
 use crate::transaction::Scope;
 use crate::waited::{Serving, Waited};
 use darter_base::{Preempt, hash::IdentityMap, spare};
@@ -16,11 +16,15 @@ use std::rc::Rc;
 use std::task::Poll;
 use tickets::{Asked, Pending, Ticket};
 
+mod late;
 mod locked;
+mod message;
 mod serving;
 mod tickets;
 
 pub use locked::Locked;
+pub use message::{Locking, Message};
+use message::{Refused, Then};
 
 /// What one core owns and tasks of any core can reach by a hop.
 pub struct Home {
@@ -54,102 +58,6 @@ type Run = Box<dyn FnOnce(&mut Home) -> Value + Send>;
 type Body = Pin<Box<dyn Future<Output = Value>>>;
 type Start = Box<dyn FnOnce(Tx) -> Body + Send>;
 
-/// What one core sends to another. Between two cores, messages arrive in the order they were sent.
-pub enum Message {
-    /// Run this on your shard, and return the result.
-    Call {
-        /// The requester.
-        from: CoreId,
-        /// The ticket to complete there.
-        ticket: u64,
-        /// The transaction on whose behalf it records, if it does.
-        part: Option<Part>,
-        /// What to run.
-        run: Run,
-    },
-    /// Run this as a task of yours, and return its result.
-    Task {
-        /// The requester.
-        from: CoreId,
-        /// The ticket to complete there.
-        ticket: u64,
-        /// The transaction on whose behalf it records, if it does.
-        part: Option<Part>,
-        /// Whose locks it works under.
-        scope: Scope,
-        /// What to start.
-        start: Start,
-    },
-    /// Take locks, and run this under them, in one step.
-    Step(Box<Locking>),
-    /// The result of a call or a task, or `true`/`false` for a lock.
-    Return {
-        /// The ticket to complete.
-        ticket: u64,
-        /// The result.
-        value: Value,
-        /// Data has changed on the way to it.
-        changed: bool,
-    },
-    /// Take these locks; with `wait`, answer when they are granted, otherwise at once.
-    Lock {
-        /// The requester.
-        from: CoreId,
-        /// The ticket to complete there.
-        ticket: u64,
-        /// On whose behalf.
-        tx: TxId,
-        /// Which locks.
-        claim: Claim,
-        /// Whether to wait in the queue.
-        wait: bool,
-    },
-    /// Release what this transaction holds.
-    Unlock {
-        /// The transaction.
-        tx: TxId,
-        /// Its part, whose records end here.
-        part: Option<Part>,
-    },
-    /// Release what this transaction holds, or no longer wait for it: its client is gone.
-    Withdraw {
-        /// The transaction.
-        tx: TxId,
-    },
-    /// Release what this transaction holds, except one key.
-    Narrow {
-        /// The transaction.
-        tx: TxId,
-        /// What it keeps.
-        key: u64,
-        /// With which access.
-        access: Access,
-    },
-}
-
-/// What a core runs with locks that it takes before; if they are not free, it returns [`Refused`].
-/// In a box, since most messages are smaller.
-pub struct Locking {
-    from: CoreId,
-    ticket: u64,
-    tx: TxId,
-    claim: Claim,
-    then: Then,
-    run: Run,
-}
-
-/// What becomes of the locks.
-#[derive(Clone, Copy)]
-enum Then {
-    /// They are released at once, and this part of the transaction ends, which began with them.
-    Release(Option<Part>),
-    /// They stay, and nothing that was read changes meanwhile.
-    Keep,
-}
-
-/// Some of the locks were not free.
-struct Refused;
-
 struct Link {
     core: CoreId,
     cores: usize,
@@ -167,6 +75,8 @@ struct Link {
     outbox: RefCell<Vec<(CoreId, Message)>>,
     /// What is to be served.
     servings: RefCell<VecDeque<Serving>>,
+    /// What transactions of this core hold of others, beyond what they began with.
+    late: RefCell<IdentityMap<IdentityMap<Late>>>,
 }
 
 /// One core's end of the fabric. Cheap to clone; stays on its core. It knows whether its holder
@@ -197,13 +107,14 @@ impl Tx {
             next_tx: Cell::new(0),
             outbox: RefCell::default(),
             servings: RefCell::default(),
+            late: RefCell::default(),
         };
         Self(Rc::new(link), Scope::default())
     }
 
-    /// True outside of a transaction.
-    pub(crate) fn takes_locks(&self) -> bool {
-        self.1.is_own()
+    /// Whose locks its holder works under.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.1
     }
 
     /// The same end, for whoever works under the locks of a transaction.
@@ -325,7 +236,7 @@ impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, and waits for them; inside a
     /// transaction they are held, and nothing is to be done.
     pub async fn lock(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
-        if self.1.holds(&claims) {
+        if self.is_held(&claims) {
             return Locked::of_transaction(self);
         }
         let writers = locks::writers(&claims);
@@ -356,7 +267,7 @@ impl Tx {
 
     /// [`Tx::lock`], unless that conflicts: then `None`, without waiting.
     pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
-        if self.1.holds(&claims) {
+        if self.is_held(&claims) {
             return Some(Locked::of_transaction(self));
         }
         assert_one_a_core(&claims);
@@ -372,7 +283,7 @@ impl Tx {
     #[must_use]
     pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
         let claims = [(self.0.core, Claim::Keys(vec![(key, access)]))];
-        if self.1.holds(&claims) {
+        if self.is_held(&claims) {
             return Some(Locked::of_transaction(self));
         }
         let mut locked = Locked::new(self, locks::writers(&claims));
@@ -399,7 +310,7 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         assert!(claims.iter().all(|(_, claim)| claim.is_exclusive()), "readers pass what is held");
-        if !self.1.holds(&claims)
+        if !self.is_held(&claims)
             && let Some(results) = self.try_change(&claims, &mut make).await
         {
             return results;
@@ -464,7 +375,7 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         assert!(claims.iter().all(|(_, claim)| !claim.is_write()), "it changes nothing");
-        if !self.1.holds(&claims)
+        if !self.is_held(&claims)
             && let Some(results) = self.try_read(&claims, &mut make).await
             && agrees(&results)
         {
@@ -713,6 +624,10 @@ impl Tx {
                     self.answer_lock(from, ticket, granted);
                 }
             }
+            Message::Widen { from, ticket, tx, claim } => {
+                let is_granted = self.0.home.borrow_mut().locks.widen(tx, &claim);
+                self.answer_lock(from, ticket, is_granted);
+            }
             Message::Unlock { tx, part } => self.release_here(tx, part),
             Message::Withdraw { tx } => self.withdraw_here(tx),
             Message::Narrow { tx, key, access } => self.narrow_here(tx, key, access),
@@ -896,10 +811,11 @@ impl Tx {
         if let Some(part) = part {
             home.shard.end_part(part);
         }
-        let held = home.locks.claim(tx);
-        if let Some(claim) = held.and_then(|claim| home.waited.touched_by(claim)) {
+        let Home { locks, waited, .. } = &mut *home;
+        let touched = locks.touched(tx, waited);
+        if !touched.is_empty() {
             drop(home);
-            return self.hand_over(tx, claim);
+            return self.hand_over(tx, touched);
         }
         let granted = home.locks.release(tx);
         drop(home);

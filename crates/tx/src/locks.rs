@@ -22,6 +22,10 @@
 //!   one which serves those who wait for a key ([`LockTable::hand_over`]) comes before all.
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
+//!
+//! What a transaction takes after it has begun: see `late`.
+
+mod late;
 
 use crate::{CoreId, KeyList};
 use darter_base::hash;
@@ -29,6 +33,8 @@ use darter_base::hash::IdentityMap;
 use darter_keyspace::{Act, Record};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+pub(crate) use late::Late;
 
 /// A transaction: the core that coordinates it, and its number there.
 pub type TxId = u64;
@@ -64,10 +70,27 @@ pub enum Claim {
 impl Claim {
     /// True when it covers `key` with `access` or a stronger one.
     pub(crate) fn covers(&self, key: u64, access: Access) -> bool {
+        self.access(key).is_some_and(|held| held >= access)
+    }
+
+    /// The access to a key.
+    fn access(&self, key: u64) -> Option<Access> {
         match self {
-            Self::Keys(keys) => keys.iter().any(|(one, held)| *one == key && *held >= access),
-            Self::List(list, held) => *held >= access && list.contains(key),
-            Self::All(held) => *held >= access,
+            Self::Keys(keys) => {
+                let named = keys.iter().filter(|(one, _)| *one == key);
+                named.map(|(_, access)| *access).max()
+            }
+            Self::List(list, held) => list.contains(key).then_some(*held),
+            Self::All(held) => Some(*held),
+        }
+    }
+
+    /// True when it covers lists of this access. Of two lists that is not compared: it would take
+    /// milliseconds.
+    pub(crate) fn covers_list(&self, access: Access) -> bool {
+        match self {
+            Self::Keys(_) => false,
+            Self::List(_, held) | Self::All(held) => *held >= access,
         }
     }
 
@@ -164,6 +187,10 @@ pub struct LockTable {
     wide: Vec<(TxId, Claim)>,
     granted: IdentityMap<Claim>,
     waiting: VecDeque<Waiting>,
+    /// What transactions hold beyond the claims that they began with.
+    late: IdentityMap<Late>,
+    /// Those of them who hold very many keys.
+    many: Vec<TxId>,
 }
 
 impl LockTable {
@@ -209,7 +236,7 @@ impl LockTable {
             Claim::Keys(_) => false,
             Claim::List(_, access) | Claim::All(access) => *access == Access::Update,
         };
-        singly || self.wide.iter().any(rebuilds)
+        singly || self.wide.iter().any(rebuilds) || self.are_late_rebuilt(claim)
     }
 
     /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true
@@ -229,25 +256,23 @@ impl LockTable {
         self.grant_waiting()
     }
 
-    /// What `tx` holds.
-    pub(crate) fn claim(&self, tx: TxId) -> Option<&Claim> {
-        self.granted.get(&tx)
-    }
-
-    /// Releases what `tx` holds, `claim` of it to `next`, before all who wait. Returns whether that
-    /// was granted at once, otherwise `notify` is to be told; and the waiters that are granted.
+    /// Releases what `tx` holds, and grants `claims` of it, before all who wait. Returns which of them
+    /// were granted at once; of the others `notify` is to be told; and the waiters that are granted.
     pub(crate) fn hand_over(
         &mut self,
         tx: TxId,
-        next: TxId,
-        claim: Claim,
-        notify: Notify,
-    ) -> (bool, Vec<Notify>) {
-        assert_ne!(tx, next, "a claim is handed to another transaction");
-        let whole = self.give_all(tx);
-        assert!(whole.is_write(), "{tx} could change nothing that somebody waits for");
-        let is_granted = self.put_first(next, claim, notify);
-        (is_granted, self.grant_waiting())
+        claims: Vec<(TxId, Claim, Notify)>,
+    ) -> (Vec<bool>, Vec<Notify>) {
+        let is_write = self.granted.get(&tx).is_some_and(Claim::is_write) || self.writes_late(tx);
+        assert!(is_write, "{tx} could change nothing that somebody waits for");
+        assert!(!claims.is_empty(), "nothing of {tx} is handed over");
+        self.give_all(tx);
+        let mut are_granted = Vec::with_capacity(claims.len());
+        for (next, claim, notify) in claims {
+            assert_ne!(tx, next, "a claim is handed to another transaction");
+            are_granted.push(self.put_first(next, claim, notify));
+        }
+        (are_granted, self.grant_waiting())
     }
 
     /// [`LockTable::acquire`] before all who wait.
@@ -302,15 +327,17 @@ impl LockTable {
         if records.peek().is_none() {
             return;
         }
-        let claim = self.granted.get(&tx).filter(|claim| claim.is_write());
-        let claim = claim.expect("who records for a transaction holds a claim to change something");
+        let claim = self.granted.get(&tx).expect("who records for a transaction holds a claim");
+        assert!(claim.is_write() || self.writes_late(tx), "{tx} holds nothing to change");
         if cfg!(debug_assertions) {
-            let stray = records.find(|record| !claim.allows(record));
+            let stray =
+                records.find(|record| !claim.allows(record) && !self.allows_late(tx, record));
             assert!(stray.is_none(), "transaction {tx} changed what it does not hold: {stray:?}");
         }
     }
 
     fn give_all(&mut self, tx: TxId) -> Claim {
+        self.give_late(tx);
         let claim = self.granted.remove(&tx).expect("released once, by the holder");
         match &claim {
             Claim::Keys(keys) => keys.iter().for_each(|(key, access)| self.give(*key, *access)),
@@ -373,6 +400,7 @@ impl LockTable {
                 Claim::List(list, held) => blocks(*held, asked) && list.contains(key),
                 Claim::All(held) => blocks(*held, asked),
             })
+            || self.is_late_against(key, asked)
     }
 
     fn conflicts_with_held(&self, claim: &Claim) -> bool {
@@ -383,10 +411,12 @@ impl LockTable {
             Claim::List(list, asked) => {
                 self.keys.iter().any(|(key, held)| held.blocks(*asked) && list.contains(*key))
                     || self.wide.iter().any(|(_, held)| wide_conflict(held, claim))
+                    || self.are_late_against(*asked)
             }
             Claim::All(asked) => {
                 self.keys.values().any(|held| held.blocks(*asked))
                     || self.wide.iter().any(|(_, held)| wide_conflict(held, claim))
+                    || self.are_late_against(*asked)
             }
         }
     }
@@ -397,7 +427,8 @@ impl LockTable {
         const KEYS: usize = 64;
         let asked = || self.waiting.iter().map(|waiting| singles(&waiting.claim)).sum::<usize>();
         let claims = self.granted.len() + self.waiting.len();
-        if cfg!(debug_assertions) && claims <= CLAIMS && self.keys.len() + asked() <= KEYS {
+        let is_few = claims <= CLAIMS && self.many.is_empty() && self.keys.len() + asked() <= KEYS;
+        if cfg!(debug_assertions) && is_few {
             self.check_invariants();
         }
     }
@@ -427,6 +458,7 @@ impl LockTable {
                 assert!(!meet(held, claim, excludes), "I4: {other} and {tx} exclude each other");
             }
         }
+        wide += self.check_late(&mut keys);
         assert_eq!((&keys, wide), (&self.keys, self.wide.len()), "I1: what is held was granted");
     }
 
@@ -472,18 +504,18 @@ fn excludes(one: Access, other: Access) -> bool {
     blocks(one, other) && blocks(other, one)
 }
 
-/// True when two claims have a key in common for which `clash` holds. Two lists count as if they
-/// had.
+/// True when two claims have a key in common for which `clash` holds, of the access of the first and that
+/// of the second. Two lists count as if they had.
 fn meet(one: &Claim, other: &Claim, clash: impl Fn(Access, Access) -> bool) -> bool {
     match (one, other) {
         (Claim::Keys(one), Claim::Keys(other)) => {
             one.iter().any(|(key, a)| other.iter().any(|(other, b)| key == other && clash(*a, *b)))
         }
-        (Claim::Keys(keys), Claim::List(list, b)) | (Claim::List(list, b), Claim::Keys(keys)) => {
-            keys.iter().any(|(key, a)| clash(*a, *b) && list.contains(*key))
+        (Claim::Keys(keys), wide) => {
+            keys.iter().any(|(key, a)| wide.access(*key).is_some_and(|b| clash(*a, b)))
         }
-        (Claim::Keys(keys), Claim::All(b)) | (Claim::All(b), Claim::Keys(keys)) => {
-            keys.iter().any(|(_, a)| clash(*a, *b))
+        (wide, Claim::Keys(keys)) => {
+            keys.iter().any(|(key, b)| wide.access(*key).is_some_and(|a| clash(a, *b)))
         }
         (Claim::List(_, a) | Claim::All(a), Claim::List(_, b) | Claim::All(b)) => clash(*a, *b),
     }

@@ -4,33 +4,36 @@
 //! before it begins and stay locked after it, and a claim of its own would wait for the
 //! transaction's for ever. So a command does not know where its locks come from: it asks the [`Tx`]
 //! that it was handed. That of a core takes them; that of a transaction finds that they are held.
+//!
+//! Whose keys are not all known as it begins ([`Tx::begin_open`]) takes others as it meets them, before the
+//! command that wants them ([`Transaction::widen`]).
 //! docs/design/0024-transaction-context.md has the reasons.
 
-use crate::CoreId;
 use crate::link::{Locked, Tx};
-use crate::locks::{Access, Claim};
+use crate::locks::{Access, Claim, Late, TxId};
+use crate::{CoreId, KeyList};
+use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The claims that are held for whoever works with this handle; `None`: it takes its own.
+/// The claims that are held for whoever works with this handle.
 #[derive(Clone, Default)]
-pub struct Scope(Option<Arc<Vec<(CoreId, Claim)>>>);
+pub struct Scope {
+    /// With what it began; `None`: it takes its own.
+    held: Option<Arc<Vec<(CoreId, Claim)>>>,
+    /// The transaction that may take more.
+    open: Option<TxId>,
+}
 
 impl Scope {
     /// True when whoever works here takes locks.
-    pub(crate) fn is_own(&self) -> bool {
-        self.0.is_none()
+    fn is_own(&self) -> bool {
+        self.held.is_none()
     }
 
-    /// True when the locks are a transaction's. Asserts that it holds what is asked for: a change
-    /// of another key would be seen before the others.
-    pub(crate) fn holds(&self, asked: &[(CoreId, Claim)]) -> bool {
-        let Some(held) = &self.0 else { return false };
-        for (core, asked) in asked {
-            let own = held.iter().find(|(owner, _)| owner == core);
-            let is_held = own.is_some_and(|(_, held)| held.includes(asked));
-            assert!(is_held, "a command of a transaction wants {asked:?}, which is not held");
-        }
-        true
+    /// What was claimed of a core as it began.
+    fn claim(&self, core: CoreId) -> Option<&Claim> {
+        let held = self.held.as_ref()?;
+        held.iter().find(|(owner, _)| *owner == core).map(|(_, claim)| claim)
     }
 }
 
@@ -39,7 +42,7 @@ impl Scope {
 #[must_use]
 pub struct Transaction {
     tx: Tx,
-    _locked: Locked,
+    locked: RefCell<Locked>,
 }
 
 impl Transaction {
@@ -48,39 +51,250 @@ impl Transaction {
     pub fn tx(&self) -> &Tx {
         &self.tx
     }
+
+    /// True when it holds a key for this access, or a stronger one.
+    #[must_use]
+    pub fn holds(&self, core: CoreId, key: u64, access: Access) -> bool {
+        let claim = self.tx.scope().claim(core);
+        claim.is_some_and(|claim| claim.covers(key, access))
+            || self.with_late(core, |late| late.is_some_and(|late| late.covers(key, access)))
+    }
+
+    /// Takes a key of this core too, without waiting, unless it holds it. False: others hold it, or came
+    /// before; then the transaction is to be undone. Of one that was begun to be widened.
+    #[must_use]
+    pub fn widen_here(&self, key: u64, access: Access) -> bool {
+        let mut locked = self.locked.borrow_mut();
+        let is_granted = self.tx.home().locks.widen_by(self.open(), key, access);
+        if is_granted {
+            debug_assert!(self.tx.home().locks.holds(self.open(), key, access), "of {key}");
+            locked.note_core(self.tx.core());
+        }
+        is_granted
+    }
+
+    /// Takes the locks in `claims`, too, at most one claim a core, without waiting: wherever they are in
+    /// the order. False: others hold some of them, or came before; then the transaction is to be undone,
+    /// and what other cores have granted is held until it ends.
+    ///
+    /// Cost: nothing for what it holds; a message each way for each other core of which it does not hold all.
+    pub async fn widen(&self, claims: Vec<(CoreId, Claim)>) -> bool {
+        let open = self.open();
+        let mut asked = Vec::new();
+        for (core, claim) in claims {
+            let Some(claim) = self.missing(core, claim) else { continue };
+            if core != self.tx.core() {
+                asked.push((core, claim));
+                continue;
+            }
+            if !self.tx.home().locks.widen(open, &claim) {
+                return false;
+            }
+            self.locked.borrow_mut().note_core(core);
+        }
+        let ask = |(core, claim): (CoreId, Claim)| {
+            let answer = self.locked.borrow_mut().ask_more(core, claim.clone());
+            (core, claim, answer)
+        };
+        let asked: Vec<_> = asked.into_iter().map(ask).collect();
+        let mut all = true;
+        for (core, claim, answer) in asked {
+            debug_assert_ne!(core, self.tx.core(), "it is granted here already");
+            let is_granted = answer.await;
+            self.locked.borrow_mut().hear_more(core, is_granted);
+            if is_granted {
+                self.tx.note_late(open, core, claim);
+            }
+            all &= is_granted;
+        }
+        all
+    }
+
+    /// All that it holds, and `more`, at most one claim a core: for who begins again.
+    pub async fn claims(&self, more: Vec<(CoreId, Claim)>) -> Vec<(CoreId, Claim)> {
+        let mut claims = Vec::new();
+        for core in 0..self.tx.cores() {
+            let mut union = Union::default();
+            union.add(self.tx.scope().claim(core));
+            union.add(more.iter().find(|(of, _)| *of == core).map(|(_, claim)| claim));
+            let count = self.with_late(core, |late| {
+                let wide = late.into_iter().flat_map(Late::wide);
+                wide.for_each(|claim| union.add(Some(claim)));
+                late.map_or(0, Late::len)
+            });
+            let mut next = (count > 0).then_some(0);
+            while let Some(path) = next {
+                let (keys, after) = self.with_late(core, |late| {
+                    late.map_or((Vec::new(), None), |late| late.some_keys(path))
+                });
+                keys.into_iter().for_each(|(key, access)| union.add_key(key, access, count));
+                next = after;
+                self.tx.pause().await;
+            }
+            claims.extend(union.into_claim().map(|claim| (core, claim)));
+        }
+        claims
+    }
+
+    fn open(&self) -> TxId {
+        self.tx.scope().open.expect("it was begun to be widened")
+    }
+
+    /// What of a claim it does not hold yet.
+    fn missing(&self, core: CoreId, claim: Claim) -> Option<Claim> {
+        match claim {
+            Claim::Keys(mut keys) => {
+                keys.retain(|(key, access)| !self.holds(core, *key, *access));
+                (!keys.is_empty()).then_some(Claim::Keys(keys))
+            }
+            Claim::List(list, access) => {
+                let is_held = self
+                    .with_late(core, |late| late.is_some_and(|late| late.covers_all(access)))
+                    || self.tx.scope().claim(core).is_some_and(|held| held.is_all(access));
+                (!is_held).then_some(Claim::List(list, access))
+            }
+            Claim::All(access) => (!self.tx.includes(core, &claim)).then_some(Claim::All(access)),
+        }
+    }
+
+    fn with_late<R>(&self, core: CoreId, look: impl FnOnce(Option<&Late>) -> R) -> R {
+        match self.tx.scope().open {
+            Some(open) => self.tx.with_late(open, core, look),
+            None => look(None),
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let Some(open) = self.tx.scope().open {
+            self.tx.forget_late(open);
+        }
+    }
 }
 
 impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, for several commands.
     pub async fn begin(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
-        let held = Arc::new(claims.clone());
+        let held = Some(Arc::new(claims.clone()));
         let locked = self.lock_framed(claims).await;
-        Transaction { tx: self.within(Scope(Some(held))), _locked: locked }
+        Transaction { tx: self.within(Scope { held, open: None }), locked: RefCell::new(locked) }
+    }
+
+    /// [`Tx::begin`] of a transaction that may take more locks than these.
+    pub async fn begin_open(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
+        assert!(self.takes_locks(), "a transaction within a transaction");
+        let held = Some(Arc::new(claims.clone()));
+        let locked = self.lock_open(claims).await;
+        let open = Some(locked.id());
+        Transaction { tx: self.within(Scope { held, open }), locked: RefCell::new(locked) }
     }
 
     /// The handle of who works under `claims`, which the caller has locked.
     #[must_use]
     pub fn holding(&self, claims: Vec<(CoreId, Claim)>) -> Self {
-        self.within(Scope(Some(Arc::new(claims))))
+        self.within(Scope { held: Some(Arc::new(claims)), open: None })
+    }
+
+    /// True outside of a transaction.
+    pub(crate) fn takes_locks(&self) -> bool {
+        self.scope().is_own()
+    }
+
+    /// True when the locks are a transaction's. Asserts that it holds what is asked for: a change
+    /// of another key would be seen before the others.
+    pub(crate) fn is_held(&self, asked: &[(CoreId, Claim)]) -> bool {
+        if self.takes_locks() {
+            return false;
+        }
+        for (core, asked) in asked {
+            let is_held = self.includes(*core, asked);
+            assert!(is_held, "a command of a transaction wants {asked:?}, which is not held");
+        }
+        true
+    }
+
+    /// True when the transaction holds all of `asked`. Lists are not compared: it would take
+    /// milliseconds.
+    fn includes(&self, core: CoreId, asked: &Claim) -> bool {
+        let scope = self.scope();
+        let own = scope.claim(core);
+        let late = |look: &dyn Fn(&Late) -> bool| {
+            let open = scope.open;
+            open.is_some_and(|open| self.with_late(open, core, |late| late.is_some_and(look)))
+        };
+        match asked {
+            Claim::Keys(keys) => keys.iter().all(|(key, access)| {
+                own.is_some_and(|own| own.covers(*key, *access))
+                    || late(&|late| late.covers(*key, *access))
+            }),
+            Claim::List(_, access) => {
+                own.is_some_and(|own| own.covers_list(*access))
+                    || late(&|late| late.covers_list(*access))
+            }
+            Claim::All(access) => {
+                own.is_some_and(|own| own.is_all(*access)) || late(&|late| late.covers_all(*access))
+            }
+        }
     }
 }
 
 impl Claim {
-    /// True when it covers all of `asked`. Of two lists that is not compared: it would take
-    /// milliseconds.
-    fn includes(&self, asked: &Claim) -> bool {
-        match asked {
-            Claim::Keys(keys) => keys.iter().all(|(key, access)| self.covers(*key, *access)),
-            Claim::All(access) => self.is_all(*access),
-            Claim::List(_, access) => match self {
-                Claim::Keys(_) => false,
-                Claim::List(_, held) | Claim::All(held) => held >= access,
-            },
+    fn is_all(&self, access: Access) -> bool {
+        matches!(self, Claim::All(held) if *held >= access)
+    }
+}
+
+/// Claims of one core, as one.
+#[derive(Default)]
+struct Union {
+    /// A few keys, each with the strongest access.
+    few: Vec<(u64, Access)>,
+    list: Option<KeyList>,
+    all: Option<Access>,
+    /// Of a list: the strongest access to any key.
+    access: Option<Access>,
+}
+
+impl Union {
+    fn add(&mut self, claim: Option<&Claim>) {
+        match claim {
+            Some(Claim::Keys(keys)) => {
+                keys.iter().for_each(|(key, access)| self.add_key(*key, *access, keys.len()));
+            }
+            Some(Claim::List(list, access)) => {
+                self.access = self.access.max(Some(*access));
+                self.list.get_or_insert_with(|| KeyList::with_capacity(0)).join(Arc::clone(list));
+            }
+            Some(Claim::All(access)) => self.all = self.all.max(Some(*access)),
+            None => {}
         }
     }
 
-    fn is_all(&self, access: Access) -> bool {
-        matches!(self, Claim::All(held) if *held >= access)
+    /// Adds a key, one of about `count`.
+    fn add_key(&mut self, key: u64, access: Access, count: usize) {
+        /// Keys that are searched one by one.
+        const FEW: usize = 64;
+        self.access = self.access.max(Some(access));
+        if self.list.is_none() && (count > FEW || self.few.len() >= FEW) {
+            self.list = Some(KeyList::with_capacity(count));
+        }
+        match (&mut self.list, self.few.iter().position(|(one, _)| *one == key)) {
+            (Some(list), _) => list.push(key),
+            (None, Some(at)) => self.few[at].1 = access.max(self.few[at].1),
+            (None, None) => self.few.push((key, access)),
+        }
+    }
+
+    fn into_claim(self) -> Option<Claim> {
+        let access = self.access.max(self.all)?;
+        if self.all.is_some() {
+            return Some(Claim::All(access));
+        }
+        assert!(self.list.is_some() || !self.few.is_empty(), "{access:?} to nothing");
+        let Some(mut list) = self.list else { return Some(Claim::Keys(self.few)) };
+        self.few.iter().for_each(|(key, _)| list.push(*key));
+        Some(Claim::List(Arc::new(list), access))
     }
 }

@@ -31,6 +31,11 @@ impl Waited {
         self.0.remove(&name);
     }
 
+    /// True when nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The next name after one, or the first.
     #[must_use]
     pub fn after(&self, last: Option<u64>) -> Option<u64> {
@@ -41,7 +46,7 @@ impl Waited {
     /// What of a claim that is given back somebody may wait for. Of one that is not named key by key
     /// that is all of it.
     pub(crate) fn touched_by(&self, claim: &Claim) -> Option<Claim> {
-        if self.0.is_empty() || !claim.is_write() {
+        if self.is_empty() || !claim.is_write() {
             return None;
         }
         match claim {

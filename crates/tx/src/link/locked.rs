@@ -76,6 +76,42 @@ impl Locked {
         &self.tx
     }
 
+    /// The transaction that holds them.
+    pub(crate) fn id(&self) -> TxId {
+        self.id
+    }
+
+    /// This core has granted something: all of it is released in the end.
+    pub(crate) fn note_core(&mut self, core: CoreId) {
+        assert!(!self.is_of_transaction, "what a transaction's command takes is not its own");
+        if !self.cores.contains(&core) {
+            self.cores.push(core);
+        }
+    }
+
+    /// Asks a core for more, without waiting there.
+    pub(crate) fn ask_more(
+        &mut self,
+        core: CoreId,
+        claim: Claim,
+    ) -> impl Future<Output = bool> + use<> {
+        assert!(self.has_begun, "transaction {} has not begun", self.id);
+        assert!(!self.asked.contains(&core), "core {core} is asked twice");
+        if !self.cores.contains(&core) {
+            self.asked.push(core);
+        }
+        let answer = self.tx.ask_more(self.id, core, claim);
+        async move { downcast(answer.await) }
+    }
+
+    /// A core has answered.
+    pub(crate) fn hear_more(&mut self, core: CoreId, is_granted: bool) {
+        self.asked.retain(|asked| *asked != core);
+        if is_granted {
+            self.note_core(core);
+        }
+    }
+
     /// Locks what another core has, too, without waiting; both are one transaction, under a number of
     /// its own, since there may be several such in a row.
     pub(crate) async fn join(&mut self, core: CoreId, claim: Claim) -> bool {

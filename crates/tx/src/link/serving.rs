@@ -30,13 +30,18 @@ impl Tx {
         !self.0.servings.borrow().is_empty()
     }
 
-    /// Keeps `claim` of what `tx` holds for those who wait for its keys, and releases the rest.
-    pub(super) fn hand_over(&self, tx: TxId, claim: Claim) {
-        let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
-        let notify = (self.0.core, pending.ticket);
-        let (is_granted, granted) =
-            self.0.home.borrow_mut().locks.hand_over(tx, id, claim.clone(), notify);
-        self.keep_to_serve(id, claim, is_granted, pending);
+    /// Keeps `claims` of what `tx` holds for those who wait for its keys, and releases the rest.
+    pub(super) fn hand_over(&self, tx: TxId, claims: Vec<Claim>) {
+        let (mut asked, mut kept) = (Vec::new(), Vec::new());
+        for claim in claims {
+            let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
+            asked.push((id, claim.clone(), (self.0.core, pending.ticket)));
+            kept.push((id, claim, pending));
+        }
+        let (are_granted, granted) = self.0.home.borrow_mut().locks.hand_over(tx, asked);
+        for ((id, claim, pending), is_granted) in kept.into_iter().zip(are_granted) {
+            self.keep_to_serve(id, claim, is_granted, pending);
+        }
         self.notify(granted, true);
     }
 

@@ -1,0 +1,49 @@
+//! What a transaction takes after it has begun, over cores: see `locks::late`.
+
+use super::tickets::{Asked, Pending};
+use super::{Locked, Message, Tx};
+use crate::CoreId;
+use crate::locks::{Claim, Late, TxId};
+
+impl Tx {
+    /// Takes locks for a transaction that may take more.
+    pub(crate) async fn lock_open(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
+        let locked = self.lock_for(claims, Vec::new()).await;
+        assert!(locked.is_granted(), "{} waits", locked.id());
+        locked
+    }
+
+    /// Calls `look` with what a transaction holds of a core beyond what it began with: of this core, or of
+    /// others if it is this core's.
+    pub(crate) fn with_late<R>(
+        &self,
+        open: TxId,
+        core: CoreId,
+        look: impl FnOnce(Option<&Late>) -> R,
+    ) -> R {
+        debug_assert!(core < self.0.cores, "core={core} of {}", self.0.cores);
+        if core == self.0.core {
+            return look(self.0.home.borrow().locks.late(open));
+        }
+        look(self.0.late.borrow().get(&open).and_then(|late| late.get(&(core as u64))))
+    }
+
+    /// A transaction of this core holds this of another core, too.
+    pub(crate) fn note_late(&self, open: TxId, core: CoreId, claim: Claim) {
+        let mut late = self.0.late.borrow_mut();
+        assert_ne!(core, self.0.core, "its own core knows what it has granted");
+        late.entry(open).or_default().entry(core as u64).or_default().add(claim);
+    }
+
+    /// A transaction of this core has ended.
+    pub(crate) fn forget_late(&self, open: TxId) {
+        self.0.late.borrow_mut().remove(&open);
+    }
+
+    pub(super) fn ask_more(&self, tx: TxId, core: CoreId, claim: Claim) -> Pending {
+        let pending = self.open_ticket(Asked::Lock);
+        let (from, ticket) = (self.0.core, pending.ticket);
+        self.post(core, Message::Widen { from, ticket, tx, claim });
+        pending
+    }
+}

@@ -1,0 +1,114 @@
+//! What cores send to each other.
+
+use super::{Run, Start, Value};
+use crate::CoreId;
+use crate::locks::{Access, Claim, TxId};
+use crate::transaction::Scope;
+use darter_keyspace::Part;
+
+/// What one core sends to another. Between two cores, messages arrive in the order they were sent.
+pub enum Message {
+    /// Run this on your shard, and return the result.
+    Call {
+        /// The requester.
+        from: CoreId,
+        /// The ticket to complete there.
+        ticket: u64,
+        /// The transaction on whose behalf it records, if it does.
+        part: Option<Part>,
+        /// What to run.
+        run: Run,
+    },
+    /// Run this as a task of yours, and return its result.
+    Task {
+        /// The requester.
+        from: CoreId,
+        /// The ticket to complete there.
+        ticket: u64,
+        /// The transaction on whose behalf it records, if it does.
+        part: Option<Part>,
+        /// Whose locks it works under.
+        scope: Scope,
+        /// What to start.
+        start: Start,
+    },
+    /// Take locks, and run this under them, in one step.
+    Step(Box<Locking>),
+    /// The result of a call or a task, or `true`/`false` for a lock.
+    Return {
+        /// The ticket to complete.
+        ticket: u64,
+        /// The result.
+        value: Value,
+        /// Data has changed on the way to it.
+        changed: bool,
+    },
+    /// Take these locks; with `wait`, answer when they are granted, otherwise at once.
+    Lock {
+        /// The requester.
+        from: CoreId,
+        /// The ticket to complete there.
+        ticket: u64,
+        /// On whose behalf.
+        tx: TxId,
+        /// Which locks.
+        claim: Claim,
+        /// Whether to wait in the queue.
+        wait: bool,
+    },
+    /// Grant this transaction more than it holds here, which may be nothing, and answer at once.
+    Widen {
+        /// The requester.
+        from: CoreId,
+        /// The ticket to complete there.
+        ticket: u64,
+        /// On whose behalf.
+        tx: TxId,
+        /// What it is to hold, too.
+        claim: Claim,
+    },
+    /// Release what this transaction holds.
+    Unlock {
+        /// The transaction.
+        tx: TxId,
+        /// Its part, whose records end here.
+        part: Option<Part>,
+    },
+    /// Release what this transaction holds, or no longer wait for it: its client is gone.
+    Withdraw {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Release what this transaction holds, except one key.
+    Narrow {
+        /// The transaction.
+        tx: TxId,
+        /// What it keeps.
+        key: u64,
+        /// With which access.
+        access: Access,
+    },
+}
+
+/// What a core runs with locks that it takes before; if they are not free, it returns [`Refused`].
+/// In a box, since most messages are smaller.
+pub struct Locking {
+    pub(super) from: CoreId,
+    pub(super) ticket: u64,
+    pub(super) tx: TxId,
+    pub(super) claim: Claim,
+    pub(super) then: Then,
+    pub(super) run: Run,
+}
+
+/// What becomes of the locks.
+#[derive(Clone, Copy)]
+pub(super) enum Then {
+    /// They are released at once, and this part of the transaction ends, which began with them.
+    Release(Option<Part>),
+    /// They stay, and nothing that was read changes meanwhile.
+    Keep,
+}
+
+/// Some of the locks were not free.
+pub(super) struct Refused;

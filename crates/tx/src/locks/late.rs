@@ -1,0 +1,403 @@
+//! Keys that a transaction takes as it meets them.
+//!
+//! It never waits for one, wherever that is in the order of docs/design/0002-order.md: what others hold
+//! is refused, and the transaction must end. So nobody who waits is waited for by it, and nothing
+//! deadlocks. What others only wait for is refused, too, unless they wait for the transaction itself:
+//! they cannot be granted before it ends.
+//!
+//! A late `Shared` is refused where a value is being rebuilt (`Update`): two reads of one transaction would
+//! see the value before and after that.
+//!
+//! Few late keys are in the table of all keys. Of very many, the transaction's own map is what others look
+//! into: it is released as a whole, as the list of a wide claim is.
+//!
+//! Invariants (`check_invariants`, with those of the table):
+//! - L1: late keys are in the table of keys, unless their transaction is among `many`.
+//! - L2: who holds late keys was granted a claim, which may be empty.
+
+use super::{Access, Claim, Holders, LockTable, TxId, blocks, meet, overlap};
+use crate::waited::Waited;
+use crate::{KeyList, lock_key};
+use darter_base::hash;
+use darter_base::hashtree::HashTree;
+use darter_keyspace::{Act, Record};
+use std::sync::Arc;
+
+/// More late keys than this are looked for in the map of their transaction. Moving them there takes some
+/// 10 us.
+const FEW: usize = 128;
+
+/// What a transaction holds on a core beyond the claim that it began with.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    keys: HashTree<Access>,
+    /// Lists, and all keys.
+    wide: Vec<Claim>,
+    /// The strongest access to any key.
+    strongest: Option<Access>,
+}
+
+impl Late {
+    /// True when it covers `key` with `access` or a stronger one.
+    pub(crate) fn covers(&self, key: u64, access: Access) -> bool {
+        self.access(key).is_some_and(|held| held >= access)
+    }
+
+    /// The access to a key.
+    fn access(&self, key: u64) -> Option<Access> {
+        let wide = self.wide.iter().filter_map(|claim| claim.access(key));
+        wide.chain(self.keys.get(key).copied()).max()
+    }
+
+    /// True when lists of this access may be held, key by key or whole: that is not compared.
+    pub(crate) fn covers_list(&self, access: Access) -> bool {
+        let is_wide = self.wide.iter().any(|claim| claim.covers_list(access));
+        is_wide || self.strongest >= Some(access)
+    }
+
+    /// True when all keys are held.
+    pub(crate) fn covers_all(&self, access: Access) -> bool {
+        self.wide.iter().any(|claim| matches!(claim, Claim::All(held) if *held >= access))
+    }
+
+    /// Adds what was granted.
+    pub(crate) fn add(&mut self, claim: Claim) {
+        match claim {
+            Claim::Keys(keys) => {
+                keys.into_iter().for_each(|(key, access)| _ = self.add_key(key, access))
+            }
+            wide => self.wide.push(wide),
+        }
+    }
+
+    /// Adds a key; returns the access to it before.
+    fn add_key(&mut self, key: u64, access: Access) -> Option<Access> {
+        self.strongest = self.strongest.max(Some(access));
+        self.keys.insert(key, access)
+    }
+
+    /// The keys that were taken one by one: a portion of them, and where to continue.
+    pub(crate) fn some_keys(&self, path: u32) -> (Vec<(u64, Access)>, Option<u32>) {
+        let (leaf, next) = self.keys.leaf(path);
+        (leaf.iter().map(|(key, access)| (*key, *access)).collect(), next)
+    }
+
+    /// Lists, and all keys.
+    pub(crate) fn wide(&self) -> &[Claim] {
+        &self.wide
+    }
+
+    /// How many keys were taken one by one.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn is_write(&self) -> bool {
+        self.strongest > Some(Access::Shared) || self.wide.iter().any(Claim::is_write)
+    }
+
+    fn allows(&self, record: &Record) -> bool {
+        let is_key = match &record.act {
+            Act::Key(key, _) => {
+                let held = self.keys.get(lock_key(record.database, hash::of(key)));
+                held.is_some_and(|held| *held >= Access::Update)
+            }
+            _ => false,
+        };
+        is_key || self.wide.iter().any(|claim| claim.allows(record))
+    }
+}
+
+impl LockTable {
+    /// Grants what `claim` has beyond what `tx` holds, without waiting; false, and nothing has changed, if
+    /// others hold some of it, or wait for it and not for `tx`. `tx` may hold nothing yet.
+    ///
+    /// Cost: a look-up for each key, and for each claim that waits.
+    pub fn widen(&mut self, tx: TxId, claim: &Claim) -> bool {
+        match claim {
+            Claim::Keys(keys) => {
+                let is_free = |(key, access): &(u64, Access)| {
+                    self.holds(tx, *key, *access) || self.is_free_for(tx, *key, *access)
+                };
+                let all_free = keys.iter().all(is_free);
+                if all_free {
+                    keys.iter().for_each(|(key, access)| self.take_late(tx, *key, *access));
+                }
+                all_free
+            }
+            wide => self.widen_by_many(tx, wide),
+        }
+    }
+
+    /// [`LockTable::widen`] by one key.
+    pub fn widen_by(&mut self, tx: TxId, key: u64, access: Access) -> bool {
+        if self.holds(tx, key, access) {
+            return true;
+        }
+        let is_free = self.is_free_for(tx, key, access);
+        if is_free {
+            self.take_late(tx, key, access);
+        }
+        is_free
+    }
+
+    fn widen_by_many(&mut self, tx: TxId, claim: &Claim) -> bool {
+        debug_assert!(claim.is_wide(), "keys are taken one by one");
+        let is_waited = || {
+            let mut waiting = self.waiting.iter().map(|waiting| &waiting.claim);
+            waiting.any(|waiting| overlap(waiting, claim) && !self.waits_for(tx, waiting))
+        };
+        let is_free = !self.others_hold_some(tx, claim) && !is_waited();
+        if is_free {
+            self.granted.entry(tx).or_insert_with(|| Claim::Keys(Vec::new()));
+            self.late.entry(tx).or_default().wide.push(claim.clone());
+            self.wide.push((tx, claim.clone()));
+            self.check_if_few();
+        }
+        is_free
+    }
+
+    /// True when `tx` holds `key` for `access` or a stronger one.
+    #[must_use]
+    pub fn holds(&self, tx: TxId, key: u64, access: Access) -> bool {
+        self.own_access(tx, key).is_some_and(|held| held >= access)
+    }
+
+    /// What `tx` took after it had begun.
+    pub(crate) fn late(&self, tx: TxId) -> Option<&Late> {
+        self.late.get(&tx)
+    }
+
+    fn own_access(&self, tx: TxId, key: u64) -> Option<Access> {
+        let late = self.late.get(&tx).and_then(|late| late.access(key));
+        late.max(self.granted.get(&tx).and_then(|claim| claim.access(key)))
+    }
+
+    /// True when nobody but `tx` stands against its taking a key.
+    fn is_free_for(&self, tx: TxId, key: u64, asked: Access) -> bool {
+        if self.others(tx, key).excludes_late(asked) {
+            return false;
+        }
+        let wide = self.wide.iter().filter(|(holder, _)| *holder != tx);
+        if wide.filter_map(|(_, claim)| claim.access(key)).any(|held| excludes_late(held, asked)) {
+            return false;
+        }
+        let many = self.many.iter().filter(|holder| **holder != tx);
+        if many
+            .filter_map(|holder| self.late[holder].access(key))
+            .any(|held| excludes_late(held, asked))
+        {
+            return false;
+        }
+        let late = |waiting: &Claim| {
+            let access = waiting.access(key);
+            access.is_some_and(|waits| blocks(waits, asked) || blocks(asked, waits))
+        };
+        let mut waiting = self.waiting.iter().map(|waiting| &waiting.claim);
+        !waiting.any(|waiting| late(waiting) && !self.waits_for(tx, waiting))
+    }
+
+    /// The holders of a key in the table, without `tx`.
+    fn others(&self, tx: TxId, key: u64) -> Holders {
+        let mut holders = self.keys.get(&key).copied().unwrap_or_default();
+        if holders.is_free() {
+            return holders;
+        }
+        if let Some(Claim::Keys(own)) = self.granted.get(&tx) {
+            let own = own.iter().filter(|(one, _)| *one == key);
+            own.for_each(|(_, access)| holders.leave(key, *access));
+        }
+        if !self.many.contains(&tx)
+            && let Some(access) = self.late.get(&tx).and_then(|late| late.keys.get(key))
+        {
+            holders.leave(key, *access);
+        }
+        holders
+    }
+
+    /// True when others hold some of a list or of all keys. A list that is held counts as if it met it.
+    fn others_hold_some(&self, tx: TxId, claim: &Claim) -> bool {
+        let (asked, is_in): (_, &dyn Fn(u64) -> bool) = match claim {
+            Claim::Keys(_) => unreachable!("keys are asked for one by one"),
+            Claim::List(list, asked) => (*asked, &|key| list.contains(key)),
+            Claim::All(asked) => (*asked, &|_| true),
+        };
+        let mut singly = self.keys.keys().filter(|key| is_in(**key));
+        let mut wide = self.wide.iter().filter(|(holder, _)| *holder != tx);
+        let mut many = self.many.iter().filter(|holder| **holder != tx);
+        singly.any(|key| self.others(tx, *key).excludes_late(asked))
+            || wide.any(|(_, held)| meet(held, claim, excludes_late))
+            || many.any(|holder| {
+                self.late[holder].strongest.is_some_and(|held| excludes_late(held, asked))
+            })
+    }
+
+    /// True when a claim that waits conflicts with what `tx` holds: it cannot be granted before `tx` ends.
+    fn waits_for(&self, tx: TxId, waiting: &Claim) -> bool {
+        let own = self.granted.get(&tx);
+        if own.is_some_and(|own| meet(own, waiting, blocks)) {
+            return true;
+        }
+        let Some(late) = self.late.get(&tx) else { return false };
+        let wide = late.wide.iter().any(|own| meet(own, waiting, blocks));
+        wide || match waiting {
+            Claim::Keys(keys) => {
+                let held = |key| late.keys.get(key).copied();
+                keys.iter().any(|(key, asked)| held(*key).is_some_and(|held| blocks(held, *asked)))
+            }
+            Claim::List(list, asked) => {
+                late.few().any(|(key, held)| blocks(held, *asked) && list.contains(key))
+            }
+            Claim::All(asked) => late.strongest.is_some_and(|held| blocks(held, *asked)),
+        }
+    }
+
+    fn take_late(&mut self, tx: TxId, key: u64, access: Access) {
+        if self.holds(tx, key, access) {
+            return;
+        }
+        self.granted.entry(tx).or_insert_with(|| Claim::Keys(Vec::new()));
+        debug_assert!(self.waiting.iter().all(|waiting| waiting.tx != tx), "I5: {tx} waits");
+        let late = self.late.entry(tx).or_default();
+        let before = late.add_key(key, access);
+        assert!(before.is_none_or(|before| before < access), "{key} was held for {before:?}");
+        let count = late.keys.len();
+        if self.many.contains(&tx) {
+            return;
+        }
+        if let Some(before) = before {
+            self.give(key, before);
+        }
+        *self.keys.entry(key).or_default().slot(access) += 1;
+        if count > FEW {
+            self.give_late_keys(tx);
+            self.many.push(tx);
+            debug_assert!(self.holds(tx, key, access), "L1: {key} is lost on the way");
+        }
+        self.check_if_few();
+    }
+
+    /// Takes the late keys of `tx` out of the table of keys.
+    fn give_late_keys(&mut self, tx: TxId) {
+        let keys: Vec<_> = self.late.get(&tx).map(|late| late.few().collect()).unwrap_or_default();
+        keys.into_iter().for_each(|(key, access)| self.give(key, access));
+    }
+
+    /// Releases what `tx` took after it had begun.
+    pub(super) fn give_late(&mut self, tx: TxId) {
+        if !self.late.contains_key(&tx) {
+            return;
+        }
+        if let Some(at) = self.many.iter().position(|holder| *holder == tx) {
+            self.many.swap_remove(at);
+        } else {
+            self.give_late_keys(tx);
+        }
+        self.late.remove(&tx);
+        self.wide.retain(|(holder, _)| *holder != tx);
+        assert!(!self.many.contains(&tx), "L1: {tx} would be asked for ever");
+    }
+
+    /// True when one of those who hold very many late keys stands against a key.
+    pub(super) fn is_late_against(&self, key: u64, asked: Access) -> bool {
+        let held = |holder| self.late[holder].keys.get(key).copied();
+        self.many.iter().filter_map(held).any(|held| blocks(held, asked))
+    }
+
+    /// [`LockTable::is_late_against`] of a list or all keys: very many are taken to meet them.
+    pub(super) fn are_late_against(&self, asked: Access) -> bool {
+        let mut strongest = self.many.iter().filter_map(|holder| self.late[holder].strongest);
+        strongest.any(|held| blocks(held, asked))
+    }
+
+    /// True when one of those who hold very many late keys may rebuild a value of `claim`.
+    pub(super) fn are_late_rebuilt(&self, claim: &Claim) -> bool {
+        let rebuilds = |late: &Late| match claim {
+            Claim::Keys(keys) => {
+                keys.iter().any(|(key, _)| late.keys.get(*key) == Some(&Access::Update))
+            }
+            Claim::List(..) | Claim::All(_) => late.strongest > Some(Access::Shared),
+        };
+        self.many.iter().any(|holder| rebuilds(&self.late[holder]))
+    }
+
+    /// What `tx` is to hand over to those who wait for its keys, as it is released: a claim for each way in
+    /// which it holds some of them.
+    pub(crate) fn touched(&mut self, tx: TxId, waited: &Waited) -> Vec<Claim> {
+        if waited.is_empty() {
+            return Vec::new();
+        }
+        let own = self.granted.get(&tx).and_then(|claim| waited.touched_by(claim));
+        let mut claims: Vec<Claim> = own.into_iter().collect();
+        let Some(late) = self.late.get_mut(&tx) else { return claims };
+        claims.extend(late.wide.iter().filter_map(|claim| waited.touched_by(claim)));
+        if !self.many.contains(&tx) {
+            let few = Claim::Keys(late.few().collect());
+            match (waited.touched_by(&few), claims.first_mut()) {
+                (Some(Claim::Keys(more)), Some(Claim::Keys(keys))) => {
+                    keys.extend(more);
+                    keys.sort_unstable();
+                    keys.dedup();
+                }
+                (touched, _) => claims.extend(touched),
+            }
+        } else if late.strongest > Some(Access::Shared) {
+            let list = KeyList::of(std::mem::take(&mut late.keys));
+            claims.push(Claim::List(Arc::new(list), Access::Exclusive));
+        }
+        claims
+    }
+
+    /// True when `tx` holds late keys, or all, to change them.
+    pub(super) fn writes_late(&self, tx: TxId) -> bool {
+        self.late.get(&tx).is_some_and(Late::is_write)
+    }
+
+    /// True when what `tx` took after it had begun permits what `record` says.
+    pub(super) fn allows_late(&self, tx: TxId, record: &Record) -> bool {
+        self.late.get(&tx).is_some_and(|late| late.allows(record))
+    }
+
+    /// L1, L2, and what excludes late keys. Adds to what was counted the late keys that are in the table.
+    pub(super) fn check_late(&self, keys: &mut hash::IdentityMap<Holders>) -> usize {
+        assert!(self.many.iter().all(|tx| self.late.contains_key(tx)), "L1: {:?}", self.many);
+        for (tx, late) in &self.late {
+            assert!(self.granted.contains_key(tx), "L2: {tx}");
+            for (key, access) in late.keys.iter() {
+                if !self.many.contains(tx) {
+                    *keys.entry(key).or_default().slot(*access) += 1;
+                }
+                let others = self.granted.keys().filter(|other| *other != tx);
+                let held = others.filter_map(|other| self.own_access(*other, key));
+                let excluded = held.filter(|held| blocks(*held, *access) && blocks(*access, *held));
+                assert_eq!(excluded.count(), 0, "I4: the late {key} of {tx}");
+            }
+        }
+        self.late.values().map(|late| late.wide.len()).sum()
+    }
+}
+
+impl Late {
+    /// The keys that were taken one by one: of one who has few.
+    fn few(&self) -> impl Iterator<Item = (u64, Access)> {
+        self.keys.iter().map(|(key, access)| (key, *access))
+    }
+}
+
+impl Holders {
+    /// One of those who hold the key does not count.
+    fn leave(&mut self, key: u64, access: Access) {
+        let count = self.slot(access);
+        assert!(*count > 0, "L1: nobody holds {key} for {access:?}");
+        *count -= 1;
+    }
+
+    fn excludes_late(self, asked: Access) -> bool {
+        self.exclusive + self.update > 0 || (asked != Access::Shared && self.shared > 0)
+    }
+}
+
+/// True when a late key may not be taken while another holds it.
+fn excludes_late(held: Access, asked: Access) -> bool {
+    held != Access::Shared || asked != Access::Shared
+}
