@@ -19,11 +19,26 @@ pub type WaitFn = fn(Args<'_>) -> Result<Wait, Refusal>;
 pub struct Wait {
     /// Indexes of the keys in the whole request.
     pub keys: Range<usize>,
-    /// For how many milliseconds; `None`: for ever.
-    pub timeout_ms: Option<u64>,
+    /// For how long.
+    pub patience: Patience,
     /// For what.
     pub want: Box<dyn Want>,
 }
+
+/// How long a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all: XREAD without BLOCK.
+    None,
+    /// So many milliseconds.
+    Millis(u64),
+    /// Until it is served.
+    Endless,
+}
+
+/// What a key was as a client began to wait for it: what that means, only the command knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(pub u128);
 
 /// Whether a key has what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +47,8 @@ pub enum Look {
     Nothing,
     /// It has.
     There,
+    /// It has, and taking it takes more than a step: [`Want::take`] makes a job of it.
+    Much,
     /// The request is refused because of this key.
     Refused(Refusal),
 }
@@ -41,16 +58,51 @@ pub enum Look {
 pub enum When {
     /// As the command is called.
     Called,
-    /// As it waits, and the key may have changed.
-    Waiting,
+    /// As it waits, and the key may have changed, since it was like this.
+    Waiting(Mark),
+}
+
+/// What [`Want::look`] has at hand.
+#[derive(Clone, Copy)]
+pub struct Looking<'a> {
+    /// The client's database on the core of the key.
+    pub db: &'a Db,
+    /// The key.
+    pub key: Key<'a>,
+    /// The request.
+    pub args: darter_resp::Args<'a>,
+    /// Index of the key in the request.
+    pub at: usize,
+    /// Whether its client waits already.
+    pub when: When,
+}
+
+impl<'a> Looking<'a> {
+    /// At the key with index `at` of a request.
+    #[must_use]
+    pub fn new(db: &'a Db, args: darter_resp::Args<'a>, at: usize, when: When) -> Self {
+        let key = Key::hashed(args.get(at), args.hash(at));
+        Self { db, key, args, at, when }
+    }
 }
 
 /// What a client wants of keys. Several cores ask it at the same time.
 pub trait Want: Send + Sync {
-    /// Whether the key at index `at` of the request has it.
-    fn look(&self, db: &Db, key: &Key<'_>, at: usize, when: When) -> Look;
+    /// Whether a key of the request has it.
+    fn look(&self, call: &Looking<'_>) -> Look;
 
-    /// Takes it, after [`Want::look`] found it there, and replies.
+    /// What is to be known later of a key as it is now: its client begins to wait for it.
+    fn mark(&self, _call: &Looking<'_>) -> Mark {
+        Mark::default()
+    }
+
+    /// When a key that has not got it, and does not change, may have it or refuse it all the same: in
+    /// Unix milliseconds.
+    fn due_ms(&self, _call: &Looking<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Takes it, after [`Want::look`] found it there, and replies. A job works under the key's lock.
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<crate::Flow, Refusal>;
 
     /// Index of a key that is changed, too: it may be anywhere.

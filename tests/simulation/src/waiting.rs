@@ -14,11 +14,11 @@ use crate::value::{self, Value};
 use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::{
-    Args, Command, Flags, Flow, Group, KeyFlags, KeySpec, Keys, Look, Place, Refusal, Taking, Wait,
-    Want, When,
+    Args, Command, Flags, Flow, Group, KeyFlags, KeySpec, Keys, Look, Looking, Patience, Place,
+    Refusal, Taking, Wait, Want, When,
 };
 use darter_families::list::List;
-use darter_keyspace::{Db, Key};
+use darter_keyspace::Key;
 use darter_server::engine::Table;
 use darter_structs::list::{Element, End};
 use std::collections::BTreeMap;
@@ -67,11 +67,12 @@ async fn never() -> Result<darter_command::Answer, Refusal> {
 
 fn wait(args: Args<'_>, want: Box<dyn Want>) -> Result<Wait, Refusal> {
     let (first, last) = (args.position(), args.all().len() - 1);
-    Ok(Wait { keys: first..last, timeout_ms: None, want })
+    Ok(Wait { keys: first..last, patience: Patience::Endless, want })
 }
 
-fn is_there(db: &Db, key: &Key<'_>, when: When) -> Look {
-    let is_there = when == When::Waiting && matches!(db.value::<List>(key), Ok(Some(_)));
+fn is_there(call: &Looking<'_>) -> Look {
+    let is_waiting = matches!(call.when, When::Waiting(_));
+    let is_there = is_waiting && matches!(call.db.value::<List>(&call.key), Ok(Some(_)));
     if is_there { Look::There } else { Look::Nothing }
 }
 
@@ -101,8 +102,8 @@ struct Sleeping;
 struct Hesitating(AtomicBool);
 
 impl Want for Losing {
-    fn look(&self, db: &Db, key: &Key<'_>, _: usize, when: When) -> Look {
-        is_there(db, key, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        is_there(call)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -111,8 +112,8 @@ impl Want for Losing {
 }
 
 impl Want for Doubling {
-    fn look(&self, db: &Db, key: &Key<'_>, _: usize, when: When) -> Look {
-        is_there(db, key, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        is_there(call)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -121,8 +122,8 @@ impl Want for Doubling {
 }
 
 impl Want for Hesitating {
-    fn look(&self, db: &Db, key: &Key<'_>, _: usize, when: When) -> Look {
-        let look = is_there(db, key, when);
+    fn look(&self, call: &Looking<'_>) -> Look {
+        let look = is_there(call);
         if look == Look::There && !self.0.swap(true, Ordering::Relaxed) {
             return Look::Nothing;
         }
@@ -135,7 +136,7 @@ impl Want for Hesitating {
 }
 
 impl Want for Sleeping {
-    fn look(&self, _: &Db, _: &Key<'_>, _: usize, _: When) -> Look {
+    fn look(&self, _: &Looking<'_>) -> Look {
         Look::Nothing
     }
 

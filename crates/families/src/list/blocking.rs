@@ -2,28 +2,21 @@
 
 use super::value::{List, sent};
 use super::{movem, mpop, transfer};
-use crate::waiting::{self, seconds};
+use crate::waiting::{self, counted, seconds};
 use darter_command::{
-    Answer, Args, Call, Cx, Flow, Look, MultiFuture, Refusal, Taking, Wait, Want, When, reply_str,
+    Answer, Args, Call, Cx, Flow, Look, Looking, Mark, MultiFuture, Refusal, Taking, Wait, Want,
+    When, reply_str,
 };
-use darter_keyspace::{Db, Key};
+use darter_keyspace::Key;
 use darter_structs::list::End;
 
-/// Whether the list at `key` has at least `count` elements. Who waits already goes on waiting while
+/// Whether the list at a key has at least `count` elements. Who waits already goes on waiting while
 /// the key holds something else.
-fn look(db: &Db, key: &Key<'_>, count: usize, when: When) -> Look {
-    match db.value::<List>(key) {
+fn look(call: &Looking<'_>, count: usize) -> Look {
+    match call.db.value::<List>(&call.key) {
         Ok(Some(list)) if list.elements().len() >= count => Look::There,
-        Err(_) if when == When::Called => Look::Refused(Refusal::WrongType),
+        Err(_) if call.when == When::Called => Look::Refused(Refusal::WrongType),
         Ok(_) | Err(_) => Look::Nothing,
-    }
-}
-
-/// Counts no change of who has waited: as in Redis, it is a part of the change that served it.
-pub(super) fn counted<R>(db: &mut Db, when: When, act: impl FnOnce(&mut Db) -> R) -> R {
-    match when {
-        When::Called => act(db),
-        When::Waiting => db.counted_as(|db| (act(db), 0)),
     }
 }
 
@@ -31,8 +24,8 @@ pub(super) fn counted<R>(db: &mut Db, when: When, act: impl FnOnce(&mut Db) -> R
 struct Element(End);
 
 impl Want for Element {
-    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
-        look(db, key, 1, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        look(call, 1)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -51,8 +44,8 @@ impl Want for Element {
 
 fn element(args: Args<'_>, end: End) -> Result<Wait, Refusal> {
     let (first, last) = (args.position(), args.all().len() - 1);
-    let timeout_ms = seconds(args.all().head(last))?;
-    Ok(Wait { keys: first..last, timeout_ms, want: Box::new(Element(end)) })
+    let patience = seconds(args.all().head(last))?;
+    Ok(Wait { keys: first..last, patience, want: Box::new(Element(end)) })
 }
 
 /// `BLPOP key [key ...] timeout`: removes the first element of the first list that is there; waits
@@ -77,8 +70,8 @@ struct Elements {
 }
 
 impl Want for Elements {
-    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
-        look(db, key, 1, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        look(call, 1)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -95,17 +88,17 @@ impl Want for Elements {
 pub(super) fn blmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let timeout = args.word()?;
     let asked = mpop::Asked::parse(args)?;
-    let timeout_ms = seconds(timeout)?;
+    let patience = seconds(timeout)?;
     let want = Elements { end: asked.end, count: asked.count };
-    Ok(Wait { keys: asked.keys, timeout_ms, want: Box::new(want) })
+    Ok(Wait { keys: asked.keys, patience, want: Box::new(want) })
 }
 
 /// An element for another list.
 struct Transfer(transfer::Ends);
 
 impl Want for Transfer {
-    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
-        look(db, key, 1, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        look(call, 1)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -115,7 +108,7 @@ impl Want for Transfer {
     }
 
     fn take_across(&self, call: Call) -> Option<MultiFuture> {
-        Some(Box::pin(transfer::across(call, self.0, When::Waiting)))
+        Some(Box::pin(transfer::across(call, self.0, When::Waiting(Mark::default()))))
     }
 
     fn second(&self) -> Option<usize> {
@@ -125,8 +118,8 @@ impl Want for Transfer {
 
 fn transfer(args: Args<'_>, ends: transfer::Ends) -> Result<Wait, Refusal> {
     let (first, last) = (args.position(), args.all().len() - 1);
-    let timeout_ms = seconds(args.all().head(last))?;
-    Ok(Wait { keys: first..first + 1, timeout_ms, want: Box::new(Transfer(ends)) })
+    let patience = seconds(args.all().head(last))?;
+    Ok(Wait { keys: first..first + 1, patience, want: Box::new(Transfer(ends)) })
 }
 
 /// `BLMOVE source destination LEFT|RIGHT LEFT|RIGHT timeout`: LMOVE that waits.
@@ -176,8 +169,8 @@ struct Block {
 }
 
 impl Want for Block {
-    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
-        look(db, key, self.count, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        look(call, self.count)
     }
 
     /// Both lists are changed wherever they are: see [`Want::second`].
@@ -198,9 +191,9 @@ impl Want for Block {
 pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
     let first = args.position();
     let (asked, timeout) = movem::Asked::parse_waiting(args)?;
-    let timeout_ms = seconds(timeout)?;
+    let patience = seconds(timeout)?;
     let want = Block { count: asked.least() };
-    Ok(Wait { keys: first..first + 1, timeout_ms, want: Box::new(want) })
+    Ok(Wait { keys: first..first + 1, patience, want: Box::new(want) })
 }
 
 /// BLPOP where nobody waits.

@@ -3,8 +3,8 @@
 //! As in Redis, the element is added before it is removed; so a list of one element that is moved to
 //! its own other end is never empty.
 
-use super::blocking::counted;
 use super::value::{List, sent};
+use crate::waiting::counted;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, When, reply_str};
 use darter_keyspace::{Db, Key, Str, StrPieces, WrongType};
 use darter_resp::{Output, Reply};

@@ -6,12 +6,18 @@ use super::reply::{Head, Part, Showing, name, some};
 use super::value::Stream;
 use crate::inputs::{self, Hold, Input, pause_now_and_then};
 use crate::lookup::find_value;
+use crate::waiting::milliseconds;
 use crate::word;
-use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
+use darter_command::{
+    Answer, Args, Call, Cx, Flow, Look, Looking, Mark, Patience, Refusal, Taking, Wait, Want, When,
+};
 use darter_keyspace::{Found, Key, WrongType};
-use darter_resp::{Output, Reply};
+use darter_resp::{self as resp, Output, Reply};
 use darter_structs::stream::{End, Entries, StreamId};
 use std::ops::Range;
+
+/// The most entries of a stream for who has waited, and has not said how many.
+pub(super) const WAITED_COUNT: usize = 1_000;
 
 /// What is asked for.
 struct Asked {
@@ -19,18 +25,19 @@ struct Asked {
     keys: Range<usize>,
     /// The most entries of a stream.
     count: usize,
+    patience: Patience,
 }
 
 impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
-        let mut count = 0;
+        let (mut count, mut patience) = (0, Patience::None);
         let mut said = word::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
             said.add()?;
             if args.left() > 1 && args.option("COUNT") {
                 count = usize::try_from(args.int()?).unwrap_or(0);
             } else if args.left() > 1 && args.option("BLOCK") {
-                return Err(Refusal::line("ERR XREAD BLOCK is not supported yet"));
+                patience = milliseconds(&mut args)?;
             } else {
                 return Err(refusal_of(args));
             }
@@ -43,38 +50,42 @@ impl Asked {
         }
         let first = args.position();
         let count = if count == 0 { usize::MAX } else { count };
-        Ok(Self { keys: first..first + args.left() / 2, count })
+        Ok(Self { keys: first..first + args.left() / 2, count, patience })
     }
 
     /// The ranks of the entries that are new to who has seen the ID at `at`.
     fn ranks(
         &self,
-        args: Args<'_>,
+        args: resp::Args<'_>,
         at: usize,
         stream: Option<(&Entries, StreamId)>,
     ) -> Result<Range<usize>, Refusal> {
-        let word = args.all().head(at);
-        let after = match (word, stream) {
-            (b"$", Some((_, last))) => last,
-            (b"$", None) => StreamId::MIN,
-            (b">", _) => {
-                return Err(Refusal::line(
-                    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
-                     <group> <consumer> option.",
-                ));
-            }
-            // As Redis does since 7.4: the last entry.
-            (b"+", Some((entries, _))) => {
-                return Ok(entries.len().saturating_sub(1)..entries.len());
-            }
-            (b"+", None) => StreamId::MIN,
-            _ => id::parse(word, 0)?,
-        };
-        let Some((entries, next)) = stream.map(|one| one.0).zip(after.next()) else {
-            return Ok(0..0);
-        };
+        let after = seen(args.head(at), stream)?;
+        Ok(stream.map_or(0..0, |(entries, _)| self.behind(entries, after)))
+    }
+
+    /// The ranks of the entries behind an ID.
+    fn behind(&self, entries: &Entries, after: StreamId) -> Range<usize> {
+        let Some(next) = after.next() else { return 0..0 };
         let ranks = between(entries, next, StreamId::MAX);
-        Ok(ranks.start..ranks.end.min(ranks.start.saturating_add(self.count)))
+        ranks.start..ranks.end.min(ranks.start.saturating_add(self.count))
+    }
+}
+
+/// The ID that was seen last, as an argument says of a stream.
+fn seen(word: &[u8], stream: Option<(&Entries, StreamId)>) -> Result<StreamId, Refusal> {
+    match (word, stream) {
+        (b"$", Some((_, last))) => Ok(last),
+        // As Redis does since 7.4: all but the last entry.
+        (b"+", Some((entries, _))) => {
+            Ok(entries.last().and_then(StreamId::previous).unwrap_or(StreamId::MIN))
+        }
+        (b"$" | b"+", None) => Ok(StreamId::MIN),
+        (b">", _) => Err(Refusal::line(
+            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
+             <group> <consumer> option.",
+        )),
+        _ => id::parse(word, 0),
     }
 }
 
@@ -93,14 +104,14 @@ fn refusal_of(mut args: Args<'_>) -> Refusal {
     Refusal::Syntax
 }
 
-/// `XREAD [COUNT count] STREAMS key [key ...] id [id ...]`: the entries of each stream behind the ID
-/// that is given for it. `$` is the last one there is, so nothing is behind it; `+` (7.4) asks for the
-/// last entry.
+/// `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: the entries of each
+/// stream behind the ID that is given for it. `$` is the last one there is, so nothing is behind it;
+/// `+` (7.4) asks for the last entry. With BLOCK, waits for an entry if there is none ([`wait`]).
 ///
 /// Reply: array of pairs of a key and an array of entries, in RESP3 a map, for the streams that have
 /// any; a null array if none has. Streamed from cuts of all streams when long. Refusals: `Syntax`,
-/// `NotAnInteger`, keys without an ID, IDs that are none, `WrongType`. Cost: O(log n + entries shown)
-/// for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
+/// `NotAnInteger`, the timeout's, keys without an ID, IDs that are none, `WrongType`. Cost: O(log n +
+/// entries shown) for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = Asked::parse(args)?;
     let (len, mut found) = (asked.keys.len(), Vec::new());
@@ -108,7 +119,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let key = Key::new(args.all().get(at));
         let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
         let stream = stream.as_ref().map(|stream| (stream.entries(), stream.state().last));
-        let ranks = asked.ranks(args, at + len, stream)?;
+        let ranks = asked.ranks(args.all(), at + len, stream)?;
         if !ranks.is_empty() {
             found.push((key, ranks));
         }
@@ -129,6 +140,69 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         }
     }
     Ok(if showing.is_over() { Flow::Done } else { Flow::Stream(Box::new(showing)) })
+}
+
+/// What XREAD waits for: entries of one of its streams, behind what was the last as it began to wait
+/// for `$`. A key that becomes something else, or vanishes, is waited for all the same.
+pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
+    let mut asked = Asked::parse(args)?;
+    let (keys, patience) = (asked.keys.clone(), asked.patience);
+    asked.count = if asked.count == usize::MAX { WAITED_COUNT } else { asked.count };
+    Ok(Wait { keys, patience, want: Box::new(asked) })
+}
+
+/// An ID as a mark, and back.
+fn mark_of(id: StreamId) -> Mark {
+    Mark(u128::from(id.ms) << 64 | u128::from(id.seq))
+}
+
+fn id_of(mark: Mark) -> StreamId {
+    StreamId::new((mark.0 >> 64) as u64, mark.0 as u64)
+}
+
+impl Want for Asked {
+    fn look(&self, call: &Looking<'_>) -> Look {
+        let stream = match (call.db.value::<Stream>(&call.key), call.when) {
+            (Ok(stream), _) => stream,
+            (Err(_), When::Called) => return Look::Refused(Refusal::WrongType),
+            (Err(_), When::Waiting(_)) => return Look::Nothing,
+        };
+        let stream = stream.as_ref().map(|stream| (stream.entries(), stream.state().last));
+        let ranks = match (call.when, stream) {
+            (When::Called, _) => self.ranks(call.args, call.at + self.keys.len(), stream),
+            (When::Waiting(mark), Some((entries, _))) => Ok(self.behind(entries, id_of(mark))),
+            (When::Waiting(_), None) => Ok(0..0),
+        };
+        match ranks {
+            Ok(ranks) if ranks.is_empty() => Look::Nothing,
+            Ok(_) => Look::There,
+            Err(refusal) => Look::Refused(refusal),
+        }
+    }
+
+    fn mark(&self, call: &Looking<'_>) -> Mark {
+        let stream = call.db.value::<Stream>(&call.key).ok().flatten();
+        let stream = stream.as_ref().map(|stream| (stream.entries(), stream.state().last));
+        let seen = seen(call.args.head(call.at + self.keys.len()), stream);
+        mark_of(seen.expect("what is refused does not wait"))
+    }
+
+    fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
+        let When::Waiting(mark) = call.when else { unreachable!("XREAD itself runs where it can") };
+        let key = Key::hashed(call.args.get(at), call.args.hash(at));
+        let stream = call.db.read_value::<Stream>(&key)?.expect("entries were there");
+        let ranks = self.behind(stream.entries(), id_of(mark));
+        begin(&mut call.reply, 1);
+        name(&mut call.reply, key.bytes, ranks.len());
+        Ok(match some(&mut call.reply, stream.entries(), ranks, End::Front) {
+            None => Flow::Done,
+            Some(rest) => {
+                let mut showing = Showing::default();
+                showing.push(Part::begun(stream.entries(), rest, End::Front));
+                Flow::Stream(Box::new(showing))
+            }
+        })
+    }
 }
 
 /// The header of a reply of as many streams.
@@ -159,7 +233,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let mut keys = asked.keys.clone();
     for (done, at) in asked.keys.clone().enumerate() {
         pause_now_and_then(&call, done).await;
-        if asked.ranks(args, at + len, None).is_err() {
+        if asked.ranks(args.all(), at + len, None).is_err() {
             keys.end = at + 1;
             break;
         }
@@ -169,7 +243,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     for (done, (at, cut)) in keys.zip(cuts).enumerate() {
         pause_now_and_then(&call, done).await;
         let stream = cut.as_ref().map(|Cut(entries, last)| (entries, *last));
-        let ranks = asked.ranks(args, at + len, stream)?;
+        let ranks = asked.ranks(args.all(), at + len, stream)?;
         if let Some(Cut(entries, _)) = cut.filter(|_| !ranks.is_empty()) {
             let head = Head::Key(call.arg(at).to_vec());
             showing.push(Part { head, entries, ranks, from: End::Front });

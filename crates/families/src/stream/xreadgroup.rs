@@ -6,13 +6,17 @@ use super::read::between;
 use super::rows::{Rows, ShowingRows, Shown};
 use super::value::{Stream, StreamEdit};
 use super::xgroup::quoting_two;
-use super::xread::begin;
+use super::xread::{WAITED_COUNT, begin};
 use crate::lookup::find_value;
 use crate::spread::{Layout, Spread};
 use crate::unsent::flow;
+use crate::waiting::milliseconds;
 use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
+use darter_command::{
+    Answer, Args, Call, Cx, Flow, Job, Look, Looking, Patience, Refusal, Step, Taking, Wait, Want,
+    When,
+};
 use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Output, Reply, Request};
 use darter_structs::groups::{Group, Pending};
@@ -37,18 +41,23 @@ struct Asked {
     count: usize,
     /// Nothing becomes pending.
     no_ack: bool,
+    patience: Patience,
+    /// It is served after it has waited: as in Redis, that counts as a part of the change that
+    /// served it, and not as another.
+    has_waited: bool,
 }
 
 impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let (mut count, mut no_ack, mut names) = (0, false, None);
+        let mut patience = Patience::None;
         let mut said = word::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
             said.add()?;
             if args.left() > 1 && args.option("COUNT") {
                 count = usize::try_from(args.int()?).unwrap_or(0);
             } else if args.left() > 1 && args.option("BLOCK") {
-                return Err(Refusal::line("ERR XREADGROUP BLOCK is not supported yet"));
+                patience = milliseconds(&mut args)?;
             } else if args.left() > 2 && args.option("GROUP") {
                 names = Some((id::name(&mut args)?.to_vec(), id::name(&mut args)?.to_vec()));
             } else if args.option("NOACK") {
@@ -68,21 +77,22 @@ impl Asked {
         };
         let first = args.position();
         let count = if count == 0 { usize::MAX } else { count };
-        Ok(Self { group, consumer, keys: first..first + args.left() / 2, count, no_ack })
+        let keys = first..first + args.left() / 2;
+        Ok(Self { group, consumer, keys, count, no_ack, patience, has_waited: false })
     }
 
     /// What is to be read of a stream for the ID at `at`.
     fn reading(
         &self,
-        args: Args<'_>,
+        args: resp::Args<'_>,
         at: usize,
         stream: Option<&Stream>,
     ) -> Result<Option<Reading>, Refusal> {
         let found = stream.and_then(|stream| Some((stream, stream.groups().get(&self.group)?)));
         let Some((stream, group)) = found else {
-            return Err(self.no_group(args.all().head(at - self.keys.len())));
+            return Err(self.no_group(args.head(at - self.keys.len())));
         };
-        let after = match args.all().head(at) {
+        let after = match args.head(at) {
             b"$" => {
                 return Err(Refusal::line(
                     "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the \
@@ -117,7 +127,7 @@ impl Asked {
     /// The reading of the stream whose ID is at `at`, as it is now. None if there is nothing to read.
     fn delivery(
         self: &Arc<Self>,
-        args: Args<'_>,
+        args: resp::Args<'_>,
         at: usize,
         stream: &Stream,
     ) -> Result<Option<Delivery>, Refusal> {
@@ -180,7 +190,9 @@ impl Delivery {
             None => {
                 let number = edit.consumer(group, name, now);
                 edit.see(group, number, now, self.reading.len() > 0);
-                edit.count(1); // As Redis does for each stream.
+                if !self.asked.has_waited {
+                    edit.count(1); // As Redis does for each stream.
+                }
                 *self.consumer.insert(number)
             }
         };
@@ -263,35 +275,34 @@ impl Delivery {
     }
 }
 
-/// `XREADGROUP GROUP group consumer [COUNT count] [NOACK] STREAMS key [key ...] id [id ...]`: `>` reads
-/// the entries that the group has not got yet, which then are pending with the consumer until they are
-/// acknowledged; an ID reads those behind it that are pending with the consumer.
+/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id
+/// [id ...]`: `>` reads the entries that the group has not got yet, which then are pending with the
+/// consumer until they are acknowledged; an ID reads those behind it that are pending with the
+/// consumer. With BLOCK, waits for new entries if there is nothing to read ([`wait`]).
 ///
 /// Reply: as XREAD's, for the streams that have new entries, or whose history is read; of a pending
-/// entry that is gone its ID and a null array. Refusals: `Syntax`, `NotAnInteger`, keys without an ID,
-/// a missing key or group, IDs that are none, `WrongType`; then nothing changes. Cost: O(log n) for each
-/// entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup> (5.0.0).
+/// entry that is gone its ID and a null array. Refusals: `Syntax`, `NotAnInteger`, the timeout's, keys
+/// without an ID, a missing key or group, IDs that are none, `WrongType`; then nothing changes. Cost:
+/// O(log n) for each entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = Arc::new(Asked::parse(args)?);
     let mut entries = 0;
     for at in asked.keys.clone() {
         let key = Key::new(args.all().get(at));
         let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
-        let reading = asked.reading(args, at + asked.keys.len(), stream.as_deref())?;
+        let reading = asked.reading(args.all(), at + asked.keys.len(), stream.as_deref())?;
         entries += reading.map_or(0, |reading| reading.cost());
     }
     if entries > ENTRIES_AT_ONCE {
-        let (request, first) = (args.all().to_request(), args.position());
-        let (next, done) = (asked.keys.start, Vec::new());
-        let drafts = Vec::new();
-        return Ok(Flow::Job(Box::new(Aside { asked, request, first, next, drafts, done })));
+        let keys = asked.keys.clone();
+        return Ok(Flow::Job(Box::new(Aside::new(asked, args.all(), keys))));
     }
     let (now, mut showing, mut streams) = (cx.now, ShowingRows::default(), 0);
     for at in asked.keys.clone() {
         let key = Key::new(args.all().get(at));
         let shown = cx.db.edit::<Stream, _>(&key, false, |edit| {
             // A key that is named twice may have nothing left.
-            let Some(mut delivery) = asked.delivery(args, at, edit.stream())? else {
+            let Some(mut delivery) = asked.delivery(args.all(), at, edit.stream())? else {
                 return Ok(None);
             };
             while delivery.step(edit, now) {}
@@ -306,13 +317,73 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(flow(&mut cx.reply, showing))
 }
 
+/// What XREADGROUP waits for: entries that its group has not got, of one of its streams. It is told when
+/// a stream is no more, or the group.
+pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
+    let mut asked = Asked::parse(args)?;
+    let (keys, patience) = (asked.keys.clone(), asked.patience);
+    asked.count = if asked.count == usize::MAX { WAITED_COUNT } else { asked.count };
+    asked.has_waited = true;
+    Ok(Wait { keys, patience, want: Box::new(News(Arc::new(asked))) })
+}
+
+/// Entries that a group has not got.
+struct News(Arc<Asked>);
+
+impl Want for News {
+    fn look(&self, call: &Looking<'_>) -> Look {
+        let stream = match (call.db.value::<Stream>(&call.key), call.when) {
+            (Ok(Some(stream)), _) => Some(stream),
+            (Ok(None), When::Called) => None,
+            (Err(_), When::Called) => return Look::Refused(Refusal::WrongType),
+            (Ok(None) | Err(_), When::Waiting(_)) => {
+                return Look::Refused(Refusal::line("UNBLOCKED the stream key no longer exists"));
+            }
+        };
+        let ids = call.at + self.0.keys.len();
+        let reading = self.0.reading(call.args, ids, stream.as_deref());
+        match (reading, call.when) {
+            (Ok(Some(reading)), _) if reading.cost() > ENTRIES_AT_ONCE => Look::Much,
+            (Ok(Some(_)), _) => Look::There,
+            (Ok(None), _) => Look::Nothing,
+            (Err(refusal), When::Called) => Look::Refused(refusal),
+            (Err(_), When::Waiting(_)) => Look::Refused(Refusal::line(
+                "NOGROUP the consumer group this client was blocked on no longer exists",
+            )),
+        }
+    }
+
+    /// The stream may die of its deadline.
+    fn due_ms(&self, call: &Looking<'_>) -> Option<u64> {
+        call.db.get(&call.key)?.deadline()
+    }
+
+    fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
+        let key = Key::hashed(call.args.get(at), call.args.hash(at));
+        let (args, now, reply) = (call.args, call.db.now(), &mut call.reply);
+        let taken = call.db.edit::<Stream, _>(&key, false, |edit| {
+            let delivery = self.0.delivery(args, at, edit.stream())?;
+            let mut delivery = delivery.expect("entries were there");
+            if delivery.reading.cost() > ENTRIES_AT_ONCE {
+                let aside = Aside::new(Arc::clone(&self.0), args, at..at + 1);
+                return Ok(Flow::Job(Box::new(aside)));
+            }
+            while delivery.step(edit, now) {}
+            let mut showing = ShowingRows::default();
+            showing.push(delivery.shown(key.bytes, edit.stream().entries()));
+            begin(reply, 1);
+            Ok(flow(reply, showing))
+        })?;
+        taken.expect("the stream is there")
+    }
+}
+
 /// Readings of so many entries that the streams are changed aside.
 struct Aside {
     asked: Arc<Asked>,
     request: Arc<Request>,
-    /// Indexes of the first argument, and of the key that is next.
-    first: usize,
-    next: usize,
+    /// Indexes of the keys that are to be read.
+    keys: Range<usize>,
     /// A stream for each key, by the key's index.
     drafts: Vec<(usize, Draft<Stream>)>,
     /// What was read, or is being read: by the key's index, and that of its draft.
@@ -320,13 +391,14 @@ struct Aside {
 }
 
 impl Aside {
+    fn new(asked: Arc<Asked>, args: resp::Args<'_>, keys: Range<usize>) -> Self {
+        let request = args.to_request();
+        Self { asked, request, keys, drafts: Vec::new(), done: Vec::new() }
+    }
+
     /// Begins with the next stream. False after the last.
     fn begin(&mut self, cx: &mut Cx<'_>) -> Result<bool, Refusal> {
-        let at = self.next;
-        if at == self.asked.keys.end {
-            return Ok(false);
-        }
-        self.next += 1;
+        let Some(at) = self.keys.next() else { return Ok(false) };
         let all = resp::Args::owned(&self.request);
         let key = all.get(at);
         // A key that is named twice has one draft.
@@ -338,8 +410,8 @@ impl Aside {
                 self.drafts.len() - 1
             }
         };
-        let (args, stream) = (Args::new(all, self.first), self.drafts[draft].1.value());
-        if let Some(delivery) = self.asked.delivery(args, at, stream)? {
+        let stream = self.drafts[draft].1.value();
+        if let Some(delivery) = self.asked.delivery(all, at, stream)? {
             self.done.push((at, draft, delivery));
         }
         Ok(true)
@@ -428,11 +500,10 @@ async fn portion(
     doing: Option<Doing>,
 ) -> Result<Doing, Refusal> {
     let (request, asked) = (Arc::clone(&call.request), Arc::clone(asked));
-    let (db, no_touch, first) = (call.db, call.no_touch, call.args().position());
+    let (db, no_touch) = (call.db, call.no_touch);
     let work = move |home: &mut Home| {
-        let all = resp::Args::owned(&request);
-        let (args, db, key) =
-            (Args::new(all, first), home.shard.db_for(db, no_touch), Key::new(all.get(at)));
+        let args = resp::Args::owned(&request);
+        let (db, key) = (home.shard.db_for(db, no_touch), Key::new(args.get(at)));
         let Some(doing) = doing else {
             let stream = db.find(&key).map(|found| found.value::<Stream>()).transpose()?;
             return asked

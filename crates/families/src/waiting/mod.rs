@@ -5,11 +5,13 @@
 
 mod timeout;
 
-pub(crate) use timeout::seconds;
+pub(crate) use timeout::{milliseconds, seconds};
 
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
-use darter_command::{Answer, Args, Call, Cx, Flow, Look, Refusal, Taking, Wait, WaitFn, When};
-use darter_keyspace::Key;
+use darter_command::{
+    Answer, Args, Call, Cx, Flow, Look, Looking, Refusal, Taking, Wait, WaitFn, When,
+};
+use darter_keyspace::Db;
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
@@ -19,11 +21,10 @@ pub(crate) fn here(cx: &mut Cx<'_>, args: Args<'_>, read: WaitFn) -> Result<Flow
     let wait = read(args)?;
     let all = args.all();
     for at in wait.keys {
-        let key = Key::hashed(all.get(at), all.hash(at));
-        match wait.want.look(cx.db, &key, at, When::Called) {
+        match wait.want.look(&Looking::new(cx.db, all, at, When::Called)) {
             Look::Nothing => {}
             Look::Refused(refusal) => return Err(refusal),
-            Look::There => {
+            Look::There | Look::Much => {
                 let resp3 = cx.reply.is_resp3();
                 let reply = Reply::new(cx.reply.out, resp3);
                 let mut call = Taking { db: cx.db, args: all, reply, when: When::Called };
@@ -41,11 +42,12 @@ pub(crate) async fn anywhere(call: Call, read: WaitFn) -> Result<Answer, Refusal
     let layout = Layout { first: wait.keys.start, step: 1, count: wait.keys.len() };
     let spread = Spread::of(&call, layout).await;
     let _locked = spread.lock(&call, Access::Exclusive).await;
-    let (db, wanted) = (call.db, Arc::clone(&wait));
+    let (db, wanted, request) = (call.db, Arc::clone(&wait), Arc::clone(&call.request));
     let find = move |home: &mut Home, keys: &Portion, first: &mut Option<(usize, Look)>| {
-        let db = home.shard.db(db);
-        let looks = keys.positions().zip(keys.keys(db));
-        let mut found = looks.map(|(at, key)| (at, wanted.want.look(db, &key, at, When::Called)));
+        let (db, args) = (home.shard.db(db), resp::Args::owned(&request));
+        let looking = |(at, key)| Looking { db, key, args, at, when: When::Called };
+        let all = keys.positions().zip(keys.keys(db)).map(looking);
+        let mut found = all.map(|call| (call.at, wanted.want.look(&call)));
         *first = found.find(|(_, look)| *look != Look::Nothing);
         first.is_none()
     };
@@ -54,6 +56,14 @@ pub(crate) async fn anywhere(call: Call, read: WaitFn) -> Result<Answer, Refusal
         None => Ok(call.answer(|reply| wait.want.time_out(reply))),
         Some((_, Look::Refused(refusal))) => Err(refusal),
         Some((at, _)) => take(&call, wait, at).await,
+    }
+}
+
+/// Counts no change of who has waited: as in Redis, it is a part of the change that served it.
+pub(crate) fn counted<R>(db: &mut Db, when: When, act: impl FnOnce(&mut Db) -> R) -> R {
+    match when {
+        When::Called => act(db),
+        When::Waiting(_) => db.counted_as(|db| (act(db), 0)),
     }
 }
 

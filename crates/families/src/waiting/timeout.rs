@@ -1,19 +1,19 @@
 //! Timeouts, as arguments.
 
 use darter_base::{extended, score};
-use darter_command::Refusal;
+use darter_command::{Args, Patience, Refusal};
 
 const NEGATIVE: &str = "ERR timeout is negative";
 const OUT_OF_RANGE: &str = "ERR timeout is out of range";
 
-/// A timeout in seconds, up to a millisecond more: `None` is for ever.
-pub(crate) fn seconds(word: &[u8]) -> Result<Option<u64>, Refusal> {
+/// A timeout in seconds, up to a millisecond more: 0 is for ever.
+pub(crate) fn seconds(word: &[u8]) -> Result<Patience, Refusal> {
     /// Larger ones do not fit the milliseconds of a clock.
     const SECONDS_MAX: f64 = (i64::MAX / 1_000) as f64;
     let text = "ERR timeout is not a float or out of range";
     let number = extended::parse(word).ok_or(Refusal::line(text))?;
     if number.is_zero() {
-        return Ok(None);
+        return Ok(Patience::Endless);
     }
     if number.is_negative() {
         return Err(Refusal::line(NEGATIVE));
@@ -24,7 +24,18 @@ pub(crate) fn seconds(word: &[u8]) -> Result<Option<u64>, Refusal> {
     if seconds >= SECONDS_MAX {
         return Err(Refusal::line(OUT_OF_RANGE));
     }
-    Ok(Some(((seconds * 1_000.0).ceil() as u64).max(1)))
+    Ok(Patience::Millis(((seconds * 1_000.0).ceil() as u64).max(1)))
+}
+
+/// The next argument as a timeout in milliseconds: 0 is for ever.
+pub(crate) fn milliseconds(args: &mut Args<'_>) -> Result<Patience, Refusal> {
+    let text = "ERR timeout is not an integer or out of range";
+    let millis = args.int().map_err(|_| Refusal::line(text))?;
+    match u64::try_from(millis) {
+        Err(_) => Err(Refusal::line(NEGATIVE)),
+        Ok(0) => Ok(Patience::Endless),
+        Ok(millis) => Ok(Patience::Millis(millis)),
+    }
 }
 
 #[cfg(test)]
@@ -33,9 +44,10 @@ mod tests {
 
     #[test]
     fn timeouts_are_read_as_redis_does() {
-        let text = |read: Result<Option<u64>, Refusal>| match read {
-            Ok(None) => "for ever".to_owned(),
-            Ok(Some(millis)) => millis.to_string(),
+        let text = |read: Result<Patience, Refusal>| match read {
+            Ok(Patience::None) => "not at all".to_owned(),
+            Ok(Patience::Endless) => "for ever".to_owned(),
+            Ok(Patience::Millis(millis)) => millis.to_string(),
             Err(refusal) => String::from_utf8_lossy(&refusal.text()).into_owned(),
         };
         let no_float = "ERR timeout is not a float or out of range";

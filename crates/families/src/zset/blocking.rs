@@ -4,17 +4,17 @@ use super::pop::{self, Wish};
 use super::reply::Form;
 use super::value::ZSet;
 use crate::waiting::{self, seconds};
-use darter_command::{Args, Cx, Flow, Look, Refusal, Taking, Wait, Want, When};
-use darter_keyspace::{Db, Key};
+use darter_command::{Args, Cx, Flow, Look, Looking, Refusal, Taking, Wait, Want, When};
+use darter_keyspace::Key;
 use darter_resp::Reply;
 use darter_structs::sorted::End;
 
-/// Whether there is a sorted set at `key`. Who waits already goes on waiting while the key holds
+/// Whether there is a sorted set at a key. Who waits already goes on waiting while the key holds
 /// something else.
-fn look(db: &Db, key: &Key<'_>, when: When) -> Look {
-    match db.value::<ZSet>(key) {
+fn look(call: &Looking<'_>) -> Look {
+    match call.db.value::<ZSet>(&call.key) {
         Ok(Some(_)) => Look::There,
-        Err(_) if when == When::Called => Look::Refused(Refusal::WrongType),
+        Err(_) if call.when == When::Called => Look::Refused(Refusal::WrongType),
         Ok(None) | Err(_) => Look::Nothing,
     }
 }
@@ -23,8 +23,8 @@ fn look(db: &Db, key: &Key<'_>, when: When) -> Look {
 struct Member(End);
 
 impl Want for Member {
-    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
-        look(db, key, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        look(call)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -41,8 +41,8 @@ impl Want for Member {
 
 fn member(args: Args<'_>, end: End) -> Result<Wait, Refusal> {
     let (first, last) = (args.position(), args.all().len() - 1);
-    let timeout_ms = seconds(args.all().head(last))?;
-    Ok(Wait { keys: first..last, timeout_ms, want: Box::new(Member(end)) })
+    let patience = seconds(args.all().head(last))?;
+    Ok(Wait { keys: first..last, patience, want: Box::new(Member(end)) })
 }
 
 /// `BZPOPMIN key [key ...] timeout`: removes the member with the lowest score of the first sorted set
@@ -65,8 +65,8 @@ pub(super) fn bzpopmax(args: Args<'_>) -> Result<Wait, Refusal> {
 struct Members(Wish);
 
 impl Want for Members {
-    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
-        look(db, key, when)
+    fn look(&self, call: &Looking<'_>) -> Look {
+        look(call)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -82,8 +82,8 @@ impl Want for Members {
 pub(super) fn bzmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let timeout = args.word()?;
     let wish = Wish::parse(&mut args)?;
-    let (timeout_ms, first) = (seconds(timeout)?, args.position());
-    Ok(Wait { keys: first..first + wish.keys, timeout_ms, want: Box::new(Members(wish)) })
+    let (patience, first) = (seconds(timeout)?, args.position());
+    Ok(Wait { keys: first..first + wish.keys, patience, want: Box::new(Members(wish)) })
 }
 
 /// BZPOPMIN where nobody waits.

@@ -16,7 +16,9 @@ use super::state::outgoing::Action;
 use super::state::pubsub::name::{Name, Text, home};
 use super::transaction::queued::Verb;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
+use darter_command::{
+    Answer, Args, Call, Cx, Flags, Flow, Job, Patience, PointFn, Refusal, Step, Stream,
+};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
 use darter_runtime::net::Token;
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
@@ -268,11 +270,17 @@ impl Core {
         args: resp::Args<'_>,
         watched: bool,
     ) -> bool {
+        let Some(Ok(wait)) = entry.row.waits.map(|read| read(Args::new(args, entry.first))) else {
+            return false;
+        };
+        if wait.patience == Patience::None {
+            return false;
+        }
         if !lane.is_settled() {
             lane.hold(args.to_request()); // Retried, once nothing is owed before it.
             return true;
         }
-        let waits = self.call_or_wait(lane, entry, args);
+        let waits = self.call_or_wait(lane, entry, args, wait);
         if waits && watched {
             super::monitor::feed(self, &lane.session, entry, args);
         }

@@ -55,6 +55,7 @@ impl Core {
     pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
         self.end_overdue();
+        self.serve_due();
         if self.queue.borrow().has_mail() {
             self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
         }

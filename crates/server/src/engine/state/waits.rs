@@ -14,9 +14,10 @@
 //! - Q1: every place of a waiter is in the queue of its key, and every place in a queue is that of a
 //!   waiter, or of one that has left and is still to be removed.
 //! - Q2: no queue is empty, and `keys` has no name without a queue.
+//! - Q3: `due` and `due_of` say the same, of keys that somebody waits for.
 
 use darter_base::hash::IdentityMap;
-use darter_command::Wait;
+use darter_command::{Look, Mark, Patience, Wait};
 use darter_keyspace::Name;
 use darter_resp::Request;
 use darter_tx::CoreId;
@@ -67,7 +68,11 @@ pub(crate) enum Stage {
 impl Blocked {
     /// A call that begins now.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
-        let until_ms = call.wait.timeout_ms.map(|timeout| now_ms.saturating_add(timeout));
+        let until_ms = match call.wait.patience {
+            Patience::Millis(millis) => Some(now_ms.saturating_add(millis)),
+            Patience::Endless => None,
+            Patience::None => unreachable!("it does not wait"),
+        };
         Self { call, until_ms, stage: Stage::Begins, cores, refused: BTreeSet::new() }
     }
 
@@ -80,12 +85,22 @@ impl Blocked {
     }
 }
 
-/// One key, and who waits for it.
+/// A client's waiting for one key.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The number of its call.
+    number: u64,
+    /// Index of the key in its request.
+    at: usize,
+    /// What the key was as the waiting began.
+    mark: Mark,
+}
+
+/// One key, and who waits for it, in the order of their arrival.
 struct Queue {
     db: usize,
     key: Name,
-    /// By place: which waiter, and which of its keys this is.
-    places: BTreeMap<u64, (u64, usize)>,
+    places: BTreeMap<u64, Place>,
 }
 
 /// One who waits for keys of this core.
@@ -109,6 +124,10 @@ pub(crate) struct Waits {
     retries: BTreeSet<(u64, (CoreId, u64))>,
     /// Clients of this core whose time will be over, by that moment, in Unix milliseconds.
     deadlines: BTreeSet<(u64, u64)>,
+    /// Keys of this core that are to be looked at though nothing may have changed them: by when, in
+    /// Unix milliseconds, and by name.
+    due: BTreeSet<(u64, u64)>,
+    due_of: BTreeMap<u64, u64>,
     /// Clients of this core that wait.
     blocked: usize,
     /// Connections that ended while their replies were on their way.
@@ -121,6 +140,9 @@ pub(crate) struct Next {
     pub(crate) place: u64,
     /// Index of the key in its request.
     pub(crate) at: usize,
+    pub(crate) mark: Mark,
+    /// What is there.
+    pub(crate) look: Look,
 }
 
 impl Waits {
@@ -146,7 +168,7 @@ impl Waits {
         &mut self,
         call: &Arc<WaitingCall>,
         (name, db): (u64, usize),
-        (key, at): (&[u8], usize),
+        (key, at, mark): (&[u8], usize, Mark),
     ) -> bool {
         let next_place = &mut self.next_place;
         let waiter = self.waiters.entry(call.number).or_insert_with(|| {
@@ -164,7 +186,7 @@ impl Waits {
         let mut is_new = false;
         queues[index].places.entry(waiter.place).or_insert_with(|| {
             is_new = true;
-            (call.number, at)
+            Place { number: call.number, at, mark }
         });
         if is_new {
             waiter.names.push(name);
@@ -199,6 +221,7 @@ impl Waits {
             queues.retain(|queue| !queue.places.is_empty());
             if queues.is_empty() {
                 self.keys.remove(&name);
+                self.set_due(name, None);
                 unwanted.push(name);
             }
         }
@@ -216,35 +239,55 @@ impl Waits {
         self.retries.remove(&(name, other));
     }
 
-    /// The first who waits for a key of this name behind `place`, and passes `test`, among the next
-    /// `most`. `Err` has the place up to which nobody did, if there are more behind it.
+    /// The first who waits for a key of this name behind `place`, and finds something there, among the
+    /// next `most`. `Err` has the place up to which nobody did, if there are more behind it.
     pub(crate) fn next(
         &self,
         name: u64,
         place: u64,
         most: usize,
-        mut test: impl FnMut(&WaitingCall, &[u8], usize) -> bool,
+        mut look: impl FnMut(&WaitingCall, usize, Mark) -> Look,
     ) -> Result<Option<Next>, u64> {
         let Some(queues) = self.keys.get(&name) else { return Ok(None) };
         let behind = (Bound::Excluded(place), Bound::Unbounded);
         // Nearly always there is one queue.
-        let mut all: Vec<_> = queues
-            .iter()
-            .flat_map(|queue| {
-                queue.places.range(behind).take(most).map(move |place| (queue, place))
-            })
-            .collect();
-        all.sort_by_key(|(_, (place, _))| **place);
+        let mut all: Vec<_> =
+            queues.iter().flat_map(|queue| queue.places.range(behind).take(most)).collect();
+        all.sort_by_key(|(place, _)| **place);
         let is_all = all.len() < most;
         let mut last = place;
-        for (queue, (place, (number, at))) in all.into_iter().take(most) {
-            last = *place;
-            let Some(waiter) = self.waiters.get(number) else { continue };
-            if test(&waiter.call, &queue.key, *at) {
-                return Ok(Some(Next { call: Arc::clone(&waiter.call), place: *place, at: *at }));
+        for (&place, &Place { number, at, mark }) in all.into_iter().take(most) {
+            last = place;
+            let Some(waiter) = self.waiters.get(&number) else { continue };
+            let look = look(&waiter.call, at, mark);
+            if look != Look::Nothing {
+                return Ok(Some(Next { call: Arc::clone(&waiter.call), place, at, mark, look }));
             }
         }
         if is_all { Ok(None) } else { Err(last) }
+    }
+
+    /// A key is to be looked at by this moment, if it is earlier than what was said before.
+    pub(crate) fn note_due(&mut self, name: u64, at_ms: u64) {
+        if self.has(name) && self.due_of.get(&name).is_none_or(|known| at_ms < *known) {
+            self.set_due(name, Some(at_ms));
+        }
+    }
+
+    fn set_due(&mut self, name: u64, at_ms: Option<u64>) {
+        let old = match at_ms {
+            Some(at_ms) => self.due_of.insert(name, at_ms),
+            None => self.due_of.remove(&name),
+        };
+        old.map(|old| self.due.remove(&(old, name)));
+        self.due.extend(at_ms.map(|at_ms| (at_ms, name)));
+    }
+
+    /// A key that is to be looked at by now: it is said once.
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<u64> {
+        let (_, name) = *self.due.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
+        self.set_due(name, None);
+        Some(name)
     }
 
     /// A client of this core waits, until a moment or for ever.
@@ -277,9 +320,11 @@ impl Waits {
         self.lost
     }
 
-    /// When the time of a client of this core is over next, in Unix milliseconds.
+    /// When the time of a client of this core is over next, or a key is to be looked at: in Unix
+    /// milliseconds.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|(until, _)| *until)
+        let firsts = [self.deadlines.first(), self.due.first()];
+        firsts.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
     /// A client of this core whose time is over.
@@ -293,16 +338,19 @@ impl Waits {
             for name in &waiter.names {
                 let queues = self.keys.get(name).expect("Q1");
                 let is_there = |queue: &Queue| {
-                    queue.places.get(&waiter.place).is_some_and(|(of, _)| of == number)
+                    queue.places.get(&waiter.place).is_some_and(|place| place.number == *number)
                 };
                 assert!(queues.iter().any(is_there), "Q1: {number} waits for {name}");
             }
         }
+        let due: BTreeSet<_> = self.due_of.iter().map(|(name, at)| (*at, *name)).collect();
+        assert_eq!(due, self.due, "Q3");
+        assert!(self.due_of.keys().all(|name| self.has(*name)), "Q3: {due:?}");
         for (name, queues) in &self.keys {
             assert!(!queues.is_empty(), "Q2: {name}");
             for queue in queues {
                 assert!(!queue.places.is_empty(), "Q2: {name}");
-                for (place, (number, _)) in &queue.places {
+                for (place, Place { number, .. }) in &queue.places {
                     let is_left = || self.left.iter().any(|(left, _)| left == place);
                     assert!(self.waiters.contains_key(number) || is_left(), "Q1: {number}");
                 }
@@ -314,13 +362,12 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_command::{Flow, Look, Refusal, Taking, Want, When};
-    use darter_keyspace::{Db, Key};
+    use darter_command::{Flow, Looking, Refusal, Taking, Want};
 
     struct Nothing;
 
     impl Want for Nothing {
-        fn look(&self, _: &Db, _: &Key<'_>, _: usize, _: When) -> Look {
+        fn look(&self, _: &Looking<'_>) -> Look {
             Look::Nothing
         }
 
@@ -338,12 +385,12 @@ mod tests {
             request: Arc::new(Request::from_args([&b"BLPOP"[..], b"a", b"0"])),
             view: View { db: 0, no_touch: false },
             resp3: false,
-            wait: Wait { keys: 1..2, timeout_ms: None, want: Box::new(Nothing) },
+            wait: Wait { keys: 1..2, patience: Patience::Endless, want: Box::new(Nothing) },
         })
     }
 
     fn next(waits: &Waits, name: u64, place: u64) -> Option<(u64, u64)> {
-        let found = waits.next(name, place, 8, |_, _, _| true).ok().flatten();
+        let found = waits.next(name, place, 8, |_, _, _| Look::There).ok().flatten();
         found.map(|next| (next.call.number, next.place))
     }
 
@@ -352,17 +399,17 @@ mod tests {
         let mut waits = Waits::default();
         let [one, two, three] = [7, 5, 6].map(call);
         assert!(waits.is_empty());
-        assert!(waits.add(&one, (1, 0), (b"a", 1)));
-        assert!(!waits.add(&one, (1, 0), (b"a", 2)));
-        assert!(waits.add(&one, (2, 0), (b"b", 3)));
-        assert!(!waits.add(&two, (1, 1), (b"a", 1)));
-        assert!(!waits.add(&three, (1, 0), (b"a", 1)));
+        assert!(waits.add(&one, (1, 0), (b"a", 1, Mark(0))));
+        assert!(!waits.add(&one, (1, 0), (b"a", 2, Mark(0))));
+        assert!(waits.add(&one, (2, 0), (b"b", 3, Mark(0))));
+        assert!(!waits.add(&two, (1, 1), (b"a", 1, Mark(0))));
+        assert!(!waits.add(&three, (1, 0), (b"a", 1, Mark(0))));
         waits.check_invariants();
         assert_eq!(next(&waits, 1, 0), Some((7, 1)));
         assert_eq!(next(&waits, 1, 1), Some((5, 2)));
         assert_eq!(next(&waits, 1, 2), Some((6, 3)));
         assert_eq!(next(&waits, 1, 3), None);
-        let found = waits.next(1, 0, 1, |_, _, _| false);
+        let found = waits.next(1, 0, 1, |_, _, _| Look::Nothing);
         assert_eq!(found.err(), Some(1), "there are more");
         waits.remove(7);
         waits.check_invariants();

@@ -98,3 +98,32 @@ fn one_task_waits_for_the_other_key() {
     assert_eq!(bench.ask(1, &format!("LLEN {from}")), ":19\r\n");
     assert!(bench.is_quiet());
 }
+
+#[test] // A transaction brings more than a step can deliver: a job does it, on the core of the key.
+fn who_waits_gets_a_thousand_entries_at_most() {
+    const ADDED: usize = 1_100;
+    for core in [0, 1] {
+        let mut bench = Bench::new(2);
+        let key = bench.key(core);
+        let [reader, limited, other] = [(); 3].map(|()| bench.connect(0));
+        bench.ask(1, &format!("XGROUP CREATE {key} g $ MKSTREAM"));
+        assert_eq!(bench.ask(0, &format!("XREADGROUP GROUP g c BLOCK 0 STREAMS {key} >")), "");
+        assert_eq!(bench.ask(reader, &format!("XREAD BLOCK 0 STREAMS {key} $")), "");
+        assert_eq!(bench.ask(limited, &format!("XREAD COUNT 9 BLOCK 0 STREAMS {key} $")), "");
+        let xread = format!("XREADGROUP GROUP g d COUNT 2000 BLOCK 0 STREAMS {key} >");
+        assert_eq!(bench.ask(other, &xread), "");
+        let added: String = (1..=ADDED).map(|at| format!("XADD {key} {at} f v\r\n")).collect();
+        bench.send(1, &format!("MULTI\r\n{added}EXEC"));
+        (0..40).for_each(|_| bench.settle());
+        bench.got(1);
+        let begins = |count: usize| format!("*1\r\n*2\r\n${}\r\n{key}\r\n*{count}\r\n", key.len());
+        for (client, count) in [(0, 1_000), (reader, 1_000), (limited, 9), (other, 100)] {
+            let got = bench.got(client);
+            assert!(got.starts_with(&begins(count)), "client {client}: {:.60}", got);
+            assert_eq!(got.matches("$1\r\nv\r\n").count(), count, "client {client}");
+        }
+        let pending = bench.ask(1, &format!("XPENDING {key} g"));
+        assert!(pending.starts_with(&format!("*4\r\n:{ADDED}\r\n")), "{pending}");
+        assert!(bench.is_quiet());
+    }
+}

@@ -10,8 +10,7 @@ use super::super::serve::is_blocked;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Blocked, WaitingCall};
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Args, Call, Look, Refusal, Stream, When};
-use darter_keyspace::Key;
+use darter_command::{Answer, Call, Look, Looking, Refusal, Stream, Wait, When};
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, CoreId, KeyList, Tx, lock_key};
 use std::ops::Range;
@@ -38,9 +37,8 @@ impl Core {
         lane: &mut Lane,
         entry: &Entry,
         args: resp::Args<'_>,
+        wait: Wait,
     ) -> bool {
-        let Some(read) = entry.row.waits else { return false };
-        let Ok(wait) = read(Args::new(args, entry.first)) else { return false };
         let call = WaitingCall {
             number: self.unique(self.waits.borrow_mut().next_call()),
             core: self.id(),
@@ -194,7 +192,9 @@ impl Core {
         };
         let answer = match found {
             Look::Refused(refusal) => Err(refusal),
-            Look::There | Look::Nothing => self.run_under(call, held, When::Called).await,
+            Look::There | Look::Much | Look::Nothing => {
+                self.run_under(call, held, When::Called).await
+            }
         };
         self.count_run(entry, answer.as_ref().err());
         Some(answer)
@@ -219,10 +219,9 @@ impl Core {
             resp3: call.resp3,
             first: entry.first,
         };
-        let served = if when == When::Waiting {
-            call.wait.want.take_across(make(held.clone()))
-        } else {
-            None
+        let served = match when {
+            When::Waiting(_) => call.wait.want.take_across(make(held.clone())),
+            When::Called => None,
         };
         let run = served.unwrap_or_else(|| anywhere(make(held)));
         Ok(match run.await? {
@@ -279,8 +278,7 @@ impl Core {
             if cores > 1 && darter_base::slot::owner_of(args.get(at), cores) != here {
                 continue;
             }
-            let key = Key::hashed(args.get(at), args.hash(at));
-            let found = call.wait.want.look(db, &key, at, When::Called);
+            let found = call.wait.want.look(&Looking::new(db, args, at, When::Called));
             if found != Look::Nothing {
                 return Some((at, found));
             }
@@ -292,13 +290,20 @@ impl Core {
     fn take_places(&self, call: &Arc<WaitingCall>, keys: Range<usize>) {
         let args = resp::Args::owned(&call.request);
         let (cores, here, db) = (self.tx.cores(), self.id(), call.view.db);
-        let mut waits = self.waits.borrow_mut();
+        let (mut waits, mut home) = (self.waits.borrow_mut(), self.tx.home());
+        let (home, want) = (&mut *home, &call.wait.want);
         for at in keys {
             let key = args.get(at);
             if cores == 1 || darter_base::slot::owner_of(key, cores) == here {
                 let name = lock_key(db, args.hash(at));
-                if waits.add(call, (name, db), (key, at)) {
-                    self.tx.home().waited.add(name);
+                let shard = home.shard.db(db);
+                let mark = want.mark(&Looking::new(shard, args, at, When::Called));
+                let due_ms = want.due_ms(&Looking::new(shard, args, at, When::Waiting(mark)));
+                if waits.add(call, (name, db), (key, at, mark)) {
+                    home.waited.add(name);
+                }
+                if let Some(at_ms) = due_ms {
+                    waits.note_due(name, at_ms);
                 }
             }
         }

@@ -4,9 +4,9 @@
 use super::super::conn::{Conn, Lane, Next};
 use super::super::core::Core;
 use super::super::state::waits::{Blocked, Stage, WaitingCall};
-use darter_command::{Answer, Refusal};
+use darter_command::{Answer, Look, Refusal};
 use darter_keyspace::Key;
-use darter_resp::Reply;
+use darter_resp::{self as resp, Reply};
 use darter_tx::{CoreId, lock_key};
 use std::rc::Rc;
 
@@ -180,7 +180,17 @@ impl Core {
         }
     }
 
-    /// When the time of the next is over.
+    /// Has keys looked at whose time has come: pending entries that have been idle for long enough, and
+    /// streams that have died of their deadlines.
+    pub(crate) fn serve_due(&self) {
+        for _ in 0..TIMED_OUT_AT_ONCE {
+            let due = self.waits.borrow_mut().take_due(self.now_ms());
+            let Some(name) = due else { return };
+            self.serve_again(name);
+        }
+    }
+
+    /// When the time of the next is over, or a key is to be looked at.
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         self.waits.borrow().next_deadline()
     }
@@ -201,7 +211,10 @@ impl Core {
     #[must_use]
     pub fn is_waited_for(&self, db: usize, key: &[u8]) -> bool {
         let name = lock_key(db, Key::new(key).hash);
-        let is_it = |call: &WaitingCall, other: &[u8], _| call.view.db == db && other == key;
+        let is_it = |call: &WaitingCall, at, _| {
+            let is_it = call.view.db == db && resp::Args::owned(&call.request).get(at) == key;
+            if is_it { Look::There } else { Look::Nothing }
+        };
         matches!(self.waits.borrow().next(name, 0, usize::MAX, is_it), Ok(Some(_)))
     }
 

@@ -8,8 +8,7 @@ use super::super::entry::Entry;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Next, WaitingCall};
 use super::end::Grant;
-use darter_command::{Answer, Flow, Look, Refusal, Taking, When};
-use darter_keyspace::Key;
+use darter_command::{Answer, Flow, Look, Looking, Mark, Refusal, Taking, When};
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, Locked, Serving, lock_key};
 use std::collections::VecDeque;
@@ -21,6 +20,22 @@ const SERVED_AT_ONCE: usize = 8;
 const ASKED_AT_ONCE: usize = 32;
 /// Places of those who left that are removed at once.
 const REMOVED_AT_ONCE: usize = 32;
+
+/// What was taken for a client: the beginning of its answer, and how that goes on.
+struct Taken {
+    out: Output,
+    flow: Flow,
+}
+
+impl Taken {
+    fn answer(self, entry: usize) -> Answer {
+        match self.flow {
+            Flow::Done => Answer::Done(self.out),
+            Flow::Stream(rest) => Answer::Stream(self.out, named(entry, rest)),
+            Flow::Job(_) => unreachable!("a job is done in steps"),
+        }
+    }
+}
 
 /// What the client of a key came to.
 enum Outcome {
@@ -82,26 +97,46 @@ impl Core {
             let call = &next.call;
             let second = call.wait.want.second().map(|at| self.name_of(call, at));
             let is_free = |second: u64| !self.tx.home().locks.blocks_point(second, true);
-            let is_here = call.core == self.id()
+            let is_here = (call.core == self.id() || !self.takes(call))
                 && second.is_none_or(|(core, second)| core == self.id() && is_free(second))
                 && self.table.entries()[call.entry].point().is_some();
-            if !is_here || *left == 0 {
+            if !is_here || next.look == Look::Much || *left == 0 {
                 return false;
             }
             *left -= 1;
             place = next.place;
             let number = call.number;
-            match self.grant(call.client, number, (self.id(), name)) {
+            let grant = match self.takes(call) {
+                true => self.grant(call.client, number, (self.id(), name)),
+                false => Grant::Given,
+            };
+            match grant {
                 Grant::Busy => continue,
                 Grant::Gone => {}
                 Grant::Given => {
-                    let answer = self.take_for(call, next.at);
-                    self.served(call.client, number, self.id(), answer);
+                    let taken = self.take_for(&next);
+                    self.send_served(call, taken.map(|taken| taken.answer(call.entry)));
                     let second = second.map(|(_, second)| second);
                     names.extend(second.filter(|second| self.waits.borrow().has(*second)));
                 }
             }
             self.waits.borrow_mut().remove(number);
+        }
+    }
+
+    /// False for a call that only reads: it is answered without being asked. Nothing is lost if its
+    /// client waits no more.
+    fn takes(&self, call: &WaitingCall) -> bool {
+        self.table.entries()[call.entry].row.is_write()
+    }
+
+    /// Sends a client what it has waited for.
+    fn send_served(self: &Rc<Self>, call: &WaitingCall, answer: Result<Answer, Refusal>) {
+        let (client, number, from) = (call.client, call.number, self.id());
+        if call.core == from {
+            self.served(client, number, from, answer);
+        } else {
+            self.tell(call.core, move |there| there.served(client, number, from, answer));
         }
     }
 
@@ -114,33 +149,40 @@ impl Core {
     /// The first behind a place that gets something of a key, as it is now.
     fn next_to_serve(&self, name: u64, place: u64) -> Result<Option<Next>, u64> {
         let home = self.tx.home();
-        let mut is_served = |call: &WaitingCall, key: &[u8], at: usize| {
-            let key = Key::hashed(key, resp::Args::owned(&call.request).hash(at));
+        let mut due_ms: Option<u64> = None;
+        let mut look = |call: &WaitingCall, at: usize, mark: Mark| {
             let db = home.shard.db(call.view.db);
-            call.wait.want.look(db, &key, at, When::Waiting) != Look::Nothing
+            let args = resp::Args::owned(&call.request);
+            let looking = Looking::new(db, args, at, When::Waiting(mark));
+            let look = call.wait.want.look(&looking);
+            if look == Look::Nothing {
+                let due = call.wait.want.due_ms(&looking);
+                due_ms = due_ms.into_iter().chain(due).min();
+            }
+            look
         };
-        self.waits.borrow().next(name, place, ASKED_AT_ONCE, &mut is_served)
+        let next = self.waits.borrow().next(name, place, ASKED_AT_ONCE, &mut look);
+        if let Some(at_ms) = due_ms {
+            self.waits.borrow_mut().note_due(name, at_ms);
+        }
+        next
     }
 
     /// Takes what is wanted of a key of this core, or has the refusal.
-    fn take_for(&self, call: &WaitingCall, at: usize) -> Result<Answer, Refusal> {
+    fn take_for(&self, next: &Next) -> Result<Taken, Refusal> {
+        let call = &next.call;
         let args = resp::Args::owned(&call.request);
-        let key = Key::hashed(args.get(at), args.hash(at));
         let mut home = self.tx.home();
         let db = home.shard.db_for(call.view.db, call.view.no_touch);
+        let when = When::Waiting(next.mark);
+        if let Look::Refused(refusal) = call.wait.want.look(&Looking::new(db, args, next.at, when))
+        {
+            return Err(refusal);
+        }
         let mut out = Output::default();
-        let flow = match call.wait.want.look(db, &key, at, When::Waiting) {
-            Look::Refused(refusal) => return Err(refusal),
-            Look::There | Look::Nothing => {
-                let reply = Reply::new(&mut out, call.resp3);
-                let mut taking = Taking { db, args, reply, when: When::Waiting };
-                call.wait.want.take(&mut taking, at)?
-            }
-        };
-        Ok(match flow {
-            Flow::Stream(rest) => Answer::Stream(out, named(call.entry, rest)),
-            Flow::Done | Flow::Job(_) => Answer::Done(out),
-        })
+        let reply = Reply::new(&mut out, call.resp3);
+        let flow = call.wait.want.take(&mut Taking { db, args, reply, when }, next.at)?;
+        Ok(Taken { out, flow })
     }
 
     /// Begins what is to be served: at once if nobody gets anything.
@@ -247,35 +289,47 @@ impl Core {
         next: &Next,
         (serving, second): (&Serving, Option<(usize, u64)>),
     ) -> Outcome {
-        let (home, client, number) = (next.call.core, next.call.client, next.call.number);
-        let key = (self.id(), name);
-        match self.ask(home, move |there| there.grant(client, number, key)).await {
-            Grant::Given => {}
-            Grant::Busy => return Outcome::Missed,
-            Grant::Gone => return Outcome::Done,
-        }
-        if matches!(self.look_again(next), Look::Nothing) {
-            self.tell(home, move |there| there.waits_on(client, number));
-            return Outcome::Missed;
+        let call = &next.call;
+        if self.takes(call) {
+            let (home, client, number) = (call.core, call.client, call.number);
+            let key = (self.id(), name);
+            match self.ask(home, move |there| there.grant(client, number, key)).await {
+                Grant::Given => {}
+                Grant::Busy => return Outcome::Missed,
+                Grant::Gone => return Outcome::Done,
+            }
+            if matches!(self.look_again(next), Look::Nothing) {
+                self.tell(home, move |there| there.waits_on(client, number));
+                return Outcome::Missed;
+            }
         }
         let is_here = second.is_none_or(|(core, _)| core == self.id());
-        let is_point = self.table.entries()[next.call.entry].point().is_some();
+        let is_point = self.table.entries()[call.entry].point().is_some();
         let answer = if is_here && is_point {
-            self.take_for(&next.call, next.at)
+            self.take_in_steps(next).await
         } else {
-            self.run_under(&next.call, serving.tx(name, second), When::Waiting).await
+            let tx = serving.tx(name, second);
+            self.run_under(call, tx, When::Waiting(next.mark)).await
         };
-        let from = self.id();
-        self.tell(home, move |there| there.served(client, number, from, answer));
+        self.send_served(call, answer);
         Outcome::Done
     }
 
     fn look_again(&self, next: &Next) -> Look {
-        let args = resp::Args::owned(&next.call.request);
-        let key = Key::hashed(args.get(next.at), args.hash(next.at));
-        let home = self.tx.home();
-        let db = home.shard.db(next.call.view.db);
-        next.call.wait.want.look(db, &key, next.at, When::Waiting)
+        let (call, home) = (&next.call, self.tx.home());
+        let (db, args) = (home.shard.db(call.view.db), resp::Args::owned(&call.request));
+        call.wait.want.look(&Looking::new(db, args, next.at, When::Waiting(next.mark)))
+    }
+
+    /// [`Core::take_for`], which may have left a job: the key is locked.
+    async fn take_in_steps(self: &Rc<Self>, next: &Next) -> Result<Answer, Refusal> {
+        let call = &next.call;
+        match self.take_for(next)? {
+            Taken { flow: Flow::Job(job), .. } => {
+                self.drive_job(call.entry, job, call.view, call.resp3).await
+            }
+            taken => Ok(taken.answer(call.entry)),
+        }
     }
 
     /// A key of this core and another are to be free: giving them back begins another serving. One
