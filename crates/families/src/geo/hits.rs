@@ -321,6 +321,21 @@ mod tests {
         assert!(shown.into_iter().eq(nearest));
     }
 
+    #[test] // However many are wanted, and however often those beyond are forgotten.
+    fn equally_far_hits_stay_in_order() {
+        let (set, order) = (long_members(), Some(Order::Nearest));
+        for most in [1, 7, BEST_MAX, 2_500] {
+            let mut hits = Hits::new(Limit { order, most, is_any: false });
+            for entry in set.range(0..set.len()) {
+                hits.push(&entry, 1.0);
+            }
+            hits.close();
+            let mut shown = Vec::new();
+            while hits.next_slice(100, &mut |hit| shown.push(hit.score)) {}
+            assert!(shown.into_iter().eq((0..most).map(|at| at as f64)), "{most}");
+        }
+    }
+
     #[test] // Runs are of many kilobytes each: they are freed by twos.
     fn runs_are_freed_in_portions() {
         let mut hits = Hits::new(Limit { order: None, most: usize::MAX, is_any: false });
