@@ -27,7 +27,7 @@ const RANKS: &[(&str, u8)] = &[
 #[rustfmt::skip] // A table.
 const INSIDERS: &[(&str, &str)] = &[
     ("darter-fuzz", "targets are plain functions of bytes"),
-    ("darter-scripts", "it runs the interpreter beside redis-server, until the engine does"),
+    ("darter-scripts", "it runs the interpreter alone, in slices of random lengths"),
     ("darter-simulation",  "it drives `Core::turn` in one thread"),
 ];
 

@@ -1,6 +1,7 @@
 //! Errors that scripts raise: the handler that adds the place, and the line that the client gets.
 
 use crate::Session;
+use crate::output::COUNTED;
 use crate::values::{Call, Step, c_text};
 use darter_lua::{Cx, Error, Lua, Outcome, Type, number};
 
@@ -85,6 +86,17 @@ fn broken(lua: &Lua<'_>, name: &str) -> Vec<u8> {
 /// What the error table on top says.
 fn text(lua: &mut Lua<'_>) -> Result<Vec<u8>, Error> {
     Ok(field(lua, "err")?.unwrap_or_else(|| b"ERR unknown error".to_vec()))
+}
+
+/// Whether the error on top is that of a command, which has counted it.
+pub(crate) fn is_counted(lua: &mut Lua<'_>) -> Result<bool, Error> {
+    if lua.kind(-1) != Some(Type::Table) {
+        return Ok(false);
+    }
+    lua.get(-1, COUNTED)?;
+    let is_counted = lua.truth(-1);
+    lua.pop(1);
+    Ok(is_counted)
 }
 
 /// A field of the table on top, if it is a string or a number.

@@ -42,7 +42,7 @@ mod values;
 pub use calling::FunctionRun;
 pub use darter_lua::Outcome;
 pub use library::{ENGINE, Function, Functions, Library, Source};
-pub use machine::{Machine, Run, Script, Stop};
+pub use machine::{Machine, Naming, Run, Script, Stop};
 pub use math::Random;
 pub use session::{Protocol, Session, Wanted, Words};
 pub use shebang::Flags;

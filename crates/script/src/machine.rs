@@ -8,8 +8,9 @@ use crate::shebang::{self, Flags};
 use crate::values::{Call, Portion};
 use crate::{errors, output, redis, sandbox};
 use darter_base::preempt::Preempt;
-use darter_lua::{Error, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
+use darter_lua::{Error, Kept, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
 use sha1::{Digest, Sha1};
+use std::collections::hash_map::IntoValues;
 use std::sync::Arc;
 
 /// A script as it was sent: immutable, and shared by all machines.
@@ -18,7 +19,7 @@ pub struct Script {
     /// SHA1 of the text, in 40 lower-case digits: the script's name.
     pub name: Arc<str>,
     /// The text.
-    pub text: Arc<[u8]>,
+    pub text: Arc<Vec<u8>>,
     /// What its first line says.
     pub flags: Flags,
 }
@@ -29,9 +30,44 @@ impl Script {
     /// # Errors
     /// The refusal, with its code.
     pub fn new(text: &[u8]) -> Result<Self, Vec<u8>> {
+        let mut naming = Naming::default();
+        naming.add(text);
+        Self::named(naming.finish(), text.to_vec())
+    }
+
+    /// Reads the first line of a text that has been named.
+    ///
+    /// # Errors
+    /// The refusal, with its code.
+    pub fn named(name: Arc<str>, text: Vec<u8>) -> Result<Self, Vec<u8>> {
+        let flags = Self::flags_of(&text)?;
+        Ok(Self { name, text: Arc::new(text), flags })
+    }
+
+    /// What the first line of a text says.
+    ///
+    /// # Errors
+    /// The refusal, with its code.
+    pub fn flags_of(text: &[u8]) -> Result<Flags, Vec<u8>> {
         let (flags, _) = shebang::read(text).map_err(|why| [b"ERR ", &*why].concat())?;
-        let name = redis::hex(&Sha1::digest(text)).into();
-        Ok(Self { name, text: text.into(), flags })
+        Ok(flags)
+    }
+}
+
+/// Finds the name of a text that comes in pieces.
+#[derive(Default)]
+pub struct Naming(Sha1);
+
+impl Naming {
+    /// The next piece. Cost: about 2 ns a byte.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The name: SHA1 in 40 lower-case digits.
+    #[must_use]
+    pub fn finish(self) -> Arc<str> {
+        redis::hex(&self.0.finalize()).into()
     }
 }
 
@@ -102,9 +138,12 @@ pub(crate) fn finish_run(cx: Call<'_, '_>, outcome: Outcome, name: &str) -> Prog
         let protocols = output::Protocols { client: cx.host.client, script: cx.host.protocol };
         cx.host.output.write(&mut cx.lua, protocols)
     } else {
-        errors::line(cx, outcome, name).map(|line| {
-            cx.host.output.error(&line);
-            Progress::Done(0)
+        errors::line(cx, outcome, name).and_then(|line| {
+            match errors::is_counted(&mut cx.lua)? {
+                true => cx.host.output.counted_error(&line),
+                false => cx.host.output.error(&line),
+            }
+            Ok(Progress::Done(0))
         })
     };
     result.unwrap_or_else(|_| {
@@ -140,7 +179,7 @@ impl Evaluation {
     /// Compiles the script and keeps it; false if its text is wrong: then the reply says so.
     fn compile(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
         let text = Arc::clone(&self.script.text);
-        let (_, code) = shebang::read(&text).unwrap_or((Flags::COMPATIBLE, &text));
+        let (_, code) = shebang::read(&text).unwrap_or((Flags::COMPATIBLE, &text[..]));
         if cx.lua.compile(code, CHUNK)? {
             let function = cx.lua.keep()?;
             cx.host.compiled.insert(Arc::clone(&self.script.name), function);
@@ -354,6 +393,15 @@ impl Machine {
         self.vm.host().output.take()
     }
 
+    /// Whether an error is in the reply of a run that has ended; and those of these errors, up to
+    /// some number, that no command has counted already.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn take_errors(&mut self) -> (bool, Vec<Vec<u8>>) {
+        self.vm.host().output.take_errors()
+    }
+
     /// How a run has ended; `None` if it was not called, for want of memory or by its text.
     ///
     /// # Panics
@@ -417,6 +465,31 @@ impl Machine {
         self.vm.begin(Box::new(Collection { cycles: 0 }));
     }
 
+    /// Whether a script has been compiled here.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn has_compiled(&mut self, name: &str) -> bool {
+        self.vm.host().compiled.contains_key(name)
+    }
+
+    /// How many scripts have been compiled here, and are kept.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn compiled_len(&mut self) -> usize {
+        self.vm.host().compiled.len()
+    }
+
+    /// Begins to forget all scripts that have been compiled here, and to collect all garbage.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn begin_forgetting(&mut self) {
+        let compiled = std::mem::take(&mut self.vm.host().compiled).into_values();
+        self.vm.begin(Box::new(Forgetting { compiled, rest: Collection { cycles: 0 } }));
+    }
+
     /// Bytes that Lua has allocated.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
@@ -439,6 +512,33 @@ impl Program<Session> for Collection {
     fn start(&mut self, cx: Call<'_, '_>) -> Start {
         self.cycles += usize::from(cx.lua.collect_step());
         if self.cycles < 2 { Start::More } else { Start::End }
+    }
+
+    fn finish(&mut self, _: Call<'_, '_>, _: Outcome) -> Progress {
+        Progress::Done(0)
+    }
+}
+
+/// Forgets what was compiled, and collects it.
+struct Forgetting {
+    compiled: IntoValues<Arc<str>, Kept>,
+    rest: Collection,
+}
+
+impl Program<Session> for Forgetting {
+    fn start(&mut self, cx: Call<'_, '_>) -> Start {
+        /// Scripts that are forgotten in a portion.
+        const AT_ONCE: usize = 64;
+        let mut portion = self.compiled.by_ref().take(AT_ONCE).peekable();
+        if portion.peek().is_none() {
+            return self.rest.start(cx);
+        }
+        for kept in portion {
+            if cx.lua.release(kept).is_err() {
+                return Start::End; // No slot is left: they stay until the machine goes.
+            }
+        }
+        Start::More
     }
 
     fn finish(&mut self, _: Call<'_, '_>, _: Outcome) -> Progress {

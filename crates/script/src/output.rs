@@ -12,6 +12,9 @@ use darter_lua::{Error, Lua, Position, Progress, Type, number};
 /// A piece of output is not made longer than this.
 const PIECE: usize = 64 << 10;
 
+/// The field that says of an error that a command has counted it.
+pub(crate) const COUNTED: &str = "ignore_error_stats_update";
+
 /// Values on the stack of one call; nesting beyond is an error in Redis's words.
 const STACK_MAX: usize = 8000;
 
@@ -24,7 +27,14 @@ pub(crate) struct Output {
     written: Option<usize>,
     bytes_max: usize,
     bytes: usize,
+    /// There was an error.
+    has_failed: bool,
+    /// Errors that nobody has counted.
+    uncounted: Vec<Vec<u8>>,
 }
+
+/// Errors of one reply that are counted.
+const COUNTED_MAX: usize = 64;
 
 /// A table that is being written. It is on the stack, and above it what belongs to it.
 #[derive(Clone, Copy)]
@@ -74,6 +84,11 @@ impl Output {
         std::mem::take(&mut self.pieces)
     }
 
+    /// Whether there was an error, and those that nobody has counted.
+    pub(crate) fn take_errors(&mut self) -> (bool, Vec<Vec<u8>>) {
+        (std::mem::take(&mut self.has_failed), std::mem::take(&mut self.uncounted))
+    }
+
     fn piece(&mut self) -> &mut Vec<u8> {
         if self.pieces.last().is_none_or(|piece| piece.len() >= PIECE) {
             self.pieces.push(Vec::new());
@@ -94,10 +109,19 @@ impl Output {
         self.put(&[&[kind], i64_text(&mut line, count), b"\r\n"]);
     }
 
-    /// An error as the whole reply: a line that begins with its code.
+    /// An error: a line that begins with its code.
     pub(crate) fn error(&mut self, text: &[u8]) {
+        if self.uncounted.len() < COUNTED_MAX {
+            self.uncounted.push(text.to_vec());
+        }
+        self.counted_error(text);
+    }
+
+    /// The error of a command, which has counted it.
+    pub(crate) fn counted_error(&mut self, text: &[u8]) {
         let mut line = trimmed(c_text(text)).to_vec();
         one_line(&mut line);
+        self.has_failed = true;
         self.put(&[b"-", &line, b"\r\n"]);
     }
 
@@ -214,7 +238,7 @@ impl Output {
             lua.get(-1, field)?;
             let kind = lua.kind(-1);
             match (field, kind) {
-                ("err", Some(Type::String)) => self.error(lua.bytes(-1).unwrap_or_default()),
+                ("err", Some(Type::String)) => self.table_error(lua)?,
                 ("ok", Some(Type::String)) => {
                     let mut line = c_text(lua.bytes(-1).unwrap_or_default()).to_vec();
                     one_line(&mut line);
@@ -247,6 +271,20 @@ impl Output {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Writes the error on top, of the table below it.
+    fn table_error(&mut self, lua: &mut Lua<'_>) -> Result<(), Error> {
+        lua.get(-2, COUNTED)?;
+        let is_counted = lua.truth(-1);
+        lua.pop(1);
+        let text = lua.bytes(-1).unwrap_or_default();
+        if is_counted {
+            self.counted_error(text)
+        } else {
+            self.error(text)
+        }
+        Ok(())
     }
 
     /// Writes the table on top, if it has the two fields of a verbatim string.

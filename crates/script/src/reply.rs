@@ -3,6 +3,7 @@
 //! The bytes may come in parts. They are read token by token, without recursion, and a portion
 //! ends after some tokens.
 
+use crate::output::COUNTED;
 use crate::session::Session;
 use crate::session::Wanted;
 use crate::values::{Call, Portion, trimmed};
@@ -241,7 +242,7 @@ pub(crate) fn push_error(lua: &mut Lua<'_>, text: &[u8]) -> Result<(), Error> {
 fn push_failure(lua: &mut Lua<'_>, text: &[u8]) -> Result<(), Error> {
     push_error(lua, &[b"-", text].concat())?;
     lua.push_boolean(true)?;
-    lua.set(-2, "ignore_error_stats_update")
+    lua.set(-2, COUNTED)
 }
 
 /// `{verbatim_string = {format =, string =}}`, of `txt:text`.

@@ -9,6 +9,7 @@ use crate::register::Registering;
 use crate::reply::Incoming;
 use crate::sandbox::Globals;
 use darter_lua::{Kept, Outcome};
+use darter_resp::{Args, Span};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -38,36 +39,43 @@ pub enum Wanted {
 #[derive(Debug, Default)]
 pub struct Words {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    spans: Vec<Span>,
 }
 
 impl Words {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.spans.clear();
     }
 
     pub(crate) fn push(&mut self, word: &[u8]) {
+        let place = |at: usize| u32::try_from(at).expect("what Lua may use at once is less");
+        let start = place(self.bytes.len());
         self.bytes.extend_from_slice(word);
-        self.ends.push(self.bytes.len());
+        self.spans.push(Span { start, end: place(self.bytes.len()) });
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.spans.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.spans.is_empty()
     }
 
     /// The words, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+        self.args().iter()
+    }
+
+    /// The words as a request.
+    #[must_use]
+    pub fn args(&self) -> Args<'_> {
+        Args::flat(&self.bytes, &self.spans)
     }
 }
 

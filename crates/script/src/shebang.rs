@@ -55,6 +55,9 @@ const NAMES: &[(&str, Flags)] = &[
     ("allow-cross-slot-keys", Flags::ALLOW_CROSS_SLOT_KEYS),
 ];
 
+/// A longer first line is refused: it is read at once.
+const LINE_MAX: usize = 64 << 10;
+
 /// The flags of a script, and its code: the text without the first line, but with its end, so
 /// that lines keep their numbers.
 ///
@@ -64,7 +67,7 @@ pub(crate) fn read(text: &[u8]) -> Result<(Flags, &[u8]), Vec<u8>> {
     if !text.starts_with(b"#!") {
         return Ok((Flags::COMPATIBLE, text));
     }
-    let end = text.iter().position(|byte| *byte == b'\n');
+    let end = text.iter().take(LINE_MAX).position(|byte| *byte == b'\n');
     let end = end.ok_or_else(|| b"Invalid script shebang".to_vec())?;
     let words = split(&text[..end]).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| b"Invalid engine in script shebang".to_vec())?;

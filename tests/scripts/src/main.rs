@@ -3,9 +3,9 @@
 //!
 //! `cargo run -p darter-scripts -- [TEXT]`, for the cases whose line has the text; with `--time`
 //! it measures instead (`time.rs`). The cases are
-//! lines of EVAL as in `tests/conformance`, so that they can be sent to both servers once Darter
-//! has EVAL. Until then the interpreter's commands are answered by a second database of the same
-//! redis-server. Each script runs in slices of random lengths.
+//! the lines of EVAL of `tests/conformance/cases/scripts-*.txt`, which are sent to the server there.
+//! Here the interpreter is alone: each script runs in slices of random lengths, and its commands
+//! are answered by a second database of the same redis-server.
 
 #![forbid(unsafe_code)]
 
@@ -49,12 +49,13 @@ struct Case {
     words: Vec<Vec<u8>>,
 }
 
-/// All cases of `cases/`.
+/// All lines of EVAL in the cases of conformance.
 fn load() -> Result<Vec<Case>, String> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .map_err(|error| format!("{folder}: {error}"))?
         .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("scripts-"))
         .map(|entry| entry.path())
         .collect();
     files.sort();
