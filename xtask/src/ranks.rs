@@ -13,9 +13,11 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "saving", "settings", "spent", "spin", "engine::state::requests"]),
+    (0, &["absent", "saving", "settings", "spent", "spin", "engine::scripts::registry",
+          "engine::state::requests"]),
     (1, &["doors", "load", "log", "shared", "supervisor", "engine::point", "engine::presence"]),
-    (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
+    (2, &["files", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
+          "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
           "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
@@ -35,7 +37,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (11, &["engine::batch", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),
     (13, &["engine::transaction", "engine::turn", "engine::waiting"]),
-    (14, &["engine::sleep"]),
+    (14, &["engine::scripts", "engine::sleep"]),
     (15, &["engine"]),
     // The commands of connections and of the server.
     (16, &["admin"]),

@@ -28,6 +28,8 @@ pub enum Refusal {
     InvalidExpire(Cow<'static, str>),
     /// Anything else: the whole line, its code first. Bytes, as it may quote the request.
     Line(Cow<'static, [u8]>),
+    /// The line of an error that has been counted where it was made: what a script ends with.
+    Counted(Vec<u8>),
 }
 
 impl Refusal {
@@ -72,6 +74,7 @@ impl Refusal {
                 return format!("ERR invalid expire time in '{name}' command").into_bytes().into();
             }
             Self::Line(line) => return line.clone(),
+            Self::Counted(line) => return line.clone().into(),
         };
         Cow::Borrowed(fixed.as_bytes())
     }

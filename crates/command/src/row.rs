@@ -18,6 +18,7 @@ pub enum Group {
     Server,
     Transactions,
     PubSub,
+    Scripting,
 }
 
 impl Group {
@@ -31,6 +32,7 @@ impl Group {
             Self::Server => "server",
             Self::Transactions => "transactions",
             Self::PubSub => "pubsub",
+            Self::Scripting => "scripting",
         }
     }
 
@@ -43,6 +45,7 @@ impl Group {
             Self::Connection => "@connection",
             Self::Server | Self::PubSub => "",
             Self::Transactions => "@transaction",
+            Self::Scripting => "@scripting",
         }
     }
 }
@@ -82,13 +85,15 @@ impl Flags {
     pub const SELECTS: Self           = Self(1 << 20);
     /// Allowed to subscribed clients in RESP2. It has no name for clients.
     pub const WHILE_SUBSCRIBED: Self  = Self(1 << 21);
+    pub const NO_MANDATORY_KEYS: Self = Self(1 << 22);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),
         (Self::ADMIN, "admin"), (Self::PUBSUB, "pubsub"), (Self::NOSCRIPT, "noscript"),
         (Self::BLOCKING, "blocking"), (Self::LOADING, "loading"), (Self::STALE, "stale"),
         (Self::SKIP_MONITOR, "skip_monitor"), (Self::SKIP_SLOWLOG, "skip_slowlog"),
-        (Self::FAST, "fast"), (Self::NO_AUTH, "no_auth"), (Self::NO_MULTI, "no_multi"), (Self::MOVABLEKEYS, "movablekeys"),
+        (Self::FAST, "fast"), (Self::NO_AUTH, "no_auth"), (Self::NO_MULTI, "no_multi"),
+        (Self::NO_MANDATORY_KEYS, "no_mandatory_keys"), (Self::MOVABLEKEYS, "movablekeys"),
         (Self::ALLOW_BUSY, "allow_busy"), (Self::NO_ASYNC_LOADING, "no_async_loading"),
     ];
 }

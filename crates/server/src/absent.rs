@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
     "acl", "asking", "bgrewriteaof",
-    "cluster", "eval", "eval_ro", "evalsha", "evalsha_ro", "failover", "fcall",
+    "cluster", "failover", "fcall",
     "fcall_ro", "function", "migrate", "module",
     "psync", "readonly", "readwrite", "replconf",
-    "replicaof", "restore-asking", "role", "script",
+    "replicaof", "restore-asking", "role",
     "slaveof", "sync", "wait",
 ];
 
@@ -65,7 +65,7 @@ mod tests {
     #[test] // Once, in any case; other names never.
     fn each_is_logged_once() {
         let absent = Absent::default();
-        let asked = [&b"EVAL"[..], b"eval", b"wait", b"get", b"\xff", &[b'a'; 100]];
+        let asked = [&b"FCALL"[..], b"fcall", b"wait", b"get", b"\xff", &[b'a'; 100]];
         assert_eq!(
             asked.map(|name| absent.is_news(name)),
             [true, false, true, false, false, false]

@@ -196,6 +196,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         io: OnceLock::new(),
         empty: Empty::default(),
         saves: Arc::new(Saves::new(files, started_ms)),
+        scripts: crate::engine::scripts::registry::Registry::default(),
         absent: crate::absent::Absent::default(),
         told: wakers.iter().map(|_| Told::default()).collect(),
         used_peak: AtomicUsize::new(0),

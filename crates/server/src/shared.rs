@@ -2,6 +2,7 @@
 //! to the machine.
 
 use crate::absent::Absent;
+use crate::engine::scripts::registry::Registry;
 use crate::saving::{NoFiles, Saves, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,8 @@ pub struct Shared {
     pub stopper: Box<dyn Fn() + Send + Sync>,
     /// Snapshots.
     pub saves: Arc<Saves>,
+    /// The scripts that are known.
+    pub(crate) scripts: Registry,
     /// Unsupported commands that clients have sent.
     pub(crate) absent: Absent,
     /// Facts of the machine and the process that only the runtime knows.
@@ -152,6 +155,7 @@ impl Shared {
             load: Arc::default(),
             stopper: Box::new(|| {}),
             saves: Arc::new(Saves::new(store, started_ms)),
+            scripts: Registry::default(),
             absent: Absent::default(),
             machine: Box::new(Nowhere),
         })

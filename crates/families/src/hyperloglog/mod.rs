@@ -63,7 +63,7 @@ const MERGE: Run = Run::Multi { here: None, anywhere: |call| Box::pin(merge::pfm
 pub(crate) const TABLE: &[Command] = &[
     //  name          since    args flags                    keys                  run
     row("pfadd",      "2.8.9", -2, GROW_FAST,                specs::ONE_RW_INSERT, Run::Point(add::pfadd)).doc("Adds the specified elements to the specified HyperLogLog.", O_ADD).syntax("key [element]..."),
-    row("pfcount",    "2.8.9", -2, READ,                     COUNT_KEYS,           COUNT).doc("Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).", O_COUNT).syntax("key..."),
+    row("pfcount",    "2.8.9", -2, READ.and(Flags::MAY_REPLICATE), COUNT_KEYS,           COUNT).doc("Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).", O_COUNT).syntax("key..."),
     row("pfdebug",    "2.8.9",  3, GROW.and(Flags::ADMIN),   DEBUG_KEYS,           Run::Point(debug::pfdebug)).doc("Internal commands for debugging HyperLogLog values", "N/A").system().syntax("subcommand key"),
     row("pfmerge",    "2.8.9", -2, GROW,                     MERGE_KEYS,           MERGE).doc("Merge N different HyperLogLogs into a single one.", O_MERGE).syntax("destkey:key sourcekey:key..."),
     row("pfselftest", "2.8.9",  1, Flags::ADMIN,             Keys::NONE,           Run::Point(debug::pfselftest)).doc("An internal command for testing HyperLogLog values", "N/A").system(),

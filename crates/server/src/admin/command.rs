@@ -147,7 +147,10 @@ fn categories(row: &Command, container: bool) -> Vec<&'static str> {
         (Flags::PUBSUB, "@pubsub"),
         (Flags::BLOCKING, "@blocking"),
     ];
-    own.extend(of_flags.iter().filter(|(flag, _)| row.flags.has(*flag)).map(|(_, name)| *name));
+    let is_shown =
+        |name: &str| row.group != Group::Scripting || !matches!(name, "@read" | "@write");
+    let of_flags = of_flags.iter().filter(|(flag, name)| row.flags.has(*flag) && is_shown(name));
+    own.extend(of_flags.map(|(_, name)| *name));
     own.push(if row.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
     if !container {
         own.push(row.group.category());

@@ -1,7 +1,7 @@
 //! The keys of a request, for COMMAND GETKEYS and GETKEYSANDFLAGS.
 
 use crate::engine::Core;
-use darter_command::{KeyFlags, KeySpec, Refusal};
+use darter_command::{Flags, KeyFlags, KeySpec, Refusal};
 use darter_resp::{Args, Request};
 use std::sync::Arc;
 
@@ -28,7 +28,11 @@ pub(super) fn of_request(
     if !entry.row.accepts(args.len()) {
         return Err(Refusal::line("ERR Invalid number of arguments specified for command"));
     }
-    if !entry.row.keys.0.iter().all(|spec| spec.place.is_whole(args)) {
+    let is_whole = entry.row.keys.0.iter().all(|spec| spec.place.is_whole(args));
+    if !is_whole && entry.row.flags.has(Flags::NO_MANDATORY_KEYS) {
+        return Ok(Vec::new());
+    }
+    if !is_whole {
         return Err(Refusal::line("ERR Invalid arguments specified for command"));
     }
     let keys: Vec<_> = entry

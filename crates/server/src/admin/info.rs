@@ -38,6 +38,8 @@ pub(super) struct Facts {
     blocked: (usize, usize),
     tasks: usize,
     locks: (usize, usize),
+    /// Bytes of the machines of scripts.
+    machines: usize,
     /// Channels, patterns and shard channels with subscribers that it counts.
     subscribed: [usize; 3],
     held: Held,
@@ -168,6 +170,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         blocked: core.blocked_counts(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
+        machines: core.machines.used_bytes(),
         subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
         held,
         freeing: lazyfree::waiting(),
@@ -294,6 +297,11 @@ fn clients(report: &Report<'_>, text: &mut String) {
     field(text, "clients_in_timeout_table", report.sum(|facts| facts.blocked.1));
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a number for people")]
+fn human(bytes: usize) -> String {
+    format!("{:.2}M", bytes as f64 / f64::from(1 << 20))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn memory(report: &Report<'_>, text: &mut String) {
     let shared = &report.core.admin.shared;
@@ -303,7 +311,6 @@ fn memory(report: &Report<'_>, text: &mut String) {
     let (resident, resident_peak) = shared.machine.resident_bytes();
     let peak = shared.used_peak.load(Ordering::Relaxed).max(used);
     let maxmemory = report.core.admin.settings().size("maxmemory");
-    let human = |bytes: usize| format!("{:.2}M", bytes as f64 / f64::from(1 << 20));
     field(text, "used_memory", used);
     field(text, "used_memory_human", human(used));
     field(text, "used_memory_rss", resident);
@@ -323,6 +330,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
         field(text, &format!("used_memory_{}", kind.name), bytes);
     }
     field(text, "total_system_memory", shared.machine.total_bytes());
+    scripts(report, text);
     field(text, "maxmemory", maxmemory);
     field(text, "maxmemory_human", human(maxmemory));
     field(text, "maxmemory_policy", report.core.admin.settings().text("maxmemory-policy"));
@@ -331,6 +339,21 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "mem_clients_normal", memory.of_clients());
     field(text, "mem_allocator", "mimalloc");
     field(text, "lazyfree_pending_objects", totals.freeing.0);
+}
+
+/// What scripts take: the machines in which they run, and their texts.
+fn scripts(report: &Report<'_>, text: &mut String) {
+    let machines = report.sum(|facts| facts.machines);
+    let (count, bytes) = report.core.admin.shared.scripts.size();
+    field(text, "used_memory_lua", machines);
+    field(text, "used_memory_lua_human", human(machines));
+    field(text, "used_memory_vm_eval", machines);
+    field(text, "used_memory_vm_total", machines);
+    field(text, "used_memory_vm_total_human", human(machines));
+    field(text, "used_memory_scripts_eval", bytes);
+    field(text, "used_memory_scripts", bytes);
+    field(text, "used_memory_scripts_human", human(bytes));
+    field(text, "number_of_cached_scripts", count);
 }
 
 fn persistence(report: &Report<'_>, text: &mut String) {
@@ -389,6 +412,7 @@ fn stats(report: &Report<'_>, text: &mut String) {
     let patterns = report.facts.iter().map(|facts| facts.subscribed[1]).max();
     field(text, "pubsub_patterns", patterns.unwrap_or(0));
     field(text, "pubsubshard_channels", report.sum(|facts| facts.subscribed[2]));
+    field(text, "scripts_killed", report.sum(|facts| facts.stats.scripts_killed));
     field(text, "latest_fork_usec", 0);
     field(text, "total_error_replies", report.sum(|facts| facts.stats.error_replies));
     field(text, "hops", report.sum(|facts| facts.stats.hops));

@@ -18,6 +18,7 @@ mod long_text;
 mod memory;
 mod persistence;
 mod pubsub;
+mod scripting;
 mod server;
 mod slowlog;
 mod transactions;
@@ -140,6 +141,7 @@ pub const TABLES: &[&[(Command, Runner)]] = &[
     debug::TABLE,
     transactions::TABLE,
     pubsub::TABLE,
+    scripting::TABLE,
 ];
 
 /// The lines of a HELP subcommand.

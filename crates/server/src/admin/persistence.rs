@@ -56,7 +56,7 @@ async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     if !args.option("SCHEDULE") && args.left() > 0 {
         return Err(Refusal::Syntax);
     }
-    if call.is_inside {
+    if call.is_inside() {
         return schedule(&call);
     }
     match call.core.run_on(0, begin_in_background).await {

@@ -61,7 +61,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 /// `SUBSCRIBE channel [channel ...]` and its kin: a confirmation for each name, whatever CLIENT
 /// REPLY says.
 async fn subscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
-    if call.is_inside && kind == Kind::Shard {
+    if call.is_inside() && kind == Kind::Shard {
         let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
         return Err(Refusal::line(text));
     }
@@ -90,7 +90,7 @@ async fn change_named(call: &ServerCall, kind: Kind, joins: bool) -> Output {
 }
 
 fn end(subscribing: Subscribing, call: &ServerCall) -> Output {
-    if call.is_inside {
+    if call.is_inside() {
         return subscribing.end_inside();
     }
     subscribing.end();

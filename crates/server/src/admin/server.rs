@@ -46,7 +46,7 @@ fn lolwut(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 
 /// `MONITOR`.
 async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
-    if call.is_inside {
+    if call.is_inside() {
         return Err(Refusal::line("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     let id = call.session.id;

@@ -4,6 +4,7 @@ use super::conn::{Conn, Lane, Peer, Session};
 use super::entry::Table;
 use super::presence::{Awaited, Gone};
 use super::queue::Queue;
+use super::scripts::machines::Machines;
 use super::slices::{Cause, Slices};
 use super::state::background::Background;
 use super::state::batches::{Batch, Batches};
@@ -102,6 +103,8 @@ pub struct Core {
     pub(super) writers: Writers,
     /// Who waits for keys of this core, and its clients that wait.
     pub(crate) waits: RefCell<Waits>,
+    /// What scripts run in.
+    pub(crate) machines: Machines,
 }
 
 impl Core {
@@ -148,6 +151,7 @@ impl Core {
             outgoing: Outgoing::default(),
             writers: Writers::default(),
             waits: RefCell::default(),
+            machines: Machines::default(),
         })
     }
 

@@ -10,6 +10,7 @@ use darter_command::{
     Answer, Args, Command, Flags, KeySpec, MultiFn, Place, PointFn, Refusal, Run, until_nul,
 };
 use darter_resp::{Reply, Request};
+use darter_tx::Tx;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -41,11 +42,17 @@ pub struct ServerCall {
     pub request: Arc<Request>,
     /// Index of the first argument after the name, or after the subcommand's name.
     pub first: usize,
-    /// It is one of a transaction's commands: all locks are held, so nothing may wait for one.
-    pub is_inside: bool,
+    /// The transaction whose command it is. Its locks are held, so nothing may wait for one.
+    pub within: Option<Tx>,
 }
 
 impl ServerCall {
+    /// True for one of a transaction's commands.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        self.within.is_some()
+    }
+
     /// The arguments after the name.
     #[must_use]
     pub fn args(&self) -> Args<'_> {
@@ -64,6 +71,15 @@ impl ServerCall {
     }
 }
 
+/// A command that runs a script.
+#[derive(Clone, Copy)]
+pub struct Scripted {
+    /// Runs it.
+    pub run: fn(ServerCall) -> ServerFuture,
+    /// What the script says of itself, if it does.
+    pub declared: fn(&Core, darter_resp::Args<'_>) -> Option<darter_script::Flags>,
+}
+
 /// How a command runs.
 #[derive(Clone, Copy)]
 pub enum Runner {
@@ -75,6 +91,8 @@ pub enum Runner {
     Session(SessionFn),
     /// As a task on the connection's core.
     Task(fn(ServerCall) -> ServerFuture),
+    /// A task that runs a script: one that stops when nobody wants its answer.
+    Script(Scripted),
     /// MULTI and its kin.
     Transaction(Verb),
     /// At the home of the channel that is its first argument: PUBLISH.

@@ -60,6 +60,11 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
         return;
     }
+    feed_always(core, session, entry, args);
+}
+
+/// Shows a command even if its row says that it is not shown as others are: EVAL shows itself.
+pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let head = head(core, session);
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
         let (row, request, bytes) = (entry.row, args.to_request(), args.held_bytes());

@@ -3,10 +3,10 @@
 //! What every request runs through is marked `inline(always)`: as separate functions, these few
 //! layers spent 5 % of a GET's instructions on passing the same arguments to each other.
 
-use super::account::Caller;
+use super::account::{Begun, Caller};
 use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
 use super::core::Core;
-use super::entry::{Entry, Runner, ServerCall, SessionCx};
+use super::entry::{Entry, Runner, Scripted, ServerCall, SessionCx};
 use super::owed::Owed;
 use super::point::{Owner, Ran, View, Work};
 use super::presence::Presence;
@@ -21,6 +21,7 @@ use darter_command::{
 };
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
 use darter_runtime::net::Token;
+use darter_script::Flags as ScriptFlags;
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -28,20 +29,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Redis's words for "snapshots fail, so nothing may change".
-const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
+pub(super) const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
     unable to persist to disk. Commands that may modify the data set are disabled, because this \
     instance is configured to report errors during writes if RDB snapshotting fails \
     (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
     error.";
-
-/// A call that has begun.
-#[derive(Clone, Copy)]
-struct Begun {
-    /// When, by the monotonic clock.
-    ns: u64,
-    /// It has few arguments, and none is long.
-    small: bool,
-}
 
 impl Core {
     /// Serves what a connection has sent, until its input, its credit or the slice is used up.
@@ -203,7 +195,7 @@ impl Core {
         };
         let is_task = match entry.run {
             Runner::Multi(here, _) => here.is_none() || !matches!(owner, Owner::One(_)),
-            Runner::Task(_) => true,
+            Runner::Task(_) | Runner::Script(_) => true,
             Runner::Transaction(verb) => lane.is_task(verb, args),
             _ => false,
         };
@@ -294,7 +286,7 @@ impl Core {
         entry: &'e Entry,
         args: resp::Args<'_>,
     ) -> Result<(&'e Entry, Flags), Refusal> {
-        let (row, flags) = (&entry.row, lane.flags_of(entry));
+        let (row, flags) = (&entry.row, self.flags_of(lane, entry, args));
         if !row.accepts(args.len()) {
             return Err(Refusal::Arity(row.name.into()));
         }
@@ -302,7 +294,7 @@ impl Core {
             return Err(Refusal::line("NOAUTH Authentication required."));
         }
         let hot = self.hot.borrow();
-        if hot.maxmemory > 0 && flags.has(Flags::DENYOOM) && self.is_over(hot.maxmemory) {
+        if flags.has(Flags::DENYOOM) && hot.maxmemory > 0 && self.is_over(hot.maxmemory) {
             let text = "OOM command not allowed when used memory > 'maxmemory'.";
             return Err(Refusal::line(text));
         }
@@ -322,6 +314,27 @@ impl Core {
             return Err(Refusal::line("LOADING Redis is loading the dataset in memory"));
         }
         Ok((entry, flags))
+    }
+
+    /// What the gates ask of a request.
+    fn flags_of(&self, lane: &Lane, entry: &Entry, args: resp::Args<'_>) -> Flags {
+        lane.flags_of(entry, self.own_flags(entry, args))
+    }
+
+    /// The flags of a request, wherever it runs: what a script has said about itself counts.
+    pub(super) fn own_flags(&self, entry: &Entry, args: resp::Args<'_>) -> Flags {
+        match entry.run {
+            Runner::Script(script) if entry.row.accepts(args.len()) => {
+                script_flags(self, entry.row.flags, script, args)
+            }
+            _ => entry.row.flags,
+        }
+    }
+
+    /// Whether no more memory is to be used.
+    pub(super) fn is_full(&self) -> bool {
+        let maxmemory = self.hot.borrow().maxmemory;
+        maxmemory > 0 && self.is_over(maxmemory)
     }
 
     fn is_over(&self, maxmemory: usize) -> bool {
@@ -355,17 +368,6 @@ impl Core {
         match home {
             Owner::None if !entry.row.keys.0.is_empty() => Owner::One(self.id()),
             home => home,
-        }
-    }
-
-    /// Counts a command that runs within another.
-    pub(super) fn count_inner(&self, entry: &Entry, ns: u64, refusal: Option<&Refusal>) {
-        let mut stats = self.stats.borrow_mut();
-        stats.commands += 1;
-        stats.by_command[entry.index].count(refusal.is_some());
-        stats.by_command[entry.index].time(ns, 1);
-        if let Some(refusal) = refusal {
-            stats.count_error(&refusal.text());
         }
     }
 
@@ -724,12 +726,12 @@ impl Core {
                 resp3: lane.session.resp3,
                 first,
             }),
-            Runner::Task(run) => run(ServerCall {
+            Runner::Task(run) | Runner::Script(Scripted { run, .. }) => run(ServerCall {
                 core: Rc::clone(self),
                 session: lane.session.clone(),
                 request: Arc::clone(&request),
                 first,
-                is_inside: false,
+                within: None,
             }),
             Runner::Transaction(_) => {
                 let of = (lane.session.db, lane.session.resp3);
@@ -745,6 +747,10 @@ impl Core {
             let work = blaming(&core, index, future);
             let answer = match entry.run {
                 Runner::Multi(..) => core.while_wanted(!entry.row.is_write(), &seen, work).await,
+                Runner::Script(_) => {
+                    let is_read = entry.row.flags.has(Flags::READONLY);
+                    core.while_wanted(is_read, &seen, work).await
+                }
                 _ => Some(work.await), // Administration: SAVE goes on, for whom ever it may be.
             };
             let Some(answer) = answer else { return core.stopped(client) };
@@ -754,7 +760,7 @@ impl Core {
             }
             core.finish(client, answer);
         });
-        if let Runner::Multi(..) = entry.run {
+        if let Runner::Multi(..) | Runner::Script(_) = entry.run {
             self.await_answer(lane, task, presence);
         }
     }
@@ -799,94 +805,6 @@ impl Core {
         self.mark_streaming(lane);
         self.mark_dirty(lane);
         self.mark_ready(lane);
-    }
-
-    fn begun(&self, args: resp::Args<'_>) -> Begun {
-        /// An HSET of a hundred fields is not quick, whatever its row says.
-        const SMALL_ARGS: usize = 8;
-        let small = args.len() <= SMALL_ARGS && !args.is_owned();
-        Begun { ns: self.meter.now_ns(), small }
-    }
-
-    /// Counts a call. Returns its time in nanoseconds, when SLOWLOG wants it.
-    ///
-    /// Reading the clock costs as much as a fifth of a GET, so it is read once for several commands
-    /// that are quick by nature; their time goes to the last of them, in equal parts.
-    #[inline(always)]
-    fn account(&self, entry: &Entry, begun: Begun, refusal: Option<&Refusal>) -> Option<u64> {
-        /// Quick commands between two readings: a few microseconds, mostly.
-        const UNTIMED_MAX: u32 = resp::LOOKAHEAD_MAX as u32 - 1;
-        /// Below this threshold SLOWLOG wants each one timed.
-        const SLOW_MIN_NS: u64 = 500_000;
-        let mut stats = self.stats.borrow_mut();
-        stats.commands += 1;
-        stats.by_command[entry.index].count(refusal.is_some());
-        if let Some(refusal) = refusal {
-            stats.count_error(&refusal.text());
-        }
-        let untimed = self.meter.untimed();
-        if untimed < UNTIMED_MAX
-            && begun.small
-            && entry.quick
-            && !self.saving.is_here() // It may have copied a segment: 40 us.
-            && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS)
-        {
-            self.meter.count_untimed();
-            return None;
-        }
-        drop(stats);
-        self.time(entry, begun)
-    }
-
-    /// Reads the clock for a call, and for the untimed ones before it.
-    #[inline(never)]
-    fn time(&self, entry: &Entry, begun: Begun) -> Option<u64> {
-        let ended = self.clock.monotonic_ns();
-        self.meter.read(ended);
-        let ns = ended.saturating_sub(begun.ns);
-        let calls = self.meter.take_untimed() + 1;
-        self.stats.borrow_mut().by_command[entry.index].time(ns, calls);
-        self.meter.blame(Cause::Command(entry.index));
-        self.meter.took(ns);
-        self.is_slow(entry, ns).then_some(ns)
-    }
-
-    /// Counts a point call, and records it in SLOWLOG when it was slow.
-    #[inline(always)]
-    fn account_call(
-        self: &Rc<Self>,
-        entry: &Entry,
-        begun: Begun,
-        refusal: Option<&Refusal>,
-        args: resp::Args<'_>,
-        caller: Caller<'_>,
-    ) {
-        if let Some(ns) = self.account(entry, begun, refusal) {
-            self.slow_command(ns, entry, args, caller);
-        }
-    }
-
-    /// Adds to a call, counted when it began, what its job took and how it ended.
-    fn account_job(&self, entry: &Entry, ns: u64, refusal: Option<&Refusal>) {
-        let mut stats = self.stats.borrow_mut();
-        let counted = &mut stats.by_command[entry.index];
-        counted.ns += ns;
-        counted.failed += u64::from(refusal.is_some());
-        if let Some(refusal) = refusal {
-            stats.count_error(&refusal.text());
-        }
-    }
-
-    /// Adds to a call, counted when it began, that its reply was an error in the end.
-    pub(super) fn account_stream(&self, row: usize, refusal: &Refusal) {
-        let mut stats = self.stats.borrow_mut();
-        stats.by_command[row].failed += 1;
-        stats.count_error(&refusal.text());
-    }
-
-    pub(super) fn is_slow(&self, entry: &Entry, ns: u64) -> bool {
-        self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
-            && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
     }
 
     fn send_away(&self, lane: &mut Lane, entry: &Entry, core: CoreId, args: resp::Args<'_>) {
@@ -948,6 +866,17 @@ pub(super) fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: u
         let mut keys = entry.row.keys.positions(args);
         keys.any(|at| home.locks.blocks_point(lock_key(db, args.hash(at)), write))
     }
+}
+
+/// What the gates ask of a script that has said what it does, instead of what its command may do.
+fn script_flags(core: &Core, own: Flags, script: Scripted, args: resp::Args<'_>) -> Flags {
+    let Some(declared) = (script.declared)(core, args) else { return own };
+    let own = own.without(Flags::STALE | Flags::DENYOOM | Flags::WRITE | Flags::MAY_REPLICATE);
+    let writes = !declared.has(ScriptFlags::NO_WRITES);
+    let with = |is: bool, flag| if is { flag } else { Flags::NONE };
+    own | with(writes, Flags::WRITE)
+        | with(writes && !declared.has(ScriptFlags::ALLOW_OOM), Flags::DENYOOM)
+        | with(declared.has(ScriptFlags::ALLOW_STALE), Flags::STALE)
 }
 
 /// A browser tricked into sending our commands from a page: nothing of it may run.

@@ -1,5 +1,7 @@
 //! Counters of one core.
 
+use darter_command::Refusal;
+
 /// Counters of one command on one core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandStats {
@@ -125,6 +127,8 @@ pub struct CoreStats {
     pub errors: std::collections::BTreeMap<String, u64>,
     /// Error replies in total.
     pub error_replies: u64,
+    /// Scripts that were killed.
+    pub scripts_killed: u64,
     /// Messages from other cores.
     pub hops: u64,
     /// By command: the same index as in the table.
@@ -142,6 +146,13 @@ impl CoreStats {
             *count += 1;
         } else if self.errors.len() < CODES_MAX {
             self.errors.insert(code.into_owned(), 1);
+        }
+    }
+
+    /// Counts an error reply, unless that was done where it comes from.
+    pub fn count_refusal(&mut self, refusal: &Refusal) {
+        if !matches!(refusal, Refusal::Counted(_)) {
+            self.count_error(&refusal.text());
         }
     }
 

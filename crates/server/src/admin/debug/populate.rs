@@ -28,7 +28,7 @@ struct Plan {
 
 /// See the module. Inside EXEC it is refused: the transaction has not locked the keys.
 pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer, Refusal> {
-    if call.is_inside {
+    if call.is_inside() {
         return Err(Refusal::line("ERR DEBUG POPULATE is not allowed inside a transaction"));
     }
     let plan = Arc::new(parse(call.session.db, args)?);

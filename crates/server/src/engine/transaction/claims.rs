@@ -4,6 +4,7 @@
 //! would be installed between two reads of one transaction.
 
 use super::super::core::Core;
+use super::super::entry::Runner;
 use super::queued::{Portion, Queued, Watched};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
@@ -27,12 +28,16 @@ pub(super) async fn claims(
         }
     }
     for (index, args) in queued.portions().flat_map(Portion::iter) {
-        let row = &core.table.entries()[index].row;
-        let access = if row.is_write() { Access::Exclusive } else { Access::Update };
+        let entry = &core.table.entries()[index];
+        let row = &entry.row;
+        // A script does not say all of its keys.
+        let is_script = matches!(entry.run, Runner::Script(_));
+        let may_write = row.is_write() || is_script && !row.flags.has(Flags::READONLY);
+        let access = if may_write { Access::Exclusive } else { Access::Update };
         if row.flags.has(Flags::SELECTS) {
             db = selected(core, args).unwrap_or(db);
         }
-        if row.locks_all() {
+        if row.locks_all() || is_script {
             wanted.all = wanted.all.max(Some(access));
         }
         for (done, at) in row.keys.positions(args).enumerate() {

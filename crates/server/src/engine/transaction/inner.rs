@@ -2,9 +2,9 @@
 //! sees of its session.
 
 use super::super::account::Caller;
-use super::super::conn::{ReplyMode, Session};
+use super::super::conn::{Peer, ReplyMode, Session};
 use super::super::core::Core;
-use super::super::entry::{Entry, Runner, ServerCall, SessionCx, SessionFn};
+use super::super::entry::{Entry, Runner, Scripted, ServerCall, SessionCx, SessionFn};
 use super::super::monitor;
 use super::super::point::{Owner, View};
 use super::super::slices::{Cause, named};
@@ -13,7 +13,7 @@ use super::replies::{Part, Replies};
 use darter_command::{Answer, Args, Call, Cx, Flow, MultiFn, PointFn, Refusal, Step};
 use darter_resp::{self as resp, Output, Reply, Request};
 use darter_tx::{CoreId, Tx};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,17 +42,33 @@ impl Seen {
 }
 
 /// A session whose commands run within a transaction.
-pub(super) struct Inner {
+pub(crate) struct Inner {
     core: Rc<Core>,
     client: u64,
     seen: Cell<Seen>,
+    /// That of a script, which is not its client's.
+    script: Option<RefCell<Session>>,
 }
 
 impl Inner {
     /// Of a connection of this core.
     pub(super) fn of(core: &Rc<Core>, session: &Session) -> Self {
         let (core, client) = (Rc::clone(core), session.id);
-        Self { core, client, seen: Cell::new(Seen::of(session)) }
+        Self { core, client, seen: Cell::new(Seen::of(session)), script: None }
+    }
+
+    /// Of a script that a connection of this core calls.
+    pub(crate) fn of_script(core: &Rc<Core>, caller: &Session) -> Self {
+        let peer = Peer { remote: "lua".into(), ..Peer::default() }; // As MONITOR shows it.
+        let &Session { id, db, no_touch, .. } = caller;
+        let session = Session { id, db, no_touch, authenticated: true, peer, ..Session::default() };
+        let (core, seen) = (Rc::clone(core), Cell::new(Seen::of(&session)));
+        Self { core, client: id, seen, script: Some(RefCell::new(session)) }
+    }
+
+    /// The next command of a script replies in this protocol.
+    pub(crate) fn set_resp3(&self, resp3: bool) {
+        self.seen.set(Seen { resp3, ..self.seen.get() });
     }
 
     /// What the next command sees.
@@ -61,7 +77,7 @@ impl Inner {
     }
 
     /// Runs a command, counts it, and shows it to those who watch all commands.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         index: usize,
         args: resp::Args<'_>,
@@ -81,8 +97,8 @@ impl Inner {
                     if self.seen.get().is_answered(before) { replies } else { &mut unwanted };
                 self.encode(result, into)
             }
-            (Runner::Task(run), _) => {
-                let result = run(self.server_call(entry, args)).await;
+            (Runner::Task(run) | Runner::Script(Scripted { run, .. }), _) => {
+                let result = run(self.server_call(entry, args, tx)).await;
                 self.note_effect();
                 self.encode(result, into)
             }
@@ -115,7 +131,11 @@ impl Inner {
         let ns = core.clock.monotonic_ns().saturating_sub(begun);
         core.count_inner(entry, ns, result.as_ref());
         if core.is_slow(entry, ns) {
-            core.slow_command(ns, entry, args, Caller::Client(core.id(), self.client));
+            let caller = match self.script {
+                Some(_) => Caller::Script,
+                None => Caller::Client(core.id(), self.client),
+            };
+            core.slow_command(ns, entry, args, caller);
         }
         self.show(entry, args);
     }
@@ -186,6 +206,12 @@ impl Inner {
             self.seen.set(Seen::of(session));
             result
         };
+        if let Some(session) = &self.script {
+            let mut session = session.borrow_mut();
+            session.resp3 = self.seen.get().resp3;
+            let result = run_in(&mut session);
+            return result.map(|()| Answer::Done(out));
+        }
         let token = core.clients.token_of(self.client);
         let result = match token.and_then(|token| core.clients.take(token)) {
             Some(mut conn) => {
@@ -199,11 +225,18 @@ impl Inner {
         result.map(|()| Answer::Done(out))
     }
 
-    fn server_call(&self, entry: &Entry, args: resp::Args<'_>) -> ServerCall {
-        let session = self.core.with_client(self.client, |conn| conn.lane.session.clone());
-        let session = session.unwrap_or_else(|| self.session_of_gone());
+    fn server_call(&self, entry: &Entry, args: resp::Args<'_>, tx: &Tx) -> ServerCall {
+        let session = self.session().unwrap_or_else(|| self.session_of_gone());
         let (core, request) = (Rc::clone(&self.core), args.to_request());
-        ServerCall { core, session, request, first: entry.first, is_inside: true }
+        ServerCall { core, session, request, first: entry.first, within: Some(tx.clone()) }
+    }
+
+    /// A copy of the session, if its connection is still there.
+    fn session(&self) -> Option<Session> {
+        let Some(session) = &self.script else {
+            return self.core.with_client(self.client, |conn| conn.lane.session.clone());
+        };
+        Some(Session { resp3: self.seen.get().resp3, ..session.borrow().clone() })
     }
 
     fn session_of_gone(&self) -> Session {
@@ -239,8 +272,7 @@ impl Inner {
     /// Shows a command to those who watch all: after it ran, as Redis does.
     pub(super) fn show(&self, entry: &Entry, args: resp::Args<'_>) {
         if self.core.watchers.borrow().are_any()
-            && let Some(session) =
-                self.core.with_client(self.client, |conn| conn.lane.session.clone())
+            && let Some(session) = self.session()
         {
             monitor::feed(&self.core, &session, entry, args);
         }

@@ -14,8 +14,8 @@
 
 mod claims;
 mod exec;
-mod inner;
+pub(super) mod inner;
 pub(super) mod queued;
-mod replies;
+pub(super) mod replies;
 mod verbs;
 mod watching;

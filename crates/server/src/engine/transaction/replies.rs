@@ -9,7 +9,7 @@ use darter_resp::{Output, Reply};
 use std::collections::VecDeque;
 
 /// A part of the reply: its beginning, and the rest as a stream.
-pub(super) type Part = (Output, Option<Box<dyn Stream>>);
+pub(crate) type Part = (Output, Option<Box<dyn Stream>>);
 
 /// Bytes from which on what is encoded becomes a part of its own, so that the connection takes it
 /// portion by portion.
@@ -17,17 +17,17 @@ const PART_BYTES: usize = 64 * 1024;
 
 /// The replies so far.
 #[derive(Default)]
-pub(super) struct Replies {
+pub(crate) struct Replies {
     parts: VecDeque<Part>,
     /// What is encoded after them.
-    pub(super) out: Output,
+    pub(crate) out: Output,
     /// Bytes of what was encoded in the parts, and of what their streams hold, as it began.
     held_bytes: usize,
 }
 
 impl Replies {
     /// The reply that is being encoded is whole.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.out.len() >= PART_BYTES {
             self.close(None);
         }
@@ -45,7 +45,7 @@ impl Replies {
     }
 
     /// What is sent at first, and the rest.
-    pub(super) fn into_part(mut self) -> Part {
+    pub(crate) fn into_part(mut self) -> Part {
         if self.parts.is_empty() {
             return (std::mem::take(&mut self.out), None);
         }

@@ -18,13 +18,13 @@ const ABORTED: &str = "EXECABORT Transaction discarded because of previous error
 impl Lane {
     /// What the gates ask of a request: after MULTI, EXEC is refused as its commands would be, and
     /// whatever is queued takes memory.
-    pub(crate) fn flags_of(&self, entry: &Entry) -> Flags {
-        let Some(queued) = &self.queued_commands else { return entry.row.flags };
+    pub(crate) fn flags_of(&self, entry: &Entry, own: Flags) -> Flags {
+        let Some(queued) = &self.queued_commands else { return own };
         match entry.run {
-            Runner::Transaction(Verb::Exec) => queued.flags_of_exec(entry.row.flags),
-            Runner::Transaction(Verb::Multi | Verb::Watch) => entry.row.flags | Flags::DENYOOM,
-            _ if entry.row.flags.has(Flags::AT_ONCE) => entry.row.flags,
-            _ => entry.row.flags | Flags::DENYOOM,
+            Runner::Transaction(Verb::Exec) => queued.flags_of_exec(own),
+            Runner::Transaction(Verb::Multi | Verb::Watch) => own | Flags::DENYOOM,
+            _ if own.has(Flags::AT_ONCE) => own,
+            _ => own | Flags::DENYOOM,
         }
     }
 
@@ -66,7 +66,7 @@ impl Core {
             queued.abort();
             return Err(refusal);
         }
-        queued.push(entry.index, entry.row.flags, args);
+        queued.push(entry.index, self.own_flags(entry, args), args);
         queued.is_read &= matches!(entry.run, Runner::Point(_) | Runner::Multi(..));
         lane.session.queued = Some(queued.sizes);
         Ok(())

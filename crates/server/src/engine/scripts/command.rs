@@ -1,0 +1,145 @@
+//! EVAL and its kin, as they are read: which script, how many keys, and whether it may run.
+
+use super::super::core::Core;
+use super::super::entry::ServerCall;
+use super::super::monitor;
+use super::machines::Kind;
+use super::registry::NAME_LEN;
+use super::run::{Evaluation, evaluate};
+use darter_command::{Answer, Refusal};
+use darter_resp as resp;
+use darter_script::{Flags, Machine, Naming, Run, Script};
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub(crate) const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+const TOO_MANY_KEYS: &str = "ERR Number of keys can't be greater than number of args";
+const NEGATIVE_KEYS: &str = "ERR Number of keys can't be negative";
+
+/// One of the commands that call a script.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    /// It has the script's name, and not its text.
+    pub(crate) by_name: bool,
+    /// It only reads.
+    pub(crate) is_read: bool,
+}
+
+/// `EVAL script numkeys [key ...] [arg ...]` and its kin.
+///
+/// Reply: what the script returns. Refusals: the script is unknown, or cannot be compiled; it may
+/// not run now; what it raises.
+/// Source: <https://redis.io/commands/eval> (2.6.0).
+pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal> {
+    /// Index of the script, and of the number of keys.
+    const SCRIPT: usize = 1;
+    const COUNT: usize = 2;
+    let core = &call.core;
+    let args = resp::Args::owned(&call.request);
+    show(&call, args);
+    if form.by_name && args.arg(SCRIPT).len() != NAME_LEN {
+        return Err(Refusal::line(NOSCRIPT));
+    }
+    let keys = key_count(&call, COUNT)?;
+    let known = &core.admin.shared.scripts;
+    let (script, is_new) = match form.by_name {
+        true => (known.find(args.get(SCRIPT)).ok_or_else(|| Refusal::line(NOSCRIPT))?, false),
+        false => {
+            let name = name_of(core, args, SCRIPT).await;
+            match known.find(name.as_bytes()) {
+                Some(script) => (script, false),
+                None => (new_script(core, args, SCRIPT, name).await?, true),
+            }
+        }
+    };
+    let to_keep = is_new.then(|| script.clone());
+    let (name, flags, is_read) = (Arc::clone(&script.name), script.flags, form.is_read);
+    let begin = move |machine: &mut Machine, keys, arguments, client| {
+        machine.begin(Run { script: script.clone(), keys, arguments, client });
+    };
+    let (first_key, begin) = (COUNT + 1, Box::new(begin));
+    let kind = Kind::Script;
+    let what = Evaluation { kind, name, flags, is_read, first_key, keys, begin, to_keep };
+    evaluate(&call, what).await
+}
+
+/// Shows the command to those who watch all: before those that its script calls.
+fn show(call: &ServerCall, args: resp::Args<'_>) {
+    let core = &call.core;
+    if core.watchers.borrow().are_any()
+        && let Ok(entry) = core.table.resolve(args)
+    {
+        monitor::feed_always(core, &call.session, entry, args);
+    }
+}
+
+/// The number of keys of a request, which is its argument at `index`.
+fn key_count(call: &ServerCall, index: usize) -> Result<usize, Refusal> {
+    let args = resp::Args::owned(&call.request);
+    let count = darter_base::number::parse_i64(args.head(index)).ok_or(Refusal::NotAnInteger)?;
+    let most = args.len() - index - 1;
+    match usize::try_from(count) {
+        Ok(count) if count <= most => Ok(count),
+        Ok(_) => Err(Refusal::line(TOO_MANY_KEYS)),
+        Err(_) => Err(Refusal::line(NEGATIVE_KEYS)),
+    }
+}
+
+/// The name of the text at `index`.
+async fn name_of(core: &Core, args: resp::Args<'_>, index: usize) -> Arc<str> {
+    let mut naming = Naming::default();
+    for piece in args.arg(index).pieces() {
+        naming.add(piece);
+        core.tx.pause().await;
+    }
+    naming.finish()
+}
+
+/// The text at `index` as a script that has not been compiled yet.
+async fn new_script(
+    core: &Core,
+    args: resp::Args<'_>,
+    index: usize,
+    name: Arc<str>,
+) -> Result<Script, Refusal> {
+    let mut text = Vec::with_capacity(args.arg(index).len());
+    for piece in args.arg(index).pieces() {
+        text.extend_from_slice(piece);
+        core.tx.pause().await;
+    }
+    Script::named(name, text).map_err(|line| Refusal::Line(line.into()))
+}
+
+/// Compiles the text of a request's argument at `index`, and keeps it for EVALSHA: its name.
+pub(crate) async fn load(
+    core: &Rc<Core>,
+    request: &Arc<resp::Request>,
+    index: usize,
+) -> Result<Arc<str>, Refusal> {
+    let args = resp::Args::owned(request);
+    let name = name_of(core, args, index).await;
+    if core.admin.shared.scripts.find(name.as_bytes()).is_some() {
+        return Ok(name);
+    }
+    let script = new_script(core, args, index, Arc::clone(&name)).await?;
+    let mut lent = core.lend(Kind::Script)?;
+    lent.machine().begin_check(script.clone());
+    lent.finish(core).await;
+    let reply = lent.machine().take_reply().concat();
+    if let Some(line) = reply.strip_prefix(b"-") {
+        return Err(Refusal::Line(line.trim_ascii_end().to_vec().into()));
+    }
+    core.admin.shared.scripts.add(&script);
+    Ok(name)
+}
+
+/// What the first line of the script of a request says, as far as the gates ask before it runs:
+/// `None` where there is no such line, or nothing is known of the script.
+pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
+    let flags = match form.by_name {
+        true => core.admin.shared.scripts.find(args.head(1))?.flags,
+        false if args.head(1).starts_with(b"#!") => Script::flags_of(args.head(1)).ok()?,
+        false => return None,
+    };
+    (!flags.has(Flags::COMPATIBLE)).then_some(flags)
+}

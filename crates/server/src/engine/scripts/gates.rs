@@ -1,0 +1,82 @@
+//! What a command must pass that a script calls, in Redis's order and with its texts.
+
+use super::super::core::Core;
+use super::super::entry::Entry;
+use super::super::serve::MISCONF;
+use darter_command::{Flags, Refusal};
+use darter_resp::Args;
+use std::cell::Cell;
+
+const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+const ARITY: &str = "ERR Wrong number of args calling Redis command from script";
+const NOT_HERE: &str = "ERR This Redis command is not allowed from script";
+const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
+/// Also what any client gets.
+const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// What a run may do.
+pub(super) struct Gate {
+    /// It only reads.
+    pub(super) is_read: bool,
+    /// It may run when memory is full.
+    pub(super) allows_oom: bool,
+    /// Memory was full when it began.
+    pub(super) is_full: bool,
+    /// It has called a command that writes: from then on it may go on.
+    pub(super) has_written: Cell<bool>,
+}
+
+impl Gate {
+    /// The row of a command that a script may call now.
+    ///
+    /// # Errors
+    /// It may not. With it comes the row, if there is one.
+    pub(super) fn admit<'e>(
+        &self,
+        core: &'e Core,
+        args: Args<'_>,
+    ) -> Result<&'e Entry, (Option<&'e Entry>, Refusal)> {
+        let entry = core.table.resolve(args).map_err(|_| (None, Refusal::line(UNKNOWN)))?;
+        match self.refuse(core, entry, args) {
+            Some(refusal) => Err((Some(entry), refusal)),
+            None => {
+                self.has_written.set(self.has_written.get() || entry.row.is_write());
+                Ok(entry)
+            }
+        }
+    }
+
+    fn refuse(&self, core: &Core, entry: &Entry, args: Args<'_>) -> Option<Refusal> {
+        let flags = entry.row.flags;
+        if !entry.row.accepts(args.len()) {
+            return Some(Refusal::line(ARITY));
+        }
+        if flags.has(Flags::NOSCRIPT) {
+            return Some(Refusal::line(NOT_HERE));
+        }
+        let writes = flags.has(Flags::WRITE);
+        if self.is_read && (writes || flags.has(Flags::MAY_REPLICATE)) {
+            return Some(Refusal::line(READ_ONLY));
+        }
+        if !self.has_written.get() {
+            if writes && core.admin.shared.saves.refuses_writes() {
+                return Some(Refusal::line(MISCONF));
+            }
+            if self.is_full && !self.allows_oom && flags.has(Flags::DENYOOM) {
+                return Some(Refusal::line(OOM));
+            }
+        }
+        asks_to_wait(entry, args).then(|| {
+            let text = " command is not allowed with BLOCK option from scripts";
+            Refusal::quoting("ERR ", args.head(0), text)
+        })
+    }
+}
+
+/// Whether a command of streams is to wait. What else waits where it finds nothing does not here.
+fn asks_to_wait(entry: &Entry, args: Args<'_>) -> bool {
+    let words = || (1..args.len()).map(|at| args.head(at));
+    let is = |word: &'static str| move |other: &[u8]| other.eq_ignore_ascii_case(word.as_bytes());
+    entry.row.syntax.contains("[BLOCK ")
+        && words().take_while(|word| !is("STREAMS")(word)).any(is("BLOCK"))
+}

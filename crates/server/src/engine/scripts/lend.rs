@@ -1,0 +1,77 @@
+//! A machine while a task has it: it comes back whatever becomes of the task.
+
+use super::super::core::Core;
+use super::machines::Kind;
+use darter_command::Refusal;
+use darter_script::{Machine, Stop};
+use std::rc::{Rc, Weak};
+
+/// See the module.
+pub(crate) struct Lent {
+    core: Weak<Core>,
+    kind: Kind,
+    machine: Option<Machine>,
+}
+
+impl Core {
+    /// A machine for a task.
+    ///
+    /// # Errors
+    /// The system has no memory for one.
+    pub(crate) fn lend(self: &Rc<Self>, kind: Kind) -> Result<Lent, Refusal> {
+        let machine = self.machines.take(kind).map_err(|error| {
+            tracing::warn!("no memory for a script: {error}");
+            Refusal::line("ERR not enough memory for another script")
+        })?;
+        Ok(Lent { core: Rc::downgrade(self), kind, machine: Some(machine) })
+    }
+
+    /// Tidies up a machine: ends what was thrown away in the middle, and collects what is garbage.
+    async fn tidy(self: Rc<Self>, kind: Kind, mut machine: Machine) {
+        while !machine.abandon(self.tx.preempt()) {
+            self.tx.yield_now().await;
+        }
+        let Some(mut machine) = self.machines.put(kind, machine) else { return };
+        machine.begin_collection();
+        drive(&self, &mut machine).await;
+        let Some(mut machine) = self.machines.put(kind, machine) else { return };
+        machine.begin_forgetting();
+        drive(&self, &mut machine).await;
+        self.machines.put(kind, machine); // If it is still too large, it is freed.
+    }
+}
+
+/// Resumes a program that calls no commands, to its end.
+async fn drive(core: &Core, machine: &mut Machine) {
+    while machine.resume(core.tx.preempt()) != Stop::Ended {
+        core.tx.yield_now().await;
+    }
+}
+
+impl Lent {
+    /// The machine.
+    pub(crate) fn machine(&mut self) -> &mut Machine {
+        self.machine.as_mut().expect("it is there until this is dropped")
+    }
+
+    /// Resumes what calls no commands, to its end.
+    pub(crate) async fn finish(&mut self, core: &Core) {
+        drive(core, self.machine()).await;
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let (Some(machine), Some(core)) = (self.machine.take(), self.core.upgrade()) else {
+            return;
+        };
+        let kind = self.kind;
+        let untidy = match machine.is_idle() {
+            true => core.machines.put(kind, machine),
+            false => Some(machine),
+        };
+        if let Some(machine) = untidy {
+            core.tx.spawn(Rc::clone(&core).tidy(kind, machine));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Scripts: EVAL and its kin, from their words to their replies.
+//!
+//! `registry` knows the texts, for all cores; `machines` has what they run in, on each core, and
+//! `lend` gives one to a task. `command` reads a request; `run` is the task: it takes locks,
+//! resumes the machine in slices, and has `gates` look at what the script calls, before that runs
+//! as a command of EXEC does. docs/design/0028-scripts.md.
+//!
+//! Not here: the language and its libraries. See `darter-script`.
+
+pub(crate) mod command;
+mod gates;
+pub(crate) mod kill;
+mod lend;
+pub(crate) mod machines;
+pub(crate) mod registry;
+pub(crate) mod run;

@@ -1,0 +1,142 @@
+//! The scripts that the server knows, by their names: what EVAL and SCRIPT LOAD have brought.
+//!
+//! All cores share it, so that a script which one of them has learned is known to all before its
+//! client has the reply. A name says which of many maps it is in: so none of them grows beyond
+//! what is quickly copied, however many scripts a client makes up, and cores rarely meet at a lock.
+
+use darter_base::lazyfree::{self, Dismantle};
+use darter_script::Script;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Digits of a name.
+pub(crate) const NAME_LEN: usize = 40;
+
+/// Maps: a million scripts are 4 000 in each.
+const MAPS: usize = 256;
+
+/// What a script takes besides its text.
+const SCRIPT_BYTES: usize = 160;
+
+type Map = HashMap<Arc<str>, Script>;
+
+/// See the module.
+pub(crate) struct Registry {
+    maps: Box<[Mutex<Map>]>,
+    len: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        let maps = (0..MAPS).map(|_| Mutex::default()).collect();
+        Self { maps, len: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+    }
+}
+
+impl Registry {
+    /// The script of this name, in any case.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Script> {
+        if name.len() != NAME_LEN {
+            return None;
+        }
+        let mut lower = [0; NAME_LEN];
+        for (to, from) in lower.iter_mut().zip(name) {
+            *to = from.to_ascii_lowercase();
+        }
+        let name = std::str::from_utf8(&lower).ok()?;
+        self.map_of(name).get(name).cloned()
+    }
+
+    /// Keeps a script that can be compiled.
+    pub(crate) fn add(&self, script: &Script) {
+        let old = self.map_of(&script.name).insert(Arc::clone(&script.name), script.clone());
+        if old.is_none() {
+            self.len.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(script.text.len() + SCRIPT_BYTES, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets all scripts. Their memory is freed in portions.
+    pub(crate) fn clear(&self) {
+        let mut old = Vec::new();
+        for map in &self.maps {
+            let map = std::mem::take(&mut *lock(map));
+            let bytes: usize = map.values().map(|one| one.text.len() + SCRIPT_BYTES).sum();
+            self.len.fetch_sub(map.len(), Ordering::Relaxed);
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            old.extend((!map.is_empty()).then_some((map, bytes)));
+        }
+        if !old.is_empty() {
+            lazyfree::defer(Box::new(Remains(old)));
+        }
+    }
+
+    /// How many scripts there are, and their bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.len.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    fn map_of(&self, name: &str) -> MutexGuard<'_, Map> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as usize;
+        let digits = name.as_bytes();
+        lock(&self.maps[digit(digits[0]) * 16 + digit(digits[1])])
+    }
+}
+
+/// A panic ends the process, so no map is left half changed.
+fn lock(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Scripts that nobody knows any more: each map with its bytes.
+struct Remains(Vec<(Map, usize)>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        /// Scripts that are freed in a portion.
+        const AT_ONCE: usize = 64;
+        let Some((map, _)) = self.0.last_mut() else { return false };
+        let some: Vec<Arc<str>> = map.keys().take(AT_ONCE).cloned().collect();
+        some.iter().for_each(|name| drop(map.remove(name)));
+        if map.is_empty() {
+            self.0.pop();
+        }
+        !self.0.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // A script is found by its name in any case, counted once, and freed in portions.
+    fn scripts_are_found_until_they_are_flushed() {
+        let registry = Registry::default();
+        let scripts: Vec<Script> = (0..10_000)
+            .map(|number| {
+                Script::new(format!("return {number}").as_bytes()).expect("no first line")
+            })
+            .collect();
+        scripts.iter().chain(&scripts).for_each(|script| registry.add(script));
+        for script in &scripts {
+            let upper = script.name.to_ascii_uppercase();
+            assert_eq!(registry.find(upper.as_bytes()).as_ref(), Some(script));
+        }
+        assert!(registry.find(&[b'0'; 41]).is_none() && registry.find(&[0xff; 40]).is_none());
+        let (len, bytes) = registry.size();
+        assert!(len == 10_000 && bytes > 10_000 * SCRIPT_BYTES, "{len} {bytes}");
+        registry.clear();
+        assert_eq!((registry.size(), registry.find(scripts[0].name.as_bytes())), ((0, 0), None));
+        let mut portions = 0;
+        while lazyfree::run(&darter_base::preempt::Countdown::new(0)) {
+            portions += 1;
+        }
+        assert!(portions > 100, "{portions}");
+    }
+}
