@@ -517,6 +517,50 @@ fn names_are_shared_without_a_shape() {
     assert_eq!(names.collect::<BTreeSet<_>>().len(), 1);
 }
 
+#[test] // Values of any length, amid short ones, to names that are a shape, or too long, or one too many.
+fn values_to_common_names_come_as_they_were() {
+    let mut prng = Prng::from_seed(1);
+    let (mut stream, mut wanted) = (Stream::new(), Vec::new());
+    let mut id = StreamId::MIN;
+    for block in 0..100 {
+        let lens = [1, 3, 63, 64, 500, 1_008, 2_000];
+        let names: Vec<Bytes> = (0..1 + prng.below(5))
+            .map(|at| {
+                format!("{block}:{at:0len$}", len = lens[prng.below(7) as usize]).into_bytes()
+            })
+            .collect();
+        assert!(stream.take_in(NewItem::Piece(Piece::Names { names: names.len() as u64 })));
+        for name in &names {
+            assert!(stream.take_in(NewItem::Single { name, deadline: None }));
+        }
+        for _ in 0..20 {
+            id = id.next().expect("there are few");
+            assert!(stream.take_in(NewItem::Piece(Piece::Same { id })));
+            let mut fields = Vec::new();
+            for name in &names {
+                let len = lens[if prng.chance(80) { 1 } else { prng.below(7) as usize }];
+                let value = format!("{:0len$}", prng.below(1_000)).into_bytes();
+                if len == 2_000 {
+                    let len = value.len() as u64;
+                    assert!(stream.take_in(NewItem::Piece(Piece::Long { len })));
+                    assert!(stream.take_in(NewItem::Piece(Piece::Part(&value))));
+                } else {
+                    assert!(stream.take_in(NewItem::Single { name: &value, deadline: None }));
+                }
+                fields.extend([name.clone(), value]);
+            }
+            wanted.push((id, fields));
+        }
+    }
+    let entries = stream.entries();
+    entries.check_invariants();
+    assert_eq!(entries.len(), wanted.len());
+    for (entry, (id, fields)) in entries.range(0..wanted.len()).zip(wanted) {
+        assert_eq!(entry.id(), id);
+        assert!(entry.fields().map(|field| field.to_vec()).eq(fields), "{id}");
+    }
+}
+
 #[test] // Deleted entries are passed over in portions.
 fn deleted_entries_are_passed_over() {
     let all = ["--stream-node-max-bytes", "0", "--stream-node-max-entries", "0"];

@@ -8,7 +8,7 @@ use darter_keyspace::is_long;
 use darter_rdb::{Item, Piece, Source};
 use darter_structs::blob::Blob;
 use darter_structs::groups::Groups;
-use darter_structs::stream::{self, Element, End, List, Reader};
+use darter_structs::stream::{self, Element, End, Reader};
 use darter_structs::{list, stream::StreamId};
 
 /// Bytes of a part of a long name or value: hashing one takes some 20 us.
@@ -20,9 +20,11 @@ pub(super) struct Entries {
     cut: Option<stream::Entries>,
     reader: Reader,
     state: State,
-    /// The names and values of the current entry that are still to come.
+    /// The names and values of the current entry that are still to come, if it is a long one.
     fields: Option<list::Reader>,
-    /// The current one of them.
+    /// Those of a short one.
+    texts: Texts,
+    /// The current one of a long entry.
     field: Vec<u8>,
     /// One that is long, and how much of it was returned.
     long: Option<(Blob, usize)>,
@@ -32,22 +34,67 @@ pub(super) struct Entries {
     groups_len: u64,
 }
 
+/// Texts side by side, taken from the front.
+#[derive(Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    taken: usize,
+}
+
+impl Texts {
+    fn fill<'a>(&mut self, fields: impl Iterator<Item = Element<'a>>) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.taken = 0;
+        for field in fields {
+            sent(&field).write_to(&mut self.bytes);
+            self.ends.push(self.bytes.len());
+        }
+    }
+
+    fn next(&mut self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.taken)?;
+        let start = self.taken.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.taken += 1;
+        Some(&self.bytes[start..end])
+    }
+}
+
 impl Entries {
     pub(super) fn new(cut: stream::Entries, state: State, groups: Groups) -> Self {
         let reader = Reader::new(cut.clone(), 0..cut.len(), End::Front);
         let (groups_len, groups) = (groups.len() as u64, GroupItems::new(groups));
-        let (fields, field, long, is_told) = (None, Vec::new(), None, false);
-        Self { cut: Some(cut), reader, state, fields, field, long, is_told, groups, groups_len }
+        Self {
+            cut: Some(cut),
+            reader,
+            state,
+            fields: None,
+            texts: Texts::default(),
+            field: Vec::new(),
+            long: None,
+            is_told: false,
+            groups,
+            groups_len,
+        }
     }
 
     /// The next entry; its fields follow.
     fn entry(&mut self) -> Item<'_> {
-        let Self { reader, fields, .. } = self;
+        let Self { reader, fields, texts, .. } = self;
         let mut head = (StreamId::MIN, 0);
         reader.next_slice(1, &mut |entry| {
-            let list = entry.long().map_or_else(|| list_of(entry.fields()), List::reader);
-            head = (entry.id(), list.len() as u64);
-            *fields = Some(list::Reader::new(list, 0..usize::MAX));
+            let len = match entry.long() {
+                Some(list) => {
+                    *fields = Some(list::Reader::new(list.reader(), 0..usize::MAX));
+                    list.len()
+                }
+                None => {
+                    texts.fill(entry.fields());
+                    texts.ends.len()
+                }
+            };
+            head = (entry.id(), len as u64);
         });
         Item::Piece(Piece::Entry { id: head.0, fields: head.1 })
     }
@@ -78,13 +125,6 @@ impl Entries {
     }
 }
 
-/// Short fields as a list: a copy of at most a kilobyte.
-fn list_of<'a>(fields: impl Iterator<Item = Element<'a>>) -> List {
-    let mut list = List::new();
-    fields.for_each(|field| list.push(End::Back, &*field.to_vec()));
-    list
-}
-
 impl Source for Entries {
     fn find(&mut self, looks: &mut usize) -> bool {
         !self.is_told || self.groups.find(looks)
@@ -97,6 +137,10 @@ impl Source for Entries {
         }
         if self.fields.is_some() {
             return self.field();
+        }
+        if self.texts.taken < self.texts.ends.len() {
+            let name = self.texts.next()?;
+            return Some(Item::Single { name, deadline_ms: None });
         }
         if self.reader.left() > 0 {
             return Some(self.entry());

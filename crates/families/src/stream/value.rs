@@ -11,7 +11,7 @@ use darter_rdb::{Bounds, Encoding, Generation, Items, Kind, Layout, Piece, Plan,
 use darter_structs::blob::Blob;
 use darter_structs::groups::Groups;
 use darter_structs::list::INLINE_MAX;
-use darter_structs::stream::{Element, End, Entries, List, New, StreamId};
+use darter_structs::stream::{Element, End, Entries, Gathered, List, New, StreamId};
 
 static TYPE: &Type = &Type {
     name: "stream",
@@ -75,6 +75,8 @@ struct Open {
     /// Names that several entries have, and how many of them are still to come.
     names: List,
     names_left: u64,
+    /// Takes the values of entries with these names, if they can be a shape.
+    gathered: Option<Gathered>,
     entry: Option<OpenEntry>,
     /// A text that comes in parts, and its length.
     long: Option<(Blob, u64)>,
@@ -89,6 +91,8 @@ struct OpenEntry {
     len: u64,
     /// Only values are coming.
     has_common_names: bool,
+    /// They are gathered, as long as they are short.
+    is_gathered: bool,
 }
 
 /// Names that several entries have are shared by them from this length on, unless they are kept as a
@@ -198,7 +202,7 @@ impl Stream {
             }
             Piece::Names { names } => {
                 let open = self.open.get_or_insert_default();
-                (open.names, open.names_left) = (List::new(), names);
+                (open.names, open.names_left, open.gathered) = (List::new(), names, None);
                 open.entry.is_none()
             }
             Piece::Long { len } => {
@@ -222,7 +226,8 @@ impl Stream {
         let is_behind = self.state.last < id;
         self.state.last = id;
         let open = self.open.get_or_insert_default();
-        let entry = OpenEntry { id, fields: List::new(), len, has_common_names };
+        let is_gathered = has_common_names && open.gathered.is_some();
+        let entry = OpenEntry { id, fields: List::new(), len, has_common_names, is_gathered };
         open.entry.replace(entry).is_none() && open.names_left == 0 && is_behind && len > 0
     }
 
@@ -244,15 +249,35 @@ impl Stream {
         if let Some(left) = open.names_left.checked_sub(1) {
             open.names_left = left;
             open.names.push(End::Back, shared(text));
+            if left == 0 {
+                open.gathered = Gathered::of(&open.names);
+            }
             return true;
         }
         let Some(entry) = &mut open.entry else { return false };
-        if entry.has_common_names {
-            let name = open.names.get(entry.fields.len() / 2);
-            match name.expect("there are as many names as values") {
-                Element::Text(name) => entry.fields.push(End::Back, &*name.to_vec()),
-                Element::Blob(name) => entry.fields.push(End::Back, New::Shared(name.clone())),
+        if entry.is_gathered
+            && let Some(gathered) = &mut open.gathered
+        {
+            if let New::Bytes(value) = text
+                && gathered.push(value)
+            {
+                if !gathered.is_whole() {
+                    return true;
+                }
+                let is_added = self.entries.append_gathered(entry.id, gathered);
+                if !is_added {
+                    entry.spill(&open.names, gathered);
+                    self.entries.append_list(entry.id, std::mem::take(&mut entry.fields));
+                }
+                gathered.clear();
+                open.entry = None;
+                return true;
             }
+            entry.spill(&open.names, gathered);
+            gathered.clear();
+        }
+        if entry.has_common_names {
+            entry.push_name(&open.names);
         }
         entry.fields.push(End::Back, text);
         if entry.fields.len() as u64 == entry.len
@@ -261,6 +286,26 @@ impl Stream {
             self.entries.append_list(entry.id, entry.fields);
         }
         true
+    }
+}
+
+impl OpenEntry {
+    /// Adds the name of the next value.
+    fn push_name(&mut self, names: &List) {
+        let name = names.get(self.fields.len() / 2);
+        match name.expect("there are as many names as values") {
+            Element::Text(name) => self.fields.push(End::Back, &*name.to_vec()),
+            Element::Blob(name) => self.fields.push(End::Back, New::Shared(name.clone())),
+        }
+    }
+
+    /// Goes on as a list, with the values that were gathered.
+    fn spill(&mut self, names: &List, gathered: &Gathered) {
+        self.is_gathered = false;
+        for value in gathered.values() {
+            self.push_name(names);
+            self.fields.push(End::Back, &*value.to_vec());
+        }
     }
 }
 

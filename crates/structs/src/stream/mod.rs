@@ -13,6 +13,7 @@
 //! | file      | holds                                                               |
 //! |-----------|---------------------------------------------------------------------|
 //! | `item`    | the bytes of one entry                                              |
+//! | `gathered` | an entry that comes value by value                                 |
 //! | `shapes`  | the names of fields that entries have in common                     |
 //! | `run`     | reading in place, both ways                                         |
 //! | `reader`  | reading a cut in slices                                             |
@@ -29,6 +30,7 @@
 //!
 //! Not here: the last ID, which outlives its entry, and groups. See `families/stream`.
 
+mod gathered;
 mod item;
 mod reader;
 mod run;
@@ -39,6 +41,7 @@ mod tests;
 pub use crate::chunk::End;
 pub use crate::list::{Element, List, New};
 pub use darter_base::StreamId;
+pub use gathered::Gathered;
 pub use reader::Reader;
 pub use run::{Backward, Entry, Fields, Forward};
 
@@ -85,6 +88,21 @@ struct Encoding {
     pairs: usize,
 }
 
+/// Appends a name or a value. False if it is too long to be kept among the entries, alone or with
+/// those before it.
+#[inline]
+fn push_coded(run: &mut Vec<u8>, field: New<'_>) -> bool {
+    field.coded(|code| {
+        let fits = code.long().is_none() && run.len() + code.len() <= FIELDS_MAX;
+        if fits {
+            let at = run.len();
+            run.resize(at + code.len(), 0);
+            code.write_to(&mut run[at..]);
+        }
+        fits
+    })
+}
+
 impl Encoding {
     /// `None` if they are too long to be kept among the entries.
     fn of<'a>(fields: impl Iterator<Item = New<'a>>) -> Option<Self> {
@@ -92,18 +110,10 @@ impl Encoding {
         const MOSTLY: usize = 64;
         let run = || Vec::with_capacity(MOSTLY);
         let mut encoding = Self { names: run(), values: run(), pairs: 0 };
-        let (mut is_name, mut fits) = (true, true);
+        let mut is_name = true;
         for field in fields {
             let run = if is_name { &mut encoding.names } else { &mut encoding.values };
-            field.coded(|code| {
-                fits = code.long().is_none() && run.len() + code.len() <= FIELDS_MAX;
-                if fits {
-                    let at = run.len();
-                    run.resize(at + code.len(), 0);
-                    code.write_to(&mut run[at..]);
-                }
-            });
-            if !fits {
+            if !push_coded(run, field) {
                 return None;
             }
             encoding.pairs += usize::from(is_name);

@@ -90,6 +90,13 @@ enum Rest<'a> {
     Long(list::Forward<'a>),
 }
 
+impl<'a> Fields<'a> {
+    /// Encoded elements, one after the other.
+    pub(super) fn of(run: &'a [u8]) -> Self {
+        Self(Rest::Own(run))
+    }
+}
+
 impl<'a> Iterator for Fields<'a> {
     type Item = Element<'a>;
 
