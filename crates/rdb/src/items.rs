@@ -102,7 +102,7 @@ pub enum Piece<'a> {
     Owned(StreamId),
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
     /// True when it continues the item before it.
     #[must_use]
     pub fn is_continued(&self) -> bool {
@@ -127,6 +127,19 @@ impl Item<'_> {
             | Self::LongValue(_)
             | Self::LongSingle { .. }
             | Self::Piece(_) => 0,
+        }
+    }
+
+    /// Its name; empty where it has none, or one that follows.
+    #[inline]
+    #[must_use]
+    pub fn name(&self) -> &'a [u8] {
+        match *self {
+            Self::Pair { name, .. }
+            | Self::Single { name, .. }
+            | Self::Scored { name, .. }
+            | Self::LongValued { name, .. } => name,
+            _ => &[],
         }
     }
 

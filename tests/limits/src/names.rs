@@ -14,6 +14,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("names of 64 MB are worked on in slices",     Asks::More, slices),
     ("a long key of fields with deadlines is held once", Asks::More, fields_with_deadlines),
     ("replies of long members leave in portions",  Asks::More, replies),
+    ("long names are restored in portions",        Asks::More, restores),
 ];
 
 const BYTES: usize = 64 << 20;
@@ -157,6 +158,38 @@ fn replies(stage: &Stage) -> Result<(), String> {
     }
     let line = |(us, case): (&u64, &(&str, usize))| format!("{}: {us} us", case.0);
     Err(longest.iter().zip(READS).map(line).collect::<Vec<_>>().join(", "))
+}
+
+fn restores(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let member = vec![b'm'; MEMBER_BYTES];
+    let adds: [&[&[u8]]; 4] = [
+        &[b"SADD", b"s", &member, b"other"],
+        &[b"HSET", b"h", &member, b"1", b"other", &member],
+        &[b"ZADD", b"z", b"1", &member, b"2", b"other"],
+        &[b"RPUSH", b"l", &member, b"other"],
+    ];
+    let mut payloads = Vec::new();
+    for add in adds {
+        client.command(add).map_err(text)?;
+        let dump = client.command(&[b"DUMP", add[1]]).map_err(text)?;
+        payloads.push(dump.text().ok_or("nothing was dumped")?.to_vec());
+    }
+    let mut longest = vec![u64::MAX; payloads.len()];
+    for _ in 0..TRIES {
+        for (longest, payload) in longest.iter_mut().zip(&payloads) {
+            client.words("CONFIG RESETSTAT").map_err(text)?;
+            let restore = [&b"RESTORE"[..], b"r", b"0", payload, b"REPLACE"];
+            let reply = client.command(&restore).map_err(text)?;
+            ensure(reply.text() == Some(b"OK"), || show(&reply, 200))?;
+            while number(&mut client, "INFO memory", "lazyfree_pending_objects:")? > 0 {}
+            *longest = number(&mut client, "INFO slices", "slice_max_us:")?.min(*longest);
+            let dump = client.words("DUMP r").map_err(text)?;
+            ensure(dump.text() == Some(payload), || "another value".to_owned())?;
+        }
+    }
+    ensure(longest.iter().all(|us| *us < SLICE_MAX_US), || format!("{longest:?} us"))
 }
 
 /// Runs a command that replies with so many of the members. Returns its longest slice.

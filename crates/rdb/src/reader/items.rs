@@ -129,6 +129,7 @@ impl Reader {
                 Some(head) => self.whole_block(head, block),
                 None => self.block_item(block),
             },
+            Body::Element { block, start, end } => self.element_part(block, start, end),
             Body::Nodes(nodes) => self.node(nodes),
             Body::Items { shape, left } => self.items(shape, left),
             Body::Entries(stage) => self.entries(stage),
@@ -202,6 +203,14 @@ impl Reader {
         let Some(first) = self.block_entry(&mut block)? else {
             return self.end_of_block(block);
         };
+        if let Entry::Text { start, len } = first
+            && self.gives_parts
+            && block.rest.is_some()
+            && len > CHUNK_BYTES
+        {
+            self.state = State::Body(Body::Element { block, start, end: start + len });
+            return Ok(Some(Step::LongSingle(len as u64)));
+        }
         if block.arity == 1 {
             let name = self.place_entry(first, &block, FIRST);
             self.state = State::Body(Body::Block(block));
@@ -227,6 +236,18 @@ impl Reader {
         let value = self.place_entry(second, &block, SECOND);
         self.state = State::Body(Body::Block(block));
         Ok(Some(Step::Pair(name, value, deadline_ms)))
+    }
+
+    /// The next part of a long element of a list's block.
+    fn element_part(&mut self, block: Block, start: usize, end: usize) -> Attempt {
+        let len = CHUNK_BYTES.min(end - start);
+        let part = self.place_entry(Entry::Text { start, len }, &block, FIRST);
+        let start = start + len;
+        self.state = State::Body(match start < end {
+            true => Body::Element { block, start, end },
+            false => Body::Block(block),
+        });
+        Ok(Some(Step::ValuePart(part)))
     }
 
     pub(super) fn block_entry(&self, block: &mut Block) -> Result<Option<Entry>, Stop> {

@@ -90,6 +90,8 @@ pub struct Reader {
     gives_parts: bool,
     /// What follows the long value that is being read.
     rest: Option<Body>,
+    /// The last event, if parts are asked for and it has a long name.
+    named: Option<Step>,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
     /// How far those are unpacked that are long.
@@ -127,6 +129,8 @@ enum Body {
     Block(Block),
     /// Items in several.
     Nodes(Nodes),
+    /// What is left of a long element of a list, and the block it is in.
+    Element { block: Block, start: usize, end: usize },
     /// A stream; the rest is in `Reader::log`.
     Entries(Stage),
     /// Nothing: the end is still to be reported.
@@ -197,6 +201,7 @@ enum Span {
 }
 
 /// An event whose bytes are located, not yet borrowed.
+#[derive(Clone)]
 enum Step {
     Start,
     Aux(Span, Span),
@@ -220,6 +225,21 @@ enum Step {
     Block(BlockHead, Span),
     EndOfKey,
     Eof(Crc),
+}
+
+impl Step {
+    /// True for an item whose name is long.
+    fn has_long_name(&self) -> bool {
+        let (Self::Pair(name, ..)
+        | Self::Scored(name, _)
+        | Self::Single(name)
+        | Self::LongValued(name, ..)) = self
+        else {
+            return false;
+        };
+        let (Span::Buffer(range) | Span::Text(_, range)) = name;
+        range.len() > CHUNK_BYTES
+    }
 }
 
 /// The result of one attempt: an event, or `None` where only the state advanced.
@@ -256,6 +276,7 @@ impl Reader {
             gives_blocks: false,
             gives_parts: false,
             rest: None,
+            named: None,
             texts: [Vec::new(), Vec::new(), Vec::new()],
             unpacking: [Unpacking::default(); 3],
         }
@@ -269,8 +290,8 @@ impl Reader {
         self
     }
 
-    /// The same reader, which reports long values of pairs, and elements that have a place of their own,
-    /// in [`Item::Part`]s, as they come; but for those whose deadlines follow them.
+    /// The same reader, which reports long values of pairs and long elements of lists in
+    /// [`Item::Part`]s, as they come; but for values whose deadlines follow them.
     #[must_use]
     pub fn with_parts(mut self) -> Self {
         self.gives_parts = true;
@@ -355,13 +376,25 @@ impl Reader {
                 return self.starve();
             }
             match self.attempt() {
-                Ok(Some(step)) => return Ok(Some(self.event(step))),
+                Ok(Some(step)) => {
+                    if self.gives_parts {
+                        self.named = step.has_long_name().then(|| step.clone());
+                    }
+                    return Ok(Some(self.event(step)));
+                }
                 Ok(None) => {}
                 Err(Stop::Short(need)) => self.need = need.max(self.end - self.at + 1),
                 Err(Stop::Paused(bytes)) => return Ok(Some(Event::Unpacked(bytes))),
                 Err(Stop::Bad(behind, reason)) => return Err(self.fail(behind, reason)),
             }
         }
+    }
+
+    /// The last event again, if parts are asked for and its name is longer than [`CHUNK_BYTES`]: for
+    /// who reads such a name in portions. Nothing may have been pushed since.
+    #[must_use]
+    pub fn again(&self) -> Option<Event<'_>> {
+        self.named.clone().map(|step| self.event(step))
     }
 
     fn attempt(&mut self) -> Attempt {
