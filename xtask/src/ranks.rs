@@ -21,6 +21,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
           "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
+          "engine::state::tracking",
           "engine::state::waits",
           "engine::state::watchers", "engine::transaction::queued"]),
     (3, &["engine::conn", "engine::state::meter"]),
@@ -32,7 +33,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (8, &["engine::core"]),
     // What a core does.
     (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch",
-          "engine::pubsub"]),
+          "engine::pubsub", "engine::tracking"]),
     (10, &["engine::account", "engine::census", "engine::saving", "engine::wanted"]),
     (11, &["engine::batch", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),

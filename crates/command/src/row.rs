@@ -86,6 +86,8 @@ impl Flags {
     /// Allowed to subscribed clients in RESP2. It has no name for clients.
     pub const WHILE_SUBSCRIBED: Self  = Self(1 << 21);
     pub const NO_MANDATORY_KEYS: Self = Self(1 << 22);
+    /// What CLIENT CACHING has said holds for the command after it, too. The same.
+    pub const KEEPS_CACHING: Self     = Self(1 << 23);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),

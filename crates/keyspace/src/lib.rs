@@ -37,6 +37,7 @@ mod packed;
 mod shard;
 mod telling;
 mod text;
+mod tracked;
 mod usage;
 mod watch;
 
@@ -59,6 +60,7 @@ pub use object::{
 pub use packed::Lent;
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, HLL_SPARSE_MAX_BYTES, Str, StrPieces, TextChange, TextEdit};
+pub use tracked::{Hears, Readers, Touched};
 pub use usage::Usage;
 pub use watch::Seen;
 

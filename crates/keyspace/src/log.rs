@@ -1,8 +1,8 @@
 //! The log of a shard: what was changed, in one order over all its databases, numbered.
 //!
 //! Recording is below the commands, in the methods that change data, so no command can forget it.
-//! There is a log only while there is a subscriber, or a key is watched (`watch`), which needs no
-//! records; otherwise a change costs a branch.
+//! There is a log only while there is a subscriber, or a key is watched (`watch`) or tracked
+//! (`tracked`), which needs no records; otherwise a change costs a branch.
 //!
 //! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
 //! with the current one (`databases`), and needs neither a lock nor a merge.
@@ -17,6 +17,7 @@
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
 use crate::event::{Events, KEYMISS, NEW, Tells};
 use crate::lazyfree::{self, Dismantle};
+use crate::tracked::Tracked;
 use crate::watch::Watches;
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use std::any::Any;
@@ -29,6 +30,7 @@ const CHANGES_MAX: usize = 256;
 pub(crate) struct Log {
     /// Those who hear of events only.
     pub(crate) watches: Watches,
+    pub(crate) tracked: Tracked,
     /// There is a subscriber, who takes the records. Otherwise there are none.
     pub(crate) is_taken: bool,
     records: Vec<Record>,
@@ -59,12 +61,24 @@ impl Log {
     /// All keys of the database go.
     pub(crate) fn hear_flush(&mut self) {
         self.watches.hear_flush(Some(self.database));
+        self.tracked.hear_flush();
+    }
+
+    /// True when somebody needs it.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.is_taken || !self.watches.is_empty() || !self.tracked.is_empty()
     }
 
     /// Something happened to a key.
     #[inline]
     pub(crate) fn hear(&mut self, key: &[u8], events: impl IntoIterator<Item = &'static Event>) {
-        events.into_iter().for_each(|event| self.watches.hear(self.database, key, event));
+        events.into_iter().for_each(|event| self.hear_one(key, event));
+    }
+
+    #[inline]
+    fn hear_one(&mut self, key: &[u8], event: &'static Event) {
+        self.watches.hear(self.database, key, event);
+        self.tracked.hear(key, event);
     }
 
     /// [`Log::push_change`] where nobody takes the records.
@@ -164,7 +178,7 @@ impl Log {
                 && let Some(last) = self.records.last_mut()
             {
                 last.events.add(event);
-                self.watches.hear(self.database, key, event);
+                self.hear_one(key, event);
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::databases::Databases;
 use crate::event::Events;
 use crate::log::Log;
+use crate::tracked::{Hears, Touched};
 use crate::watch::{Seen, Watches};
 use crate::{Act, Db, Key, Part, Record, Usage};
 use darter_base::Prng;
@@ -132,6 +133,7 @@ impl Shard {
         debug_assert_eq!(self.keys(), 0, "keys are left");
         if let Some(log) = self.databases.log() {
             log.watches.hear_flush(None);
+            log.tracked.hear_flush();
             log.push(Act::FlushAll, Events::default());
         }
     }
@@ -147,6 +149,7 @@ impl Shard {
         if let Some(log) = &mut log {
             let is_there = |db, key: &[u8]| self.db(db).exists(&Key::new(key));
             log.watches.hear_swap([one, other], is_there);
+            log.tracked.hear_flush(); // A key's name may stand for another value now.
         }
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
@@ -163,18 +166,24 @@ impl Shard {
         let before = self.databases.take_log();
         let mut log = Box::<Log>::default();
         log.is_taken = listening;
-        log.watches = before.map(|before| before.watches).unwrap_or_default();
-        self.databases.give_log((listening || !log.watches.is_empty()).then_some(log));
+        if let Some(before) = before {
+            (log.watches, log.tracked) = (before.watches, before.tracked);
+        }
+        self.databases.give_log(log.is_needed().then_some(log));
     }
 
     /// A client watches a key from now on: see `watch`.
     pub fn watch(&mut self, client: u64, db: usize, key: &Key<'_>) {
         let there = self.db(db).get(key).map(|found| found.deadline());
+        self.log().watches.add(client, (db, key), there);
+    }
+
+    /// The log; a new one where nobody has needed it.
+    fn log(&mut self) -> &mut Log {
         if self.databases.log().is_none() {
             self.databases.give_log(Some(Box::default()));
         }
-        let log = self.databases.log().as_mut().expect("it was just given");
-        log.watches.add(client, (db, key), there);
+        self.databases.log().as_mut().expect("it was just given")
     }
 
     /// A client watches nothing any more. True while [`Shard::settle_watches`] has something to do.
@@ -219,6 +228,7 @@ impl Shard {
     pub fn check_watches(&mut self) {
         if let Some(log) = self.databases.log() {
             log.watches.check_invariants();
+            log.tracked.check_invariants();
         }
     }
 
@@ -226,14 +236,71 @@ impl Shard {
     fn with_watches<R>(&mut self, act: impl FnOnce(&mut Watches) -> R) -> Option<R> {
         let log = self.databases.log().as_mut()?;
         let result = act(&mut log.watches);
-        let (is_taken, is_empty) = (log.is_taken, log.watches.is_empty());
-        if is_empty {
+        if log.watches.is_empty() {
             log.watches.retire();
         }
-        if is_empty && !is_taken {
+        self.drop_unneeded();
+        Some(result)
+    }
+
+    fn drop_unneeded(&mut self) {
+        if self.databases.log().as_ref().is_some_and(|log| !log.is_needed()) {
             *self.databases.log() = None;
         }
-        Some(result)
+    }
+
+    // ---- client tracking: see `tracked` ----
+
+    /// Remembers that a client has read a key: the touch that comes next is told. Of more than `most`
+    /// keys, unless that is 0, random ones are dropped.
+    pub fn remember(&mut self, client: u64, key: &Key<'_>, most: usize) {
+        self.log();
+        let log = self.databases.log().as_mut().expect("it is there");
+        log.tracked.limit(most);
+        log.tracked.remember(client, key, &mut self.prng);
+    }
+
+    /// What is to be heard for those who track, from now on.
+    pub fn hear_for(&mut self, hears: Hears) {
+        self.log().tracked.hear_for(hears);
+        self.drop_unneeded();
+    }
+
+    /// Whose command runs from now on: 0, or a client that does not want to hear of its own.
+    #[inline]
+    pub fn set_author(&mut self, author: u64) {
+        if let Some(log) = self.databases.log() {
+            log.tracked.set_author(author);
+        }
+    }
+
+    /// Drops keys, `count` at most, while more than `most` are remembered. True if there may be more.
+    pub fn forget_some(&mut self, most: usize, count: usize) -> bool {
+        let Some(log) = self.databases.log() else { return false };
+        log.tracked.limit(most);
+        log.tracked.make_room(count, &mut self.prng);
+        log.tracked.is_over()
+    }
+
+    /// Takes what was touched, in its order.
+    pub fn take_touched(&mut self) -> Vec<Touched> {
+        let Some(log) = self.databases.log() else { return Vec::new() };
+        if !log.tracked.has_touched() {
+            return Vec::new();
+        }
+        let touched = log.tracked.take_touched();
+        self.drop_unneeded();
+        touched
+    }
+
+    /// Whether anything is heard for those who track.
+    pub fn is_tracked(&mut self) -> bool {
+        self.databases.log().as_ref().is_some_and(|log| !log.tracked.is_empty())
+    }
+
+    /// How many keys are remembered, and how many readers of all of them.
+    pub fn tracked_sizes(&mut self) -> (usize, usize) {
+        self.databases.log().as_ref().map_or((0, 0), |log| log.tracked.sizes())
     }
 
     /// Whether misses of commands are recorded, too, while there is a subscriber.

@@ -422,7 +422,7 @@ fn part(parts: &mut [IdentityMap<Watched>], place: u64) -> &mut IdentityMap<Watc
 }
 
 /// Groups and the last ID of a stream change without a touch, unless the stream is new.
-fn is_touch(event: &'static Event) -> bool {
+pub(crate) fn is_touch(event: &'static Event) -> bool {
     event == NEW || !(event.name.starts_with("xgroup-") || event.name == "xsetid")
 }
 

@@ -67,6 +67,8 @@ struct Link {
     running: Cell<TaskId>,
     /// The transactions of tasks: what a task changes is recorded as part of its transaction.
     parts: RefCell<IdentityMap<Part>>,
+    /// The authors of tasks, of those that have one.
+    authors: RefCell<IdentityMap<u64>>,
     /// Tasks that have changed data, here or elsewhere.
     changed: RefCell<IdentityMap<()>>,
     tickets: RefCell<IdentityMap<Ticket>>,
@@ -101,6 +103,7 @@ impl Tx {
             tasks: RefCell::default(),
             running: Cell::new(0),
             parts: RefCell::default(),
+            authors: RefCell::default(),
             changed: RefCell::default(),
             tickets: RefCell::default(),
             next_ticket: Cell::new(0),
@@ -512,16 +515,24 @@ impl Tx {
         if part.is_some() {
             self.record_for(part);
         }
+        let author = self.author_of(id);
+        if author > 0 {
+            self.write_as(author);
+        }
         let before = self.changes();
         let done = executor::poll(&mut body);
         if self.changes() != before {
             self.0.changed.borrow_mut().insert(id, ());
+        }
+        if author > 0 {
+            self.write_as(0);
         }
         if !self.0.parts.borrow().is_empty() {
             self.record_for(None);
         }
         if done {
             self.0.parts.borrow_mut().remove(&id);
+            self.0.authors.borrow_mut().remove(&id);
             self.0.changed.borrow_mut().remove(&id);
             self.0.tasks.borrow_mut().forget(id);
         } else {
@@ -554,6 +565,14 @@ impl Tx {
         self.0.changed.borrow_mut().insert(self.0.running.get(), ());
     }
 
+    /// A task changes data, on all cores, for a client that does not want to hear of its own changes:
+    /// see [`Shard::set_author`]. 0: for none.
+    pub fn note_author(&self, task: TaskId, author: u64) {
+        if author > 0 {
+            self.0.authors.borrow_mut().insert(task, author);
+        }
+    }
+
     /// True when a task is runnable.
     #[must_use]
     pub fn has_ready(&self) -> bool {
@@ -582,15 +601,17 @@ impl Tx {
     /// Handles a message from another core.
     pub fn deliver(&self, message: Message) {
         match message {
-            Message::Call { from, ticket, part, run } => {
+            Message::Call { from, ticket, part, author, run } => {
                 self.record_for(part);
+                self.write_as(author);
                 let before = self.changes();
                 let value = run(&mut self.0.home.borrow_mut());
+                self.write_as(0);
                 self.record_for(None);
                 let changed = self.changes() != before;
                 self.post(from, Message::Return { ticket, value, changed });
             }
-            Message::Task { from, ticket, part, scope, start } => {
+            Message::Task { from, ticket, part, author, scope, start } => {
                 let tx = self.within(scope);
                 let task = self.spawn(async move {
                     let before = tx.changes();
@@ -599,11 +620,14 @@ impl Tx {
                     tx.post(from, Message::Return { ticket, value, changed });
                 });
                 self.0.parts.borrow_mut().extend(part.map(|part| (task, part)));
+                self.note_author(task, author);
             }
             Message::Step(step) => {
                 let (from, ticket) = (step.from, step.ticket);
+                self.write_as(step.author);
                 let before = self.changes();
                 let value = self.step_here(*step);
+                self.write_as(0);
                 let changed = self.changes() != before;
                 self.post(from, Message::Return { ticket, value, changed });
             }
@@ -708,7 +732,8 @@ impl Tx {
         let pending = self.open_ticket(Asked::Work);
         let run: Run = Box::new(move |home| Box::new(run(home)));
         let (from, ticket, tx) = (self.0.core, pending.ticket, locked.id);
-        let step = Locking { from, ticket, tx, claim, then, run };
+        let author = self.author_of(self.0.running.get());
+        let step = Locking { from, ticket, tx, claim, then, author, run };
         self.post(core, Message::Step(Box::new(step)));
         pending
     }
@@ -743,8 +768,9 @@ impl Tx {
         let pending = self.open_ticket(Asked::Work);
         let run: Run = Box::new(move |home| Box::new(run(home)));
         let (from, ticket) = (self.0.core, pending.ticket);
-        let part = self.part_of(self.0.running.get());
-        self.post(core, Message::Call { from, ticket, part, run });
+        let running = self.0.running.get();
+        let (part, author) = (self.part_of(running), self.author_of(running));
+        self.post(core, Message::Call { from, ticket, part, author, run });
         pending
     }
 
@@ -758,8 +784,9 @@ impl Tx {
         let start: Start =
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
         let (from, ticket) = (self.0.core, pending.ticket);
-        let (part, scope) = (self.part_of(self.0.running.get()), self.1.clone());
-        self.post(core, Message::Task { from, ticket, part, scope, start });
+        let running = self.0.running.get();
+        let (part, author) = (self.part_of(running), self.author_of(running));
+        self.post(core, Message::Task { from, ticket, part, author, scope: self.1.clone(), start });
         pending
     }
 
@@ -798,6 +825,15 @@ impl Tx {
     /// The transaction of a task.
     fn part_of(&self, task: TaskId) -> Option<Part> {
         self.0.parts.borrow().get(&task).copied()
+    }
+
+    fn author_of(&self, task: TaskId) -> u64 {
+        let authors = self.0.authors.borrow();
+        if authors.is_empty() { 0 } else { authors.get(&task).copied().unwrap_or(0) }
+    }
+
+    fn write_as(&self, author: u64) {
+        self.0.home.borrow_mut().shard.set_author(author);
     }
 
     /// From now on this core's records belong to this transaction, or to none.

@@ -2,7 +2,8 @@
 //!
 //! For every tenth seed it also checks that replaying the recorded effects gives the same data (see
 //! `replay`), and for every second that pipelines are seen in order (see `order`),
-//! that messages are (see `pubsub`), and that those who wait are served (see `waiting`).
+//! that messages are (see `pubsub`), that those who wait are served (see `waiting`), and that no copy
+//! outlives its value (see `tracking`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cuts in every byte stream. A failure prints its seed and the command that
@@ -21,6 +22,7 @@ mod pubsub;
 mod replay;
 mod run;
 mod saving;
+mod tracking;
 mod transaction;
 mod value;
 mod waiting;
@@ -81,6 +83,13 @@ fn main() -> ExitCode {
             println!("messages of seed {seed} failed: {failure}");
         }
     }
+    for seed in first..first + seeds.div_ceil(WATCHED_EACH) {
+        let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
+        if let Err(failure) = tracking::track(seed, cores.unwrap_or(drawn), tracking::Bug::None) {
+            failed += 1;
+            println!("tracking of seed {seed} failed: {failure}");
+        }
+    }
     for seed in first..first + seeds.div_ceil(WAITED_EACH) {
         let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
         if let Err(failure) = waiting::wait_for(seed, cores.unwrap_or(drawn), "BLPOP") {
@@ -97,14 +106,15 @@ fn main() -> ExitCode {
     }
     let missed = broken::caught_in_all().into_iter().chain(order::missed());
     let missed = missed.chain(saving::missed()).chain(pubsub::missed());
-    for name in missed.chain(waiting::missed()) {
+    for name in missed.chain(waiting::missed()).chain(tracking::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
-    let bugs =
-        broken::BUGS.len() + order::BUGS.len() + pubsub::BUGS.len() + waiting::BUGS.len() + 1;
+    let bugs = [broken::BUGS.len(), order::BUGS.len(), pubsub::BUGS.len(), waiting::BUGS.len()];
+    let bugs = bugs.iter().sum::<usize>() + tracking::BUGS.len() + 1;
     let runs = seeds
-        + 2 * (seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH))
+        + 2 * seeds.div_ceil(REPLAYED_EACH)
+        + 3 * seeds.div_ceil(WATCHED_EACH)
         + seeds.div_ceil(WAITED_EACH)
         + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);

@@ -1,16 +1,16 @@
 //! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
-//! UNPAUSE, UNBLOCK, GETREDIR, HELP.
+//! UNPAUSE, UNBLOCK, HELP; and the rows of what `tracking` has.
 
 use super::client_list::{self, Filter, Line, Wanted, line};
 use super::long_text::LongText;
-use super::{container, history, now, syntax, task, tips};
+use super::{container, history, now, syntax, task, tips, tracking};
 use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
+const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE).and(Flags::KEEPS_CACHING);
 const ADMIN: Flags = OPEN.and(Flags::ADMIN);
 const C: Group = Group::Connection;
 
@@ -27,11 +27,14 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     syntax(now("client|no-evict", "7.0.0", 3, ADMIN, C, no_evict, ("Set client eviction mode for the current connection", "O(1)")), "(enabled: ON | OFF)"),
     syntax(now("client|no-touch", "7.2.0", 3, OPEN, C, no_touch, ("Controls whether commands sent by the client will alter the LRU/LFU of the keys they access.", "O(1)")), "(enabled: ON | OFF)"),
     syntax(now("client|reply", "3.2.0", 3, OPEN, C, reply, ("Instruct the server whether to reply to commands", "O(1)")), "(on_off_skip: ON | OFF | SKIP)"),
-    now("client|getredir", "6.0.0", 2, OPEN, C, getredir, ("Get tracking notifications redirection client ID if any", "O(1)")),
+    syntax(task("client|tracking", "6.0.0", -3, OPEN, C, |call| Box::pin(tracking::tracking(call)), ("Enable or disable server assisted client side caching support", "O(1). Some options may introduce additional complexity.")), "(status: ON | OFF) [REDIRECT client-id:integer] [PREFIX prefix]... [BCAST] [OPTIN] [OPTOUT] [NOLOOP]"),
+    syntax(now("client|caching", "6.0.0", 3, OPEN, C, tracking::caching, ("Instruct the server about tracking or not keys in the next request", "O(1)")), "(mode: YES | NO)"),
+    task("client|trackinginfo", "6.2.0", 2, OPEN, C, |call| Box::pin(tracking::trackinginfo(call)), ("Return information about server assisted client side caching for the current connection", "O(1)")),
+    now("client|getredir", "6.0.0", 2, OPEN, C, tracking::getredir, ("Get tracking notifications redirection client ID if any", "O(1)")),
     history(syntax(task("client|pause", "2.9.50", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")), "timeout:integer [mode: WRITE | ALL]@6.2.0"), &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")]),
     task("client|unpause", "6.2.0", 2, ADMIN, C, |call| Box::pin(unpause(call)), ("Resume processing of clients that were paused", "O(N) Where N is the number of paused clients")),
     syntax(task("client|unblock", "5.0.0", -3, ADMIN, C, |call| Box::pin(unblock(call)), ("Unblock a client blocked in a blocking command from a different connection", "O(log N) where N is the number of client connections")), "client-id:integer [timeout_error: TIMEOUT | ERROR]"),
-    now("client|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), C, help, ("Show helpful text about the different subcommands", "O(1)")),
+    now("client|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE).and(Flags::KEEPS_CACHING), C, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
 fn id(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
@@ -117,11 +120,6 @@ fn reply(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         }
         _ => return Err(Refusal::Syntax),
     }
-    Ok(())
-}
-
-fn getredir(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
-    cx.reply.int(-1);
     Ok(())
 }
 
@@ -298,6 +296,8 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
         cx,
         "CLIENT",
         &[
+            "CACHING (YES|NO)",
+            "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
             "GETREDIR",
             "    Return the client ID we are redirecting to when tracking is enabled.",
             "GETNAME",
@@ -338,6 +338,11 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
             "    Set client meta attr. Options are LIB-NAME and LIB-VER.",
             "SETNAME <name>",
             "    Assign the name <name> to the current connection.",
+            "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+            "         [OPTIN] [OPTOUT] [NOLOOP]",
+            "    Control server assisted client side caching.",
+            "TRACKINGINFO",
+            "    Report tracking status for the current connection.",
             "NO-EVICT (ON|OFF)",
             "    Protect current client connection from eviction.",
             "NO-TOUCH (ON|OFF)",

@@ -214,6 +214,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.client_limits = client_limits(&settings);
     drop(hot);
     core.limits_changed();
+    core.limit_tracked(settings.size("tracking-table-max-keys"));
     core.notify(EventClasses::parse(settings.text("notify-keyspace-events")));
     if core.id() == 0 {
         let points = Point::all(settings.text("save"));

@@ -95,6 +95,7 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     if subscribed.id > 0 {
         cx.core.subscriber_left(subscribed.id);
     }
+    cx.core.stop_tracking(session.id, std::mem::take(&mut session.tracking));
     session.db = 0;
     session.resp3 = false;
     session.name.clear();

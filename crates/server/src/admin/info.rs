@@ -42,6 +42,12 @@ pub(super) struct Facts {
     machines: usize,
     /// Channels, patterns and shard channels with subscribers that it counts.
     subscribed: [usize; 3],
+    /// Clients that track.
+    trackers: usize,
+    /// Keys that they are known to have read, and how many of them have read each.
+    tracked: (usize, usize),
+    /// The prefixes of all clients.
+    prefixes: usize,
     held: Held,
     /// Values that wait to be freed, and an upper bound of their bytes.
     freeing: (usize, usize),
@@ -155,7 +161,7 @@ async fn facts(core: Rc<Core>) -> Facts {
     let held = held_by_clients(&core).await;
     core.admin.shared.machine.tell_held();
     let stats = core.stats.borrow().clone();
-    let home = core.tx.home();
+    let mut home = core.tx.home();
     Facts {
         core: core.id(),
         stats,
@@ -172,6 +178,9 @@ async fn facts(core: Rc<Core>) -> Facts {
         locks: home.locks.counts(),
         machines: core.machines.used_bytes(),
         subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
+        trackers: core.tracking.trackers.borrow().len(),
+        tracked: home.shard.tracked_sizes(),
+        prefixes: core.tracking.broadcasts.borrow().len(),
         held,
         freeing: lazyfree::waiting(),
         ops_per_s: core.commands_per_s(),
@@ -293,7 +302,7 @@ fn clients(report: &Report<'_>, text: &mut String) {
     field(text, "client_recent_max_input_buffer", most(|facts| facts.held.query_max));
     field(text, "client_recent_max_output_buffer", most(|facts| facts.held.output_max));
     field(text, "blocked_clients", report.sum(|facts| facts.blocked.0));
-    field(text, "tracking_clients", 0);
+    field(text, "tracking_clients", report.sum(|facts| facts.trackers));
     field(text, "clients_in_timeout_table", report.sum(|facts| facts.blocked.1));
 }
 
@@ -414,6 +423,11 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "pubsubshard_channels", report.sum(|facts| facts.subscribed[2]));
     field(text, "scripts_killed", report.sum(|facts| facts.stats.scripts_killed));
     field(text, "latest_fork_usec", 0);
+    field(text, "tracking_total_keys", report.sum(|facts| facts.tracked.0));
+    field(text, "tracking_total_items", report.sum(|facts| facts.tracked.1));
+    // Every core knows all prefixes.
+    let prefixes = report.facts.iter().map(|facts| facts.prefixes).max();
+    field(text, "tracking_total_prefixes", prefixes.unwrap_or(0));
     field(text, "total_error_replies", report.sum(|facts| facts.stats.error_replies));
     field(text, "hops", report.sum(|facts| facts.stats.hops));
 }

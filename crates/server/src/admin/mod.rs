@@ -21,6 +21,7 @@ mod pubsub;
 mod scripting;
 mod server;
 mod slowlog;
+mod tracking;
 mod transactions;
 
 pub use crate::engine::Local;

@@ -142,6 +142,7 @@ impl Core {
             batch.replied(out, stream);
             core.batches.borrow_mut().answered(batch);
         });
+        self.tx.note_author(task, view.tracker.author());
         // A write goes on: what came after it in its pipeline may have been done elsewhere.
         if !self.table.entries()[index].row.is_write() {
             self.batches.borrow_mut().note_awaited(client, Awaited { task, presence });

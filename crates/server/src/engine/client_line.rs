@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, Session};
 use super::core::Core;
+use super::state::tracking::mode::Reads;
 
 impl Core {
     /// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
@@ -16,7 +17,7 @@ impl Core {
         let text = format!(
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
              multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={peak} obl={} oll={} \
-             omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={}\n",
+             omem={} tot-mem={} events=r cmd={command} user=default redir={} resp={}\n",
             session.id,
             session.peer.remote,
             session.peer.local,
@@ -39,6 +40,7 @@ impl Core {
             sizes.output_parts,
             sizes.output,
             sizes.total,
+            session.tracking.redirection(),
             if session.resp3 { 3 } else { 2 },
         );
         with_library(text, session)
@@ -59,10 +61,13 @@ fn flags(session: &Session, conn: Option<&Conn>) -> String {
     let mut flags = String::new();
     let marks = [
         (session.monitor, 'O'),
-        (session.queued.is_some(), 'x'),
-        (session.is_touched, 'd'),
         (session.subscribed.is_any(), 'P'),
+        (session.queued.is_some(), 'x'),
         (conn.is_some_and(|conn| conn.lane.is_blocked()), 'b'),
+        (session.tracking.is_on, 't'),
+        (session.tracking.is_broken, 'R'),
+        (session.tracking.reads == Reads::Broadcast, 'B'),
+        (session.is_touched, 'd'),
         (session.close_after_reply, 'c'),
         (session.killed, 'A'),
         (session.peer.local.ends_with(":0"), 'U'),

@@ -5,6 +5,8 @@ use super::point::View;
 use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
 use super::state::pubsub::Subscribed;
+use super::state::tracking::message::Push;
+use super::state::tracking::mode::Mode;
 use super::state::waits::Blocked;
 use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
@@ -72,6 +74,8 @@ pub struct Session {
     pub is_touched: bool,
     /// What it subscribes to.
     pub subscribed: Subscribed,
+    /// CLIENT TRACKING.
+    pub tracking: Mode,
     /// CLIENT REPLY.
     pub reply_mode: ReplyMode,
     /// When it was accepted, in Unix milliseconds.
@@ -88,7 +92,8 @@ pub struct Session {
 
 impl Session {
     pub(super) fn view(&self) -> View {
-        View { db: self.db, no_touch: self.no_touch }
+        let tracker = self.tracking.tracker(self.id);
+        View { db: self.db, no_touch: self.no_touch, tracker }
     }
 }
 
@@ -172,6 +177,8 @@ pub struct Lane {
     pub(super) owed: VecDeque<Owed>,
     /// How much of those is ready.
     pub(super) waiting: Waiting,
+    /// Invalidations that come behind the reply of the task that runs for it.
+    late: Vec<Push>,
     /// How many may be owed, so that they stay few bytes: learned from earlier replies.
     pub(super) owed_max: usize,
     /// The rest of a reply that is being streamed, once nothing is owed before it.
@@ -243,6 +250,7 @@ impl Conn {
             in_flight: 0,
             owed: VecDeque::new(),
             waiting: Waiting::default(),
+            late: Vec::new(),
             owed_max: OWED_FIRST,
             stream: None,
             next: Next::default(),
@@ -332,6 +340,7 @@ impl Conn {
                 + parser.memory_bytes()
                 + (lane.away_bytes + held + owed)
                 + (lane.transaction_bytes() + lane.session.subscribed.bytes)
+                + lane.session.tracking.prefix_bytes
                 + reply_buffer.max(reply_bytes)
                 + (output - (encoded - reply_bytes)),
         }
@@ -417,7 +426,8 @@ impl Lane {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.output_bytes() + self.waiting.bytes + held_by(self.stream.as_deref())
+        let waiting = self.waiting.bytes + self.late_bytes();
+        self.output_bytes() + waiting + held_by(self.stream.as_deref())
     }
 
     fn pinned_bytes(&self) -> usize {
@@ -472,6 +482,28 @@ impl Lane {
         } else {
             self.owed.push_back(self.waiting.take_in(out, stream));
         }
+    }
+
+    /// Appends an invalidation to all that is owed, and to what a task that runs will reply: that may
+    /// have read what is no longer valid.
+    pub(super) fn owe_late(&mut self, (out, rest): Push) {
+        if self.awaits_task() {
+            self.late.push((out, rest));
+        } else {
+            self.owe(out, rest);
+        }
+    }
+
+    /// The task has replied: what came after that follows.
+    pub(super) fn let_out_late(&mut self) {
+        for (out, rest) in std::mem::take(&mut self.late) {
+            self.owe(out, rest);
+        }
+    }
+
+    /// Bytes of what comes behind the reply of a task.
+    pub(super) fn late_bytes(&self) -> usize {
+        self.late.iter().map(|(out, rest)| out.len() + held_by(rest.as_deref())).sum()
     }
 
     /// [`Lane::owe`] of an encoded reply.

@@ -20,6 +20,7 @@ use super::state::outgoing::{Action, Outgoing};
 use super::state::pubsub::PubSub;
 use super::state::release::Release;
 use super::state::saving::Saving;
+use super::state::tracking::Tracking;
 use super::state::waits::{Stage, Waits};
 use super::state::watchers::Watchers;
 use super::state::writers::Writers;
@@ -97,6 +98,7 @@ pub struct Core {
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
     pub(crate) pubsub: PubSub,
+    pub(crate) tracking: Tracking,
     /// What it wants done when the turn ends.
     pub(super) outgoing: Outgoing<Mail>,
     /// Connections that wait to write until a snapshot has caught up.
@@ -148,6 +150,7 @@ impl Core {
             batches: RefCell::default(),
             watchers: RefCell::default(),
             pubsub: PubSub::default(),
+            tracking: Tracking::default(),
             outgoing: Outgoing::default(),
             writers: Writers::default(),
             waits: RefCell::default(),
@@ -338,6 +341,7 @@ impl Core {
             && !self.queue.borrow().has_mail()
             && !self.tx.has_ready()
             && self.pubsub.is_quiet()
+            && self.tracking.is_quiet()
     }
 
     /// Moves what is to be done with sockets into `into`.
@@ -520,6 +524,11 @@ impl Core {
     /// Calls `visit` with the connection of this client id, if it is here and not running.
     pub fn with_client<R>(&self, id: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
         self.with_conn(self.clients.token_of(id)?, visit)
+    }
+
+    /// Whether this client is connected, to this core.
+    pub(crate) fn is_connected(&self, id: u64) -> bool {
+        self.clients.token_of(id).is_some()
     }
 
     /// Connections of this core.

@@ -32,6 +32,7 @@ pub(crate) mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tracking;
 mod transaction;
 mod turn;
 mod upkeep;

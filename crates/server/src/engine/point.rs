@@ -11,6 +11,39 @@ pub(crate) struct View {
     pub(crate) db: usize,
     /// CLIENT NO-TOUCH.
     pub(crate) no_touch: bool,
+    /// CLIENT TRACKING.
+    pub(crate) tracker: Tracker,
+}
+
+/// Whether the keys that a command reads are remembered for its client, and whether that does not want
+/// to hear of its own changes: the client's id with two bits, or 0, as mostly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tracker(u64);
+
+impl Tracker {
+    const READS: u64 = 1;
+    const IS_AUTHOR: u64 = 2;
+
+    pub(crate) fn new(client: u64, reads: bool, is_author: bool) -> Self {
+        let bits = u64::from(reads) * Self::READS + u64::from(is_author) * Self::IS_AUTHOR;
+        if bits == 0 { Self(0) } else { Self(client << 2 | bits) }
+    }
+
+    /// Nothing of that.
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// For whom keys are remembered.
+    pub(crate) fn reader(self) -> Option<u64> {
+        (self.0 & Self::READS > 0).then_some(self.0 >> 2)
+    }
+
+    /// Whose changes are not told to itself; otherwise 0.
+    pub(crate) fn author(self) -> u64 {
+        if self.0 & Self::IS_AUTHOR > 0 { self.0 >> 2 } else { 0 }
+    }
 }
 
 /// What a point command came to.

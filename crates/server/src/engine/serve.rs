@@ -67,6 +67,7 @@ impl Core {
                 Ok(Parsed::Request(args)) => {
                     let is_owned = args.is_owned();
                     self.dispatch(lane, args);
+                    self.end_tracked(lane, args);
                     if is_owned && !lane.awaits_task() {
                         parser.release_request(); // An idle client keeps nothing of a long argument.
                     }
@@ -107,7 +108,29 @@ impl Core {
             return;
         }
         if let Some(request) = lane.take_held() {
-            self.dispatch(lane, resp::Args::owned(&request));
+            let args = resp::Args::owned(&request);
+            self.dispatch(lane, args);
+            self.end_tracked(lane, args);
+        }
+    }
+
+    /// A request has run, or is run by a task, or must wait: its client hears of its own changes behind
+    /// its reply, and CLIENT CACHING does not hold any longer.
+    #[inline]
+    fn end_tracked(self: &Rc<Self>, lane: &mut Lane, args: resp::Args<'_>) {
+        if lane.session.tracking.is_excepted {
+            self.end_caching(lane, args);
+        }
+        self.push_invalidations(Some(lane));
+    }
+
+    /// CLIENT CACHING holds for one command, or for one transaction, and whatever else CLIENT does.
+    #[cold]
+    fn end_caching(&self, lane: &mut Lane, args: resp::Args<'_>) {
+        let entry = self.table.resolve(args);
+        let keeps = entry.is_ok_and(|entry| entry.row.flags.has(Flags::KEEPS_CACHING));
+        if !keeps && lane.held().is_none() && lane.session.queued.is_none() {
+            lane.session.tracking.is_excepted = false;
         }
     }
 
@@ -493,6 +516,7 @@ impl Core {
                 None => core.stopped(client),
             }
         });
+        self.tx.note_author(task, view.tracker.author());
         self.await_answer(lane, task, presence);
     }
 
@@ -514,8 +538,16 @@ impl Core {
             return Ran::Waits(Work::Blocked);
         }
         let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
+        let tracker = view.tracker;
+        if !tracker.is_none() {
+            home.shard.set_author(tracker.author());
+        }
         let result = self.with_cx(&mut home, view, reply, call);
         drop(home);
+        if !tracker.is_none() {
+            self.tx.home().shard.set_author(0);
+            self.remember(entry, args, tracker);
+        }
         self.publish_events();
         if entry.row.is_write() && !self.waits.borrow().is_empty() {
             self.serve_changed(entry, args, view.db);
@@ -663,6 +695,9 @@ impl Core {
                 let reply = &mut Reply::new(&mut out, resp3);
                 let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
                 let result = self.with_cx(&mut self.tx.home(), view, reply, call);
+                if !view.tracker.is_none() {
+                    self.remember(entry, args, view.tracker);
+                }
                 if let Ok(Flow::Job(_)) = &result {
                     self.account(entry, begun, None); // SLOWLOG records it when it ends.
                 } else {
@@ -717,6 +752,7 @@ impl Core {
         lane.await_task();
         let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
         let (first, request) = (entry.first, args.to_request());
+        let tracker = lane.session.view().tracker;
         let future = match entry.run {
             Runner::Multi(_, anywhere) => anywhere(Call {
                 tx: self.tx.clone(),
@@ -744,6 +780,9 @@ impl Core {
         let task = self.tx.spawn(async move {
             let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
             let entry = &core.table.entries()[index];
+            if !tracker.is_none() {
+                core.remember_anywhere(entry, &request, tracker).await;
+            }
             let work = blaming(&core, index, future);
             let answer = match entry.run {
                 Runner::Multi(..) => core.while_wanted(!entry.row.is_write(), &seen, work).await,
@@ -760,6 +799,7 @@ impl Core {
             }
             core.finish(client, answer);
         });
+        self.tx.note_author(task, tracker.author());
         if let Runner::Multi(..) | Runner::Script(_) = entry.run {
             self.await_answer(lane, task, presence);
         }
@@ -774,6 +814,7 @@ impl Core {
             lane.task_done();
             let (out, stream) = self.encode_answer(answer, lane.session.resp3);
             self.owe(lane, out, stream);
+            lane.let_out_late();
             if conn.parser.pending_bytes() > 0 {
                 self.cork(lane);
             }

@@ -50,12 +50,13 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 19] = [
+        let queues: [(&str, &dyn Fn() -> bool); 20] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
             ("a stream",           &|| self.clients.are_streaming()),
             ("a message",          &|| self.pubsub.has_work()),
+            ("an invalidation",    &|| !self.tracking.is_quiet()),
             ("output",             &|| self.clients.are_dirty()),
             ("mail",               &|| self.outgoing.has_mail() || self.tx.has_mail()),
             ("an action",          &|| self.outgoing.has_actions()),

@@ -71,6 +71,7 @@ impl Core {
         }
         let sends = self.background.used_up() && self.clients.are_dirty();
         if sends {
+            self.end_tracked_turn();
             self.send_dirty();
         }
         sends
@@ -91,8 +92,15 @@ impl Core {
         self.release.look(&self.clients, self.now_ms());
         self.tell_writers();
         self.uncork();
+        self.end_tracked_turn();
         self.send_dirty();
         self.end_slice();
+    }
+
+    /// Replies are about to leave: so do invalidations by prefixes.
+    fn end_tracked_turn(self: &Rc<Self>) {
+        self.send_broadcasts();
+        self.push_invalidations(None);
     }
 
     /// Runs what has come with the looks up to this one, in its order, until the slice is over.
@@ -139,6 +147,7 @@ impl Core {
         let is_batch = matches!(mail, Mail::Batch(_));
         self.run_mail(from, mail);
         self.publish_events();
+        self.push_invalidations(None);
         if !is_batch {
             // The commands of a batch read the clock for themselves.
             let ended = self.clock.monotonic_ns();
@@ -179,6 +188,7 @@ impl Core {
                 continue;
             }
             self.publish_events();
+            self.push_invalidations(None);
             idle = 0;
             if self.slice.must_yield() {
                 return true;
@@ -204,6 +214,9 @@ impl Core {
                 self.timed(Cause::Deliver, || {
                     self.work_on_messages();
                 });
+            }
+            Chore::Invalidations if self.tracking.has_work() => {
+                self.timed(Cause::Deliver, || self.work_on_tracking());
             }
             Chore::Dead if self.has_dead() => {
                 self.timed(Cause::Expiry, || {

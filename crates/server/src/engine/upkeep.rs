@@ -70,5 +70,6 @@ impl Core {
         if session.subscribed.id > 0 {
             self.subscriber_left(session.subscribed.id);
         }
+        self.stop_tracking(session.id, session.tracking);
     }
 }

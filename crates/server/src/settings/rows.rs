@@ -224,7 +224,7 @@ const OWN: &[Setting] = &[
     row("syslog-enabled",            "no",          Bool,                      "",       Inert,     "The log goes to standard output, or to logfile."),
     row("syslog-facility",           "local0",      Enum(&["user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"]), "",       Inert,     "See syslog-enabled."),
     row("syslog-ident",              "redis",       Text,                      "",       Inert,     "See syslog-enabled."),
-    row("tracking-table-max-keys",   "1000000",     Count(0, LONG_MAX),  "",       Accepted,  "Tracking is not here yet."),
+    row("tracking-table-max-keys",   "1000000",     Count(0, LONG_MAX),  "",       Running,   "Keys that clients are known to have read, of all cores together; 0: any number. Beyond that some are dropped, and their clients told."),
     row("cluster-allow-pubsubshard-when-down", "yes",         Bool,                      "",       Accepted,  "The cluster is not here yet."),
     row("cluster-allow-reads-when-down", "no",          Bool,                      "",       Accepted,  "The cluster is not here yet."),
     row("cluster-allow-replica-migration", "yes",         Bool,                      "",       Accepted,  "The cluster is not here yet."),

@@ -16,6 +16,8 @@ pub enum Message {
         ticket: u64,
         /// The transaction on whose behalf it records, if it does.
         part: Option<Part>,
+        /// For whom it changes data: see [`Tx::note_author`].
+        author: u64,
         /// What to run.
         run: Run,
     },
@@ -27,6 +29,8 @@ pub enum Message {
         ticket: u64,
         /// The transaction on whose behalf it records, if it does.
         part: Option<Part>,
+        /// As above.
+        author: u64,
         /// Whose locks it works under.
         scope: Scope,
         /// What to start.
@@ -98,6 +102,7 @@ pub struct Locking {
     pub(super) tx: TxId,
     pub(super) claim: Claim,
     pub(super) then: Then,
+    pub(super) author: u64,
     pub(super) run: Run,
 }
 

@@ -32,13 +32,14 @@ impl Core {
         shard.hear_misses(wanted.has(b'm'));
     }
 
-    /// Publishes what happened since the last time.
+    /// Publishes what happened since the last time, and tells those who track.
     #[inline]
     pub(crate) fn publish_events(self: &Rc<Self>) {
         let classes = self.pubsub.events.get();
         if classes.is_on() {
             self.publish_records(classes);
         }
+        self.hear_touched();
     }
 
     #[cold]

@@ -15,6 +15,8 @@ pub(crate) enum Chore {
     Streams,
     /// What is published.
     Messages,
+    /// Telling who tracks a key that it was touched.
+    Invalidations,
     /// Removing expired entries.
     Dead,
     /// Deferred freeing.
@@ -30,10 +32,11 @@ pub(crate) enum Chore {
 }
 
 /// A round.
-pub(crate) const CHORES: [Chore; 9] = [
+pub(crate) const CHORES: [Chore; 10] = [
     Chore::Tasks,
     Chore::Streams,
     Chore::Messages,
+    Chore::Invalidations,
     Chore::Dead,
     Chore::Frees,
     Chore::Compaction,

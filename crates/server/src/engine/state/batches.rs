@@ -274,6 +274,7 @@ impl Batches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::point::Tracker;
     use darter_resp::Request;
     use std::sync::Arc;
 
@@ -285,7 +286,7 @@ mod tests {
         let words = Arc::new(words);
         let full = |batches: &mut Batches| {
             let mut batch = batches.fresh(1, 2, true);
-            let view = View { db: 0, no_touch: false };
+            let view = View { db: 0, no_touch: false, tracker: Tracker::default() };
             assert!(batch.push(7, view, Args::owned(&words)) >= 5_006);
             batch.replies.extend_from_slice(b"+OK\r\n");
             batch.ends.push(Replied::Flat(5));

@@ -19,6 +19,7 @@ pub(super) mod release;
 pub(crate) mod requests;
 pub(super) mod saving;
 pub(crate) mod slowlog;
+pub(crate) mod tracking;
 pub(crate) mod waits;
 pub(super) mod watchers;
 pub(super) mod writers;

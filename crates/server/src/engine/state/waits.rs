@@ -362,6 +362,7 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::point::Tracker;
     use darter_command::{Flow, Looking, Refusal, Taking, Want};
 
     struct Nothing;
@@ -383,7 +384,7 @@ mod tests {
             client: number,
             entry: 0,
             request: Arc::new(Request::from_args([&b"BLPOP"[..], b"a", b"0"])),
-            view: View { db: 0, no_touch: false },
+            view: View { db: 0, no_touch: false, tracker: Tracker::default() },
             resp3: false,
             wait: Wait { keys: 1..2, patience: Patience::Endless, want: Box::new(Nothing) },
         })

@@ -56,6 +56,7 @@ impl Core {
             exec.inner.show(entry, resp::Args::owned(&request));
             core.finish_exec(client, replies);
         });
+        self.tx.note_author(task, lane.session.view().tracker.author());
         self.await_answer(lane, task, presence);
     }
 
@@ -67,6 +68,7 @@ impl Core {
             let lane = &mut conn.lane;
             lane.task_done();
             self.discard(lane);
+            lane.session.tracking.is_excepted = false;
             if lane.session.reply_mode == ReplyMode::Skip {
                 lane.session.reply_mode = ReplyMode::On;
             }
@@ -75,6 +77,7 @@ impl Core {
                 lane.owe(out, stream);
             }
             self.let_out_early(conn);
+            conn.lane.let_out_late();
             self.after_settling(&mut conn.lane);
         });
     }

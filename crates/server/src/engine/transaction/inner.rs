@@ -88,6 +88,9 @@ impl Inner {
         let entry = &core.table.entries()[index];
         core.meter.blame(Cause::Command(index));
         let begun = core.clock.monotonic_ns();
+        if before.view.tracker.reader().is_some() {
+            core.remember_anywhere(entry, &args.to_request(), before.view.tracker).await;
+        }
         let mut unwanted = Replies::default();
         let into = if before.is_answered(before) { &mut *replies } else { &mut unwanted };
         let result = match (entry.run, entry.point()) {
@@ -99,6 +102,8 @@ impl Inner {
             }
             (Runner::Task(run) | Runner::Script(Scripted { run, .. }), _) => {
                 let result = run(self.server_call(entry, args, tx)).await;
+                let see = |session: &Session| self.seen.set(Seen::of(session));
+                core.with_client(self.client, |conn| see(&conn.lane.session));
                 self.note_effect();
                 self.encode(result, into)
             }
@@ -182,7 +187,7 @@ impl Inner {
         args: resp::Args<'_>,
         tx: &Tx,
     ) -> Result<Answer, Refusal> {
-        let Seen { view: View { db, no_touch }, resp3, .. } = self.seen.get();
+        let Seen { view: View { db, no_touch, .. }, resp3, .. } = self.seen.get();
         let (tx, request) = (tx.clone(), args.to_request());
         match anywhere(Call { tx, request, db, no_touch, resp3, first: entry.first }).await? {
             Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(entry.index, stream))),
@@ -240,7 +245,7 @@ impl Inner {
     }
 
     fn session_of_gone(&self) -> Session {
-        let Seen { view: View { db, no_touch }, resp3, reply_mode } = self.seen.get();
+        let Seen { view: View { db, no_touch, .. }, resp3, reply_mode } = self.seen.get();
         let authenticated = true;
         let id = self.client;
         Session { id, db, no_touch, resp3, reply_mode, authenticated, ..Session::default() }

@@ -103,6 +103,7 @@ impl Core {
                 None => core.stopped(call.client),
             }
         });
+        self.tx.note_author(task, lane.session.view().tracker.author());
         self.await_answer(lane, task, presence);
     }
 
@@ -202,12 +203,15 @@ impl Core {
 
     /// What a call comes to under locks that are held.
     pub(super) async fn run_under(
-        &self,
+        self: &Rc<Self>,
         call: &WaitingCall,
         held: Tx,
         when: When,
     ) -> Result<Answer, Refusal> {
         let entry = &self.table.entries()[call.entry];
+        if !call.view.tracker.is_none() {
+            self.remember_anywhere(entry, &call.request, call.view.tracker).await;
+        }
         let Runner::Multi(_, anywhere) = entry.run else {
             unreachable!("what waits can run over several keys")
         };

@@ -45,6 +45,8 @@ impl Core {
             conn.parser.release_request();
             conn.lane.next = Next::Waits;
             conn.lane.awaited = None;
+            conn.lane.let_out_late();
+            self.mark_dirty(&mut conn.lane);
             self.now_waits(&mut conn.lane);
         });
         if is_there.is_none() && self.clients.token_of(call.client).is_none() {

@@ -182,6 +182,10 @@ impl Core {
         let mut out = Output::default();
         let reply = Reply::new(&mut out, call.resp3);
         let flow = call.wait.want.take(&mut Taking { db, args, reply, when }, next.at)?;
+        drop(home);
+        if !call.view.tracker.is_none() {
+            self.remember(&self.table.entries()[call.entry], args, call.view.tracker);
+        }
         Ok(Taken { out, flow })
     }
 

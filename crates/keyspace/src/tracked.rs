@@ -1,0 +1,406 @@
+//! Client tracking, as far as a shard takes part in it: which clients have read which of its keys, and
+//! which of those were touched since.
+//!
+//! A key is remembered with those who have read it, until it is touched (see `watch` for what a touch
+//! is) or dropped for want of room: then it is forgotten, and handed to whoever asks for what was
+//! touched, with all its readers. So each read is reported once, and whoever reads again is remembered
+//! again. Databases do not matter: clients know a key by its name.
+//!
+//! Nothing takes longer the more clients have read a key, or the more keys are remembered: a touched
+//! key leaves with its readers as they are, and all keys together are freed in portions. Trees, not
+//! hash tables: one that grows to a million keys never moves them all.
+//!
+//! Keys are found by their hashes. Of two that share one, the earlier is dropped as if it had been
+//! touched.
+//!
+//! Invariants (`check_invariants`):
+//! - T1: every remembered key has a reader.
+//! - T2: `items` is the sum of the readers of all keys.
+//! - T3: there are no more keys than `most`, unless that has just been lowered.
+
+use crate::lazyfree::{self, Dismantle};
+use crate::watch::is_touch;
+use crate::{Event, Key, Name};
+use darter_base::Prng;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The clients that have read a key.
+#[derive(Debug)]
+pub enum Readers {
+    /// One, as mostly.
+    One(u64),
+    /// Several. Take them one by one: they may be very many.
+    Many(BTreeSet<u64>),
+}
+
+impl Readers {
+    /// Adds one. True if it is new.
+    fn add(&mut self, client: u64) -> bool {
+        match self {
+            Self::One(other) if *other == client => false,
+            Self::One(other) => {
+                *self = Self::Many(BTreeSet::from([*other, client]));
+                true
+            }
+            Self::Many(all) => all.insert(client),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(all) => all.len(),
+        }
+    }
+
+    /// True when all were taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes some of them.
+    pub fn take(&mut self, most: usize) -> Vec<u64> {
+        match self {
+            Self::One(client) => {
+                let client = *client;
+                *self = Self::Many(BTreeSet::new());
+                vec![client]
+            }
+            Self::Many(all) => std::iter::from_fn(|| all.pop_first()).take(most).collect(),
+        }
+    }
+}
+
+/// What readers are to be told.
+#[derive(Debug)]
+pub enum Touched {
+    /// Their copies of this key are no longer valid.
+    Read {
+        /// The key.
+        name: Name,
+        /// Who has read it.
+        readers: Readers,
+        /// Whose command it was, if that does not want to hear of its own; otherwise 0.
+        author: u64,
+    },
+    /// A key was touched, whoever has read it.
+    Any {
+        /// The key.
+        name: Name,
+        /// As above.
+        author: u64,
+    },
+    /// All keys of some database are gone, and what was remembered is forgotten.
+    All,
+}
+
+/// What a shard hears for those who track.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hears {
+    /// That all keys of a database are gone.
+    pub flushes: bool,
+    /// Every touch of any key.
+    pub all: bool,
+}
+
+/// A remembered key.
+#[derive(Debug)]
+struct Remembered {
+    name: Name,
+    readers: Readers,
+}
+
+type Keys = BTreeMap<u64, Remembered>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Tracked {
+    /// By their hashes.
+    keys: Keys,
+    items: usize,
+    /// How many keys are remembered at most; 0: any number.
+    most: usize,
+    hears: Hears,
+    /// Whose command runs, if that client does not want to hear of its own; otherwise 0.
+    author: u64,
+    touched: Vec<Touched>,
+}
+
+impl Tracked {
+    /// True when there is nothing to hear, and nothing to tell.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.touched.is_empty() && self.hears == Hears::default()
+    }
+
+    /// Remembers that a client has read a key, which is there or not.
+    pub(crate) fn remember(&mut self, client: u64, key: &Key<'_>, prng: &mut Prng) {
+        if let Some(known) = self.keys.get_mut(&key.hash) {
+            if darter_base::long::same(&known.name, key.bytes) {
+                self.items += usize::from(known.readers.add(client));
+                return;
+            }
+            self.drop_key(key.hash);
+        }
+        let remembered = Remembered { name: Name::from(key.bytes), readers: Readers::One(client) };
+        self.keys.insert(key.hash, remembered);
+        self.items += 1;
+        self.make_room(1, prng);
+    }
+
+    /// Sets how many keys are remembered at most: [`Tracked::make_room`] drops the others.
+    pub(crate) fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// True when more keys are remembered than may be.
+    pub(crate) fn is_over(&self) -> bool {
+        self.most > 0 && self.keys.len() > self.most
+    }
+
+    /// Drops random keys, `count` at most, while there are too many: their readers are told as if they
+    /// had been touched.
+    pub(crate) fn make_room(&mut self, count: usize, prng: &mut Prng) {
+        for _ in 0..count {
+            if !self.is_over() {
+                return;
+            }
+            let from = prng.next_u64();
+            let next = self.keys.range(from..).next().or_else(|| self.keys.first_key_value());
+            let victim = next.map(|(hash, _)| *hash);
+            self.drop_key(victim.expect("there are more than none"));
+        }
+    }
+
+    fn drop_key(&mut self, hash: u64) {
+        let author = std::mem::take(&mut self.author); // Nobody has written it.
+        self.hear_read(hash, None);
+        self.author = author;
+    }
+
+    /// What is to be heard from now on.
+    pub(crate) fn hear_for(&mut self, hears: Hears) {
+        self.hears = hears;
+    }
+
+    /// Whose command runs from now on: see [`Tracked::author`].
+    pub(crate) fn set_author(&mut self, author: u64) {
+        self.author = author;
+    }
+
+    /// Something happened to a key.
+    #[inline]
+    pub(crate) fn hear(&mut self, key: &[u8], event: &'static Event) {
+        if (!self.keys.is_empty() || self.hears.all) && is_touch(event) {
+            self.hear_touch(key);
+        }
+    }
+
+    fn hear_touch(&mut self, key: &[u8]) {
+        if !self.keys.is_empty() {
+            self.hear_read(darter_base::hash::of(key), Some(key));
+        }
+        if self.hears.all {
+            // The events of one change come one after the other.
+            let is_told = |touched: &Touched| matches!(touched, Touched::Any { name, author } if **name == *key && *author == self.author);
+            if !self.touched.last().is_some_and(is_told) {
+                let (name, author) = (Name::from(key), self.author);
+                self.touched.push(Touched::Any { name, author });
+            }
+        }
+    }
+
+    /// A key is touched, or dropped: of this name, if it has one.
+    fn hear_read(&mut self, hash: u64, name: Option<&[u8]>) {
+        let Some(known) = self.keys.get(&hash) else { return };
+        if name.is_some_and(|name| !darter_base::long::same(&known.name, name)) {
+            return;
+        }
+        let known = self.keys.remove(&hash).expect("it was just found");
+        self.items -= known.readers.len();
+        let (name, readers, author) = (known.name, known.readers, self.author);
+        self.touched.push(Touched::Read { name, readers, author });
+    }
+
+    /// All keys of a database are gone, or other ones: nothing is remembered any more.
+    pub(crate) fn hear_flush(&mut self) {
+        if !self.keys.is_empty() {
+            let (keys, items) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.items));
+            lazyfree::defer(Box::new(Forgotten { keys, items }));
+        }
+        if self.hears.flushes {
+            self.touched.push(Touched::All);
+        }
+    }
+
+    /// Whether something was touched.
+    pub(crate) fn has_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Takes what was touched, in its order.
+    pub(crate) fn take_touched(&mut self) -> Vec<Touched> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// How many keys are remembered, and how many readers of all of them.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.keys.len(), self.items)
+    }
+
+    /// Asserts the invariants. Cost: O(keys): for tests.
+    pub(crate) fn check_invariants(&self) {
+        let readers = |known: &Remembered| known.readers.len();
+        assert!(self.keys.values().all(|known| readers(known) > 0), "T1");
+        assert_eq!(self.keys.values().map(readers).sum::<usize>(), self.items, "T2");
+        assert!(!self.is_over(), "T3: {} of {}", self.keys.len(), self.most);
+        let hash = |known: &Remembered| darter_base::hash::of(&known.name);
+        assert!(
+            self.keys.iter().all(|(at, known)| *at == hash(known)),
+            "a key is in another place"
+        );
+    }
+}
+
+/// What is remembered no more.
+struct Forgotten {
+    keys: Keys,
+    items: usize,
+}
+
+impl Dismantle for Forgotten {
+    fn dismantle(&mut self) -> bool {
+        /// About 10 us.
+        const AT_ONCE: usize = 64;
+        for _ in 0..AT_ONCE {
+            let Some(mut first) = self.keys.first_entry() else { return false };
+            let taken = first.get_mut().readers.take(AT_ONCE).len();
+            self.items -= taken;
+            if first.get().readers.is_empty() {
+                first.remove();
+            }
+            if taken > 1 {
+                break;
+            }
+        }
+        !self.keys.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        /// Entries of trees that are two thirds full.
+        const KEY: usize = size_of::<(u64, Remembered)>() * 3 / 2;
+        const READER: usize = size_of::<u64>() * 3 / 2;
+        self.keys.len() * KEY + self.items * READER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{DEL, EXPIRED, NEW, SET};
+    use darter_base::preempt::Never;
+    use std::collections::BTreeSet as Set;
+
+    fn told(tracked: &mut Tracked) -> Vec<(Vec<u8>, Vec<u64>)> {
+        let one = |touched| match touched {
+            Touched::Read { name, mut readers, .. } => (name.to_vec(), readers.take(usize::MAX)),
+            Touched::Any { name, .. } => (name.to_vec(), Vec::new()),
+            Touched::All => (b"all".to_vec(), Vec::new()),
+        };
+        tracked.take_touched().into_iter().map(one).collect()
+    }
+
+    #[test] // Random reads and touches, compared with a plain map: each read is reported once.
+    fn reads_are_reported_once() {
+        const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"a long name, longer than what is kept"];
+        for seed in 0..200 {
+            let mut prng = Prng::from_seed(seed);
+            let (mut tracked, mut model) = (Tracked::default(), BTreeMap::new());
+            for step in 0..300 {
+                let key = KEYS[usize::try_from(prng.below(5)).unwrap()];
+                let client = 1 + prng.below(4);
+                match prng.below(20) {
+                    0 => {
+                        tracked.hear_flush();
+                        model.clear();
+                    }
+                    1..=8 => {
+                        let event = [SET, DEL, EXPIRED, NEW][usize::try_from(client - 1).unwrap()];
+                        tracked.hear(key, event);
+                        let expected: Vec<_> = model.remove(key).into_iter().collect();
+                        let told: Vec<_> =
+                            told(&mut tracked).into_iter().map(|one| one.1).collect();
+                        let expected: Vec<Vec<u64>> = expected
+                            .into_iter()
+                            .map(|all: Set<u64>| all.into_iter().collect())
+                            .collect();
+                        assert_eq!(told, expected, "seed {seed} step {step}");
+                    }
+                    _ => {
+                        tracked.remember(client, &Key::new(key), &mut prng);
+                        model.entry(key).or_insert_with(Set::new).insert(client);
+                    }
+                }
+                tracked.check_invariants();
+                let items = model.values().map(Set::len).sum();
+                assert_eq!(tracked.sizes(), (model.len(), items), "seed {seed} step {step}");
+            }
+            while lazyfree::run(&Never) {}
+        }
+    }
+
+    #[test] // However many there are, one is dropped for each that is new, and its readers are told.
+    fn what_has_no_room_is_told() {
+        let (mut tracked, mut prng) = (Tracked::default(), Prng::from_seed(1));
+        tracked.limit(10);
+        for number in 0..100_u32 {
+            tracked.remember(7, &Key::new(&number.to_le_bytes()), &mut prng);
+            tracked.check_invariants();
+        }
+        assert_eq!((tracked.sizes(), told(&mut tracked).len()), ((10, 10), 90));
+        tracked.limit(3);
+        assert!(tracked.is_over());
+        tracked.make_room(100, &mut prng);
+        assert_eq!((tracked.sizes(), told(&mut tracked).len()), ((3, 3), 7));
+        tracked.limit(0);
+        (0..20_u8).for_each(|key| tracked.remember(7, &Key::new(&[key]), &mut prng));
+        assert_eq!(tracked.sizes(), (23, 23), "0: any number");
+    }
+
+    #[test] // Every touch, once for each change, with its author; flushes only where they are wanted.
+    fn what_is_wanted_is_heard() {
+        let mut tracked = Tracked::default();
+        tracked.hear(b"k", SET);
+        tracked.hear_flush();
+        assert!(tracked.is_empty() && !tracked.has_touched());
+        tracked.hear_for(Hears { flushes: true, all: true });
+        tracked.set_author(9);
+        [NEW, SET].iter().for_each(|event| tracked.hear(b"k", event));
+        tracked.set_author(0);
+        tracked.hear(b"k", DEL);
+        tracked.hear_flush();
+        let authors = tracked.take_touched().into_iter().map(|touched| match touched {
+            Touched::Any { author, .. } => Some(author),
+            Touched::Read { .. } | Touched::All => None,
+        });
+        assert_eq!(authors.collect::<Vec<_>>(), [Some(9), Some(0), None]);
+    }
+
+    #[test] // A hundred thousand readers of a key, and as many keys, are freed in portions.
+    fn nothing_is_freed_at_once() {
+        let (mut tracked, mut prng) = (Tracked::default(), Prng::from_seed(1));
+        for client in 0..100_000_u64 {
+            tracked.remember(client, &Key::new(b"k"), &mut prng);
+            tracked.remember(7, &Key::new(&client.to_le_bytes()), &mut prng);
+        }
+        assert_eq!(tracked.sizes(), (100_001, 200_000));
+        tracked.hear_flush();
+        let mut portions = 0;
+        while lazyfree::run(&darter_base::preempt::Countdown::new(0)) {
+            portions += 1;
+        }
+        assert!(portions > 3_000, "{portions}");
+    }
+}

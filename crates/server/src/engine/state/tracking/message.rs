@@ -1,0 +1,160 @@
+//! Invalidations as clients read them: a push in RESP3; in RESP2 a message of the channel
+//! `__redis__:invalidate`, which has no publisher.
+
+use super::Touch;
+use darter_command::Stream;
+use darter_keyspace::Name;
+use darter_resp::{Output, Reply};
+use std::sync::Arc;
+
+/// An invalidation up to so many bytes is encoded at once; of a longer one the names are streamed.
+const SHORT_BYTES: usize = 16 * 1024;
+
+/// What is no longer valid.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// These keys.
+    Keys(Box<[Touch]>),
+    /// All of them.
+    All,
+}
+
+/// A message to a client: its beginning, or all of it, and the rest.
+pub(crate) type Push = (Output, Option<Box<dyn Stream>>);
+
+impl Message {
+    /// One key was touched.
+    pub(crate) fn of(name: Name, author: u64) -> Arc<Self> {
+        Arc::new(Self::Keys(Box::new([(Arc::new(name), author)])))
+    }
+
+    /// What `client`, which does not want to hear of its own changes, is to hear of it; itself, if it
+    /// has changed none of the keys, and nothing, if it has changed all of them.
+    pub(crate) fn without(self: &Arc<Self>, client: u64) -> Option<Arc<Self>> {
+        let Self::Keys(keys) = &**self else { return Some(Arc::clone(self)) };
+        let is_own = |(_, author): &&Touch| *author == client;
+        if !keys.iter().any(|touch| is_own(&touch)) {
+            return Some(Arc::clone(self));
+        }
+        let others: Box<[Touch]> = keys.iter().filter(|touch| !is_own(touch)).cloned().collect();
+        (!others.is_empty()).then(|| Arc::new(Self::Keys(others)))
+    }
+
+    /// It as a client of this protocol reads it.
+    pub(crate) fn encode(self: &Arc<Self>, resp3: bool) -> Push {
+        let mut out = Output::default();
+        let mut reply = Reply::new(&mut out, resp3);
+        if resp3 {
+            reply.push(2);
+            reply.bulk(b"invalidate");
+        } else {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(b"__redis__:invalidate");
+        }
+        let Self::Keys(keys) = &**self else {
+            reply.null();
+            return (out, None);
+        };
+        reply.array(keys.len());
+        if keys.iter().map(|(name, _)| name.len()).sum::<usize>() <= SHORT_BYTES {
+            keys.iter().for_each(|(name, _)| reply.bulk(name));
+            return (out, None);
+        }
+        (out, Some(Box::new(Names { message: Arc::clone(self), next: 0, at: 0 })))
+    }
+}
+
+/// That the client that is to be told instead, of this id, has gone.
+pub(crate) fn broken(redirect: u64) -> Push {
+    let mut out = Output::default();
+    let mut reply = Reply::new(&mut out, true);
+    reply.push(2);
+    reply.bulk(b"tracking-redir-broken");
+    reply.int(i64::try_from(redirect).unwrap_or(i64::MAX));
+    (out, None)
+}
+
+/// The names of a message that are yet to be sent.
+struct Names {
+    message: Arc<Message>,
+    next: usize,
+    /// Bytes of the next that are sent.
+    at: usize,
+}
+
+impl Stream for Names {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Message::Keys(keys) = &*self.message else { return false };
+        let (name, _) = &keys[self.next];
+        if self.at == 0 {
+            reply.bulk_header(name.len());
+        }
+        let end = name.len().min(self.at + SHORT_BYTES);
+        reply.out.copy(&name[self.at..end]);
+        self.at = end;
+        if end == name.len() {
+            reply.crlf();
+            (self.next, self.at) = (self.next + 1, 0);
+        }
+        self.next < keys.len()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let Message::Keys(keys) = &*self.message else { return 0 };
+        keys[self.next..].iter().map(|(name, _)| name.len()).sum::<usize>() - self.at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(message: &Arc<Message>, resp3: bool) -> Vec<u8> {
+        let (mut out, rest) = message.encode(resp3);
+        if let Some(mut rest) = rest {
+            let held = rest.held_bytes();
+            let begun = out.len();
+            while rest.pump(&mut Reply::new(&mut out, resp3)) {}
+            assert!(out.len() - begun >= held, "{held} were held");
+        }
+        out.flatten()
+    }
+
+    #[test] // In both protocols, of a key and of all.
+    fn messages_are_encoded() {
+        let key = Message::of(Name::from(&b"k"[..]), 0);
+        assert_eq!(text(&key, true), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
+        let head = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
+        assert_eq!(text(&key, false), format!("{head}*1\r\n$1\r\nk\r\n").into_bytes());
+        let all = Arc::new(Message::All);
+        assert_eq!(text(&all, true), b">2\r\n$10\r\ninvalidate\r\n_\r\n");
+        assert_eq!(text(&all, false), format!("{head}$-1\r\n").into_bytes());
+        assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
+    }
+
+    #[test] // Own changes are left out; where there are no others, so is the message.
+    fn own_changes_are_left_out() {
+        let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
+        let both = Arc::new(Message::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));
+        let Some(Message::Keys(others)) = both.without(7).as_deref().map(|message| match message {
+            Message::Keys(keys) => Message::Keys(keys.clone()),
+            Message::All => Message::All,
+        }) else {
+            panic!("one is left")
+        };
+        assert_eq!((others.len(), &**others[0].0), (1, &b"b"[..]));
+        assert!(Arc::ptr_eq(&both, &both.without(9).unwrap()), "it is shared");
+        assert!(Message::of(Name::from(&b"a"[..]), 7).without(7).is_none());
+    }
+
+    #[test] // A name of a megabyte is not copied at once.
+    fn long_names_are_streamed() {
+        let name = vec![b'n'; 1 << 20];
+        let message = Message::of(Name::from(&name[..]), 0);
+        let (out, rest) = message.encode(true);
+        assert!(out.len() < 100 && rest.is_some());
+        let whole = [b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1048576\r\n", &name[..], b"\r\n"].concat();
+        assert!(text(&message, true) == whole);
+    }
+}

@@ -1,0 +1,91 @@
+//! The keys that a command has read are remembered for its client, on their cores.
+
+use super::super::core::Core;
+use super::super::entry::Entry;
+use super::super::point::Tracker;
+use darter_command::Flags;
+use darter_keyspace::Key;
+use darter_resp::{Args, Request};
+use darter_tx::CoreId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Keys that are remembered at once: about 20 us.
+const AT_ONCE: usize = 64;
+
+impl Core {
+    /// Remembers those keys of a command that are at home here; call it in the step in which they were
+    /// read.
+    #[cold]
+    pub(crate) fn remember(&self, entry: &Entry, args: Args<'_>, tracker: Tracker) {
+        let Some(client) = reader(entry, tracker) else { return };
+        let all = entry.row.keys.positions(args);
+        self.remember_keys(args, all, client);
+    }
+
+    fn remember_keys(&self, args: Args<'_>, keys: impl Iterator<Item = usize>, client: u64) {
+        let (cores, here, most) = (self.tx.cores(), self.id(), self.tracking.most.get());
+        let shard = &mut self.tx.home().shard;
+        for at in keys {
+            let key = Key::hashed(args.get(at), args.hash(at));
+            if cores == 1 || darter_base::slot::owner_of(key.bytes, cores) == here {
+                shard.remember(client, &key, most);
+                self.tracking.hears.set(true);
+            }
+        }
+    }
+
+    /// Remembers all keys of a command, wherever they are at home: before the command has sent its
+    /// first message there. They may be touched before they are read, then: the client is told so after
+    /// it has the reply, as of any touch after the read.
+    pub(crate) async fn remember_anywhere(
+        self: &Rc<Self>,
+        entry: &Entry,
+        request: &Arc<Request>,
+        tracker: Tracker,
+    ) {
+        let Some(client) = reader(entry, tracker) else { return };
+        let args = Args::owned(request);
+        let mut cores: Vec<CoreId> = Vec::new();
+        for (count, at) in entry.row.keys.positions(args).enumerate() {
+            if count == AT_ONCE {
+                return self.remember_many(entry.index, request, client).await;
+            }
+            let core = self.tx.core_of(args.get(at));
+            if !cores.contains(&core) {
+                cores.push(core);
+            }
+        }
+        for core in cores {
+            let (request, index) = (Arc::clone(request), entry.index);
+            self.tell(core, move |there| {
+                let args = Args::owned(&request);
+                let keys = there.table.entries()[index].row.keys.positions(args);
+                there.remember_keys(args, keys, client);
+            });
+        }
+    }
+
+    /// The same of very many keys: each core goes through all of them, in portions.
+    async fn remember_many(self: &Rc<Self>, index: usize, request: &Arc<Request>, client: u64) {
+        let work = || {
+            let request = Arc::clone(request);
+            move |there: Rc<Self>| async move {
+                let args = Args::owned(&request);
+                let entry = &there.table.entries()[index];
+                let mut keys = entry.row.keys.positions(args).peekable();
+                while keys.peek().is_some() {
+                    there.remember_keys(args, keys.by_ref().take(AT_ONCE), client);
+                    there.tx.pause().await;
+                }
+            }
+        };
+        self.run_on_all(work).await;
+    }
+}
+
+/// For whom the keys of a command are remembered: what changes them is not read, though it may reply
+/// with what was there.
+fn reader(entry: &Entry, tracker: Tracker) -> Option<u64> {
+    tracker.reader().filter(|_| entry.row.flags.has(Flags::READONLY))
+}

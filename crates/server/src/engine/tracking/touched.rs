@@ -1,0 +1,126 @@
+//! On the core of keys: who is to be told that they were touched.
+//!
+//! The shard is asked after each command, and after each step of a task: so what is told leaves with
+//! the turn's other messages, and before the replies to those who have touched the keys.
+
+use super::super::core::Core;
+use super::super::state::tracking::broadcasts::Broadcast;
+use super::super::state::tracking::deliveries::To;
+use super::super::state::tracking::message::Message;
+use darter_keyspace::{Hears, Readers, Touched};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Readers of a key that are told at once: some microseconds.
+const READERS_AT_ONCE: usize = 64;
+/// Steps of matching keys with prefixes after a command: about 10 us.
+const STEPS_AT_ONCE: usize = 64;
+/// Messages of prefixes that are made at once.
+const BROADCASTS_AT_ONCE: usize = 16;
+/// Keys that are dropped at once for want of room.
+const DROPPED_AT_ONCE: usize = 32;
+
+impl Core {
+    /// Tells, or gathers, what was touched since the last time.
+    #[inline]
+    pub(crate) fn hear_touched(self: &Rc<Self>) {
+        if self.tracking.hears.get() {
+            self.take_touched();
+        }
+    }
+
+    #[cold]
+    fn take_touched(self: &Rc<Self>) {
+        let touched = {
+            let shard = &mut self.tx.home().shard;
+            let touched = shard.take_touched();
+            self.tracking.hears.set(shard.is_tracked());
+            touched
+        };
+        let mut is_matched = true;
+        for touched in touched {
+            match touched {
+                Touched::Read { name, mut readers, author } => {
+                    let message = Message::of(name, author);
+                    if !self.tell_readers(&message, &mut readers) {
+                        self.tracking.fans.borrow_mut().push_back((message, readers));
+                    }
+                }
+                Touched::Any { name, author } => {
+                    self.tracking.broadcasts.borrow_mut().touch((Arc::new(name), author));
+                    is_matched = false;
+                }
+                Touched::All => {
+                    let mut deliveries = self.tracking.deliveries.borrow_mut();
+                    deliveries.push(Arc::new(Message::All), To::All { after: 0 });
+                }
+            }
+        }
+        if !is_matched {
+            self.tracking.broadcasts.borrow_mut().match_some(STEPS_AT_ONCE);
+        }
+    }
+
+    /// Tells the cores of some of a key's readers. True if there are no others.
+    fn tell_readers(self: &Rc<Self>, message: &Arc<Message>, readers: &mut Readers) -> bool {
+        let mut some = readers.take(READERS_AT_ONCE);
+        while let Some(first) = some.first() {
+            let core = self.core_of_client(*first);
+            let is_there = |client: &mut u64| self.core_of_client(*client) == core;
+            let there: Vec<u64> = some.extract_if(.., is_there).collect();
+            let message = Arc::clone(message);
+            self.tell(core, move |home| {
+                home.tracking.deliveries.borrow_mut().push(message, To::Readers(there));
+            });
+        }
+        readers.is_empty()
+    }
+
+    /// What is heard of the shard depends on who tracks, and on the prefixes.
+    pub(super) fn hear_for_trackers(&self) {
+        let flushes = self.tracking.trackers.borrow().len() > 0;
+        let all = !self.tracking.broadcasts.borrow().is_empty();
+        let shard = &mut self.tx.home().shard;
+        shard.hear_for(Hears { flushes, all });
+        self.tracking.hears.set(shard.is_tracked());
+    }
+
+    /// As many keys are remembered as settings allow, from now on.
+    pub(crate) fn limit_tracked(&self, keys_max: usize) {
+        self.tracking.most.set(keys_max.div_ceil(self.tx.cores()));
+        self.tracking.is_over.set(true);
+    }
+
+    /// A turn ends: what was gathered of prefixes is sent, unless something is still to be delivered.
+    pub(crate) fn send_broadcasts(self: &Rc<Self>) {
+        let all = self.tracking.broadcasts.borrow_mut().take(BROADCASTS_AT_ONCE);
+        let from = self.id();
+        for Broadcast { prefix, cores, message } in all {
+            for core in cores {
+                let (prefix, message) = (prefix.clone(), Arc::clone(&message));
+                let to = To::Prefix { prefix, after: 0, from };
+                self.tell(core, move |home| {
+                    home.tracking.deliveries.borrow_mut().push(message, to);
+                });
+            }
+        }
+    }
+
+    /// A portion of what could not be done at once.
+    pub(crate) fn work_on_tracking(self: &Rc<Self>) {
+        let fan = self.tracking.fans.borrow_mut().pop_front();
+        if let Some((message, mut readers)) = fan
+            && !self.tell_readers(&message, &mut readers)
+        {
+            self.tracking.fans.borrow_mut().push_back((message, readers));
+        }
+        if self.tracking.is_over.get() {
+            let most = self.tracking.most.get();
+            let is_over = self.tx.home().shard.forget_some(most, DROPPED_AT_ONCE);
+            self.tracking.is_over.set(is_over);
+            self.hear_touched();
+        }
+        self.tracking.broadcasts.borrow_mut().match_some(STEPS_AT_ONCE);
+        self.push_invalidations(None);
+    }
+}
