@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// Times that all is done and compared, and steps before each in which clients act.
 const ROUNDS: usize = 4;
 const STEPS: usize = 800;
+/// By then a dead key has been removed.
+const REAPED_MS: u64 = 50;
 /// Requests of a client that are not answered yet, at most.
 const AHEAD: usize = 8;
 const KEYS: [&str; 6] = ["a1", "a2", "b1", "b2", "c", "{a1}x"];
@@ -84,6 +86,8 @@ pub(crate) fn track(seed: u64, cores: usize, bug: Bug) -> Result<(), String> {
             run.act();
             run.step()?;
         }
+        run.finish()?;
+        run.sim.pass_ms(REAPED_MS); // The dead are told of as they are removed.
         run.finish()?;
         run.check()?;
     }
