@@ -204,10 +204,13 @@ impl Tracked {
         }
         if self.hears.all {
             // The events of one change come one after the other.
-            let is_told = |touched: &Touched| matches!(touched, Touched::Any { name, author } if **name == *key && *author == self.author);
-            if !self.touched.last().is_some_and(is_told) {
-                let (name, author) = (Name::from(key), self.author);
-                self.touched.push(Touched::Any { name, author });
+            let author = self.author;
+            let is_told = match self.touched.last() {
+                Some(Touched::Any { name, author: other }) => **name == *key && *other == author,
+                _ => false,
+            };
+            if !is_told {
+                self.touched.push(Touched::Any { name: Name::from(key), author });
             }
         }
     }

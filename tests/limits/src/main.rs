@@ -25,6 +25,7 @@ mod saved_streams;
 mod saving;
 mod stalls;
 mod subscribers;
+mod tracking;
 mod transactions;
 mod watchers;
 
@@ -82,6 +83,7 @@ const GROUPS: &[&[Check]] = &[
     ports::CHECKS,
     watchers::CHECKS,
     subscribers::CHECKS,
+    tracking::CHECKS,
     transactions::CHECKS,
     pipelines::CHECKS,
     stalls::CHECKS,

@@ -150,9 +150,10 @@ async fn target(call: &ServerCall, id: i64) -> Result<u64, Refusal> {
 async fn check_overlaps(call: &ServerCall, prefixes: &[Prefix]) -> Result<(), Refusal> {
     let client = call.session.id;
     for (at, prefix) in prefixes.iter().enumerate() {
-        let trackers = call.core.tracking.trackers.borrow();
-        let other = trackers.prefixes_of(client).and_then(|own| overlapping(own, prefix)).cloned();
-        drop(trackers);
+        let other = {
+            let trackers = call.core.tracking.trackers.borrow();
+            trackers.prefixes_of(client).and_then(|own| overlapping(own, prefix)).cloned()
+        };
         if let Some(other) = other {
             return Err(overlap(prefix, " overlaps with an existing prefix '", &other));
         }

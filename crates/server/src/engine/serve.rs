@@ -114,26 +114,6 @@ impl Core {
         }
     }
 
-    /// A request has run, or is run by a task, or must wait: its client hears of its own changes behind
-    /// its reply, and CLIENT CACHING does not hold any longer.
-    #[inline]
-    fn end_tracked(self: &Rc<Self>, lane: &mut Lane, args: resp::Args<'_>) {
-        if lane.session.tracking.is_excepted {
-            self.end_caching(lane, args);
-        }
-        self.push_invalidations(Some(lane));
-    }
-
-    /// CLIENT CACHING holds for one command, or for one transaction, and whatever else CLIENT does.
-    #[cold]
-    fn end_caching(&self, lane: &mut Lane, args: resp::Args<'_>) {
-        let entry = self.table.resolve(args);
-        let keeps = entry.is_ok_and(|entry| entry.row.flags.has(Flags::KEEPS_CACHING));
-        if !keeps && lane.held().is_none() && lane.session.queued.is_none() {
-            lane.session.tracking.is_excepted = false;
-        }
-    }
-
     /// One request: the gates, then its shape.
     fn dispatch(self: &Rc<Self>, lane: &mut Lane, args: resp::Args<'_>) {
         if let ReplyMode::SkipNext = lane.session.reply_mode {

@@ -15,6 +15,7 @@
 mod change;
 mod deliver;
 mod remember;
+mod served;
 mod touched;
 
 pub(crate) use change::Tracks;
