@@ -1,7 +1,7 @@
 //! The keys that a command has read are remembered for its client, on their cores.
 
 use super::super::core::Core;
-use super::super::entry::Entry;
+use super::super::entry::{Entry, Runner};
 use super::super::point::Tracker;
 use darter_command::Flags;
 use darter_keyspace::Key;
@@ -84,8 +84,9 @@ impl Core {
     }
 }
 
-/// For whom the keys of a command are remembered: what changes them is not read, though it may reply
-/// with what was there.
+/// For whom the keys of a command are remembered. What changes a key does not read it, though it may
+/// reply with what was there; and a script reads what the commands in it read.
 fn reader(entry: &Entry, tracker: Tracker) -> Option<u64> {
-    tracker.reader().filter(|_| entry.row.flags.has(Flags::READONLY))
+    let reads = entry.row.flags.has(Flags::READONLY) && !matches!(entry.run, Runner::Script(_));
+    tracker.reader().filter(|_| reads)
 }

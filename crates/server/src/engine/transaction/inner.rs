@@ -60,8 +60,10 @@ impl Inner {
     /// Of a script that a connection of this core calls.
     pub(crate) fn of_script(core: &Rc<Core>, caller: &Session) -> Self {
         let peer = Peer { remote: "lua".into(), ..Peer::default() }; // As MONITOR shows it.
-        let &Session { id, db, no_touch, .. } = caller;
-        let session = Session { id, db, no_touch, authenticated: true, peer, ..Session::default() };
+        let &Session { id, db, no_touch, tracking, .. } = caller;
+        let authenticated = true;
+        let session =
+            Session { id, db, no_touch, tracking, authenticated, peer, ..Session::default() };
         let (core, seen) = (Rc::clone(core), Cell::new(Seen::of(&session)));
         Self { core, client: id, seen, script: Some(RefCell::new(session)) }
     }
@@ -102,8 +104,10 @@ impl Inner {
             }
             (Runner::Task(run) | Runner::Script(Scripted { run, .. }), _) => {
                 let result = run(self.server_call(entry, args, tx)).await;
-                let see = |session: &Session| self.seen.set(Seen::of(session));
-                core.with_client(self.client, |conn| see(&conn.lane.session));
+                if self.script.is_none() {
+                    let see = |session: &Session| self.seen.set(Seen::of(session));
+                    core.with_client(self.client, |conn| see(&conn.lane.session));
+                }
                 self.note_effect();
                 self.encode(result, into)
             }
