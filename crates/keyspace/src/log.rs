@@ -103,6 +103,27 @@ impl Log {
         Some((self.part?, &self.records[from..]))
     }
 
+    /// Records so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The records after number `since` belong to this transaction: they are of this turn, and have
+    /// not been taken. A miss belongs to none.
+    pub(crate) fn mark_since(&mut self, since: u64, part: Part) {
+        assert!(part.parts > 0, "{part:?} would never be whole");
+        assert!(
+            !self.is_taken || self.count - since <= self.records.len() as u64,
+            "records after {since} of {} were taken",
+            self.count
+        );
+        let later = self.records.iter_mut().rev().take_while(|record| record.number > since);
+        for record in later.filter(|record| !matches!(record.act, Act::Miss(_))) {
+            assert_eq!(record.part, None, "it is of another transaction");
+            record.part = Some(part);
+        }
+    }
+
     /// Records that this shard's part of a transaction has ended.
     pub(crate) fn end_part(&mut self, part: Part) {
         assert!(part.parts > 0, "{part:?} would never be whole");

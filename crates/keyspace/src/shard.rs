@@ -328,6 +328,18 @@ impl Shard {
         }
     }
 
+    /// Records so far; 0 if there is no log.
+    pub fn records_made(&mut self) -> u64 {
+        self.databases.log().as_ref().map_or(0, |log| log.count())
+    }
+
+    /// The records after number `since` belong to this transaction.
+    pub fn mark_since(&mut self, since: u64, part: Part) {
+        if let Some(log) = self.databases.log() {
+            log.mark_since(since, part);
+        }
+    }
+
     /// The records of the transaction since this was last asked, to be compared with the locks that
     /// it holds.
     pub fn compare_part(&mut self) -> Option<(Part, &[Record])> {

@@ -32,6 +32,11 @@ impl Tasks {
         id
     }
 
+    /// The number of the task that is spawned next.
+    pub(crate) fn next_id(&self) -> TaskId {
+        self.next
+    }
+
     pub(crate) fn wake(&mut self, id: TaskId) {
         self.ready.push_back(id);
     }

@@ -16,12 +16,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use tickets::{Asked, Pending, Ticket};
 
+mod at_once;
 mod late;
 mod locked;
 mod message;
 mod serving;
 mod tickets;
 
+pub use at_once::AtOnce;
 pub use locked::Locked;
 pub use message::{Locking, Message};
 use message::{Refused, Then};

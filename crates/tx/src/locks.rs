@@ -239,6 +239,17 @@ impl LockTable {
         singly || self.wide.iter().any(rebuilds) || self.are_late_rebuilt(claim)
     }
 
+    /// Grants `claim` to `tx` before all who wait, unless it conflicts with what is held: for who has
+    /// worked on it in this turn already.
+    pub(crate) fn take_first(&mut self, tx: TxId, claim: Claim) -> bool {
+        let is_free = !self.conflicts_with_held(&claim);
+        if is_free {
+            self.grant(tx, claim);
+            self.check_if_few();
+        }
+        is_free
+    }
+
     /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true
     /// when it was granted at once.
     pub fn acquire(&mut self, tx: TxId, claim: Claim, notify: (usize, u64)) -> bool {

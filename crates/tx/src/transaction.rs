@@ -25,6 +25,11 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// That of who holds these.
+    pub(crate) fn of(held: Vec<(CoreId, Claim)>) -> Self {
+        Self { held: Some(Arc::new(held)), open: None }
+    }
+
     /// True when whoever works here takes locks.
     fn is_own(&self) -> bool {
         self.held.is_none()
@@ -46,6 +51,11 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// What works with `tx` under locks that are held.
+    pub(crate) fn new(tx: Tx, locked: Locked) -> Self {
+        Self { tx, locked: RefCell::new(locked) }
+    }
+
     /// What its commands work with.
     #[must_use]
     pub fn tx(&self) -> &Tx {
@@ -177,9 +187,9 @@ impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, for several commands.
     pub async fn begin(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
-        let held = Some(Arc::new(claims.clone()));
+        let scope = Scope::of(claims.clone());
         let locked = self.lock_framed(claims).await;
-        Transaction { tx: self.within(Scope { held, open: None }), locked: RefCell::new(locked) }
+        Transaction::new(self.within(scope), locked)
     }
 
     /// [`Tx::begin`] of a transaction that may take more locks than these.
@@ -194,7 +204,7 @@ impl Tx {
     /// The handle of who works under `claims`, which the caller has locked.
     #[must_use]
     pub fn holding(&self, claims: Vec<(CoreId, Claim)>) -> Self {
-        self.within(Scope { held: Some(Arc::new(claims)), open: None })
+        self.within(Scope::of(claims))
     }
 
     /// True outside of a transaction.

@@ -760,3 +760,74 @@ fn a_task_knows_whether_it_has_changed_anything() {
     let idle = async |tx: Tx| tx.is_unchanged();
     assert!(finish(&all, 0, idle).0, "of another task nothing stays");
 }
+
+/// A claim of one key of database 0, to change it.
+fn exclusive(key: &[u8]) -> Claim {
+    keys(&[(lock_key(0, Key::new(key).hash), Access::Exclusive)])
+}
+
+#[test] // What began without locks is one transaction with the task that it becomes, and holds all.
+fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
+    let all = cores(1);
+    let tx = &all[0];
+    tx.home().shard.listen(true);
+    set_here(tx, b"before");
+    let begun = tx.begin_at_once();
+    set_here(tx, b"k");
+    let is_unchanged = Rc::new(Cell::new(true));
+    let seen = Rc::clone(&is_unchanged);
+    let own = tx.clone();
+    tx.go_on(begun, exclusive(b"k"), async move |transaction| {
+        seen.set(own.is_unchanged());
+        transaction.tx().yield_now().await;
+        set_here(transaction.tx(), b"k");
+    });
+    assert!(tx.home().locks.blocks_point(lock_key(0, Key::new(b"k").hash), false));
+    set_here(tx, b"between");
+    settle(&all);
+    assert!(!is_unchanged.get(), "it cannot be dropped: it has changed something before");
+    assert_eq!((counts(&all), tx.tasks_len()), (vec![(0, 0)], 0));
+    let record = |what: &str, parts| (what.to_owned(), parts);
+    let wanted = [
+        record("before", None),
+        record("k", Some(1)),
+        record("between", None),
+        record("k", Some(1)),
+        record("EndOfPart", Some(1)),
+    ];
+    assert_eq!(recorded(tx), wanted);
+}
+
+#[test] // Its lock comes before those that wait, as point commands do.
+fn a_run_that_goes_on_passes_those_who_wait() {
+    let all = cores(1);
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let both = keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]);
+    let held = all[0].try_lock_here(1, Access::Exclusive);
+    let (tx, into) = (all[0].clone(), Rc::clone(&order));
+    all[0].spawn(async move {
+        let locked = tx.lock(vec![(0, both)]).await;
+        into.borrow_mut().push("waited");
+        drop(locked);
+    });
+    settle(&all);
+    assert_eq!(counts(&all), [(1, 1)]);
+    let (begun, into) = (all[0].begin_at_once(), Rc::clone(&order));
+    all[0].go_on(begun, keys(&[(2, Access::Exclusive)]), async move |transaction| {
+        transaction.tx().yield_now().await;
+        into.borrow_mut().push("went on");
+    });
+    drop(held);
+    settle(&all);
+    assert_eq!(*order.borrow(), ["went on", "waited"]);
+    assert_eq!(counts(&all), [(0, 0)]);
+}
+
+#[test]
+#[should_panic(expected = "somebody holds")]
+fn a_run_that_touched_what_is_held_is_noticed() {
+    let all = cores(1);
+    let _held = all[0].try_lock_here(1, Access::Update);
+    let begun = all[0].begin_at_once();
+    all[0].go_on(begun, keys(&[(1, Access::Update)]), async |_| ());
+}

@@ -53,45 +53,20 @@ impl Core {
                 let db = batch.items[batch.next].view.db;
                 self.prefetch(batch.lookahead().map(|request| (request, db)));
             }
-            let item = &batch.items[batch.next];
-            let entry = &self.table.entries()[item.entry];
-            if self.is_paused(entry.row.flags) {
+            let item = &mut batch.items[batch.next];
+            let flags = self.table.entries()[item.entry].row.flags;
+            if self
+                .is_paused(item.queued.as_ref().map_or(flags, |queued| queued.flags_of_exec(flags)))
+            {
                 self.pause_batch(batch);
                 return;
             }
-            let mut out = Output::with_buffer(self.admin.take_buffer());
-            let ran = {
-                let mut reply = Reply::new(&mut out, batch.resp3);
-                self.call_unless_locked(
-                    entry,
-                    batch.args(item),
-                    item.view,
-                    &mut reply,
-                    caller_of(&batch),
-                )
+            let ran = match item.queued.take() {
+                Some(queued) => self.exec_in_batch(batch, queued),
+                None => self.run_in_batch(batch),
             };
-            match ran {
-                Ran::Done(None) => {
-                    let (replies, ends) = (&mut batch.replies, &mut batch.ends);
-                    match out.take_flat(Vec::new()) {
-                        Some(flat) => {
-                            batch.held_bytes += flat.len();
-                            replies.extend_from_slice(&flat);
-                            ends.push(Replied::Flat(replies.len()));
-                            self.admin.keep_buffer(flat);
-                            batch.next += 1;
-                        }
-                        None => batch.replied(out, None),
-                    }
-                }
-                Ran::Done(stream) => batch.replied(out, stream),
-                Ran::Waits(work) => {
-                    let request = batch.args(&batch.items[batch.next]).to_request();
-                    let (index, view) = (item.entry, item.view);
-                    self.wait_in_batch(batch, index, request, view, work);
-                    return;
-                }
-            }
+            let Some(same) = ran else { return };
+            batch = same;
             if batch.next == batch.items.len() {
                 break;
             }
@@ -108,6 +83,32 @@ impl Core {
         let from = batch.from;
         self.batches.borrow_mut().done(batch.client);
         self.post(from, Mail::BatchDone(batch));
+    }
+
+    /// Runs the next command of a batch. Returns it, unless it has to wait.
+    #[inline]
+    fn run_in_batch(self: &Rc<Self>, mut batch: Box<Batch>) -> Option<Box<Batch>> {
+        let item = &batch.items[batch.next];
+        let entry = &self.table.entries()[item.entry];
+        let mut out = Output::with_buffer(self.admin.take_buffer());
+        let mut reply = Reply::new(&mut out, batch.resp3);
+        let (args, caller) = (batch.args(item), caller_of(&batch));
+        match self.call_unless_locked(entry, args, item.view, &mut reply, caller) {
+            Ran::Done(None) => match out.take_flat(Vec::new()) {
+                Some(flat) => {
+                    batch.replied_flat(&flat);
+                    self.admin.keep_buffer(flat);
+                }
+                None => batch.replied(out, None),
+            },
+            Ran::Done(stream) => batch.replied(out, stream),
+            Ran::Waits(work) => {
+                let (request, index, view) = (args.to_request(), item.entry, item.view);
+                self.wait_in_batch(batch, index, request, view, work);
+                return None;
+            }
+        }
+        Some(batch)
     }
 
     /// Sets a batch aside until the end of CLIENT PAUSE. Its client gets the replies so far.

@@ -384,6 +384,14 @@ impl Lane {
         self.next = Next::AwaitsTask;
     }
 
+    /// The last request for another core is an EXEC of these commands.
+    pub(super) fn attach(&mut self, core: usize, queued: Box<Queued>) {
+        let batch = self.batches[core].as_mut().expect("it has just been sent there");
+        let bytes = batch.attach(queued);
+        self.away_bytes += bytes;
+        self.away_now += bytes;
+    }
+
     /// What it holds of a transaction: what is queued, and what is watched.
     pub(super) fn transaction_bytes(&self) -> usize {
         let queued = self.session.queued.map_or(0, |sizes| sizes.held_bytes);

@@ -25,6 +25,7 @@ use super::state::waits::{Stage, Waits};
 use super::state::watchers::Watchers;
 use super::state::writers::Writers;
 use super::stats::{CommandStats, CoreStats};
+use super::transaction::queued::Spare;
 use crate::settings::Settings;
 use darter_base::Preempt;
 use darter_command::Stream;
@@ -80,6 +81,8 @@ pub struct Core {
     pub(super) clients: Clients,
     /// The row of the last request: the next is likely the same.
     pub(super) last_entry: Cell<usize>,
+    /// What was queued for transactions that have ended.
+    pub(super) spare_queued: Spare,
     pub(super) now_ms: Cell<u64>,
     /// What has come and is to run, and the number of the current look.
     pub(super) queue: RefCell<Queue<Mail>>,
@@ -137,6 +140,7 @@ impl Core {
             meter: Meter::default(),
             clients: Clients::default(),
             last_entry: Cell::new(0),
+            spare_queued: Spare::default(),
             now_ms: Cell::new(clock.unix_ms()),
             clock,
             queue: RefCell::default(),

@@ -65,7 +65,8 @@ pub(super) enum Work {
 }
 
 /// Where the keys of a request live.
-pub(super) enum Owner {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
     None,
     One(CoreId),
     Many,

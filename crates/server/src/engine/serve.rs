@@ -188,6 +188,10 @@ impl Core {
             self.run_in_turn(lane, entry, args); // Nearly all requests: the rest is not for them.
             return;
         }
+        let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
+        if is_exec && !watched && self.exec_at_once(lane, entry, args) {
+            return;
+        }
         if entry.row.waits.is_some() && self.may_wait(lane, entry, args, watched) {
             return;
         }
@@ -214,7 +218,6 @@ impl Core {
         // A session command is shown with the session as it left it, as in Redis: SELECT in its new
         // database; and EXEC after its commands.
         let is_session = matches!(entry.run, Runner::Session(_));
-        let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
         if watched && !is_session && !(is_task && is_exec) {
             super::monitor::feed(self, &lane.session, entry, args);
         }
@@ -390,6 +393,11 @@ impl Core {
     /// Encodes a reply after all that is owed.
     fn reply_in_turn(&self, lane: &mut Lane, write: impl FnOnce(&mut Reply<'_>)) {
         let resp3 = lane.session.resp3;
+        if lane.owed.is_empty() && lane.stream.is_none() && lane.session.reply_mode == ReplyMode::On
+        {
+            write(&mut Reply::new(&mut lane.out, resp3));
+            return;
+        }
         let mut out = Output::default();
         write(&mut Reply::new(&mut out, resp3));
         self.owe(lane, out, None);
@@ -828,7 +836,13 @@ impl Core {
         self.mark_ready(lane);
     }
 
-    fn send_away(&self, lane: &mut Lane, entry: &Entry, core: CoreId, args: resp::Args<'_>) {
+    pub(super) fn send_away(
+        &self,
+        lane: &mut Lane,
+        entry: &Entry,
+        core: CoreId,
+        args: resp::Args<'_>,
+    ) {
         let (from, client, resp3) = (self.id(), lane.session.id, lane.session.resp3);
         let slot = &mut lane.batches[core];
         if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {

@@ -163,6 +163,23 @@ impl Locked {
         }
     }
 
+    /// A task that begins later holds keys of this core from now on, which nobody else holds. What was
+    /// recorded since record `since` belongs to its transaction.
+    pub(super) fn hold_for(&mut self, task: TaskId, claim: Claim, since: u64) {
+        let core = self.tx.core();
+        let mut home = self.tx.home();
+        // As with a point command, this comes before those who wait.
+        let granted = home.locks.take_first(self.id, claim);
+        assert!(granted, "somebody holds what transaction {} has touched", self.id);
+        self.cores.push(core);
+        (self.task, self.has_begun) = (task, true);
+        if let Some(part) = self.part() {
+            home.shard.mark_since(since, part);
+            drop(home);
+            self.tx.0.parts.borrow_mut().insert(task, part);
+        }
+    }
+
     /// The transaction that all changes are recorded as, if they are recorded as one.
     pub(super) fn whole(&self) -> Option<Part> {
         let parts = self.writers.len();

@@ -2,6 +2,7 @@
 
 use super::super::point::View;
 use super::super::presence::{Awaited, Gone};
+use super::super::transaction::queued::Queued;
 use super::requests::{Kept, Requests};
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
@@ -32,6 +33,8 @@ pub(crate) struct Item {
     pub(crate) entry: usize,
     pub(crate) view: View,
     args: Kept,
+    /// The commands of an EXEC.
+    pub(crate) queued: Option<Box<Queued>>,
 }
 
 pub(crate) enum Replied {
@@ -66,7 +69,16 @@ impl Batch {
     pub(crate) fn push(&mut self, entry: usize, view: View, args: Args<'_>) -> usize {
         let bytes = args.held_bytes();
         let args = self.requests.keep(args);
-        self.items.push(Item { entry, view, args });
+        self.items.push(Item { entry, view, args, queued: None });
+        self.request_bytes += bytes;
+        bytes
+    }
+
+    /// The last request is an EXEC of these commands. Returns their bytes.
+    pub(crate) fn attach(&mut self, queued: Box<Queued>) -> usize {
+        let bytes = queued.sizes.held_bytes;
+        let item = self.items.last_mut().expect("EXEC itself comes first");
+        item.queued = Some(queued);
         self.request_bytes += bytes;
         bytes
     }
@@ -109,6 +121,15 @@ impl Batch {
         Box::new(done)
     }
 
+    /// The next command was answered so.
+    pub(crate) fn replied_flat(&mut self, reply: &[u8]) {
+        self.held_bytes += reply.len();
+        self.replies.extend_from_slice(reply);
+        self.ends.push(Replied::Flat(self.replies.len()));
+        self.next += 1;
+    }
+
+    /// The same, of a reply that has parts or is streamed.
     pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.held_bytes += out.len();
         self.ends.push(Replied::Parts(Box::new((out, stream))));

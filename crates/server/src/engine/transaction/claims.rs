@@ -51,6 +51,20 @@ pub(super) async fn claims(
     wanted.into_claims()
 }
 
+/// The lock that a transaction wants of this core, where all its keys are: of one that is short, and
+/// stays in database `db`.
+pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
+    let mut wanted = Wanted::new(core.tx.cores(), queued.args);
+    for (index, args) in queued.portions().flat_map(Portion::iter) {
+        let row = &core.table.entries()[index].row;
+        let access = if row.is_write() { Access::Exclusive } else { Access::Update };
+        for at in row.keys.positions(args) {
+            wanted.add(core.id(), lock_key(db, args.hash(at)), access);
+        }
+    }
+    wanted.into_claims().pop().map_or(Claim::Keys(Vec::new()), |(_, claim)| claim)
+}
+
 /// The database in which the commands after this SELECT work; none if it will fail.
 fn selected(core: &Core, args: Args<'_>) -> Option<usize> {
     let index = number::parse_i64(args.head(1)).and_then(|index| usize::try_from(index).ok());

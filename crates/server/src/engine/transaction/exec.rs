@@ -1,62 +1,82 @@
-//! EXEC: a task that runs what was queued, under the locks of all of it.
+//! EXEC as a task, which runs what was queued, or the rest of it, under the locks of all of it.
 
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::presence::Presence;
 use super::super::slices::Cause;
-use super::claims::claims;
+use super::claims::{claim_here, claims};
 use super::inner::Inner;
 use super::queued::{Portion, Queued, Watched};
 use super::replies::Replies;
 use super::watching;
-use darter_resp::{self as resp, Reply};
+use darter_resp::{self as resp, Reply, Request};
+use darter_tx::{AtOnce, Transaction};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
-/// An EXEC that runs.
-struct Exec {
-    core: Rc<Core>,
-    client: u64,
-    inner: Inner,
-    watched: Rc<Watched>,
+/// An EXEC that runs as a task.
+pub(super) struct Exec {
+    pub(super) core: Rc<Core>,
+    pub(super) client: u64,
+    /// Its row, and it as it was sent.
+    pub(super) row: usize,
+    pub(super) request: Arc<Request>,
+    pub(super) inner: Inner,
+    pub(super) queued: Box<Queued>,
+    pub(super) watched: Rc<Watched>,
+    pub(super) presence: Rc<Presence>,
+}
+
+/// What is left of an EXEC that began at once: see `at_once`.
+pub(super) struct Rest {
+    pub(super) begun: AtOnce,
+    pub(super) queued: Box<Queued>,
+    /// The place of the next command.
+    pub(super) next: usize,
+    /// The replies to those before it.
+    pub(super) replies: Replies,
+}
+
+/// An EXEC whose locks are held: the place of its next command, and the replies so far.
+pub(super) struct Begun {
+    pub(super) transaction: Transaction,
+    pub(super) next: usize,
+    pub(super) replies: Replies,
 }
 
 impl Core {
-    /// Starts an EXEC: nothing is owed before it.
+    /// Starts an EXEC as a task: nothing is owed before it.
     pub(crate) fn start_exec(
         self: &Rc<Self>,
         lane: &mut Lane,
         entry: &Entry,
         args: resp::Args<'_>,
     ) {
-        lane.await_task();
-        let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
-        let queued = lane.queued_commands.take().map(|queued| *queued).unwrap_or_default();
-        let watched = Rc::clone(lane.watched.get_or_insert_default());
-        let (is_read, request) = (queued.is_read, args.to_request());
-        let inner = Inner::of(self, &lane.session);
-        let presence = Presence::new(lane.gone());
-        let still = Rc::clone(&presence);
-        let task = self.tx.spawn(async move {
-            let begun = core.clock.monotonic_ns();
-            let exec = Exec { core: Rc::clone(&core), client, inner, watched };
-            let mut work = pin!(exec.run(&queued));
-            let work = poll_fn(|cx| {
-                core.meter.blame(Cause::Command(index));
-                work.as_mut().poll(cx)
-            });
-            let Some(replies) = core.while_wanted(is_read, &still, work).await else {
-                return core.stopped(client);
-            };
-            let entry = &core.table.entries()[index];
-            let ns = core.clock.monotonic_ns().saturating_sub(begun);
-            core.count_inner(entry, ns, None);
-            exec.inner.show(entry, resp::Args::owned(&request));
-            core.finish_exec(client, replies);
-        });
+        let queued = lane.queued_commands.take().unwrap_or_default();
+        let exec = Exec::new(self, lane, entry, args, queued);
+        let presence = Rc::clone(&exec.presence);
+        let task = self.tx.spawn(finish(exec, None));
         self.tx.note_author(task, lane.session.view().tracker.author());
+        self.await_answer(lane, task, presence);
+    }
+
+    /// The rest of an EXEC that began at once, in this turn, is a task.
+    pub(super) fn go_on_with_exec(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        rest: Rest,
+    ) {
+        let Rest { begun, queued, next, replies } = rest;
+        let claim = claim_here(self, lane.session.db, &queued);
+        let exec = Exec::new(self, lane, entry, args, queued);
+        let presence = Rc::clone(&exec.presence);
+        let rest = |transaction| finish(exec, Some(Begun { transaction, next, replies }));
+        let task = self.tx.go_on(begun, claim, rest);
         self.await_answer(lane, task, presence);
     }
 
@@ -83,27 +103,84 @@ impl Core {
     }
 }
 
+/// Runs an EXEC of a connection of this core, and sends the replies.
+async fn finish(exec: Exec, begun: Option<Begun>) {
+    match exec.replies(begun).await {
+        Some(replies) => exec.core.finish_exec(exec.client, replies),
+        None => exec.core.stopped(exec.client),
+    }
+}
+
 impl Exec {
-    /// Runs it: null if a watched key was touched, else the replies.
-    async fn run(&self, queued: &Queued) -> Replies {
-        let (core, first) = (&self.core, self.inner.seen());
-        let claims = claims(core, first.view.db, queued, &self.watched).await;
-        let transaction = core.tx.begin(claims).await;
-        let mut replies = Replies::default();
-        let is_answered = first.reply_mode == ReplyMode::On;
-        if watching::is_touched(&transaction, self.client, &self.watched).await {
-            if is_answered {
-                Reply::new(&mut replies.out, first.resp3).null_array();
-            }
-            return replies;
+    fn new(
+        core: &Rc<Core>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        queued: Box<Queued>,
+    ) -> Self {
+        lane.await_task();
+        Self {
+            core: Rc::clone(core),
+            client: lane.session.id,
+            row: entry.index,
+            request: args.to_request(),
+            inner: Inner::of(core, &lane.session),
+            queued,
+            watched: Rc::clone(lane.watched.get_or_insert_default()),
+            presence: Presence::new(lane.gone()),
         }
-        if is_answered {
-            Reply::new(&mut replies.out, first.resp3).array(queued.sizes.count);
-        }
-        for (index, args) in queued.portions().flat_map(Portion::iter) {
+    }
+
+    /// Runs it to its end, if it is wanted until then, counts it, and shows it to those who watch all
+    /// commands.
+    pub(super) async fn replies(&self, begun: Option<Begun>) -> Option<Replies> {
+        let core = &self.core;
+        let begun_ns = core.clock.monotonic_ns();
+        let mut work = pin!(self.run(begun));
+        let work = poll_fn(|cx| {
+            core.meter.blame(Cause::Command(self.row));
+            work.as_mut().poll(cx)
+        });
+        let replies = core.while_wanted(self.queued.is_read, &self.presence, work).await?;
+        let entry = &core.table.entries()[self.row];
+        let ns = core.clock.monotonic_ns().saturating_sub(begun_ns);
+        core.count_inner(entry, ns, None);
+        self.inner.show(entry, resp::Args::owned(&self.request));
+        Some(replies)
+    }
+
+    /// The replies; null if a watched key was touched.
+    async fn run(&self, begun: Option<Begun>) -> Replies {
+        let begun = match begun {
+            Some(begun) => Ok(begun),
+            None => self.begin().await,
+        };
+        let Begun { transaction, next, mut replies } = match begun {
+            Ok(begun) => begun,
+            Err(replies) => return replies,
+        };
+        for (index, args) in self.queued.portions().flat_map(Portion::iter).skip(next) {
             self.inner.run(index, args, transaction.tx(), &mut replies).await;
-            core.tx.pause().await;
+            self.core.tx.pause().await;
         }
         replies
+    }
+
+    /// Takes the locks, and begins the reply: it ends with that if a watched key was touched.
+    async fn begin(&self) -> Result<Begun, Replies> {
+        let (core, first) = (&self.core, self.inner.seen());
+        let claims = claims(core, first.view.db, &self.queued, &self.watched).await;
+        let transaction = core.tx.begin(claims).await;
+        let is_touched = watching::is_touched(&transaction, self.client, &self.watched).await;
+        let mut replies = Replies::default();
+        if first.reply_mode == ReplyMode::On {
+            let mut reply = Reply::new(&mut replies.out, first.resp3);
+            match is_touched {
+                true => reply.null_array(),
+                false => reply.array(self.queued.sizes.count),
+            }
+        }
+        if is_touched { Err(replies) } else { Ok(Begun { transaction, next: 0, replies }) }
     }
 }

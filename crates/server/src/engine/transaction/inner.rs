@@ -142,7 +142,7 @@ impl Inner {
         if core.is_slow(entry, ns) {
             let caller = match self.script {
                 Some(_) => Caller::Script,
-                None => Caller::Client(core.id(), self.client),
+                None => Caller::Client(core.core_of_client(self.client), self.client),
             };
             core.slow_command(ns, entry, args, caller);
         }

@@ -1,10 +1,12 @@
 //! What a connection has queued since MULTI, and what it watches.
 
+use super::super::point::Owner;
 use super::super::state::requests::{Kept, Requests};
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Flags;
 use darter_resp::Args;
 use darter_tx::{CoreId, KeySet};
+use std::cell::RefCell;
 
 /// One of the commands of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,14 @@ impl Portion {
     fn is_full(&self) -> bool {
         self.commands.len() >= PORTION || self.bytes >= PORTION_BYTES
     }
+
+    /// Forgets its commands; its memory stays, if it is not much. True if it does.
+    fn clear(&mut self) -> bool {
+        self.requests.clear();
+        self.commands.clear();
+        self.bytes = 0;
+        self.requests.capacity_bytes() <= PORTION_BYTES
+    }
 }
 
 /// What CLIENT LIST shows of the commands since MULTI, and the limits count.
@@ -68,6 +78,12 @@ pub(crate) struct Queued {
     pub(crate) is_aborted: bool,
     /// They only read data.
     pub(crate) is_read: bool,
+    /// They are commands that run where their keys are, and name all of them.
+    pub(super) is_plain: bool,
+    /// Where the keys of all of them are.
+    pub(super) owner: Owner,
+    /// What the connection watches, where EXEC is on its way to another core.
+    pub(super) watched: Option<Watched>,
     /// What any of them is flagged with,
     any: Flags,
     /// and all of them are.
@@ -78,7 +94,9 @@ impl Default for Queued {
     fn default() -> Self {
         let (any, all) = (Flags::NONE, Flags::LOADING);
         let (portions, sizes) = (Vec::new(), Sizes::default());
-        Self { portions, sizes, args: 0, is_aborted: false, is_read: true, any, all }
+        let (is_aborted, is_read, is_plain, owner) = (false, true, true, Owner::None);
+        let watched = None;
+        Self { portions, sizes, args: 0, is_aborted, is_read, is_plain, owner, watched, any, all }
     }
 }
 
@@ -105,6 +123,17 @@ impl Queued {
         self.args += args.len();
         (self.any, self.all) = (self.any | flags, self.all.both(flags));
         self.is_read &= !flags.has(Flags::WRITE);
+    }
+
+    /// Forgets the commands; the memory of one portion stays, if they were short. True if it does.
+    fn clear(&mut self) -> bool {
+        let mut portions = std::mem::take(&mut self.portions);
+        let is_kept = portions.len() <= 1 && portions.iter_mut().all(Portion::clear);
+        *self = Self::default();
+        if is_kept {
+            self.portions = portions;
+        }
+        is_kept
     }
 
     /// A command was refused.
@@ -135,6 +164,29 @@ impl Drop for Queued {
     fn drop(&mut self) {
         if self.portions.len() > 1 {
             lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.portions))));
+        }
+    }
+}
+
+/// What transactions that have ended leave for the next ones: no allocation for each.
+#[derive(Default)]
+#[expect(clippy::vec_box, reason = "connections hold them in their boxes")]
+pub(crate) struct Spare(RefCell<Vec<Box<Queued>>>);
+
+impl Spare {
+    /// Those that are kept: more than are open at a time, where each is sent as a whole.
+    const MANY: usize = 8;
+
+    /// One without commands.
+    pub(crate) fn fresh(&self) -> Box<Queued> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// A transaction has ended.
+    pub(crate) fn keep(&self, mut queued: Box<Queued>) {
+        let mut spare = self.0.borrow_mut();
+        if spare.len() < Self::MANY && queued.clear() {
+            spare.push(queued);
         }
     }
 }
@@ -243,6 +295,27 @@ mod tests {
             assert!(queued.sizes.held_bytes >= bytes);
         }
         assert_eq!(queue(1, &[b"CLIENT", b"LIST"]).sizes.argument_bytes, 26, "Redis says so");
+    }
+
+    #[test] // What is kept for the next transaction is empty, and small.
+    fn spare_ones_are_empty_and_small() {
+        let spare = Spare::default();
+        for count in [1, 100, 10_000] {
+            spare.keep(Box::new(queue(count, &[b"SET", b"key", b"value"])));
+        }
+        let mut aborted = queue(3, &[b"SET", b"key", b"value"]);
+        aborted.abort();
+        spare.keep(Box::new(aborted));
+        assert_eq!(spare.0.borrow().len(), 3, "very many are freed");
+        for _ in 0..3 {
+            let fresh = spare.fresh();
+            assert_eq!((fresh.sizes, fresh.args, fresh.is_aborted), (Sizes::default(), 0, false));
+            assert_eq!(fresh.portions().flat_map(Portion::iter).count(), 0);
+            assert!(fresh.is_read && fresh.is_plain && matches!(fresh.owner, Owner::None));
+            assert_eq!(fresh.flags_of_exec(Flags::LOADING), Flags::LOADING);
+        }
+        (0..100).for_each(|_| spare.keep(Box::default()));
+        assert_eq!(spare.0.borrow().len(), Spare::MANY);
     }
 
     #[test] // A million commands are not freed at once.

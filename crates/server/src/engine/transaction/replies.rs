@@ -26,6 +26,22 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
+    /// None so far; they are encoded into this buffer.
+    pub(super) fn into_buffer(buffer: Vec<u8>) -> Self {
+        Self { parts: VecDeque::new(), out: Output::with_buffer(buffer), held_bytes: 0 }
+    }
+
+    /// The bytes of all of it, if it is short.
+    pub(super) fn into_flat(mut self) -> Result<Vec<u8>, Self> {
+        if !self.parts.is_empty() {
+            return Err(self);
+        }
+        match self.out.take_flat(Vec::new()) {
+            Some(flat) => Ok(flat),
+            None => Err(self),
+        }
+    }
+
     /// The reply that is being encoded is whole.
     pub(crate) fn settle(&mut self) {
         if self.out.len() >= PART_BYTES {

@@ -68,6 +68,7 @@ impl Core {
         }
         queued.push(entry.index, self.own_flags(entry, args), args);
         queued.is_read &= matches!(entry.run, Runner::Point(_) | Runner::Multi(..));
+        queued.note_owner(entry, self.owner_of(entry, args));
         lane.session.queued = Some(queued.sizes);
         Ok(())
     }
@@ -99,7 +100,7 @@ impl Core {
         let is_queueing = lane.queued_commands.is_some();
         match verb {
             Verb::Multi if is_queueing => return Err(Refusal::line(NESTED)),
-            Verb::Multi => lane.set_queued(Some(Box::default())),
+            Verb::Multi => lane.set_queued(Some(self.spare_queued.fresh())),
             Verb::Watch if is_queueing => return Err(Refusal::line(WATCH_INSIDE)),
             Verb::Watch => self.watch_few(lane, args),
             Verb::Unwatch => self.unwatch_all(lane),

@@ -1,0 +1,244 @@
+//! EXEC that runs at once: all of its keys are this core's, and nobody holds them.
+//!
+//! Then it needs no lock and no task, as nobody comes between within a turn; it costs what its
+//! commands cost. If it takes longer than the slice, or a command does, the rest is a task, under
+//! the locks of all its keys (`darter_tx::Tx::go_on`): others see all of it or nothing.
+//!
+//! If all of its keys are another core's, it runs there in the same way: see `away`.
+
+use super::super::account::Caller;
+use super::super::conn::{Lane, ReplyMode};
+use super::super::core::Core;
+use super::super::entry::{Entry, Runner};
+use super::super::point::{Owner, View};
+use super::super::slices::named;
+use super::exec::Rest;
+use super::queued::{Portion, Queued};
+use super::replies::Replies;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow};
+use darter_keyspace::Seen;
+use darter_resp::{self as resp, Reply};
+use darter_tx::{CoreId, lock_key};
+use std::rc::Rc;
+
+/// For whom commands run.
+#[derive(Clone, Copy)]
+pub(super) struct For<'a> {
+    pub(super) view: View,
+    pub(super) resp3: bool,
+    pub(super) caller: Caller<'a>,
+}
+
+impl Lane {
+    fn watches(&self) -> bool {
+        self.watched.is_some()
+    }
+}
+
+impl Queued {
+    /// A command was queued whose keys are there.
+    pub(super) fn note_owner(&mut self, entry: &Entry, owner: Owner) {
+        let is_data = matches!(entry.run, Runner::Point(_) | Runner::Multi(Some(_), _));
+        self.is_plain &= is_data && !entry.row.locks_all();
+        self.owner = match (self.owner, owner) {
+            (Owner::None, other) | (other, Owner::None) => other,
+            (Owner::One(core), Owner::One(other)) if core == other => self.owner,
+            _ => Owner::Many,
+        };
+    }
+
+    /// True if there are some commands, but few, and each is one of those that can run at once.
+    fn is_short(&self) -> bool {
+        let is_few = 0 < self.sizes.count && self.args <= ENTRIES_AT_ONCE;
+        is_few && self.is_plain && !self.is_aborted
+    }
+}
+
+impl Core {
+    /// Runs an EXEC at once. False if it must be a task.
+    pub(crate) fn exec_at_once(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+    ) -> bool {
+        let Some(queued) = lane.queued_commands.take() else { return false };
+        let Some(core) = self.one_core(lane, &queued) else {
+            lane.queued_commands = Some(queued);
+            return false;
+        };
+        if core != self.id() {
+            self.send_exec_away(lane, entry, core, args, queued);
+            return true;
+        }
+        let (db, client) = (lane.session.db, lane.session.id);
+        let Some(is_touched) = self.may_run_at_once(&queued, db, lane.watches(), client) else {
+            lane.queued_commands = Some(queued);
+            return false;
+        };
+        let whose = For {
+            view: lane.session.view(),
+            resp3: lane.session.resp3,
+            caller: Caller::Served(&lane.session),
+        };
+        match self.run_exec(entry, args, queued, is_touched, whose) {
+            Ok(replies) => {
+                self.discard(lane);
+                self.owe_replies(lane, replies);
+            }
+            Err(rest) => self.go_on_with_exec(lane, entry, args, *rest),
+        }
+        true
+    }
+
+    fn owe_replies(&self, lane: &mut Lane, replies: Replies) {
+        match replies.into_flat() {
+            Ok(flat) => {
+                lane.owe_flat(&flat);
+                self.admin.keep_buffer(flat);
+            }
+            Err(replies) => {
+                let (out, stream) = replies.into_part();
+                lane.owe(out, stream);
+            }
+        }
+    }
+
+    /// The core of all keys of a transaction that is short, and whose client wants an answer and does
+    /// not track what it reads; of those that are watched, too. This core, if there are none.
+    fn one_core(&self, lane: &Lane, queued: &Queued) -> Option<CoreId> {
+        let mut watched = lane.watched.iter().flat_map(|watched| watched.cores());
+        let core = match queued.owner {
+            Owner::None => self.id(),
+            Owner::One(core) => core,
+            Owner::Many => return None,
+        };
+        let session = &lane.session;
+        let is_answered = session.reply_mode == ReplyMode::On;
+        let tracks = !session.view().tracker.is_none() || session.tracking.is_excepted;
+        let is_simple = queued.is_short() && is_answered && !tracks;
+        (is_simple && watched.all(|other| other == core)).then_some(core)
+    }
+
+    /// Whether a transaction on keys of this core may run at once: nobody holds them. Then whether a
+    /// key was touched that its client watches.
+    pub(super) fn may_run_at_once(
+        &self,
+        queued: &Queued,
+        db: usize,
+        watches: bool,
+        client: u64,
+    ) -> Option<bool> {
+        if !self.is_free(queued, db) {
+            return None;
+        }
+        if !watches {
+            return Some(false);
+        }
+        match self.tx.home().shard.ask_watches(client) {
+            Seen::Clean => Some(false),
+            Seen::Touched => Some(true),
+            Seen::Unknown => None,
+        }
+    }
+
+    /// Runs an EXEC, unless it takes longer than the slice: then what is left.
+    pub(super) fn run_exec(
+        self: &Rc<Self>,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        queued: Box<Queued>,
+        is_touched: bool,
+        whose: For<'_>,
+    ) -> Result<Replies, Box<Rest>> {
+        let (begun, run) = (self.begun(args), self.tx.begin_at_once());
+        let mut replies = Replies::into_buffer(self.admin.take_buffer());
+        if is_touched {
+            Reply::new(&mut replies.out, whose.resp3).null_array();
+        } else if let Err(next) = self.run_queued(&queued, whose, &mut replies) {
+            return Err(Box::new(Rest { begun: run, queued, next, replies }));
+        }
+        self.account_call(entry, begun, None, args, whose.caller);
+        self.spare_queued.keep(queued);
+        Ok(replies)
+    }
+
+    /// True if nobody holds a key of the transaction, were it only to rebuild its value.
+    fn is_free(&self, queued: &Queued, db: usize) -> bool {
+        let home = self.tx.home();
+        let is_free = |(row, args): (usize, resp::Args<'_>)| {
+            let mut keys = self.table.entries()[row].row.keys.positions(args);
+            keys.all(|at| !home.locks.blocks_point(lock_key(db, args.hash(at)), true))
+        };
+        home.locks.is_free() || queued.portions().flat_map(Portion::iter).all(is_free)
+    }
+
+    /// Runs the commands, and serves who waits for what they changed. If the slice is over before, or
+    /// a command takes longer, the place of the next.
+    fn run_queued(
+        self: &Rc<Self>,
+        queued: &Queued,
+        whose: For<'_>,
+        replies: &mut Replies,
+    ) -> Result<(), usize> {
+        Reply::new(&mut replies.out, whose.resp3).array(queued.sizes.count);
+        for (at, (row, args)) in queued.portions().flat_map(Portion::iter).enumerate() {
+            let is_over = at > 0 && self.slice.is_over(self.meter.now_ns());
+            if is_over || !self.run_inner(&self.table.entries()[row], args, whose, replies) {
+                return Err(at);
+            }
+        }
+        self.publish_events();
+        if !queued.is_read && !self.waits.borrow().is_empty() {
+            for (row, args) in queued.portions().flat_map(Portion::iter) {
+                let entry = &self.table.entries()[row];
+                if entry.row.is_write() {
+                    self.serve_changed(entry, args, whose.view.db);
+                    self.publish_events();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one of the commands. False if it takes longer: then it has changed nothing, and is to run
+    /// again.
+    #[inline]
+    fn run_inner(
+        self: &Rc<Self>,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        whose: For<'_>,
+        replies: &mut Replies,
+    ) -> bool {
+        let For { view, resp3, caller } = whose;
+        let run = entry.point().expect("only such commands run at once");
+        let begun = self.begun(args);
+        let mark = replies.out.mark();
+        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
+        let reply = &mut Reply::new(&mut replies.out, resp3);
+        let result = self.with_cx(&mut self.tx.home(), view, reply, call);
+        match result {
+            Ok(Flow::Done) => {
+                self.account_call(entry, begun, None, args, caller);
+                replies.settle();
+            }
+            Ok(Flow::Stream(stream)) => {
+                self.account_call(entry, begun, None, args, caller);
+                replies.stream(named(entry.index, stream));
+            }
+            Ok(Flow::Job(_)) => {
+                replies.out.truncate(mark);
+                return false;
+            }
+            Err(refusal) => {
+                self.account_call(entry, begun, Some(&refusal), args, caller);
+                replies.out.truncate(mark);
+                Reply::new(&mut replies.out, resp3).error(&refusal.text());
+                replies.settle();
+            }
+        }
+        true
+    }
+}
