@@ -36,6 +36,11 @@ pub enum Patience {
     Endless,
 }
 
+/// What makes a key ready, by a name, a number and a text: of all who wait on the same condition, nobody
+/// finds anything if one does not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Condition(pub &'static str, pub u64, pub Box<[u8]>);
+
 /// What a key was as a client began to wait for it: what that means, only the command knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(pub u128);
@@ -90,6 +95,9 @@ impl<'a> Looking<'a> {
 pub trait Want: Send + Sync {
     /// Whether a key of the request has it.
     fn look(&self, call: &Looking<'_>) -> Look;
+
+    /// On what it waits; `None` if that depends on when it began to, too.
+    fn condition(&self) -> Option<Condition>;
 
     /// What is to be known later of a key as it is now: its client begins to wait for it.
     fn mark(&self, _call: &Looking<'_>) -> Mark {

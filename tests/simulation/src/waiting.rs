@@ -14,8 +14,8 @@ use crate::value::{self, Value};
 use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::{
-    Args, Command, Flags, Flow, Group, KeyFlags, KeySpec, Keys, Look, Looking, Patience, Place,
-    Refusal, Taking, Wait, Want, When,
+    Args, Command, Condition, Flags, Flow, Group, KeyFlags, KeySpec, Keys, Look, Looking, Patience,
+    Place, Refusal, Taking, Wait, Want, When,
 };
 use darter_families::list::List;
 use darter_keyspace::Key;
@@ -106,6 +106,10 @@ impl Want for Losing {
         is_there(call)
     }
 
+    fn condition(&self) -> Option<Condition> {
+        None
+    }
+
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
         pop(call, at, 2)
     }
@@ -114,6 +118,10 @@ impl Want for Losing {
 impl Want for Doubling {
     fn look(&self, call: &Looking<'_>) -> Look {
         is_there(call)
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        None
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -130,6 +138,10 @@ impl Want for Hesitating {
         look
     }
 
+    fn condition(&self) -> Option<Condition> {
+        None
+    }
+
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
         pop(call, at, 1)
     }
@@ -138,6 +150,10 @@ impl Want for Hesitating {
 impl Want for Sleeping {
     fn look(&self, _: &Looking<'_>) -> Look {
         Look::Nothing
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        None
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {

@@ -4,8 +4,8 @@ use super::value::{List, sent};
 use super::{movem, mpop, transfer};
 use crate::waiting::{self, counted, seconds};
 use darter_command::{
-    Answer, Args, Call, Cx, Flow, Look, Looking, Mark, MultiFuture, Refusal, Taking, Wait, Want,
-    When, reply_str,
+    Answer, Args, Call, Condition, Cx, Flow, Look, Looking, Mark, MultiFuture, Refusal, Taking,
+    Wait, Want, When, reply_str,
 };
 use darter_keyspace::Key;
 use darter_structs::list::End;
@@ -20,12 +20,21 @@ fn look(call: &Looking<'_>, count: usize) -> Look {
     }
 }
 
+/// That there are so many elements.
+fn condition(count: usize) -> Option<Condition> {
+    Some(Condition("list", count as u64, Box::default()))
+}
+
 /// One element at an end.
 struct Element(End);
 
 impl Want for Element {
     fn look(&self, call: &Looking<'_>) -> Look {
         look(call, 1)
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        condition(1)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -74,6 +83,10 @@ impl Want for Elements {
         look(call, 1)
     }
 
+    fn condition(&self) -> Option<Condition> {
+        condition(1)
+    }
+
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
         let Taking { db, args, reply, .. } = call;
         let key = Key::hashed(args.get(at), args.hash(at));
@@ -99,6 +112,10 @@ struct Transfer(transfer::Ends);
 impl Want for Transfer {
     fn look(&self, call: &Looking<'_>) -> Look {
         look(call, 1)
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        condition(1)
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -171,6 +188,10 @@ struct Block {
 impl Want for Block {
     fn look(&self, call: &Looking<'_>) -> Look {
         look(call, self.count)
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        condition(self.count)
     }
 
     /// Both lists are changed wherever they are: see [`Want::second`].

@@ -9,7 +9,8 @@ use crate::lookup::find_value;
 use crate::waiting::milliseconds;
 use crate::word;
 use darter_command::{
-    Answer, Args, Call, Cx, Flow, Look, Looking, Mark, Patience, Refusal, Taking, Wait, Want, When,
+    Answer, Args, Call, Condition, Cx, Flow, Look, Looking, Mark, Patience, Refusal, Taking, Wait,
+    Want, When,
 };
 use darter_keyspace::{Found, Key, WrongType};
 use darter_resp::{self as resp, Output, Reply};
@@ -178,6 +179,11 @@ impl Want for Asked {
             Ok(_) => Look::There,
             Err(refusal) => Look::Refused(refusal),
         }
+    }
+
+    /// Each waits for what is behind its own mark.
+    fn condition(&self) -> Option<Condition> {
+        None
     }
 
     fn mark(&self, call: &Looking<'_>) -> Mark {

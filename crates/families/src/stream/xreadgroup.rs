@@ -14,8 +14,8 @@ use crate::waiting::milliseconds;
 use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{
-    Answer, Args, Call, Cx, Flow, Job, Look, Looking, Patience, Refusal, Step, Taking, Wait, Want,
-    When,
+    Answer, Args, Call, Condition, Cx, Flow, Job, Look, Looking, Patience, Refusal, Step, Taking,
+    Wait, Want, When,
 };
 use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Output, Reply, Request};
@@ -351,6 +351,10 @@ impl Want for News {
                 "NOGROUP the consumer group this client was blocked on no longer exists",
             )),
         }
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        Some(Condition("group", 0, self.0.group.clone().into()))
     }
 
     /// The stream may die of its deadline.

@@ -4,7 +4,7 @@ use super::pop::{self, Wish};
 use super::reply::Form;
 use super::value::ZSet;
 use crate::waiting::{self, seconds};
-use darter_command::{Args, Cx, Flow, Look, Looking, Refusal, Taking, Wait, Want, When};
+use darter_command::{Args, Condition, Cx, Flow, Look, Looking, Refusal, Taking, Wait, Want, When};
 use darter_keyspace::Key;
 use darter_resp::Reply;
 use darter_structs::sorted::End;
@@ -25,6 +25,10 @@ struct Member(End);
 impl Want for Member {
     fn look(&self, call: &Looking<'_>) -> Look {
         look(call)
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        Some(Condition("zset", 0, Box::default()))
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
@@ -67,6 +71,10 @@ struct Members(Wish);
 impl Want for Members {
     fn look(&self, call: &Looking<'_>) -> Look {
         look(call)
+    }
+
+    fn condition(&self) -> Option<Condition> {
+        Some(Condition("zset", 0, Box::default()))
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {

@@ -50,7 +50,8 @@ impl Core {
             wait,
         };
         let owner = self.owner_of(entry, args);
-        let is_here = matches!(owner, Owner::One(core) if core == self.id())
+        let is_one = matches!(owner, Owner::One(core) if core == self.id());
+        let is_here = (is_one || call.wait.keys.is_empty())
             && entry.point().is_some()
             && call.wait.keys.len() <= ENTRIES_AT_ONCE
             && !is_blocked(&self.tx.home(), entry, args, call.view.db);
@@ -166,30 +167,32 @@ impl Core {
         }
     }
 
-    /// Locks all keys, looks at them, and runs the call under these locks, or has it wait.
+    /// Has a call wait, if no key has what is wanted; or locks all keys, looks at them, and runs the
+    /// call under these locks.
     async fn run_locked_or_wait(
         self: &Rc<Self>,
         call: &Arc<WaitingCall>,
         cores: &[CoreId],
     ) -> Option<Result<Answer, Refusal>> {
-        let claims = self.claims_of_call(call).await;
+        // A glance, without locks: the answer may be another in a moment.
+        if self.look_on(call, cores).await.is_none()
+            && self.begins_under_shared_locks(call, cores).await
+        {
+            return None;
+        }
+        let claims = self.claims_of_call(call, Access::Exclusive).await;
         let locked = self.tx.lock(claims.clone()).await;
         let held = self.tx.holding(claims);
-        let look = |_| {
-            let call = Arc::clone(call);
-            move |there: Rc<Self>| async move { there.look_in_slices(&call).await }
-        };
-        let found = self.run_on_each(cores, look).await;
         let entry = &self.table.entries()[call.entry];
-        let Some((_, found)) = found.into_iter().flatten().min_by_key(|(at, _)| *at) else {
-            let register = |_| {
-                let call = Arc::clone(call);
-                move |there: Rc<Self>| async move { there.take_places_in_slices(&call).await }
-            };
-            self.run_on_each(cores, register).await;
-            self.count_waiting(entry);
-            drop(locked);
-            return None;
+        let found = loop {
+            if let Some((_, found)) = self.look_on(call, cores).await {
+                break found;
+            }
+            if self.get_places(call, cores).await {
+                drop(locked);
+                return None;
+            }
+            // The time has changed a key, though it is locked.
         };
         let answer = match found {
             Look::Refused(refusal) => Err(refusal),
@@ -199,6 +202,54 @@ impl Core {
         };
         self.count_run(entry, answer.as_ref().err());
         Some(answer)
+    }
+
+    /// The first key on these cores that has what is wanted, or refuses it.
+    async fn look_on(
+        self: &Rc<Self>,
+        call: &Arc<WaitingCall>,
+        cores: &[CoreId],
+    ) -> Option<(usize, Look)> {
+        let look = |_| {
+            let call = Arc::clone(call);
+            move |there: Rc<Self>| async move { there.look_in_slices(&call).await }
+        };
+        let found = self.run_on_each(cores, look).await;
+        found.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    /// Has a call wait under locks with which nobody changes its keys, and which others who begin to
+    /// wait may hold, too. False if a key has what is wanted after all: then it has no place.
+    async fn begins_under_shared_locks(
+        self: &Rc<Self>,
+        call: &Arc<WaitingCall>,
+        cores: &[CoreId],
+    ) -> bool {
+        let claims = self.claims_of_call(call, Access::Shared).await;
+        let locked = self.tx.lock(claims).await;
+        let begins = self.get_places(call, cores).await;
+        drop(locked);
+        begins
+    }
+
+    /// Gives a call its places on these cores, whose keys are locked. False if one has what is wanted:
+    /// then it has no place, so nobody serves it who is going to serve itself.
+    async fn get_places(self: &Rc<Self>, call: &Arc<WaitingCall>, cores: &[CoreId]) -> bool {
+        let register = |_| {
+            let call = Arc::clone(call);
+            move |there: Rc<Self>| async move { there.take_places_in_slices(&call).await }
+        };
+        let begins = self.run_on_each(cores, register).await.into_iter().all(|begins| begins);
+        if begins {
+            self.count_waiting(&self.table.entries()[call.entry]);
+            return true;
+        }
+        let leave = |_| {
+            let number = call.number;
+            move |there: Rc<Self>| async move { there.waits.borrow_mut().remove(number) }
+        };
+        self.run_on_each(cores, leave).await;
+        false
     }
 
     /// What a call comes to under locks that are held.
@@ -244,7 +295,7 @@ impl Core {
     }
 
     /// The locks of the keys that a call waits for, and of one that it changes besides.
-    async fn claims_of_call(&self, call: &WaitingCall) -> Vec<(CoreId, Claim)> {
+    async fn claims_of_call(&self, call: &WaitingCall, access: Access) -> Vec<(CoreId, Claim)> {
         let args = resp::Args::owned(&call.request);
         let all = call.wait.keys.clone().chain(call.wait.want.second());
         let is_many = call.wait.keys.len() > ENTRIES_AT_ONCE;
@@ -257,15 +308,16 @@ impl Core {
                 let empty = || KeyList::with_capacity(call.wait.keys.len() / self.tx.cores());
                 lists[core].get_or_insert_with(empty).push(name);
             } else if !keys[core].iter().any(|(other, _)| *other == name) {
-                keys[core].push((name, Access::Exclusive));
+                keys[core].push((name, access));
             }
             if done % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
                 self.tx.pause().await;
             }
         }
-        let lists = lists.into_iter().enumerate().filter_map(|(core, list)| {
-            Some((core, Claim::List(Arc::new(list?), Access::Exclusive)))
-        });
+        let lists = lists
+            .into_iter()
+            .enumerate()
+            .filter_map(|(core, list)| Some((core, Claim::List(Arc::new(list?), access))));
         let keys = keys.into_iter().enumerate().filter(|(_, keys)| !keys.is_empty());
         lists.chain(keys.map(|(core, keys)| (core, Claim::Keys(keys)))).collect()
     }
@@ -324,11 +376,17 @@ impl Core {
         None
     }
 
-    async fn take_places_in_slices(&self, call: &Arc<WaitingCall>) {
+    /// A key that is being rebuilt may change under a shared lock: so each is looked at in the same step.
+    /// False if one has what is wanted: then some have no place.
+    async fn take_places_in_slices(&self, call: &Arc<WaitingCall>) -> bool {
         for some in portions(&call.wait.keys) {
+            if self.look_at(call, some.clone()).is_some() {
+                return false;
+            }
             self.take_places(call, some);
             self.tx.pause().await;
         }
+        true
     }
 }
 

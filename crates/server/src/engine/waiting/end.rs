@@ -133,7 +133,7 @@ impl Core {
         conn.parser.release_request();
         let lane = &mut conn.lane;
         let Some(mut blocked) = lane.blocked.take() else { return };
-        self.count_unblocked(lane.session.id, &mut blocked);
+        self.count_unblocked(lane.session.id, &blocked);
         (lane.next, lane.awaited) = (Next::Parsed, None);
         blocked.cores.retain(|core| Some(*core) != served);
         self.leave_queues(blocked.call.number, &blocked.cores);
@@ -148,16 +148,15 @@ impl Core {
         if lane.output_bytes() > 0 || lane.blocked.as_deref().is_some_and(is_amid) {
             self.waits.borrow_mut().count_lost();
         }
-        if let Some(mut blocked) = lane.blocked.take() {
-            self.count_unblocked(lane.session.id, &mut blocked);
+        if let Some(blocked) = lane.blocked.take() {
+            self.count_unblocked(lane.session.id, &blocked);
             self.leave_queues(blocked.call.number, &blocked.cores);
         }
     }
 
-    fn count_unblocked(&self, client: u64, blocked: &mut Blocked) {
+    fn count_unblocked(&self, client: u64, blocked: &Blocked) {
         if blocked.stage == Stage::Waits {
             self.waits.borrow_mut().unblock(client, blocked.until_ms);
-            blocked.stage = Stage::Begins;
         }
     }
 

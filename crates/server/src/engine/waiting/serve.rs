@@ -133,11 +133,7 @@ impl Core {
     /// Sends a client what it has waited for.
     fn send_served(self: &Rc<Self>, call: &WaitingCall, answer: Result<Answer, Refusal>) {
         let (client, number, from) = (call.client, call.number, self.id());
-        if call.core == from {
-            self.served(client, number, from, answer);
-        } else {
-            self.tell(call.core, move |there| there.served(client, number, from, answer));
-        }
+        self.tell(call.core, move |there| there.served(client, number, from, answer));
     }
 
     /// The core and the name of a key of a request.
