@@ -120,4 +120,5 @@ pub const TABLES: &[&[Command]] = &[
     tdigest::TABLE,
     keys::TABLE,
     sort::TABLE,
+    waiting::TABLE,
 ];

@@ -11,7 +11,7 @@ const NAMES: &[&str] = &[
     "fcall_ro", "function", "migrate", "module",
     "psync", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role",
-    "slaveof", "sync", "wait",
+    "slaveof", "sync",
 ];
 
 /// Which of them have been logged, by any core.
@@ -65,7 +65,7 @@ mod tests {
     #[test] // Once, in any case; other names never.
     fn each_is_logged_once() {
         let absent = Absent::default();
-        let asked = [&b"FCALL"[..], b"fcall", b"wait", b"get", b"\xff", &[b'a'; 100]];
+        let asked = [&b"FCALL"[..], b"fcall", b"sync", b"get", b"\xff", &[b'a'; 100]];
         assert_eq!(
             asked.map(|name| absent.is_news(name)),
             [true, false, true, false, false, false]

@@ -3,8 +3,10 @@
 //! What a command wants, and how it is taken, is in its family; who waits for what, and in which
 //! order they are served, is the engine's business.
 
+mod replicas;
 mod timeout;
 
+pub(crate) use replicas::TABLE;
 pub(crate) use timeout::{milliseconds, seconds};
 
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
