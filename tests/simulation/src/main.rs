@@ -22,6 +22,7 @@ mod pubsub;
 mod replay;
 mod run;
 mod saving;
+mod streams;
 mod tracking;
 mod transaction;
 mod value;
@@ -96,6 +97,11 @@ fn main() -> ExitCode {
             failed += 1;
             println!("waiting of seed {seed} failed: {failure}");
         }
+        let verbs = ["XREADGROUP", "XREAD"];
+        if let Err(failure) = streams::wait_for(seed, cores.unwrap_or(drawn), verbs) {
+            failed += 1;
+            println!("waiting for streams of seed {seed} failed: {failure}");
+        }
     }
     for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
         let drawn = usize::try_from(1 + seed % 5).unwrap_or(2);
@@ -106,16 +112,17 @@ fn main() -> ExitCode {
     }
     let missed = broken::caught_in_all().into_iter().chain(order::missed());
     let missed = missed.chain(saving::missed()).chain(pubsub::missed());
-    for name in missed.chain(waiting::missed()).chain(tracking::missed()) {
+    let missed = missed.chain(waiting::missed()).chain(streams::missed());
+    for name in missed.chain(tracking::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
     let bugs = [broken::BUGS.len(), order::BUGS.len(), pubsub::BUGS.len(), waiting::BUGS.len()];
-    let bugs = bugs.iter().sum::<usize>() + tracking::BUGS.len() + 1;
+    let bugs = bugs.iter().sum::<usize>() + streams::BUGS.len() + tracking::BUGS.len() + 1;
     let runs = seeds
         + 2 * seeds.div_ceil(REPLAYED_EACH)
         + 3 * seeds.div_ceil(WATCHED_EACH)
-        + seeds.div_ceil(WAITED_EACH)
+        + 2 * seeds.div_ceil(WAITED_EACH)
         + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
