@@ -27,6 +27,7 @@ mod stalls;
 mod subscribers;
 mod tracking;
 mod transactions;
+mod waiting;
 mod watchers;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
@@ -85,6 +86,7 @@ const GROUPS: &[&[Check]] = &[
     subscribers::CHECKS,
     tracking::CHECKS,
     transactions::CHECKS,
+    waiting::CHECKS,
     pipelines::CHECKS,
     stalls::CHECKS,
     memory::CHECKS,
