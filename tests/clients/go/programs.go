@@ -1,10 +1,11 @@
-// Transactions with WATCH, and messages, as users of go-redis write them.
+// Transactions with WATCH, messages, and queues, as users of go-redis write them.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	writers  = 6
 	each     = 50
 	messages = 500
+	jobs     = 300
 	patience = 20 * time.Second
 )
 
@@ -132,9 +134,73 @@ func publishing(ctx context.Context, client *redis.Client) {
 	check(shard.Close())
 }
 
+// queues has workers wait for jobs of two lists, and for entries of a stream: each is done once.
+func queues(ctx context.Context, client *redis.Client) {
+	check(client.XGroupCreateMkStream(ctx, "log", "g", "$").Err())
+	var group sync.WaitGroup
+	done := make(chan string, 2*jobs)
+	for i := 0; i < writers; i++ {
+		group.Add(2)
+		go func() {
+			defer group.Done()
+			for {
+				job, err := client.BLPop(ctx, patience, "urgent", "jobs").Result()
+				check(err)
+				if job[1] == "stop" {
+					return
+				}
+				done <- "list " + job[1]
+			}
+		}()
+		go func(consumer string) {
+			defer group.Done()
+			for {
+				streams, err := client.XReadGroup(ctx, &redis.XReadGroupArgs{
+					Group: "g", Consumer: consumer, Streams: []string{"log", ">"},
+					Count: 1, Block: patience,
+				}).Result()
+				check(err)
+				entry := streams[0].Messages[0]
+				check(client.XAck(ctx, "log", "g", entry.ID).Err())
+				if entry.Values["n"] == "stop" {
+					return
+				}
+				done <- fmt.Sprint("entry ", entry.Values["n"])
+			}
+		}(fmt.Sprintf("c%d", i))
+	}
+	add := func(list string, value any) {
+		check(client.RPush(ctx, list, value).Err())
+		check(client.XAdd(ctx, &redis.XAddArgs{Stream: "log", Values: []any{"n", value}}).Err())
+	}
+	var expected []string
+	for i := 0; i < jobs; i++ {
+		add([]string{"jobs", "urgent"}[i%2], i)
+		expected = append(expected, fmt.Sprint("list ", i), fmt.Sprint("entry ", i))
+	}
+	for i := 0; i < writers; i++ {
+		add("jobs", "stop")
+	}
+	group.Wait()
+	close(done)
+	var all []string
+	for job := range done {
+		all = append(all, job)
+	}
+	sort.Strings(all)
+	sort.Strings(expected)
+	ensure(fmt.Sprint(all) == fmt.Sprint(expected), "%d of %d are done", len(all), len(expected))
+	pending, err := client.XPending(ctx, "log", "g").Result()
+	check(err)
+	ensure(pending.Count == 0, "pending: %v", pending)
+	err = client.BLPop(ctx, 20*time.Millisecond, "none").Err()
+	ensure(err == redis.Nil, "nothing comes, but %v", err)
+}
+
 func programs(ctx context.Context, client *redis.Client, protocol int) {
 	transaction(ctx, client)
 	contention(ctx, client)
 	publishing(ctx, client)
-	fmt.Printf("  go-redis RESP%d: transactions and messages\n", protocol)
+	queues(ctx, client)
+	fmt.Printf("  go-redis RESP%d: transactions, messages, queues\n", protocol)
 }

@@ -1,6 +1,9 @@
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -10,14 +13,19 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
+import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.Transaction;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.params.XReadGroupParams;
+import redis.clients.jedis.resps.StreamEntry;
 
-/** Jedis against the server: transactions with WATCH, and messages, in both protocols. */
+/** Jedis against the server: transactions with WATCH, messages, and queues, in both protocols. */
 public class Programs {
     static final int THREADS = 6;
     static final int EACH = 50;
     static final int MESSAGES = 500;
+    static final int JOBS = 300;
+    static final int PATIENCE_S = 20;
 
     final HostAndPort address;
     final DefaultJedisClientConfig config;
@@ -142,6 +150,70 @@ public class Programs {
         }
     }
 
+    /** Takes jobs of two lists until it is told to stop. */
+    void pop(Set<String> done) {
+        try (Jedis jedis = connectPatiently()) {
+            for (;;) {
+                String job = jedis.blpop(PATIENCE_S, "urgent", "jobs").get(1);
+                if (job.equals("stop")) {
+                    return;
+                }
+                ensure(done.add("list " + job), job + " was done twice");
+            }
+        }
+    }
+
+    /** Takes entries of a stream for a group until it is told to stop. */
+    void consume(String name, Set<String> done) {
+        XReadGroupParams params =
+            XReadGroupParams.xReadGroupParams().count(1).block(PATIENCE_S * 1000);
+        Map<String, StreamEntryID> log = Map.of("log", StreamEntryID.XREADGROUP_UNDELIVERED_ENTRY);
+        try (Jedis jedis = connectPatiently()) {
+            for (;;) {
+                StreamEntry entry =
+                    jedis.xreadGroup("g", name, params, log).get(0).getValue().get(0);
+                jedis.xack("log", "g", entry.getID());
+                String job = entry.getFields().get("n");
+                if (job.equals("stop")) {
+                    return;
+                }
+                ensure(done.add("entry " + job), job + " was done twice");
+            }
+        }
+    }
+
+    /** A connection that waits for longer than a worker does. */
+    Jedis connectPatiently() {
+        return new Jedis(address, DefaultJedisClientConfig.builder()
+            .protocol(config.getRedisProtocol()).socketTimeoutMillis(2 * PATIENCE_S * 1000).build());
+    }
+
+    void queues() throws Exception {
+        try (Jedis jedis = connect()) {
+            jedis.xgroupCreate("log", "g", StreamEntryID.XGROUP_LAST_ENTRY, true);
+            Set<String> done = new ConcurrentSkipListSet<>();
+            List<Thread> threads = new ArrayList<>();
+            for (int i = 0; i < THREADS; i++) {
+                String name = "c" + i;
+                threads.add(new Thread(() -> pop(done)));
+                threads.add(new Thread(() -> consume(name, done)));
+            }
+            threads.forEach(Thread::start);
+            for (int i = 0; i < JOBS + THREADS; i++) {
+                String job = i < JOBS ? "" + i : "stop";
+                jedis.rpush(i % 2 == 0 ? "urgent" : "jobs", job);
+                jedis.xadd("log", StreamEntryID.NEW_ENTRY, Map.of("n", job));
+            }
+            for (Thread thread : threads) {
+                thread.join(PATIENCE_S * 1000);
+                ensure(!thread.isAlive(), "a worker waits still");
+            }
+            ensure(done.size() == 2 * JOBS, done.size() + " are done");
+            ensure(jedis.xpending("log", "g").getTotal() == 0, "some are pending");
+            ensure(jedis.blpop(0.02, "none") == null, "nothing comes");
+        }
+    }
+
     public static void main(String[] args) throws Exception {
         for (RedisProtocol protocol : RedisProtocol.values()) {
             Programs programs = new Programs(Integer.parseInt(args[0]), protocol);
@@ -151,7 +223,8 @@ public class Programs {
             programs.transactions();
             programs.contention();
             programs.messages();
-            System.out.println("  Jedis " + protocol + ": transactions and messages");
+            programs.queues();
+            System.out.println("  Jedis " + protocol + ": transactions, messages, queues");
         }
     }
 }

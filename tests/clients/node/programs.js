@@ -1,4 +1,4 @@
-// ioredis against the server: transactions with WATCH, and messages.
+// ioredis against the server: transactions with WATCH, messages, and queues.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -7,6 +7,8 @@ const Redis = require("ioredis");
 const WRITERS = 6;
 const EACH = 50;
 const MESSAGES = 1000;
+const JOBS = 300;
+const PATIENCE_S = 20;
 
 async function transactions(redis, other) {
   const replies = await redis.multi().set("k", 1).incr("k").lpush("k", "x").get("k").exec();
@@ -72,6 +74,40 @@ async function messages(redis) {
   subscriber.disconnect();
 }
 
+// Workers wait for jobs of two lists, and for entries of a stream: each is done once.
+async function queues(redis) {
+  await redis.xgroup("CREATE", "log", "g", "$", "MKSTREAM");
+  const workers = Array.from({ length: 2 * WRITERS }, () => redis.duplicate());
+  const done = [];
+  const pop = async (worker) => {
+    for (;;) {
+      const [, job] = await worker.blpop("urgent", "jobs", PATIENCE_S);
+      if (job === "stop") return;
+      done.push(`list ${job}`);
+    }
+  };
+  const consume = async (worker, name) => {
+    for (;;) {
+      const block = ["COUNT", 1, "BLOCK", PATIENCE_S * 1000];
+      const new_ = await worker.xreadgroup("GROUP", "g", name, ...block, "STREAMS", "log", ">");
+      const [id, [, job]] = new_[0][1][0];
+      await worker.xack("log", "g", id);
+      if (job === "stop") return;
+      done.push(`entry ${job}`);
+    }
+  };
+  const ends = workers.map((worker, i) => (i % 2 === 0 ? pop(worker) : consume(worker, `c${i}`)));
+  const add = (list, job) => Promise.all([redis.rpush(list, job), redis.xadd("log", "*", "n", job)]);
+  for (let i = 0; i < JOBS; i++) await add(i % 3 === 0 ? "urgent" : "jobs", i);
+  for (let i = 0; i < WRITERS; i++) await add("jobs", "stop");
+  await Promise.all(ends);
+  const all = Array.from({ length: JOBS }, (_, i) => [`list ${i}`, `entry ${i}`]).flat();
+  assert.deepEqual(done.sort(), all.sort());
+  assert.equal((await redis.xpending("log", "g"))[0], 0);
+  assert.equal(await workers[0].blpop("none", 0.02), null);
+  workers.forEach((worker) => worker.disconnect());
+}
+
 async function main(port) {
   const redis = new Redis({ port, host: "127.0.0.1" });
   const other = redis.duplicate();
@@ -79,9 +115,10 @@ async function main(port) {
   await transactions(redis, other);
   await contention(redis);
   await messages(redis);
+  await queues(redis);
   other.disconnect();
   await redis.quit();
-  console.log("  ioredis: transactions and messages");
+  console.log("  ioredis: transactions, messages, queues");
 }
 
 main(Number(process.argv[2])).catch((error) => {

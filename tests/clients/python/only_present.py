@@ -26,7 +26,8 @@ PRESENT = set(
     zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
     zrevrank zscan zscore zunion zunionstore
-    xack xackdel xadd xautoclaim xcfgset xclaim xdel xdelex xlen xnack xpending xrange xrevrange xsetid xtrim
+    xack xackdel xadd xautoclaim xcfgset xclaim xdel xdelex xgroup xinfo xlen xnack xpending xrange xread
+    xreadgroup xrevrange xsetid xtrim wait waitaof
     sort sort_ro prepend cl.throttle rm
     geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro
     geosearch geosearchstore

@@ -15,9 +15,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("ioredis",                          ioredis),
     ("Jedis",                            jedis),
     ("redis-py: transactions, messages", redis_py_programs),
-    ("go-redis: transactions, messages", go_redis_programs),
-    ("ioredis: transactions, messages",  ioredis_programs),
-    ("Jedis: transactions, messages",    jedis_programs),
+    ("redis-py: queues",                 redis_py_queues),
+    ("go-redis: transactions, messages, queues", go_redis_programs),
+    ("ioredis: transactions, messages, queues",  ioredis_programs),
+    ("Jedis: transactions, messages, queues",    jedis_programs),
     ("redis-py's own tests, RESP2",      |server| redis_py_tests(server, "2")),
     ("redis-py's own tests, RESP3",      |server| redis_py_tests(server, "3")),
 ];
@@ -32,6 +33,10 @@ fn redis_py(server: &Server) -> Result<(), String> {
 
 fn redis_py_programs(server: &Server) -> Result<(), String> {
     python(server, "programs.py")
+}
+
+fn redis_py_queues(server: &Server) -> Result<(), String> {
+    python(server, "queues.py")
 }
 
 fn python(server: &Server, program: &str) -> Result<(), String> {
@@ -84,6 +89,7 @@ fn java(server: &Server, program: &str) -> Result<(), String> {
 /// The files of redis-py's suite that need one plain server.
 const FILES: &[&str] = &[
     "tests/test_commands.py",
+    "tests/test_asyncio/test_commands.py",
     "tests/test_hash.py",
     "tests/test_json.py",
     "tests/test_bloom.py",
