@@ -72,12 +72,19 @@ fn exclusive((name, _): &(u64, Access)) -> (u64, Access) {
 pub struct Serving {
     locked: Locked,
     claim: Claim,
+    /// A key of another core that is locked, too.
+    joined: Option<(CoreId, u64)>,
 }
 
 impl Serving {
     pub(crate) fn new(locked: Locked, claim: Claim) -> Self {
         assert!(claim.is_exclusive(), "others could look at what is served: {claim:?}");
-        Self { locked, claim }
+        Self { locked, claim, joined: None }
+    }
+
+    /// [`Serving::new`] of keys that are locked together with one of another core.
+    pub(crate) fn with_other(locked: Locked, claim: Claim, other: (CoreId, u64)) -> Self {
+        Self { joined: Some(other), ..Self::new(locked, claim) }
     }
 
     /// Waits until the keys are locked: readers of several keys may hold them still.
@@ -121,11 +128,25 @@ impl Serving {
     /// Locks a key of another core, too, without waiting: a change of both is one transaction, until
     /// [`Serving::part`]. False if that conflicts.
     pub async fn join(&mut self, core: CoreId, name: u64) -> bool {
-        self.locked.join(core, Claim::Keys(vec![(name, Access::Exclusive)])).await
+        if self.joined == Some((core, name)) {
+            return true;
+        }
+        self.part();
+        let claim = Claim::Keys(vec![(name, Access::Exclusive)]);
+        self.joined = self.locked.join(core, claim).await.then_some((core, name));
+        self.joined.is_some()
     }
 
-    /// Gives the key of the other core back: the transaction ends.
+    /// Gives the key of another core back, unless it is this one: the transaction ends.
+    pub fn part_unless(&mut self, other: Option<(CoreId, u64)>) {
+        if self.joined != other {
+            self.part();
+        }
+    }
+
+    /// Gives the key of the other core back, if there is one.
     pub fn part(&mut self) {
+        self.joined = None;
         self.locked.part_from_others();
     }
 

@@ -55,6 +55,16 @@ impl Locked {
         locked
     }
 
+    /// From now on it serves those who wait for keys of this core: it was taken for several cores, or
+    /// for this one.
+    pub(super) fn serve(&mut self) {
+        let here = self.tx.core();
+        assert!(self.cores.contains(&here), "{:?} are locked, and not {here}", self.cores);
+        self.cores.sort_by_key(|core| *core != here); // Others are given back from the end.
+        self.has_begun = !self.writers.is_empty();
+        self.serves = Some(None);
+    }
+
     /// True when nothing is awaited.
     pub(crate) fn is_granted(&self) -> bool {
         !matches!(self.serves, Some(Some(_)))

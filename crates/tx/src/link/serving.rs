@@ -3,6 +3,7 @@
 use super::Tx;
 use super::locked::Locked;
 use super::tickets::{Asked, Pending};
+use crate::CoreId;
 use crate::locks::{Access, Claim, TxId};
 use crate::waited::Serving;
 use darter_keyspace::Part;
@@ -16,6 +17,16 @@ impl Tx {
         let notify = (self.0.core, pending.ticket);
         let is_granted = self.0.home.borrow_mut().locks.acquire_first(id, claim.clone(), notify);
         self.keep_to_serve(id, claim, is_granted, pending);
+    }
+
+    /// Makes of locks on keys of this core, which are `claim`, and perhaps on `other` of another core,
+    /// what serves those who wait for the former. The running task took them, and serves.
+    pub fn serve_under(&self, mut locked: Locked, claim: Claim, other: (CoreId, u64)) -> Serving {
+        locked.serve();
+        if other.0 == self.core() {
+            return Serving::new(locked, claim);
+        }
+        Serving::with_other(locked, claim, other)
     }
 
     /// What is to be served next.

@@ -2,7 +2,7 @@
 
 use super::*;
 use darter_keyspace::Key;
-use darter_tx::{Access, lock_key};
+use darter_tx::{Access, Claim, lock_key};
 
 impl Bench {
     fn name(&self, key: &str) -> u64 {
@@ -97,6 +97,34 @@ fn one_task_waits_for_the_other_key() {
     assert_eq!(bench.got(0), "$1\r\nx\r\n");
     assert_eq!(bench.ask(1, &format!("LLEN {from}")), ":19\r\n");
     assert!(bench.is_quiet());
+}
+
+#[test] // Others queue for the key to move to, one behind the other: in between it is its turn.
+fn who_moves_is_served_between_others_who_lock_the_other_key() {
+    for core in [0, 1] {
+        let bench = Bench::new(2);
+        let (from, to) = (bench.key(1), format!("{{{}}}to", bench.key(core)));
+        bench.ask(0, &format!("BLMOVE {from} {to} LEFT RIGHT 0"));
+        let tx = bench.cores[core].tx.clone();
+        let held = tx.try_lock_here(bench.name(&to), Access::Exclusive);
+        assert_eq!(bench.ask(1, &format!("RPUSH {from} x")), ":1\r\n");
+        let claim = Claim::Keys(vec![(bench.name(&to), Access::Exclusive)]);
+        let (over, end) = tx.ticket::<()>();
+        let next = tx.clone();
+        tx.spawn(async move {
+            let _held = next.lock(vec![(core, claim)]).await;
+            end.await;
+        });
+        bench.settle();
+        assert_eq!(bench.got(0), "");
+        drop(held);
+        bench.settle();
+        assert_eq!(bench.got(0), "$1\r\nx\r\n", "core {core}");
+        tx.complete(over, Box::new(()));
+        bench.settle();
+        assert_eq!(bench.ask(1, &format!("LLEN {to}")), ":1\r\n");
+        assert!(bench.is_quiet());
+    }
 }
 
 #[test] // A transaction brings more than a step can deliver: a job does it, on the core of the key.

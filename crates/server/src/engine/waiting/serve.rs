@@ -261,6 +261,7 @@ impl Core {
         let call = &next.call;
         let second = call.wait.want.second().map(|at| self.name_of(call, at));
         let mut locked: Option<Locked> = None;
+        serving.part_unless(second);
         if let Some((core, second)) = second
             && second != name
             && !(core == self.id() && serving.covers(second))
@@ -332,24 +333,24 @@ impl Core {
         }
     }
 
-    /// A key of this core and another are to be free: giving them back begins another serving. One
-    /// task waits for both, however often the first changes meanwhile.
+    /// A key of this core and another are to be free: who waits for the first is served under both, so
+    /// nobody can take the other in between again and again. One task waits for both, however often the
+    /// first changes meanwhile.
     fn serve_when_free(&self, name: u64, other: (usize, u64)) {
         if !self.waits.borrow_mut().begin_retry(name, other) {
             return;
         }
+        let is_here = other.0 == self.id();
         let lock = |name| (name, Access::Exclusive);
-        let claims = if other.0 == self.id() {
-            vec![(other.0, Claim::Keys(vec![lock(name), lock(other.1)]))]
-        } else {
-            [(self.id(), name), other]
-                .map(|(core, name)| (core, Claim::Keys(vec![lock(name)])))
-                .into()
-        };
+        let here = [name, other.1].map(lock).into_iter().take(1 + usize::from(is_here));
+        let here = Claim::Keys(here.collect());
+        let there = (!is_here).then(|| (other.0, Claim::Keys(vec![lock(other.1)])));
+        let claims = [(self.id(), here.clone())].into_iter().chain(there).collect();
         self.spawn_on_self(move |core| async move {
             let locked = core.tx.lock(claims).await;
             core.waits.borrow_mut().end_retry(name, other);
-            drop(locked);
+            let serving = core.tx.serve_under(locked, here, other);
+            core.serve_all_of(serving).await;
         });
     }
 
