@@ -32,4 +32,4 @@ pub use row::{
     Shape, specs,
 };
 pub use text::{BlobStream, reply_range, reply_str, reply_text};
-pub use wait::{Condition, Look, Looking, Mark, Patience, Taking, Wait, WaitFn, Want, When};
+pub use wait::{Condition, Look, Looking, Patience, Since, Taking, Wait, WaitFn, Want, When};

@@ -43,7 +43,7 @@ pub struct Condition(pub &'static str, pub u64, pub Box<[u8]>);
 
 /// What a key was as a client began to wait for it: what that means, only the command knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark(pub u128);
+pub struct Since(pub u128);
 
 /// Whether a key has what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub enum When {
     /// As the command is called.
     Called,
     /// As it waits, and the key may have changed, since it was like this.
-    Waiting(Mark),
+    Waiting(Since),
 }
 
 /// What [`Want::look`] has at hand.
@@ -100,8 +100,8 @@ pub trait Want: Send + Sync {
     fn condition(&self) -> Option<Condition>;
 
     /// What is to be known later of a key as it is now: its client begins to wait for it.
-    fn mark(&self, _call: &Looking<'_>) -> Mark {
-        Mark::default()
+    fn since(&self, _call: &Looking<'_>) -> Since {
+        Since::default()
     }
 
     /// When a key that has not got it, and does not change, may have it or refuse it all the same: in

@@ -12,7 +12,7 @@ use crate::value::{self, Value};
 use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::{
-    Args, Command, Condition, Flow, Look, Looking, Mark, Refusal, Taking, Wait, WaitFn, Want,
+    Args, Command, Condition, Flow, Look, Looking, Refusal, Since, Taking, Wait, WaitFn, Want,
 };
 use darter_resp::{Output, Reply};
 use darter_server::engine::Table;
@@ -61,8 +61,8 @@ impl Want for Broken {
         self.0.condition()
     }
 
-    fn mark(&self, call: &Looking<'_>) -> Mark {
-        if self.1 == Bug::Again { Mark(0) } else { self.0.mark(call) }
+    fn since(&self, call: &Looking<'_>) -> Since {
+        if self.1 == Bug::Again { Since(0) } else { self.0.since(call) }
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {

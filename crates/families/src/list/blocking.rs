@@ -4,7 +4,7 @@ use super::value::{List, sent};
 use super::{movem, mpop, transfer};
 use crate::waiting::{self, counted, seconds};
 use darter_command::{
-    Answer, Args, Call, Condition, Cx, Flow, Look, Looking, Mark, MultiFuture, Refusal, Taking,
+    Answer, Args, Call, Condition, Cx, Flow, Look, Looking, MultiFuture, Refusal, Since, Taking,
     Wait, Want, When, reply_str,
 };
 use darter_keyspace::Key;
@@ -125,7 +125,7 @@ impl Want for Transfer {
     }
 
     fn take_across(&self, call: Call) -> Option<MultiFuture> {
-        Some(Box::pin(transfer::across(call, self.0, When::Waiting(Mark::default()))))
+        Some(Box::pin(transfer::across(call, self.0, When::Waiting(Since::default()))))
     }
 
     fn second(&self) -> Option<usize> {

@@ -9,7 +9,7 @@ use crate::lookup::find_value;
 use crate::waiting::milliseconds;
 use crate::word;
 use darter_command::{
-    Answer, Args, Call, Condition, Cx, Flow, Look, Looking, Mark, Patience, Refusal, Taking, Wait,
+    Answer, Args, Call, Condition, Cx, Flow, Look, Looking, Patience, Refusal, Since, Taking, Wait,
     Want, When,
 };
 use darter_keyspace::{Found, Key, WrongType};
@@ -152,13 +152,13 @@ pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys, patience, want: Box::new(asked) })
 }
 
-/// An ID as a mark, and back.
-fn mark_of(id: StreamId) -> Mark {
-    Mark(u128::from(id.ms) << 64 | u128::from(id.seq))
+/// An ID as what an engine keeps of a key, and back.
+fn since_of(id: StreamId) -> Since {
+    Since(u128::from(id.ms) << 64 | u128::from(id.seq))
 }
 
-fn id_of(mark: Mark) -> StreamId {
-    StreamId::new((mark.0 >> 64) as u64, mark.0 as u64)
+fn id_of(since: Since) -> StreamId {
+    StreamId::new((since.0 >> 64) as u64, since.0 as u64)
 }
 
 impl Want for Asked {
@@ -171,7 +171,7 @@ impl Want for Asked {
         let stream = stream.as_ref().map(|stream| (stream.entries(), stream.state().last));
         let ranks = match (call.when, stream) {
             (When::Called, _) => self.ranks(call.args, call.at + self.keys.len(), stream),
-            (When::Waiting(mark), Some((entries, _))) => Ok(self.behind(entries, id_of(mark))),
+            (When::Waiting(since), Some((entries, _))) => Ok(self.behind(entries, id_of(since))),
             (When::Waiting(_), None) => Ok(0..0),
         };
         match ranks {
@@ -181,23 +181,25 @@ impl Want for Asked {
         }
     }
 
-    /// Each waits for what is behind its own mark.
+    /// Each waits for what is behind an ID of its own.
     fn condition(&self) -> Option<Condition> {
         None
     }
 
-    fn mark(&self, call: &Looking<'_>) -> Mark {
+    fn since(&self, call: &Looking<'_>) -> Since {
         let stream = call.db.value::<Stream>(&call.key).ok().flatten();
         let stream = stream.as_ref().map(|stream| (stream.entries(), stream.state().last));
         let seen = seen(call.args.head(call.at + self.keys.len()), stream);
-        mark_of(seen.expect("what is refused does not wait"))
+        since_of(seen.expect("what is refused does not wait"))
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
-        let When::Waiting(mark) = call.when else { unreachable!("XREAD itself runs where it can") };
+        let When::Waiting(since) = call.when else {
+            unreachable!("XREAD itself runs where it can")
+        };
         let key = Key::hashed(call.args.get(at), call.args.hash(at));
         let stream = call.db.read_value::<Stream>(&key)?.expect("entries were there");
-        let ranks = self.behind(stream.entries(), id_of(mark));
+        let ranks = self.behind(stream.entries(), id_of(since));
         begin(&mut call.reply, 1);
         name(&mut call.reply, key.bytes, ranks.len());
         Ok(match some(&mut call.reply, stream.entries(), ranks, End::Front) {

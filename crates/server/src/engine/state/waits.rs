@@ -19,7 +19,7 @@
 //! - Q4: a condition is known while somebody waits on it.
 
 use darter_base::hash::IdentityMap;
-use darter_command::{Condition, Look, Mark, Patience, Wait};
+use darter_command::{Condition, Look, Patience, Since, Wait};
 use darter_keyspace::Name;
 use darter_resp::Request;
 use darter_tx::CoreId;
@@ -98,7 +98,7 @@ struct Place {
     /// Index of the key in its request.
     at: usize,
     /// What the key was as the waiting began.
-    mark: Mark,
+    since: Since,
     /// The number of its condition.
     condition: Option<u64>,
 }
@@ -180,7 +180,7 @@ pub(crate) struct Next {
     pub(crate) place: u64,
     /// Index of the key in its request.
     pub(crate) at: usize,
-    pub(crate) mark: Mark,
+    pub(crate) since: Since,
     /// What is there.
     pub(crate) look: Look,
 }
@@ -208,7 +208,7 @@ impl Waits {
         &mut self,
         call: &Arc<WaitingCall>,
         (name, db): (u64, usize),
-        (key, at, mark): (&[u8], usize, Mark),
+        (key, at, since): (&[u8], usize, Since),
     ) -> bool {
         let (next_place, conditions) = (&mut self.next_place, &mut self.conditions);
         let waiter = self.waiters.entry(call.number).or_insert_with(|| {
@@ -227,7 +227,7 @@ impl Waits {
         let mut is_new = false;
         queues[index].places.entry(waiter.place).or_insert_with(|| {
             is_new = true;
-            Place { number: call.number, at, mark, condition: waiter.condition }
+            Place { number: call.number, at, since, condition: waiter.condition }
         });
         if is_new {
             waiter.names.push(name);
@@ -291,7 +291,7 @@ impl Waits {
         name: u64,
         place: u64,
         most: usize,
-        mut look: impl FnMut(&WaitingCall, usize, Mark) -> Look,
+        mut look: impl FnMut(&WaitingCall, usize, Since) -> Look,
     ) -> Result<Option<Next>, u64> {
         let Some(queues) = self.keys.get(&name) else { return Ok(None) };
         let (mut last, mut asked, mut unready) = (place, 0, Vec::new());
@@ -301,7 +301,7 @@ impl Waits {
             let nexts = queues.iter().enumerate();
             let nexts =
                 nexts.filter_map(|(at, queue)| Some((at, queue.places.range(behind).next()?)));
-            let Some((queue, (&place, &Place { number, at, mark, condition }))) =
+            let Some((queue, (&place, &Place { number, at, since, condition }))) =
                 nexts.min_by_key(|(_, (place, _))| **place)
             else {
                 return Ok(None);
@@ -312,9 +312,9 @@ impl Waits {
                 continue;
             }
             let Some(waiter) = self.waiters.get(&number) else { continue };
-            let look = look(&waiter.call, at, mark);
+            let look = look(&waiter.call, at, since);
             if look != Look::Nothing {
-                return Ok(Some(Next { call: Arc::clone(&waiter.call), place, at, mark, look }));
+                return Ok(Some(Next { call: Arc::clone(&waiter.call), place, at, since, look }));
             }
             unready.extend(condition);
             asked += 1;
@@ -468,11 +468,11 @@ mod tests {
         let mut waits = Waits::default();
         let [one, two, three] = [7, 5, 6].map(call);
         assert!(waits.is_empty());
-        assert!(waits.add(&one, (1, 0), (b"a", 1, Mark(0))));
-        assert!(!waits.add(&one, (1, 0), (b"a", 2, Mark(0))));
-        assert!(waits.add(&one, (2, 0), (b"b", 3, Mark(0))));
-        assert!(!waits.add(&two, (1, 1), (b"a", 1, Mark(0))));
-        assert!(!waits.add(&three, (1, 0), (b"a", 1, Mark(0))));
+        assert!(waits.add(&one, (1, 0), (b"a", 1, Since(0))));
+        assert!(!waits.add(&one, (1, 0), (b"a", 2, Since(0))));
+        assert!(waits.add(&one, (2, 0), (b"b", 3, Since(0))));
+        assert!(!waits.add(&two, (1, 1), (b"a", 1, Since(0))));
+        assert!(!waits.add(&three, (1, 0), (b"a", 1, Since(0))));
         waits.check_invariants();
         assert_eq!(next(&waits, 1, 0), Some((7, 1)));
         assert_eq!(next(&waits, 1, 1), Some((5, 2)));

@@ -353,9 +353,9 @@ impl Core {
             if cores == 1 || darter_base::slot::owner_of(key, cores) == here {
                 let name = lock_key(db, args.hash(at));
                 let shard = home.shard.db(db);
-                let mark = want.mark(&Looking::new(shard, args, at, When::Called));
-                let due_ms = want.due_ms(&Looking::new(shard, args, at, When::Waiting(mark)));
-                if waits.add(call, (name, db), (key, at, mark)) {
+                let since = want.since(&Looking::new(shard, args, at, When::Called));
+                let due_ms = want.due_ms(&Looking::new(shard, args, at, When::Waiting(since)));
+                if waits.add(call, (name, db), (key, at, since)) {
                     home.waited.add(name);
                 }
                 if let Some(at_ms) = due_ms {

@@ -8,7 +8,7 @@ use super::super::entry::Entry;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Next, WaitingCall};
 use super::end::Grant;
-use darter_command::{Answer, Flow, Look, Looking, Mark, Refusal, Taking, When};
+use darter_command::{Answer, Flow, Look, Looking, Refusal, Since, Taking, When};
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, Locked, Serving, lock_key};
 use std::collections::VecDeque;
@@ -146,10 +146,10 @@ impl Core {
     fn next_to_serve(&self, name: u64, place: u64) -> Result<Option<Next>, u64> {
         let home = self.tx.home();
         let mut due_ms: Option<u64> = None;
-        let mut look = |call: &WaitingCall, at: usize, mark: Mark| {
+        let mut look = |call: &WaitingCall, at: usize, since: Since| {
             let db = home.shard.db(call.view.db);
             let args = resp::Args::owned(&call.request);
-            let looking = Looking::new(db, args, at, When::Waiting(mark));
+            let looking = Looking::new(db, args, at, When::Waiting(since));
             let look = call.wait.want.look(&looking);
             if look == Look::Nothing {
                 let due = call.wait.want.due_ms(&looking);
@@ -170,7 +170,7 @@ impl Core {
         let args = resp::Args::owned(&call.request);
         let mut home = self.tx.home();
         let db = home.shard.db_for(call.view.db, call.view.no_touch);
-        let when = When::Waiting(next.mark);
+        let when = When::Waiting(next.since);
         if let Look::Refused(refusal) = call.wait.want.look(&Looking::new(db, args, next.at, when))
         {
             return Err(refusal);
@@ -310,7 +310,7 @@ impl Core {
             self.take_in_steps(next).await
         } else {
             let tx = serving.tx(name, second);
-            self.run_under(call, tx, When::Waiting(next.mark)).await
+            self.run_under(call, tx, When::Waiting(next.since)).await
         };
         self.send_served(call, answer);
         Outcome::Done
@@ -319,7 +319,7 @@ impl Core {
     fn look_again(&self, next: &Next) -> Look {
         let (call, home) = (&next.call, self.tx.home());
         let (db, args) = (home.shard.db(call.view.db), resp::Args::owned(&call.request));
-        call.wait.want.look(&Looking::new(db, args, next.at, When::Waiting(next.mark)))
+        call.wait.want.look(&Looking::new(db, args, next.at, When::Waiting(next.since)))
     }
 
     /// [`Core::take_for`], which may have left a job: the key is locked.
