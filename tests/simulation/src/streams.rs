@@ -387,18 +387,18 @@ impl Run {
 
     /// All have been added: readers see all of them, and no consumer waits beside one.
     fn close(mut self) -> Result<(), String> {
-        for _ in 0..PATIENCE {
+        self.until_all_is_seen()?;
+        for stream in (0..STREAMS).cycle().take(2 * STREAMS) {
             (0..READERS).for_each(|reader| self.read_on(reader));
-            self.sim.step();
-            self.receive()?;
-            let is_seen = self.readers.iter().all(|reader| reader.got == self.added);
-            if is_seen && self.sim.is_asleep() && self.sim.wakes_ms().is_none() {
-                break;
+            for _ in 0..PATIENCE {
+                self.sim.step();
+                if self.sim.is_asleep() {
+                    break;
+                }
             }
-        }
-        let got = [0, 1].map(|reader: usize| self.readers[reader].got);
-        if got != [self.added; READERS] {
-            return Err(format!("readers have seen {got:?} of {} entries", self.added));
+            self.added += 1;
+            self.ask(&format!("XADD s{stream} * e {}", self.added))?;
+            self.until_all_is_seen()?;
         }
         for stream in 0..STREAMS {
             for (group, name) in GROUPS.iter().enumerate() {
@@ -440,10 +440,34 @@ impl Run {
         Ok(())
     }
 
-    /// [`Run::read`] until all is seen.
+    /// Readers read until they have seen all entries, and everything rests.
+    fn until_all_is_seen(&mut self) -> Result<(), String> {
+        for _ in 0..PATIENCE {
+            let behind = |reader: &usize| self.readers[*reader].got < self.added;
+            let behind: Vec<_> = (0..READERS).filter(behind).collect();
+            if behind.is_empty() && self.sim.is_asleep() && self.sim.wakes_ms().is_none() {
+                return Ok(());
+            }
+            behind.into_iter().for_each(|reader| self.read_on(reader));
+            self.sim.step();
+            self.receive()?;
+            if self.is_stuck() {
+                break;
+            }
+        }
+        let got = [0, 1].map(|reader: usize| self.readers[reader].got);
+        Err(format!("readers have seen {got:?} of {} entries", self.added))
+    }
+
+    /// True when a reader waits for ever, and nothing is going to happen.
+    fn is_stuck(&self) -> bool {
+        let waits = self.readers.iter().any(|reader| reader.outstanding && reader.got < self.added);
+        waits && self.sim.is_asleep() && self.sim.wakes_ms().is_none()
+    }
+
+    /// [`Run::read`] of who is not being answered.
     fn read_on(&mut self, reader: usize) {
-        let is_over = self.readers[reader].got == self.added;
-        if !is_over || self.sim.is_closed(FIRST_READER + reader) {
+        if !self.readers[reader].outstanding || self.sim.is_closed(FIRST_READER + reader) {
             self.read(reader);
         }
     }
