@@ -13,9 +13,10 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "saving", "settings", "spent", "spin", "engine::scripts::registry",
+    (0, &["absent", "saving", "settings", "spent", "spin", "engine::point", "engine::scripts::registry",
           "engine::state::requests"]),
-    (1, &["doors", "load", "log", "shared", "supervisor", "engine::point", "engine::presence"]),
+    (1, &["doors", "load", "log", "shared", "supervisor", "engine::presence",
+          "engine::transaction::queued"]),
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
           "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
@@ -23,7 +24,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
           "engine::state::tracking",
           "engine::state::waits",
-          "engine::state::watchers", "engine::transaction::queued"]),
+          "engine::state::watchers"]),
     (3, &["engine::conn", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
     (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),
