@@ -16,6 +16,7 @@
 //!   `entries`: of streams.
 //! - `types`: the numbers of the format, and the names of unsupported types.
 //! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
+//! - [`functions`]: libraries, in files and in the payload of `FUNCTION DUMP`.
 //! - [`lzf`], [`crc64`]: what both directions build on.
 //!
 //! Everything here is sans-IO: bytes come in as slices and go out into vectors. No file, socket,
@@ -33,6 +34,7 @@ mod encode;
 mod entries;
 mod error;
 mod event;
+pub mod functions;
 mod items;
 mod kind;
 pub mod lzf;

@@ -47,6 +47,11 @@ impl Loaded {
     pub(crate) fn is(&self, source: &Arc<Source>) -> bool {
         self.source.as_ptr() == Arc::as_ptr(source)
     }
+
+    /// What is to be released.
+    pub(crate) fn into_kept(self) -> Kept {
+        self.table
+    }
 }
 
 /// Runs the text of a library.
@@ -212,7 +217,7 @@ mod tests {
     const LIMIT: usize = 64 << 20;
 
     fn source(text: &str) -> Arc<Source> {
-        Arc::new(Source::read(text.as_bytes()).unwrap())
+        Arc::new(Source::read(text.into()).unwrap())
     }
 
     /// Loads a library, in slices of random lengths.

@@ -35,7 +35,7 @@ impl Source {
     ///
     /// # Errors
     /// The refusal, without its code.
-    pub fn read(text: &[u8]) -> Result<Self, Vec<u8>> {
+    pub fn read(text: Vec<u8>) -> Result<Self, Vec<u8>> {
         if !text.starts_with(b"#!") {
             return Err(b"Missing library metadata".to_vec());
         }
@@ -178,13 +178,13 @@ mod tests {
 
     #[test] // As redis-server 7.0.15 answers.
     fn first_lines_are_read() {
-        let name = |text: &str| Source::read(text.as_bytes()).unwrap().name;
+        let name = |text: &str| Source::read(text.into()).unwrap().name;
         let refused =
-            |text: &str| String::from_utf8(Source::read(text.as_bytes()).unwrap_err()).unwrap();
+            |text: &str| String::from_utf8(Source::read(text.into()).unwrap_err()).unwrap();
         assert_eq!(&*name("#!lua name=a\nx"), "a");
         assert_eq!(&*name("#!LUA NAME=a_9\r\n"), "a_9");
         assert_eq!(&*name("#!\"lua\" 'name=q'\n"), "q");
-        assert_eq!(Source::read(b"#!lua name=a\nx").unwrap().code(), b"\nx");
+        assert_eq!(Source::read(b"#!lua name=a\nx".to_vec()).unwrap().code(), b"\nx");
         for (text, refusal) in [
             ("return 1", "Missing library metadata"),
             ("#!lua name=a", "Invalid library metadata"),

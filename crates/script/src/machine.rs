@@ -1,6 +1,6 @@
 //! A VM with Redis's sandbox, and the runs of scripts in it.
 
-use crate::calling::{Calling, FunctionRun, Loading};
+use crate::calling::{Calling, FunctionRun, Loaded, Loading};
 use crate::library::{Functions, Source};
 use crate::math::Random;
 use crate::session::{Protocol, Session, Wanted, Words};
@@ -10,6 +10,7 @@ use crate::{errors, output, redis, sandbox};
 use darter_base::preempt::Preempt;
 use darter_lua::{Error, Kept, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
 use sha1::{Digest, Sha1};
+use std::collections::btree_map;
 use std::collections::hash_map::IntoValues;
 use std::sync::Arc;
 
@@ -481,13 +482,17 @@ impl Machine {
         self.vm.host().compiled.len()
     }
 
-    /// Begins to forget all scripts that have been compiled here, and to collect all garbage.
+    /// Begins to forget all scripts that have been compiled here, and all libraries, and to collect
+    /// all garbage.
     ///
     /// # Panics
     /// There is a run.
     pub fn begin_forgetting(&mut self) {
-        let compiled = std::mem::take(&mut self.vm.host().compiled).into_values();
-        self.vm.begin(Box::new(Forgetting { compiled, rest: Collection { cycles: 0 } }));
+        let session = self.vm.host();
+        let compiled = std::mem::take(&mut session.compiled).into_values();
+        let libraries = std::mem::take(&mut session.libraries).into_values();
+        let rest = Collection { cycles: 0 };
+        self.vm.begin(Box::new(Forgetting { compiled, libraries, rest }));
     }
 
     /// Bytes that Lua has allocated.
@@ -522,14 +527,16 @@ impl Program<Session> for Collection {
 /// Forgets what was compiled, and collects it.
 struct Forgetting {
     compiled: IntoValues<Arc<str>, Kept>,
+    libraries: btree_map::IntoValues<Box<str>, Loaded>,
     rest: Collection,
 }
 
 impl Program<Session> for Forgetting {
     fn start(&mut self, cx: Call<'_, '_>) -> Start {
-        /// Scripts that are forgotten in a portion.
+        /// Scripts and libraries that are forgotten in a portion.
         const AT_ONCE: usize = 64;
-        let mut portion = self.compiled.by_ref().take(AT_ONCE).peekable();
+        let libraries = self.libraries.by_ref().map(Loaded::into_kept);
+        let mut portion = self.compiled.by_ref().chain(libraries).take(AT_ONCE).peekable();
         if portion.peek().is_none() {
             return self.rest.start(cx);
         }
