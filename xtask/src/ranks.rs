@@ -13,11 +13,11 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "saving", "settings", "spent", "spin", "engine::point", "engine::scripts::registry",
-          "engine::state::requests"]),
-    (1, &["doors", "load", "log", "shared", "supervisor", "engine::presence",
+    (0, &["absent", "libraries", "saving", "settings", "spent", "spin", "engine::point",
+          "engine::scripts::registry", "engine::state::requests"]),
+    (1, &["doors", "log", "shared", "supervisor", "engine::presence",
           "engine::transaction::queued"]),
-    (2, &["files", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
+    (2, &["files", "load", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
           "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",

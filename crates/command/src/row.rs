@@ -555,12 +555,17 @@ impl Command {
         self
     }
 
-    /// True when a request does not name all keys that it may touch.
+    /// True when a request does not name all keys that it may touch, or changes what belongs to no key.
     #[must_use]
     pub fn locks_all(&self) -> bool {
         let is_unnamed = |spec: &KeySpec| spec.place == Place::Unnamed;
         let is_over_all = self.keys.0.is_empty() || self.keys.0.iter().any(is_unnamed);
-        self.leaves_database || matches!(self.run, Run::Multi { .. }) && is_over_all
+        match self.run {
+            _ if self.leaves_database => true,
+            Run::Multi { .. } => is_over_all,
+            Run::Server => self.is_write(),
+            Run::Point(_) => false,
+        }
     }
 
     /// Marks it as internal.

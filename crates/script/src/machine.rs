@@ -227,7 +227,10 @@ impl Copied {
 }
 
 impl Machine {
-    /// A machine whose scripts may use `limit_bytes` at once, at most 1 GiB.
+    /// The most that scripts may use at once.
+    pub const LIMIT_BYTES_MAX: usize = 1 << 30;
+
+    /// A machine whose scripts may use `limit_bytes` at once, at most [`Machine::LIMIT_BYTES_MAX`].
     ///
     /// # Errors
     /// The system has no memory for a stack.

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
     "acl", "asking", "bgrewriteaof",
-    "cluster", "failover", "fcall",
-    "fcall_ro", "function", "migrate", "module",
+    "cluster", "failover", "migrate", "module",
     "psync", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role",
     "slaveof", "sync",
@@ -65,7 +64,7 @@ mod tests {
     #[test] // Once, in any case; other names never.
     fn each_is_logged_once() {
         let absent = Absent::default();
-        let asked = [&b"FCALL"[..], b"fcall", b"sync", b"get", b"\xff", &[b'a'; 100]];
+        let asked = [&b"ROLE"[..], b"role", b"sync", b"get", b"\xff", &[b'a'; 100]];
         assert_eq!(
             asked.map(|name| absent.is_news(name)),
             [true, false, true, false, false, false]

@@ -198,6 +198,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         saves: Arc::new(Saves::new(files, started_ms)),
         scripts: crate::engine::scripts::registry::Registry::default(),
         absent: crate::absent::Absent::default(),
+        libraries: Arc::default(),
         told: wakers.iter().map(|_| Told::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),
@@ -335,8 +336,12 @@ fn open_file(
 ) -> Result<Opened, Failure> {
     let Some(path) = file else { return Ok((wakers.iter().map(|_| None).collect(), None)) };
     let databases = settings.size("databases");
-    let progress = Arc::clone(&shared.load);
-    let (inboxes, opened) = load::open(path, wakers.len(), wakers.to_vec(), databases, progress)
+    let onto = load::Onto {
+        databases,
+        progress: Arc::clone(&shared.load),
+        libraries: Arc::clone(&shared.libraries),
+    };
+    let (inboxes, opened) = load::open(path, wakers.to_vec(), onto)
         .map_err(|error| Failure(format!("cannot load {}: {error}", path.display())))?;
     Ok((inboxes.into_iter().map(Some).collect(), Some(opened)))
 }

@@ -20,6 +20,7 @@ mod doors;
 pub mod engine;
 mod files;
 mod knock;
+mod libraries;
 mod load;
 pub mod log;
 mod machine;

@@ -14,10 +14,12 @@
 //! nothing.
 //!
 //! - `portion`: records, packed. - `sorter`: events in, portions out, by the key's core.
+//! - `functions`: libraries, which this thread runs once and all cores share.
 //! - `inbox`: portions in, slices of insertion out. - `meter`: progress for people.
 //!
 //! Not here: the format (`persist`), what a core does meanwhile (`thread`).
 
+mod functions;
 mod inbox;
 mod meter;
 mod portion;
@@ -27,11 +29,13 @@ mod tests;
 
 pub(crate) use inbox::Inbox;
 
+use crate::libraries::Libraries;
 use darter_families::TYPES;
 use darter_keyspace::Types;
-use darter_rdb::{Error, Limits, Reader};
+use darter_rdb::{Error, Event, Limits, Reader};
 use darter_runtime::clock;
 use darter_runtime::net::Waker;
+use functions::Loading;
 use meter::Meter;
 use portion::Portion;
 use sorter::Sorter;
@@ -104,6 +108,8 @@ enum Cause {
     DuplicateKey { key: Vec<u8>, database: usize, offset: u64 },
     /// A duplicate field or member, or what is none.
     BadItem { key: Vec<u8>, database: usize, offset: u64 },
+    /// A library of functions that is refused.
+    Library { why: String, offset: u64 },
     /// The server stopped before the end.
     Stopped,
 }
@@ -135,6 +141,9 @@ impl fmt::Display for Cause {
                  at offset {offset}",
                 key.escape_ascii()
             ),
+            Self::Library { why, offset } => {
+                write!(f, "a library of functions is refused at offset {offset}: {why}")
+            }
             Self::Stopped => write!(f, "the server stopped before the end of the file"),
         }
     }
@@ -222,19 +231,27 @@ impl Opened {
     }
 }
 
-/// Opens `path`, to be loaded into `cores` cores of `databases` databases: returns an inbox for
-/// each, in order.
+/// What a file is loaded into.
+pub(crate) struct Onto {
+    /// Databases of each core.
+    pub(crate) databases: usize,
+    /// What INFO shows.
+    pub(crate) progress: Arc<Progress>,
+    /// The libraries of functions; there are none yet.
+    pub(crate) libraries: Arc<Libraries>,
+}
+
+/// Opens `path`, to be loaded by the cores that `wakers` wake: returns an inbox for each, in order.
 ///
 /// # Errors
 /// The file cannot be opened.
 pub(crate) fn open(
     path: &Path,
-    cores: usize,
     wakers: Vec<Waker>,
-    databases: usize,
-    progress: Arc<Progress>,
+    onto: Onto,
 ) -> io::Result<(Vec<Inbox>, Opened)> {
-    assert_eq!(wakers.len(), cores, "a waker a core");
+    let Onto { databases, progress, libraries } = onto;
+    let cores = wakers.len();
     let file = File::open(path)?;
     progress[TOTAL].store(file.metadata()?.len(), Ordering::Relaxed);
     let (inboxes, lanes) = lanes(TYPES, wakers);
@@ -244,6 +261,7 @@ pub(crate) fn open(
         sorter: Sorter::new(cores, databases, clock::unix_millis()),
         lanes,
         progress,
+        libraries,
         cancelled: Arc::new(AtomicBool::new(false)),
     };
     Ok((inboxes, Opened { loader, path: path.to_owned() }))
@@ -300,6 +318,7 @@ struct Loader {
     sorter: Sorter,
     lanes: Lanes,
     progress: Arc<Progress>,
+    libraries: Arc<Libraries>,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -307,9 +326,11 @@ impl Loader {
     fn run(mut self) -> Result<Summary, Cause> {
         let begun_ns = clock::monotonic_nanos();
         let mut meter = Meter::start(begun_ns, self.progress[TOTAL].load(Ordering::Relaxed));
-        let parsed = self.parse(&mut meter);
+        let mut functions = Loading::default();
+        let parsed = self.parse(&mut meter, &mut functions);
         meter.end();
         parsed?;
+        functions.finish(&self.libraries);
         self.sorter.finish(&mut |core, portion| self.lanes.send(core, portion))?;
         self.lanes.wait()?;
         self.tell();
@@ -318,13 +339,13 @@ impl Loader {
     }
 
     /// Reads to the end of the format, whose checksum has then matched.
-    fn parse(&mut self, meter: &mut Meter) -> Result<(), Cause> {
+    fn parse(&mut self, meter: &mut Meter, functions: &mut Loading) -> Result<(), Cause> {
         while !self.reader.is_done() {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(Cause::Stopped);
             }
             self.fill()?;
-            self.sort()?;
+            self.sort(functions)?;
             self.tell();
             meter.tick(clock::monotonic_nanos(), self.reader.offset(), &self.sorter.summary());
         }
@@ -347,11 +368,12 @@ impl Loader {
         Ok(())
     }
 
-    fn sort(&mut self) -> Result<(), Cause> {
-        let Self { reader, sorter, lanes, .. } = self;
+    fn sort(&mut self, functions: &mut Loading) -> Result<(), Cause> {
+        let Self { reader, sorter, lanes, cancelled, .. } = self;
         loop {
             let offset = reader.offset();
             match reader.next().map_err(Cause::Format)? {
+                Some(Event::Function { code }) => functions.take_in(code, offset, cancelled)?,
                 Some(event) => {
                     sorter
                         .take_in(event, offset, &mut |core, portion| lanes.send(core, portion))?;

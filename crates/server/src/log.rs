@@ -31,6 +31,16 @@ pub fn start(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// Logs what a script or a library tells, with its level: from 0 for debugging to 3 for warnings.
+pub(crate) fn of_script(level: u8, line: &[u8]) {
+    let line = String::from_utf8_lossy(line);
+    match level {
+        0 => tracing::debug!("{line}"),
+        1 | 2 => tracing::info!("{line}"),
+        _ => tracing::warn!("{line}"),
+    }
+}
+
 /// Logs what starts here, with which settings, and which of those have no effect.
 pub(crate) fn begin(settings: &Settings) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());

@@ -3,6 +3,7 @@
 
 use crate::absent::Absent;
 use crate::engine::scripts::registry::Registry;
+use crate::libraries::Libraries;
 use crate::saving::{NoFiles, Saves, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,6 +37,8 @@ pub struct Shared {
     pub(crate) scripts: Registry,
     /// Unsupported commands that clients have sent.
     pub(crate) absent: Absent,
+    /// The libraries of functions.
+    pub(crate) libraries: Arc<Libraries>,
     /// Facts of the machine and the process that only the runtime knows.
     pub machine: Box<dyn Machine>,
 }
@@ -157,6 +160,7 @@ impl Shared {
             saves: Arc::new(Saves::new(store, started_ms)),
             scripts: Registry::default(),
             absent: Absent::default(),
+            libraries: Arc::default(),
             machine: Box::new(Nowhere),
         })
     }

@@ -41,6 +41,7 @@ const TARGETS: &[Target] = &[
     Target { name: "streams", corpus: streams::corpus, run: streams::fuzz_streams },
     Target { name: "tokens", corpus: documents::tokens, run: documents::fuzz_tokens },
     Target { name: "scripts", corpus: scripts::corpus, run: scripts::fuzz_scripts },
+    Target { name: "libraries", corpus: scripts::libraries, run: scripts::fuzz_libraries },
     Target { name: "sketches", corpus: sketches::corpus, run: sketches::fuzz_sketches },
     Target {
         name: "hyperloglogs",

@@ -1,7 +1,10 @@
 //! What scripts do with bytes that anyone may send: JSON, MessagePack, formats, patterns, code.
 
 use darter_base::preempt::{Countdown, Never};
-use darter_script::{Machine, Protocol, Run, Script, Stop};
+use darter_rdb::functions::{LibraryText, begin_library};
+use darter_rdb::lzf::Packer;
+use darter_script::{Library, Machine, Protocol, Registry, Run, Script, Source, Stop};
+use std::sync::Arc;
 
 const SCRIPT: &str = "local text, half = ARGV[1], ARGV[1]:sub(#ARGV[1] / 2)
     pcall(cjson.decode, text) pcall(cjson.encode, {text, [half] = text})
@@ -32,4 +35,61 @@ pub(crate) fn fuzz_scripts(input: &[u8]) {
         assert_eq!(machine.take_reply().concat(), b":1\r\n");
     }
     assert!(machine.abandon(&Never));
+}
+
+/// Records of FUNCTION DUMP, packed and not.
+pub(crate) fn libraries() -> Result<Vec<Vec<u8>>, String> {
+    let texts = [
+        "#!lua name=a\nredis.register_function('f', function(keys, args) return #args end)",
+        "#!lua name=b\nlocal r = redis.register_function r{function_name = 'g', callback = r,
+            flags = {'no-writes', 'allow-oom'}, description = 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'}",
+        "#!lua \"name=c\"\r\nfor i = 1, 9 do redis.register_function('h' .. i, redis.log) end",
+    ];
+    let mut packer = Packer::default();
+    Ok([true, false]
+        .map(|packs| {
+            let mut records = Vec::new();
+            for text in texts {
+                let packer = packs.then_some(&mut packer);
+                let rest = begin_library(&mut records, text.as_bytes(), packer);
+                records.extend_from_slice(rest);
+            }
+            records
+        })
+        .to_vec())
+}
+
+/// Libraries, a refusal, or no end.
+pub(crate) fn fuzz_libraries(input: &[u8]) {
+    let mut machine = Machine::for_functions(16 << 20).expect("there is memory for a stack");
+    let (mut registry, mut records) = (Registry::default(), input);
+    while !records.is_empty() {
+        let Ok((mut text, after)) = LibraryText::first(records) else { return };
+        let is_whole = loop {
+            match text.step(100) {
+                Ok(false) => {}
+                Ok(true) => break true,
+                Err(_) => break false,
+            }
+        };
+        let Some(source) = is_whole.then(|| Source::read(text.into_text()).ok()).flatten() else {
+            return;
+        };
+        let source = Arc::new(source);
+        machine.begin_load(Arc::clone(&source));
+        if machine.resume(&Countdown::new(500)) != Stop::Ended {
+            assert!(machine.abandon(&Never));
+            return;
+        }
+        let Ok(functions) = machine.take_loaded() else { return };
+        let library = Arc::new(Library { source, functions });
+        if registry.library(&library.source.name).is_none() {
+            let mut next = Ok(Some(0));
+            while let Ok(Some(index)) = next {
+                next = registry.link(&library, index);
+            }
+        }
+        assert!(registry.len() <= registry.functions_len());
+        records = after;
+    }
 }

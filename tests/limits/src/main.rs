@@ -13,6 +13,7 @@
 
 mod files;
 mod first_hour;
+mod functions;
 mod input;
 mod life;
 mod memory;
@@ -92,6 +93,7 @@ const GROUPS: &[&[Check]] = &[
     memory::CHECKS,
     saving::CHECKS,
     saved_streams::CHECKS,
+    functions::CHECKS,
     life::CHECKS,
     first_hour::CHECKS,
 ];

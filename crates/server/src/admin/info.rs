@@ -350,7 +350,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "lazyfree_pending_objects", totals.freeing.0);
 }
 
-/// What scripts take: the machines in which they run, and their texts.
+/// What scripts and functions take: the machines in which they run, and the texts of scripts.
 fn scripts(report: &Report<'_>, text: &mut String) {
     let machines = report.sum(|facts| facts.machines);
     let (count, bytes) = report.core.admin.shared.scripts.size();
@@ -363,6 +363,9 @@ fn scripts(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_scripts", bytes);
     field(text, "used_memory_scripts_human", human(bytes));
     field(text, "number_of_cached_scripts", count);
+    let libraries = report.core.admin.shared.libraries.current();
+    field(text, "number_of_functions", libraries.functions_len());
+    field(text, "number_of_libraries", libraries.len());
 }
 
 fn persistence(report: &Report<'_>, text: &mut String) {

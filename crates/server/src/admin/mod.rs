@@ -12,6 +12,7 @@ mod config;
 mod connection;
 mod databases;
 mod debug;
+mod functions;
 mod info;
 mod latency;
 mod long_text;
@@ -143,6 +144,7 @@ pub const TABLES: &[&[(Command, Runner)]] = &[
     transactions::TABLE,
     pubsub::TABLE,
     scripting::TABLE,
+    functions::TABLE,
 ];
 
 /// The lines of a HELP subcommand.

@@ -16,8 +16,8 @@ const BOTH: Flags = Flags::NOSCRIPT
     .and(Flags::SKIP_MONITOR)
     .and(Flags::NO_MANDATORY_KEYS)
     .and(Flags::MOVABLEKEYS);
-const WRITES: Flags = BOTH.and(Flags::MAY_REPLICATE);
-const READS: Flags = BOTH.and(Flags::READONLY);
+pub(super) const WRITES: Flags = BOTH.and(Flags::MAY_REPLICATE);
+pub(super) const READS: Flags = BOTH.and(Flags::READONLY);
 const INNER: Flags = Flags::NOSCRIPT;
 const S: Group = Group::Scripting;
 
@@ -26,11 +26,11 @@ const fn counted(flags: KeyFlags) -> KeySpec {
 }
 const RW: KeySpec = counted(KeyFlags::RW_ACCESS_UPDATE);
 const RO: KeySpec = counted(KeyFlags::RO_ACCESS);
-const EVAL: Keys = Keys(&[
+pub(super) const EVAL: Keys = Keys(&[
     RW.notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")
 ]);
 const EVALSHA: Keys = Keys(&[RW]);
-const EVAL_RO: Keys = Keys(&[
+pub(super) const EVAL_RO: Keys = Keys(&[
     RO.notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")
 ]);
 const EVALSHA_RO: Keys = Keys(&[RO]);

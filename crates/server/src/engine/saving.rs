@@ -179,6 +179,8 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Order {
         folder: folder(),
         name: settings.text("dbfilename").to_owned(),
         version: VERSIONS[usize::from(has_deadlines)],
+        libraries: core.admin.shared.libraries.current(),
+        packs: settings.flag("rdbcompression"),
         sizes,
         cut_ms,
         used_bytes: core.admin.shared.used_memory(),

@@ -243,9 +243,6 @@ fn remark(event: Event<'_>) {
         Event::Aux { key, value } => {
             tracing::debug!("loading: {} is {}", key.escape_ascii(), value.escape_ascii());
         }
-        Event::Function { .. } => {
-            tracing::warn!("loading: a library of functions is skipped: scripts are not run here");
-        }
         Event::ModuleSkipped { module } => {
             tracing::warn!("loading: data of the module {} is skipped", module.escape_ascii());
         }

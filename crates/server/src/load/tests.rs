@@ -526,13 +526,16 @@ impl Drop for Place {
     }
 }
 
+fn onto(databases: usize, progress: &Arc<Progress>) -> Onto {
+    Onto { databases, progress: Arc::clone(progress), libraries: Arc::default() }
+}
+
 /// Loads by [`open`], a thread a core; gives what was in the shards of cores that finished.
 fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>, Vec<Shard>) {
     let place = Place::with(bytes);
     let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
     let progress = Arc::new([const { AtomicU64::new(0) }; 4]);
-    let (inboxes, opened) =
-        open(&place.0, cores, wakers, DATABASES, Arc::clone(&progress)).unwrap();
+    let (inboxes, opened) = open(&place.0, wakers, onto(DATABASES, &progress)).unwrap();
     let handle = opened.begin().unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = inboxes
@@ -594,7 +597,7 @@ fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
     let place = Place::with(&file(&records));
     let progress = || Arc::new([const { AtomicU64::new(0) }; 4]);
     let waker = || vec![Waker::new().unwrap()];
-    let (inboxes, opened) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    let (inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();
     let handle = opened.begin().unwrap();
     drop(inboxes);
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
@@ -602,7 +605,7 @@ fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
     // The core takes nothing, so the loader is still there when it is told to end.
     let many = (0..100_u32).map(|at| ((0, at.to_be_bytes().to_vec()), string(&[b'x'; 60_000])));
     let place = Place::with(&file(&many.collect()));
-    let (mut inboxes, opened) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    let (mut inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();
     let handle = opened.begin().unwrap();
     assert!(!handle.is_finished());
     handle.cancel();
@@ -612,5 +615,5 @@ fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
     }
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
     assert!(!inboxes[0].is_finished());
-    assert!(open(Path::new("/no/such/file"), 1, waker(), 1, progress()).is_err());
+    assert!(open(Path::new("/no/such/file"), waker(), onto(1, &progress())).is_err());
 }

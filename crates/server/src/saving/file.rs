@@ -8,6 +8,8 @@
 use super::{Order, Outcome, Outlet, Room, Saves, Store};
 use darter_persist::snapshot::Chunk;
 use darter_rdb::Writer;
+use darter_rdb::functions::begin_library;
+use darter_rdb::lzf::Packer;
 use darter_rdb::types::VERSION_WRITTEN;
 use darter_runtime::net::Waker;
 use darter_runtime::topology;
@@ -267,7 +269,22 @@ impl Saver {
         writer.aux(b"ctime", seconds.as_bytes(), head);
         writer.aux(b"used-mem", order.used_bytes.to_string().as_bytes(), head);
         writer.aux(b"aof-base", b"0", head);
-        self.write_head(file)
+        self.write_head(file)?;
+        self.write_libraries(file)
+    }
+
+    /// Writes the libraries of functions, where Redis has them: before all keys.
+    fn write_libraries(&mut self, file: &mut File) -> io::Result<()> {
+        let libraries = Arc::clone(&self.order.libraries);
+        let mut packer = self.order.packs.then(Packer::default);
+        for library in libraries.libraries() {
+            let start = self.head.len();
+            let rest = begin_library(&mut self.head, &library.source.text, packer.as_mut());
+            self.head.extend_from_slice(rest);
+            self.writer.follow(&self.head[start..]);
+            self.write_head(file)?;
+        }
+        Ok(())
     }
 
     fn end(&mut self, file: &mut File) -> io::Result<()> {
@@ -413,6 +430,8 @@ mod tests {
             folder: folder.clone(),
             name: "dump.rdb".to_owned(),
             version: 10,
+            libraries: Arc::default(),
+            packs: true,
             sizes: BTreeMap::new(),
             cut_ms: 0,
             used_bytes: 0,

@@ -26,6 +26,7 @@ pub(crate) use points::Point;
 
 use darter_persist::snapshot::{Chunk, Portions};
 use darter_runtime::signal::Signal;
+use darter_script::Registry;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -80,6 +81,10 @@ pub struct Order {
     pub name: String,
     /// The version of the format.
     pub version: u16,
+    /// The libraries of functions.
+    pub libraries: Arc<Registry>,
+    /// Their texts are packed.
+    pub packs: bool,
     /// Keys and deadlines of each database in use.
     pub sizes: BTreeMap<u32, (u64, u64)>,
     /// When it was cut, in Unix milliseconds.

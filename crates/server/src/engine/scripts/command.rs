@@ -64,7 +64,7 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
 }
 
 /// Shows the command to those who watch all: before those that its script calls.
-fn show(call: &ServerCall, args: resp::Args<'_>) {
+pub(super) fn show(call: &ServerCall, args: resp::Args<'_>) {
     let core = &call.core;
     if core.watchers.borrow().are_any()
         && let Ok(entry) = core.table.resolve(args)
@@ -74,7 +74,7 @@ fn show(call: &ServerCall, args: resp::Args<'_>) {
 }
 
 /// The number of keys of a request, which is its argument at `index`.
-fn key_count(call: &ServerCall, index: usize) -> Result<usize, Refusal> {
+pub(super) fn key_count(call: &ServerCall, index: usize) -> Result<usize, Refusal> {
     let args = resp::Args::owned(&call.request);
     let count = darter_base::number::parse_i64(args.head(index)).ok_or(Refusal::NotAnInteger)?;
     let most = args.len() - index - 1;

@@ -4,25 +4,31 @@
 //! is taken first: it is warm, and a script that counts on what an earlier one has left in `cjson`
 //! finds it as long as nothing else runs.
 
+use darter_resp::Request;
 use darter_script::Machine;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What runs: Redis has a state of Lua for each, and two commands to kill them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// EVAL and its kin.
     Script,
+    /// FCALL and its kin.
+    Function,
 }
 
-/// Memory that a script may use at once: the most that a machine can have.
-const LIMIT_BYTES: usize = 1 << 30;
+/// Memory that a script may use at once.
+const LIMIT_BYTES: usize = Machine::LIMIT_BYTES_MAX;
 
 /// Machines that wait for the next script.
 const KEPT_MAX: usize = 16;
 /// Bytes beyond which a machine is tidied up before it waits.
 const TIDY_BYTES: usize = 4 << 20;
+/// The same of one for functions, which keeps its libraries.
+const TIDY_LIBRARIES_BYTES: usize = 64 << 20;
 /// The same by compiled scripts.
 const COMPILED_MAX: usize = 500;
 
@@ -31,8 +37,10 @@ const COMPILED_MAX: usize = 500;
 pub(crate) struct Current {
     /// The client's id: a client has one run at most.
     pub(crate) client: u64,
-    /// What runs.
+    /// What runs, its name, and the request that has called it.
     pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    pub(crate) request: Arc<Request>,
     /// When it began, by the monotonic clock.
     pub(crate) begun_ns: u64,
     /// What it has written can be undone.
@@ -63,13 +71,18 @@ impl Machines {
             Some(at) => Ok(idle.remove(at).1),
             None => match kind {
                 Kind::Script => Machine::new(LIMIT_BYTES),
+                Kind::Function => Machine::for_functions(LIMIT_BYTES),
             },
         }
     }
 
     /// Takes back a machine without a run, unless it is to be tidied up before, or there are enough.
     pub(crate) fn put(&self, kind: Kind, mut machine: Machine) -> Option<Machine> {
-        let is_tidy = machine.used_bytes() <= TIDY_BYTES && machine.compiled_len() <= COMPILED_MAX;
+        let bytes_max = match kind {
+            Kind::Script => TIDY_BYTES,
+            Kind::Function => TIDY_LIBRARIES_BYTES,
+        };
+        let is_tidy = machine.used_bytes() <= bytes_max && machine.compiled_len() <= COMPILED_MAX;
         let mut idle = self.idle.borrow_mut();
         if !is_tidy {
             return Some(machine);

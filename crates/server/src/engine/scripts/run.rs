@@ -147,6 +147,8 @@ impl<'a> Run<'a> {
         let current = self.core().machines.begin(Current {
             client: self.call.session.id,
             kind: self.evaluation.kind,
+            name: Arc::clone(&self.evaluation.name),
+            request: Arc::clone(&self.call.request),
             begun_ns: self.core().clock.monotonic_ns(),
             is_undoable: false,
             has_written: Cell::new(false),
@@ -339,11 +341,6 @@ fn log_level(core: &Core) -> u8 {
 /// Logs what a script has.
 fn log(machine: &mut Machine) {
     for (level, line) in machine.take_log() {
-        let line = String::from_utf8_lossy(&line);
-        match level {
-            0 => tracing::debug!("{line}"),
-            1 | 2 => tracing::info!("{line}"),
-            _ => tracing::warn!("{line}"),
-        }
+        crate::log::of_script(level, &line);
     }
 }

@@ -67,7 +67,8 @@ impl Slowlog {
     }
 }
 
-fn shown(row: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
+/// The arguments of a command, shortened.
+pub(crate) fn shown(row: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
     let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(row.shown(args, at))).collect();
     if args.len() > ARGS_MAX {

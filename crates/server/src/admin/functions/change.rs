@@ -1,0 +1,129 @@
+//! Loading a library, and changing the libraries of all cores.
+//!
+//! A library is run and the next map of all libraries is made without a lock, in slices. The map
+//! takes the place of the one that it was made from while all keys are locked: so a snapshot has
+//! the libraries of the instant of its keys. If another change has come between, the map is made
+//! anew.
+
+use crate::engine::scripts::functions;
+use crate::engine::{Core, ServerCall};
+use darter_base::limits::CHUNK_BYTES;
+use darter_command::{Answer, Refusal};
+use darter_script::{Library, Registry, Source};
+use darter_tx::{Access, Claim};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// `FUNCTION LOAD [REPLACE] function-code`.
+///
+/// Reply: the library's name. Refusals: what is wrong with its first line, its text, or what it
+/// registers; it is there already. Then nothing has changed.
+/// Source: <https://redis.io/commands/function-load> (7.0.0).
+pub(super) async fn load(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let mut replaces = false;
+    while args.left() > 1 {
+        if !args.option("REPLACE") {
+            return Err(Refusal::quoting("ERR Unknown option given: ", args.bytes()?, ""));
+        }
+        replaces = true;
+    }
+    let text = copied(&call.core, args.bytes()?).await;
+    let source = Arc::new(read(text)?);
+    let old_of = |libraries: &Registry| match libraries.library(&source.name) {
+        Some(_) if !replaces => Err(refuse(format!("Library '{}' already exists", source.name))),
+        old => Ok(old.cloned()),
+    };
+    old_of(&call.core.admin.shared.libraries.current())?;
+    let library = run(&call.core, &source).await?;
+    change(&call, |libraries| {
+        let gone = old_of(libraries)?.into_iter().collect();
+        Ok(Change { gone, new: vec![Arc::clone(&library)], ..Change::default() })
+    })
+    .await?;
+    Ok(call.answer(|reply| reply.bulk(source.name.as_bytes())))
+}
+
+/// A text of any length, copied in slices.
+async fn copied(core: &Core, text: &[u8]) -> Vec<u8> {
+    let mut copy = Vec::with_capacity(text.len());
+    for piece in text.chunks(CHUNK_BYTES) {
+        copy.extend_from_slice(piece);
+        core.tx.pause().await;
+    }
+    copy
+}
+
+/// A text, with its first line read.
+pub(super) fn read(text: Vec<u8>) -> Result<Source, Refusal> {
+    Source::read(text).map_err(refuse)
+}
+
+/// Runs the text of a library.
+pub(super) async fn run(core: &Rc<Core>, source: &Arc<Source>) -> Result<Arc<Library>, Refusal> {
+    let functions = functions::load(core, source).await?;
+    Ok(Arc::new(Library { source: Arc::clone(source), functions }))
+}
+
+/// What is to become of the libraries.
+#[derive(Default)]
+pub(super) struct Change {
+    /// There are none any more, but for the new ones.
+    pub(super) is_flushed: bool,
+    /// Those that are taken out.
+    pub(super) gone: Vec<Arc<Library>>,
+    /// Those that are added, then.
+    pub(super) new: Vec<Arc<Library>>,
+}
+
+/// Changes the libraries of all cores, by what `plan` makes of those that are there: it is asked
+/// again if they have changed meanwhile. Counts as one change of the data.
+pub(super) async fn change(
+    call: &ServerCall,
+    plan: impl Fn(&Registry) -> Result<Change, Refusal>,
+) -> Result<(), Refusal> {
+    let core = &call.core;
+    let shared = &core.admin.shared.libraries;
+    loop {
+        let base = shared.current();
+        let next = Arc::new(made(core, &base, plan(&base)?).await?);
+        let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(Access::Exclusive)));
+        // Inside of EXEC they are locked already: see `Command::locks_all`.
+        let tx = call.within.as_ref().unwrap_or(&core.tx);
+        let locked = tx.lock(claims.collect()).await;
+        let is_done = shared.replace(&base, next);
+        if is_done {
+            core.tx.home().shard.db_mut(0).count_more(1);
+        }
+        drop(locked);
+        if is_done {
+            return Ok(());
+        }
+    }
+}
+
+/// The libraries after a change.
+async fn made(core: &Core, base: &Registry, change: Change) -> Result<Registry, Refusal> {
+    let mut made = if change.is_flushed { Registry::default() } else { base.clone() };
+    for library in &change.gone {
+        let mut next = Some(0);
+        while let Some(index) = next {
+            next = made.unlink(library, index);
+            core.tx.pause().await;
+        }
+    }
+    for library in &change.new {
+        let mut next = Some(0);
+        while let Some(index) = next {
+            let linked = made.link(library, index);
+            next = linked.map_err(|name| refuse(format!("Function {name} already exists")))?;
+            core.tx.pause().await;
+        }
+    }
+    Ok(made)
+}
+
+/// A refusal by its text, without its code.
+pub(super) fn refuse(text: impl Into<Vec<u8>>) -> Refusal {
+    Refusal::Line([b"ERR ", &*text.into()].concat().into())
+}

@@ -1,0 +1,91 @@
+//! FCALL and FCALL_RO as they are read, and the loading of libraries into machines.
+
+use super::super::core::Core;
+use super::super::entry::ServerCall;
+use super::command::{key_count, show};
+use super::machines::Kind;
+use super::run::{Evaluation, evaluate};
+use darter_command::{Answer, Refusal};
+use darter_resp as resp;
+use darter_script::{Flags, FunctionRun, Functions, Machine, Source, Stop};
+use std::rc::Rc;
+use std::sync::Arc;
+
+const UNKNOWN: &str = "ERR Function not found";
+const BAD_COUNT: &str = "ERR Bad number of keys provided";
+
+/// What the text of a library may take, of the processor: as in Redis.
+const LOADING_NS: u64 = 500_000_000;
+
+/// Index of the function, and of the number of keys.
+const FUNCTION: usize = 1;
+const COUNT: usize = 2;
+
+/// `FCALL function numkeys [key ...] [arg ...]` and `FCALL_RO`.
+///
+/// Reply: what the function returns. Refusals: there is no such function; it may not run now; what
+/// it raises. Source: <https://redis.io/commands/fcall> (7.0.0).
+pub(crate) async fn fcall(call: ServerCall, is_read: bool) -> Result<Answer, Refusal> {
+    let args = resp::Args::owned(&call.request);
+    show(&call, args);
+    let all = Arc::clone(&call.core.admin.shared.libraries);
+    let libraries = all.current();
+    let name: Box<[u8]> = args.get(FUNCTION).into();
+    let found = libraries.function(&name).ok_or_else(|| Refusal::line(UNKNOWN))?;
+    let (library, index) = (Arc::clone(found.0), found.1);
+    let function = library.functions.get(index).expect("the libraries have it");
+    let keys = key_count(&call, COUNT).map_err(|refusal| match refusal {
+        Refusal::NotAnInteger => Refusal::line(BAD_COUNT),
+        other => other,
+    })?;
+    let (shown, flags) = (Arc::clone(&function.name), function.flags);
+    // Its locks are held when it begins: it is the function of that instant, if there is one.
+    let begin = move |machine: &mut Machine, keys, arguments, client| {
+        let now = all.current();
+        let (library, index) = now.function(&name).unwrap_or((&library, index));
+        let library = Arc::clone(library);
+        machine.begin_call(FunctionRun { library, index, keys, arguments, client });
+    };
+    let evaluation = Evaluation {
+        kind: Kind::Function,
+        name: shown,
+        flags,
+        is_read,
+        first_key: COUNT + 1,
+        keys,
+        begin: Box::new(begin),
+        to_keep: None,
+    };
+    evaluate(&call, evaluation).await
+}
+
+/// What a function says of itself, as far as the gates ask before it runs; none if it is unknown.
+pub(crate) fn declared(core: &Core, args: resp::Args<'_>) -> Option<Flags> {
+    let libraries = core.admin.shared.libraries.current();
+    let (library, index) = libraries.function(args.get(FUNCTION))?;
+    library.functions.get(index).map(|function| function.flags)
+}
+
+/// Runs the text of a library: what it registers.
+pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functions, Refusal> {
+    let mut lent = core.lend(Kind::Function)?;
+    let machine = lent.machine();
+    machine.begin_load(Arc::clone(source));
+    let mut ran_ns = 0;
+    loop {
+        let begun = core.clock.monotonic_ns();
+        if machine.resume(core.tx.preempt()) == Stop::Ended {
+            break;
+        }
+        ran_ns += core.clock.monotonic_ns().saturating_sub(begun);
+        if ran_ns > LOADING_NS {
+            let text = "ERR Error registering functions: ERR FUNCTION LOAD timeout";
+            return Err(Refusal::line(text));
+        }
+        core.tx.yield_now().await;
+    }
+    for (level, line) in machine.take_log() {
+        crate::log::of_script(level, &line);
+    }
+    machine.take_loaded().map_err(|text| Refusal::Line([b"ERR ", &*text].concat().into()))
+}
