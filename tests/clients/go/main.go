@@ -1,4 +1,5 @@
-// go-redis against the server: `programs PORT drain` or `programs PORT programs`, in both protocols.
+// Programs with go-redis against the server, in both protocols: `programs NAME PORT`, with a name
+// from `main`.
 //
 // The drain of a big hash is as its users write it: HSCAN in batches of a hundred, HDEL of each
 // batch, until the cursor is 0. Another goroutine reads and writes small keys meanwhile, and must
@@ -108,9 +109,9 @@ func main() {
 	ctx := context.Background()
 	run := map[string]func(context.Context, *redis.Client, int){
 		"drain": drained, "programs": programs,
-	}[os.Args[2]]
+	}[os.Args[1]]
 	for _, protocol := range []int{2, 3} {
-		options := &redis.Options{Addr: "127.0.0.1:" + os.Args[1], Protocol: protocol}
+		options := &redis.Options{Addr: "127.0.0.1:" + os.Args[2], Protocol: protocol}
 		client := redis.NewClient(options)
 		check(client.FlushAll(ctx).Err())
 		run(ctx, client, protocol)

@@ -1,9 +1,8 @@
 //! redis-cli in its special modes, and redis-benchmark.
 
-use crate::install::run;
+use crate::run::{program, run};
 use crate::{Check, ensure, text};
 use darter_testkit::Server;
-use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -25,7 +24,7 @@ pub(crate) const CHECKS: &[Check] = &[
 
 fn cli(server: &Server, args: &[&str], input: &[u8]) -> Result<String, String> {
     let port = server.port().to_string();
-    run(Command::new("redis-cli").args(["-p", &port]).args(args), input, LIMIT)
+    run(program("redis-cli").args(["-p", &port]).args(args), input, LIMIT)
 }
 
 fn expect(output: &str, wanted: &str) -> Result<(), String> {
@@ -63,7 +62,7 @@ fn plain(server: &Server) -> Result<(), String> {
 /// for a command that it has never heard of.
 fn help(server: &Server) -> Result<(), String> {
     let inner = format!("redis-cli -p {}", server.port());
-    let mut terminal = Command::new("script");
+    let mut terminal = program("script");
     terminal.args(["-qec", &inner, "/dev/null"]).env("TERM", "dumb");
     let output = run(&mut terminal, b"help hexpire\nhelp copy\nquit\n", LIMIT)?;
     for wanted in [
@@ -121,7 +120,7 @@ fn pipe(server: &Server) -> Result<(), String> {
     }
     input.extend_from_slice(b"*1\r\n$5\r\nBOGUS\r\n");
     let port = server.port().to_string();
-    let mut command = Command::new("redis-cli");
+    let mut command = program("redis-cli");
     // It exits with 1 because of the one error, as it should.
     let outcome = run(command.args(["-p", &port, "--pipe"]), &input, LIMIT);
     let output = outcome.unwrap_or_else(|shown| shown);
@@ -146,7 +145,7 @@ fn json(server: &Server) -> Result<(), String> {
 
 fn bench(server: &Server, args: &[&str], tests: &str) -> Result<(), String> {
     let port = server.port().to_string();
-    let mut command = Command::new("redis-benchmark");
+    let mut command = program("redis-benchmark");
     command.args(["-p", &port, "--csv", "-t", tests]).args(args);
     let output = run(&mut command, b"", LIMIT)?;
     let rows = output.lines().filter(|line| line.starts_with('"')).count();

@@ -1,12 +1,10 @@
-//! Runs other programs with a time limit, and installs what the clients need into
-//! `target/clients`, once.
+//! Installs what the clients need into `target/clients`, once.
 
-use crate::{ensure, text};
+use crate::run::{program, run};
+use crate::text;
 use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The folder of the clients' sources.
 pub(crate) fn sources() -> &'static Path {
@@ -20,55 +18,6 @@ pub(crate) fn folder(name: &str) -> Result<PathBuf, String> {
     let folder = target.join("clients").join(name);
     fs::create_dir_all(&folder).map_err(text)?;
     Ok(folder)
-}
-
-/// Runs a program to its end and returns its output.
-///
-/// Fails when it exits with an error or takes longer than `limit`.
-pub(crate) fn run(command: &mut Command, input: &[u8], limit: Duration) -> Result<String, String> {
-    let shown = format!("{command:?}");
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{shown}: {error}"))?;
-    let input = input.to_vec();
-    let mut stdin = child.stdin.take().ok_or("no stdin")?;
-    let writer = std::thread::spawn(move || stdin.write_all(&input));
-    let stdout = reader(child.stdout.take().ok_or("no stdout")?);
-    let stderr = reader(child.stderr.take().ok_or("no stderr")?);
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(text)? {
-            break status;
-        }
-        if start.elapsed() > limit {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(format!("{shown} took longer than {limit:?}"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let _ = writer.join();
-    let output = stdout.join().unwrap_or_default();
-    let errors = stderr.join().unwrap_or_default();
-    ensure(status.success(), || format!("{shown}: {status}\n{}\n{errors}", tail(&output)))?;
-    Ok(output)
-}
-
-fn reader(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
-/// The last lines of a long output.
-fn tail(output: &str) -> String {
-    let lines: Vec<&str> = output.lines().collect();
-    lines[lines.len().saturating_sub(60)..].join("\n")
 }
 
 const INSTALL_MAX: Duration = Duration::from_secs(600);
@@ -93,8 +42,8 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     let list = sources().join("python/requirements.txt");
     let wanted = fs::read_to_string(&list).map_err(text)?;
     once(&folder, &wanted, || {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&folder), b"", INSTALL_MAX)?;
-        let mut pip = Command::new(folder.join("bin/pip"));
+        run(program("python3").args(["-m", "venv"]).arg(&folder), b"", INSTALL_MAX)?;
+        let mut pip = program(folder.join("bin/pip"));
         pip.args(["install", "--quiet", "--requirement"]).arg(&list);
         run(&mut pip, b"", INSTALL_MAX).map(|_| ())
     })?;
@@ -107,10 +56,10 @@ pub(crate) fn redis_py_source() -> Result<PathBuf, String> {
     let folder = folder("redis-py")?;
     let python = python()?;
     once(&folder, version, || {
-        let mut pip = Command::new(python);
+        let mut pip = program(python);
         pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]);
         run(pip.arg("--dest").arg(&folder).arg(version), b"", INSTALL_MAX)?;
-        let mut tar = Command::new("tar");
+        let mut tar = program("tar");
         tar.arg("-xzf").arg(folder.join("redis-5.2.1.tar.gz")).arg("-C").arg(&folder);
         run(&mut tar, b"", INSTALL_MAX).map(|_| ())
     })?;
@@ -118,20 +67,21 @@ pub(crate) fn redis_py_source() -> Result<PathBuf, String> {
 }
 
 /// Copies the files of a client's source folder to its build folder.
-fn copy_sources(name: &str, files: &[&str]) -> Result<PathBuf, String> {
+fn copy_sources(name: &str) -> Result<PathBuf, String> {
     let folder = folder(name)?;
-    for file in files {
-        fs::copy(sources().join(name).join(file), folder.join(file)).map_err(text)?;
+    for file in fs::read_dir(sources().join(name)).map_err(text)? {
+        let file = file.map_err(text)?;
+        fs::copy(file.path(), folder.join(file.file_name())).map_err(text)?;
     }
     Ok(folder)
 }
 
-/// The folder with ioredis and the program.
+/// The folder with the packages of JavaScript and the programs.
 pub(crate) fn node() -> Result<PathBuf, String> {
-    let folder =
-        copy_sources("node", &["package.json", "package-lock.json", "basics.js", "programs.js"])?;
-    once(&folder, "ioredis 5.9.3", || {
-        let mut npm = Command::new("npm");
+    let folder = copy_sources("node")?;
+    let wanted = fs::read_to_string(folder.join("package-lock.json")).map_err(text)?;
+    once(&folder, &wanted, || {
+        let mut npm = program("npm");
         npm.args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder);
         run(&mut npm, b"", INSTALL_MAX).map(|_| ())
     })?;
@@ -140,18 +90,19 @@ pub(crate) fn node() -> Result<PathBuf, String> {
 
 /// The built Go program.
 pub(crate) fn go() -> Result<PathBuf, String> {
-    let folder = copy_sources("go", &["go.mod", "go.sum", "main.go", "programs.go"])?;
-    let mut build = Command::new("go");
-    build.args(["build", "-o", "programs", "."]).current_dir(&folder);
+    let built = folder("go")?.join("programs");
+    let mut build = program("go");
+    build.args(["build", "-o"]).arg(&built).arg(".").current_dir(sources().join("go"));
     run(&mut build, b"", INSTALL_MAX)?;
-    Ok(folder.join("programs"))
+    Ok(built)
 }
 
-/// The folder with Jedis's jars in `jars` and the program.
+/// The folder with the jars of Java's clients in `jars`, and the programs.
 pub(crate) fn java() -> Result<PathBuf, String> {
-    let folder = copy_sources("java", &["pom.xml", "Basics.java", "Programs.java"])?;
-    once(&folder, "jedis 5.2.0", || {
-        let mut maven = Command::new("mvn");
+    let folder = copy_sources("java")?;
+    let wanted = fs::read_to_string(folder.join("pom.xml")).map_err(text)?;
+    once(&folder, &wanted, || {
+        let mut maven = program("mvn");
         maven.args(["--batch-mode", "--quiet", "dependency:copy-dependencies"]);
         maven.arg("-DoutputDirectory=jars").current_dir(&folder);
         run(&mut maven, b"", INSTALL_MAX).map(|_| ())

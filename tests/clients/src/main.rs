@@ -12,6 +12,7 @@
 mod cli;
 mod install;
 mod programs;
+mod run;
 
 use darter_testkit::{Io, Server, Shape, Tally};
 use std::process::ExitCode;

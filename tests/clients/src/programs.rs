@@ -1,90 +1,25 @@
 //! Programs with the usual client libraries, and redis-py's own tests.
 
-use crate::install::{self, run, sources};
+use crate::install::{self, sources};
+use crate::run::{go, java, node, program, python, run};
 use crate::{Check, ensure};
 use darter_testkit::Server;
-use std::process::Command;
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("redis-py",                         redis_py),
-    ("go-redis drains a hash by HSCAN",  go_redis),
-    ("ioredis",                          ioredis),
-    ("Jedis",                            jedis),
-    ("redis-py: transactions, messages", redis_py_programs),
-    ("redis-py: queues",                 redis_py_queues),
-    ("go-redis: transactions, messages, queues", go_redis_programs),
-    ("ioredis: transactions, messages, queues",  ioredis_programs),
-    ("Jedis: transactions, messages, queues",    jedis_programs),
+    ("redis-py",                         |server| python(server, "basics.py")),
+    ("go-redis drains a hash by HSCAN",  |server| go(server, "drain")),
+    ("ioredis",                          |server| node(&[server], "basics.js")),
+    ("Jedis",                            |server| java(server, "Basics.java")),
+    ("redis-py: transactions, messages", |server| python(server, "programs.py")),
+    ("redis-py: queues",                 |server| python(server, "queues.py")),
+    ("go-redis: transactions, messages, queues", |server| go(server, "programs")),
+    ("ioredis: transactions, messages, queues",  |server| node(&[server], "programs.js")),
+    ("Jedis: transactions, messages, queues",    |server| java(server, "Programs.java")),
     ("redis-py's own tests, RESP2",      |server| redis_py_tests(server, "2")),
     ("redis-py's own tests, RESP3",      |server| redis_py_tests(server, "3")),
 ];
-
-fn show(output: &str) {
-    print!("{output}");
-}
-
-fn redis_py(server: &Server) -> Result<(), String> {
-    python(server, "basics.py")
-}
-
-fn redis_py_programs(server: &Server) -> Result<(), String> {
-    python(server, "programs.py")
-}
-
-fn redis_py_queues(server: &Server) -> Result<(), String> {
-    python(server, "queues.py")
-}
-
-fn python(server: &Server, program: &str) -> Result<(), String> {
-    let mut command = Command::new(install::python()?);
-    command.arg(sources().join("python").join(program)).arg(server.port().to_string());
-    run(&mut command, b"", LIMIT).map(|output| show(&output))
-}
-
-fn go_redis(server: &Server) -> Result<(), String> {
-    go(server, "drain")
-}
-
-fn go_redis_programs(server: &Server) -> Result<(), String> {
-    go(server, "programs")
-}
-
-fn go(server: &Server, program: &str) -> Result<(), String> {
-    let mut command = Command::new(install::go()?);
-    run(command.arg(server.port().to_string()).arg(program), b"", LIMIT).map(|output| show(&output))
-}
-
-fn ioredis(server: &Server) -> Result<(), String> {
-    node(server, "basics.js")
-}
-
-fn ioredis_programs(server: &Server) -> Result<(), String> {
-    node(server, "programs.js")
-}
-
-fn node(server: &Server, program: &str) -> Result<(), String> {
-    let mut command = Command::new("node");
-    command.current_dir(install::node()?).arg(program).arg(server.port().to_string());
-    run(&mut command, b"", LIMIT).map(|output| show(&output))
-}
-
-fn jedis(server: &Server) -> Result<(), String> {
-    java(server, "Basics.java")
-}
-
-fn jedis_programs(server: &Server) -> Result<(), String> {
-    java(server, "Programs.java")
-}
-
-fn java(server: &Server, program: &str) -> Result<(), String> {
-    let mut command = Command::new("java");
-    command.current_dir(install::java()?).args(["-cp", "jars/*", program]);
-    run(command.arg(server.port().to_string()), b"", LIMIT).map(|output| show(&output))
-}
 
 /// The files of redis-py's suite that need one plain server.
 const FILES: &[&str] = &[
@@ -116,7 +51,7 @@ const DESELECTED: &[&str] = &[
 
 fn redis_py_tests(server: &Server, protocol: &str) -> Result<(), String> {
     let source = install::redis_py_source()?;
-    let mut command = Command::new(install::python()?);
+    let mut command = program(install::python()?);
     command.current_dir(&source).env("PYTHONPATH", sources().join("python"));
     command.args(["-m", "pytest", "-q", "-rsf", "--tb=line", "-p", "no:cacheprovider"]);
     command.args([

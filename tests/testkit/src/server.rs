@@ -265,7 +265,8 @@ impl Drop for Server {
 /// A command for `binary` that the kernel kills when this thread ends, however it ends: a test that
 /// is killed leaves nothing running. Without `setpriv` it is a plain command. With `files_open`, it
 /// may open that many files and no more: not even a child of root raises that.
-fn dies_with_us(binary: &Path, files_open: Option<u64>) -> Command {
+#[must_use]
+pub fn dies_with_us(binary: &Path, files_open: Option<u64>) -> Command {
     if !Path::new("/usr/bin/setpriv").exists() {
         return Command::new(binary);
     }
