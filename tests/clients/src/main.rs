@@ -1,5 +1,6 @@
 //! Unmodified clients against the server, each a small real program that asserts its results:
-//! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis.
+//! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis, and what
+//! applications are built on.
 //!
 //! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
 //! checks whose names contain it. Missing clients are installed into `target/clients` at pinned
@@ -9,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod applications;
 mod cli;
 mod install;
 mod programs;
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         }
     }
     let mut tally = Tally::default();
-    for (name, check) in [cli::CHECKS, programs::CHECKS].concat() {
+    for (name, check) in [cli::CHECKS, programs::CHECKS, applications::CHECKS].concat() {
         if name.contains(&part) {
             tally.run(name, || check(&Server::subject(shape).map_err(text)?));
         }
