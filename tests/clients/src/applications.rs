@@ -1,12 +1,30 @@
-//! What applications are built on, as it is published: sessions, rooms.
+//! What applications are built on, as it is published: queues, locks, limiters, sessions, rooms.
 //!
-//! Each is given a small workload, and what comes of it is checked.
+//! Each is given a small workload, and what comes of it is checked. The workers of the queues are
+//! processes of their own, which die with the program that started them.
 
-use crate::Check;
-use crate::run::node;
+use crate::run::{go, java, node, python_app, ruby};
+use crate::{Check, text};
+use darter_testkit::{Server, Shape};
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("connect-redis (node-redis)",     |server| node(&[server], "sessions.js")),
-    ("socket.io's adapters (ioredis)", |server| node(&[server], "socketio.js")),
+    ("BullMQ (ioredis)",                     |server| node(&[server], "bullmq.js")),
+    ("Sidekiq (redis-rb)",                   |server| ruby(server, "sidekiq_queue.rb")),
+    ("Celery (redis-py)",                    |server| python_app(server, "celery_queue.py")),
+    ("RQ (redis-py)",                        |server| python_app(server, "rq_queue.py")),
+    ("asynq (go-redis)",                     |server| go(server, "asynq")),
+    ("Redisson",                             |server| java(server, "RedissonProgram.java")),
+    ("redlock over three servers (ioredis)", redlock),
+    ("redis-py: locks, scripts",             |server| python_app(server, "locks.py")),
+    ("go-redis: scripts",                    |server| go(server, "scripts")),
+    ("rate-limiter-flexible",                |server| node(&[server], "limiters.js")),
+    ("connect-redis (node-redis)",           |server| node(&[server], "sessions.js")),
+    ("socket.io's adapters (ioredis)",       |server| node(&[server], "socketio.js")),
 ];
+
+fn redlock(server: &Server) -> Result<(), String> {
+    let second = Server::subject(Shape::default()).map_err(text)?;
+    let third = Server::subject(Shape::default()).map_err(text)?;
+    node(&[server, &second, &third], "locks.js")
+}

@@ -38,8 +38,17 @@ fn once(
 
 /// A Python with redis-py and what its tests need.
 pub(crate) fn python() -> Result<PathBuf, String> {
-    let folder = folder("python")?;
-    let list = sources().join("python/requirements.txt");
+    environment("python", "requirements.txt")
+}
+
+/// A Python with what the applications are built on, and the redis-py that it needs: another one.
+pub(crate) fn python_applications() -> Result<PathBuf, String> {
+    environment("python-applications", "applications.txt")
+}
+
+fn environment(name: &str, list: &str) -> Result<PathBuf, String> {
+    let folder = folder(name)?;
+    let list = sources().join("python").join(list);
     let wanted = fs::read_to_string(&list).map_err(text)?;
     once(&folder, &wanted, || {
         run(program("python3").args(["-m", "venv"]).arg(&folder), b"", INSTALL_MAX)?;

@@ -1,6 +1,6 @@
 //! Unmodified clients against the server, each a small real program that asserts its results:
-//! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis, and what
-//! applications are built on.
+//! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis, and the
+//! queues, locks, limiters and sessions that applications are built on.
 //!
 //! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
 //! checks whose names contain it. Missing clients are installed into `target/clients` at pinned

@@ -7,7 +7,7 @@ use darter_testkit::Server;
 use darter_testkit::server::dies_with_us;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -68,9 +68,18 @@ fn tail(output: &str) -> String {
     lines[lines.len().saturating_sub(60)..].join("\n")
 }
 
-/// Runs a program of `python/`.
+/// Runs a program of `python/` with redis-py alone.
 pub(crate) fn python(server: &Server, name: &str) -> Result<(), String> {
-    let mut command = program(install::python()?);
+    in_python(install::python()?, server, name)
+}
+
+/// Runs a program of `python/` with what applications are built on.
+pub(crate) fn python_app(server: &Server, name: &str) -> Result<(), String> {
+    in_python(install::python_applications()?, server, name)
+}
+
+fn in_python(python: PathBuf, server: &Server, name: &str) -> Result<(), String> {
+    let mut command = program(python);
     command.env("PYTHONDONTWRITEBYTECODE", "1").arg(sources().join("python").join(name));
     show(&mut command, &[server])
 }
@@ -90,6 +99,11 @@ pub(crate) fn node(servers: &[&Server], name: &str) -> Result<(), String> {
 pub(crate) fn java(server: &Server, name: &str) -> Result<(), String> {
     let mut command = program("java");
     show(command.current_dir(install::java()?).args(["-cp", "jars/*", name]), &[server])
+}
+
+/// Runs a program of `ruby/`.
+pub(crate) fn ruby(server: &Server, name: &str) -> Result<(), String> {
+    show(program("ruby").arg(sources().join("ruby").join(name)), &[server])
 }
 
 /// Runs a program with the ports of servers as its last arguments, and prints what it says.
