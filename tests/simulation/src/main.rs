@@ -42,12 +42,28 @@ fn command() -> Command {
         .arg(Arg::new("trace").long("trace").action(ArgAction::SetTrue).help("Print the history"))
 }
 
-/// Seeds of histories for each seed of replayed effects, and for each of snapshots.
-const REPLAYED_EACH: u64 = 10;
-/// Seeds of histories for each seed of observed pipelines.
-const WATCHED_EACH: u64 = 2;
-/// The same of those who wait.
-const WAITED_EACH: u64 = 2;
+/// A world that is simulated beside the histories.
+struct World {
+    /// What fails, in its line.
+    name: &'static str,
+    /// One of its seeds for so many of histories.
+    each: u64,
+    /// How many cores, if that is drawn: from..from + range.
+    from: u64,
+    range: u64,
+    run: fn(u64, usize) -> Result<(), String>,
+}
+
+#[rustfmt::skip] // A table.
+const WORLDS: &[World] = &[
+    World { name: "replay",              each: 10, from: 1, range: 1, run: |seed, _| replay::replay(seed) },
+    World { name: "order",               each: 2,  from: 2, range: 4, run: |seed, cores| order::watch(seed, cores, world::Flaw::None) },
+    World { name: "messages",            each: 2,  from: 1, range: 8, run: |seed, cores| pubsub::publish(seed, cores, world::Flaw::None) },
+    World { name: "tracking",            each: 2,  from: 1, range: 8, run: |seed, cores| tracking::track(seed, cores, tracking::Bug::None) },
+    World { name: "waiting",             each: 2,  from: 1, range: 8, run: |seed, cores| waiting::wait_for(seed, cores, "BLPOP") },
+    World { name: "waiting for streams", each: 2,  from: 1, range: 8, run: |seed, cores| streams::wait_for(seed, cores, ["XREADGROUP", "XREAD"]) },
+    World { name: "snapshots",           each: 10, from: 1, range: 5, run: |seed, cores| saving::save(seed, cores, false) },
+];
 
 fn main() -> ExitCode {
     let options = command().get_matches();
@@ -64,50 +80,13 @@ fn main() -> ExitCode {
             println!("replay: cargo x sim --seed {seed} --trace");
         }
     }
-    for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
-        if let Err(failure) = replay::replay(seed) {
-            failed += 1;
-            println!("replay of seed {seed} failed: {failure}");
-        }
-    }
-    for seed in first..first + seeds.div_ceil(WATCHED_EACH) {
-        let drawn = usize::try_from(2 + seed % 4).unwrap_or(2);
-        if let Err(failure) = order::watch(seed, cores.unwrap_or(drawn), world::Flaw::None) {
-            failed += 1;
-            println!("order of seed {seed} failed: {failure}");
-        }
-    }
-    for seed in first..first + seeds.div_ceil(WATCHED_EACH) {
-        let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
-        if let Err(failure) = pubsub::publish(seed, cores.unwrap_or(drawn), world::Flaw::None) {
-            failed += 1;
-            println!("messages of seed {seed} failed: {failure}");
-        }
-    }
-    for seed in first..first + seeds.div_ceil(WATCHED_EACH) {
-        let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
-        if let Err(failure) = tracking::track(seed, cores.unwrap_or(drawn), tracking::Bug::None) {
-            failed += 1;
-            println!("tracking of seed {seed} failed: {failure}");
-        }
-    }
-    for seed in first..first + seeds.div_ceil(WAITED_EACH) {
-        let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
-        if let Err(failure) = waiting::wait_for(seed, cores.unwrap_or(drawn), "BLPOP") {
-            failed += 1;
-            println!("waiting of seed {seed} failed: {failure}");
-        }
-        let verbs = ["XREADGROUP", "XREAD"];
-        if let Err(failure) = streams::wait_for(seed, cores.unwrap_or(drawn), verbs) {
-            failed += 1;
-            println!("waiting for streams of seed {seed} failed: {failure}");
-        }
-    }
-    for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
-        let drawn = usize::try_from(1 + seed % 5).unwrap_or(2);
-        if let Err(failure) = saving::save(seed, cores.unwrap_or(drawn), false) {
-            failed += 1;
-            println!("snapshots of seed {seed} failed: {failure}");
+    for world in WORLDS {
+        for seed in first..first + seeds.div_ceil(world.each) {
+            let drawn = usize::try_from(world.from + seed % world.range).unwrap_or(2);
+            if let Err(failure) = (world.run)(seed, cores.unwrap_or(drawn)) {
+                failed += 1;
+                println!("{} of seed {seed} failed: {failure}", world.name);
+            }
         }
     }
     let missed = broken::caught_in_all().into_iter().chain(order::missed());
@@ -119,11 +98,8 @@ fn main() -> ExitCode {
     }
     let bugs = [broken::BUGS.len(), order::BUGS.len(), pubsub::BUGS.len(), waiting::BUGS.len()];
     let bugs = bugs.iter().sum::<usize>() + streams::BUGS.len() + tracking::BUGS.len() + 1;
-    let runs = seeds
-        + 2 * seeds.div_ceil(REPLAYED_EACH)
-        + 3 * seeds.div_ceil(WATCHED_EACH)
-        + 2 * seeds.div_ceil(WAITED_EACH)
-        + bugs as u64;
+    let besides = WORLDS.iter().map(|world| seeds.div_ceil(world.each)).sum::<u64>();
+    let runs = seeds + besides + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
