@@ -183,7 +183,7 @@ func failing(client *asynq.Client, inspector *asynq.Inspector, n *noted) {
 	ensure(!time.Now().Before(due), "it was due at %v", due)
 }
 
-func queues(ctx context.Context, redisClient *redis.Client, protocol int) {
+func tasksOfAsynq(ctx context.Context, redisClient *redis.Client, protocol int) {
 	client := asynq.NewClientFromRedisClient(redisClient)
 	inspector := asynq.NewInspectorFromRedisClient(redisClient)
 	n := &noted{ran: map[string]int{}}
