@@ -83,14 +83,14 @@ async function delays(house) {
   const begun = [];
   house.worker("delays", async (job) => begun.push([job.name, Date.now()]));
   const start = Date.now();
-  const later = await queue.add("later", {}, { delay: 600 });
-  const sooner = await queue.add("sooner", {}, { delay: 200 });
+  const later = await queue.add("later", {}, { delay: 1_500 });
+  const sooner = await queue.add("sooner", {}, { delay: 1_000 });
   const promoted = await queue.add("promoted", {}, { delay: 3_600_000 });
   assert.equal(await queue.getDelayedCount(), 3);
   await promoted.promote();
   await Promise.all([later, sooner, promoted].map((job) => job.waitUntilFinished(events)));
   assert.deepEqual(begun.map(([name]) => name), ["promoted", "sooner", "later"]);
-  assert.ok(begun[1][1] - start >= 200 && begun[2][1] - start >= 600, begun);
+  assert.ok(begun[1][1] - start >= 1_000 && begun[2][1] - start >= 1_500, begun);
 }
 
 async function retries(house) {
@@ -198,7 +198,7 @@ async function stalled(house) {
   const dead = house.worker("stalled", null, { lockDuration: 200 });
   assert.equal((await dead.getNextJob("token of the dead")).id, job.id);
   assert.equal(await job.getState(), "active");
-  house.worker("stalled", async () => "adopted", { stalledInterval: 100, lockDuration: 1000 });
+  house.worker("stalled", async () => "adopted", { stalledInterval: 100, lockDuration: 10_000 });
   assert.equal(await job.waitUntilFinished(events), "adopted");
   assert.deepEqual(told, [job.id]);
 }

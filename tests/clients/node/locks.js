@@ -38,13 +38,14 @@ async function overlap(clients, impatient) {
   await assert.rejects(lock.unlock(), { name: "LockError" }, "it is not held any more");
 }
 
-async function expiry(impatient) {
-  const short = await impatient.lock("lock:c", 300);
-  const longer = await short.extend(600);
-  await sleep(350);
+async function expiry(redlock, impatient) {
+  const short = await impatient.lock("lock:c", 1_000);
+  const begin = Date.now();
+  const longer = await short.extend(2_000);
+  await sleep(1_100);
   await assert.rejects(impatient.lock("lock:c", TTL_MS), { name: "LockError" });
-  await sleep(300);
-  const next = await impatient.lock("lock:c", TTL_MS);
+  const next = await redlock.lock("lock:c", TTL_MS);
+  assert.ok(Date.now() - begin >= 1_990, "not before its time is over");
   await assert.rejects(longer.extend(TTL_MS), { name: "LockError" }, "somebody else holds it");
   await next.unlock();
 }
@@ -73,7 +74,7 @@ async function main(...ports) {
   assert.equal(clients.length, 3);
   await exclusion(redlock);
   await overlap(clients, impatient);
-  await expiry(impatient);
+  await expiry(redlock, impatient);
   await majority(clients, impatient);
   console.log("  redlock: all");
 }

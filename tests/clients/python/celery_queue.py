@@ -65,8 +65,9 @@ def canvases(_):
 
 
 def control(_):
-    assert [list(reply.values()) for reply in app.control.ping(limit=1)] == [[{"ok": "pong"}]]
-    (tasks,) = app.control.inspect(limit=1).registered().values()
+    (reply,) = app.control.ping(limit=1, timeout=10)
+    assert list(reply.values()) == [{"ok": "pong"}], reply
+    (tasks,) = app.control.inspect(limit=1, timeout=10).registered().values()
     assert "celery_tasks.nap" in tasks, tasks
     long = nap.delay(60)
     until("it has begun", lambda: long.state == "STARTED")

@@ -43,13 +43,13 @@ def exclusion(r):
 
 
 def ownership(r):
-    lock = r.lock("lock", timeout=0.3)
+    lock = r.lock("lock", timeout=1)
     assert lock.acquire() and lock.locked() and lock.owned()
     assert not r.lock("lock").acquire(blocking=False)
     assert not r.lock("lock").acquire(blocking_timeout=0.05)
-    assert lock.extend(100) and 99_000 < r.pttl("lock") <= 100_300
+    assert lock.extend(100) and 99_000 < r.pttl("lock") <= 101_000
     assert lock.extend(5, replace_ttl=True) and 4_000 < r.pttl("lock") <= 5_000
-    assert lock.reacquire() and r.pttl("lock") <= 300
+    assert lock.reacquire() and r.pttl("lock") <= 1_000
     until("its time is over", lambda: not lock.locked())
     other = r.lock("lock", timeout=10)
     assert other.acquire(blocking=False)
