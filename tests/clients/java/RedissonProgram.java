@@ -12,12 +12,15 @@ import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.api.FunctionMode;
+import org.redisson.api.FunctionResult;
 import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBatch;
 import org.redisson.api.RBlockingQueue;
 import org.redisson.api.RBucket;
 import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RDelayedQueue;
+import org.redisson.api.RFunction;
 import org.redisson.api.RLock;
 import org.redisson.api.RMap;
 import org.redisson.api.RMapCache;
@@ -256,6 +259,14 @@ public class RedissonProgram {
         RAtomicLong number = client.getAtomicLong("batch");
         ensure(number.compareAndSet(200, 7) && !number.compareAndSet(200, 8), number.get());
         ensure(client.getKeys().countExists("batch", "map", "missing") == 2, "EXISTS");
+
+        RFunction function = client.getFunction();
+        function.loadAndReplace("library",
+            "redis.register_function('sum', function(keys, args) return args[1] + args[2] end)");
+        Long sum = function.call(
+            FunctionMode.WRITE, "sum", FunctionResult.LONG, List.of("key"), "40", "2");
+        ensure(sum == 42, sum);
+        function.delete("library");
     }
 
     void close() {

@@ -47,6 +47,7 @@ PRESENT = set(
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb
     time config save bgsave lastsave memory slowlog latency monitor shutdown lolwut debug
     multi exec discard watch unwatch
+    eval evalsha eval_ro evalsha_ro script function fcall fcall_ro
     """.split()
 )
 

@@ -17,6 +17,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("Redisson",                             |server| java(server, "RedissonProgram.java")),
     ("redlock over three servers (ioredis)", redlock),
     ("redis-py: locks, scripts",             |server| python_app(server, "locks.py")),
+    ("redis-py: functions",                  |server| python_app(server, "functions.py")),
+    ("go-redis: functions",                  |server| go(server, "functions")),
     ("go-redis: scripts",                    |server| go(server, "scripts")),
     ("rate-limiter-flexible",                |server| node(&[server], "limiters.js")),
     ("connect-redis (node-redis)",           |server| node(&[server], "sessions.js")),

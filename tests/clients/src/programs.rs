@@ -8,17 +8,17 @@ use std::time::Duration;
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("redis-py",                         |server| python(server, "basics.py")),
-    ("go-redis drains a hash by HSCAN",  |server| go(server, "drain")),
-    ("ioredis",                          |server| node(&[server], "basics.js")),
-    ("Jedis",                            |server| java(server, "Basics.java")),
-    ("redis-py: transactions, messages", |server| python(server, "programs.py")),
-    ("redis-py: queues",                 |server| python(server, "queues.py")),
+    ("redis-py",                                 |server| python(server, "basics.py")),
+    ("go-redis drains a hash by HSCAN",          |server| go(server, "drain")),
+    ("ioredis",                                  |server| node(&[server], "basics.js")),
+    ("Jedis",                                    |server| java(server, "Basics.java")),
+    ("redis-py: transactions, messages",         |server| python(server, "programs.py")),
+    ("redis-py: queues",                         |server| python(server, "queues.py")),
     ("go-redis: transactions, messages, queues", |server| go(server, "programs")),
     ("ioredis: transactions, messages, queues",  |server| node(&[server], "programs.js")),
     ("Jedis: transactions, messages, queues",    |server| java(server, "Programs.java")),
-    ("redis-py's own tests, RESP2",      |server| redis_py_tests(server, "2")),
-    ("redis-py's own tests, RESP3",      |server| redis_py_tests(server, "3")),
+    ("redis-py's own tests, RESP2",              |server| redis_py_tests(server, "2")),
+    ("redis-py's own tests, RESP3",              |server| redis_py_tests(server, "3")),
 ];
 
 /// The files of redis-py's suite that need one plain server.
@@ -33,6 +33,9 @@ const FILES: &[&str] = &[
     "tests/test_pipeline.py",
     "tests/test_pubsub.py",
     "tests/test_connection_pool.py",
+    "tests/test_scripting.py",
+    "tests/test_function.py",
+    "tests/test_lock.py",
 ];
 
 /// Tests left out by name, because of the peer or the environment; see docs/compat.md.
