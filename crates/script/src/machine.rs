@@ -3,6 +3,7 @@
 use crate::calling::{Calling, FunctionRun, Loaded, Loading};
 use crate::library::{Functions, Source};
 use crate::math::Random;
+use crate::reply::Incoming;
 use crate::session::{Protocol, Session, Wanted, Words};
 use crate::shebang::{self, Flags};
 use crate::values::{Call, Portion};
@@ -502,6 +503,31 @@ impl Machine {
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.vm.used_bytes()
+    }
+
+    /// Bytes of the buffers of commands and replies, which are not Lua's.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn buffered_bytes(&mut self) -> usize {
+        let session = self.vm.host();
+        session.command.held_bytes() + session.incoming.held_bytes()
+    }
+
+    /// Frees the buffers of commands and replies that have grown beyond `most` bytes each. Cost: that
+    /// of freeing them.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn release_buffers(&mut self, most: usize) {
+        assert!(self.is_idle(), "a script waits for its reply");
+        let session = self.vm.host();
+        if session.command.held_bytes() > most {
+            session.command = Words::default();
+        }
+        if session.incoming.held_bytes() > most {
+            session.incoming = Incoming::default();
+        }
     }
 
     /// Whether there is no run.

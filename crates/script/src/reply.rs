@@ -31,6 +31,11 @@ impl Incoming {
         self.is_asked = false;
     }
 
+    /// Bytes that it keeps for the next reply.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.levels.capacity() * size_of::<Level>()
+    }
+
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.read)); // What is left is part of a token.
         self.bytes.extend_from_slice(bytes);

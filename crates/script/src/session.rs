@@ -48,6 +48,11 @@ impl Words {
         self.spans.clear();
     }
 
+    /// Bytes that it keeps for the next words.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+
     pub(crate) fn push(&mut self, word: &[u8]) {
         let place = |at: usize| u32::try_from(at).expect("what Lua may use at once is less");
         let start = place(self.bytes.len());

@@ -178,6 +178,19 @@ fn logs_and_replication_are_kept() {
     assert_eq!(machine.replication(), 1);
 }
 
+#[test] // What a long command and its reply took is given back.
+fn long_buffers_are_released() {
+    const MOST: usize = 64 << 10;
+    let mut machine = Machine::new(LIMIT).unwrap();
+    let mut prng = Prng::from_seed(1);
+    let text = "return #redis.call('many', 9999, ('x'):rep(1e6))";
+    evaluate(&mut machine, run_of(text, &[]), &mut prng);
+    assert!(machine.buffered_bytes() > 1_000_000);
+    machine.release_buffers(MOST);
+    assert!(machine.buffered_bytes() <= 2 * MOST, "{}", machine.buffered_bytes());
+    assert_eq!(evaluate(&mut machine, run_of("return 1", &[]), &mut prng), ":1\r\n");
+}
+
 #[test] // Memory: an error, not more.
 fn memory_is_limited() {
     let mut machine = Machine::new(4 << 20).unwrap();

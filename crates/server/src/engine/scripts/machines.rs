@@ -25,6 +25,8 @@ const LIMIT_BYTES: usize = Machine::LIMIT_BYTES_MAX;
 
 /// Machines that wait for the next script.
 const KEPT_MAX: usize = 16;
+/// Bytes of a buffer that an idle machine keeps: of a command, and of a reply.
+const BUFFERS_MAX_BYTES: usize = 64 << 10;
 /// Bytes beyond which a machine is tidied up before it waits.
 const TIDY_BYTES: usize = 4 << 20;
 /// The same of one for functions, which keeps its libraries.
@@ -88,6 +90,7 @@ impl Machines {
             return Some(machine);
         }
         if idle.len() < KEPT_MAX {
+            machine.release_buffers(BUFFERS_MAX_BYTES);
             idle.push((kind, machine));
         }
         None

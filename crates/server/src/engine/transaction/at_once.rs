@@ -13,7 +13,7 @@ use super::super::entry::{Entry, Runner};
 use super::super::point::{Owner, View};
 use super::super::slices::named;
 use super::exec::Rest;
-use super::queued::{Portion, Queued};
+use super::queued::{Portion, Queued, Watched};
 use super::replies::Replies;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow};
@@ -28,12 +28,6 @@ pub(super) struct For<'a> {
     pub(super) view: View,
     pub(super) resp3: bool,
     pub(super) caller: Caller<'a>,
-}
-
-impl Lane {
-    fn watches(&self) -> bool {
-        self.watched.is_some()
-    }
 }
 
 impl Queued {
@@ -73,7 +67,8 @@ impl Core {
             return true;
         }
         let (db, client) = (lane.session.db, lane.session.id);
-        let Some(is_touched) = self.may_run_at_once(&queued, db, lane.watches(), client) else {
+        let watched = lane.watched.as_deref();
+        let Some(is_touched) = self.may_run_at_once(&queued, db, watched, client) else {
             lane.queued_commands = Some(queued);
             return false;
         };
@@ -127,13 +122,13 @@ impl Core {
         &self,
         queued: &Queued,
         db: usize,
-        watches: bool,
+        watched: Option<&Watched>,
         client: u64,
     ) -> Option<bool> {
-        if !self.is_free(queued, db) {
+        if !self.is_free(queued, db, watched) {
             return None;
         }
-        if !watches {
+        if watched.is_none() {
             return Some(false);
         }
         match self.tx.home().shard.ask_watches(client) {
@@ -164,14 +159,24 @@ impl Core {
         Ok(replies)
     }
 
-    /// True if nobody holds a key of the transaction, were it only to rebuild its value.
-    fn is_free(&self, queued: &Queued, db: usize) -> bool {
+    /// True if nobody holds a key of the transaction, were it only to rebuild its value, nor one that
+    /// is watched: others may have seen what its holder has changed elsewhere.
+    fn is_free(&self, queued: &Queued, db: usize, watched: Option<&Watched>) -> bool {
         let home = self.tx.home();
+        if home.locks.is_free() {
+            return true;
+        }
+        let is_short = |watched: &Watched| watched.len() <= ENTRIES_AT_ONCE;
+        let is_unlocked =
+            |watched: &Watched| watched.iter().all(|(_, key)| !home.locks.blocks_point(key, true));
+        if !watched.is_none_or(|watched| is_short(watched) && is_unlocked(watched)) {
+            return false;
+        }
         let is_free = |(row, args): (usize, resp::Args<'_>)| {
             let mut keys = self.table.entries()[row].row.keys.positions(args);
             keys.all(|at| !home.locks.blocks_point(lock_key(db, args.hash(at)), true))
         };
-        home.locks.is_free() || queued.portions().flat_map(Portion::iter).all(is_free)
+        queued.portions().flat_map(Portion::iter).all(is_free)
     }
 
     /// Runs the commands, and serves who waits for what they changed. If the slice is over before, or

@@ -47,7 +47,7 @@ impl Core {
         let (entry, view) = (&self.table.entries()[item.entry], item.view);
         let (resp3, caller) = (batch.resp3, Caller::Client(batch.from, batch.client));
         let watched = queued.watched.take();
-        let is_touched = self.may_run_at_once(&queued, view.db, watched.is_some(), batch.client);
+        let is_touched = self.may_run_at_once(&queued, view.db, watched.as_ref(), batch.client);
         let Some(is_touched) = is_touched else {
             self.exec_after_locks(batch, queued, watched.unwrap_or_default());
             return None;

@@ -139,6 +139,7 @@ impl Core {
         self.leave_queues(blocked.call.number, &blocked.cores);
         let (out, stream) = self.encode_answer(answer, lane.session.resp3);
         self.owe(lane, out, stream);
+        lane.let_out_late();
         self.after_settling(lane);
     }
 
