@@ -149,24 +149,35 @@ fn very_many_keys() {
     }
 }
 
-#[test] // An EXEC that waits for locks ends with its client; one that has begun runs to its end.
+#[test] // An EXEC that waits for locks ends with its client; one that has begun runs to its end, and so
+// does one whose keys are all another core's: what came after it may have been done on a third.
 fn a_client_goes_amid_its_exec() {
-    for has_begun in [false, true] {
+    for (cores, has_begun, goes_on) in [
+        (&[1, 0][..], false, false),
+        (&[1, 0], true, true),
+        (&[0], false, false),
+        (&[0], true, true),
+        (&[1], false, true),
+        (&[1], true, true),
+    ] {
         let mut bench = Bench::new(2);
-        let (key, other) = (bench.key(1), bench.connect(1));
+        let keys: Vec<String> = cores.iter().map(|core| bench.key(*core)).collect();
+        let (key, other) = (&keys[0], bench.connect(1));
         let held = darter_tx::lock_key(0, darter_keyspace::Key::new(key.as_bytes()).hash);
-        let lock = || bench.cores[1].tx.try_lock_here(held, darter_tx::Access::Exclusive);
+        let lock = || bench.cores[cores[0]].tx.try_lock_here(held, darter_tx::Access::Exclusive);
         let locked = (!has_begun).then(lock);
         bench.short.set(true);
-        bench.send(0, &format!("MULTI\r\n{}EXEC", format!("INCR {key}\r\n").repeat(50)));
-        (0..120).for_each(|_| bench.round());
+        let commands: String = keys.iter().map(|key| format!("INCR {key}\r\n")).collect();
+        bench.send(0, &format!("MULTI\r\n{}EXEC", commands.repeat(50)));
+        (0..160).for_each(|_| bench.round());
         bench.cores[0].closed(bench.clients[0].token);
         bench.settle();
         drop(locked);
         bench.short.set(false);
         bench.settle();
-        let expected = if has_begun { "$2\r\n50\r\n" } else { "$-1\r\n" };
-        assert_eq!(bench.ask(other, &format!("GET {key}")), expected);
+        let expected = if goes_on { "$2\r\n50\r\n" } else { "$-1\r\n" };
+        let reply = bench.ask(other, &format!("GET {key}"));
+        assert_eq!(reply, expected, "keys of {cores:?}, begun: {has_begun}");
         assert!(bench.is_clean());
     }
 }
