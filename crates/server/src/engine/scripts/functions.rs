@@ -3,6 +3,7 @@
 use super::super::core::Core;
 use super::super::entry::ServerCall;
 use super::command::{key_count, show};
+use super::gates::OOM;
 use super::machines::Kind;
 use super::run::{Evaluation, evaluate};
 use darter_command::{Answer, Refusal};
@@ -71,7 +72,7 @@ pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functi
     let mut lent = core.lend(Kind::Function)?;
     let machine = lent.machine();
     machine.begin_load(Arc::clone(source));
-    let mut ran_ns = 0;
+    let (was_full, mut ran_ns) = (core.is_full(), 0);
     loop {
         let begun = core.clock.monotonic_ns();
         if machine.resume(core.tx.preempt()) == Stop::Ended {
@@ -81,6 +82,9 @@ pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functi
         if ran_ns > LOADING_NS {
             let text = "ERR Error registering functions: ERR FUNCTION LOAD timeout";
             return Err(Refusal::line(text));
+        }
+        if !was_full && core.is_full() {
+            return Err(Refusal::line(OOM)); // Many may be loaded at once.
         }
         core.tx.yield_now().await;
     }

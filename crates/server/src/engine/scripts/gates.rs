@@ -12,7 +12,7 @@ const ARITY: &str = "ERR Wrong number of args calling Redis command from script"
 const NOT_HERE: &str = "ERR This Redis command is not allowed from script";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 /// Also what any client gets.
-const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+pub(super) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// What a run may do.
 pub(super) struct Gate {

@@ -222,8 +222,7 @@ impl<'a> Run<'a> {
                     self.tx.yield_now().await;
                 }
                 Stop::Wait(Wanted::Reply) => {
-                    self.run_command(machine).await;
-                    current.has_written.set(self.gate.has_written.get());
+                    self.run_command(machine, current).await;
                     self.tx.pause().await;
                     self.core().meter.blame(Cause::Command(self.row));
                 }
@@ -244,13 +243,16 @@ impl<'a> Run<'a> {
     }
 
     /// Does what the script calls, and begins to feed the reply.
-    async fn run_command(&mut self, machine: &mut Machine) {
+    async fn run_command(&mut self, machine: &mut Machine, current: &Current) {
         self.inner.set_resp3(machine.protocol() == Protocol::Three);
         let args = machine.command().args();
         let core = &self.call.core;
         let mut replies = Replies::default();
         match self.gate.admit(core, args) {
-            Ok(entry) => self.inner.run(entry.index, args, self.tx, &mut replies).await,
+            Ok(entry) => {
+                current.has_written.set(self.gate.has_written.get()); // Before anybody can ask.
+                self.inner.run(entry.index, args, self.tx, &mut replies).await;
+            }
             Err((entry, refusal)) => {
                 let line = refusal.text();
                 core.count_refused(entry, &line);

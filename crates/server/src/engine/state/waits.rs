@@ -26,6 +26,7 @@ use darter_tx::CoreId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::super::point::View;
 
@@ -45,6 +46,8 @@ pub(crate) struct WaitingCall {
     pub(crate) view: View,
     pub(crate) resp3: bool,
     pub(crate) wait: Wait,
+    /// Nobody wants it any more: who is still giving it places stops.
+    pub(crate) has_left: AtomicBool,
 }
 
 /// What a connection knows of the call with which it waits.
@@ -455,6 +458,7 @@ mod tests {
             view: View { db: 0, no_touch: false, tracker: Tracker::default() },
             resp3: false,
             wait: Wait { keys: 1..2, patience: Patience::Endless, want: Box::new(Nothing) },
+            has_left: AtomicBool::new(false),
         })
     }
 

@@ -155,3 +155,24 @@ fn who_waits_gets_a_thousand_entries_at_most() {
         assert!(bench.is_quiet());
     }
 }
+
+#[test] // Who goes while other cores still give it places keeps none there.
+fn who_goes_while_it_begins_to_wait_has_no_place() {
+    let bench = Bench::new(2);
+    let names: Vec<String> = (0..1_000).map(|number| format!("stream:{number}")).collect();
+    let ids = "0 ".repeat(names.len());
+    bench.short.set(true);
+    bench.send(0, &format!("XREAD BLOCK 0 STREAMS {} {ids}", names.join(" ")));
+    let has_places = || !bench.cores[1].waits.borrow().is_empty();
+    let begun = (0..2_000).any(|_| {
+        bench.round();
+        has_places()
+    });
+    assert!(begun, "core 1 gives it places");
+    bench.cores[0].closed(bench.clients[0].token);
+    bench.settle();
+    bench.short.set(false);
+    bench.settle();
+    assert!(bench.cores.iter().all(|core| core.waits.borrow().is_empty()));
+    assert!(bench.is_quiet());
+}

@@ -16,6 +16,7 @@ use darter_tx::{Access, Claim, CoreId, KeyList, Tx, lock_key};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Keys that are looked at, or given a place, between two pauses: about 20 us.
 const KEYS_AT_ONCE: usize = 64;
@@ -48,6 +49,7 @@ impl Core {
             view: lane.session.view(),
             resp3: lane.session.resp3,
             wait,
+            has_left: AtomicBool::new(false),
         };
         let owner = self.owner_of(entry, args);
         let is_one = matches!(owner, Owner::One(core) if core == self.id());
@@ -377,9 +379,12 @@ impl Core {
     }
 
     /// A key that is being rebuilt may change under a shared lock: so each is looked at in the same step.
-    /// False if one has what is wanted: then some have no place.
+    /// False if one has what is wanted, or nobody wants it any more: then some have no place.
     async fn take_places_in_slices(&self, call: &Arc<WaitingCall>) -> bool {
         for some in portions(&call.wait.keys) {
+            if call.has_left.load(Ordering::Acquire) {
+                return false;
+            }
             if self.look_at(call, some.clone()).is_some() {
                 return false;
             }
@@ -406,6 +411,8 @@ struct Registered<'a> {
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         if !self.stays {
+            // Before the messages: a core that has removed its places gives it no more.
+            self.call.has_left.store(true, Ordering::Release);
             self.core.leave_queues(self.call.number, &self.cores);
         }
     }
