@@ -18,6 +18,7 @@
 //! - D3: `agenda` has the moments that were noted, and nothing else.
 //! - D4: the log, while there is a subscriber, is with the current one, and knows its index.
 
+use crate::db::Contents;
 use crate::lazyfree::{self, Dismantle};
 use crate::log::Log;
 use crate::usage::exchange;
@@ -276,6 +277,12 @@ impl Databases {
         self.sums.changes - current.sums.changes + current.db.changes()
     }
 
+    /// Keys that died in all of them since the start.
+    pub(crate) fn expired(&self) -> u64 {
+        let current = self.current();
+        self.sums.expired - current.sums.expired + current.db.expired_count()
+    }
+
     /// Bytes held by all of them.
     pub(crate) fn memory_bytes(&self) -> usize {
         let current = self.current();
@@ -320,31 +327,46 @@ impl Databases {
         first(&self.agenda.compactions, now)
     }
 
-    /// Removes all keys of all databases, and records nothing. Cost: O([`NEAR`]): memory is freed
-    /// in slices.
-    pub(crate) fn clear(&mut self) {
+    /// Takes all keys out of all databases, and records nothing. Cost: O([`NEAR`]): memory is freed in
+    /// slices.
+    pub(crate) fn clear(&mut self) -> Cleared {
         self.settle();
+        let mut near = Vec::new();
         for at in 0..self.near.len() {
             if !self.near[at].db.is_empty() {
-                self.hand_out(at).clear();
+                near.push((at, self.hand_out(at).take_contents()));
             }
         }
         self.settle();
         // What is noted now is of far ones only, except for the bytes of empty tables, and for
         // counters.
         let near_bytes = self.near.iter().map(|slot| slot.sums.memory_bytes).sum::<usize>();
-        let gone = Gone {
+        let sums = Sums { memory_bytes: self.sums.memory_bytes - near_bytes, ..self.sums };
+        let far = Gone {
             dbs: std::mem::take(&mut self.far),
-            bytes: self.sums.memory_bytes - near_bytes,
+            bytes: sums.memory_bytes,
             agenda: std::mem::take(&mut self.agenda),
         };
         let changes = self.sums.changes + self.sums.keys as u64;
         let counted = Sums { changes, ..self.sums.counted() };
         self.sums = Sums { memory_bytes: near_bytes, ..counted };
         debug_assert!(self.near.iter().all(|slot| slot.sums.keys == 0), "keys are left");
-        if !gone.dbs.is_empty() {
-            lazyfree::defer(Box::new(gone));
+        Cleared { near, far, sums }
+    }
+
+    /// Puts back what was taken out, in the place of all that there is.
+    pub(crate) fn put_back(&mut self, cleared: &mut Cleared) {
+        drop(self.clear());
+        assert!(self.far.is_empty() && self.agenda.len() == 0, "something is left");
+        self.far = std::mem::take(&mut cleared.far.dbs);
+        self.agenda = std::mem::take(&mut cleared.far.agenda);
+        self.sums.keys += cleared.sums.keys;
+        self.sums.memory_bytes += cleared.sums.memory_bytes;
+        self.sums.usage.merge(&cleared.sums.usage);
+        for (at, contents) in &mut cleared.near {
+            self.hand_out(*at).put_contents(contents);
         }
+        self.settle();
     }
 
     /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
@@ -369,6 +391,24 @@ impl Databases {
         assert_eq!(self.agenda.keys, agenda.keys, "D3");
         assert_eq!(self.agenda.fields, agenda.fields, "D3");
         assert_eq!(self.agenda.compactions, agenda.compactions, "D3");
+    }
+}
+
+/// What all databases held: freed in slices.
+pub(crate) struct Cleared {
+    near: Vec<(usize, Contents)>,
+    far: Gone,
+    /// What the far ones held.
+    sums: Sums,
+}
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        if !self.far.dbs.is_empty() {
+            let (dbs, bytes) = (std::mem::take(&mut self.far.dbs), self.far.bytes);
+            let agenda = std::mem::take(&mut self.far.agenda);
+            lazyfree::defer(Box::new(Gone { dbs, bytes, agenda }));
+        }
     }
 }
 

@@ -12,12 +12,15 @@
 //!   says itself (its mark), at most its earliest deadline; and nothing else.
 
 mod cuts;
+mod undo;
+
+pub(crate) use undo::Contents;
 
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
 use crate::compaction::Compaction;
-use crate::effect::{Act, Effect};
+use crate::effect::Effect;
 use crate::event::{
     DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, Replaced, SET, Tells,
 };
@@ -379,6 +382,7 @@ impl Db {
         key: &Key<'_>,
         update: impl FnOnce(Str<'_>) -> Result<i64, E>,
     ) -> Result<Option<i64>, E> {
+        self.keep(key);
         let stamp = self.access();
         let Some(mut entry) = used(&mut self.keys, key, self.now.get(), stamp) else {
             return Ok(None);
@@ -416,6 +420,7 @@ impl Db {
         key: &Key<'_>,
         edit: impl FnOnce(&mut TextEdit<'_>) -> R,
     ) -> Option<R> {
+        self.keep(key);
         let stamp = self.access();
         let mut entry = used(&mut self.keys, key, self.now.get(), stamp)?;
         let object = entry.out_mut()?;
@@ -442,6 +447,7 @@ impl Db {
         create: bool,
         edit: impl FnOnce(&mut V::Edit<'_>) -> R,
     ) -> Result<Option<R>, WrongType> {
+        self.keep(key);
         let now = self.now.get();
         let stamp = self.access();
         if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
@@ -589,6 +595,7 @@ impl Db {
 
     /// Removes `key`, and returns its value: an access. O(1).
     pub fn take(&mut self, key: &Key<'_>, tells: Tells<'_>) -> Option<Held> {
+        self.keep(key);
         let found = self.read(key)?;
         let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
         let old = self.keys.remove(key.hash, key.bytes);
@@ -600,6 +607,7 @@ impl Db {
     /// Removes `key`. Returns false when it was absent or dead. O(1): a large value is freed later,
     /// in slices.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
+        self.keep(key);
         let old = self.keys.remove(key.hash, key.bytes);
         self.note_removed(key, old, &[DEL])
     }
@@ -607,6 +615,7 @@ impl Db {
     /// [`Db::remove`], which leaves it to [`Db::settle`] to reclaim the memory of the table: for a
     /// large part of all keys, that is a third of the work.
     pub fn remove_loosely(&mut self, key: &Key<'_>) -> bool {
+        self.keep(key);
         let old = self.keys.remove_loosely(key.hash, key.bytes);
         self.note_removed(key, old, &[DEL])
     }
@@ -635,6 +644,7 @@ impl Db {
     /// Removes `key`, as nothing is left at it; `told` are the events that led to that, and `count`
     /// the changes.
     fn remove_emptied(&mut self, key: &Key<'_>, count: u64, mut told: Events) {
+        self.keep(key);
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };
         self.changes += count * u64::from(was_alive(&old, self.now.get()));
         self.forget(key, &old);
@@ -656,6 +666,7 @@ impl Db {
 
     /// Changes the deadline of `key`. Returns false when the key is absent.
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
+        self.keep(key);
         let stamp = self.access();
         let Some(mut entry) = used(&mut self.keys, key, self.now.get(), stamp) else {
             return false;
@@ -676,26 +687,6 @@ impl Db {
         };
         self.tell(key.bytes, || Events::from(tells), || Effect::Deadline(deadline));
         true
-    }
-
-    /// Removes all keys. O(1): memory is freed in slices.
-    pub fn flush(&mut self) {
-        self.clear();
-        if let Some(log) = &mut self.log {
-            log.hear_flush();
-            log.push(Act::Flush, Events::default());
-        }
-    }
-
-    /// [`Db::flush`], recorded elsewhere.
-    pub(crate) fn clear(&mut self) {
-        self.changes += self.keys.len() as u64;
-        self.keys = Table::new();
-        self.usage = Usage::default();
-        self.expires = 0;
-        self.clocks.clear();
-        self.compaction = Compaction::default();
-        assert!(self.is_empty() && self.next_death().is_none(), "somebody is left to die");
     }
 
     // ---- the dead ----
@@ -786,6 +777,7 @@ impl Db {
     }
 
     fn restamp(&mut self, key: &Key<'_>, stamp: u32) {
+        self.keep(key);
         if let Some(mut entry) = living(&mut self.keys, key, self.now.get()) {
             entry.set_stamp(stamp);
         }
@@ -802,9 +794,19 @@ impl Db {
     fn insert(
         &mut self,
         key: &Key<'_>,
-        mut value: New<'_, Object>,
+        value: New<'_, Object>,
         deadline: Option<u64>,
         bits: u8,
+    ) -> Replaced {
+        self.keep(key);
+        self.insert_stamped(key, value, (deadline, bits, self.stamp.get()))
+    }
+
+    fn insert_stamped(
+        &mut self,
+        key: &Key<'_>,
+        mut value: New<'_, Object>,
+        (deadline, bits, stamp): (Option<u64>, u8, u32),
     ) -> Replaced {
         let (mut clock, mut out_bytes) = (Clock::default(), 0);
         match &mut value {
@@ -822,8 +824,7 @@ impl Db {
         let is_empty = matches!(&value, New::Out(object) if object.is_empty());
         assert!(!is_empty, "I2: an empty collection"); // Nothing would ever remove its key.
         self.expires += usize::from(deadline.is_some());
-        let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
-        let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
+        let old = self.keys.insert_stamped(key.hash, key.bytes, value, deadline, bits, stamp);
         let replaced = match old {
             None => Replaced::Nothing,
             Some(old) => {

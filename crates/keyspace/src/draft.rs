@@ -139,6 +139,7 @@ impl Draft<Blob> {
 impl Db {
     /// Starts to change the value at `key` aside; a missing one starts empty. An access.
     pub fn draft<V: Collection>(&mut self, key: &Key<'_>) -> Result<Draft<V>, WrongType> {
+        self.keep(key);
         let done = self.begin_done();
         let Some(found) = self.read(key) else { return Ok(Draft { done, ..Draft::default() }) };
         let value = found.value::<V>()?.into_cut();
@@ -148,6 +149,7 @@ impl Db {
 
     /// [`Db::draft`] for a string.
     pub fn draft_text(&mut self, key: &Key<'_>) -> Result<Draft<Blob>, WrongType> {
+        self.keep(key);
         let done = self.begin_done();
         let Some(found) = self.read(key) else { return Ok(Draft { done, ..Draft::default() }) };
         let value = match found.text()? {

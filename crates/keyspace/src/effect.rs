@@ -38,6 +38,18 @@ pub struct Part {
     pub parts: usize,
 }
 
+/// On whose behalf data is changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// A command that is done in one step.
+    #[default]
+    Alone,
+    /// A transaction, whose changes are recorded as one.
+    Part(Part),
+    /// One of this number that may be undone: its changes are kept, and leave when it is committed.
+    Open(u64),
+}
+
 /// What was done.
 #[derive(Debug)]
 pub enum Act {

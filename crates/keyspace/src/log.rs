@@ -10,23 +10,33 @@
 //! The subscriber takes the records in every turn. A command that runs at once is complete in what
 //! is taken; one that spans turns or shards is a transaction, and its records say so ([`Part`]).
 //!
+//! While an open transaction is at work ([`Work::Open`](crate::Work)), the log has what that keeps
+//! (`kept`), and what is recorded and heard goes there. It leaves in portions when the transaction is
+//! committed.
+//!
 //! Invariants:
 //! - I1: numbers are consecutive, from 1 on.
 //! - I2: the changes of one record are of one edit of one value.
 
+pub(crate) mod kept;
+
+use crate::db::Contents;
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
 use crate::event::{Events, KEYMISS, NEW, Tells};
 use crate::lazyfree::{self, Dismantle};
+use crate::object::Object;
 use crate::tracked::Tracked;
 use crate::watch::Watches;
 use crate::{Db, Event, Key, Name, Type, WrongType};
+use darter_structs::table::Table;
+use kept::Kept;
 use std::any::Any;
 
 /// The most changes in one record: the list grows, and is freed, in about 10 us.
 const CHANGES_MAX: usize = 256;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Log {
     /// Those who hear of events only.
     pub(crate) watches: Watches,
@@ -50,6 +60,17 @@ pub(crate) struct Log {
     is_new: bool,
     /// Misses are recorded, too.
     hears_misses: bool,
+    /// The open transaction that is at work.
+    open: Option<Open>,
+}
+
+/// An open transaction at work.
+struct Open {
+    transaction: u64,
+    kept: Box<Kept>,
+    /// What was recorded before, and is not its own; and how many records there were.
+    records: Vec<Record>,
+    count: u64,
 }
 
 impl Log {
@@ -60,13 +81,34 @@ impl Log {
 
     /// All keys of the database go.
     pub(crate) fn hear_flush(&mut self) {
-        self.watches.hear_flush(Some(self.database));
+        match &mut self.open {
+            Some(open) => open.kept.hear_flush(Some(self.database)),
+            None => self.watches.hear_flush(Some(self.database)),
+        }
         self.tracked.hear_flush();
     }
 
     /// True when somebody needs it.
     pub(crate) fn is_needed(&self) -> bool {
-        self.is_taken || !self.watches.is_empty() || !self.tracked.is_empty()
+        self.is_taken || self.is_open() || !self.watches.is_empty() || !self.tracked.is_empty()
+    }
+
+    /// All keys of all databases go.
+    pub(crate) fn hear_flush_all(&mut self) {
+        match &mut self.open {
+            Some(open) => open.kept.hear_flush(None),
+            None => self.watches.hear_flush(None),
+        }
+        self.tracked.hear_flush();
+    }
+
+    /// Two databases are about to be swapped.
+    pub(crate) fn hear_swap(&mut self, both: [usize; 2], is_there: impl Fn(usize, &[u8]) -> bool) {
+        self.tracked.hear_flush(); // A key's name may stand for another value now.
+        let Some(open) = &mut self.open else { return self.watches.hear_swap(both, is_there) };
+        for place in self.watches.touched_by_swap(both, is_there) {
+            open.kept.hear_place(place, NEW);
+        }
     }
 
     /// Something happened to a key.
@@ -77,8 +119,76 @@ impl Log {
 
     #[inline]
     fn hear_one(&mut self, key: &[u8], event: &'static Event) {
-        self.watches.hear(self.database, key, event);
+        hear(&mut self.watches, &mut self.open, (self.database, key), event);
         self.tracked.hear(key, event);
+    }
+
+    // ---- open transactions ----
+
+    /// What follows belongs to this open transaction.
+    pub(crate) fn begin_open(&mut self, transaction: u64, mut kept: Box<Kept>) {
+        assert!(self.open.is_none() && self.part.is_none(), "another is at work");
+        let records = std::mem::replace(&mut self.records, kept.take_last_records());
+        (self.compared, self.is_open) = (self.records.len(), false);
+        self.part = Some(Part { transaction, parts: 1 });
+        self.open = Some(Open { transaction, kept, records, count: self.count });
+    }
+
+    /// The open transaction at work, if there is one, rests.
+    pub(crate) fn end_open(&mut self) -> Option<(u64, Box<Kept>)> {
+        let Open { transaction, mut kept, records, count } = self.open.take()?;
+        kept.put_last_records(std::mem::replace(&mut self.records, records));
+        (self.compared, self.is_open) = (self.records.len(), false);
+        (self.part, self.count) = (None, count);
+        Some((transaction, kept))
+    }
+
+    /// True while an open transaction is at work.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Keeps a key that is about to be changed.
+    #[inline]
+    pub(crate) fn keep(&mut self, keys: &Table<Object>, key: &Key<'_>) {
+        if let Some(open) = &mut self.open {
+            open.kept.keep(keys, self.database, key);
+        }
+    }
+
+    /// Keeps what the database held.
+    pub(crate) fn keep_flush(&mut self, contents: Contents) {
+        self.with_kept(|kept, database| kept.keep_flush(database, contents));
+    }
+
+    /// Calls `act` with what the open transaction at work keeps, and the database.
+    pub(crate) fn with_kept(&mut self, act: impl FnOnce(&mut Kept, usize)) {
+        if let Some(open) = &mut self.open {
+            act(&mut open.kept, self.database);
+        }
+    }
+
+    /// A portion of what was recorded, and heard, leaves. True while there is more.
+    pub(crate) fn let_out(&mut self, kept: &mut Kept, part: Option<Part>) -> bool {
+        assert!(self.open.is_none(), "an open transaction is at work");
+        if let Some(records) = kept.next_records() {
+            if self.is_taken {
+                self.records.reserve(records.len());
+                for mut record in records {
+                    self.count += 1;
+                    record.number = self.count;
+                    record.part = record.part.and(part);
+                    self.records.push(record);
+                }
+            }
+            self.compared = self.records.len();
+            return true;
+        }
+        if kept.next_touched(|(place, event)| self.watches.hear_touch(*place, event)) {
+            return true;
+        }
+        kept.take_flushed().into_iter().for_each(|db| self.watches.hear_flush(db));
+        false
     }
 
     /// [`Log::push_change`] where nobody takes the records.
@@ -126,6 +236,7 @@ impl Log {
 
     /// Records that this shard's part of a transaction has ended.
     pub(crate) fn end_part(&mut self, part: Part) {
+        assert!(self.open.is_none(), "{part:?} ends while another is at work");
         assert!(part.parts > 0, "{part:?} would never be whole");
         let before = self.part.replace(part);
         self.push(Act::EndOfPart, Events::default());
@@ -199,13 +310,17 @@ impl Log {
                 && let Some(last) = self.records.last_mut()
             {
                 last.events.add(event);
-                self.hear_one(key, event);
+                hear(&mut self.watches, &mut self.open, (self.database, key), event);
+                self.tracked.hear(key, event);
             }
         }
     }
 
     /// Takes what was recorded.
     pub(crate) fn take(&mut self) -> Vec<Record> {
+        if self.open.is_some() {
+            return Vec::new(); // What an open transaction has recorded does not leave.
+        }
         self.compared = 0;
         assert!(self.is_taken || self.records.is_empty(), "records that nobody takes");
         let last = self.records.last().map_or(self.count, |record| record.number);
@@ -213,6 +328,26 @@ impl Log {
         let first = self.records.first().map_or(0, |record| self.count - record.number + 1);
         assert_eq!(first, self.records.len() as u64, "I1: a gap");
         std::mem::take(&mut self.records)
+    }
+}
+
+/// Something happened to a key: who watches it hears of that, at once or when the open transaction at work
+/// is committed.
+#[inline]
+fn hear(
+    watches: &mut Watches,
+    open: &mut Option<Open>,
+    (database, key): (usize, &[u8]),
+    event: &'static Event,
+) {
+    match open {
+        None => watches.hear(database, key, event),
+        Some(open) => {
+            debug_assert!(open.kept.has(database, key), "{event:?} of what is not kept");
+            if watches.wants(event) {
+                open.kept.hear(database, key, event);
+            }
+        }
     }
 }
 

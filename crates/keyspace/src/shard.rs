@@ -1,12 +1,16 @@
 //! What one core owns: its part of every database.
 
+mod open;
+
 use crate::databases::Databases;
 use crate::event::Events;
 use crate::log::Log;
+use crate::log::kept::{Counts, Kept};
 use crate::tracked::{Hears, Touched};
 use crate::watch::{Seen, Watches};
 use crate::{Act, Db, Key, Part, Record, Usage};
 use darter_base::Prng;
+use darter_base::hash::IdentityMap;
 
 /// Counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +42,12 @@ pub struct Shard {
     nothing: Db,
     /// The time of this turn.
     now: u64,
+    /// What open transactions keep, while they are not at work.
+    kept: IdentityMap<Box<Kept>>,
+    /// The counts as the one at work began.
+    before: Counts,
+    /// What was counted of those that were undone.
+    undone: Counts,
     /// Counters, for INFO.
     pub stats: ShardStats,
     /// Randomness for samples, seeded by the creator of the shard.
@@ -54,6 +64,9 @@ impl Shard {
             databases: Databases::new(databases),
             nothing: Db::default(),
             now: 0,
+            kept: IdentityMap::default(),
+            before: Counts::default(),
+            undone: Counts::default(),
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
         }
@@ -129,11 +142,11 @@ impl Shard {
 
     /// Removes all keys of all databases: FLUSHALL. Cost: O(1); memory is freed in slices.
     pub fn flush(&mut self) {
-        self.databases.clear();
+        let cleared = self.databases.clear();
         debug_assert_eq!(self.keys(), 0, "keys are left");
         if let Some(log) = self.databases.log() {
-            log.watches.hear_flush(None);
-            log.tracked.hear_flush();
+            log.with_kept(|kept, _| kept.keep_flush_all(cleared));
+            log.hear_flush_all();
             log.push(Act::FlushAll, Events::default());
         }
     }
@@ -148,12 +161,10 @@ impl Shard {
         let mut log = self.databases.take_log(); // It is the shard's, and stays with it.
         if let Some(log) = &mut log {
             let is_there = |db, key: &[u8]| self.db(db).exists(&Key::new(key));
-            log.watches.hear_swap([one, other], is_there);
-            log.tracked.hear_flush(); // A key's name may stand for another value now.
+            log.hear_swap([one, other], is_there);
+            log.with_kept(|kept, _| kept.keep_swap([one, other]));
         }
-        let first = std::mem::take(self.db_mut(one));
-        let second = std::mem::replace(self.db_mut(other), first);
-        *self.db_mut(one) = second;
+        self.exchange(one, other);
         self.databases.give_log(log);
         assert_eq!(self.keys(), keys, "databases {one} and {other} hold what they held");
         if let Some(log) = self.databases.log() {
@@ -161,8 +172,16 @@ impl Shard {
         }
     }
 
+    /// Exchanges two databases without a record. The log has been taken.
+    fn exchange(&mut self, one: usize, other: usize) {
+        let first = std::mem::take(self.db_mut(one));
+        let second = std::mem::replace(self.db_mut(other), first);
+        *self.db_mut(one) = second;
+    }
+
     /// Starts recording changes, with a new log; or stops.
     pub fn listen(&mut self, listening: bool) {
+        assert!(!self.is_open(), "an open transaction is at work");
         let before = self.databases.take_log();
         let mut log = Box::<Log>::default();
         log.is_taken = listening;
@@ -321,13 +340,6 @@ impl Shard {
         self.databases.log().as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// From now on records belong to this transaction, or to none.
-    pub fn set_part(&mut self, part: Option<Part>) {
-        if let Some(log) = self.databases.log() {
-            log.set_part(part);
-        }
-    }
-
     /// Records so far; 0 if there is no log.
     pub fn records_made(&mut self) -> u64 {
         self.databases.log().as_ref().map_or(0, |log| log.count())
@@ -353,19 +365,21 @@ impl Shard {
         }
     }
 
-    /// Bytes held by all databases.
+    /// Bytes held by all databases, and by what may be undone.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.databases.memory_bytes()
+        let kept: usize = self.kept.values().map(|kept| kept.memory_bytes()).sum();
+        self.databases.memory_bytes() + kept
     }
 
     /// Keys that have expired, in all databases.
     #[must_use]
     pub fn expired_count(&self) -> u64 {
-        self.databases.sums().expired
+        self.databases.sums().expired - self.undone.expired
     }
 
-    /// Changes to all databases, except for what time removed.
+    /// Changes to all databases, except for what time removed; those that were undone included: whoever
+    /// sees it move knows that something has changed.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.databases.changes()
@@ -386,18 +400,27 @@ impl Shard {
     /// No key dies before this moment of its own deadline. Unix milliseconds.
     #[must_use]
     pub fn next_key_death(&self) -> Option<u64> {
+        if self.holds_death() {
+            return None;
+        }
         self.databases.next_key_death()
     }
 
     /// No field or member dies before this moment. Unix milliseconds.
     #[must_use]
     pub fn next_field_death(&self) -> Option<u64> {
+        if self.holds_death() {
+            return None;
+        }
         self.databases.next_field_death()
     }
 
     /// Removes about `most` of the dead: fields and members first. Returns true while more may be
     /// left.
     pub fn reap(&mut self, most: usize) -> bool {
+        if self.holds_death() {
+            return false;
+        }
         let Some(at) = self.databases.first_with_dead(self.now) else { return false };
         self.db_mut(at).reap(most);
         true

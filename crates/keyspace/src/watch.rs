@@ -154,7 +154,7 @@ pub(crate) struct Watches {
 }
 
 /// The name of a key in the table.
-fn place(db: usize, hash: u64) -> u64 {
+pub(crate) fn place(db: usize, hash: u64) -> u64 {
     hash ^ (db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -291,16 +291,26 @@ impl Watches {
         }
     }
 
+    /// True when somebody watches, and would hear of this.
+    #[inline]
+    pub(crate) fn wants(&self, event: &'static Event) -> bool {
+        !self.watchers.is_empty() && is_touch(event)
+    }
+
     /// Something happened to a key.
     #[inline]
     pub(crate) fn hear(&mut self, db: usize, key: &[u8], event: &'static Event) {
-        if !self.watchers.is_empty() && is_touch(event) {
+        if self.wants(event) {
             self.hear_touch(place(db, hash::of(key)), event);
         }
     }
 
-    fn hear_touch(&mut self, place: u64, event: &'static Event) {
+    /// [`Watches::hear`] of the key's name in the table.
+    pub(crate) fn hear_touch(&mut self, place: u64, event: &'static Event) {
         debug_assert!(is_touch(event), "{event:?}");
+        if self.parts.is_empty() {
+            return;
+        }
         let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place) else {
             return;
         };
@@ -331,18 +341,55 @@ impl Watches {
     /// Two databases are about to be swapped: keys that are in either are touched. Cost: O(watched
     /// keys).
     pub(crate) fn hear_swap(&mut self, both: [usize; 2], is_there: impl Fn(usize, &[u8]) -> bool) {
+        for place in self.touched_by_swap(both, is_there) {
+            self.hear_touch(place, NEW);
+        }
+    }
+
+    /// The names of the keys that a swap of two databases touches.
+    pub(crate) fn touched_by_swap(
+        &self,
+        both: [usize; 2],
+        is_there: impl Fn(usize, &[u8]) -> bool,
+    ) -> Vec<u64> {
+        debug_assert_ne!(both[0], both[1], "a database is swapped for itself");
         let is_touched = |watched: &Watched| {
             both.contains(&watched.db) && both.iter().any(|db| is_there(*db, &watched.name))
         };
-        debug_assert_ne!(both[0], both[1], "a database is swapped for itself");
-        let mut touched = Vec::new();
-        for part in &mut self.parts {
-            touched.extend(part.extract_if(|_, watched| is_touched(watched)));
+        let all = self.parts.iter().flatten();
+        all.filter(|(_, watched)| is_touched(watched)).map(|(place, _)| *place).collect()
+    }
+
+    /// A key is as it was before somebody changed it, who was undone: there with this deadline, or not.
+    /// Who began to watch it meanwhile may have seen something else, and runs again.
+    pub(crate) fn hear_undone(&mut self, db: usize, key: &[u8], there: Option<Option<u64>>) {
+        if self.watchers.is_empty() {
+            return;
         }
-        for (_, watched) in touched {
-            match watched.watching {
-                Watching::One(watch) => self.mark(watch),
-                Watching::Many(all) => self.touched.push(all.into_iter()),
+        let place = place(db, hash::of(key));
+        let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place) else {
+            return;
+        };
+        let is_other = |watch: &Watch| watch.was_there != there.is_some();
+        let (mut others, mut clients) = (IdentityMap::default(), Vec::new());
+        match &mut watched.get_mut().watching {
+            Watching::One(watch) if is_other(watch) => _ = others.insert(watch.time, *watch),
+            Watching::One(watch) => clients.push(watch.client),
+            Watching::Many(all) => {
+                others = all.extract_if(|_, watch| is_other(watch)).collect();
+                clients.extend(all.values().map(|watch| watch.client));
+            }
+        }
+        if clients.is_empty() {
+            watched.remove();
+        }
+        if !others.is_empty() {
+            self.touched.push(others.into_iter());
+        }
+        let Some(Some(deadline)) = there else { return };
+        for client in clients {
+            if let Some(watcher) = self.watchers.get_mut(&client) {
+                watcher.dies_at = Some(watcher.dies_at.map_or(deadline, |at| at.min(deadline)));
             }
         }
     }

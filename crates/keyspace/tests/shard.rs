@@ -4,7 +4,7 @@
 
 mod roll;
 
-use darter_keyspace::{Act, Deadline, Fresh, Key, Part, Shard, Type, Typed, Usage, apply};
+use darter_keyspace::{Act, Deadline, Fresh, Key, Part, Shard, Type, Typed, Usage, Work, apply};
 use darter_structs::blob::Blob;
 use roll::{ROLL, Roll};
 
@@ -213,10 +213,10 @@ fn parts_of_transactions_are_marked() {
     shard.listen(true);
     let part = Part { transaction: 7, parts: 2 };
     text(&mut shard, 0, "before", Deadline::Clear);
-    shard.set_part(Some(part));
+    shard.work_for(Work::Part(part));
     text(&mut shard, 0, "a", Deadline::Clear);
     text(&mut shard, 5_000, "b", Deadline::Clear);
-    shard.set_part(None);
+    shard.work_for(Work::Alone);
     text(&mut shard, 0, "another's", Deadline::Clear);
     shard.end_part(part);
     text(&mut shard, 0, "after", Deadline::Clear);

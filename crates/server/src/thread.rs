@@ -91,7 +91,7 @@ impl Thread {
     fn tell_what_is_lost(&self) {
         let shard = &self.core.tx.home().shard;
         let [changes, keys] = &self.core.admin.shared.lost;
-        changes.fetch_add(self.core.saving.unsaved(shard.changes()), Ordering::Relaxed);
+        changes.fetch_add(self.core.saving.unsaved(shard.lasting_changes()), Ordering::Relaxed);
         keys.fetch_add(shard.keys() as u64, Ordering::Relaxed);
     }
 
@@ -266,7 +266,7 @@ impl Thread {
         if inbox.is_finished() {
             self.inbox = None;
             // What was loaded is in a file.
-            let changes = self.core.tx.home().shard.changes();
+            let changes = self.core.tx.home().shard.lasting_changes();
             self.core.saving.set_saved_changes(changes);
             self.loaded.one_is_done();
             return true;

@@ -6,7 +6,7 @@ use crate::locks::{self, Access, Claim, Late, LockTable, TxId};
 use crate::transaction::Scope;
 use crate::waited::{Serving, Waited};
 use darter_base::{Preempt, hash::IdentityMap, spare};
-use darter_keyspace::{Part, Shard};
+use darter_keyspace::{Part, Shard, Work};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -39,10 +39,10 @@ pub struct Home {
 }
 
 impl Home {
-    /// From now on records belong to this transaction, or to none.
-    fn record_for(&mut self, part: Option<Part>) {
+    /// What follows is done on behalf of this one.
+    fn work_for(&mut self, work: Work) {
         self.compare_part();
-        self.shard.set_part(part);
+        self.shard.work_for(work);
     }
 
     /// Asserts that what the transaction has recorded is covered by its claims. Any other record
@@ -67,8 +67,8 @@ struct Link {
     preempt: Rc<dyn Preempt>,
     tasks: RefCell<Tasks>,
     running: Cell<TaskId>,
-    /// The transactions of tasks: what a task changes is recorded as part of its transaction.
-    parts: RefCell<IdentityMap<Part>>,
+    /// The transactions of tasks: what a task changes is its transaction's.
+    works: RefCell<IdentityMap<Work>>,
     /// The authors of tasks, of those that have one.
     authors: RefCell<IdentityMap<u64>>,
     /// Tasks that have changed data, here or elsewhere.
@@ -104,7 +104,7 @@ impl Tx {
             preempt,
             tasks: RefCell::default(),
             running: Cell::new(0),
-            parts: RefCell::default(),
+            works: RefCell::default(),
             authors: RefCell::default(),
             changed: RefCell::default(),
             tickets: RefCell::default(),
@@ -513,9 +513,9 @@ impl Tx {
         let next = self.0.tasks.borrow_mut().take_ready();
         let Some((id, mut body)) = next else { return false };
         self.0.running.set(id);
-        let part = self.part_of(id);
-        if part.is_some() {
-            self.record_for(part);
+        let work = self.work_of(id);
+        if work != Work::Alone {
+            self.work_for(work);
         }
         let author = self.author_of(id);
         if author > 0 {
@@ -529,11 +529,11 @@ impl Tx {
         if author > 0 {
             self.write_as(0);
         }
-        if !self.0.parts.borrow().is_empty() {
-            self.record_for(None);
+        if work != Work::Alone || !self.0.works.borrow().is_empty() {
+            self.work_for(Work::Alone);
         }
         if done {
-            self.0.parts.borrow_mut().remove(&id);
+            self.0.works.borrow_mut().remove(&id);
             self.0.authors.borrow_mut().remove(&id);
             self.0.changed.borrow_mut().remove(&id);
             self.0.tasks.borrow_mut().forget(id);
@@ -603,17 +603,17 @@ impl Tx {
     /// Handles a message from another core.
     pub fn deliver(&self, message: Message) {
         match message {
-            Message::Call { from, ticket, part, author, run } => {
-                self.record_for(part);
+            Message::Call { from, ticket, work, author, run } => {
+                self.work_for(work);
                 self.write_as(author);
                 let before = self.changes();
                 let value = run(&mut self.0.home.borrow_mut());
                 self.write_as(0);
-                self.record_for(None);
+                self.work_for(Work::Alone);
                 let changed = self.changes() != before;
                 self.post(from, Message::Return { ticket, value, changed });
             }
-            Message::Task { from, ticket, part, author, scope, start } => {
+            Message::Task { from, ticket, work, author, scope, start } => {
                 let tx = self.within(scope);
                 let task = self.spawn(async move {
                     let before = tx.changes();
@@ -621,7 +621,9 @@ impl Tx {
                     let changed = tx.has_changed() || tx.changes() != before;
                     tx.post(from, Message::Return { ticket, value, changed });
                 });
-                self.0.parts.borrow_mut().extend(part.map(|part| (task, part)));
+                if work != Work::Alone {
+                    self.0.works.borrow_mut().insert(task, work);
+                }
                 self.note_author(task, author);
             }
             Message::Step(step) => {
@@ -754,9 +756,9 @@ impl Tx {
         if !home.locks.try_acquire(tx, &claim) {
             return Box::new(Refused);
         }
-        home.record_for(part);
+        home.work_for(part.map_or(Work::Alone, Work::Part));
         let value = run(&mut home);
-        home.record_for(None);
+        home.work_for(Work::Alone);
         drop(home);
         self.release_here(tx, part);
         value
@@ -771,8 +773,8 @@ impl Tx {
         let run: Run = Box::new(move |home| Box::new(run(home)));
         let (from, ticket) = (self.0.core, pending.ticket);
         let running = self.0.running.get();
-        let (part, author) = (self.part_of(running), self.author_of(running));
-        self.post(core, Message::Call { from, ticket, part, author, run });
+        let (work, author) = (self.work_of(running), self.author_of(running));
+        self.post(core, Message::Call { from, ticket, work, author, run });
         pending
     }
 
@@ -787,8 +789,8 @@ impl Tx {
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
         let (from, ticket) = (self.0.core, pending.ticket);
         let running = self.0.running.get();
-        let (part, author) = (self.part_of(running), self.author_of(running));
-        self.post(core, Message::Task { from, ticket, part, author, scope: self.1.clone(), start });
+        let (work, author) = (self.work_of(running), self.author_of(running));
+        self.post(core, Message::Task { from, ticket, work, author, scope: self.1.clone(), start });
         pending
     }
 
@@ -824,9 +826,9 @@ impl Tx {
         number * self.0.cores as u64 + self.0.core as u64
     }
 
-    /// The transaction of a task.
-    fn part_of(&self, task: TaskId) -> Option<Part> {
-        self.0.parts.borrow().get(&task).copied()
+    /// On whose behalf a task changes data.
+    fn work_of(&self, task: TaskId) -> Work {
+        self.0.works.borrow().get(&task).copied().unwrap_or_default()
     }
 
     fn author_of(&self, task: TaskId) -> u64 {
@@ -838,14 +840,15 @@ impl Tx {
         self.0.home.borrow_mut().shard.set_author(author);
     }
 
-    /// From now on this core's records belong to this transaction, or to none.
-    fn record_for(&self, part: Option<Part>) {
-        self.0.home.borrow_mut().record_for(part);
+    /// What follows on this core is done on behalf of this one.
+    fn work_for(&self, work: Work) {
+        self.0.home.borrow_mut().work_for(work);
     }
 
     fn release_here(&self, tx: TxId, part: Option<Part>) {
         let mut home = self.0.home.borrow_mut();
         home.compare_part();
+        home.shard.forget(tx);
         if let Some(part) = part {
             home.shard.end_part(part);
         }

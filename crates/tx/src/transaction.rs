@@ -6,7 +6,7 @@
 //! that it was handed. That of a core takes them; that of a transaction finds that they are held.
 //!
 //! Whose keys are not all known as it begins ([`Tx::begin_open`]) takes others as it meets them, before the
-//! command that wants them ([`Transaction::widen`]).
+//! command that wants them ([`Transaction::widen`]). If one is refused, what it did is undone.
 //! docs/design/0024-transaction-context.md has the reasons.
 
 use crate::link::{Locked, Tx};
@@ -146,6 +146,39 @@ impl Transaction {
         claims
     }
 
+    /// What it did stays, and leaves: records, and what those hear of who watch keys. Then its locks are
+    /// given back. Of one that was begun to be widened.
+    pub async fn commit(self) {
+        let cores = self.locked.borrow_mut().close();
+        let (open, parts) = (self.open(), cores.len());
+        let commit = |_| {
+            async move |tx: Tx| {
+                while tx.home().shard.commit(open, parts) {
+                    tx.pause().await;
+                }
+            }
+        };
+        self.tx.drive_each(cores, commit).await;
+    }
+
+    /// All that it did is undone, and nobody hears of it. Then its locks are given back. Of one that was
+    /// begun to be widened.
+    pub async fn undo(self) {
+        /// About 20 us.
+        const STEPS: usize = 32;
+        let cores = self.locked.borrow_mut().close();
+        let open = self.open();
+        let undo = |_| {
+            async move |tx: Tx| {
+                while tx.home().shard.undo(open, STEPS) {
+                    tx.pause().await;
+                }
+            }
+        };
+        self.tx.drive_each(cores, undo).await;
+        self.tx.note_undone().await;
+    }
+
     fn open(&self) -> TxId {
         self.tx.scope().open.expect("it was begun to be widened")
     }
@@ -192,7 +225,8 @@ impl Tx {
         Transaction::new(self.within(scope), locked)
     }
 
-    /// [`Tx::begin`] of a transaction that may take more locks than these.
+    /// [`Tx::begin`] of a transaction that may take more locks than these, and that may be undone: what it
+    /// does leaves this core and others when it is committed. If it is dropped instead, what it did stays.
     pub async fn begin_open(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
         let held = Some(Arc::new(claims.clone()));

@@ -5,8 +5,10 @@
 
 use darter_base::preempt::Never;
 use darter_base::{Prng, hash};
-use darter_keyspace::Shard;
-use darter_tx::{Access, Claim, CoreId, KeyList, LockTable, Message, Transaction, Tx, TxId};
+use darter_keyspace::{Deadline, Fresh, Key, Part, Shard};
+use darter_tx::{
+    Access, Claim, CoreId, Home, KeyList, LockTable, Message, Transaction, Tx, TxId, lock_key,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -558,4 +560,92 @@ fn run_at_random(all: &[Tx], prng: &mut Prng) {
             return;
         }
     }
+}
+
+/// Sets a key of each core to a value, in several steps.
+async fn set_on_each(tx: &Tx, value: &'static [u8]) {
+    for name in [&b"one"[..], b"two"] {
+        let set = |_| {
+            move |home: &mut Home| {
+                let db = home.shard.db_mut(0);
+                db.set_text(&Key::new(name), Fresh::Bytes(value), Deadline::Clear);
+            }
+        };
+        tx.on_each(0..tx.cores(), set).await;
+        tx.yield_now().await;
+    }
+}
+
+/// The values that all cores hold, and the marks of what they have told.
+type Told = (Vec<Vec<u8>>, Vec<(CoreId, Option<Part>)>);
+
+fn told(all: &[Tx]) -> Told {
+    let (mut values, mut records) = (Vec::new(), Vec::new());
+    for (core, tx) in all.iter().enumerate() {
+        let mut home = tx.home();
+        for name in [&b"one"[..], b"two"] {
+            let text = home.shard.db(0).text(&Key::new(name)).unwrap();
+            values.extend(text.map(|text| text.to_vec()));
+        }
+        records.extend(home.shard.take_records().iter().map(|record| (core, record.part)));
+    }
+    (values, records)
+}
+
+#[test] // On all cores: nobody hears of what is undone, and all of what is committed is one transaction.
+fn what_is_done_on_several_cores_is_undone_or_leaves() {
+    let all = cores(3);
+    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    let claims = || (0..3).map(|core| (core, Claim::All(Access::Exclusive))).collect();
+    let run = |is_undone: bool| {
+        finish(&all, 1, async move |tx: Tx| {
+            let transaction = tx.begin_open(claims()).await;
+            set_on_each(transaction.tx(), b"value").await;
+            assert!(!transaction.tx().is_unchanged());
+            if is_undone {
+                transaction.undo().await
+            } else {
+                transaction.commit().await
+            }
+            tx.is_unchanged()
+        })
+    };
+    assert!(run(true).0, "what was undone has changed nothing");
+    assert_eq!((told(&all), counts(&all)), ((vec![], vec![]), vec![(0, 0); 3]));
+    assert!(!run(false).0);
+    let (values, records) = told(&all);
+    assert_eq!(values, vec![b"value".to_vec(); 6]);
+    let part = records[0].1;
+    assert!(part.is_some_and(|part| part.parts == 3), "{part:?}");
+    let expected: Vec<_> = (0..3).flat_map(|core| [(core, part); 3]).collect();
+    assert_eq!((records, counts(&all)), (expected, vec![(0, 0); 3]));
+    assert!(all.iter().all(|tx| tx.home().shard.lasting_changes() == 2));
+}
+
+#[test] // A change between its steps by somebody else is that one's own.
+fn others_between_its_steps_are_not_concerned() {
+    let all = cores(1);
+    all[0].home().shard.listen(true);
+    let tx = all[0].clone();
+    let is_undone = Rc::new(Cell::new(false));
+    let flag = Rc::clone(&is_undone);
+    all[0].spawn(async move {
+        let transaction = tx.begin_open(Vec::new()).await;
+        assert!(transaction.widen_here(lock_key(0, Key::new(b"one").hash), Access::Exclusive));
+        assert!(transaction.widen_here(lock_key(0, Key::new(b"two").hash), Access::Exclusive));
+        set_on_each(transaction.tx(), b"value").await;
+        transaction.undo().await;
+        flag.set(true);
+    });
+    all[0].run_one();
+    let other = || Key::new(b"other");
+    let mut home = all[0].home();
+    home.shard.db_mut(0).set_text(&other(), Fresh::Bytes(b"here"), Deadline::Clear);
+    drop(home);
+    let records = all[0].home().shard.take_records();
+    assert!(records.len() == 1 && records[0].number == 1 && records[0].part.is_none());
+    settle(&all);
+    assert!(is_undone.get() && all[0].home().shard.db(0).exists(&other()));
+    assert_eq!(told(&all), (vec![], vec![]));
+    assert_eq!(all[0].home().shard.keys(), 1);
 }

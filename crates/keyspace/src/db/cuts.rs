@@ -24,6 +24,7 @@ impl Db {
         names: &[&[u8]],
         preempt: &dyn Preempt,
     ) -> Option<usize> {
+        self.keep(key); // Or the change would copy all at once what is kept of it.
         let mut entry = living(&mut self.keys, key, self.now.get())?;
         let object = entry.out_mut().filter(|object| object.row() == kind)?;
         object.named()?; // Nothing is copied for other values.

@@ -171,7 +171,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         usage: home.shard.usage(),
         shard: home.shard.stats,
         expired: home.shard.expired_count(),
-        unsaved: core.saving.unsaved(home.shard.changes()),
+        unsaved: core.saving.unsaved(home.shard.lasting_changes()),
         conns: core.conns_len(),
         blocked: core.blocked_counts(),
         tasks: core.tx.tasks_len(),

@@ -211,7 +211,7 @@ impl Cut {
             self.sizes.push((database, db.len() as u64, db.expires_len() as u64));
             self.has_deadlines |= db.has_field_deadlines();
         }
-        self.changes = shard.changes();
+        self.changes = shard.lasting_changes();
         rest.next().map(|(at, _)| at)
     }
 }

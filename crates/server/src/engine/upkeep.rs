@@ -13,7 +13,7 @@ impl Core {
         self.look_at_events();
         let (data, changes) = {
             let shard = &self.tx.home().shard;
-            (shard.memory_bytes(), shard.changes())
+            (shard.memory_bytes(), shard.lasting_changes())
         };
         let shared = &self.admin.shared;
         shared.tell(self.id(), data, lazyfree::waiting().1);

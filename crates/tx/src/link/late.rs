@@ -8,8 +8,9 @@ use crate::locks::{Claim, Late, TxId};
 impl Tx {
     /// Takes locks for a transaction that may take more.
     pub(crate) async fn lock_open(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
-        let locked = self.lock_for(claims, Vec::new()).await;
+        let mut locked = self.lock_for(claims, Vec::new()).await;
         assert!(locked.is_granted(), "{} waits", locked.id());
+        locked.open();
         locked
     }
 
@@ -45,5 +46,11 @@ impl Tx {
         let (from, ticket) = (self.0.core, pending.ticket);
         self.post(core, Message::Widen { from, ticket, tx, claim });
         pending
+    }
+
+    /// The running task has undone what it changed.
+    pub(crate) async fn note_undone(&self) {
+        self.yield_now().await; // Else the end of this step would note it as changed.
+        self.0.changed.borrow_mut().remove(&self.0.running.get());
     }
 }

@@ -5,7 +5,7 @@ use super::{Message, Tx, downcast};
 use crate::CoreId;
 use crate::executor::TaskId;
 use crate::locks::{Access, Claim, TxId};
-use darter_keyspace::Part;
+use darter_keyspace::{Part, Work};
 
 /// Locks that are held until this is dropped.
 ///
@@ -22,6 +22,8 @@ pub struct Locked {
     /// The cores with a part in the transaction, if it is recorded as one.
     writers: Vec<CoreId>,
     has_begun: bool,
+    /// What is changed may be undone.
+    is_open: bool,
     /// The locks are a transaction's, which gives them back.
     is_of_transaction: bool,
     /// They serve those who wait for keys: nobody else needs to when they are given back. Until they
@@ -39,6 +41,7 @@ impl Locked {
             asked: Vec::new(),
             writers,
             has_begun: false,
+            is_open: false,
             is_of_transaction: false,
             serves: None,
         }
@@ -150,7 +153,7 @@ impl Locked {
             self.unlock(other);
         }
         self.tx.end_part_here(part);
-        self.tx.0.parts.borrow_mut().remove(&self.task);
+        self.tx.0.works.borrow_mut().remove(&self.task);
         self.writers.clear();
         self.has_begun = false;
     }
@@ -167,9 +170,7 @@ impl Locked {
         assert!(!self.has_begun, "transaction {} begins twice", self.id);
         self.has_begun = true;
         if let Some(part) = self.part() {
-            let other = self.tx.0.parts.borrow_mut().insert(self.task, part);
-            assert_eq!(other, None, "a task has one transaction at a time");
-            self.tx.record_for(Some(part));
+            self.work_for(Work::Part(part));
         }
     }
 
@@ -186,8 +187,35 @@ impl Locked {
         if let Some(part) = self.part() {
             home.shard.mark_since(since, part);
             drop(home);
-            self.tx.0.parts.borrow_mut().insert(task, part);
+            self.tx.0.works.borrow_mut().insert(task, Work::Part(part));
         }
+    }
+
+    /// From now on what the task changes may be undone.
+    pub(super) fn open(&mut self) {
+        assert!(self.has_begun && self.writers.is_empty(), "{} is recorded otherwise", self.id);
+        self.is_open = true;
+        self.work_for(Work::Open(self.id));
+    }
+
+    /// Ends what may be undone: it stays as it is from now on. The cores on which it may have changed
+    /// something.
+    pub(crate) fn close(&mut self) -> Vec<CoreId> {
+        assert!(self.is_open, "{} was not begun to be undone", self.id);
+        self.stop_work();
+        self.cores.clone()
+    }
+
+    fn work_for(&self, work: Work) {
+        let other = self.tx.0.works.borrow_mut().insert(self.task, work);
+        assert_eq!(other, None, "a task has one transaction at a time");
+        self.tx.work_for(work);
+    }
+
+    fn stop_work(&mut self) {
+        self.is_open = false;
+        self.tx.0.works.borrow_mut().remove(&self.task);
+        self.tx.work_for(Work::Alone);
     }
 
     /// The transaction that all changes are recorded as, if they are recorded as one.
@@ -225,6 +253,9 @@ impl Locked {
     }
 
     pub(super) fn release(&mut self) {
+        if self.is_open {
+            self.stop_work();
+        }
         for core in std::mem::take(&mut self.asked) {
             if core == self.tx.core() {
                 self.tx.withdraw_here(self.id);
@@ -242,8 +273,7 @@ impl Locked {
             }
         }
         if self.part().is_some() {
-            self.tx.0.parts.borrow_mut().remove(&self.task);
-            self.tx.record_for(None);
+            self.stop_work();
         }
     }
 }

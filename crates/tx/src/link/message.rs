@@ -4,7 +4,7 @@ use super::{Run, Start, Value};
 use crate::CoreId;
 use crate::locks::{Access, Claim, TxId};
 use crate::transaction::Scope;
-use darter_keyspace::Part;
+use darter_keyspace::{Part, Work};
 
 /// What one core sends to another. Between two cores, messages arrive in the order they were sent.
 pub enum Message {
@@ -14,8 +14,8 @@ pub enum Message {
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// The transaction on whose behalf it records, if it does.
-        part: Option<Part>,
+        /// On whose behalf it changes data.
+        work: Work,
         /// For whom it changes data: see [`Tx::note_author`].
         author: u64,
         /// What to run.
@@ -27,8 +27,8 @@ pub enum Message {
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// The transaction on whose behalf it records, if it does.
-        part: Option<Part>,
+        /// On whose behalf it changes data.
+        work: Work,
         /// As above.
         author: u64,
         /// Whose locks it works under.

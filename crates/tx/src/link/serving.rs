@@ -6,7 +6,7 @@ use super::tickets::{Asked, Pending};
 use crate::CoreId;
 use crate::locks::{Access, Claim, TxId};
 use crate::waited::Serving;
-use darter_keyspace::Part;
+use darter_keyspace::{Part, Work};
 
 impl Tx {
     /// Locks keys of this core that a command has just changed, before all who wait for them: they
@@ -76,6 +76,6 @@ impl Tx {
         let mut home = self.0.home.borrow_mut();
         home.compare_part();
         home.shard.end_part(part);
-        home.shard.set_part(None);
+        home.shard.work_for(Work::Alone);
     }
 }
