@@ -24,6 +24,7 @@ mod ports;
 mod resets;
 mod saved_streams;
 mod saving;
+mod scripts;
 mod stalls;
 mod subscribers;
 mod tracking;
@@ -88,6 +89,7 @@ const GROUPS: &[&[Check]] = &[
     tracking::CHECKS,
     transactions::CHECKS,
     waiting::CHECKS,
+    scripts::CHECKS,
     pipelines::CHECKS,
     stalls::CHECKS,
     memory::CHECKS,

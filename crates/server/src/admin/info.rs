@@ -38,8 +38,9 @@ pub(super) struct Facts {
     blocked: (usize, usize),
     tasks: usize,
     locks: (usize, usize),
-    /// Bytes of the machines of scripts.
+    /// Bytes of the machines of scripts, and how many run.
     machines: usize,
+    running: usize,
     /// Channels, patterns and shard channels with subscribers that it counts.
     subscribed: [usize; 3],
     /// Clients that track.
@@ -177,6 +178,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
         machines: core.machines.used_bytes(),
+        running: core.machines.running(),
         subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
         trackers: core.tracking.trackers.borrow().len(),
         tracked: home.shard.tracked_sizes(),
@@ -366,6 +368,7 @@ fn scripts(report: &Report<'_>, text: &mut String) {
     let libraries = report.core.admin.shared.libraries.current();
     field(text, "number_of_functions", libraries.functions_len());
     field(text, "number_of_libraries", libraries.len());
+    field(text, "running_scripts", report.sum(|facts| facts.running));
 }
 
 fn persistence(report: &Report<'_>, text: &mut String) {
@@ -425,6 +428,7 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "pubsub_patterns", patterns.unwrap_or(0));
     field(text, "pubsubshard_channels", report.sum(|facts| facts.subscribed[2]));
     field(text, "scripts_killed", report.sum(|facts| facts.stats.scripts_killed));
+    field(text, "scripts_restarted", report.sum(|facts| facts.stats.scripts_restarted));
     field(text, "latest_fork_usec", 0);
     field(text, "tracking_total_keys", report.sum(|facts| facts.tracked.0));
     field(text, "tracking_total_items", report.sum(|facts| facts.tracked.1));

@@ -129,6 +129,8 @@ pub struct CoreStats {
     pub error_replies: u64,
     /// Scripts that were killed.
     pub scripts_killed: u64,
+    /// Tries to run a script that were undone, as others had a key that it wanted.
+    pub scripts_restarted: u64,
     /// Messages from other cores.
     pub hops: u64,
     /// By command: the same index as in the table.

@@ -32,14 +32,7 @@ impl Core {
             return Published::To(self.send_message(&message, &matched));
         }
         let (ticket, count) = self.tx.ticket();
-        let publication = Publication {
-            is_matched: kind == Kind::Shard,
-            message,
-            ticket,
-            matched: Vec::new(),
-            after: None,
-            walk: None,
-        };
+        let publication = Publication::new(message, ticket);
         self.pubsub.backlog.borrow_mut().push(Order::Publish(publication));
         Published::Later(Box::pin(count))
     }
@@ -60,6 +53,32 @@ impl Core {
             }
         };
         self.run_on(home, publish).await
+    }
+
+    /// How many a message to a channel would be sent to now, wherever that is at home.
+    pub(crate) async fn count_receivers(self: &Rc<Self>, kind: Kind, channel: Name) -> usize {
+        let home = channel.home(self.tx.cores());
+        let count = move |there: Rc<Self>| async move {
+            let payload = Text::Short([].into());
+            let message = Arc::new(Message { kind, channel, payload });
+            let mut publication = Publication::new(message, 0);
+            while !publication.is_matched {
+                there.match_some(&mut publication);
+                there.tx.pause().await;
+            }
+            there.count_all(&publication.message, &publication.matched)
+        };
+        self.run_on(home, count).await
+    }
+
+    /// How many subscribe to the channel of a message, or to one of these patterns.
+    fn count_all(&self, message: &Message, patterns: &[Name]) -> usize {
+        let registry = self.pubsub.registry.borrow();
+        let direct = (message.kind, &message.channel);
+        let all = patterns.iter().map(|name| (Kind::Pattern, name));
+        let counts = std::iter::once(direct).chain(all);
+        let counts = counts.filter_map(|(kind, name)| registry.counts(kind, name));
+        counts.flat_map(|counts| counts.by_core()).map(|(_, count)| count).sum()
     }
 
     fn can_publish_at_once(&self, message: &Message) -> bool {

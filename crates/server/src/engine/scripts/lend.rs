@@ -54,6 +54,13 @@ impl Lent {
         self.machine.as_mut().expect("it is there until this is dropped")
     }
 
+    /// Throws away its run.
+    pub(crate) async fn throw_away(&mut self, core: &Core) {
+        while !self.machine().abandon(core.tx.preempt()) {
+            core.tx.yield_now().await;
+        }
+    }
+
     /// Resumes what calls no commands, to its end.
     pub(crate) async fn finish(&mut self, core: &Core) {
         drive(core, self.machine()).await;

@@ -102,6 +102,11 @@ impl Machines {
         idle + self.runs.borrow().iter().map(|run| run.used_bytes.get()).sum::<usize>()
     }
 
+    /// How many run.
+    pub(crate) fn running(&self) -> usize {
+        self.runs.borrow().len()
+    }
+
     /// A run begins.
     pub(crate) fn begin(&self, run: Current) -> Rc<Current> {
         let run = Rc::new(run);

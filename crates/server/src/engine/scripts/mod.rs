@@ -12,6 +12,7 @@ pub(crate) mod functions;
 mod gates;
 pub(crate) mod kill;
 mod lend;
+mod locks;
 pub(crate) mod machines;
 pub(crate) mod registry;
 pub(crate) mod run;

@@ -1,25 +1,30 @@
 //! A run: a task that resumes a machine, and does what its script calls.
 //!
 //! ```text
-//! locks ─► machine ─► resume ─► Slice: the next one
-//!                        ▲ ├──► Wait: gates ─► the command, on its core ─► feed
-//!                        └─┘
-//!                          └──► Ended: what it has logged, its reply
+//! ┌─► locks ─► resume ─► Slice: the next one
+//! │              ▲ ├───► Wait: gates ─► its keys ─► the command, on its core ─► feed
+//! │              └─┘                        │
+//! │                ├───► Ended: commit      ▼
+//! └────── undo ◄───┴──────────────────── refused, or killed
 //! ```
+//! What others could learn of leaves at the end: effects, events, messages, lines of the log.
 
 use super::super::core::Core;
-use super::super::entry::ServerCall;
+use super::super::entry::{Runner, ServerCall};
 use super::super::slices::Cause;
+use super::super::state::pubsub::Kind as Channels;
+use super::super::state::pubsub::name::{Name, Text};
 use super::super::transaction::inner::Inner;
 use super::super::transaction::replies::Replies;
 use super::gates::Gate;
 use super::lend::Lent;
+use super::locks::{self, Claims, LAST_TRY, Locks};
 use super::machines::{Current, Kind};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Refusal, Stream};
 use darter_resp::{self as resp, Output, Part, Reply};
 use darter_script::{Flags, Machine, Protocol, Script, Stop, Wanted};
-use darter_tx::{Access, Claim, Tx};
+use darter_tx::{Access, Tx};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -83,19 +88,56 @@ pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Resul
     let is_full = core.is_full();
     evaluation.check(is_full)?;
     if let Some(tx) = &call.within {
-        return Run::new(call, &evaluation, tx, is_full).finish().await;
+        let mut lent = core.lend(evaluation.kind)?;
+        let mut run = Run::new(call, &evaluation, Locks::Outer(tx), is_full);
+        let end = run.drive_from_start(&mut lent).await;
+        return finish(call, &evaluation, lent, end).await;
     }
     let access = if evaluation.only_reads() { Access::Update } else { Access::Exclusive };
-    let claims = (0..core.tx.cores()).map(|core| (core, Claim::All(access))).collect();
-    let transaction = core.tx.begin(claims).await;
-    Run::new(call, &evaluation, transaction.tx(), is_full).finish().await
+    let mut claims = locks::of_named(call, (evaluation.first_key, evaluation.keys), access).await;
+    let mut tries = 0;
+    loop {
+        let transaction = core.tx.begin_open(claims).await;
+        let mut lent = core.lend(evaluation.kind)?;
+        let random = lent.machine().random().clone();
+        let mut run = Run::new(call, &evaluation, Locks::Own(&transaction), is_full);
+        let end = run.drive_from_start(&mut lent).await;
+        let messages = std::mem::take(&mut run.messages);
+        drop(run);
+        let End::Refused(more) = end else {
+            if let End::Killed(_) = end {
+                transaction.undo().await;
+            } else {
+                transaction.commit().await;
+                publish(core, messages).await;
+            }
+            return finish(call, &evaluation, lent, end).await;
+        };
+        core.stats.borrow_mut().scripts_restarted += 1;
+        lent.throw_away(core).await;
+        *lent.machine().random() = random;
+        drop(lent);
+        tries += 1;
+        claims = match tries {
+            LAST_TRY => locks::of_all(&core.tx, access),
+            _ => transaction.claims(more).await,
+        };
+        transaction.undo().await;
+    }
+}
+
+/// Sends what a script has published.
+async fn publish(core: &Rc<Core>, messages: Vec<(Channels, Name, Text)>) {
+    for (kind, channel, payload) in messages {
+        core.publish_anywhere(kind, channel, payload).await;
+    }
 }
 
 /// One try to run it.
 struct Run<'a> {
     call: &'a ServerCall,
     evaluation: &'a Evaluation,
-    tx: &'a Tx,
+    locks: Locks<'a>,
     inner: Inner,
     gate: Gate,
     /// The row of the command that has called it.
@@ -103,34 +145,43 @@ struct Run<'a> {
     /// What is left to feed of a reply: what is encoded, and the rest.
     parts: VecDeque<Part>,
     stream: Option<Box<dyn Stream>>,
+    /// What it has published.
+    messages: Vec<(Channels, Name, Text)>,
 }
 
-/// How a run has ended.
+/// How a try has ended.
 enum End {
     /// There is a reply.
     Replied,
-    /// It was killed.
-    Killed,
+    /// It was killed, with this error.
+    Killed(Refusal),
+    /// Others have keys that it wants, by these claims.
+    Refused(Claims),
 }
 
 impl<'a> Run<'a> {
-    fn new(call: &'a ServerCall, evaluation: &'a Evaluation, tx: &'a Tx, is_full: bool) -> Self {
+    fn new(
+        call: &'a ServerCall,
+        evaluation: &'a Evaluation,
+        locks: Locks<'a>,
+        is_full: bool,
+    ) -> Self {
         let gate = Gate {
             is_read: evaluation.only_reads(),
             allows_oom: evaluation.flags.has(Flags::ALLOW_OOM),
             is_full,
             has_written: Cell::new(false),
         };
-        let entry = call.core.table.resolve(resp::Args::owned(&call.request));
         Self {
             call,
             evaluation,
-            tx,
+            locks,
             inner: Inner::of_script(&call.core, &call.session),
             gate,
-            row: entry.map_or(0, |entry| entry.index),
+            row: row_of(call),
             parts: VecDeque::new(),
             stream: None,
+            messages: Vec::new(),
         }
     }
 
@@ -138,8 +189,12 @@ impl<'a> Run<'a> {
         &self.call.core
     }
 
-    async fn finish(mut self) -> Result<Answer, Refusal> {
-        let mut lent = self.core().lend(self.evaluation.kind)?;
+    fn tx(&self) -> &Tx {
+        self.locks.tx()
+    }
+
+    /// Begins it, and resumes it until it ends.
+    async fn drive_from_start(&mut self, lent: &mut Lent) -> End {
         let (keys, arguments) = self.words().await;
         let client = if self.call.session.resp3 { Protocol::Three } else { Protocol::Two };
         lent.machine().set_log_level(log_level(self.core()));
@@ -150,38 +205,13 @@ impl<'a> Run<'a> {
             name: Arc::clone(&self.evaluation.name),
             request: Arc::clone(&self.call.request),
             begun_ns: self.core().clock.monotonic_ns(),
-            is_undoable: false,
+            is_undoable: matches!(self.locks, Locks::Own(_)),
             has_written: Cell::new(false),
             is_killed: Cell::new(false),
             used_bytes: Cell::new(lent.machine().used_bytes()),
         });
         let running = Running { core: Rc::clone(self.core()), current };
-        let end = self.drive(lent.machine(), &running.current).await;
-        drop(running);
-        let killed = match end {
-            End::Replied => None,
-            End::Killed => Some(self.throw_away(lent.machine()).await),
-        };
-        log(lent.machine());
-        if let Some(script) = &self.evaluation.to_keep
-            && lent.machine().has_compiled(&script.name)
-        {
-            self.core().admin.shared.scripts.add(script);
-        }
-        match killed {
-            None => self.reply(lent).await,
-            Some(refusal) => Err(refusal),
-        }
-    }
-
-    /// Throws away a run that was killed. Returns its error.
-    async fn throw_away(&self, machine: &mut Machine) -> Refusal {
-        let (core, line) = (self.core(), machine.killed(&self.evaluation.name));
-        core.stats.borrow_mut().scripts_killed += 1;
-        while !machine.abandon(core.tx.preempt()) {
-            core.tx.yield_now().await;
-        }
-        Refusal::Line(line.into())
+        self.drive(lent.machine(), &running.current).await
     }
 
     /// The keys and the other arguments.
@@ -214,21 +244,24 @@ impl<'a> Run<'a> {
     async fn drive(&mut self, machine: &mut Machine, current: &Current) -> End {
         loop {
             if current.is_killed.get() {
-                return End::Killed;
+                let line = machine.killed(&self.evaluation.name);
+                return End::Killed(Refusal::Line(line.into()));
             }
-            match machine.resume(self.tx.preempt()) {
+            match machine.resume(self.tx().preempt()) {
                 Stop::Slice => {
                     current.used_bytes.set(machine.used_bytes());
-                    self.tx.yield_now().await;
+                    self.tx().yield_now().await;
                 }
                 Stop::Wait(Wanted::Reply) => {
-                    self.run_command(machine, current).await;
-                    self.tx.pause().await;
+                    if let Err(claims) = self.run_command(machine, current).await {
+                        return End::Refused(claims);
+                    }
+                    self.tx().pause().await;
                     self.core().meter.blame(Cause::Command(self.row));
                 }
                 Stop::Wait(Wanted::More) => {
                     self.feed(machine);
-                    self.tx.pause().await;
+                    self.tx().pause().await;
                 }
                 Stop::Wait(Wanted::Permission) => {
                     let is_known = self.core().table.resolve(machine.command().args()).is_ok();
@@ -243,15 +276,31 @@ impl<'a> Run<'a> {
     }
 
     /// Does what the script calls, and begins to feed the reply.
-    async fn run_command(&mut self, machine: &mut Machine, current: &Current) {
+    ///
+    /// # Errors
+    /// Others have a key that it wants.
+    async fn run_command(
+        &mut self,
+        machine: &mut Machine,
+        current: &Current,
+    ) -> Result<(), Claims> {
         self.inner.set_resp3(machine.protocol() == Protocol::Three);
         let args = machine.command().args();
         let core = &self.call.core;
         let mut replies = Replies::default();
         match self.gate.admit(core, args) {
             Ok(entry) => {
+                self.locks.take(entry, args, self.inner.db()).await?;
                 current.has_written.set(self.gate.has_written.get()); // Before anybody can ask.
-                self.inner.run(entry.index, args, self.tx, &mut replies).await;
+                match (entry.run, &self.locks) {
+                    (Runner::Publish(kind), Locks::Own(_)) => {
+                        let (channel, payload) = (Name::of(args, 1), Text::of(args, 2));
+                        let count = core.count_receivers(kind, channel.clone()).await;
+                        self.messages.push((kind, channel, payload));
+                        Reply::new(&mut replies.out, false).count(count);
+                    }
+                    _ => self.inner.run(entry.index, args, self.tx(), &mut replies).await,
+                }
             }
             Err((entry, refusal)) => {
                 let line = refusal.text();
@@ -268,6 +317,7 @@ impl<'a> Run<'a> {
                 self.feed(machine);
             }
         }
+        Ok(())
     }
 
     /// Feeds the next part of a reply.
@@ -287,34 +337,66 @@ impl<'a> Run<'a> {
             self.parts = out.take().into();
         }
     }
+}
 
-    /// The reply of a script that has ended.
-    async fn reply(&self, mut lent: Lent) -> Result<Answer, Refusal> {
-        let (core, machine) = (self.core(), lent.machine());
-        let (has_failed, uncounted) = machine.take_errors();
-        uncounted.iter().for_each(|line| core.stats.borrow_mut().count_error(line));
-        let pieces = machine.take_reply();
-        drop(lent);
-        if let [line] = &pieces[..]
-            && has_failed
-            && let Some(line) = line.strip_prefix(b"-").and_then(|line| line.strip_suffix(b"\r\n"))
-        {
-            return Err(Refusal::Counted(line.to_vec()));
-        }
-        let mut replies = Replies::default();
-        for piece in pieces {
-            replies.out.tail().extend_from_slice(&piece);
-            replies.settle();
-            core.tx.pause().await;
-        }
-        if has_failed {
-            core.count_failed(self.row);
-        }
-        Ok(match replies.into_part() {
-            (out, None) => Answer::Done(out),
-            (out, Some(stream)) => Answer::Stream(out, stream),
-        })
+/// The answer of a run that has ended for good.
+async fn finish(
+    call: &ServerCall,
+    evaluation: &Evaluation,
+    mut lent: Lent,
+    end: End,
+) -> Result<Answer, Refusal> {
+    let core = &call.core;
+    if let End::Killed(_) = end {
+        lent.throw_away(core).await;
     }
+    log(lent.machine());
+    if let Some(script) = &evaluation.to_keep
+        && lent.machine().has_compiled(&script.name)
+    {
+        core.admin.shared.scripts.add(script);
+    }
+    match end {
+        End::Killed(refusal) => {
+            core.stats.borrow_mut().scripts_killed += 1;
+            Err(refusal)
+        }
+        _ => reply(call, lent).await,
+    }
+}
+
+/// The reply of a script that has ended.
+async fn reply(call: &ServerCall, mut lent: Lent) -> Result<Answer, Refusal> {
+    let (core, machine) = (&call.core, lent.machine());
+    let (has_failed, uncounted) = machine.take_errors();
+    uncounted.iter().for_each(|line| core.stats.borrow_mut().count_error(line));
+    let pieces = machine.take_reply();
+    drop(lent);
+    if let [line] = &pieces[..]
+        && has_failed
+        && let Some(line) = line.strip_prefix(b"-").and_then(|line| line.strip_suffix(b"\r\n"))
+    {
+        return Err(Refusal::Counted(line.to_vec()));
+    }
+    let mut replies = Replies::default();
+    for piece in pieces {
+        replies.out.tail().extend_from_slice(&piece);
+        replies.settle();
+        core.tx.pause().await;
+    }
+    if has_failed {
+        core.count_failed(row_of(call));
+    }
+    Ok(match replies.into_part() {
+        (out, None) => Answer::Done(out),
+        (out, Some(stream)) => Answer::Stream(out, stream),
+    })
+}
+
+/// The row of the command that has called a script.
+fn row_of(call: &ServerCall) -> usize {
+    let entry = call.core.table.resolve(resp::Args::owned(&call.request));
+    entry.map_or(0, |entry| entry.index)
 }
 
 /// A run, until it ends or is thrown away.

@@ -78,7 +78,7 @@ struct Keys {
 }
 
 /// The locks that a transaction wants.
-struct Wanted {
+pub(crate) struct Wanted {
     /// By core.
     keys: Vec<Keys>,
     /// All keys of all cores.
@@ -90,12 +90,12 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(cores: usize, most: usize) -> Self {
+    pub(crate) fn new(cores: usize, most: usize) -> Self {
         let keys = (0..cores).map(|_| Keys { few: Vec::new(), list: None }).collect();
         Self { keys, all: None, access: Access::Update, most }
     }
 
-    fn add(&mut self, core: CoreId, key: u64, access: Access) {
+    pub(crate) fn add(&mut self, core: CoreId, key: u64, access: Access) {
         /// Keys that are searched one by one.
         const FEW: usize = 64;
         self.access = self.access.max(access);
@@ -114,7 +114,7 @@ impl Wanted {
         }
     }
 
-    fn into_claims(self) -> Vec<(CoreId, Claim)> {
+    pub(crate) fn into_claims(self) -> Vec<(CoreId, Claim)> {
         if let Some(access) = self.all {
             let access = access.max(self.access);
             return (0..self.keys.len()).map(|core| (core, Claim::All(access))).collect();

@@ -68,6 +68,11 @@ impl Inner {
         Self { core, client: id, seen, script: Some(RefCell::new(session)) }
     }
 
+    /// The database in which the next command works.
+    pub(crate) fn db(&self) -> usize {
+        self.seen.get().view.db
+    }
+
     /// The next command of a script replies in this protocol.
     pub(crate) fn set_resp3(&self, resp3: bool) {
         self.seen.set(Seen { resp3, ..self.seen.get() });

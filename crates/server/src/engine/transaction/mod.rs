@@ -16,7 +16,7 @@
 
 mod at_once;
 mod away;
-mod claims;
+pub(super) mod claims;
 mod exec;
 pub(super) mod inner;
 pub(super) mod queued;

@@ -52,6 +52,14 @@ pub(crate) struct Publication {
     pub(crate) is_matched: bool,
 }
 
+impl Publication {
+    /// A message that has been compared with no pattern yet; who waits has this ticket.
+    pub(crate) fn new(message: Arc<Message>, ticket: u64) -> Self {
+        let is_matched = message.kind == Kind::Shard; // They know no patterns.
+        Self { message, ticket, matched: Vec::new(), after: None, walk: None, is_matched }
+    }
+}
+
 /// Something to be done in its turn.
 #[derive(Debug)]
 pub(crate) enum Order {

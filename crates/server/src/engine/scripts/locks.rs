@@ -1,0 +1,97 @@
+//! The locks of a run: of the keys that its command names, and of others as it meets them.
+//!
+//! A late key is tried without waiting. If that is refused, the run begins again, with all that it
+//! has touched and what it wants now; the third time with all keys. What it has changed is undone,
+//! so that nobody knows of it.
+
+use super::super::entry::{Entry, ServerCall};
+use super::super::transaction::claims::Wanted;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_resp as resp;
+use darter_tx::{Access, Claim, CoreId, Transaction, Tx, lock_key};
+
+/// A try with all keys: none after it is needed.
+pub(super) const LAST_TRY: usize = 2;
+
+/// Claims, at most one for each core.
+pub(super) type Claims = Vec<(CoreId, Claim)>;
+
+/// Under what a run works.
+pub(super) enum Locks<'a> {
+    /// The locks of the EXEC that it is a command of: of all keys.
+    Outer(&'a Tx),
+    /// Its own.
+    Own(&'a Transaction),
+}
+
+impl Locks<'_> {
+    /// What its commands work with.
+    pub(super) fn tx(&self) -> &Tx {
+        match self {
+            Self::Outer(tx) => tx,
+            Self::Own(transaction) => transaction.tx(),
+        }
+    }
+
+    /// Takes the locks of a command, in database `db`, as far as they are not held.
+    ///
+    /// # Errors
+    /// Somebody else has one of them: the claims of all that it wants.
+    pub(super) async fn take(
+        &self,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        db: usize,
+    ) -> Result<(), Claims> {
+        let Self::Own(transaction) = self else { return Ok(()) };
+        let access = if entry.row.is_write() { Access::Exclusive } else { Access::Update };
+        if entry.row.locks_all() {
+            let claims = of_all(self.tx(), access);
+            return if transaction.widen(claims.clone()).await { Ok(()) } else { Err(claims) };
+        }
+        let is_held = |at: usize| {
+            let (core, key) = (self.tx().core_of(args.get(at)), lock_key(db, args.hash(at)));
+            match core == self.tx().core() {
+                true => transaction.widen_here(key, access),
+                false => transaction.holds(core, key, access),
+            }
+        };
+        if entry.row.keys.positions(args).take(ENTRIES_AT_ONCE).all(is_held)
+            && entry.row.keys.positions(args).nth(ENTRIES_AT_ONCE).is_none()
+        {
+            return Ok(());
+        }
+        let mut wanted = Wanted::new(self.tx().cores(), args.len());
+        for (done, at) in entry.row.keys.positions(args).enumerate() {
+            wanted.add(self.tx().core_of(args.get(at)), lock_key(db, args.hash(at)), access);
+            if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+                self.tx().pause().await;
+            }
+        }
+        let claims = wanted.into_claims();
+        if transaction.widen(claims.clone()).await { Ok(()) } else { Err(claims) }
+    }
+}
+
+/// The claims of the first try: of the `count` keys that the request names from `first` on.
+pub(super) async fn of_named(
+    call: &ServerCall,
+    (first, count): (usize, usize),
+    access: Access,
+) -> Claims {
+    let (core, args) = (&call.core, resp::Args::owned(&call.request));
+    let mut wanted = Wanted::new(core.tx.cores(), count);
+    for at in first..first + count {
+        let key = lock_key(call.session.db, args.hash(at));
+        wanted.add(core.tx.core_of(args.get(at)), key, access);
+        if at % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+            core.tx.pause().await;
+        }
+    }
+    wanted.into_claims()
+}
+
+/// The claims of all keys.
+pub(super) fn of_all(tx: &Tx, access: Access) -> Claims {
+    (0..tx.cores()).map(|core| (core, Claim::All(access))).collect()
+}

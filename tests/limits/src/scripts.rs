@@ -1,0 +1,197 @@
+//! Scripts that never end, that call very many commands, that are very many, and that are called
+//! with very much: nobody waits for them, they are killed at any time, and what they held is given
+//! back.
+
+use crate::subscribers::{SLICE_MAX_US, number_of};
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Reply, Server};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+/// How long freeing, or the end of a script, may lag behind.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("an endless script stops nobody",               Asks::More,    endless),
+    ("a killed script has changed nothing",          Asks::More,    undone),
+    ("a script ends with its client",                Asks::More,    gone),
+    ("a script of many calls stops nobody",          Asks::More,    many_calls),
+    ("very many scripts are given back",             Asks::AsRedis, flood),
+    ("a script has very many keys and a huge reply", Asks::AsRedis, huge),
+];
+
+fn client(server: &Server) -> Result<Client, String> {
+    let client = server.client().map_err(text)?;
+    client.set_patience(Duration::from_secs(60)).map_err(text)?;
+    Ok(client)
+}
+
+fn is(reply: &Reply, wanted: &str) -> Result<(), String> {
+    ensure(reply.text() == Some(wanted.as_bytes()), || format!("{reply:?}, and not {wanted}"))
+}
+
+fn begins(reply: &Reply, wanted: &str) -> Result<(), String> {
+    let line = reply.encode();
+    ensure(line.starts_with(wanted.as_bytes()), || format!("{reply:?}, and not {wanted}"))
+}
+
+/// Repeats a command until its reply begins so.
+fn until(client: &mut Client, line: &str, wanted: &str) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let reply = client.words(line).map_err(text)?;
+        if reply.encode().starts_with(wanted.as_bytes()) {
+            return Ok(());
+        }
+        ensure(begun.elapsed() < PATIENCE, || format!("{line}: {reply:?}, and not {wanted}"))?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Sends what the reply does not come to yet.
+fn start(client: &mut Client, words: &[&str]) -> Result<(), String> {
+    client.send(&encode(words)).map_err(text)
+}
+
+/// Other keys are served meanwhile, on all cores.
+fn others_are_served(client: &mut Client) -> Result<(), String> {
+    for at in 0..200 {
+        let begun = Instant::now();
+        is(&client.words(&format!("SET other:{at} v")).map_err(text)?, "OK")?;
+        is(&client.words(&format!("GET other:{at}")).map_err(text)?, "v")?;
+        let waited = begun.elapsed();
+        ensure(waited < Duration::from_secs(1), || format!("two commands took {waited:?}"))?;
+    }
+    Ok(())
+}
+
+/// Three at a time, each killed in its turn.
+fn endless(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut other = client(&server)?;
+    other.words("CONFIG RESETSTAT").map_err(text)?;
+    let mut runs = Vec::new();
+    for at in 0..3 {
+        let mut run = client(&server)?;
+        let body = "while true do pcall(function() redis.call('get', KEYS[1]) end) end";
+        start(&mut run, &["EVAL", body, "1", &format!("key:{at}")])?;
+        runs.push(run);
+    }
+    others_are_served(&mut other)?;
+    for _ in &runs {
+        until(&mut other, "SCRIPT KILL", "+OK")?;
+    }
+    for run in &mut runs {
+        begins(&run.receive().map_err(text)?, "-ERR Script killed by user with SCRIPT KILL...")?;
+        is(&run.words("PING").map_err(text)?, "PONG")?;
+    }
+    begins(&other.words("SCRIPT KILL").map_err(text)?, "-NOTBUSY")?;
+    let longest = number_of(&mut other, "slice_max_us")?;
+    ensure(longest < SLICE_MAX_US, || format!("a slice took {longest} us"))
+}
+
+fn undone(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let (mut run, mut other) = (client(&server)?, client(&server)?);
+    for at in 0..20 {
+        is(&other.words(&format!("SET key:{at} old")).map_err(text)?, "OK")?;
+    }
+    let body = "for i = 0, 19 do redis.call('set', 'key:' .. i, 'new') end
+        redis.call('rpush', 'list', 'a') while true do end";
+    start(&mut run, &["EVAL", body, "0"])?;
+    until(&mut other, "SCRIPT KILL", "+OK")?;
+    begins(&run.receive().map_err(text)?, "-ERR Script killed by user with SCRIPT KILL...")?;
+    for at in 0..20 {
+        is(&other.words(&format!("GET key:{at}")).map_err(text)?, "old")?;
+    }
+    let exists = other.words("EXISTS list").map_err(text)?;
+    ensure(exists.int() == Some(0), || "the list has stayed".to_owned())
+}
+
+/// What only reads ends some time after its client's side; what may write, if the connection is
+/// reset, as it is where a reply has not been read, and it has changed nothing.
+fn gone(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut other = client(&server)?;
+    for (command, body) in [
+        ("EVAL_RO", "while true do end"),
+        ("EVAL_RO", "while true do redis.call('get', 'key') end"),
+        ("EVAL", "while true do end"),
+        ("EVAL", "while true do redis.call('get', 'key') end"),
+    ] {
+        let mut run = client(&server)?;
+        if command == "EVAL" {
+            start(&mut run, &["PING"])?;
+        }
+        start(&mut run, &[command, body, "0"])?;
+        others_are_served(&mut other)?;
+        drop(run);
+        let begun = Instant::now();
+        while number_of(&mut other, "running_scripts")? > 0 {
+            ensure(begun.elapsed() < PATIENCE, || format!("it still runs: {command} {body}"))?;
+        }
+    }
+    begins(&other.words("SCRIPT KILL").map_err(text)?, "-NOTBUSY")
+}
+
+fn many_calls(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let (mut run, mut other) = (client(&server)?, client(&server)?);
+    other.words("CONFIG RESETSTAT").map_err(text)?;
+    let body =
+        "for i = 1, 20000 do redis.call('incr', KEYS[1]) end return redis.call('get', KEYS[1])";
+    start(&mut run, &["EVAL", body, "1", "key"])?;
+    others_are_served(&mut other)?;
+    is(&run.receive().map_err(text)?, "20000")?;
+    is(&other.words("GET key").map_err(text)?, "20000")?;
+    let longest = number_of(&mut other, "slice_max_us")?;
+    ensure(longest < SLICE_MAX_US, || format!("a slice took {longest} us"))
+}
+
+fn flood(stage: &Stage) -> Result<(), String> {
+    const COUNT: usize = 50_000;
+    const AT_ONCE: usize = 1_000;
+    let server = stage.server()?;
+    let mut client = client(&server)?;
+    let before = number_of(&mut client, "used_memory")?;
+    for first in (0..COUNT).step_by(AT_ONCE) {
+        let all = first..first + AT_ONCE;
+        let line = |at| encode(&["EVAL", &format!("return {at}"), "0"]);
+        client.send(&all.clone().flat_map(line).collect::<Vec<u8>>()).map_err(text)?;
+        for at in all {
+            let reply = client.receive().map_err(text)?;
+            ensure(reply.int() == Some(at as i64), || format!("{reply:?}, and not {at}"))?;
+        }
+    }
+    let known = number_of(&mut client, "number_of_cached_scripts")?;
+    ensure(known == COUNT as u64, || format!("{known} scripts are known"))?;
+    is(&client.words("SCRIPT FLUSH").map_err(text)?, "OK")?;
+    let begun = Instant::now();
+    loop {
+        let used = number_of(&mut client, "used_memory")?;
+        if used <= before + 24 * MIB {
+            return Ok(());
+        }
+        ensure(begun.elapsed() < PATIENCE, || format!("{used} bytes stay of {before}"))?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn huge(stage: &Stage) -> Result<(), String> {
+    const KEYS: usize = 200_000;
+    let server = stage.server()?;
+    let mut client = client(&server)?;
+    let count = KEYS.to_string();
+    let mut words = vec!["EVAL".to_owned(), "return KEYS".to_owned(), count];
+    words.extend((0..KEYS).map(|at| format!("key:{at}")));
+    let reply = client.command(&words).map_err(text)?;
+    let keys = reply.items().ok_or("no array")?;
+    ensure(keys.len() == KEYS, || format!("{} keys", keys.len()))?;
+    is(&keys[KEYS - 1], &format!("key:{}", KEYS - 1))?;
+    let body = "return string.rep('x', 50000000)";
+    let reply = client.command(&["EVAL", body, "0"]).map_err(text)?;
+    let length = reply.text().map_or(0, <[u8]>::len);
+    ensure(length == 50_000_000, || format!("{length} bytes"))
+}
