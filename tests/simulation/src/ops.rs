@@ -154,8 +154,11 @@ fn index(prng: &mut Prng, below: u64) -> usize {
 }
 
 impl Op {
-    /// The usual mix, with transactions.
+    /// The usual mix, with transactions and scripts.
     pub(crate) fn draw_transactions(prng: &mut Prng) -> Self {
+        if prng.chance(20) {
+            return Self::Transaction(Box::new(Transaction::draw_script(prng)));
+        }
         if prng.chance(40) {
             return Self::Transaction(Box::new(Transaction::draw(prng)));
         }

@@ -1,5 +1,5 @@
 //! Transactions of a run: MULTI, some commands and EXEC in one pipeline, after WATCH of a key and a
-//! GET of it, or not.
+//! GET of it, or not; or a script that calls these commands, and names some of their keys.
 //!
 //! In a history one is a single command, whose reply is that of GET and those of EXEC: if it has
 //! run, nobody has changed the key between the two. If it has not, it was a GET, and somebody must
@@ -18,7 +18,18 @@ pub(crate) struct Transaction {
     /// The command that watches it.
     watch: &'static str,
     pub(crate) ops: Vec<Op>,
+    /// It is a script, which names these keys.
+    script: Option<Vec<String>>,
 }
+
+/// Calls the commands in its arguments, each of which begins with the number of its words.
+const SCRIPT: &str = "local replies, at = {}, 1
+    while at <= #ARGV do
+      local words = tonumber(ARGV[at])
+      replies[#replies + 1] = redis.pcall(unpack(ARGV, at + 1, at + words))
+      at = at + words + 1
+    end
+    return replies";
 
 impl Transaction {
     /// Commands of the usual mix, over the keys of all cores.
@@ -32,17 +43,41 @@ impl Transaction {
             }
         }
         let watched = prng.chance(50).then(|| Op::key(prng));
-        Self { watched, watch: "WATCH", ops }
+        Self { watched, watch: "WATCH", ops, script: None }
+    }
+
+    /// The same as a script.
+    pub(crate) fn draw_script(prng: &mut Prng) -> Self {
+        let mut drawn = Self::draw(prng);
+        drawn.ops.retain(|op| !matches!(op, Op::Config(..)));
+        let all = drawn.ops.iter().filter_map(Op::keys).flatten().cloned().collect::<Vec<_>>();
+        let named = all.into_iter().filter(|_| prng.chance(50)).collect();
+        Self { watched: None, script: Some(named), ..drawn }
+    }
+
+    /// EVAL of it.
+    fn eval(&self, named: &[String]) -> Vec<String> {
+        let mut words = vec!["EVAL".to_owned(), SCRIPT.to_owned(), named.len().to_string()];
+        words.extend_from_slice(named);
+        for op in &self.ops {
+            let op = op.words();
+            words.push(op.len().to_string());
+            words.extend(op);
+        }
+        words
     }
 
     /// One that watches by a command with a seeded bug.
     pub(crate) fn broken(key: &str, ops: Vec<Op>) -> Self {
-        Self { watched: Some(key.to_owned()), watch: "BROKEN", ops }
+        Self { watched: Some(key.to_owned()), watch: "BROKEN", ops, script: None }
     }
 
     /// What is sent, request by request.
     pub(crate) fn requests(&self) -> Vec<Vec<String>> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        if let Some(named) = &self.script {
+            return vec![self.eval(named)];
+        }
         let mut requests = Vec::new();
         if let Some(key) = &self.watched {
             requests.extend([words(&[self.watch, key]), words(&["GET", key])]);
@@ -64,6 +99,9 @@ impl Transaction {
 
     /// The reply of the whole, of those to its requests.
     pub(crate) fn join(&self, replies: Vec<Value>) -> Result<Value, String> {
+        if self.script.is_some() {
+            return Ok(Value::Array(replies));
+        }
         let ok = |value: &Value| *value == Value::Simple("OK".to_owned());
         let queued = |value: &Value| *value == Value::Simple("QUEUED".to_owned());
         let before = 2 * usize::from(self.watched.is_some());
