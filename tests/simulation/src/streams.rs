@@ -481,7 +481,7 @@ fn parts(id: &str) -> (u64, u64) {
 
 /// Names of the bugs that no seed has exposed.
 pub(crate) fn missed() -> impl Iterator<Item = &'static str> {
-    const SEEDS: u64 = 50;
+    const SEEDS: u64 = 1000;
     let missed =
         |(_, verbs): &&(&str, Verbs)| !(0..SEEDS).any(|seed| wait_for(seed, 2, *verbs).is_err());
     BUGS.iter().filter(missed).map(|(name, _)| *name)
