@@ -99,7 +99,7 @@ pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Resul
     loop {
         let transaction = core.tx.begin_open(claims).await;
         let mut lent = core.lend(evaluation.kind)?;
-        let random = lent.machine().random().clone();
+        let random = *lent.machine().random();
         let mut run = Run::new(call, &evaluation, Locks::Own(&transaction), is_full);
         let end = run.drive_from_start(&mut lent).await;
         let messages = std::mem::take(&mut run.messages);
