@@ -1,13 +1,10 @@
-"""redis-py against the server: transactions with WATCH, and messages, in both protocols; and its cache
-of what it has read."""
+"""redis-py against the server: transactions with WATCH, and messages, in both protocols."""
 
 import random
 import sys
 import threading
-import time
 
 import redis
-from redis.cache import CacheConfig
 
 ACCOUNTS = [f"account:{i}" for i in range(10)]
 EACH = 100
@@ -126,26 +123,6 @@ def shard_messages(r):
     subscriber.close()
 
 
-def caching(r):
-    port = r.connection_pool.connection_kwargs["port"]
-    cached = redis.Redis(
-        port=port, host="127.0.0.1", protocol=3, decode_responses=True, cache_config=CacheConfig()
-    )
-    for i in range(200):
-        r.set(f"cached:{i % 7}", i)
-        until = time.monotonic() + PATIENCE_S
-        while cached.get(f"cached:{i % 7}") != str(i):
-            assert time.monotonic() < until, f"a copy outlives its value: {i}"
-    assert cached.get_cache().size == 7
-    hits = [r.info("stats")["keyspace_hits"] for _ in range(2) if cached.get("cached:0")]
-    assert hits[0] == hits[1], "what is cached was read again"
-    r.flushall()
-    until = time.monotonic() + PATIENCE_S
-    while cached.get("cached:0") is not None:
-        assert time.monotonic() < until, "a copy outlives FLUSHALL"
-    cached.close()
-
-
 def main():
     port = int(sys.argv[1])
     parts = (transaction, errors, conflict, transfers, messages, shard_messages)
@@ -155,8 +132,6 @@ def main():
         for part in parts:
             part(r)
             print(f"  redis-py RESP{protocol} {part.__name__}")
-    caching(r)
-    print("  redis-py caching")
 
 
 main()
