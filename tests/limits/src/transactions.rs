@@ -44,7 +44,8 @@ fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
     }
 }
 
-fn slices_are_short(client: &mut Client) -> Result<(), String> {
+/// The server's longest slice is within the bound; otherwise INFO's lines on slices.
+pub(crate) fn slices_are_short(client: &mut Client) -> Result<(), String> {
     let longest = number_of(client, "slice_max_us")?;
     let slices = client.words("INFO slices").map_err(text)?;
     let slices = String::from_utf8_lossy(slices.text().unwrap_or_default());

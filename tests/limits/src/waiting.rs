@@ -2,7 +2,8 @@
 //! are served, that do not read, and whose time is over all at once. What they hold is bounded and
 //! given back, and nobody waits for them who has not asked to.
 
-use crate::subscribers::{SLICE_MAX_US, number_of};
+use crate::subscribers::number_of;
+use crate::transactions::slices_are_short;
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
@@ -57,13 +58,6 @@ fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
         ensure(begun.elapsed() < PATIENCE, || format!("{used} bytes stay of {most}"))?;
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn slices_are_short(client: &mut Client) -> Result<(), String> {
-    let longest = number_of(client, "slice_max_us")?;
-    let slices = client.words("INFO slices").map_err(text)?;
-    let slices = String::from_utf8_lossy(slices.text().unwrap_or_default());
-    ensure(longest < SLICE_MAX_US, || slices.into_owned())
 }
 
 /// The last element of a reply of one more dimension.
