@@ -25,6 +25,7 @@ mod resets;
 mod saved_streams;
 mod saving;
 mod scripts;
+mod slices;
 mod stalls;
 mod subscribers;
 mod tracking;
@@ -118,11 +119,12 @@ fn main() -> ExitCode {
     }
     let stage = Stage { shape, soak };
     let mut tally = Tally::default();
-    for (name, asks, check) in GROUPS.concat() {
+    for check in GROUPS.concat() {
+        let (name, asks, _) = check;
         if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {
             continue;
         }
-        tally.run(name, || check(&stage));
+        tally.run(name, || slices::run(check, &stage));
     }
     tally.close()
 }

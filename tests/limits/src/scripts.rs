@@ -2,8 +2,8 @@
 //! with very much: nobody waits for them, they are killed at any time, and what they held is given
 //! back.
 
-use crate::subscribers::{SLICE_MAX_US, number_of};
-use crate::{Asks, Check, Stage, ensure, text};
+use crate::subscribers::number_of;
+use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
@@ -88,8 +88,7 @@ fn endless(stage: &Stage) -> Result<(), String> {
         is(&run.words("PING").map_err(text)?, "PONG")?;
     }
     begins(&other.words("SCRIPT KILL").map_err(text)?, "-NOTBUSY")?;
-    let longest = number_of(&mut other, "slice_max_us")?;
-    ensure(longest < SLICE_MAX_US, || format!("a slice took {longest} us"))
+    slices::are_short(&mut other)
 }
 
 fn undone(stage: &Stage) -> Result<(), String> {
@@ -146,8 +145,7 @@ fn many_calls(stage: &Stage) -> Result<(), String> {
     others_are_served(&mut other)?;
     is(&run.receive().map_err(text)?, "20000")?;
     is(&other.words("GET key").map_err(text)?, "20000")?;
-    let longest = number_of(&mut other, "slice_max_us")?;
-    ensure(longest < SLICE_MAX_US, || format!("a slice took {longest} us"))
+    slices::are_short(&mut other)
 }
 
 fn flood(stage: &Stage) -> Result<(), String> {

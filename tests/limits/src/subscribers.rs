@@ -1,7 +1,7 @@
 //! Publish and subscribe under load: who does not read is closed and delays nobody, many
 //! subscribers and many subscriptions are served in slices, and what they hold is given back.
 
-use crate::{Asks, Check, Stage, ensure, text};
+use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
@@ -14,10 +14,6 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a hundred thousand subscriptions are given back",  Asks::More,    many_subscriptions),
     ("hostile patterns are matched in slices",           Asks::More,    hostile_patterns),
 ];
-
-/// Some twenty times a slice's limit, by the core's own CPU time, for busy machines and debug builds:
-/// what was done in one step took more.
-pub(crate) const SLICE_MAX_US: u64 = 12_000;
 
 /// A number of INFO.
 pub(crate) fn number_of(client: &mut Client, name: &str) -> Result<u64, String> {
@@ -132,8 +128,7 @@ fn many_receivers(stage: &Stage) -> Result<(), String> {
             ensure(is_last, || format!("{message:?}"))?;
         }
     }
-    let longest = number_of(&mut client, "slice_max_us")?;
-    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
+    slices::are_short(&mut client)
 }
 
 fn many_subscriptions(stage: &Stage) -> Result<(), String> {
@@ -160,8 +155,7 @@ fn many_subscriptions(stage: &Stage) -> Result<(), String> {
     }
     let after = number_of(&mut client, "used_memory")?;
     ensure(after < before + 2_000_000, || format!("{before} bytes, then {after}"))?;
-    let longest = number_of(&mut client, "slice_max_us")?;
-    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
+    slices::are_short(&mut client)
 }
 
 /// Patterns and names of which each pair takes a hundred million steps.
@@ -174,6 +168,5 @@ fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     client.words("CONFIG RESETSTAT").map_err(text)?;
     let received = client.command(&["PUBLISH", &"a".repeat(LEN), "x"]).map_err(text)?;
     ensure(count(&received) == 0, || format!("{received:?}"))?;
-    let longest = number_of(&mut client, "slice_max_us")?;
-    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
+    slices::are_short(&mut client)
 }

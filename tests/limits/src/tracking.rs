@@ -1,8 +1,8 @@
 //! Client tracking under load: the table stays within its bound, many readers and prefixes are told
 //! in slices and given back, and who does not read is closed.
 
-use crate::subscribers::{SLICE_MAX_US, number_of};
-use crate::{Asks, Check, Stage, ensure, text};
+use crate::subscribers::number_of;
+use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
@@ -28,11 +28,6 @@ fn tracker(server: &Server, how: &str) -> Result<Client, String> {
 
 fn is_push(reply: &Reply) -> bool {
     reply.items().and_then(<[Reply]>::first).and_then(Reply::text) == Some(b"invalidate")
-}
-
-fn ensure_slices(client: &mut Client) -> Result<(), String> {
-    let longest = number_of(client, "slice_max_us")?;
-    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
 }
 
 /// Each key that is dropped is told.
@@ -66,7 +61,7 @@ fn flood(stage: &Stage) -> Result<(), String> {
     while number_of(&mut client, "tracking_total_keys")? > 10 {
         ensure(begun.elapsed() < PATIENCE, || "the bound is not reached".to_owned())?;
     }
-    ensure_slices(&mut client)
+    slices::are_short(&mut client)
 }
 
 fn many_readers(stage: &Stage) -> Result<(), String> {
@@ -93,7 +88,7 @@ fn many_readers(stage: &Stage) -> Result<(), String> {
         let push = reader.receive().map_err(text)?;
         ensure(is_push(&push), || format!("{push:?}"))?;
     }
-    ensure_slices(&mut client)
+    slices::are_short(&mut client)
 }
 
 fn many_prefixes(stage: &Stage) -> Result<(), String> {
@@ -124,7 +119,7 @@ fn many_prefixes(stage: &Stage) -> Result<(), String> {
     }
     let after = number_of(&mut client, "used_memory")?;
     ensure(after < before + 2_000_000, || format!("{before} bytes, then {after}"))?;
-    ensure_slices(&mut client)
+    slices::are_short(&mut client)
 }
 
 fn deaf(stage: &Stage) -> Result<(), String> {

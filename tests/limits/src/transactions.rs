@@ -2,8 +2,8 @@
 //! reply that are slow or half gone, and very many watched keys. What they hold is bounded and
 //! given back, and nobody waits for them.
 
-use crate::subscribers::{SLICE_MAX_US, number_of};
-use crate::{Asks, Check, Stage, ensure, text};
+use crate::subscribers::number_of;
+use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
@@ -42,14 +42,6 @@ fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
         ensure(begun.elapsed() < PATIENCE, || format!("{used} bytes stay of {most}"))?;
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// The server's longest slice is within the bound; otherwise INFO's lines on slices.
-pub(crate) fn slices_are_short(client: &mut Client) -> Result<(), String> {
-    let longest = number_of(client, "slice_max_us")?;
-    let slices = client.words("INFO slices").map_err(text)?;
-    let slices = String::from_utf8_lossy(slices.text().unwrap_or_default());
-    ensure(longest < SLICE_MAX_US, || slices.into_owned())
 }
 
 /// Queues `count` commands, a thousand at a time, and reads what each is answered with.
@@ -95,7 +87,7 @@ fn million(stage: &Stage) -> Result<(), String> {
         };
         ensure(is_right, || format!("reply {at}: {reply:?}"))?;
     }
-    slices_are_short(&mut other)?;
+    slices::are_short(&mut other)?;
     given_back(&mut other, before + 3 * MIB)
 }
 
@@ -157,7 +149,7 @@ fn huge(stage: &Stage) -> Result<(), String> {
         let length = other.words(&format!("STRLEN key:{at}")).map_err(text)?;
         ensure(length.int() == Some(8 * MIB as i64), || format!("key:{at}: {length:?}"))?;
     }
-    slices_are_short(&mut other)?;
+    slices::are_short(&mut other)?;
     other.words("FLUSHALL").map_err(text)?;
     given_back(&mut other, before + 3 * MIB)
 }
@@ -247,5 +239,5 @@ fn watches(stage: &Stage) -> Result<(), String> {
     }
     drop(clients);
     given_back(&mut other, before + 4 * MIB)?;
-    slices_are_short(&mut other)
+    slices::are_short(&mut other)
 }

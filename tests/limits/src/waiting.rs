@@ -3,8 +3,7 @@
 //! given back, and nobody waits for them who has not asked to.
 
 use crate::subscribers::number_of;
-use crate::transactions::slices_are_short;
-use crate::{Asks, Check, Stage, ensure, text};
+use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
@@ -133,7 +132,7 @@ fn many_keys(stage: &Stage) -> Result<(), String> {
     let reply = waiter.receive().map_err(text)?;
     ensure(last(&reply).and_then(Reply::text) == Some(b"x"), || format!("{reply:?}"))?;
     blocked(&mut other, 0)?;
-    slices_are_short(&mut other)?;
+    slices::are_short(&mut other)?;
     given_back(&mut other, before + 8 * MIB)
 }
 
@@ -173,7 +172,7 @@ fn many_consumers(stage: &Stage) -> Result<(), String> {
         let count = pending.items().and_then(<[Reply]>::first).and_then(Reply::int);
         ensure(count == Some(ENTRIES as i64), || format!("{pending:?}"))?;
     }
-    slices_are_short(&mut other)
+    slices::are_short(&mut other)
 }
 
 /// A push and a CLIENT KILL at the same time, again and again: the element is in the list, or has been
@@ -257,5 +256,5 @@ fn timeouts(stage: &Stage) -> Result<(), String> {
     ensure(ended >= TIMEOUT, || format!("after {ended:?}"))?;
     ensure(ended < sent + TIMEOUT + LATE, || format!("{ended:?}, sent within {sent:?}"))?;
     blocked(&mut other, 0)?;
-    slices_are_short(&mut other)
+    slices::are_short(&mut other)
 }

@@ -1,7 +1,7 @@
 //! MONITOR: a watcher sees every command once, in its client's order, however long it is, and other
 //! clients do not wait for that.
 
-use crate::{Asks, Check, Stage, ensure, text};
+use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Server, Shape};
 
@@ -146,10 +146,8 @@ fn monitor_deaf(stage: &Stage) -> Result<(), String> {
     ensure(output < 1_000, || format!("{output} bytes are left"))
 }
 
-/// By the core's own CPU time: some ten times a slice's limit, and a tenth of what the whole line
-/// takes.
+/// The bound is a tenth of what the whole line takes.
 fn monitor_slices(stage: &Stage) -> Result<(), String> {
-    const SLICE_MAX_US: u64 = 6_000;
     let server = Server::subject(Shape { cores: 1, ..stage.shape }).map_err(text)?;
     let (mut watcher, mut client) = watched(&server)?;
     client.words("CONFIG RESETSTAT").map_err(text)?;
@@ -157,9 +155,5 @@ fn monitor_slices(stage: &Stage) -> Result<(), String> {
         client.command(&words).map_err(text)?;
         line_of(&mut watcher)?;
     }
-    let info = client.words("INFO slices").map_err(text)?;
-    let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
-    let longest = info.lines().find_map(|line| line.strip_prefix("slice_max_us:"));
-    let longest: u64 = longest.and_then(|us| us.trim().parse().ok()).unwrap_or(u64::MAX);
-    ensure(longest < SLICE_MAX_US, || info)
+    slices::are_short(&mut client)
 }
