@@ -467,7 +467,9 @@ impl<X: OutOfLine> Seg<X> {
         let (at, slot) = self.free_slot(self.home(hash), reach).ok_or(Full::Index)?;
         let offset = self.place(entry, len).ok_or(Full::Pages)?;
         self.count(entry);
-        Ok(self.fill(hash, at, slot, offset))
+        let loc = self.fill(hash, at, slot, offset);
+        self.enlist(loc, entry);
+        Ok(loc)
     }
 
     /// The first free slot in the home group or in one of the `reach` next ones.
@@ -496,9 +498,7 @@ impl<X: OutOfLine> Seg<X> {
         debug_assert_eq!(self.groups()[at].used() >> slot & 1, 0, "slot {slot} of {at} is in use");
         self.groups_mut()[at].set(slot, fingerprint(hash), offset);
         self.head_mut().len += 1;
-        let loc = Loc::new(at, slot);
-        self.enlist(loc);
-        loc
+        Loc::new(at, slot)
     }
 
     /// Moves the pages, as they are, under an index of another class: offsets refer to places in
@@ -517,7 +517,8 @@ impl<X: OutOfLine> Seg<X> {
             let hash = raw.hash();
             let free = new.free_slot(new.home(hash), shape.groups - 1);
             let (group, slot) = free.expect("as many slots as entries");
-            new.fill(hash, group, slot, offset);
+            let loc = new.fill(hash, group, slot, offset);
+            new.enlist(loc, raw);
         }
         assert_eq!(new.len(), self.len(), "all entries are indexed again");
         Some(new)
@@ -585,14 +586,14 @@ impl<X: OutOfLine> Seg<X> {
             // SAFETY: the old entry's bytes, as many; the new one is in a buffer.
             unsafe { ptr::copy_nonoverlapping(entry.ptr().as_ptr(), old.ptr().as_ptr(), len) };
             self.count(entry);
-            self.enlist(loc);
+            self.enlist(loc, entry);
             return Ok(());
         }
         let offset = self.place(entry, len).ok_or(Full::Pages)?;
         self.forget_bytes(loc);
         self.groups_mut()[usize::from(loc.group)].set_offset(usize::from(loc.slot), offset);
         self.count(entry);
-        self.enlist(loc);
+        self.enlist(loc, entry);
         Ok(())
     }
 

@@ -182,10 +182,11 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     /// Lists the entry at `loc`, which is new or has another deadline, if it dies before the
-    /// horizon.
+    /// horizon. `entry` is the same entry, wherever it can be read at once: what was just written
+    /// into a page may have missed the caches, and reading it back waits for the memory.
     #[inline]
-    pub(super) fn enlist(&mut self, loc: Loc) {
-        let Some(deadline) = self.entry(loc).deadline() else { return };
+    pub(super) fn enlist(&mut self, loc: Loc, entry: Raw<X>) {
+        let Some(deadline) = entry.deadline() else { return };
         if deadline < self.head().horizon {
             self.enlist_at(loc, deadline);
         }
