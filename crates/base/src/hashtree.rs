@@ -3,13 +3,14 @@
 //! A hash table of a million entries moves as a whole when it grows, which takes milliseconds. Here a
 //! table that has more than [`LEAF_MAX`] entries becomes sixteen, by the next four bits of the hashes: a
 //! step of growth moves one of them, some 5 us. A small map is one table, and costs what that costs.
+//! What is removed leaves its room; the last one takes all of the tree with it.
 //!
 //! ```text
 //! hash    | 32 bits: at the leaves | 24: which child, four for each level | 8: at the leaves |
 //! ```
 //! Invariants (`check_invariants`):
 //! - H1: an entry is in the leaf to which its hash leads.
-//! - H2: `len` is the sum over all leaves.
+//! - H2: `len` is the sum over all leaves, and `most` at least that.
 
 use crate::hash::IdentityMap;
 use crate::lazyfree::{self, Dismantle};
@@ -37,11 +38,13 @@ enum Node<V> {
 pub struct HashTree<V: 'static> {
     root: Node<V>,
     len: usize,
+    /// The most that there were: the leaves have room for so many.
+    most: usize,
 }
 
 impl<V: 'static> Default for HashTree<V> {
     fn default() -> Self {
-        Self { root: Node::Leaf(IdentityMap::default()), len: 0 }
+        Self { root: Node::Leaf(IdentityMap::default()), len: 0, most: 0 }
     }
 }
 
@@ -82,19 +85,44 @@ impl<V: 'static> HashTree<V> {
         }
     }
 
-    /// Sets the value of a hash; returns the one before.
-    pub fn insert(&mut self, hash: u64, value: V) -> Option<V> {
+    /// The value of a hash, to be changed.
+    #[must_use]
+    pub fn get_mut(&mut self, hash: u64) -> Option<&mut V> {
+        let (Node::Leaf(leaf), _) = self.leaf_of(hash) else { unreachable!("it ends at a leaf") };
+        leaf.get_mut(&hash)
+    }
+
+    /// The leaf of a hash, and its depth.
+    fn leaf_of(&mut self, hash: u64) -> (&mut Node<V>, u32) {
         let (mut node, mut depth) = (&mut self.root, 0);
         while let Node::Inner(children) = node {
             node = &mut children[child_at(hash, depth)];
             depth += 1;
         }
-        let Node::Leaf(leaf) = node else { unreachable!("the loop ends at a leaf") };
+        (node, depth)
+    }
+
+    /// Removes a hash, and returns its value.
+    pub fn remove(&mut self, hash: u64) -> Option<V> {
+        let (Node::Leaf(leaf), _) = self.leaf_of(hash) else { unreachable!("it ends at a leaf") };
+        let old = leaf.remove(&hash)?;
+        self.len -= 1;
+        if self.is_empty() && !self.is_small() {
+            *self = Self::default();
+        }
+        Some(old)
+    }
+
+    /// Sets the value of a hash; returns the one before.
+    pub fn insert(&mut self, hash: u64, value: V) -> Option<V> {
+        let (node, depth) = self.leaf_of(hash);
+        let Node::Leaf(leaf) = node else { unreachable!("it ends at a leaf") };
         let old = leaf.insert(hash, value);
-        self.len += usize::from(old.is_none());
         if leaf.len() > LEAF_MAX && depth < DEPTH_MAX {
             split(node, depth);
         }
+        self.len += usize::from(old.is_none());
+        self.most = self.most.max(self.len);
         old
     }
 
@@ -136,6 +164,7 @@ impl<V: 'static> HashTree<V> {
             next = after;
         }
         assert_eq!(len, self.len, "H2");
+        assert!(len <= self.most, "H2: {len} of {}", self.most);
     }
 }
 
@@ -160,7 +189,7 @@ impl<V: 'static> Drop for HashTree<V> {
     fn drop(&mut self) {
         if !self.is_small() {
             let root = std::mem::replace(&mut self.root, Node::Leaf(IdentityMap::default()));
-            lazyfree::defer(Box::new(Remains { nodes: vec![root], entries: self.len }));
+            lazyfree::defer(Box::new(Remains { nodes: vec![root], room: self.most }));
         }
     }
 }
@@ -168,21 +197,22 @@ impl<V: 'static> Drop for HashTree<V> {
 /// Nodes of a tree that is no longer used.
 struct Remains<V> {
     nodes: Vec<Node<V>>,
-    entries: usize,
+    /// Entries that there is room for.
+    room: usize,
 }
 
 impl<V: 'static> Dismantle for Remains<V> {
     fn dismantle(&mut self) -> bool {
         match self.nodes.pop() {
             Some(Node::Inner(children)) => self.nodes.extend(*children),
-            Some(Node::Leaf(leaf)) => self.entries -= leaf.len(),
+            Some(Node::Leaf(leaf)) => self.room = self.room.saturating_sub(leaf.capacity() / 2),
             None => {}
         }
         !self.nodes.is_empty()
     }
 
     fn bytes(&self) -> usize {
-        self.entries * size_of::<(u64, V)>() * 2 // A table is half full, at the least.
+        self.room * size_of::<(u64, V)>() * 2 // A table was half full, at the least.
     }
 }
 
@@ -210,6 +240,34 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(all, expected);
         }
+    }
+
+    #[test] // Insertions and removals, mostly the former and then the latter, agree with a table.
+    fn what_is_removed_is_gone() {
+        const HASHES: u64 = 5_000;
+        let hash = |number: u64| crate::hash::of(&number.to_le_bytes());
+        let mut prng = crate::Prng::from_seed(7);
+        let (mut tree, mut table) = (HashTree::default(), IdentityMap::default());
+        for step in 0..40_000_u64 {
+            let hash = hash(prng.below(HASHES));
+            if (prng.below(4) == 0) == (step < 20_000) {
+                assert_eq!(tree.remove(hash), table.remove(&hash), "{step}");
+            } else {
+                assert_eq!(tree.insert(hash, step), table.insert(hash, step), "{step}");
+            }
+            if let Some(value) = tree.get_mut(hash) {
+                *value += 1;
+            }
+            table.entry(hash).and_modify(|value| *value += 1);
+            assert_eq!((tree.get(hash), tree.len()), (table.get(&hash), table.len()), "{step}");
+        }
+        tree.check_invariants();
+        assert!(!tree.is_small() && !tree.is_empty());
+        (0..HASHES)
+            .for_each(|number| assert_eq!(tree.remove(hash(number)), table.remove(&hash(number))));
+        assert!(tree.is_small() && tree.is_empty(), "what it had room for went with the last");
+        assert!(lazyfree::waiting().1 > HASHES as usize / 2 * size_of::<(u64, u64)>());
+        while lazyfree::run(&Countdown::new(0)) {}
     }
 
     #[test] // Numbers that lead to one leaf are kept there: a tree is not deeper than it says.

@@ -255,9 +255,6 @@ impl Shard {
     fn with_watches<R>(&mut self, act: impl FnOnce(&mut Watches) -> R) -> Option<R> {
         let log = self.databases.log().as_mut()?;
         let result = act(&mut log.watches);
-        if log.watches.is_empty() {
-            log.watches.retire();
-        }
         self.drop_unneeded();
         Some(result)
     }

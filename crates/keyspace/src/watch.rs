@@ -23,15 +23,16 @@
 use crate::event::{EXPIRED, NEW};
 use crate::{Event, Key, Name, is_dead};
 use darter_base::hash::{self, IdentityMap};
-use darter_base::lazyfree::{self, Dismantle};
-use std::collections::hash_map::{Entry, IntoIter};
+use darter_base::hashtree::HashTree;
+use darter_base::runs::Runs;
+use std::collections::BTreeMap;
+use std::collections::btree_map::{Entry, IntoIter};
 
-/// The table is in parts, so that growing moves few of the keys at a time.
-const PARTS: usize = 64;
 /// Watches that are marked or removed at once: about 10 us.
 const AT_ONCE: usize = 64;
-/// Keys in one run of those of a client.
-const RUN: usize = 1_024;
+/// Keys that are removed as their client stops watching them: nearly all watch fewer, and very many may
+/// go in one step.
+const FEW: usize = 8;
 
 /// One watch of one key.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +44,11 @@ struct Watch {
     was_there: bool,
 }
 
-/// The watches of a key, by their times.
+/// The watches of a key, by their times: a tree, which never moves them all.
 #[derive(Debug)]
 enum Watching {
     One(Watch),
-    Many(IdentityMap<Watch>),
+    Many(BTreeMap<u64, Watch>),
 }
 
 impl Watching {
@@ -96,12 +97,19 @@ impl Watching {
     }
 
     /// Takes out the watches of those who saw the key there. Cost: O(watches).
-    fn split_there(&mut self) -> IdentityMap<Watch> {
+    fn split_there(&mut self) -> BTreeMap<u64, Watch> {
         match self {
-            Self::One(_) => IdentityMap::default(),
-            Self::Many(all) => all.extract_if(|_, watch| watch.was_there).collect(),
+            Self::One(_) => BTreeMap::new(),
+            Self::Many(all) => split(all, |watch| watch.was_there),
         }
     }
+}
+
+/// Takes out those that pass `test`. Cost: O(watches).
+fn split(all: &mut BTreeMap<u64, Watch>, test: impl Fn(&Watch) -> bool) -> BTreeMap<u64, Watch> {
+    let (those, others) = std::mem::take(all).into_iter().partition(|(_, watch)| test(watch));
+    *all = others;
+    those
 }
 
 /// A key that is watched.
@@ -116,8 +124,8 @@ struct Watched {
 #[derive(Debug)]
 struct Watcher {
     time: u64,
-    /// The names of its keys in the table, in runs: none is moved.
-    keys: Vec<Vec<u64>>,
+    /// The names of its keys in the table.
+    keys: Runs<u64>,
     /// The databases of the keys that were there.
     databases: Vec<usize>,
     /// When the first of those dies.
@@ -140,7 +148,7 @@ pub enum Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// By [`place`].
-    parts: Vec<IdentityMap<Watched>>,
+    keys: HashTree<Watched>,
     /// By client.
     watchers: IdentityMap<Watcher>,
     /// The times so far.
@@ -148,7 +156,7 @@ pub(crate) struct Watches {
     /// Watches of touched keys, whose clients are to be marked.
     touched: Vec<IntoIter<u64, Watch>>,
     /// Times that are over, with keys that are to be removed.
-    over: Vec<(u64, Vec<Vec<u64>>)>,
+    over: Vec<(u64, Runs<u64>)>,
     /// Clients that are dirty since it was last asked.
     news: Vec<u64>,
 }
@@ -156,23 +164,6 @@ pub(crate) struct Watches {
 /// The name of a key in the table.
 pub(crate) fn place(db: usize, hash: u64) -> u64 {
     hash ^ (db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// The parts of a table in which nothing is watched any more. Each is empty, and may have had room
-/// for thousands: the memory of all takes milliseconds to give back.
-struct Parts(Vec<IdentityMap<Watched>>);
-
-impl Dismantle for Parts {
-    fn dismantle(&mut self) -> bool {
-        let part = self.0.pop();
-        debug_assert!(part.is_none_or(|part| part.is_empty()), "W1: a key without a watch");
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        let places: usize = self.0.iter().map(IdentityMap::capacity).sum();
-        places * size_of::<(u64, Watched)>() // At most PARTS of them: O(1).
-    }
 }
 
 impl Watches {
@@ -199,7 +190,7 @@ impl Watches {
             *times += 1;
             Watcher {
                 time: *times,
-                keys: Vec::new(),
+                keys: Runs::default(),
                 databases: Vec::new(),
                 dies_at: None,
                 is_dirty: false,
@@ -208,14 +199,13 @@ impl Watches {
         if watcher.is_dirty {
             return;
         }
-        self.parts.resize_with(PARTS, IdentityMap::default);
         let place = place(db, key.hash);
         let watch = Watch { client, time: watcher.time, was_there: there.is_some() };
-        let is_new = match part(&mut self.parts, place).entry(place) {
-            Entry::Occupied(mut watched) => watched.get_mut().watching.add(watch),
-            Entry::Vacant(free) => {
+        let is_new = match self.keys.get_mut(place) {
+            Some(watched) => watched.watching.add(watch),
+            None => {
                 let (name, watching) = (Name::from(key.bytes), Watching::One(watch));
-                free.insert(Watched { db, name, watching });
+                self.keys.insert(place, Watched { db, name, watching });
                 true
             }
         };
@@ -225,22 +215,16 @@ impl Watches {
         assert!(watcher.time <= *times, "a time to come");
     }
 
-    /// Frees the parts of the table later, one at a time, if they have grown. Nothing is watched.
-    pub(crate) fn retire(&mut self) {
-        /// Together the parts take less than some hundred kilobytes.
-        const SMALL: usize = 64;
-        assert!(self.is_empty(), "{} clients watch", self.watchers.len());
-        if self.parts.iter().any(|part| part.capacity() > SMALL) {
-            lazyfree::defer(Box::new(Parts(std::mem::take(&mut self.parts))));
-        }
-    }
-
-    /// A client watches no more. True while some of its keys are left to be removed.
+    /// A client watches no more. True while [`Watches::settle`] has something to do.
     pub(crate) fn remove(&mut self, client: u64) -> bool {
-        if let Some(watcher) = self.watchers.remove(&client) {
-            self.over.push((watcher.time, watcher.keys));
+        if let Some(Watcher { time, keys, .. }) = self.watchers.remove(&client) {
+            if keys.len() <= FEW {
+                keys.iter().for_each(|place| self.forget(time, *place));
+            } else {
+                self.over.push((time, keys));
+            }
         }
-        self.settle()
+        !(self.touched.is_empty() && self.over.is_empty())
     }
 
     /// Marks clients whose keys were touched, and removes keys of those that watch no more: a
@@ -261,10 +245,9 @@ impl Watches {
         while left > 0
             && let Some((time, keys)) = self.over.last_mut()
         {
-            let (time, next) = (*time, keys.last_mut().and_then(Vec::pop));
+            let (time, next) = (*time, keys.pop());
             match next {
                 Some(place) => self.forget(time, place),
-                None if keys.len() > 1 => drop(keys.pop()),
                 None => drop(self.over.pop()),
             }
             left -= 1;
@@ -274,10 +257,10 @@ impl Watches {
 
     fn forget(&mut self, time: u64, place: u64) {
         assert!(time <= self.times, "a time to come");
-        if let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place)
-            && watched.get_mut().watching.remove(time)
+        if let Some(watched) = self.keys.get_mut(place)
+            && watched.watching.remove(time)
         {
-            watched.remove();
+            self.keys.remove(place);
         }
     }
 
@@ -308,22 +291,18 @@ impl Watches {
     /// [`Watches::hear`] of the key's name in the table.
     pub(crate) fn hear_touch(&mut self, place: u64, event: &'static Event) {
         debug_assert!(is_touch(event), "{event:?}");
-        if self.parts.is_empty() {
-            return;
-        }
-        let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place) else {
-            return;
-        };
-        if event == EXPIRED && !watched.get().watching.is_of_there() {
-            let there = watched.get_mut().watching.split_there();
+        let Some(watched) = self.keys.get_mut(place) else { return };
+        if event == EXPIRED && !watched.watching.is_of_there() {
+            let there = watched.watching.split_there();
             if !there.is_empty() {
                 self.touched.push(there.into_iter());
             }
-        } else {
-            match watched.remove().watching {
-                Watching::One(watch) => self.mark(watch),
-                Watching::Many(all) => self.touched.push(all.into_iter()),
-            }
+            return;
+        }
+        match self.keys.remove(place).map(|watched| watched.watching) {
+            Some(Watching::One(watch)) => self.mark(watch),
+            Some(Watching::Many(all)) => self.touched.push(all.into_iter()),
+            None => {}
         }
     }
 
@@ -356,8 +335,8 @@ impl Watches {
         let is_touched = |watched: &Watched| {
             both.contains(&watched.db) && both.iter().any(|db| is_there(*db, &watched.name))
         };
-        let all = self.parts.iter().flatten();
-        all.filter(|(_, watched)| is_touched(watched)).map(|(place, _)| *place).collect()
+        let all = self.keys.iter();
+        all.filter(|(_, watched)| is_touched(watched)).map(|(place, _)| place).collect()
     }
 
     /// A key is as it was before somebody changed it, who was undone: there with this deadline, or not.
@@ -367,21 +346,19 @@ impl Watches {
             return;
         }
         let place = place(db, hash::of(key));
-        let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place) else {
-            return;
-        };
+        let Some(watched) = self.keys.get_mut(place) else { return };
         let is_other = |watch: &Watch| watch.was_there != there.is_some();
-        let (mut others, mut clients) = (IdentityMap::default(), Vec::new());
-        match &mut watched.get_mut().watching {
+        let (mut others, mut clients) = (BTreeMap::new(), Vec::new());
+        match &mut watched.watching {
             Watching::One(watch) if is_other(watch) => _ = others.insert(watch.time, *watch),
             Watching::One(watch) => clients.push(watch.client),
             Watching::Many(all) => {
-                others = all.extract_if(|_, watch| is_other(watch)).collect();
+                others = split(all, is_other);
                 clients.extend(all.values().map(|watch| watch.client));
             }
         }
         if clients.is_empty() {
-            watched.remove();
+            self.keys.remove(place);
         }
         if !others.is_empty() {
             self.touched.push(others.into_iter());
@@ -414,7 +391,7 @@ impl Watches {
     /// Asserts the invariants. Cost: O(watches): for tests.
     pub(crate) fn check_invariants(&self) {
         let is_over = |time| self.over.iter().any(|(over, _)| *over == time);
-        for watched in self.parts.iter().flatten().map(|(_, watched)| watched) {
+        for (_, watched) in self.keys.iter() {
             let all = match &watched.watching {
                 Watching::One(watch) => vec![*watch],
                 Watching::Many(all) => all.values().copied().collect(),
@@ -429,8 +406,8 @@ impl Watches {
             return; // Their clients are not known to be dirty yet.
         }
         for (client, watcher) in self.watchers.iter().filter(|(_, watcher)| !watcher.is_dirty) {
-            for key in watcher.keys.iter().flatten() {
-                let watched = self.parts[at(*key)].get(key);
+            for key in watcher.keys.iter() {
+                let watched = self.keys.get(*key);
                 assert!(
                     watched.is_some_and(|watched| watched.watching.has(watcher.time)),
                     "W2: {client} misses touches"
@@ -443,11 +420,7 @@ impl Watches {
 impl Watcher {
     /// It watches one more key.
     fn keep(&mut self, place: u64, db: usize, there: Option<Option<u64>>) {
-        match self.keys.last_mut() {
-            Some(run) if run.len() < RUN => run.push(place),
-            _ => self.keys.push(vec![place]),
-        }
-        debug_assert!(self.keys.iter().rev().skip(1).all(|run| run.len() == RUN), "runs are full");
+        self.keys.push(place);
         debug_assert!(!self.is_dirty, "a dirty client watches nothing more");
         let Some(deadline) = there else { return };
         if !self.databases.contains(&db) {
@@ -457,16 +430,7 @@ impl Watcher {
     }
 }
 
-const _: () = assert!(PARTS.is_power_of_two() && AT_ONCE <= RUN);
-
-fn at(place: u64) -> usize {
-    (place >> 32) as usize % PARTS
-}
-
-/// The part of the table that has a key.
-fn part(parts: &mut [IdentityMap<Watched>], place: u64) -> &mut IdentityMap<Watched> {
-    &mut parts[at(place)]
-}
+const _: () = assert!(FEW < AT_ONCE);
 
 /// Groups and the last ID of a stream change without a touch, unless the stream is new.
 pub(crate) fn is_touch(event: &'static Event) -> bool {
@@ -475,10 +439,10 @@ pub(crate) fn is_touch(event: &'static Event) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Seen;
+    use super::{AT_ONCE, FEW, Seen, Watches};
     use crate::{Deadline, Fresh, Key, Shard};
     use darter_base::preempt::{Countdown, Never};
-    use darter_base::{Prng, lazyfree};
+    use darter_base::{Prng, lazyfree, runs::RUN};
     use std::collections::{BTreeMap, BTreeSet};
 
     const CLIENT: u64 = 7;
@@ -598,6 +562,28 @@ mod tests {
             (0..crowd).for_each(|client| _ = shard.unwatch(client));
             while shard.settle_watches() {}
             assert!(!shard.is_watched(), "seed {seed}");
+        }
+    }
+
+    #[test] // A thousand clients may go in one step: it must not remove keys for each of them.
+    fn who_leaves_costs_little() {
+        let keys_of = |watches: &Watches| watches.keys.len();
+        for each in [FEW, FEW + 1, AT_ONCE, RUN + 1] {
+            let mut watches = Watches::default();
+            for (client, key) in (0..20).flat_map(|client| (0..each).map(move |key| (client, key)))
+            {
+                let name = format!("{client}:{key}");
+                watches.add(client, (0, &Key::new(name.as_bytes())), None);
+            }
+            for client in 0..20 {
+                let before = keys_of(&watches);
+                assert_eq!(watches.remove(client), each > FEW);
+                assert!(before - keys_of(&watches) <= FEW, "{each} keys each");
+            }
+            watches.check_invariants();
+            assert_eq!(watches.is_empty(), each <= FEW, "{each} keys each");
+            while watches.settle() {}
+            assert_eq!((watches.is_empty(), keys_of(&watches)), (true, 0), "{each} keys each");
         }
     }
 
