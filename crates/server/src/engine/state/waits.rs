@@ -19,6 +19,7 @@
 //! - Q4: a condition is known while somebody waits on it.
 
 use darter_base::hash::IdentityMap;
+use darter_base::runs::Runs;
 use darter_command::{Condition, Look, Patience, Since, Wait};
 use darter_keyspace::Name;
 use darter_resp::Request;
@@ -150,7 +151,7 @@ struct Waiter {
     place: u64,
     condition: Option<u64>,
     /// The names of its keys.
-    names: Vec<u64>,
+    names: Runs<u64>,
 }
 
 /// See the module.
@@ -162,7 +163,7 @@ pub(crate) struct Waits {
     next_place: u64,
     next_call: u64,
     /// The place and the names of those who left.
-    left: VecDeque<(u64, Vec<u64>)>,
+    left: VecDeque<(u64, Runs<u64>)>,
     /// Keys of this core, each with one that is locked, which tasks wait for.
     retries: BTreeSet<(u64, (CoreId, u64))>,
     /// Clients of this core whose time will be over, by that moment, in Unix milliseconds.
@@ -217,7 +218,7 @@ impl Waits {
         let waiter = self.waiters.entry(call.number).or_insert_with(|| {
             *next_place += 1;
             let condition = call.wait.want.condition().map(|condition| conditions.add(condition));
-            Waiter { call: Arc::clone(call), place: *next_place, condition, names: Vec::new() }
+            Waiter { call: Arc::clone(call), place: *next_place, condition, names: Runs::default() }
         });
         let is_first = !self.keys.contains_key(&name);
         let queues = self.keys.entry(name).or_default();
@@ -396,7 +397,7 @@ impl Waits {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for (number, waiter) in &self.waiters {
-            for name in &waiter.names {
+            for name in waiter.names.iter() {
                 let queues = self.keys.get(name).expect("Q1");
                 let is_there = |queue: &Queue| {
                     queue.places.get(&waiter.place).is_some_and(|place| place.number == *number)
