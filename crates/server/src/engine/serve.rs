@@ -538,7 +538,7 @@ impl Core {
         }
         self.publish_events();
         if entry.row.is_write() && !self.waits.borrow().is_empty() {
-            self.serve_changed(entry, args, view.db);
+            self.serve_changed(std::iter::once((entry, args)), view.db);
             self.publish_events();
         }
         let done = match result {

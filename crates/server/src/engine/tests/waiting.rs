@@ -56,6 +56,28 @@ fn what_is_moved_inside_a_serving_is_served() {
     }
 }
 
+#[test] // Many keys, a client for each: some are served in the step of the EXEC, the others by a task.
+fn few_are_served_in_the_step_of_an_exec() {
+    const KEYS: usize = 40;
+    let mut bench = Bench::new(1);
+    let takers: Vec<usize> = (0..KEYS).map(|_| bench.connect(0)).collect();
+    for (at, taker) in takers.iter().enumerate() {
+        bench.ask(*taker, &format!("BLPOP key:{at} 0"));
+    }
+    let pushes: String = (0..KEYS).map(|at| format!("RPUSH key:{at} x{at}\r\n")).collect();
+    bench.send(0, &format!("MULTI\r\n{pushes}EXEC"));
+    let core = &bench.cores[0];
+    core.begin_turn();
+    let _ = core.serve_all();
+    let (waiting, _) = core.blocked_counts();
+    assert!((1..KEYS).contains(&waiting), "{waiting} of {KEYS} wait still");
+    bench.settle();
+    for (at, taker) in takers.iter().enumerate() {
+        assert!(bench.got(*taker).ends_with(&format!("\r\nx{at}\r\n")), "{at}");
+    }
+    assert!(bench.is_quiet());
+}
+
 #[test] // It keeps its place where it was refused, and that core looks again.
 fn who_was_granted_in_vain_is_served_by_another_core() {
     let bench = Bench::new(3);

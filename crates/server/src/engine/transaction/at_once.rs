@@ -196,13 +196,10 @@ impl Core {
         }
         self.publish_events();
         if !queued.is_read && !self.waits.borrow().is_empty() {
-            for (row, args) in queued.portions().flat_map(Portion::iter) {
-                let entry = &self.table.entries()[row];
-                if entry.row.is_write() {
-                    self.serve_changed(entry, args, whose.view.db);
-                    self.publish_events();
-                }
-            }
+            let all = queued.portions().flat_map(Portion::iter);
+            let all = all.map(|(row, args)| (&self.table.entries()[row], args));
+            self.serve_changed(all.filter(|(entry, _)| entry.row.is_write()), whose.view.db);
+            self.publish_events();
         }
         Ok(())
     }

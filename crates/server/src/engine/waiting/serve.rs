@@ -14,7 +14,7 @@ use darter_tx::{Access, Claim, Locked, Serving, lock_key};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Clients served at once after a command.
+/// Clients served at once after a command, or an EXEC.
 const SERVED_AT_ONCE: usize = 8;
 /// Clients asked what they want between two looks at the clock: about 5 us.
 const ASKED_AT_ONCE: usize = 32;
@@ -55,14 +55,20 @@ impl Core {
         !waits.is_empty() && keys.any(|at| waits.has(lock_key(db, args.hash(at))))
     }
 
-    /// A command that ran at once may have changed its keys: who waits for them is served.
+    /// Commands that ran at once may have changed their keys: who waits for them is served.
     #[cold]
-    pub(crate) fn serve_changed(self: &Rc<Self>, entry: &Entry, args: resp::Args<'_>, db: usize) {
+    pub(crate) fn serve_changed<'a>(
+        self: &Rc<Self>,
+        commands: impl Iterator<Item = (&'a Entry, resp::Args<'a>)>,
+        db: usize,
+    ) {
         let mut names: VecDeque<u64> = VecDeque::new();
-        for at in entry.row.keys.positions(args) {
-            let name = lock_key(db, args.hash(at));
-            if !names.contains(&name) && self.waits.borrow().has(name) {
-                names.push_back(name);
+        for (entry, args) in commands {
+            for at in entry.row.keys.positions(args) {
+                let name = lock_key(db, args.hash(at));
+                if !names.contains(&name) && self.waits.borrow().has(name) {
+                    names.push_back(name);
+                }
             }
         }
         let (mut rest, mut left) = (Vec::new(), SERVED_AT_ONCE);
