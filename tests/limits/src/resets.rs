@@ -319,9 +319,13 @@ fn work_ends(stage: &Stage) -> Result<(), String> {
     for name in ["text", "like"] {
         watcher.command(&["SET", name, &name.repeat(2_800)]).map_err(text)?;
     }
-    for line in
-        ["KEYS *no*such*key*", "SORT one BY key:* LIMIT 0 1", "SUNIONSTORE target one other"]
-    {
+    let lines = [
+        "KEYS *no*such*key*",
+        "SORT one BY key:* LIMIT 0 1",
+        "SUNIONSTORE target one other",
+        "DEBUG DIGEST",
+    ];
+    for line in lines {
         stops(&server, &mut watcher, line, true)?;
     }
     let left = watcher.words("EXISTS target").map_err(text)?;

@@ -6,8 +6,11 @@ use crate::engine::Core;
 use darter_keyspace::Shard;
 use darter_tx::{Home, Tx};
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 /// Databases of one core visited between two reads of the clock: about 10 us.
 const DATABASES_AT_ONCE: usize = 128;
@@ -58,15 +61,17 @@ pub(super) async fn in_use_from(
     (sizes, next)
 }
 
-/// All databases in use, some at a time, for work on each core that owns some of their keys.
+/// All databases in use, some at a time, for work on each core that owns some of their keys. It ends
+/// with this.
 pub(super) struct Portions<'a> {
     core: &'a Rc<Core>,
     next: Option<usize>,
+    asker: Arc<()>,
 }
 
 impl<'a> Portions<'a> {
     pub(super) fn new(core: &'a Rc<Core>) -> Self {
-        Self { core, next: Some(0) }
+        Self { core, next: Some(0), asker: Arc::default() }
     }
 
     /// Runs a task on each core for the next ones, which it is given in order, in slices of that
@@ -83,9 +88,20 @@ impl<'a> Portions<'a> {
         self.next = next;
         let tx = &self.core.tx;
         let start = |_| {
-            let some = sizes.keys().copied().collect();
-            move |tx| task(tx, some)
+            let (some, asker) = (sizes.keys().copied().collect(), Arc::downgrade(&self.asker));
+            move |tx| while_asked(asker, task(tx, some))
         };
-        Some(tx.drive_each(0..tx.cores(), start).await)
+        let results = tx.drive_each(0..tx.cores(), start).await;
+        Some(results.into_iter().flatten().collect()) // All of them: this asks.
     }
+}
+
+/// Runs a task to its end, or until nobody asks for its result any more.
+async fn while_asked<R>(asker: Weak<()>, task: impl Future<Output = R>) -> Option<R> {
+    let mut task = pin!(task);
+    poll_fn(|cx| match asker.strong_count() {
+        0 => Poll::Ready(None),
+        _ => task.as_mut().poll(cx).map(Some),
+    })
+    .await
 }

@@ -2,6 +2,7 @@
 
 use super::conn::Session;
 use super::core::Core;
+use super::presence::Presence;
 use super::state::pubsub::Kind;
 use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
@@ -44,6 +45,8 @@ pub struct ServerCall {
     pub first: usize,
     /// The transaction whose command it is. Its locks are held, so nothing may wait for one.
     pub within: Option<Tx>,
+    /// Whether its client is there still: for what only reads, and takes long.
+    pub(crate) presence: Rc<Presence>,
 }
 
 impl ServerCall {

@@ -741,6 +741,7 @@ impl Core {
         let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
         let (first, request) = (entry.first, args.to_request());
         let tracker = lane.session.view().tracker;
+        let presence = Presence::new(lane.gone());
         let future = match entry.run {
             Runner::Multi(_, anywhere) => anywhere(Call {
                 tx: self.tx.clone(),
@@ -756,6 +757,7 @@ impl Core {
                 request: Arc::clone(&request),
                 first,
                 within: None,
+                presence: Rc::clone(&presence),
             }),
             Runner::Transaction(_) => {
                 let of = (lane.session.db, lane.session.resp3);
@@ -763,7 +765,6 @@ impl Core {
             }
             _ => unreachable!("only tasks come here"),
         };
-        let presence = Presence::new(lane.gone());
         let seen = Rc::clone(&presence);
         let task = self.tx.spawn(async move {
             let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
@@ -788,7 +789,7 @@ impl Core {
             core.finish(client, answer);
         });
         self.tx.note_author(task, tracker.author());
-        if let Runner::Multi(..) | Runner::Script(_) = entry.run {
+        if !matches!(entry.run, Runner::Transaction(_)) {
             self.await_answer(lane, task, presence);
         }
     }

@@ -9,7 +9,9 @@
 
 use super::conn::Lane;
 use super::core::Core;
+use super::entry::ServerCall;
 use super::presence::{Gone, Presence};
+use darter_command::{Answer, Refusal};
 use darter_tx::TaskId;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -69,5 +71,24 @@ impl Core {
             self.kill(&mut conn.lane);
             self.mark_dirty(&mut conn.lane);
         });
+    }
+}
+
+impl ServerCall {
+    /// Does work that changes nothing, until its connection has closed: after that nobody hears the
+    /// answer.
+    pub(crate) async fn while_there(
+        &self,
+        work: impl Future<Output = Result<Answer, Refusal>>,
+    ) -> Result<Answer, Refusal> {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if self.presence.gone() == Gone::Closed {
+                self.core.stats.borrow_mut().stopped += 1;
+                return Poll::Ready(Ok(self.answer(|reply| reply.null())));
+            }
+            work.as_mut().poll(cx)
+        })
+        .await
     }
 }

@@ -242,7 +242,8 @@ impl Inner {
     fn server_call(&self, entry: &Entry, args: resp::Args<'_>, tx: &Tx) -> ServerCall {
         let session = self.session().unwrap_or_else(|| self.session_of_gone());
         let (core, request) = (Rc::clone(&self.core), args.to_request());
-        ServerCall { core, session, request, first: entry.first, within: Some(tx.clone()) }
+        let (first, within, presence) = (entry.first, Some(tx.clone()), Rc::default());
+        ServerCall { core, session, request, first, within, presence }
     }
 
     /// A copy of the session, if its connection is still there.
