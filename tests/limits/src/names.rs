@@ -127,6 +127,10 @@ const READS: &[(&str, usize)] = &[
     ("ZPOPMAX y",                1),
     ("GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 1 km WITHCOORD", 8),
     ("KEYS *",                   8),
+    ("SORT s ALPHA",             8),
+    ("SORT s BY w:*",            8),
+    ("SORT s BY nosort GET * GET #", 8),
+    ("SORT s BY * GET # STORE t", 0),
 ];
 
 fn replies(stage: &Stage) -> Result<(), String> {

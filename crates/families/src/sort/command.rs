@@ -154,6 +154,9 @@ async fn answer(call: &Call, mut show: Show) -> Answer {
     let mut more = show.len() > 0;
     let mut portions = COUNTED_PORTIONS;
     while more && portions > 0 {
+        while show.make_name() {
+            call.tx.pause().await;
+        }
         more = show.pump(&mut reply);
         portions -= 1;
         call.tx.pause().await;

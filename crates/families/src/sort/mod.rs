@@ -8,7 +8,7 @@
 //! | file      | holds                                                                   |
 //! |-----------|-------------------------------------------------------------------------|
 //! | `command` | SORT, SORT_RO: from the request to the reply                            |
-//! | `options` | what a request asks for; `pattern`: BY and GET                          |
+//! | `options` | what a request asks for; `pattern`: BY and GET; `name`: a long key      |
 //! | `source`  | what is sorted; `gather`: reading it                                    |
 //! | `order`   | what is compared; `sorter`: sorting in portions                         |
 //! | `texts`   | the elements meanwhile                                                  |
@@ -16,6 +16,7 @@
 
 mod command;
 mod gather;
+mod name;
 mod options;
 mod order;
 mod pattern;

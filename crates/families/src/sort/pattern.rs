@@ -4,6 +4,7 @@
 //! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
 //! their cache misses overlap. docs/design/0021-sort.md says why.
 
+use super::name::LongName;
 use super::texts::{Shown, TextId, Texts};
 use crate::cut::{Cut, Cuts};
 use crate::hash::{self, value_of};
@@ -133,6 +134,8 @@ pub(super) struct Lookup {
     /// The names of the keys at hand, one after the other, and where each ends.
     names: Vec<u8>,
     ends: Vec<usize>,
+    /// Instead of these the name of one, if that is long.
+    long: LongName,
     /// What was found, and what not.
     pub(super) stats: ShardStats,
     /// The names of what was not, if a subscriber wants them.
@@ -143,9 +146,23 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Looks in `cuts`, those of all cores.
     pub(super) fn new(cuts: Cuts, notes_missed: bool) -> Self {
-        let (names, ends, stats) = (Vec::new(), Vec::new(), ShardStats::default());
-        let missed = notes_missed.then(Vec::new);
-        Self { cuts, names, ends, stats, missed, missed_bytes: 0 }
+        let (names, ends, long) = (Vec::new(), Vec::new(), LongName::default());
+        let (stats, missed) = (ShardStats::default(), notes_missed.then(Vec::new));
+        Self { cuts, names, ends, long, stats, missed, missed_bytes: 0 }
+    }
+
+    /// Makes a portion of the name that [`Lookup::each`] is going to look up, if that is long: then it is
+    /// the only one. True while there is more to be made.
+    pub(super) fn make_name(
+        &mut self,
+        patterns: &[Pattern],
+        (elements, texts): (&[TextId], &Texts),
+    ) -> bool {
+        let ([Pattern::Key { prefix, suffix, .. }], [element]) = (patterns, elements) else {
+            return false;
+        };
+        let is_long = prefix.len() + texts.len(*element) + suffix.len() > NAME_BYTES;
+        is_long && texts.with(*element, |text| self.long.make((prefix, suffix), text))
     }
 
     /// Calls `f`, in their order, with what each of the patterns stands for for each of `elements`:
@@ -158,8 +175,11 @@ impl Lookup {
         mut f: impl FnMut(Shown<'_>) -> bool,
     ) {
         self.name(patterns, (elements, texts));
-        let (mut found, mut stats) = (find(&self.cuts, &self.names, &self.ends), self.stats);
-        let mut found = found.drain(..);
+        let mut found = match self.long.get() {
+            Some(name) => find(&self.cuts, std::iter::once(name)),
+            None => find(&self.cuts, short_names(&self.names, &self.ends)),
+        };
+        let (mut found, mut stats) = (found.drain(..), self.stats);
         for (element, pattern) in pairs(elements, patterns) {
             let goes_on = match pattern {
                 Pattern::Element => texts.show(element, &mut f),
@@ -181,6 +201,7 @@ impl Lookup {
         }
         drop(found);
         self.stats = stats;
+        self.long.clear();
     }
 
     /// Tells subscribers which keys were missed, if these are at least so many, or of many bytes.
@@ -206,10 +227,13 @@ impl Lookup {
         self.cuts.pinned_bytes()
     }
 
-    /// Writes the names of the keys.
+    /// Writes the names of the keys, unless a long one is made.
     fn name(&mut self, patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) {
         self.names.clear();
         self.ends.clear();
+        if self.long.get().is_some() {
+            return;
+        }
         for (element, pattern) in pairs(elements, patterns) {
             if let Pattern::Key { prefix, suffix, .. } = pattern {
                 self.names.extend_from_slice(prefix);
@@ -228,20 +252,19 @@ fn pairs<'a>(
     elements.iter().flat_map(|element| patterns.iter().map(|pattern| (*element, pattern)))
 }
 
+/// Names that are written one after the other, each up to one of `ends`.
+fn short_names<'a>(names: &'a [u8], ends: &[usize]) -> impl Iterator<Item = &'a [u8]> {
+    let starts = std::iter::once(&0).chain(ends);
+    starts.zip(ends).map(|(start, end)| &names[*start..*end])
+}
+
 /// What is at some keys, each with the cut of its core and its name. They are prefetched together.
 fn find<'a>(
     cuts: &'a Cuts,
-    names: &'a [u8],
-    ends: &[usize],
+    names: impl Iterator<Item = &'a [u8]>,
 ) -> Vec<(&'a Cut, &'a [u8], Option<Found<'a>>)> {
-    let starts = std::iter::once(&0).chain(ends);
-    let keys: Vec<_> = starts
-        .zip(ends)
-        .map(|(start, end)| {
-            let name = &names[*start..*end];
-            (&cuts.0[owner_of(name, cuts.0.len())], Key::new(name))
-        })
-        .collect();
+    let key = |name| (&cuts.0[owner_of(name, cuts.0.len())], Key::new(name));
+    let keys: Vec<_> = names.map(key).collect();
     keys.iter().for_each(|(cut, key)| cut.keys.prefetch(key.hash));
     keys.iter().for_each(|(cut, key)| cut.keys.prefetch_entry(key.hash));
     keys.into_iter().map(|(cut, key)| (cut, key.bytes, cut.get(&key))).collect()

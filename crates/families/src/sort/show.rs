@@ -77,9 +77,9 @@ impl Show {
         list
     }
 
-    /// Calls `f` with the next values.
-    fn portion(&mut self, mut f: impl FnMut(Shown<'_>)) {
-        let Self { sorted, get, lookup, elements, shown, .. } = self;
+    /// How many patterns are shown next, of how many elements.
+    fn next(&mut self) -> (usize, usize) {
+        let Self { sorted, get, elements, shown, .. } = self;
         if elements.is_empty() {
             *elements = sorted.next((VALUES / get.len()).max(1));
         }
@@ -89,7 +89,27 @@ impl Show {
             true => together(patterns, (elements, texts)),
             false => elements.len().min(1),
         };
-        let now = &elements[..count];
+        (patterns.len(), count)
+    }
+
+    /// Makes a portion of the name of a long key that is looked up next. True while there is more.
+    pub(super) fn make_name(&mut self) -> bool {
+        let (patterns, count) = self.next();
+        let Self { sorted, get, lookup, elements, shown, .. } = self;
+        let (patterns, now) = (&get[*shown..*shown + patterns], &elements[..count]);
+        let lookup = lookup.as_mut();
+        lookup.is_some_and(|lookup| lookup.make_name(patterns, (now, &sorted.texts)))
+    }
+
+    /// Calls `f` with the next values; with none before the name of a long key is made.
+    fn portion(&mut self, mut f: impl FnMut(Shown<'_>)) {
+        if self.make_name() {
+            return;
+        }
+        let (patterns, count) = self.next();
+        let Self { sorted, get, lookup, elements, shown, .. } = self;
+        let texts = &sorted.texts;
+        let (patterns, now) = (&get[*shown..*shown + patterns], &elements[..count]);
         match lookup {
             Some(lookup) => lookup.each(patterns, (now, texts), |value| {
                 f(value);
