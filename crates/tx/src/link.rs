@@ -17,6 +17,7 @@ use std::task::Poll;
 use tickets::{Asked, Pending, Ticket};
 
 mod at_once;
+mod busy;
 mod late;
 mod locked;
 mod message;
@@ -81,6 +82,8 @@ struct Link {
     servings: RefCell<VecDeque<Serving>>,
     /// What transactions of this core hold of others, beyond what they began with.
     late: RefCell<IdentityMap<IdentityMap<Late>>>,
+    /// Tasks that wait for a busy transaction: the ticket, and why they are not to.
+    stuck: RefCell<IdentityMap<(u64, &'static str)>>,
 }
 
 /// One core's end of the fabric. Cheap to clone; stays on its core. It knows whether its holder
@@ -113,6 +116,7 @@ impl Tx {
             outbox: RefCell::default(),
             servings: RefCell::default(),
             late: RefCell::default(),
+            stuck: RefCell::default(),
         };
         Self(Rc::new(link), Scope::default())
     }
@@ -536,6 +540,7 @@ impl Tx {
             self.0.works.borrow_mut().remove(&id);
             self.0.authors.borrow_mut().remove(&id);
             self.0.changed.borrow_mut().remove(&id);
+            self.0.stuck.borrow_mut().remove(&id);
             self.0.tasks.borrow_mut().forget(id);
         } else {
             self.0.tasks.borrow_mut().put_back(id, body);
@@ -648,8 +653,11 @@ impl Tx {
                 } else {
                     home.locks.try_acquire(tx, &claim)
                 };
+                drop(home);
                 if granted || !wait {
                     self.answer_lock(from, ticket, granted);
+                } else {
+                    self.tell_if_stuck(tx, (from, ticket));
                 }
             }
             Message::Widen { from, ticket, tx, claim } => {
@@ -659,6 +667,8 @@ impl Tx {
             Message::Unlock { tx, part } => self.release_here(tx, part),
             Message::Withdraw { tx } => self.withdraw_here(tx),
             Message::Narrow { tx, key, access } => self.narrow_here(tx, key, access),
+            Message::Busy { tx, line } => self.note_busy_here(tx, line),
+            Message::Stuck { ticket, line } => self.note_stuck(ticket, line),
         }
     }
 
@@ -701,6 +711,7 @@ impl Tx {
             let notify = (core, granted.ticket);
             if !self.0.home.borrow_mut().locks.acquire(locked.id, claim, notify) {
                 locked.asked.push(core);
+                self.tell_if_stuck(locked.id, notify);
                 granted.await;
             } else {
                 self.0.tickets.borrow_mut().remove(&granted.ticket);

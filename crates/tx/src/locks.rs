@@ -23,8 +23,9 @@
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 //!
-//! What a transaction takes after it has begun: see `late`.
+//! What a transaction takes after it has begun: see `late`. Those that take too long: see `busy`.
 
+mod busy;
 mod late;
 
 use crate::{CoreId, KeyList};
@@ -191,6 +192,8 @@ pub struct LockTable {
     late: IdentityMap<Late>,
     /// Those of them who hold very many keys.
     many: Vec<TxId>,
+    /// Those that nobody is to wait for, and what others are told.
+    busy: Vec<(TxId, &'static str)>,
 }
 
 impl LockTable {
@@ -349,6 +352,7 @@ impl LockTable {
 
     fn give_all(&mut self, tx: TxId) -> Claim {
         self.give_late(tx);
+        self.forget_busy(tx);
         let claim = self.granted.remove(&tx).expect("released once, by the holder");
         match &claim {
             Claim::Keys(keys) => keys.iter().for_each(|(key, access)| self.give(*key, *access)),
@@ -448,6 +452,7 @@ impl LockTable {
     pub fn check_invariants(&self) {
         self.check_held();
         self.check_waiting();
+        self.check_busy();
     }
 
     /// I1 and I4.

@@ -20,14 +20,26 @@ use std::sync::Arc;
 pub struct Scope {
     /// With what it began; `None`: it takes its own.
     held: Option<Arc<Vec<(CoreId, Claim)>>>,
-    /// The transaction that may take more.
-    open: Option<TxId>,
+    /// The transaction.
+    id: Option<TxId>,
+    /// It may take more.
+    is_open: bool,
 }
 
 impl Scope {
     /// That of who holds these.
-    pub(crate) fn of(held: Vec<(CoreId, Claim)>) -> Self {
-        Self { held: Some(Arc::new(held)), open: None }
+    pub(crate) fn of(held: Vec<(CoreId, Claim)>, id: Option<TxId>) -> Self {
+        Self { held: Some(Arc::new(held)), id, is_open: false }
+    }
+
+    /// The transaction that holds them, if it is known.
+    pub(crate) fn id(&self) -> Option<TxId> {
+        self.id
+    }
+
+    /// The transaction that may take more.
+    pub(crate) fn open(&self) -> Option<TxId> {
+        self.id.filter(|_| self.is_open)
     }
 
     /// True when whoever works here takes locks.
@@ -36,7 +48,7 @@ impl Scope {
     }
 
     /// What was claimed of a core as it began.
-    fn claim(&self, core: CoreId) -> Option<&Claim> {
+    pub(crate) fn claim(&self, core: CoreId) -> Option<&Claim> {
         let held = self.held.as_ref()?;
         held.iter().find(|(owner, _)| *owner == core).map(|(_, claim)| claim)
     }
@@ -180,7 +192,7 @@ impl Transaction {
     }
 
     fn open(&self) -> TxId {
-        self.tx.scope().open.expect("it was begun to be widened")
+        self.tx.scope().open().expect("it was begun to be widened")
     }
 
     /// What of a claim it does not hold yet.
@@ -201,7 +213,7 @@ impl Transaction {
     }
 
     fn with_late<R>(&self, core: CoreId, look: impl FnOnce(Option<&Late>) -> R) -> R {
-        match self.tx.scope().open {
+        match self.tx.scope().open() {
             Some(open) => self.tx.with_late(open, core, look),
             None => look(None),
         }
@@ -210,7 +222,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if let Some(open) = self.tx.scope().open {
+        if let Some(open) = self.tx.scope().open() {
             self.tx.forget_late(open);
         }
     }
@@ -220,8 +232,9 @@ impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, for several commands.
     pub async fn begin(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
-        let scope = Scope::of(claims.clone());
+        let held = claims.clone();
         let locked = self.lock_framed(claims).await;
+        let scope = Scope::of(held, Some(locked.id()));
         Transaction::new(self.within(scope), locked)
     }
 
@@ -231,14 +244,14 @@ impl Tx {
         assert!(self.takes_locks(), "a transaction within a transaction");
         let held = Some(Arc::new(claims.clone()));
         let locked = self.lock_open(claims).await;
-        let open = Some(locked.id());
-        Transaction { tx: self.within(Scope { held, open }), locked: RefCell::new(locked) }
+        let scope = Scope { held, id: Some(locked.id()), is_open: true };
+        Transaction { tx: self.within(scope), locked: RefCell::new(locked) }
     }
 
     /// The handle of who works under `claims`, which the caller has locked.
     #[must_use]
     pub fn holding(&self, claims: Vec<(CoreId, Claim)>) -> Self {
-        self.within(Scope::of(claims))
+        self.within(Scope::of(claims, None))
     }
 
     /// True outside of a transaction.
@@ -265,7 +278,7 @@ impl Tx {
         let scope = self.scope();
         let own = scope.claim(core);
         let late = |look: &dyn Fn(&Late) -> bool| {
-            let open = scope.open;
+            let open = scope.open();
             open.is_some_and(|open| self.with_late(open, core, |late| late.is_some_and(look)))
         };
         match asked {

@@ -17,6 +17,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("an endless script stops nobody",               Asks::More,    endless),
     ("a killed script has changed nothing",          Asks::More,    undone),
     ("a script ends with its client",                Asks::More,    gone),
+    ("a busy script keeps its keys, and no others",  Asks::More,    busy),
+    ("SHUTDOWN NOSAVE ends an endless script",       Asks::AsRedis, shutdown),
     ("a script of many calls stops nobody",          Asks::More,    many_calls),
     ("very many scripts are given back",             Asks::AsRedis, flood),
     ("a script has very many keys and a huge reply", Asks::AsRedis, huge),
@@ -133,6 +135,68 @@ fn gone(stage: &Stage) -> Result<(), String> {
         }
     }
     begins(&other.words("SCRIPT KILL").map_err(text)?, "-NOTBUSY")
+}
+
+/// Who waits for what a script holds is told when the time is over, and who comes later at once; not so
+/// those of other keys, though a save point is reached meanwhile.
+fn busy(stage: &Stage) -> Result<(), String> {
+    const WAITING: usize = 100;
+    let server = stage.server_with(&["--busy-reply-threshold", "500", "--save", "1 1"])?;
+    let (mut runs, mut other) = ([client(&server)?, client(&server)?], client(&server)?);
+    let plain = "redis.call('set', KEYS[1], 1) redis.call('set', 'late', 1) while true do end";
+    let calls = "while true do redis.call('incr', KEYS[1]) end";
+    start(&mut runs[0], &["EVAL", plain, "1", "plain"])?;
+    start(&mut runs[1], &["EVAL", calls, "1", "calls"])?;
+    for called in ["cmdstat_set:calls=2", "cmdstat_incr:"] {
+        let has = |reply: Reply| String::from_utf8_lossy(&reply.encode()).contains(called);
+        while !has(other.words("INFO commandstats").map_err(text)?) {}
+    }
+    is(&other.words("SET change v").map_err(text)?, "OK")?;
+    let lines: [&[&str]; 5] = [
+        &["GET", "plain"],
+        &["SET", "late", "v"],
+        &["MSET", "a", "v", "late", "v", "b", "v"],
+        &["EVAL", "return redis.call('get', 'calls')", "0"],
+        &["BLMOVE", "calls", "a", "LEFT", "LEFT", "0"],
+    ];
+    let mut waiting = Vec::new();
+    for at in 0..WAITING {
+        let mut one = client(&server)?;
+        start(&mut one, lines[at % lines.len()])?;
+        waiting.push(one);
+    }
+    for (at, one) in waiting.iter_mut().enumerate() {
+        let reply = one.receive().map_err(|error| format!("{at}: {error}"))?;
+        begins(&reply, "-BUSY Redis is busy running a script.")?;
+        is(&one.words("PING").map_err(text)?, "PONG")?;
+    }
+    for line in lines {
+        begins(&other.command(line).map_err(text)?, "-BUSY Redis is busy running a script.")?;
+    }
+    ensure(server.logs("in 1 seconds: saving", PATIENCE), || server.log())?;
+    others_are_served(&mut other)?;
+    for at in 0..50 {
+        is(&other.words(&format!("MSET one:{at} v two:{at} v three:{at} v")).map_err(text)?, "OK")?;
+        is(&other.command(&["EVAL", "return ARGV[1]", "0", "v"]).map_err(text)?, "v")?;
+    }
+    for _ in &runs {
+        until(&mut other, "SCRIPT KILL", "+OK")?;
+    }
+    for run in &mut runs {
+        begins(&run.receive().map_err(text)?, "-ERR Script killed by user with SCRIPT KILL...")?;
+    }
+    is(&other.words("MSET plain v late v calls v").map_err(text)?, "OK")
+}
+
+fn shutdown(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server_with(&["--busy-reply-threshold", "100"])?;
+    let (mut run, mut other) = (client(&server)?, client(&server)?);
+    let body = "redis.call('set', KEYS[1], 1) while true do end";
+    start(&mut run, &["EVAL", body, "1", "key"])?;
+    until(&mut other, "GET key", "-BUSY")?;
+    begins(&other.words("SHUTDOWN").map_err(text)?, "-BUSY")?;
+    start(&mut other, &["SHUTDOWN", "NOSAVE"])?;
+    ensure(server.wait_for_exit(PATIENCE).map_err(text)?.is_some(), || "it runs on".into())
 }
 
 fn many_calls(stage: &Stage) -> Result<(), String> {

@@ -212,6 +212,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());
     hot.protected = settings.flag("protected-mode");
     hot.client_limits = client_limits(&settings);
+    hot.busy_reply_ms = settings.int("busy-reply-threshold").unsigned_abs();
     drop(hot);
     core.limits_changed();
     core.limit_tracked(settings.size("tracking-table-max-keys"));

@@ -2,6 +2,7 @@
 
 use super::{categories, history, now, syntax, task, tips};
 use crate::engine::saving::{begin_in_background, cancel, make, make_last};
+use crate::engine::scripts::busy;
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use crate::saving::{Busy, Outcome, Words};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -24,20 +25,21 @@ const BUSY: &str = "ERR Background save already in progress";
 
 /// `SAVE`: makes a snapshot, and replies when it is on the disk. Others are served meanwhile.
 ///
-/// Reply: `OK`. Refusals: one is under way; it failed, and the log says why.
+/// Reply: `OK`. Refusals: one is under way; a script that takes very long holds keys; it failed, and the log
+/// says why.
 /// Source: <https://redis.io/commands/save> (1.0.0).
 async fn save(call: ServerCall) -> Result<Answer, Refusal> {
     match call.core.run_on(0, make).await {
         Ok(Outcome::Saved { .. }) => Ok(call.answer(|reply| reply.ok())),
         Ok(Outcome::Failed(_) | Outcome::Cancelled) => Err(Refusal::line("ERR")),
-        Err(Busy) => Err(Refusal::line(BUSY)),
+        Err(busy) => Err(refusal(busy)),
     }
 }
 
 /// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data as of the reply; or, as in Valkey,
 /// stops the one under way.
 ///
-/// Reply: a status. Refusals: one is under way; none is, to be stopped.
+/// Reply: a status. Refusals: one is under way; a script that takes very long holds keys; none is, to be stopped.
 /// Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
 async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -61,8 +63,15 @@ async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     }
     match call.core.run_on(0, begin_in_background).await {
         Ok(()) => Ok(call.answer(|reply| reply.simple("Background saving started"))),
-        Err(Busy) => Err(Refusal::line(BUSY)),
+        Err(busy) => Err(refusal(busy)),
     }
+}
+
+fn refusal(busy: Busy) -> Refusal {
+    Refusal::line(match busy {
+        Busy::Saving => BUSY,
+        Busy::Script(line) => line,
+    })
 }
 
 /// A snapshot of all keys would wait for the locks of the transaction that asks for it: it is made
@@ -117,13 +126,16 @@ impl Said {
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`: ends the server, after a snapshot if there are
 /// save points or `SAVE` says so. From the snapshot on nothing changes, and nothing is answered.
 ///
-/// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); there is
-/// no shutdown to be aborted. Source: <https://redis.io/commands/shutdown> (1.0.0).
+/// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); a
+/// script takes very long (unless `NOSAVE`); there is no shutdown to be aborted. Source: <https://redis.io/commands/shutdown> (1.0.0).
 async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
     let words = Said::read(call.args())?;
     let shared = &call.core.admin.shared;
     if words.abort {
         return abort(&call);
+    }
+    if !words.end.nosave {
+        busy::check(&call.core).await?;
     }
     let is_loaded = !call.core.hot.borrow().loading;
     if is_loaded && shared.saves.saves_at_end(words.end) {

@@ -21,6 +21,7 @@ use super::owed::Owed;
 use super::point::{Ran, View, Work};
 use super::presence::{Awaited, Presence};
 use super::state::batches::{Batch, Replied};
+use super::wanted::Stopped;
 use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
 use darter_tx::CoreId;
 use std::rc::Rc;
@@ -137,8 +138,11 @@ impl Core {
             let answer = core.finish_waiting(index, request, view, resp3, work, caller);
             let answer = core.while_wanted(!entry.row.is_write(), &seen, answer).await;
             let (out, stream) = match answer {
-                Some(answer) => core.encode_answer(answer, resp3),
-                None => Default::default(), // Nobody will read it.
+                Ok(answer) => core.encode_answer(answer, resp3),
+                Err(Stopped::Unwanted) => Default::default(), // Nobody will read it.
+                Err(Stopped::Busy(line)) => {
+                    core.encode_answer(Err(core.refuse_busy(entry, line)), resp3)
+                }
             };
             batch.replied(out, stream);
             core.batches.borrow_mut().answered(batch);

@@ -45,9 +45,19 @@ struct Cut {
     has_deadlines: bool,
 }
 
+/// What a snapshot does where a script that takes very long holds keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// It waits, whatever it takes.
+    Waits,
+    /// It is not made.
+    GivesUp,
+}
+
 /// Makes a snapshot in the background: returns when its cut has been taken. Core 0 only.
 pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
-    let Running { outcome, changes, locked } = begin(&core, Access::Shared).await?;
+    let Running { outcome, changes, locked } =
+        begin(&core, Access::Shared, Patience::GivesUp).await?;
     drop(locked);
     core.spawn_on_self(|core| async move {
         let outcome = outcome.await;
@@ -58,7 +68,8 @@ pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
 
 /// Makes a snapshot, and returns when it is on the disk. Core 0 only.
 pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
-    let Running { outcome, changes, locked } = begin(&core, Access::Shared).await?;
+    let Running { outcome, changes, locked } =
+        begin(&core, Access::Shared, Patience::GivesUp).await?;
     drop(locked);
     let outcome = outcome.await;
     finish(&core, &outcome, &changes, false);
@@ -95,7 +106,7 @@ async fn freeze(core: &Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
     while !saves.is_aborted() {
         // Exclusive: it waits for jobs, whose changes would be acknowledged after the cut.
-        let Ok(running) = begin(core, Access::Exclusive).await else {
+        let Ok(running) = begin(core, Access::Exclusive, Patience::Waits).await else {
             let (ticket, ended) = core.tx.ticket::<()>();
             core.saving.await_end(ticket);
             cancel(core);
@@ -124,12 +135,22 @@ pub(crate) fn cancel(core: &Rc<Core>) -> bool {
 }
 
 /// Takes the cut, and has it written.
-async fn begin(core: &Rc<Core>, access: Access) -> Result<Running, Busy> {
+async fn begin(core: &Rc<Core>, access: Access, patience: Patience) -> Result<Running, Busy> {
     assert_eq!(core.id(), 0, "core 0 coordinates snapshots");
     let saves = Arc::clone(&core.admin.shared.saves);
     saves.begin(core.now_ms())?;
     let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(access))).collect();
-    let locked = core.tx.lock(claims).await;
+    let locked = match patience {
+        Patience::Waits => core.tx.lock(claims).await,
+        Patience::GivesUp => match core.tx.unless_busy(core.tx.lock(claims)).await {
+            Ok(locked) => locked,
+            Err(line) => {
+                saves.give_up();
+                core.saving.tell_ended(&core.tx);
+                return Err(Busy::Script(line));
+            }
+        },
+    };
     let now = core.now_ms(); // Of all cores' cuts: each has its own idea of the time.
     let cuts = core.run_on_all(|| move |core| cut(core, now)).await;
     let changes = cuts.iter().map(|cut| cut.changes).collect();
@@ -224,9 +245,7 @@ fn finish(core: &Rc<Core>, outcome: &Outcome, changes: &[u64], is_in_background:
         }
     }
     core.admin.shared.saves.note(outcome, is_in_background, core.clock.unix_ms());
-    for ticket in core.saving.take_waiting() {
-        core.tx.complete(ticket, Box::new(()));
-    }
+    core.saving.tell_ended(&core.tx);
 }
 
 impl Core {

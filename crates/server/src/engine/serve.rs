@@ -500,8 +500,8 @@ impl Core {
             let entry = &core.table.entries()[index];
             let answer = core.finish_waiting(index, request, view, resp3, work, caller);
             match core.while_wanted(!entry.row.is_write(), &seen, answer).await {
-                Some(answer) => core.finish(client, answer),
-                None => core.stopped(client),
+                Ok(answer) => core.finish(client, answer),
+                Err(stopped) => core.stopped(client, entry, stopped),
             }
         });
         self.tx.note_author(task, view.tracker.author());
@@ -779,9 +779,12 @@ impl Core {
                     let is_read = entry.row.flags.has(Flags::READONLY);
                     core.while_wanted(is_read, &seen, work).await
                 }
-                _ => Some(work.await), // Administration: SAVE goes on, for whom ever it may be.
+                _ => Ok(work.await), // Administration: SAVE goes on, for whom ever it may be.
             };
-            let Some(answer) = answer else { return core.stopped(client) };
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(stopped) => return core.stopped(client, entry, stopped),
+            };
             if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
                 let caller = Caller::Client(core.id(), client);
                 core.slow_command(ns, entry, resp::Args::owned(&request), caller);

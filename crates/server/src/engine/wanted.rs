@@ -1,4 +1,4 @@
-//! Tasks stop when nobody wants their answer any more.
+//! Tasks stop when nobody wants their answer any more, or when they are not to wait any longer.
 //!
 //! - What only reads stops at once: its locks are released, and answers that come are dropped.
 //! - What writes stops if it has changed nothing yet, which is so for all that is built or edited
@@ -6,10 +6,12 @@
 //!   case: what came after it in its pipeline may have been done elsewhere.
 //! - A client that has ended its own side may still read. It may also be gone: TCP does not tell.
 //!   So what reads works a little longer for it, and what writes goes on.
+//! - What waits for the keys of a script that takes very long stops, too, if it has changed nothing:
+//!   it is answered `BUSY`. See `scripts::busy`.
 
 use super::conn::Lane;
 use super::core::Core;
-use super::entry::ServerCall;
+use super::entry::{Entry, ServerCall};
 use super::presence::{Gone, Presence};
 use darter_command::{Answer, Refusal};
 use darter_tx::TaskId;
@@ -22,26 +24,36 @@ use std::task::Poll;
 /// script that waits for the reply with `nc -N`.
 pub(super) const ENDED_WORK_NS: u64 = 100_000_000;
 
+/// Why a task has stopped.
+pub(super) enum Stopped {
+    /// Its client is gone.
+    Unwanted,
+    /// A script that takes very long holds what it wants: this is the refusal.
+    Busy(&'static str),
+}
+
 impl Core {
-    /// Runs the task of a command, until it ends or its client is gone: then `None`. One that only
-    /// reads ends in more cases.
+    /// Runs the task of a command, until it ends or stops. One that only reads stops in more cases.
     pub(super) async fn while_wanted<R>(
         &self,
         is_read: bool,
         presence: &Presence,
         task: impl Future<Output = R>,
-    ) -> Option<R> {
+    ) -> Result<R, Stopped> {
         let mut task = pin!(task);
         poll_fn(|cx| {
             if self.stops(is_read, presence) {
                 self.stats.borrow_mut().stopped += 1;
-                return Poll::Ready(None);
+                return Poll::Ready(Err(Stopped::Unwanted));
+            }
+            if let Some(line) = self.tx.refusal() {
+                return Poll::Ready(Err(Stopped::Busy(line)));
             }
             if presence.gone() != Gone::Ended {
-                return task.as_mut().poll(cx).map(Some);
+                return task.as_mut().poll(cx).map(Ok);
             }
             let begun = self.clock.monotonic_ns();
-            let polled = task.as_mut().poll(cx).map(Some);
+            let polled = task.as_mut().poll(cx).map(Ok);
             presence.work(self.clock.monotonic_ns().saturating_sub(begun));
             polled
         })
@@ -57,14 +69,23 @@ impl Core {
         }
     }
 
+    /// Counts a command that is refused since it would wait for a script.
+    pub(super) fn refuse_busy(&self, entry: &Entry, line: &'static str) -> Refusal {
+        self.count_refused(Some(entry), line.as_bytes());
+        Refusal::line(line)
+    }
+
     /// The connection awaits this task.
     pub(super) fn await_answer(&self, lane: &mut Lane, task: TaskId, presence: Rc<Presence>) {
         lane.awaited = Some(super::presence::Awaited { task, presence });
     }
 
-    /// A task has stopped, since its client wants no answer: if that has only ended its side, the
-    /// connection is closed.
-    pub(super) fn stopped(&self, client: u64) {
+    /// The task of a command of this row has stopped: it is refused; or, if its client wants no answer
+    /// and has only ended its side, the connection is closed.
+    pub(super) fn stopped(&self, client: u64, entry: &Entry, why: Stopped) {
+        if let Stopped::Busy(line) = why {
+            return self.finish(client, Err(self.refuse_busy(entry, line)));
+        }
         let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
             conn.lane.task_done();

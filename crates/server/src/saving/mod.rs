@@ -184,15 +184,22 @@ pub struct Saves {
     /// Unix milliseconds of the last attempt in the background; and whether it succeeded.
     tried_ms: AtomicU64,
     has_failed: AtomicBool,
+    /// It was not made, as a script held its keys.
+    is_held: AtomicBool,
     /// Seconds that it took; -1 for none yet.
     took_s: AtomicI64,
     /// Snapshots begun.
     count: AtomicU64,
 }
 
-/// A snapshot is under way already.
+/// Why no snapshot is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Busy;
+pub(crate) enum Busy {
+    /// One is under way already.
+    Saving,
+    /// A script that takes very long holds keys: this is the refusal.
+    Script(&'static str),
+}
 
 impl Saves {
     /// None yet, in a process that began at `started_ms`.
@@ -215,6 +222,7 @@ impl Saves {
             cancelled_s: AtomicU64::new(0),
             tried_ms: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
             took_s: AtomicI64::new(-1),
             count: AtomicU64::new(0),
         }
@@ -243,14 +251,22 @@ impl Saves {
     /// One begins at `now_ms`, unless another is under way. Core 0 only.
     pub(crate) fn begin(&self, now_ms: u64) -> Result<(), Busy> {
         if self.is_under_way() {
-            return Err(Busy);
+            return Err(Busy::Saving);
         }
+        self.is_held.store(false, Ordering::Relaxed);
         self.began_ms.store(now_ms.max(1), Ordering::Relaxed);
         self.tried_ms.store(now_ms, Ordering::Relaxed);
         self.keys.store(0, Ordering::Relaxed);
         self.cancelled.store(false, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The one that has begun is not made: a script holds its keys.
+    pub(crate) fn give_up(&self) {
+        self.is_held.store(true, Ordering::Relaxed);
+        self.began_ms.store(0, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// It has this many keys.
@@ -409,7 +425,7 @@ impl Saves {
     }
 
     /// Whether a save point has been reached at `now_ms`, with so many changes since the last
-    /// snapshot. After a failure there are some seconds of peace; and whoever stops one does not want
+    /// snapshot. After a failure, or a refusal, there are some seconds of peace; and whoever stops one does not want
     /// it again at once, so the seconds of the points count from there.
     pub(crate) fn reached(&self, changes: u64, now_ms: u64) -> Option<Point> {
         /// As in Redis.
@@ -418,7 +434,9 @@ impl Saves {
             return None;
         }
         let since_try = now_ms.saturating_sub(self.tried_ms.load(Ordering::Relaxed));
-        if self.has_failed.load(Ordering::Relaxed) && since_try <= RETRY_MS {
+        let is_to_wait =
+            [&self.has_failed, &self.is_held].iter().any(|is| is.load(Ordering::Relaxed));
+        if is_to_wait && since_try <= RETRY_MS {
             return None;
         }
         let [saved_s, cancelled_s] =

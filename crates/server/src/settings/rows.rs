@@ -150,7 +150,7 @@ const OWN: &[Setting] = &[
     row("client-output-buffer-limit","normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", OutputLimits, "", Running, "Output, and what is kept for it, beyond which a client is closed: class, at once, later, after seconds. There are no replicas yet."),
     row("maxmemory-clients",        "0",           MemoryOrPart,               "bytes",  Running,  "What all clients may hold, or a part of maxmemory (5%), before the largest are closed; 0 for no limit."),
     row("notify-keyspace-events",   "",            Events,                     "",       Running,  "Events of keys that are published: letters of classes, and K, E or both."),
-    row("busy-reply-threshold",     "5000",        Int(0, I64_MAX),            "ms",     Accepted, "A script that runs longer is not refused to others yet."),
+    row("busy-reply-threshold",     "5000",        Int(0, I64_MAX),            "ms",     Running,  "A script that runs longer: who wants its keys is refused, and does not wait; 0 for never."),
     row("daemonize",                "no",          Bool,                       "",       Start, "Leave the terminal, unless a supervisor watches."),
     row("supervised",               "no",          Enum(&["no", "auto", "systemd", "upstart"]), "", Start, "Whom to tell of the beginning and the end: systemd, or whoever is there."),
     row("pidfile",                  "",            Text,                       "",       Start, "File with the process's number; removed at the end."),

@@ -41,9 +41,9 @@ impl Tx {
         rest: impl FnOnce(Transaction) -> F,
     ) -> TaskId {
         let (core, task) = (self.core(), self.0.tasks.borrow().next_id());
-        let scope = Scope::of(vec![(core, claim.clone())]);
         let writers = if claim.is_write() { vec![core] } else { Vec::new() };
         let mut locked = Locked::new(self, writers);
+        let scope = Scope::of(vec![(core, claim.clone())], Some(locked.id()));
         locked.hold_for(task, claim, begun.records);
         if self.changes() != begun.changes {
             self.0.changed.borrow_mut().insert(task, ());

@@ -92,6 +92,20 @@ pub enum Message {
         /// With which access.
         access: Access,
     },
+    /// Nobody is to wait for what this transaction holds, and why.
+    Busy {
+        /// The transaction.
+        tx: TxId,
+        /// What others are told.
+        line: &'static str,
+    },
+    /// What this ticket waits for is held by such a transaction.
+    Stuck {
+        /// The ticket.
+        ticket: u64,
+        /// Why it is not to wait.
+        line: &'static str,
+    },
 }
 
 /// What a core runs with locks that it takes before; if they are not free, it returns [`Refused`].

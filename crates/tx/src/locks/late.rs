@@ -233,7 +233,7 @@ impl LockTable {
     }
 
     /// True when a claim that waits conflicts with what `tx` holds: it cannot be granted before `tx` ends.
-    fn waits_for(&self, tx: TxId, waiting: &Claim) -> bool {
+    pub(super) fn waits_for(&self, tx: TxId, waiting: &Claim) -> bool {
         let own = self.granted.get(&tx);
         if own.is_some_and(|own| meet(own, waiting, blocks)) {
             return true;

@@ -90,7 +90,7 @@ pub(super) async fn change(
         let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(Access::Exclusive)));
         // Inside of EXEC they are locked already: see `Command::locks_all`.
         let tx = call.within.as_ref().unwrap_or(&core.tx);
-        let locked = tx.lock(claims.collect()).await;
+        let locked = tx.unless_busy(tx.lock(claims.collect())).await.map_err(Refusal::line)?;
         let is_done = shared.replace(&base, next);
         if is_done {
             core.tx.home().shard.db_mut(0).count_more(1);

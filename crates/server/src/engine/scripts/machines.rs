@@ -51,6 +51,8 @@ pub(crate) struct Current {
     pub(crate) has_written: Cell<bool>,
     /// It is to end.
     pub(crate) is_killed: Cell<bool>,
+    /// Others are refused its keys.
+    pub(crate) is_busy: Cell<bool>,
     /// Bytes that its machine used when it last looked.
     pub(crate) used_bytes: Cell<usize>,
 }
@@ -105,6 +107,11 @@ impl Machines {
     /// How many run.
     pub(crate) fn running(&self) -> usize {
         self.runs.borrow().len()
+    }
+
+    /// The kind of a run whose keys others are refused.
+    pub(crate) fn busy(&self) -> Option<Kind> {
+        self.runs.borrow().iter().find(|run| run.is_busy.get()).map(|run| run.kind)
     }
 
     /// A run begins.

@@ -16,6 +16,7 @@ use super::super::state::pubsub::Kind as Channels;
 use super::super::state::pubsub::name::{Name, Text};
 use super::super::transaction::inner::Inner;
 use super::super::transaction::replies::Replies;
+use super::busy::Refusing;
 use super::gates::Gate;
 use super::lend::Lent;
 use super::locks::{self, Claims, LAST_TRY, Locks};
@@ -208,6 +209,7 @@ impl<'a> Run<'a> {
             is_undoable: matches!(self.locks, Locks::Own(_)),
             has_written: Cell::new(false),
             is_killed: Cell::new(false),
+            is_busy: Cell::new(false),
             used_bytes: Cell::new(lent.machine().used_bytes()),
         });
         let running = Running { core: Rc::clone(self.core()), current };
@@ -242,7 +244,9 @@ impl<'a> Run<'a> {
 
     /// Resumes the machine until its script has ended, or is to end.
     async fn drive(&mut self, machine: &mut Machine, current: &Current) -> End {
+        let mut refusing = Refusing::default();
         loop {
+            refusing.look(self.core(), self.tx(), current);
             if current.is_killed.get() {
                 let line = machine.killed(&self.evaluation.name);
                 return End::Killed(Refusal::Line(line.into()));

@@ -28,6 +28,9 @@ pub struct Hot {
     pub active_expire: bool,
     /// What a client may hold.
     pub client_limits: ClientLimits,
+    /// `busy-reply-threshold`: how long a script may run until its keys are refused to others; 0: as
+    /// long as it likes.
+    pub busy_reply_ms: u64,
 }
 
 /// What clients may hold before they are closed, in bytes; 0 for no limit.
@@ -92,6 +95,7 @@ impl Default for Hot {
             pause: None,
             active_expire: true,
             client_limits: ClientLimits::default(),
+            busy_reply_ms: 5_000,
         }
     }
 }

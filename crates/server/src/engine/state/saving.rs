@@ -4,7 +4,7 @@ use super::patience::{LOOK_MS, Patience};
 use crate::saving::{Outlet, Room, Saves};
 use darter_base::UnixMillis;
 use darter_persist::snapshot::{Chunk, Snapshot, Step};
-use darter_tx::Locked;
+use darter_tx::{Locked, Tx};
 use std::cell::{Cell, RefCell};
 
 /// See the module.
@@ -164,9 +164,9 @@ impl Saving {
         self.waiting.borrow_mut().push(ticket);
     }
 
-    /// The tickets of those who wait until none is under way.
-    pub(crate) fn take_waiting(&self) -> Vec<u64> {
-        self.waiting.take()
+    /// None is under way any more: those hear it who wait for that.
+    pub(crate) fn tell_ended(&self, tx: &Tx) {
+        self.waiting.take().into_iter().for_each(|ticket| tx.complete(ticket, Box::new(())));
     }
 
     /// Whoever has this ticket waits for the outcome of the last snapshot.

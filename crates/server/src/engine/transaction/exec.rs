@@ -5,11 +5,14 @@ use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::presence::Presence;
 use super::super::slices::Cause;
+use super::super::wanted::Stopped;
 use super::claims::{claim_here, claims};
 use super::inner::Inner;
 use super::queued::{Portion, Queued, Watched};
 use super::replies::Replies;
+use super::verbs::discarded;
 use super::watching;
+use darter_command::Refusal;
 use darter_resp::{self as resp, Reply, Request};
 use darter_tx::{AtOnce, Transaction};
 use std::future::poll_fn;
@@ -107,7 +110,10 @@ impl Core {
 async fn finish(exec: Exec, begun: Option<Begun>) {
     match exec.replies(begun).await {
         Some(replies) => exec.core.finish_exec(exec.client, replies),
-        None => exec.core.stopped(exec.client),
+        None => {
+            let entry = &exec.core.table.entries()[exec.row];
+            exec.core.stopped(exec.client, entry, Stopped::Unwanted);
+        }
     }
 }
 
@@ -142,12 +148,27 @@ impl Exec {
             core.meter.blame(Cause::Command(self.row));
             work.as_mut().poll(cx)
         });
-        let replies = core.while_wanted(self.queued.is_read, &self.presence, work).await?;
         let entry = &core.table.entries()[self.row];
+        let replies = match core.while_wanted(self.queued.is_read, &self.presence, work).await {
+            Ok(replies) => replies,
+            Err(Stopped::Unwanted) => return None,
+            Err(Stopped::Busy(line)) => return Some(self.refused(entry, Refusal::line(line))),
+        };
         let ns = core.clock.monotonic_ns().saturating_sub(begun_ns);
         core.count_inner(entry, ns, None);
         self.inner.show(entry, resp::Args::owned(&self.request));
         Some(replies)
+    }
+
+    /// The reply of one that is not run, and is over.
+    fn refused(&self, entry: &Entry, refusal: Refusal) -> Replies {
+        let line = discarded(&refusal).text().into_owned();
+        self.core.count_refused(Some(entry), &line);
+        let (seen, mut replies) = (self.inner.seen(), Replies::default());
+        if seen.reply_mode == ReplyMode::On {
+            Reply::new(&mut replies.out, seen.resp3).error(&line);
+        }
+        replies
     }
 
     /// The replies; null if a watched key was touched.

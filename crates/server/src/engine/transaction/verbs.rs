@@ -78,10 +78,7 @@ impl Core {
         let entry = self.table.resolve(args);
         if let Ok(Runner::Transaction(Verb::Exec)) = entry.map(|entry| entry.run) {
             self.discard(lane);
-            let text = refusal.text();
-            let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis says other codes.
-            let line = [b"EXECABORT Transaction discarded because of: ", why].concat();
-            return Refusal::Line(line.into());
+            return discarded(&refusal);
         }
         if let Some(queued) = &mut lane.queued_commands {
             queued.abort();
@@ -120,4 +117,11 @@ impl Core {
         lane.set_queued(None);
         self.unwatch_all(lane);
     }
+}
+
+/// What EXEC is refused with where any other command would be refused with `refusal`.
+pub(super) fn discarded(refusal: &Refusal) -> Refusal {
+    let text = refusal.text();
+    let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis says other codes.
+    Refusal::Line([b"EXECABORT Transaction discarded because of: ", why].concat().into())
 }

@@ -101,9 +101,9 @@ impl Core {
             let registered = Registered { core: &core, call: &call, cores, stays: false };
             let work = core.run_or_wait(&call, there, registered);
             match core.while_wanted(!entry.row.is_write(), &seen, work).await {
-                Some(Some(answer)) => core.finish(call.client, answer),
-                Some(None) => core.has_begun_to_wait(&call),
-                None => core.stopped(call.client),
+                Ok(Some(answer)) => core.finish(call.client, answer),
+                Ok(None) => core.has_begun_to_wait(&call),
+                Err(stopped) => core.stopped(call.client, entry, stopped),
             }
         });
         self.tx.note_author(task, lane.session.view().tracker.author());

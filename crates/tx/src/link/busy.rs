@@ -1,0 +1,97 @@
+//! Who waits for a busy transaction: see `locks::busy`.
+
+use super::tickets::{Asked, Ticket};
+use super::{Message, Tx};
+use crate::CoreId;
+use crate::locks::TxId;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+impl Tx {
+    /// From now on nobody is to wait for what the transaction of this handle holds: they are told `line`.
+    /// `told` has the cores that know; when it holds something of others, this is to be called again.
+    pub fn refuse_others(&self, line: &'static str, told: &mut Vec<CoreId>) {
+        let Some(tx) = self.scope().id() else { return };
+        for core in 0..self.cores() {
+            if told.contains(&core) || !self.holds_some_of(core) {
+                continue;
+            }
+            told.push(core);
+            if core == self.core() {
+                self.note_busy_here(tx, line);
+            } else {
+                self.post(core, Message::Busy { tx, line });
+            }
+        }
+    }
+
+    /// True when the transaction of this handle has locks of a core.
+    fn holds_some_of(&self, core: CoreId) -> bool {
+        let scope = self.scope();
+        let late = |open| self.with_late(open, core, |late| late.is_some());
+        scope.claim(core).is_some() || scope.open().is_some_and(late)
+    }
+
+    /// Why the running task is to end: it waits for a busy transaction, has changed nothing and asks
+    /// nobody to. Then it can be dropped, as if it had not begun.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&'static str> {
+        let mut stuck = self.0.stuck.borrow_mut();
+        if stuck.is_empty() {
+            return None;
+        }
+        let task = self.0.running.get();
+        let (ticket, line) = *stuck.get(&task)?;
+        let waits = matches!(self.0.tickets.borrow().get(&ticket), Some(Ticket::Waiting(..)));
+        if !waits {
+            stuck.remove(&task);
+            return None;
+        }
+        self.is_unchanged().then_some(line)
+    }
+
+    /// Runs what takes locks, unless it is to end: see [`Tx::refusal`].
+    ///
+    /// # Errors
+    /// It has been dropped, for this reason.
+    pub async fn unless_busy<R>(&self, work: impl Future<Output = R>) -> Result<R, &'static str> {
+        let mut work = pin!(work);
+        poll_fn(|cx| match self.refusal() {
+            Some(line) => Poll::Ready(Err(line)),
+            None => work.as_mut().poll(cx).map(Ok),
+        })
+        .await
+    }
+
+    /// A transaction that holds locks of this core is busy.
+    pub(super) fn note_busy_here(&self, tx: TxId, line: &'static str) {
+        let stuck = self.0.home.borrow_mut().locks.note_busy(tx, line);
+        stuck.into_iter().for_each(|(core, ticket)| self.tell_stuck(core, ticket, line));
+    }
+
+    /// Tells who has begun to wait here, if that is for a busy transaction.
+    pub(super) fn tell_if_stuck(&self, tx: TxId, (core, ticket): (CoreId, u64)) {
+        let why = self.0.home.borrow().locks.why_stuck(tx);
+        if let Some(line) = why {
+            self.tell_stuck(core, ticket, line);
+        }
+    }
+
+    fn tell_stuck(&self, core: CoreId, ticket: u64, line: &'static str) {
+        if core == self.0.core {
+            self.note_stuck(ticket, line);
+        } else {
+            self.post(core, Message::Stuck { ticket, line });
+        }
+    }
+
+    /// What a ticket of this core waits for is held by a busy transaction. It may have been granted
+    /// meanwhile.
+    pub(super) fn note_stuck(&self, ticket: u64, line: &'static str) {
+        if let Some(Ticket::Waiting(task, Asked::Lock)) = self.0.tickets.borrow().get(&ticket) {
+            self.0.stuck.borrow_mut().insert(*task, (ticket, line));
+            self.0.tasks.borrow_mut().wake(*task);
+        }
+    }
+}

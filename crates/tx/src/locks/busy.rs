@@ -1,0 +1,103 @@
+//! Transactions that hold what they have for so long that nobody is to wait for it.
+//!
+//! Who waits for a key of one is told so, with a line that says why, and decides: a command that has
+//! changed nothing ends with that line, anything else waits on. Nothing else changes: a busy
+//! transaction holds what it holds, and who can be granted beside it is.
+//!
+//! Invariant (`check_invariants`, with those of the table):
+//! - B1: who is busy holds something here, and is noted once.
+
+use super::{LockTable, Notify, TxId};
+
+impl LockTable {
+    /// `tx`, which holds something here, is busy from now on: `line` is what others are told. Returns those
+    /// who wait for it now.
+    ///
+    /// Cost: a look at each claim that waits.
+    pub fn note_busy(&mut self, tx: TxId, line: &'static str) -> Vec<Notify> {
+        assert!(self.granted.contains_key(&tx), "B1: {tx} holds nothing");
+        if self.busy.iter().any(|(busy, _)| *busy == tx) {
+            return Vec::new();
+        }
+        self.busy.push((tx, line));
+        let stuck = self.waiting.iter().filter(|waiting| self.waits_for(tx, &waiting.claim));
+        stuck.map(|waiting| waiting.notify).collect()
+    }
+
+    /// Why `tx`, which waits here, is not to: a busy transaction holds some of what it wants.
+    #[must_use]
+    pub fn why_stuck(&self, tx: TxId) -> Option<&'static str> {
+        if self.busy.is_empty() {
+            return None;
+        }
+        let claim = &self.waiting.iter().rev().find(|waiting| waiting.tx == tx)?.claim;
+        let mut busy = self.busy.iter();
+        busy.find(|(holder, _)| self.waits_for(*holder, claim)).map(|(_, line)| *line)
+    }
+
+    /// `tx` holds nothing any more.
+    pub(super) fn forget_busy(&mut self, tx: TxId) {
+        self.busy.retain(|(busy, _)| *busy != tx);
+    }
+
+    /// B1.
+    pub(super) fn check_busy(&self) {
+        for (at, (tx, _)) in self.busy.iter().enumerate() {
+            assert!(self.granted.contains_key(tx), "B1: {tx} is busy with nothing");
+            assert!(
+                self.busy[..at].iter().all(|(other, _)| other != tx),
+                "B1: {tx} is there twice"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Access, Claim};
+    use super::*;
+
+    fn keys(list: &[(u64, Access)]) -> Claim {
+        Claim::Keys(list.to_vec())
+    }
+
+    #[test] // Who waits for what it holds is told, before and after; who waits for others is not.
+    fn those_who_wait_are_told() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive)])));
+        assert!(locks.try_acquire(2, &keys(&[(2, Access::Exclusive)])));
+        assert!(!locks.acquire(3, keys(&[(1, Access::Shared)]), (0, 3)));
+        assert!(!locks.acquire(4, keys(&[(2, Access::Shared)]), (0, 4)));
+        assert_eq!(locks.why_stuck(3), None);
+        assert_eq!(locks.note_busy(1, "why"), [(0, 3)]);
+        assert_eq!(locks.note_busy(1, "why"), [], "they are told once");
+        assert!(!locks.acquire(5, Claim::All(Access::Shared), (0, 5)));
+        let why = [3, 4, 5, 6].map(|tx| locks.why_stuck(tx));
+        assert_eq!(why, [Some("why"), None, Some("why"), None]);
+        locks.check_invariants();
+    }
+
+    #[test] // What it takes later counts, and nothing once it is over.
+    fn it_is_busy_until_it_ends() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive)])));
+        assert_eq!(locks.note_busy(1, "why"), []);
+        assert!(locks.widen_by(1, 7, Access::Exclusive));
+        assert!(!locks.acquire(2, keys(&[(7, Access::Shared)]), (0, 2)));
+        assert_eq!(locks.why_stuck(2), Some("why"));
+        assert_eq!(locks.release(1), [(0, 2)]);
+        assert!(!locks.acquire(3, keys(&[(7, Access::Exclusive)]), (0, 3)));
+        assert_eq!(locks.why_stuck(3), None);
+        locks.check_invariants();
+    }
+
+    #[test] // Readers pass what is being rebuilt, so they are not told; writers are.
+    fn readers_pass_a_busy_reader() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Update)])));
+        assert_eq!(locks.note_busy(1, "why"), []);
+        assert!(locks.acquire(2, keys(&[(1, Access::Shared)]), (0, 2)));
+        assert!(!locks.acquire(3, keys(&[(1, Access::Update)]), (0, 3)));
+        assert_eq!(locks.why_stuck(3), Some("why"));
+    }
+}
