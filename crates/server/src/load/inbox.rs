@@ -17,6 +17,8 @@ const RECORDS_AT_ONCE: usize = 4;
 /// Items of a block between two reads of the clock: what is packed in the file is small here, too;
 /// so it is while a value is small.
 const ITEMS_AT_ONCE: usize = 16;
+/// Numbers in a row of it that are added together, some 5 ns each.
+const NUMBERS_AT_ONCE: usize = 128;
 
 /// Items of a value that are added together: at most 15 us.
 const GATHERED_MAX: usize = 128;
@@ -266,7 +268,7 @@ impl Inbox {
     fn block(&mut self, block: Block<'_>, preempt: &dyn Preempt) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("a block belongs to a value");
         let (value, mut texts) = (&mut building.value, IntTexts::default());
-        let (mut numbers, mut since) = ([0; ITEMS_AT_ONCE], 0);
+        let (mut numbers, mut since) = ([0; NUMBERS_AT_ONCE], 0);
         loop {
             let count = block.next_numbers(&mut self.block, &mut numbers);
             let is_sound = if count > 0 {
