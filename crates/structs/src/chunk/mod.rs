@@ -287,7 +287,13 @@ impl<C: Coding> Chunk<C> {
     /// of the first item if there is none. A search in sorted items starts there.
     #[inline]
     pub(crate) fn last_mark(&self, before: impl Fn(usize) -> bool) -> (usize, usize) {
-        let (mut low, mut high) = (0, self.marks() + 1);
+        self.last_between(0..self.marks() + 1, before)
+    }
+
+    /// [`Chunk::last_mark`] among these: it holds for the first of them.
+    #[inline]
+    fn last_between(&self, marks: Range<usize>, before: impl Fn(usize) -> bool) -> (usize, usize) {
+        let Range { start: mut low, end: mut high } = marks;
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
             if before(self.marked(middle).1) {
@@ -310,36 +316,29 @@ impl<C: Coding> Chunk<C> {
         let guess = ((part * self.len() as f64) as usize).min(self.len() - 1);
         let (at, end) = (self.group(guess), self.marks() + 1);
         let is_before = |number: usize| number == 0 || before(self.marked(number).1);
-        let (mut low, mut high) = if is_before(at) {
-            let next = at + 1;
-            if next < end && is_before(next) { (next, end) } else { (at, next) }
-        } else if is_before(at - 1) {
-            (at - 1, at)
+        // Away from there in steps that double, until it is between two marks.
+        let (mut low, mut high, mut step) = (at, at + 1, 1);
+        if is_before(at) {
+            while high < end && is_before(high) {
+                (low, high, step) = (high, end.min(high + step), 2 * step);
+            }
         } else {
-            (0, at - 1)
-        };
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if before(self.marked(middle).1) {
-                low = middle;
-            } else {
-                high = middle;
+            (low, high) = (at - 1, at);
+            while !is_before(low) {
+                (low, high, step) = (low.saturating_sub(step), low, 2 * step);
             }
         }
-        self.marked(low)
+        self.last_between(low..high, before)
     }
 
-    /// Prefetches what a search reads first, and what lies about `part` of the way through the items,
-    /// without a look at any of it.
+    /// Prefetches the head, and what lies `offset` bytes behind the beginning of the items, if those begin
+    /// where the room does: without a look at any of it.
     #[inline]
-    pub(crate) fn prefetch(handle: &Handle<C>, part: f64) {
+    pub(crate) fn prefetch(&self, offset: usize) {
         const LINE: usize = 64;
-        let size = size_of_val(&**handle);
-        let start = Arc::as_ptr(handle).cast::<u8>();
-        let marks = start.wrapping_add(size - 1);
-        let place = (part * size as f64) as usize;
-        let near = start.wrapping_add(place.saturating_sub(LINE));
-        [start, marks].into_iter().for_each(prefetch);
+        let room = self.room.as_ptr();
+        let near = room.wrapping_add(offset.saturating_sub(LINE * 3 / 2));
+        prefetch(room.wrapping_sub(1));
         (0..4).for_each(|line| prefetch(near.wrapping_add(line * LINE)));
     }
 

@@ -420,7 +420,7 @@ fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
 /// The first entry of a chunk that does not lie before a place.
 #[inline]
 fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
-    let Reached { chunk, way, first, next } = *reached;
+    let Reached { chunk, way, first, next, .. } = *reached;
     let part = match *place {
         Place::Entry(score, _) => part_between(first, next, score),
         _ => None,

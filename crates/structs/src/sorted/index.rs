@@ -102,16 +102,21 @@ pub(super) fn code(hash: Hash, score: f64) -> [u8; ITEM] {
     item
 }
 
-/// How many items of a chunk have a smaller hash; `low` and `high` are the hashes with which it and
-/// the next one begin.
+/// How many of `len` items of a chunk have a smaller hash, if the hashes are as far from each other as can
+/// be; `low` and `high` are the hashes with which it and the next one begin. The nodes know all of that:
+/// neither end of the chunk is looked at, each would be a cache miss.
 #[inline]
-fn lower_bound(chunk: &Chunk<Items>, hash: Hash, low: Hash, high: Hash) -> usize {
-    let (items, len) = (chunk.items(), chunk.len());
-    // Where it would be if the hashes were as far from each other as can be. The nodes know enough to
-    // tell: neither end of the chunk is looked at, each would be a cache miss.
+fn expected(hash: Hash, low: Hash, high: Option<Hash>, len: usize) -> usize {
+    let high = high.map_or(u32::MAX, |high| high.0);
     let past = u64::from(hash.0.saturating_sub(low.0));
-    let span = u64::from(high.0.saturating_sub(low.0).max(1));
-    let mut at = ((past * len as u64 / span) as usize).min(len);
+    let span = u64::from(high.saturating_sub(low.0).max(1));
+    ((past * len as u64 / span) as usize).min(len)
+}
+
+/// How many items of a chunk have a smaller hash, about `at` of them.
+#[inline]
+fn lower_bound(chunk: &Chunk<Items>, hash: Hash, mut at: usize) -> usize {
+    let (items, len) = (chunk.items(), chunk.len());
     while at > 0 && read(items, at - 1).0 >= hash {
         at -= 1;
     }
@@ -132,8 +137,8 @@ type Never = fn(&Child<Items>) -> bool;
 /// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.
 #[inline]
 fn spot(tree: &Child<Items>, hash: Hash) -> (Spot, &Chunk<Items>) {
-    let Reached { chunk, way, first, next } = tree.search(&search(hash));
-    let index = lower_bound(chunk, hash, first, next.unwrap_or(Hash(u32::MAX)));
+    let Reached { chunk, way, len, first, next } = tree.search(&search(hash));
+    let index = lower_bound(chunk, hash, expected(hash, first, next, len));
     (Spot { way, index, offset: index * ITEM }, chunk)
 }
 
@@ -207,9 +212,8 @@ impl Index {
     #[inline]
     pub(super) fn prefetch(&self, hash: Hash) {
         let Some(tree) = &self.0 else { return };
-        tree.prefetch(&search(hash), |low, high| {
-            f64::from(hash.0.saturating_sub(low.0)) / f64::from(high.0.saturating_sub(low.0).max(1))
-        });
+        let Reached { chunk, len, first, next, .. } = tree.search(&search(hash));
+        chunk.prefetch(expected(hash, first, next, len) * ITEM);
     }
 
     /// Prefetches the items with these hashes.

@@ -42,6 +42,8 @@ pub(crate) struct Spot {
 pub(crate) struct Reached<'a, C: Coding> {
     pub(crate) chunk: &'a Chunk<C>,
     pub(crate) way: Way,
+    /// Its items: known without a look at it.
+    pub(crate) len: usize,
     /// What is stored of its first item, and of the next chunk's, if one follows.
     pub(crate) first: C::First,
     pub(crate) next: Option<C::First>,
@@ -109,7 +111,9 @@ impl<C: Coding> Child<C> {
         let (mut at, mut way, mut next) = (self, Way::default(), None);
         loop {
             match &at.link {
-                Link::Chunk(chunk) => return Reached { chunk, way, first: at.first, next },
+                Link::Chunk(chunk) => {
+                    return Reached { chunk, way, len: at.len, first: at.first, next };
+                }
                 Link::Node(node) => {
                     let child = node.search(search);
                     way.push(child);
@@ -130,36 +134,10 @@ impl<C: Coding> Child<C> {
         (chunk, self.index_of(&Spot { way, ..Spot::default() }))
     }
 
-    /// Prefetches the chunk that [`Child::search`] would find. `part` tells how far it lies between
-    /// what is known of its chunk and of the next.
-    #[inline]
-    pub(crate) fn prefetch<L, E, B>(
-        &self,
-        search: &Search<L, E, B>,
-        part: impl Fn(C::First, C::First) -> f64,
-    ) where
-        L: Fn(C::First) -> bool,
-        E: Fn(C::First) -> bool,
-        B: Fn(&Self) -> bool,
-    {
-        let (mut at, mut share) = (self, 0.5);
-        loop {
-            match &at.link {
-                Link::Chunk(chunk) => return Chunk::prefetch(chunk, share),
-                Link::Node(node) => {
-                    let child = node.search(search);
-                    at = &node.children[child];
-                    if let Some(next) = node.children.get(child + 1) {
-                        share = part(at.first, next.first).clamp(0.0, 1.0);
-                    }
-                }
-            }
-        }
-    }
-
-    /// [`Child::prefetch`] of what several searches would find, level by level: so that what they wait
-    /// for arrives together. Each node is waited for twice, for what it knows of its children and for the
-    /// child; each chunk once, for its head.
+    /// Prefetches the chunks that several searches would find, level by level: so that what they wait for
+    /// arrives together. Each node is waited for twice, for what it knows of its children and for the
+    /// child; each chunk once, for its head. `part` tells how far something lies between what is known of
+    /// its chunk and of the next.
     #[inline]
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,
@@ -173,16 +151,14 @@ impl<C: Coding> Child<C> {
         B: Fn(&Self) -> bool,
     {
         let Some(first) = wanted.first() else { return };
-        let mut ways = [(*first, self, 0.5); PREFETCHED_MAX];
+        let mut ways = [(*first, self, None); PREFETCHED_MAX];
         let ways = &mut ways[..wanted.len().min(PREFETCHED_MAX)];
         ways.iter_mut().zip(wanted).for_each(|(way, wanted)| way.0 = *wanted);
         while let Link::Node(_) = &ways[0].1.link {
-            for (wanted, at, share) in &mut *ways {
+            for (wanted, at, next) in &mut *ways {
                 let Link::Node(node) = &at.link else { unreachable!("N2: all are of one level") };
                 let child = node.search(&search(*wanted));
-                if child + 1 < node.children.len() {
-                    *share = part(*wanted, node.firsts[child], node.firsts[child + 1]);
-                }
+                *next = node.firsts[..node.children.len()].get(child + 1).copied().or(*next);
                 *at = &node.children[child];
                 prefetch(ptr::from_ref(*at).cast());
             }
@@ -193,8 +169,9 @@ impl<C: Coding> Child<C> {
                 }
             }
         }
-        for (_, at, share) in &*ways {
+        for (wanted, at, next) in &*ways {
             if let Link::Chunk(chunk) = &at.link {
+                let share = next.map_or(0.5, |next| part(*wanted, at.first, next));
                 prefetch_items(chunk, share.clamp(0.0, 1.0));
             }
         }
