@@ -24,7 +24,7 @@ mod message;
 mod serving;
 mod tickets;
 
-pub use at_once::AtOnce;
+pub use at_once::{AtOnce, OpenAtOnce};
 pub use locked::Locked;
 pub use message::{Locking, Message};
 use message::{Refused, Then};

@@ -42,6 +42,11 @@ impl Scope {
         self.id.filter(|_| self.is_open)
     }
 
+    /// That of who holds these, and may take more.
+    pub(crate) fn of_open(held: Vec<(CoreId, Claim)>, id: TxId) -> Self {
+        Self { held: Some(Arc::new(held)), id: Some(id), is_open: true }
+    }
+
     /// True when whoever works here takes locks.
     fn is_own(&self) -> bool {
         self.held.is_none()
@@ -242,10 +247,8 @@ impl Tx {
     /// does leaves this core and others when it is committed. If it is dropped instead, what it did stays.
     pub async fn begin_open(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
-        let held = Some(Arc::new(claims.clone()));
-        let locked = self.lock_open(claims).await;
-        let scope = Scope { held, id: Some(locked.id()), is_open: true };
-        Transaction { tx: self.within(scope), locked: RefCell::new(locked) }
+        let locked = self.lock_open(claims.clone()).await;
+        Transaction::new(self.within(Scope::of_open(claims, locked.id())), locked)
     }
 
     /// The handle of who works under `claims`, which the caller has locked.

@@ -831,3 +831,62 @@ fn a_run_that_touched_what_is_held_is_noticed() {
     let begun = all[0].begin_at_once();
     all[0].go_on(begun, keys(&[(1, Access::Update)]), async |_| ());
 }
+
+#[test] // What ends in its turn leaves without a mark, or not at all.
+fn an_open_run_ends_in_its_turn() {
+    let all = cores(1);
+    let tx = &all[0];
+    tx.home().shard.listen(true);
+    set_here(tx, b"before");
+    let open = tx.open_at_once();
+    set_here(tx, b"k");
+    tx.commit_at_once(open);
+    let open = tx.open_at_once();
+    set_here(tx, b"k");
+    set_here(tx, b"new");
+    tx.undo_at_once(open);
+    set_here(tx, b"after");
+    assert_eq!((counts(&all), tx.home().shard.keys()), (vec![(0, 0)], 3));
+    tx.home().shard.check_kept();
+    let record = |what: &str| (what.to_owned(), None);
+    assert_eq!(recorded(tx), [record("before"), record("k"), record("after")]);
+}
+
+#[test] // It goes on with its locks, and all of it is committed or undone.
+fn an_open_run_goes_on_and_may_be_undone() {
+    for is_undone in [false, true] {
+        let all = cores(1);
+        let tx = &all[0];
+        tx.home().shard.listen(true);
+        let open = tx.open_at_once();
+        set_here(tx, b"k");
+        let touched = vec![(lock_key(0, Key::new(b"k").hash), Access::Exclusive)];
+        let own = tx.clone();
+        let task = tx.go_on_open(Some(open), touched, async move |transaction| {
+            assert!(!own.is_unchanged(), "it cannot be dropped");
+            transaction.tx().yield_now().await;
+            assert!(transaction.widen_here(lock_key(0, Key::new(b"late").hash), Access::Exclusive));
+            set_here(transaction.tx(), b"late");
+            if is_undone { transaction.undo().await } else { transaction.commit().await }
+        });
+        tx.wake(task);
+        assert!(tx.home().locks.blocks_point(lock_key(0, Key::new(b"k").hash), false));
+        set_here(tx, b"between");
+        settle(&all);
+        assert_eq!((counts(&all), tx.tasks_len()), (vec![(0, 0)], 0));
+        let wanted: &[&str] = if is_undone { &["between"] } else { &["between", "k", "late"] };
+        let records: Vec<String> = recorded(tx).into_iter().map(|(what, _)| what).collect();
+        assert_eq!(
+            (records, tx.home().shard.keys()),
+            (wanted.iter().map(|what| (*what).into()).collect(), wanted.len())
+        );
+    }
+}
+
+#[test]
+#[should_panic(expected = "somebody holds")]
+fn an_open_run_that_touched_what_is_held_is_noticed() {
+    let all = cores(1);
+    let _held = all[0].try_lock_here(1, Access::Update);
+    all[0].go_on_open(None, vec![(1, Access::Update)], async |_| ());
+}

@@ -8,17 +8,28 @@
 //! begin_at_once | change a | change b |                        all done: no lock, no task, no mark
 //! begin_at_once | change a | the slice is over | go_on | ...   locks of a and b; then the task
 //! ```
+//! A run that may be undone ([`Tx::open_at_once`]) is an open transaction from its first change on: it
+//! ends in its turn, or goes on as one that may take more locks.
 
 use super::{Locked, Tx};
 use crate::executor::TaskId;
-use crate::locks::Claim;
+use crate::locks::{Access, Claim, TxId};
 use crate::transaction::{Scope, Transaction};
+use darter_keyspace::Work;
 use std::future::Future;
 
 /// Where the log and the data were when a run began. It does not outlive the turn.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce {
     records: u64,
+    changes: u64,
+}
+
+/// What a run changes from here on may be undone. It does not outlive the turn.
+#[must_use]
+#[derive(Debug)]
+pub struct OpenAtOnce {
+    id: TxId,
     changes: u64,
 }
 
@@ -48,6 +59,55 @@ impl Tx {
         if self.changes() != begun.changes {
             self.0.changed.borrow_mut().insert(task, ());
         }
+        let spawned = self.spawn(rest(Transaction::new(self.within(scope), locked)));
+        assert_eq!(spawned, task, "another task was given the locks");
+        task
+    }
+
+    /// What changes on this core from now on, outside of all tasks, may be undone: until it is committed,
+    /// undone, or goes on, in this turn. Its keys are this core's, and nobody holds them.
+    pub fn open_at_once(&self) -> OpenAtOnce {
+        let (id, changes) = (self.next_tx(), self.changes());
+        self.0.home.borrow_mut().shard.work_for(Work::Open(id));
+        OpenAtOnce { id, changes }
+    }
+
+    /// What was changed since stays, and leaves: records, and what those hear of who watch keys. Cost:
+    /// that of the changes.
+    pub fn commit_at_once(&self, open: OpenAtOnce) {
+        let mut home = self.home();
+        while home.shard.commit(open.id, 1) {}
+    }
+
+    /// What was changed since is undone, and nobody hears of it. Cost: that of the changes.
+    pub fn undo_at_once(&self, open: OpenAtOnce) {
+        let mut home = self.home();
+        while home.shard.undo(open.id, usize::MAX) {}
+    }
+
+    /// The rest of a run is a task, in the turn in which it began: under locks of these keys of this core,
+    /// which are all that it has touched. It may take more locks, and be undone, with what it has changed
+    /// so far: none if it is not open yet.
+    ///
+    /// Panics if anybody holds one of them, as [`Tx::go_on`].
+    pub fn go_on_open<F: Future<Output = ()> + 'static>(
+        &self,
+        open: Option<OpenAtOnce>,
+        keys: Vec<(u64, Access)>,
+        rest: impl FnOnce(Transaction) -> F,
+    ) -> TaskId {
+        let task = self.0.tasks.borrow().next_id();
+        let mut locked = Locked::new(self, Vec::new());
+        if let Some(open) = open {
+            self.0.home.borrow_mut().shard.work_for(Work::Alone);
+            locked.id = open.id;
+            if self.changes() != open.changes {
+                self.0.changed.borrow_mut().insert(task, ());
+            }
+        }
+        let claim = Claim::Keys(keys);
+        let scope = Scope::of_open(vec![(self.core(), claim.clone())], locked.id);
+        locked.hold_open_for(task, claim);
         let spawned = self.spawn(rest(Transaction::new(self.within(scope), locked)));
         assert_eq!(spawned, task, "another task was given the locks");
         task

@@ -177,18 +177,27 @@ impl Locked {
     /// A task that begins later holds keys of this core from now on, which nobody else holds. What was
     /// recorded since record `since` belongs to its transaction.
     pub(super) fn hold_for(&mut self, task: TaskId, claim: Claim, since: u64) {
-        let core = self.tx.core();
-        let mut home = self.tx.home();
-        // As with a point command, this comes before those who wait.
-        let granted = home.locks.take_first(self.id, claim);
-        assert!(granted, "somebody holds what transaction {} has touched", self.id);
-        self.cores.push(core);
-        (self.task, self.has_begun) = (task, true);
+        self.take_for(task, claim);
         if let Some(part) = self.part() {
-            home.shard.mark_since(since, part);
-            drop(home);
+            self.tx.home().shard.mark_since(since, part);
             self.tx.0.works.borrow_mut().insert(task, Work::Part(part));
         }
+    }
+
+    /// The same of what may be undone.
+    pub(super) fn hold_open_for(&mut self, task: TaskId, claim: Claim) {
+        assert!(self.writers.is_empty(), "{} is recorded otherwise", self.id);
+        self.take_for(task, claim);
+        self.is_open = true;
+        self.tx.0.works.borrow_mut().insert(task, Work::Open(self.id));
+    }
+
+    fn take_for(&mut self, task: TaskId, claim: Claim) {
+        // As with a point command, this comes before those who wait.
+        let granted = self.tx.home().locks.take_first(self.id, claim);
+        assert!(granted, "somebody holds what transaction {} has touched", self.id);
+        self.cores.push(self.tx.core());
+        (self.task, self.has_begun) = (task, true);
     }
 
     /// From now on what the task changes may be undone.
