@@ -160,14 +160,32 @@ impl<H: 'static> Vm<H> {
     /// # Panics
     /// There is a run.
     pub fn with<R>(&mut self, body: impl FnOnce(&mut crate::Cx<'_, H>) -> R) -> R {
+        let result = self.prepare(body);
+        self.forget_values();
+        result
+    }
+
+    /// [`Vm::with`], after which the values stay that `body` has pushed: the run that begins next finds
+    /// them on its stack.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn prepare<R>(&mut self, body: impl FnOnce(&mut crate::Cx<'_, H>) -> R) -> R {
         assert_eq!(self.at, At::Idle, "a run has the state");
         let shared = self.shared();
         // SAFETY: no function of the host runs.
         let host = unsafe { &mut *shared.host.get() };
-        let result = body(&mut crate::Cx { host, lua: Lua::new(shared.state, &shared.core) });
+        body(&mut crate::Cx { host, lua: Lua::new(shared.state, &shared.core) })
+    }
+
+    /// Drops the values that were pushed for a run.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn forget_values(&mut self) {
+        assert_eq!(self.at, At::Idle, "a run has the state");
         // SAFETY: the state is alive and has no run.
-        unsafe { ffi::lua_settop(shared.state, 0) };
-        result
+        unsafe { ffi::lua_settop(self.shared().state, 0) };
     }
 
     /// Begins a run. It does nothing yet.

@@ -96,7 +96,7 @@ impl Loading {
         cx.lua.push_table(0)?;
         let table = cx.lua.keep()?;
         cx.host.registering = Some(Registering { functions: Functions::default(), table });
-        cx.lua.push_function(errors::handle)?;
+        errors::push_handler(cx)?;
         if cx.lua.compile(self.source.code(), CHUNK)? {
             return Ok(Start::Call(0));
         }
@@ -176,11 +176,13 @@ impl Calling {
     fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
         if self.copied.is_none() {
             sandbox::set_stage(cx, Stage::Running)?;
-            cx.lua.push_function(errors::handle)?;
+            errors::push_handler(cx)?;
+            cx.lua.insert(1); // Below the keys and the arguments, if these are there already.
             let loaded = cx.host.libraries.get(&self.library.source.name);
             cx.lua.push_kept(&loaded.expect("it was loaded before").table)?;
             cx.lua.get(-1, &self.name())?;
             cx.lua.remove(-2);
+            cx.lua.insert(2);
             self.copied = Some(Copied::begin(cx)?);
         }
         let copied = self.copied.as_mut().expect("it was begun");

@@ -32,6 +32,15 @@ pub(crate) fn handle(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Return(1))
 }
 
+/// Pushes the handler.
+pub(crate) fn push_handler(cx: Call<'_, '_>) -> Result<(), Error> {
+    if cx.host.handler.is_none() {
+        cx.lua.push_function(handle)?;
+        cx.host.handler = Some(cx.lua.keep()?);
+    }
+    cx.lua.push_kept(cx.host.handler.as_ref().expect("it is kept"))
+}
+
 /// A value as `tostring` writes it.
 fn described(lua: &Lua<'_>, index: i32) -> Vec<u8> {
     match lua.kind(index) {

@@ -1,7 +1,7 @@
 //! A VM with Redis's sandbox, and the runs of scripts in it.
 
 use crate::calling::{Calling, FunctionRun, Loaded, Loading};
-use crate::library::{Functions, Source};
+use crate::library::{Functions, Library, Source};
 use crate::math::Random;
 use crate::reply::Incoming;
 use crate::session::{Protocol, Session, Wanted, Words};
@@ -9,7 +9,7 @@ use crate::shebang::{self, Flags};
 use crate::values::{Call, Portion};
 use crate::{errors, output, redis, sandbox};
 use darter_base::preempt::Preempt;
-use darter_lua::{Error, Kept, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
+use darter_lua::{Error, Kept, Lua, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
 use sha1::{Digest, Sha1};
 use std::collections::btree_map;
 use std::collections::hash_map::IntoValues;
@@ -159,6 +159,7 @@ impl Evaluation {
     /// The next portion of what goes before the call.
     fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
         if self.copied.is_none() {
+            // Compiled before anything of the run is pushed: its error is on top of an empty stack.
             let is_known = cx.host.compiled.contains_key(&self.script.name);
             if !is_known && !self.compile(cx)? || self.is_check {
                 return Ok(Start::End);
@@ -171,7 +172,7 @@ impl Evaluation {
         }
         sandbox::set_global(&mut cx.lua, "ARGV")?;
         sandbox::set_global(&mut cx.lua, "KEYS")?;
-        cx.lua.push_function(errors::handle)?;
+        errors::push_handler(cx)?;
         let function = cx.host.compiled.get(&self.script.name);
         cx.lua.push_kept(function.expect("it was found, or compiled"))?;
         cx.host.is_running = true;
@@ -200,8 +201,10 @@ pub(crate) struct Copied(usize);
 impl Copied {
     /// Pushes the two tables, that of the keys first.
     pub(crate) fn begin(cx: Call<'_, '_>) -> Result<Self, Error> {
-        cx.lua.push_table(0)?;
-        cx.lua.push_table(0)?;
+        if !std::mem::take(&mut cx.host.are_copied) {
+            cx.lua.push_table(0)?;
+            cx.lua.push_table(0)?;
+        }
         Ok(Self(0))
     }
 
@@ -225,6 +228,20 @@ impl Copied {
         cx.host.arguments.clear();
         Ok(true)
     }
+}
+
+/// Pushes a table of some words. It is as large as one that has grown with them.
+fn push_words<'w>(
+    lua: &mut Lua<'_>,
+    words: impl ExactSizeIterator<Item = &'w [u8]>,
+) -> Result<(), Error> {
+    let len = words.len();
+    lua.push_table(if len == 0 { 0 } else { len.next_power_of_two() })?;
+    for (index, word) in words.enumerate() {
+        lua.push_bytes(word)?;
+        lua.set_element(-2, index + 1)?;
+    }
+    Ok(())
 }
 
 impl Machine {
@@ -255,6 +272,26 @@ impl Machine {
         let furnished = vm.with(furnish);
         furnished.map_err(|_| std::io::Error::other("the limit is too low for the libraries"))?;
         Ok(Self { vm, reply_max: limit_bytes, next: None })
+    }
+
+    /// Takes in the keys and the other arguments of the run that begins next, whose own are none: they
+    /// are few and short, as it is not interrupted. False where there is no memory for them.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn take_words<'w>(
+        &mut self,
+        keys: impl ExactSizeIterator<Item = &'w [u8]>,
+        arguments: impl ExactSizeIterator<Item = &'w [u8]>,
+    ) -> bool {
+        let pushed = self.vm.prepare(|cx| {
+            push_words(&mut cx.lua, keys).and_then(|()| push_words(&mut cx.lua, arguments))
+        });
+        self.vm.host().are_copied = pushed.is_ok();
+        if pushed.is_err() {
+            self.vm.forget_values();
+        }
+        pushed.is_ok()
     }
 
     /// Begins a call of a script.
@@ -319,6 +356,14 @@ impl Machine {
             self.next = Some(calling);
             self.vm.begin(Box::new(Loading::new(source)));
         }
+    }
+
+    /// Whether the library of a function need not be loaded before it is called.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn has_loaded(&mut self, library: &Library) -> bool {
+        self.vm.host().has_loaded(&library.source)
     }
 
     /// Begins the call for which a library was loaded. False if there is none, or it could not be
@@ -390,12 +435,29 @@ impl Machine {
         self.vm.host().incoming.feed(bytes);
     }
 
+    /// [`Machine::feed`] of a whole reply, whose memory the machine takes. Returns what it had before,
+    /// for its capacity.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn feed_whole(&mut self, reply: Vec<u8>) -> Vec<u8> {
+        self.vm.host().incoming.feed_whole(reply)
+    }
+
     /// The reply of a run that has ended, in pieces; none for a script that was only compiled.
     ///
     /// # Panics
     /// As [`Machine::command`].
     pub fn take_reply(&mut self) -> Vec<Vec<u8>> {
         self.vm.host().output.take()
+    }
+
+    /// The reply of a run that has ended, if it is short, and has no error in it.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn short_reply(&mut self) -> Option<&[u8]> {
+        self.vm.host().output.short()
     }
 
     /// Whether an error is in the reply of a run that has ended; and those of these errors, up to

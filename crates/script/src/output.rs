@@ -74,14 +74,29 @@ pub(crate) struct Protocols {
 }
 
 impl Output {
-    /// Begins a reply of at most `bytes_max`.
+    /// Begins a reply of at most `bytes_max`. The memory of a short one before it is used again.
     pub(crate) fn begin(&mut self, bytes_max: usize) {
-        *self = Self { bytes_max, ..Self::default() };
+        /// Bytes of a short one.
+        const SHORT: usize = 4096;
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.truncate(1);
+        pieces.retain(|piece| piece.capacity() <= SHORT);
+        pieces.iter_mut().for_each(Vec::clear);
+        *self = Self { bytes_max, pieces, ..Self::default() };
     }
 
     /// The reply, in pieces.
     pub(crate) fn take(&mut self) -> Vec<Vec<u8>> {
+        self.pieces.retain(|piece| !piece.is_empty());
         std::mem::take(&mut self.pieces)
+    }
+
+    /// The reply, if it is one piece, and no error is in it.
+    pub(crate) fn short(&self) -> Option<&[u8]> {
+        match &self.pieces[..] {
+            [piece] if !self.has_failed && !piece.is_empty() => Some(piece),
+            _ => None,
+        }
     }
 
     /// Whether there was an error, and those that nobody has counted.
@@ -141,7 +156,7 @@ impl Output {
         protocols: Protocols,
     ) -> Result<Progress, Error> {
         let mut portion = Portion::new();
-        if self.levels.is_empty() && self.written.is_none() && self.pieces.is_empty() {
+        if self.levels.is_empty() && self.written.is_none() && self.bytes == 0 {
             self.value(lua, protocols)?;
         }
         while portion.spend(10) {

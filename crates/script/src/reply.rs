@@ -36,6 +36,13 @@ impl Incoming {
         self.bytes.capacity() + self.levels.capacity() * size_of::<Level>()
     }
 
+    /// The whole of a reply comes. Returns the memory of the one before.
+    pub(crate) fn feed_whole(&mut self, reply: Vec<u8>) -> Vec<u8> {
+        assert_eq!(self.read, self.bytes.len(), "nothing of it has come before");
+        self.read = 0;
+        std::mem::replace(&mut self.bytes, reply)
+    }
+
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.read)); // What is left is part of a token.
         self.bytes.extend_from_slice(bytes);
@@ -44,7 +51,7 @@ impl Incoming {
     /// The next token, if all of it is there: its kind, and its line or its bytes.
     fn token(&mut self) -> Option<Token> {
         let rest = &self.bytes[self.read..];
-        let line_end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+        let line_end = rest.iter().position(|byte| *byte == b'\n')?.checked_sub(1)?; // After CR.
         let kind = rest[0];
         let line = self.read + 1..self.read + line_end;
         let after = self.read + line_end + 2;

@@ -11,6 +11,7 @@ use crate::sandbox::Globals;
 use darter_lua::{Kept, Outcome};
 use darter_resp::{Args, Span};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 /// The version of the protocol.
@@ -90,6 +91,8 @@ pub struct Session {
     /// The keys and the other arguments of the run, until they are Lua's.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) arguments: Vec<Vec<u8>>,
+    /// They are in their tables already, which the run finds on its stack.
+    pub(crate) are_copied: bool,
     /// Whether a script is running, as opposed to being compiled.
     pub(crate) is_running: bool,
     /// The protocol of replies of commands, which `redis.setresp` sets.
@@ -111,7 +114,9 @@ pub struct Session {
     /// How the run has ended.
     pub(crate) outcome: Option<Outcome>,
     /// The functions of the scripts that were called here, by their names.
-    pub(crate) compiled: HashMap<Arc<str>, Kept>,
+    pub(crate) compiled: HashMap<Arc<str>, Kept, BuildDigits>,
+    /// The handler of errors.
+    pub(crate) handler: Option<Kept>,
     /// The globals of functions, in a machine for them.
     pub(crate) globals: Option<Globals>,
     /// The libraries that were loaded here, by their names.
@@ -120,6 +125,36 @@ pub struct Session {
     pub(crate) registering: Option<Registering>,
     /// What the last one has registered, or why it was refused.
     pub(crate) loaded: Option<Result<Functions, Vec<u8>>>,
+}
+
+/// Hashes the names of scripts, which are digits of a hash already: the first of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BuildDigits;
+
+/// See [`BuildDigits`].
+#[derive(Default)]
+pub(crate) struct Digits(u64);
+
+impl BuildHasher for BuildDigits {
+    type Hasher = Digits;
+
+    fn build_hasher(&self) -> Digits {
+        Digits::default()
+    }
+}
+
+impl Hasher for Digits {
+    fn write(&mut self, bytes: &[u8]) {
+        /// Spreads the bits of digits, which are few in a byte.
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        if let Some((first, _)) = bytes.split_first_chunk() {
+            self.0 = u64::from_le_bytes(*first).wrapping_mul(ODD).rotate_left(32).wrapping_mul(ODD);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Session {

@@ -206,3 +206,49 @@ fn memory_is_limited() {
     }
     assert_eq!(evaluate(&mut machine, run_of("return 1", &[]), &mut prng), ":1\r\n");
 }
+
+#[test] // Tables that were made at once are those that grow word by word, in the order of their pairs too.
+fn words_that_are_taken_in_are_as_others() {
+    let text = "KEYS[#KEYS + 2] = 'x' KEYS.y = 1 local t = {#KEYS, #ARGV}
+        for k, v in pairs(KEYS) do t[#t + 1] = k .. '=' .. v end
+        for k, v in pairs(ARGV) do t[#t + 1] = k .. '=' .. v end return t";
+    for (keys, arguments) in (0..10).flat_map(|keys| [0, 1, 2, 3, 5, 8].map(|more| (keys, more))) {
+        let words = |count| (0..count).map(|at: usize| format!("w{at}").into_bytes()).collect();
+        let (keys, arguments): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (words(keys), words(arguments));
+        let mut replies = Vec::new();
+        for is_short in [false, true, false, true] {
+            let mut machine = Machine::new(LIMIT).unwrap();
+            let mut run = run_of(text, &[]);
+            if is_short {
+                let slices = |words: &'_ [Vec<u8>]| words.to_vec();
+                let (keys, arguments) = (slices(&keys), slices(&arguments));
+                let taken = machine.take_words(
+                    keys.iter().map(Vec::as_slice),
+                    arguments.iter().map(Vec::as_slice),
+                );
+                assert!(taken);
+            } else {
+                (run.keys, run.arguments) = (keys.clone(), arguments.clone());
+            }
+            replies.push(evaluate(&mut machine, run, &mut Prng::from_seed(3)));
+        }
+        assert!(replies.windows(2).all(|two| two[0] == two[1]), "{replies:?}");
+    }
+}
+
+#[test] // What is too much for a machine leaves nothing, and the memory of short replies is used again.
+fn words_and_replies_leave_nothing() {
+    let mut machine = Machine::new(4 << 20).unwrap();
+    let long = vec![b'x'; 8 << 20];
+    assert!(!machine.take_words([&*long].into_iter(), [].into_iter()));
+    let mut prng = Prng::from_seed(4);
+    let mut reply =
+        |machine: &mut Machine, text| evaluate(machine, run_of(text, &[b"a"]), &mut prng);
+    assert_eq!(reply(&mut machine, "return {#KEYS, ARGV[1]}"), "*2\r\n:0\r\n$1\r\na\r\n");
+    machine.begin(run_of("return {'x', 1}", &[]));
+    assert_eq!(machine.resume(&Never), Stop::Ended);
+    assert_eq!(machine.short_reply(), Some(&b"*2\r\n$1\r\nx\r\n:1\r\n"[..]));
+    machine.begin(run_of("return {'x', redis.error_reply('y')}", &[]));
+    assert_eq!((machine.resume(&Never), machine.short_reply()), (Stop::Ended, None));
+    assert_eq!(machine.take_reply().concat(), b"*2\r\n$1\r\nx\r\n-ERR y\r\n");
+}
