@@ -98,6 +98,17 @@ pub fn follow(settings: &Settings) {
     }
 }
 
+/// Below this scripts' lines are not logged: levels as `redis.log` counts them.
+pub fn level_of_scripts(settings: &Settings) -> u8 {
+    match settings.text("loglevel") {
+        "debug" => 0,
+        "verbose" => 1,
+        "notice" => 2,
+        "warning" => 3,
+        _ => 4,
+    }
+}
+
 fn level(settings: &Settings) -> LevelFilter {
     match settings.text("loglevel") {
         "debug" => LevelFilter::DEBUG,

@@ -211,6 +211,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.timeout_ms = settings.size("timeout") as u64 * 1_000;
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());
     hot.protected = settings.flag("protected-mode");
+    hot.script_log_level = crate::log::level_of_scripts(&settings);
     hot.client_limits = client_limits(&settings);
     hot.busy_reply_ms = settings.int("busy-reply-threshold").unsigned_abs();
     drop(hot);

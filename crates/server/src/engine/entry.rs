@@ -3,6 +3,7 @@
 use super::conn::Session;
 use super::core::Core;
 use super::presence::Presence;
+use super::scripts::evaluation::Evaluation;
 use super::state::pubsub::Kind;
 use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
@@ -81,6 +82,8 @@ pub struct Scripted {
     pub run: fn(ServerCall) -> ServerFuture,
     /// What the script says of itself, if it does.
     pub declared: fn(&Core, darter_resp::Args<'_>) -> Option<darter_script::Flags>,
+    /// Which it is, if that is known and quickly found.
+    pub(crate) find: fn(&Core, darter_resp::Args<'_>) -> Option<Evaluation>,
 }
 
 /// How a command runs.
@@ -120,6 +123,8 @@ pub struct Entry {
     pub(super) one_key: bool,
     /// By its flags, or its cost, it takes a microsecond or two when it has few arguments.
     pub quick: bool,
+    /// It may say `BLOCK`: whether it is to wait.
+    pub(super) may_block: bool,
     /// Its arguments, for COMMAND DOCS.
     pub arguments: Vec<Argument>,
     /// What [`letters`] makes of its name; `None` when that is not unique.
@@ -169,6 +174,7 @@ impl Table {
                 parent: false,
                 one_key,
                 quick,
+                may_block: row.syntax.contains("[BLOCK "),
                 arguments,
                 letters,
             });

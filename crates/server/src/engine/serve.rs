@@ -6,7 +6,7 @@
 use super::account::{Begun, Caller};
 use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
 use super::core::Core;
-use super::entry::{Entry, Runner, Scripted, ServerCall, SessionCx};
+use super::entry::{Entry, Runner, Scripted, ServerCall, ServerFuture, SessionCx};
 use super::owed::Owed;
 use super::point::{Owner, Ran, View, Work};
 use super::presence::Presence;
@@ -190,6 +190,12 @@ impl Core {
         }
         let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
         if is_exec && !watched && self.exec_at_once(lane, entry, args) {
+            return;
+        }
+        if let Runner::Script(script) = entry.run
+            && !watched
+            && self.script_at_once(lane, entry, script, args)
+        {
             return;
         }
         if entry.row.waits.is_some() && self.may_wait(lane, entry, args, watched) {
@@ -765,36 +771,44 @@ impl Core {
             }
             _ => unreachable!("only tasks come here"),
         };
-        let seen = Rc::clone(&presence);
+        let (row, seen) = (index, Rc::clone(&presence));
         let task = self.tx.spawn(async move {
             let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
-            let entry = &core.table.entries()[index];
             if !tracker.is_none() {
-                core.remember_anywhere(entry, &request, tracker).await;
+                core.remember_anywhere(&core.table.entries()[row], &request, tracker).await;
             }
-            let work = blaming(&core, index, future);
-            let answer = match entry.run {
-                Runner::Multi(..) => core.while_wanted(!entry.row.is_write(), &seen, work).await,
-                Runner::Script(_) => {
-                    let is_read = entry.row.flags.has(Flags::READONLY);
-                    core.while_wanted(is_read, &seen, work).await
-                }
-                _ => Ok(work.await), // Administration: SAVE goes on, for whom ever it may be.
-            };
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(stopped) => return core.stopped(client, entry, stopped),
-            };
-            if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
-                let caller = Caller::Client(core.id(), client);
-                core.slow_command(ns, entry, resp::Args::owned(&request), caller);
-            }
-            core.finish(client, answer);
+            let answering = Answering { client, row, request, presence: seen, begun };
+            core.answer(answering, future).await;
         });
         self.tx.note_author(task, tracker.author());
         if !matches!(entry.run, Runner::Transaction(_)) {
             self.await_answer(lane, task, presence);
         }
+    }
+
+    /// Runs the task of a connection's command to its end, counts it, and sends its answer; unless
+    /// nobody wants that any more.
+    pub(super) async fn answer(self: Rc<Self>, of: Answering, work: ServerFuture) {
+        let Answering { client, row, request, presence, begun } = of;
+        let entry = &self.table.entries()[row];
+        let work = blaming(&self, row, work);
+        let answer = match entry.run {
+            Runner::Multi(..) => self.while_wanted(!entry.row.is_write(), &presence, work).await,
+            Runner::Script(_) => {
+                let is_read = entry.row.flags.has(Flags::READONLY);
+                self.while_wanted(is_read, &presence, work).await
+            }
+            _ => Ok(work.await), // Administration: SAVE goes on, for whom ever it may be.
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(stopped) => return self.stopped(client, entry, stopped),
+        };
+        if let Some(ns) = self.account(entry, begun, answer.as_ref().err()) {
+            let caller = Caller::Client(self.id(), client);
+            self.slow_command(ns, entry, resp::Args::owned(&request), caller);
+        }
+        self.finish(client, answer);
     }
 
     /// A task has the answer of a connection's command.
@@ -895,6 +909,15 @@ impl Core {
             self.act(Action::Resume(lane.token));
         }
     }
+}
+
+/// A connection's command that a task runs.
+pub(super) struct Answering {
+    pub(super) client: u64,
+    pub(super) row: usize,
+    pub(super) request: Arc<Request>,
+    pub(super) presence: Rc<Presence>,
+    pub(super) begun: Begun,
 }
 
 /// True when a point command must wait for whoever holds its keys.

@@ -8,6 +8,7 @@ mod lanes;
 mod order;
 mod portions;
 mod requests;
+mod scripts;
 mod slices;
 mod transactions;
 mod waiting;

@@ -44,10 +44,16 @@ const fn call(
     (row.doc(summary, "Depends on the function that is executed."), Runner::Script(run))
 }
 
-const FCALL: Scripted =
-    Scripted { run: |call| Box::pin(functions::fcall(call, false)), declared: functions::declared };
-const FCALL_RO: Scripted =
-    Scripted { run: |call| Box::pin(functions::fcall(call, true)), declared: functions::declared };
+const FCALL: Scripted = Scripted {
+    run: |call| Box::pin(functions::fcall(call, false)),
+    declared: functions::declared,
+    find: |core, args| functions::find(core, args, false),
+};
+const FCALL_RO: Scripted = Scripted {
+    run: |call| Box::pin(functions::fcall(call, true)),
+    declared: functions::declared,
+    find: |core, args| functions::find(core, args, true),
+};
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[

@@ -3,12 +3,13 @@
 use super::super::core::Core;
 use super::super::entry::ServerCall;
 use super::super::monitor;
+use super::evaluation::{Callee, Evaluation};
 use super::machines::Kind;
 use super::registry::NAME_LEN;
-use super::run::{Evaluation, evaluate};
+use super::run::evaluate;
 use darter_command::{Answer, Refusal};
 use darter_resp as resp;
-use darter_script::{Flags, Machine, Naming, Run, Script};
+use darter_script::{Flags, Naming, Script};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,22 +26,23 @@ pub(crate) struct Form {
     pub(crate) is_read: bool,
 }
 
+/// Index of the script, or of its name, and of the number of keys.
+const SCRIPT: usize = 1;
+const COUNT: usize = 2;
+
 /// `EVAL script numkeys [key ...] [arg ...]` and its kin.
 ///
 /// Reply: what the script returns. Refusals: the script is unknown, or cannot be compiled; it may
 /// not run now; what it raises.
 /// Source: <https://redis.io/commands/eval> (2.6.0).
 pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal> {
-    /// Index of the script, and of the number of keys.
-    const SCRIPT: usize = 1;
-    const COUNT: usize = 2;
     let core = &call.core;
     let args = resp::Args::owned(&call.request);
     show(&call, args);
     if form.by_name && args.arg(SCRIPT).len() != NAME_LEN {
         return Err(Refusal::line(NOSCRIPT));
     }
-    let keys = key_count(&call, COUNT)?;
+    let keys = key_count(args, COUNT)?;
     let known = &core.admin.shared.scripts;
     let (script, is_new) = match form.by_name {
         true => (known.find(args.get(SCRIPT)).ok_or_else(|| Refusal::line(NOSCRIPT))?, false),
@@ -53,14 +55,37 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
         }
     };
     let to_keep = is_new.then(|| script.clone());
-    let (name, flags, is_read) = (Arc::clone(&script.name), script.flags, form.is_read);
-    let begin = move |machine: &mut Machine, keys, arguments, client| {
-        machine.begin(Run { script: script.clone(), keys, arguments, client });
+    evaluate(&call, Evaluation { to_keep, ..of_script(script, form, keys) }).await
+}
+
+/// What the request calls, if that is known and quickly found.
+pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Evaluation> {
+    /// Bytes that are hashed in about 10 us.
+    const TEXT_MAX: usize = 4096;
+    let keys = key_count(args, COUNT).ok()?;
+    let script = match form.by_name {
+        true => core.recent_script(args.get(SCRIPT), Script::clone)?,
+        false if args.arg(SCRIPT).len() > TEXT_MAX => return None,
+        false => {
+            let mut naming = Naming::default();
+            naming.add(args.get(SCRIPT));
+            core.recent_script(naming.finish().as_bytes(), Script::clone)?
+        }
     };
-    let (first_key, begin) = (COUNT + 1, Box::new(begin));
-    let kind = Kind::Script;
-    let what = Evaluation { kind, name, flags, is_read, first_key, keys, begin, to_keep };
-    evaluate(&call, what).await
+    Some(of_script(script, form, keys))
+}
+
+impl Core {
+    /// What `read` finds in the script of this name, if that is known.
+    fn recent_script<R>(&self, name: &[u8], read: impl FnOnce(&Script) -> R) -> Option<R> {
+        self.machines.recent.borrow_mut().find(name, &self.admin.shared.scripts, read)
+    }
+}
+
+fn of_script(script: Script, form: Form, keys: usize) -> Evaluation {
+    let (name, flags, is_read) = (Arc::clone(&script.name), script.flags, form.is_read);
+    let (callee, first_key) = (Callee::Script(script), COUNT + 1);
+    Evaluation { callee, name, flags, is_read, first_key, keys, to_keep: None }
 }
 
 /// Shows the command to those who watch all: before those that its script calls.
@@ -74,8 +99,7 @@ pub(super) fn show(call: &ServerCall, args: resp::Args<'_>) {
 }
 
 /// The number of keys of a request, which is its argument at `index`.
-pub(super) fn key_count(call: &ServerCall, index: usize) -> Result<usize, Refusal> {
-    let args = resp::Args::owned(&call.request);
+pub(super) fn key_count(args: resp::Args<'_>, index: usize) -> Result<usize, Refusal> {
     let count = darter_base::number::parse_i64(args.head(index)).ok_or(Refusal::NotAnInteger)?;
     let most = args.len() - index - 1;
     match usize::try_from(count) {
@@ -137,7 +161,7 @@ pub(crate) async fn load(
 /// `None` where there is no such line, or nothing is known of the script.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
     let flags = match form.by_name {
-        true => core.admin.shared.scripts.find(args.head(1))?.flags,
+        true => core.recent_script(args.head(1), |script| script.flags)?,
         false if args.head(1).starts_with(b"#!") => Script::flags_of(args.head(1)).ok()?,
         false => return None,
     };

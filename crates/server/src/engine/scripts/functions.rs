@@ -3,12 +3,13 @@
 use super::super::core::Core;
 use super::super::entry::ServerCall;
 use super::command::{key_count, show};
+use super::evaluation::{Callee, Evaluation};
 use super::gates::OOM;
 use super::machines::Kind;
-use super::run::{Evaluation, evaluate};
+use super::run::evaluate;
 use darter_command::{Answer, Refusal};
 use darter_resp as resp;
-use darter_script::{Flags, FunctionRun, Functions, Machine, Source, Stop};
+use darter_script::{Flags, Functions, Source, Stop};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,35 +30,36 @@ const COUNT: usize = 2;
 pub(crate) async fn fcall(call: ServerCall, is_read: bool) -> Result<Answer, Refusal> {
     let args = resp::Args::owned(&call.request);
     show(&call, args);
-    let all = Arc::clone(&call.core.admin.shared.libraries);
+    let evaluation = evaluation(&call.core, args, is_read)?;
+    evaluate(&call, evaluation).await
+}
+
+/// What the request calls, if that is known.
+pub(crate) fn find(core: &Core, args: resp::Args<'_>, is_read: bool) -> Option<Evaluation> {
+    evaluation(core, args, is_read).ok()
+}
+
+fn evaluation(core: &Core, args: resp::Args<'_>, is_read: bool) -> Result<Evaluation, Refusal> {
+    let all = Arc::clone(&core.admin.shared.libraries);
     let libraries = all.current();
     let name: Box<[u8]> = args.get(FUNCTION).into();
     let found = libraries.function(&name).ok_or_else(|| Refusal::line(UNKNOWN))?;
     let (library, index) = (Arc::clone(found.0), found.1);
     let function = library.functions.get(index).expect("the libraries have it");
-    let keys = key_count(&call, COUNT).map_err(|refusal| match refusal {
+    let keys = key_count(args, COUNT).map_err(|refusal| match refusal {
         Refusal::NotAnInteger => Refusal::line(BAD_COUNT),
         other => other,
     })?;
     let (shown, flags) = (Arc::clone(&function.name), function.flags);
-    // Its locks are held when it begins: it is the function of that instant, if there is one.
-    let begin = move |machine: &mut Machine, keys, arguments, client| {
-        let now = all.current();
-        let (library, index) = now.function(&name).unwrap_or((&library, index));
-        let library = Arc::clone(library);
-        machine.begin_call(FunctionRun { library, index, keys, arguments, client });
-    };
-    let evaluation = Evaluation {
-        kind: Kind::Function,
+    Ok(Evaluation {
+        callee: Callee::Function { all, name, library, index },
         name: shown,
         flags,
         is_read,
         first_key: COUNT + 1,
         keys,
-        begin: Box::new(begin),
         to_keep: None,
-    };
-    evaluate(&call, evaluation).await
+    })
 }
 
 /// What a function says of itself, as far as the gates ask before it runs; none if it is unknown.

@@ -27,6 +27,12 @@ pub(super) struct Gate {
 }
 
 impl Gate {
+    /// That of another run of the same.
+    pub(super) fn again(&self) -> Self {
+        let Self { is_read, allows_oom, is_full, .. } = *self;
+        Self { is_read, allows_oom, is_full, has_written: Cell::new(false) }
+    }
+
     /// The row of a command that a script may call now.
     ///
     /// # Errors
@@ -36,7 +42,10 @@ impl Gate {
         core: &'e Core,
         args: Args<'_>,
     ) -> Result<&'e Entry, (Option<&'e Entry>, Refusal)> {
-        let entry = core.table.resolve(args).map_err(|_| (None, Refusal::line(UNKNOWN)))?;
+        let likely = &core.machines.last_row;
+        let entry = core.table.resolve_likely(args, likely.get());
+        let entry = entry.map_err(|_| (None, Refusal::line(UNKNOWN)))?;
+        likely.set(entry.index);
         match self.refuse(core, entry, args) {
             Some(refusal) => Err((Some(entry), refusal)),
             None => {
@@ -66,7 +75,7 @@ impl Gate {
                 return Some(Refusal::line(OOM));
             }
         }
-        asks_to_wait(entry, args).then(|| {
+        (entry.may_block && asks_to_wait(args)).then(|| {
             let text = " command is not allowed with BLOCK option from scripts";
             Refusal::quoting("ERR ", args.head(0), text)
         })
@@ -74,9 +83,8 @@ impl Gate {
 }
 
 /// Whether a command of streams is to wait. What else waits where it finds nothing does not here.
-fn asks_to_wait(entry: &Entry, args: Args<'_>) -> bool {
+fn asks_to_wait(args: Args<'_>) -> bool {
     let words = || (1..args.len()).map(|at| args.head(at));
     let is = |word: &'static str| move |other: &[u8]| other.eq_ignore_ascii_case(word.as_bytes());
-    entry.row.syntax.contains("[BLOCK ")
-        && words().take_while(|word| !is("STREAMS")(word)).any(is("BLOCK"))
+    words().take_while(|word| !is("STREAMS")(word)).any(is("BLOCK"))
 }

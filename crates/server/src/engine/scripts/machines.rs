@@ -4,6 +4,7 @@
 //! is taken first: it is warm, and a script that counts on what an earlier one has left in `cjson`
 //! finds it as long as nothing else runs.
 
+use super::recent::Recent;
 use darter_resp::Request;
 use darter_script::Machine;
 use std::cell::{Cell, RefCell};
@@ -62,6 +63,10 @@ pub(crate) struct Current {
 pub(crate) struct Machines {
     idle: RefCell<Vec<(Kind, Machine)>>,
     runs: RefCell<Vec<Rc<Current>>>,
+    /// The scripts that they were asked for lately.
+    pub(super) recent: RefCell<Recent>,
+    /// The row of the last command that a script has called: the next is likely the same.
+    pub(super) last_row: Cell<usize>,
 }
 
 impl Machines {

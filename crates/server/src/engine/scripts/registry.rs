@@ -7,7 +7,7 @@
 use darter_base::lazyfree::{self, Dismantle};
 use darter_script::Script;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Digits of a name.
@@ -26,12 +26,15 @@ pub(crate) struct Registry {
     maps: Box<[Mutex<Map>]>,
     len: AtomicUsize,
     bytes: AtomicUsize,
+    /// How often all of them were forgotten.
+    flushes: AtomicU64,
 }
 
 impl Default for Registry {
     fn default() -> Self {
         let maps = (0..MAPS).map(|_| Mutex::default()).collect();
-        Self { maps, len: AtomicUsize::new(0), bytes: AtomicUsize::new(0) }
+        let (len, bytes, flushes) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+        Self { maps, len, bytes, flushes }
     }
 }
 
@@ -68,9 +71,15 @@ impl Registry {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             old.extend((!map.is_empty()).then_some((map, bytes)));
         }
+        self.flushes.fetch_add(1, Ordering::Release);
         if !old.is_empty() {
             lazyfree::defer(Box::new(Remains(old)));
         }
+    }
+
+    /// How often all scripts were forgotten: what was found before may be known no more.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Acquire)
     }
 
     /// How many scripts there are, and their bytes.

@@ -17,92 +17,95 @@ use super::super::state::pubsub::name::{Name, Text};
 use super::super::transaction::inner::Inner;
 use super::super::transaction::replies::Replies;
 use super::busy::Refusing;
+use super::evaluation::Evaluation;
+use super::feed::Feed;
 use super::gates::Gate;
 use super::lend::Lent;
 use super::locks::{self, Claims, LAST_TRY, Locks};
-use super::machines::{Current, Kind};
+use super::machines::Current;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Refusal, Stream};
-use darter_resp::{self as resp, Output, Part, Reply};
-use darter_script::{Flags, Machine, Protocol, Script, Stop, Wanted};
-use darter_tx::{Access, Tx};
+use darter_command::{Answer, Refusal};
+use darter_resp::{self as resp, Reply};
+use darter_script::{Machine, Protocol, Random, Stop, Wanted};
+use darter_tx::{Transaction, Tx};
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-
-const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
-const FULL: &str =
-    "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
-
-/// What a machine is told to begin: with the keys, and the other arguments.
-type Begin = Box<dyn Fn(&mut Machine, Vec<Vec<u8>>, Vec<Vec<u8>>, Protocol)>;
-
-/// A script or a function that is to run.
-pub(crate) struct Evaluation {
-    /// Which of them.
-    pub(crate) kind: Kind,
-    /// Its name, for errors.
-    pub(crate) name: Arc<str>,
-    /// What it says of itself.
-    pub(crate) flags: Flags,
-    /// The command allows it to read only.
-    pub(crate) is_read: bool,
-    /// Index of the first key in the request.
-    pub(crate) first_key: usize,
-    /// The number of keys; what follows is the other arguments.
-    pub(crate) keys: usize,
-    /// Begins it.
-    pub(crate) begin: Begin,
-    /// A script that is to be known once it has been compiled.
-    pub(crate) to_keep: Option<Script>,
-}
-
-impl Evaluation {
-    fn is_compatible(&self) -> bool {
-        self.flags.has(Flags::COMPATIBLE)
-    }
-
-    /// Whether it only reads.
-    fn only_reads(&self) -> bool {
-        self.is_read || self.flags.has(Flags::NO_WRITES)
-    }
-
-    fn check(&self, is_full: bool) -> Result<(), Refusal> {
-        if self.is_compatible() {
-            return Ok(());
-        }
-        let writes = !self.flags.has(Flags::NO_WRITES);
-        if writes && self.is_read {
-            return Err(Refusal::line(WRITES));
-        }
-        if writes && is_full && !self.flags.has(Flags::ALLOW_OOM) {
-            return Err(Refusal::line(FULL));
-        }
-        Ok(())
-    }
-}
 
 /// Runs a script or a function, and replies with what it returns.
 pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     let core = &call.core;
-    let is_full = core.is_full();
-    evaluation.check(is_full)?;
+    let gate = evaluation.gate(core.is_full())?;
     if let Some(tx) = &call.within {
-        let mut lent = core.lend(evaluation.kind)?;
-        let mut run = Run::new(call, &evaluation, Locks::Outer(tx), is_full);
+        let mut lent = core.lend(evaluation.kind())?;
+        let mut run = Run::new(call, &evaluation, Locks::Outer(tx), gate);
         let end = run.drive_from_start(&mut lent).await;
         return finish(call, &evaluation, lent, end).await;
     }
-    let access = if evaluation.only_reads() { Access::Update } else { Access::Exclusive };
-    let mut claims = locks::of_named(call, (evaluation.first_key, evaluation.keys), access).await;
-    let mut tries = 0;
-    loop {
+    let named = (evaluation.first_key, evaluation.keys);
+    let claims = locks::of_named(call, named, evaluation.access()).await;
+    let first = Try::begin(core, &evaluation, claims).await?;
+    run_until_it_ends(call, &evaluation, gate, first).await
+}
+
+/// Runs the rest of what began at once.
+pub(super) async fn evaluate_rest(
+    call: &ServerCall,
+    evaluation: &Evaluation,
+    begun: Try,
+) -> Result<Answer, Refusal> {
+    let gate = begun.begun.as_ref().expect("it has begun").gate.again();
+    run_until_it_ends(call, evaluation, gate, begun).await
+}
+
+/// One try to run it: its locks are held, and it has a machine.
+pub(super) struct Try {
+    pub(super) transaction: Transaction,
+    pub(super) lent: Lent,
+    /// The generator of `math.random` as the try began.
+    pub(super) random: Random,
+    /// What has begun already.
+    pub(super) begun: Option<Begun>,
+}
+
+/// A run that began at once.
+pub(super) struct Begun {
+    pub(super) running: Running,
+    pub(super) gate: Gate,
+    pub(super) feed: Feed,
+    /// The machine waits for a command, which has not run.
+    pub(super) is_called: bool,
+}
+
+impl Try {
+    async fn begin(
+        core: &Rc<Core>,
+        evaluation: &Evaluation,
+        claims: Claims,
+    ) -> Result<Self, Refusal> {
         let transaction = core.tx.begin_open(claims).await;
-        let mut lent = core.lend(evaluation.kind)?;
+        let mut lent = core.lend(evaluation.kind())?;
         let random = *lent.machine().random();
-        let mut run = Run::new(call, &evaluation, Locks::Own(&transaction), is_full);
-        let end = run.drive_from_start(&mut lent).await;
+        Ok(Self { transaction, lent, random, begun: None })
+    }
+}
+
+/// Runs it, again and again if others have keys that it wants.
+async fn run_until_it_ends(
+    call: &ServerCall,
+    evaluation: &Evaluation,
+    gate: Gate,
+    first: Try,
+) -> Result<Answer, Refusal> {
+    let core = &call.core;
+    let (mut this, mut tries) = (first, 0);
+    loop {
+        let Try { transaction, mut lent, random, begun } = this;
+        let mut run = Run::new(call, evaluation, Locks::Own(&transaction), gate.again());
+        let end = match begun {
+            Some(begun) => run.drive_rest(begun, &mut lent).await,
+            None => run.drive_from_start(&mut lent).await,
+        };
         let messages = std::mem::take(&mut run.messages);
         drop(run);
         let End::Refused(more) = end else {
@@ -112,18 +115,19 @@ pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Resul
                 transaction.commit().await;
                 publish(core, messages).await;
             }
-            return finish(call, &evaluation, lent, end).await;
+            return finish(call, evaluation, lent, end).await;
         };
         core.stats.borrow_mut().scripts_restarted += 1;
         lent.throw_away(core).await;
         *lent.machine().random() = random;
         drop(lent);
         tries += 1;
-        claims = match tries {
-            LAST_TRY => locks::of_all(&core.tx, access),
+        let claims = match tries {
+            LAST_TRY => locks::of_all(&core.tx, evaluation.access()),
             _ => transaction.claims(more).await,
         };
         transaction.undo().await;
+        this = Try::begin(core, evaluation, claims).await?;
     }
 }
 
@@ -143,9 +147,8 @@ struct Run<'a> {
     gate: Gate,
     /// The row of the command that has called it.
     row: usize,
-    /// What is left to feed of a reply: what is encoded, and the rest.
-    parts: VecDeque<Part>,
-    stream: Option<Box<dyn Stream>>,
+    /// What is left to feed of a reply.
+    feed: Feed,
     /// What it has published.
     messages: Vec<(Channels, Name, Text)>,
 }
@@ -161,29 +164,10 @@ enum End {
 }
 
 impl<'a> Run<'a> {
-    fn new(
-        call: &'a ServerCall,
-        evaluation: &'a Evaluation,
-        locks: Locks<'a>,
-        is_full: bool,
-    ) -> Self {
-        let gate = Gate {
-            is_read: evaluation.only_reads(),
-            allows_oom: evaluation.flags.has(Flags::ALLOW_OOM),
-            is_full,
-            has_written: Cell::new(false),
-        };
-        Self {
-            call,
-            evaluation,
-            locks,
-            inner: Inner::of_script(&call.core, &call.session),
-            gate,
-            row: row_of(call),
-            parts: VecDeque::new(),
-            stream: None,
-            messages: Vec::new(),
-        }
+    fn new(call: &'a ServerCall, evaluation: &'a Evaluation, locks: Locks<'a>, gate: Gate) -> Self {
+        let inner = Inner::of_script(&call.core, &call.session);
+        let (row, feed, messages) = (row_of(call), Feed::default(), Vec::new());
+        Self { call, evaluation, locks, inner, gate, row, feed, messages }
     }
 
     fn core(&self) -> &Rc<Core> {
@@ -198,22 +182,23 @@ impl<'a> Run<'a> {
     async fn drive_from_start(&mut self, lent: &mut Lent) -> End {
         let (keys, arguments) = self.words().await;
         let client = if self.call.session.resp3 { Protocol::Three } else { Protocol::Two };
-        lent.machine().set_log_level(log_level(self.core()));
-        (self.evaluation.begin)(lent.machine(), keys, arguments, client);
-        let current = self.core().machines.begin(Current {
-            client: self.call.session.id,
-            kind: self.evaluation.kind,
-            name: Arc::clone(&self.evaluation.name),
-            request: Arc::clone(&self.call.request),
-            begun_ns: self.core().clock.monotonic_ns(),
-            is_undoable: matches!(self.locks, Locks::Own(_)),
-            has_written: Cell::new(false),
-            is_killed: Cell::new(false),
-            is_busy: Cell::new(false),
-            used_bytes: Cell::new(lent.machine().used_bytes()),
-        });
-        let running = Running { core: Rc::clone(self.core()), current };
-        self.drive(lent.machine(), &running.current).await
+        let machine = lent.machine();
+        machine.set_log_level(self.core().hot.borrow().script_log_level);
+        self.evaluation.begin(machine, (keys, arguments), client);
+        let is_undoable = matches!(self.locks, Locks::Own(_));
+        let running = Running::new(self.call, self.evaluation, machine, is_undoable);
+        self.drive(machine, &running.current).await
+    }
+
+    /// Resumes what began at once until it ends.
+    async fn drive_rest(&mut self, begun: Begun, lent: &mut Lent) -> End {
+        let Begun { running, gate, feed, is_called } = begun;
+        (self.gate, self.feed) = (gate, feed);
+        let (machine, current) = (lent.machine(), &running.current);
+        if is_called && let Err(claims) = self.run_command(machine, current).await {
+            return End::Refused(claims);
+        }
+        self.drive(machine, current).await
     }
 
     /// The keys and the other arguments.
@@ -264,16 +249,10 @@ impl<'a> Run<'a> {
                     self.core().meter.blame(Cause::Command(self.row));
                 }
                 Stop::Wait(Wanted::More) => {
-                    self.feed(machine);
+                    self.feed.next(machine);
                     self.tx().pause().await;
                 }
-                Stop::Wait(Wanted::Permission) => {
-                    let is_known = self.core().table.resolve(machine.command().args()).is_ok();
-                    machine.feed(match is_known {
-                        true => b":1\r\n",
-                        false => b"-ERR Invalid command passed to redis.acl_check_cmd()\r\n",
-                    });
-                }
+                Stop::Wait(Wanted::Permission) => permit(self.core(), machine),
                 Stop::Ended => return End::Replied,
             }
         }
@@ -312,34 +291,10 @@ impl<'a> Run<'a> {
                 Reply::new(&mut replies.out, false).error(&line);
             }
         }
-        let (mut out, stream) = replies.into_part();
-        self.stream = stream;
-        match out.take_flat(Vec::new()) {
-            Some(flat) if !flat.is_empty() => machine.feed(&flat),
-            _ => {
-                self.parts = out.take().into();
-                self.feed(machine);
-            }
-        }
+        let (out, stream) = replies.into_part();
+        let spare = self.feed.begin(out, stream, machine);
+        self.call.core.admin.keep_buffer(spare);
         Ok(())
-    }
-
-    /// Feeds the next part of a reply.
-    fn feed(&mut self, machine: &mut Machine) {
-        loop {
-            match self.parts.pop_front() {
-                Some(Part::Bytes(bytes)) => return machine.feed(&bytes),
-                Some(Part::Shared(bytes, range)) => return machine.feed(&bytes[range]),
-                None => {}
-            }
-            let stream = self.stream.as_mut().expect("a reply is whole");
-            let mut out = Output::default();
-            let resp3 = machine.protocol() == Protocol::Three;
-            if !stream.pump(&mut Reply::new(&mut out, resp3)) {
-                self.stream = None;
-            }
-            self.parts = out.take().into();
-        }
     }
 }
 
@@ -371,30 +326,52 @@ async fn finish(
 
 /// The reply of a script that has ended.
 async fn reply(call: &ServerCall, mut lent: Lent) -> Result<Answer, Refusal> {
-    let (core, machine) = (&call.core, lent.machine());
-    let (has_failed, uncounted) = machine.take_errors();
-    uncounted.iter().for_each(|line| core.stats.borrow_mut().count_error(line));
-    let pieces = machine.take_reply();
+    let core = &call.core;
+    let pieces = take_reply(core, row_of(call), lent.machine())?;
     drop(lent);
-    if let [line] = &pieces[..]
-        && has_failed
-        && let Some(line) = line.strip_prefix(b"-").and_then(|line| line.strip_suffix(b"\r\n"))
-    {
-        return Err(Refusal::Counted(line.to_vec()));
-    }
     let mut replies = Replies::default();
     for piece in pieces {
         replies.out.tail().extend_from_slice(&piece);
         replies.settle();
         core.tx.pause().await;
     }
-    if has_failed {
-        core.count_failed(row_of(call));
-    }
     Ok(match replies.into_part() {
         (out, None) => Answer::Done(out),
         (out, Some(stream)) => Answer::Stream(out, stream),
     })
+}
+
+/// The reply of a script that has ended, in pieces. Errors in it are counted, for the command of `row`.
+///
+/// # Errors
+/// It is an error.
+pub(super) fn take_reply(
+    core: &Core,
+    row: usize,
+    machine: &mut Machine,
+) -> Result<Vec<Vec<u8>>, Refusal> {
+    let (has_failed, uncounted) = machine.take_errors();
+    uncounted.iter().for_each(|line| core.stats.borrow_mut().count_error(line));
+    let pieces = machine.take_reply();
+    if !has_failed {
+        return Ok(pieces);
+    }
+    if let [line] = &pieces[..]
+        && let Some(line) = line.strip_prefix(b"-").and_then(|line| line.strip_suffix(b"\r\n"))
+    {
+        return Err(Refusal::Counted(line.to_vec()));
+    }
+    core.count_failed(row);
+    Ok(pieces)
+}
+
+/// Answers `redis.acl_check_cmd`.
+pub(super) fn permit(core: &Core, machine: &mut Machine) {
+    let is_known = core.table.resolve(machine.command().args()).is_ok();
+    machine.feed(match is_known {
+        true => b":1\r\n",
+        false => b"-ERR Invalid command passed to redis.acl_check_cmd()\r\n",
+    });
 }
 
 /// The row of the command that has called a script.
@@ -404,9 +381,39 @@ fn row_of(call: &ServerCall) -> usize {
 }
 
 /// A run, until it ends or is thrown away.
-struct Running {
+pub(super) struct Running {
     core: Rc<Core>,
     current: Rc<Current>,
+}
+
+impl Running {
+    /// A run has begun in this machine. Others see it from now on.
+    pub(super) fn new(
+        call: &ServerCall,
+        evaluation: &Evaluation,
+        machine: &Machine,
+        is_undoable: bool,
+    ) -> Self {
+        let core = Rc::clone(&call.core);
+        let current = core.machines.begin(Current {
+            client: call.session.id,
+            kind: evaluation.kind(),
+            name: Arc::clone(&evaluation.name),
+            request: Arc::clone(&call.request),
+            begun_ns: core.clock.monotonic_ns(),
+            is_undoable,
+            has_written: Cell::new(false),
+            is_killed: Cell::new(false),
+            is_busy: Cell::new(false),
+            used_bytes: Cell::new(machine.used_bytes()),
+        });
+        Self { core, current }
+    }
+
+    /// It has called a command that writes.
+    pub(super) fn note_written(&self, has_written: bool) {
+        self.current.has_written.set(has_written);
+    }
 }
 
 impl Drop for Running {
@@ -415,19 +422,8 @@ impl Drop for Running {
     }
 }
 
-/// Below this a script's lines are not logged: levels as `redis.log` counts them.
-fn log_level(core: &Core) -> u8 {
-    match core.admin.settings.borrow().text("loglevel") {
-        "debug" => 0,
-        "verbose" => 1,
-        "notice" => 2,
-        "warning" => 3,
-        _ => 4,
-    }
-}
-
 /// Logs what a script has.
-fn log(machine: &mut Machine) {
+pub(super) fn log(machine: &mut Machine) {
     for (level, line) in machine.take_log() {
         crate::log::of_script(level, &line);
     }

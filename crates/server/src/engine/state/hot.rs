@@ -26,6 +26,8 @@ pub struct Hot {
     pub pause: Option<(u64, bool)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: bool,
+    /// Below this level scripts' lines are not logged, of those of `redis.log`.
+    pub script_log_level: u8,
     /// What a client may hold.
     pub client_limits: ClientLimits,
     /// `busy-reply-threshold`: how long a script may run until its keys are refused to others; 0: as
@@ -94,6 +96,7 @@ impl Default for Hot {
             loading: false,
             pause: None,
             active_expire: true,
+            script_log_level: 2,
             client_limits: ClientLimits::default(),
             busy_reply_ms: 5_000,
         }

@@ -62,13 +62,19 @@ impl Core {
         commands: impl Iterator<Item = (&'a Entry, resp::Args<'a>)>,
         db: usize,
     ) {
+        let names = |(entry, args): (&'a Entry, resp::Args<'a>)| {
+            entry.row.keys.positions(args).map(move |at| lock_key(db, args.hash(at)))
+        };
+        self.serve_names(commands.flat_map(names));
+    }
+
+    /// The same of keys by their names.
+    #[cold]
+    pub(crate) fn serve_names(self: &Rc<Self>, changed: impl Iterator<Item = u64>) {
         let mut names: VecDeque<u64> = VecDeque::new();
-        for (entry, args) in commands {
-            for at in entry.row.keys.positions(args) {
-                let name = lock_key(db, args.hash(at));
-                if !names.contains(&name) && self.waits.borrow().has(name) {
-                    names.push_back(name);
-                }
+        for name in changed {
+            if !names.contains(&name) && self.waits.borrow().has(name) {
+                names.push_back(name);
             }
         }
         let (mut rest, mut left) = (Vec::new(), SERVED_AT_ONCE);

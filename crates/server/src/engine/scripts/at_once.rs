@@ -1,0 +1,311 @@
+//! A script that runs at once: all keys that it meets are this core's, and nobody holds them.
+//!
+//! As with EXEC (`transaction::at_once`) it needs neither locks nor a task then, as nobody comes between
+//! within a turn. It cannot say before which keys it will meet; so what it changes may be undone, and
+//! what it has touched is noted:
+//!
+//! ```text
+//! begin ─► resume ─► Wait: gates ─► its keys are free ─► the command ─► feed ─┐
+//!            ▲ │                                                              │
+//!            │ ├──► Ended: commit, serve who waits, reply                     │
+//!            │ │                                                              │
+//!            │ └──► the slice is over, or a command cannot run at once: locks of all that
+//!            │      it has touched, and the rest is a task (`run`)            │
+//!            └────────────────────────────────────────────────────────────────┘
+//! ```
+//! If replies of other cores are owed before, a task could overtake those requests: then it is undone
+//! instead, and the request waits for its turn.
+
+use super::super::account::{Begun as BegunCall, Caller};
+use super::super::conn::{Lane, ReplyMode};
+use super::super::core::Core;
+use super::super::entry::{Entry, Scripted, ServerCall};
+use super::super::point::View;
+use super::super::presence::Presence;
+use super::super::serve::Answering;
+use super::super::slices::named;
+use super::super::transaction::replies::{Part, Replies};
+use super::evaluation::Evaluation;
+use super::feed::Feed;
+use super::gates::Gate;
+use super::lend::Lent;
+use super::run::{self, Begun, Running, Try, evaluate_rest};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow};
+use darter_resp::{self as resp, Output, Reply};
+use darter_script::{Protocol, Random, Stop, Wanted};
+use darter_tx::{Access, OpenAtOnce, lock_key};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Keys that a run may name, and that it may touch: they are searched one by one.
+const KEYS_MAX: usize = 64;
+
+/// A script that runs at once.
+struct AtOnce<'a> {
+    work: Work<'a>,
+    lent: Lent,
+    /// The generator of `math.random` as it began.
+    random: Random,
+    feed: Feed,
+}
+
+/// What its commands work with.
+struct Work<'a> {
+    core: &'a Rc<Core>,
+    gate: Gate,
+    view: View,
+    /// The keys of its commands so far, by their locks.
+    touched: Vec<(u64, Access)>,
+    /// From its first command on that writes.
+    open: Option<OpenAtOnce>,
+}
+
+/// How a run has left its turn.
+enum End {
+    /// There is a reply.
+    Replied,
+    /// It takes longer. Its machine may be waiting for a command, which has not run.
+    GoesOn { is_called: bool },
+}
+
+impl Core {
+    /// Runs a script at once. False if it must be a task from its beginning.
+    pub(crate) fn script_at_once(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        script: Scripted,
+        args: resp::Args<'_>,
+    ) -> bool {
+        let session = &lane.session;
+        let tracks = !session.view().tracker.is_none() || session.tracking.is_excepted;
+        let is_short = args.len() <= ENTRIES_AT_ONCE && !args.is_owned();
+        if !is_short || tracks || session.reply_mode != ReplyMode::On {
+            return false;
+        }
+        let Some(evaluation) = (script.find)(self, args) else { return false };
+        let begun = self.begun(args);
+        let Some(mut run) = AtOnce::begin(self, lane, args, &evaluation) else { return false };
+        match run.drive() {
+            End::Replied => run.finish(lane, entry, args, begun),
+            End::GoesOn { is_called } if self.tx.cores() == 1 || lane.is_settled() => {
+                run.go_on(lane, entry, args, (evaluation, begun), is_called);
+            }
+            End::GoesOn { .. } => {
+                run.undo();
+                lane.hold(args.to_request()); // Retried, once nothing is owed before it.
+            }
+        }
+        true
+    }
+}
+
+impl<'a> AtOnce<'a> {
+    /// Begins a run, if the keys that its command names are this core's, and nobody holds them.
+    fn begin(
+        core: &'a Rc<Core>,
+        lane: &Lane,
+        args: resp::Args<'_>,
+        evaluation: &Evaluation,
+    ) -> Option<Self> {
+        let gate = evaluation.gate(core.is_full()).ok()?;
+        let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
+        let (view, touched, open) = (lane.session.view(), Vec::new(), None);
+        let mut work = Work { core, gate, view, touched, open };
+        if !named.clone().all(|at| work.touch(args, at, evaluation.access())) {
+            return None;
+        }
+        let mut lent = core.lend(evaluation.kind()).ok()?;
+        let machine = lent.machine();
+        let random = *machine.random();
+        machine.set_log_level(core.hot.borrow().script_log_level);
+        let client = if lane.session.resp3 { Protocol::Three } else { Protocol::Two };
+        evaluation.begin_short(machine, args, client);
+        Some(Self { work, lent, random, feed: Feed::default() })
+    }
+
+    /// Resumes it until it ends, or the slice does.
+    fn drive(&mut self) -> End {
+        let (core, machine) = (self.work.core, self.lent.machine());
+        loop {
+            match machine.resume(core.tx.preempt()) {
+                Stop::Slice => return End::GoesOn { is_called: false },
+                Stop::Ended => return End::Replied,
+                Stop::Wait(Wanted::Reply) => {
+                    let resp3 = machine.protocol() == Protocol::Three;
+                    match self.work.run(machine.command().args(), resp3) {
+                        Some((out, stream)) => {
+                            let spare = self.feed.begin(out, stream, machine);
+                            core.admin.keep_buffer(spare);
+                        }
+                        None => return End::GoesOn { is_called: true },
+                    }
+                }
+                Stop::Wait(Wanted::More) => self.feed.next(machine),
+                Stop::Wait(Wanted::Permission) => run::permit(core, machine),
+            }
+            if core.slice.is_over(core.meter.now_ns()) {
+                return End::GoesOn { is_called: false };
+            }
+        }
+    }
+
+    /// It has ended: what it did stays, and its reply is owed.
+    fn finish(mut self, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>, begun: BegunCall) {
+        let core = self.work.core;
+        self.work.commit();
+        let machine = self.lent.machine();
+        run::log(machine);
+        let caller = Caller::Served(&lane.session);
+        if let Some(reply) = machine.short_reply() {
+            core.account_call(entry, begun, None, args, caller);
+            return lane.owe_flat(reply);
+        }
+        let pieces = run::take_reply(core, entry.index, machine);
+        let refusal = pieces.as_ref().err();
+        core.account_call(entry, begun, refusal, args, caller);
+        match pieces {
+            Ok(pieces) => {
+                let mut replies = Replies::default();
+                for piece in pieces {
+                    replies.out.tail().extend_from_slice(&piece);
+                    replies.settle();
+                }
+                let (out, stream) = replies.into_part();
+                lane.owe(out, stream);
+            }
+            Err(refusal) => lane.owe(error(&refusal.text(), lane.session.resp3), None),
+        }
+    }
+
+    /// The rest is a task, under the locks of all that it has touched.
+    fn go_on(
+        self,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        (evaluation, begun): (Evaluation, BegunCall),
+        is_called: bool,
+    ) {
+        let Self { work: Work { core, gate, touched, open, .. }, mut lent, random, feed } = self;
+        lane.await_task();
+        let (session, request) = (lane.session.clone(), args.to_request());
+        let (client, first) = (session.id, entry.first);
+        let presence = Presence::new(lane.gone());
+        let call = ServerCall {
+            core: Rc::clone(core),
+            session,
+            request,
+            first,
+            within: None,
+            presence: Rc::clone(&presence),
+        };
+        let running = Running::new(&call, &evaluation, lent.machine(), true);
+        running.note_written(gate.has_written.get());
+        let (row, seen) = (entry.index, Rc::clone(&presence));
+        let request = Arc::clone(&call.request);
+        let answering = Answering { client, row, request, presence: seen, begun };
+        let task = core.tx.go_on_open(open, touched, |transaction| {
+            let begun = Some(Begun { running, gate, feed, is_called });
+            let first = Try { transaction, lent, random, begun };
+            let work = async move { evaluate_rest(&call, &evaluation, first).await };
+            Rc::clone(core).answer(answering, Box::pin(work))
+        });
+        core.await_answer(lane, task, presence);
+    }
+
+    /// All that it did is undone: it will run again.
+    fn undo(mut self) {
+        let core = self.work.core;
+        if let Some(open) = self.work.open.take() {
+            core.tx.undo_at_once(open);
+        }
+        let machine = self.lent.machine();
+        if machine.abandon(core.tx.preempt()) {
+            *machine.random() = self.random; // Else another machine is taken next.
+        }
+        core.stats.borrow_mut().scripts_restarted += 1;
+    }
+}
+
+impl Work<'_> {
+    /// Notes a key. False if it is another core's, or somebody holds it, were it only to rebuild its
+    /// value; or if there are too many.
+    fn touch(&mut self, args: resp::Args<'_>, at: usize, access: Access) -> bool {
+        let key = lock_key(self.view.db, args.hash(at));
+        if let Some((_, noted)) = self.touched.iter_mut().find(|(one, _)| *one == key) {
+            *noted = access.max(*noted);
+            return true;
+        }
+        let tx = &self.core.tx;
+        let is_here = tx.cores() == 1 || tx.core_of(args.get(at)) == tx.core();
+        if !is_here || self.touched.len() >= KEYS_MAX {
+            return false;
+        }
+        let home = tx.home();
+        let is_free = home.locks.is_free() || !home.locks.blocks_point(key, true);
+        if is_free {
+            self.touched.push((key, access));
+        }
+        is_free
+    }
+
+    /// Does what the script calls: the reply. None if that cannot be done at once: then nothing has
+    /// happened.
+    fn run(&mut self, args: resp::Args<'_>, resp3: bool) -> Option<Part> {
+        let core = self.core;
+        let entry = match self.gate.admit(core, args) {
+            Ok(entry) => entry,
+            Err((entry, refusal)) => {
+                let line = refusal.text();
+                core.count_refused(entry, &line);
+                return Some((error(&line, false), None));
+            }
+        };
+        let run = entry.point().filter(|_| !entry.row.locks_all())?;
+        let access = if entry.row.is_write() { Access::Exclusive } else { Access::Update };
+        if !entry.row.keys.positions(args).all(|at| self.touch(args, at, access)) {
+            return None;
+        }
+        if entry.row.is_write() && self.open.is_none() {
+            self.open = Some(core.tx.open_at_once());
+        }
+        let begun = core.begun(args);
+        let mut out = Output::with_buffer(core.admin.take_buffer());
+        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
+        let reply = &mut Reply::new(&mut out, resp3);
+        let (refusal, stream) = match core.with_cx(&mut core.tx.home(), self.view, reply, call) {
+            Ok(Flow::Done) => (None, None),
+            Ok(Flow::Stream(stream)) => (None, Some(named(entry.index, stream))),
+            Ok(Flow::Job(_)) => return None, // It has changed nothing, and runs again.
+            Err(refusal) => (Some(refusal), None),
+        };
+        core.account_call(entry, begun, refusal.as_ref(), args, Caller::Script);
+        match refusal {
+            Some(refusal) => Some((error(&refusal.text(), resp3), None)),
+            None => Some((out, stream)),
+        }
+    }
+
+    /// What its commands did stays: others learn of it.
+    fn commit(&mut self) {
+        let core = self.core;
+        if let Some(open) = self.open.take() {
+            core.tx.commit_at_once(open);
+        }
+        core.publish_events();
+        if self.gate.has_written.get() && !core.waits.borrow().is_empty() {
+            let written = self.touched.iter().filter(|(_, access)| *access == Access::Exclusive);
+            core.serve_names(written.map(|(key, _)| *key));
+            core.publish_events();
+        }
+    }
+}
+
+/// The reply that refuses a command.
+fn error(line: &[u8], resp3: bool) -> Output {
+    let mut out = Output::default();
+    Reply::new(&mut out, resp3).error(line);
+    out
+}

@@ -1,0 +1,90 @@
+//! The scripts that a core was asked for lately, by their names: found without the registry's locks,
+//! and without hashing a name, which is a hash already.
+//!
+//! SCRIPT FLUSH empties all of them: the registry counts these, and what was found before the last one
+//! is not known any more.
+
+use super::registry::{NAME_LEN, Registry};
+use darter_script::Script;
+
+/// Scripts that are kept, each at a place that its name says.
+const PLACES: usize = 64;
+/// Bytes of a text that is kept: after a flush it stays until another script is asked for.
+const TEXT_MAX: usize = 64 << 10;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Recent {
+    scripts: Vec<Option<Script>>,
+    flushes: u64,
+}
+
+impl Recent {
+    /// What `read` finds in the script of this name, in any case, if that is known.
+    pub(crate) fn find<R>(
+        &mut self,
+        name: &[u8],
+        registry: &Registry,
+        read: impl FnOnce(&Script) -> R,
+    ) -> Option<R> {
+        if name.len() != NAME_LEN {
+            return None;
+        }
+        let flushes = registry.flushes();
+        if self.flushes != flushes || self.scripts.is_empty() {
+            self.scripts.clear();
+            self.scripts.resize(PLACES, None);
+            self.flushes = flushes;
+        }
+        let digits = u16::from_le_bytes([name[0], name[1]]) & 0x0f0f;
+        let slot = &mut self.scripts[usize::from(digits | digits >> 4) % PLACES];
+        if let Some(script) = slot
+            && script.name.as_bytes() == name
+        {
+            return Some(read(script));
+        }
+        let script = registry.find(name)?;
+        let result = read(&script);
+        if script.text.len() <= TEXT_MAX {
+            *slot = Some(script);
+        }
+        Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // In any case, until it is forgotten; and those that share a place.
+    fn scripts_are_found_until_they_are_flushed() {
+        let (registry, mut recent) = (Registry::default(), Recent::default());
+        let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("a text");
+        let mut find = |name: &str, registry: &Registry| {
+            recent.find(name.as_bytes(), registry, |script| script.name.to_string())
+        };
+        for round in 0..2 {
+            let all: Vec<Script> = (0..200).map(script).collect();
+            for one in &all {
+                assert_eq!(find(&one.name, &registry), None, "round {round}");
+            }
+            all.iter().for_each(|one| registry.add(one));
+            for one in all.iter().chain(&all) {
+                let upper = one.name.to_ascii_uppercase();
+                assert_eq!(find(&one.name, &registry).as_deref(), Some(&*one.name));
+                assert_eq!(find(&upper, &registry).as_deref(), Some(&*one.name));
+            }
+            assert_eq!(find(&all[0].name[1..], &registry), None);
+            registry.clear();
+        }
+    }
+
+    #[test]
+    fn long_texts_are_not_kept() {
+        let (registry, mut recent) = (Registry::default(), Recent::default());
+        let long = Script::new(&vec![b' '; TEXT_MAX + 1]).expect("a text");
+        registry.add(&long);
+        assert_eq!(recent.find(long.name.as_bytes(), &registry, |_| ()), Some(()));
+        assert!(recent.scripts.iter().all(Option::is_none));
+    }
+}
