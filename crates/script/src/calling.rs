@@ -160,12 +160,14 @@ const NO_MEMORY: &[u8] = b"Error registering functions: ERR not enough memory";
 pub(crate) struct Calling {
     library: Arc<Library>,
     index: usize,
+    /// Its keys and its arguments are on the stack already.
+    are_copied: bool,
     copied: Option<Copied>,
 }
 
 impl Calling {
-    pub(crate) fn new(library: Arc<Library>, index: usize) -> Self {
-        Self { library, index, copied: None }
+    pub(crate) fn new(library: Arc<Library>, index: usize, are_copied: bool) -> Self {
+        Self { library, index, are_copied, copied: None }
     }
 
     fn name(&self) -> Arc<str> {
@@ -183,7 +185,7 @@ impl Calling {
             cx.lua.get(-1, &self.name())?;
             cx.lua.remove(-2);
             cx.lua.insert(2);
-            self.copied = Some(Copied::begin(cx)?);
+            self.copied = Some(Copied::begin(cx, self.are_copied)?);
         }
         let copied = self.copied.as_mut().expect("it was begun");
         Ok(if copied.step(cx)? { Start::Call(2) } else { Start::More })

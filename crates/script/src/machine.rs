@@ -113,6 +113,8 @@ struct Evaluation {
     script: Script,
     /// Whether it is only compiled.
     is_check: bool,
+    /// Its keys and its arguments are on the stack already.
+    are_copied: bool,
     copied: Option<Copied>,
 }
 
@@ -164,7 +166,7 @@ impl Evaluation {
             if !is_known && !self.compile(cx)? || self.is_check {
                 return Ok(Start::End);
             }
-            self.copied = Some(Copied::begin(cx)?);
+            self.copied = Some(Copied::begin(cx, self.are_copied)?);
         }
         let copied = self.copied.as_mut().expect("it was begun");
         if !copied.step(cx)? {
@@ -199,9 +201,9 @@ impl Evaluation {
 pub(crate) struct Copied(usize);
 
 impl Copied {
-    /// Pushes the two tables, that of the keys first.
-    pub(crate) fn begin(cx: Call<'_, '_>) -> Result<Self, Error> {
-        if !std::mem::take(&mut cx.host.are_copied) {
+    /// Pushes the two tables, that of the keys first, unless they are there.
+    pub(crate) fn begin(cx: Call<'_, '_>, are_copied: bool) -> Result<Self, Error> {
+        if !are_copied {
             cx.lua.push_table(0)?;
             cx.lua.push_table(0)?;
         }
@@ -316,7 +318,8 @@ impl Machine {
 
     fn start(&mut self, script: Script, is_check: bool) {
         self.clear();
-        self.vm.begin(Box::new(Evaluation { script, is_check, copied: None }));
+        let are_copied = self.are_copied();
+        self.vm.begin(Box::new(Evaluation { script, is_check, are_copied, copied: None }));
     }
 
     /// Begins to run the text of a library: [`Machine::take_loaded`] has the result. There is no
@@ -349,10 +352,13 @@ impl Machine {
         session.arguments = run.arguments;
         session.client = run.client;
         let source = Arc::clone(&run.library.source);
-        let calling = Calling::new(run.library, run.index);
-        if session.has_loaded(&source) {
+        let is_loaded = session.has_loaded(&source);
+        let are_copied = self.are_copied();
+        let calling = Calling::new(run.library, run.index, are_copied);
+        if is_loaded {
             self.vm.begin(Box::new(calling));
         } else {
+            assert!(!are_copied, "words are taken in for a library that is loaded");
             self.next = Some(calling);
             self.vm.begin(Box::new(Loading::new(source)));
         }
@@ -380,6 +386,11 @@ impl Machine {
                 false
             }
         }
+    }
+
+    /// Whether what begins now has its words on the stack. What is thrown away takes that with it.
+    fn are_copied(&mut self) -> bool {
+        std::mem::take(&mut self.vm.host().are_copied)
     }
 
     /// Nothing of the run before is left.
@@ -511,6 +522,7 @@ impl Machine {
 
     /// Throws a run away; true when that is done, else it is to be called again.
     pub fn abandon(&mut self, preempt: &dyn Preempt) -> bool {
+        self.next = None;
         self.vm.abandon(preempt)
     }
 

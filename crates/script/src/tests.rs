@@ -236,6 +236,19 @@ fn words_that_are_taken_in_are_as_others() {
     }
 }
 
+#[test] // A run that is thrown away before its first portion takes its words with it.
+fn words_go_with_their_run() {
+    let mut machine = Machine::new(LIMIT).unwrap();
+    for _ in 0..2 {
+        assert!(machine.take_words([&b"k"[..]].into_iter(), [&b"a"[..]].into_iter()));
+        machine.begin(run_of("return {KEYS[1], ARGV[1]}", &[]));
+        while !machine.abandon(&Never) {}
+        let reply =
+            evaluate(&mut machine, run_of("return ARGV[1]", &[b"b"]), &mut Prng::from_seed(5));
+        assert_eq!(reply, "$1\r\nb\r\n");
+    }
+}
+
 #[test] // What is too much for a machine leaves nothing, and the memory of short replies is used again.
 fn words_and_replies_leave_nothing() {
     let mut machine = Machine::new(4 << 20).unwrap();

@@ -485,7 +485,7 @@ fn a_block_is_taken_apart_in_small_steps() {
     while inboxes[0].step(&mut shard, &Countdown::new(0)) {
         steps += 1;
     }
-    assert!(steps >= 5_000 / 16, "{steps}");
+    assert!(steps >= 5_000 / 128, "{steps}");
     let list = shard.db(0).value::<List>(&Key::new(b"l")).unwrap().unwrap();
     let all = list.elements().range(0..5_000).map(|element| element.to_vec());
     assert!(all.eq((0..5_000).map(|at| (at % 64).to_string().into_bytes())));

@@ -245,6 +245,10 @@ impl LockTable {
                 let held = |key| late.keys.get(key).copied();
                 keys.iter().any(|(key, asked)| held(*key).is_some_and(|held| blocks(held, *asked)))
             }
+            // One of many keys counts as if it met each list, as where lists are granted.
+            Claim::List(_, asked) if self.many.contains(&tx) => {
+                late.strongest.is_some_and(|held| blocks(held, *asked))
+            }
             Claim::List(list, asked) => {
                 late.few().any(|(key, held)| blocks(held, *asked) && list.contains(key))
             }

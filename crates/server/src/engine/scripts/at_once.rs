@@ -109,7 +109,7 @@ impl<'a> AtOnce<'a> {
         args: resp::Args<'_>,
         evaluation: &Evaluation,
     ) -> Option<Self> {
-        let gate = evaluation.gate(core.is_full()).ok()?;
+        let gate = Gate::of(evaluation, core.is_full()).ok()?;
         let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
         let (view, touched, open) = (lane.session.view(), Vec::new(), None);
         let mut work = Work { core, gate, view, touched, open };

@@ -1,18 +1,11 @@
 //! A script or a function that is to run, and what its command says of that.
 
-use super::gates::Gate;
 use super::machines::Kind;
 use crate::libraries::Libraries;
-use darter_command::Refusal;
 use darter_resp::Args;
 use darter_script::{Flags, FunctionRun, Library, Machine, Protocol, Run, Script};
 use darter_tx::Access;
-use std::cell::Cell;
 use std::sync::Arc;
-
-const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
-const FULL: &str =
-    "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
 
 /// What runs.
 pub(crate) enum Callee {
@@ -49,7 +42,7 @@ impl Evaluation {
     }
 
     /// Whether it only reads.
-    fn only_reads(&self) -> bool {
+    pub(super) fn only_reads(&self) -> bool {
         self.is_read || self.flags.has(Flags::NO_WRITES)
     }
 
@@ -58,30 +51,12 @@ impl Evaluation {
         if self.only_reads() { Access::Update } else { Access::Exclusive }
     }
 
-    /// What the commands must pass that it calls.
-    ///
-    /// # Errors
-    /// It may not run now.
-    pub(super) fn gate(&self, is_full: bool) -> Result<Gate, Refusal> {
-        let allows_oom = self.flags.has(Flags::ALLOW_OOM);
-        if !self.flags.has(Flags::COMPATIBLE) {
-            let writes = !self.flags.has(Flags::NO_WRITES);
-            if writes && self.is_read {
-                return Err(Refusal::line(WRITES));
-            }
-            if writes && is_full && !allows_oom {
-                return Err(Refusal::line(FULL));
-            }
-        }
-        let (is_read, has_written) = (self.only_reads(), Cell::new(false));
-        Ok(Gate { is_read, allows_oom, is_full, has_written })
-    }
-
     /// Begins it, with its keys and its other arguments, which are few and short.
     pub(super) fn begin_short(&self, machine: &mut Machine, args: Args<'_>, client: Protocol) {
-        let is_ready = match &self.callee {
-            Callee::Script(_) => true,
-            Callee::Function { library, .. } => machine.has_loaded(library),
+        let program = self.program();
+        let is_ready = match &program {
+            Program::Script(_) => true,
+            Program::Function(library, _) => machine.has_loaded(library),
         };
         let (first, end) = (self.first_key, self.first_key + self.keys);
         let (keys, arguments) = (first..end, end..args.len());
@@ -93,25 +68,50 @@ impl Evaluation {
             true => (Vec::new(), Vec::new()),
             false => (keys.map(copy).collect(), arguments.map(copy).collect()),
         };
-        self.begin(machine, words, client);
+        program.begin(machine, words, client);
     }
 
     /// Begins it, with its keys and its other arguments.
     pub(super) fn begin(
         &self,
         machine: &mut Machine,
-        (keys, arguments): (Vec<Vec<u8>>, Vec<Vec<u8>>),
+        words: (Vec<Vec<u8>>, Vec<Vec<u8>>),
         client: Protocol,
     ) {
+        self.program().begin(machine, words, client);
+    }
+
+    /// What is to begin now. Where there are keys their locks are held, and it is the function of
+    /// this instant, if there is one; without, another core may change the library at any time, so
+    /// this is asked once for a run.
+    fn program(&self) -> Program {
         match &self.callee {
-            Callee::Script(script) => {
-                machine.begin(Run { script: script.clone(), keys, arguments, client });
-            }
-            // Its locks are held when it begins: it is the function of that instant, if there is one.
+            Callee::Script(script) => Program::Script(script.clone()),
             Callee::Function { all, name, library, index } => {
                 let now = all.current();
                 let (library, index) = now.function(name).unwrap_or((library, *index));
-                let library = Arc::clone(library);
+                Program::Function(Arc::clone(library), index)
+            }
+        }
+    }
+}
+
+/// What a machine begins with.
+enum Program {
+    Script(Script),
+    Function(Arc<Library>, usize),
+}
+
+impl Program {
+    fn begin(
+        self,
+        machine: &mut Machine,
+        (keys, arguments): (Vec<Vec<u8>>, Vec<Vec<u8>>),
+        client: Protocol,
+    ) {
+        match self {
+            Program::Script(script) => machine.begin(Run { script, keys, arguments, client }),
+            Program::Function(library, index) => {
                 machine.begin_call(FunctionRun { library, index, keys, arguments, client });
             }
         }

@@ -3,10 +3,15 @@
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::serve::MISCONF;
+use super::evaluation::Evaluation;
 use darter_command::{Flags, Refusal};
 use darter_resp::Args;
+use darter_script::Flags as Said;
 use std::cell::Cell;
 
+const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
+const FULL: &str =
+    "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
 const UNKNOWN: &str = "ERR Unknown Redis command called from script";
 const ARITY: &str = "ERR Wrong number of args calling Redis command from script";
 const NOT_HERE: &str = "ERR This Redis command is not allowed from script";
@@ -27,6 +32,26 @@ pub(super) struct Gate {
 }
 
 impl Gate {
+    /// What the commands must pass that a script or a function calls.
+    ///
+    /// # Errors
+    /// It may not run now.
+    pub(super) fn of(evaluation: &Evaluation, is_full: bool) -> Result<Self, Refusal> {
+        let flags = evaluation.flags;
+        let allows_oom = flags.has(Said::ALLOW_OOM);
+        if !flags.has(Said::COMPATIBLE) {
+            let writes = !flags.has(Said::NO_WRITES);
+            if writes && evaluation.is_read {
+                return Err(Refusal::line(WRITES));
+            }
+            if writes && is_full && !allows_oom {
+                return Err(Refusal::line(FULL));
+            }
+        }
+        let (is_read, has_written) = (evaluation.only_reads(), Cell::new(false));
+        Ok(Self { is_read, allows_oom, is_full, has_written })
+    }
+
     /// That of another run of the same.
     pub(super) fn again(&self) -> Self {
         let Self { is_read, allows_oom, is_full, .. } = *self;

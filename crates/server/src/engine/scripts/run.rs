@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// Runs a script or a function, and replies with what it returns.
 pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     let core = &call.core;
-    let gate = evaluation.gate(core.is_full())?;
+    let gate = Gate::of(&evaluation, core.is_full())?;
     if let Some(tx) = &call.within {
         let mut lent = core.lend(evaluation.kind())?;
         let mut run = Run::new(call, &evaluation, Locks::Outer(tx), gate);

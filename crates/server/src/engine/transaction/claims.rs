@@ -11,6 +11,7 @@ use darter_base::number;
 use darter_command::Flags;
 use darter_resp::Args;
 use darter_tx::{Access, Claim, CoreId, KeyList, lock_key};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// The locks that a transaction of `queued` wants, if it begins in database `db`.
@@ -52,17 +53,17 @@ pub(super) async fn claims(
 }
 
 /// The lock that a transaction wants of this core, where all its keys are: of one that is short, and
-/// stays in database `db`.
+/// stays in database `db`. Never a list: it would count as meeting a list that others hold.
 pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
-    let mut wanted = Wanted::new(core.tx.cores(), queued.args);
+    let mut keys = Vec::with_capacity(queued.args);
     for (index, args) in queued.portions().flat_map(Portion::iter) {
         let row = &core.table.entries()[index].row;
         let access = if row.is_write() { Access::Exclusive } else { Access::Update };
-        for at in row.keys.positions(args) {
-            wanted.add(core.id(), lock_key(db, args.hash(at)), access);
-        }
+        keys.extend(row.keys.positions(args).map(|at| (lock_key(db, args.hash(at)), access)));
     }
-    wanted.into_claims().pop().map_or(Claim::Keys(Vec::new()), |(_, claim)| claim)
+    keys.sort_unstable_by_key(|(key, access)| (*key, Reverse(*access)));
+    keys.dedup_by_key(|(key, _)| *key);
+    Claim::Keys(keys)
 }
 
 /// The database in which the commands after this SELECT work; none if it will fail.
