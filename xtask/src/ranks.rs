@@ -14,7 +14,7 @@ const CRATE: &str = "crates/server/src";
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
     (0, &["absent", "libraries", "saving", "settings", "spent", "spin", "engine::point",
-          "engine::scripts::registry", "engine::state::requests"]),
+          "engine::scripts::registry", "engine::state::requests", "engine::transaction::half"]),
     (1, &["doors", "log", "shared", "supervisor", "engine::presence",
           "engine::scripts::recent", "engine::transaction::queued"]),
     (2, &["files", "load", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
@@ -24,7 +24,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
           "engine::state::tracking",
           "engine::state::waits",
-          "engine::state::watchers"]),
+          "engine::state::watchers", "engine::transaction::begun"]),
     (3, &["engine::conn", "engine::scripts::evaluation", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
     (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),

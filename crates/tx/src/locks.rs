@@ -213,13 +213,29 @@ impl LockTable {
 
     /// Grants `claim` to `tx`, unless it conflicts with what is held or waiting.
     pub fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
-        let free = !self.conflicts_with_held(claim)
-            && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim));
+        let free = self.is_obtainable(claim);
         if free {
             self.grant(tx, claim.clone());
             self.check_if_few();
         }
         free
+    }
+
+    /// [`LockTable::try_acquire`] of a claim that nobody needs any more if it is refused.
+    pub(crate) fn try_take(&mut self, tx: TxId, claim: Claim) -> bool {
+        let free = self.is_obtainable(&claim);
+        if free {
+            self.grant(tx, claim);
+            self.check_if_few();
+        }
+        free
+    }
+
+    /// True when `claim` conflicts with nothing that is held or waits.
+    fn is_obtainable(&self, claim: &Claim) -> bool {
+        self.is_free()
+            || !self.conflicts_with_held(claim)
+                && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim))
     }
 
     /// Grants `claim`, which is to read, unless it conflicts or a value of it is being rebuilt: what

@@ -81,6 +81,13 @@ pub(crate) const BUGS: &[Bug] = &[
         flaw: Flaw::None,
     },
     Bug {
+        name: "an EXEC of two cores that holds nothing while the other one does its part",
+        rows: &[of_two(|call| Box::pin(exec_unheld(call)))],
+        draw: draw_pairs,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
+    },
+    Bug {
         name: "a WATCH that misses",
         rows: &[broken(|call| Box::pin(watch_nothing(call)))],
         draw: draw_watches,
@@ -148,15 +155,7 @@ async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
     for at in [1, 2] {
         let (key, core, db) = (call.arg(at).to_vec(), call.tx.core_of(call.arg(at)), call.db);
         let locked = call.lock_keys([(&key[..], darter_tx::Access::Exclusive)]).await;
-        let add = move |home: &mut darter_tx::Home| {
-            let (db, key) = (home.shard.db_mut(db), Key::new(&key));
-            let before = db.text(&key).ok().flatten().and_then(|text| text.as_int()).unwrap_or(0);
-            let after = (before + 1).to_string();
-            let value = darter_keyspace::Fresh::Bytes(after.as_bytes());
-            db.set_text(&key, value, darter_keyspace::Deadline::Keep);
-            before + 1
-        };
-        values.push(call.tx.on(core, add).await);
+        values.push(call.tx.on(core, increment(db, key)).await);
         drop(locked);
         call.tx.yield_now().await;
     }
@@ -164,6 +163,33 @@ async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
         reply.array(values.len());
         values.iter().for_each(|value| reply.int(*value));
     }))
+}
+
+/// The same in one step on each core, the other one's first, and without locks.
+async fn exec_unheld(call: Call) -> Result<Answer, Refusal> {
+    let mut order = [1, 2];
+    order.sort_by_key(|at| call.tx.core_of(call.arg(*at)) == call.tx.core());
+    let mut values = [0; 2];
+    for at in order {
+        let (key, db) = (call.arg(at).to_vec(), call.db);
+        values[at - 1] = call.tx.on(call.tx.core_of(call.arg(at)), increment(db, key)).await;
+    }
+    Ok(call.answer(|reply| {
+        reply.array(values.len());
+        values.iter().for_each(|value| reply.int(*value));
+    }))
+}
+
+/// INCR of one key.
+fn increment(db: usize, key: Vec<u8>) -> impl FnOnce(&mut darter_tx::Home) -> i64 + Send {
+    move |home| {
+        let (db, key) = (home.shard.db_mut(db), Key::new(&key));
+        let before = db.text(&key).ok().flatten().and_then(|text| text.as_int()).unwrap_or(0);
+        let after = (before + 1).to_string();
+        let value = darter_keyspace::Fresh::Bytes(after.as_bytes());
+        db.set_text(&key, value, darter_keyspace::Deadline::Keep);
+        before + 1
+    }
 }
 
 /// WATCH of nothing.

@@ -56,9 +56,10 @@ impl Core {
             }
             let item = &mut batch.items[batch.next];
             let flags = self.table.entries()[item.entry].row.flags;
-            if self
-                .is_paused(item.queued.as_ref().map_or(flags, |queued| queued.flags_of_exec(flags)))
-            {
+            // The core of the client holds locks for a half, which has begun there.
+            let is_half = item.queued.as_ref().is_some_and(|queued| queued.half.is_some());
+            let flags = item.queued.as_ref().map_or(flags, |queued| queued.flags_of_exec(flags));
+            if !is_half && self.is_paused(flags) {
                 self.pause_batch(batch);
                 return;
             }
@@ -71,7 +72,7 @@ impl Core {
             if batch.next == batch.items.len() {
                 break;
             }
-            if batch.held_bytes > HELD_BYTES_MAX {
+            if batch.held_bytes > HELD_BYTES_MAX && !is_half {
                 self.post(batch.from, Mail::BatchDone(batch.split_replies(true)));
                 self.batches.borrow_mut().rest(batch);
                 return;
@@ -155,7 +156,10 @@ impl Core {
     }
 
     /// Accepts the replies of a batch that another core has run.
-    pub(super) fn batch_done(&self, from: CoreId, mut batch: Box<Batch>) {
+    pub(super) fn batch_done(self: &Rc<Self>, from: CoreId, mut batch: Box<Batch>) {
+        if batch.is_of_halves() {
+            return self.halves_done(from, batch);
+        }
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
                 self.wake_batch(from, batch.client); // Its commands have run.
@@ -197,6 +201,7 @@ impl Core {
                         let (out, stream) = *parts;
                         lane.ready_at(slot, out, stream);
                     }
+                    Replied::Half(_) => unreachable!("they travel by themselves"),
                 }
             }
             self.after_settling(lane);

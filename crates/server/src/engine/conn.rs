@@ -8,6 +8,7 @@ use super::state::pubsub::Subscribed;
 use super::state::tracking::message::Push;
 use super::state::tracking::mode::Mode;
 use super::state::waits::Blocked;
+use super::transaction::begun::Begun as Halves;
 use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
@@ -191,6 +192,8 @@ pub struct Lane {
     pub(super) queued_commands: Option<Box<Queued>>,
     /// What it watches; shared with an EXEC that runs.
     pub(super) watched: Option<Rc<Watched>>,
+    /// The transactions that it has begun with another core.
+    pub(super) halves: Halves,
     /// With what its client waits for keys, if it does.
     pub(super) blocked: Option<Box<Blocked>>,
     /// Cores on which a batch rests until its next reply is wanted.
@@ -257,6 +260,7 @@ impl Conn {
             awaited: None,
             queued_commands: None,
             watched: None,
+            halves: Halves::default(),
             blocked: None,
             resting: Vec::new(),
             published_at: None,
@@ -464,6 +468,7 @@ impl Lane {
     pub(crate) fn is_working(&self) -> bool {
         let waits = match self.owed.front() {
             Some(Owed::Remote(core) | Owed::Silent(core)) => !self.resting.contains(core),
+            Some(Owed::Half(_)) => true,
             _ => false,
         };
         let searches = self.stream.is_some() && self.output_bytes() == 0;
@@ -518,7 +523,13 @@ impl Lane {
     pub(super) fn owe_flat(&mut self, reply: &[u8]) {
         if self.owed.is_empty() && self.stream.is_none() {
             self.out.add(reply);
-        } else {
+            return;
+        }
+        let is_joined = match self.owed.back_mut() {
+            Some(Owed::Early(last)) => self.waiting.join_flat(last, reply),
+            _ => false,
+        };
+        if !is_joined {
             self.owed.push_back(self.waiting.take_in_flat(reply));
         }
     }
@@ -531,6 +542,19 @@ impl Lane {
     /// The reply owed at `slot` has come, before its turn.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
         self.owed[slot] = self.waiting.take_in(out, stream);
+    }
+
+    /// The last request, an EXEC, is run by another core and this one: it is answered by its number.
+    pub(super) fn owe_half(&mut self, number: u64) {
+        let last = self.owed.back_mut().expect("it has just been sent there");
+        *last = Owed::Half(number);
+    }
+
+    /// The reply of that EXEC has come.
+    pub(super) fn half_done(&mut self, number: u64, put: impl FnOnce(&mut Self, usize)) {
+        let is_it = |owed: &Owed| matches!(owed, Owed::Half(one) if *one == number);
+        let slot = self.owed.iter().position(is_it).expect("its reply is owed");
+        put(self, slot);
     }
 
     /// Moves replies whose turn has come into the output, up to one that continues as a stream.

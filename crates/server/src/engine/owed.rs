@@ -32,6 +32,8 @@ pub(super) enum Owed {
     Remote(usize),
     /// The same, and the client has its replies off.
     Silent(usize),
+    /// That of an EXEC of this number, which another core and this one run.
+    Half(u64),
 }
 
 /// Where an early reply is: in which buffer, from and to which byte.
@@ -128,6 +130,21 @@ impl Waiting {
         self.bytes += reply.len();
         let end = start + reply.len();
         Owed::Early(Place { buffer: self.filling as u16, start: start as u16, end: end as u16 })
+    }
+
+    /// An encoded reply has come, and waits behind the last one, in the same place: so what is queued
+    /// after MULTI is one place. False if there is no room.
+    pub(super) fn join_flat(&mut self, last: &mut Place, reply: &[u8]) -> bool {
+        let early = &mut self.early[usize::from(last.buffer)];
+        let is_last = last.start < last.end && usize::from(last.end) == early.bytes.len();
+        if !is_last || usize::from(last.buffer) != self.filling || !early.has_room(reply) {
+            return false;
+        }
+        early.bytes.extend_from_slice(reply);
+        early.owed += reply.len();
+        self.bytes += reply.len();
+        last.end += reply.len() as u16;
+        true
     }
 
     /// The first in the queue leaves it: its bytes.

@@ -189,6 +189,9 @@ impl Core {
             return;
         }
         let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
+        if self.waits_for_halves(lane, entry, args) {
+            return;
+        }
         if is_exec && !watched && self.exec_at_once(lane, entry, args) {
             return;
         }
@@ -404,9 +407,18 @@ impl Core {
             write(&mut Reply::new(&mut lane.out, resp3));
             return;
         }
-        let mut out = Output::default();
+        let mut out = Output::with_buffer(self.admin.take_buffer());
         write(&mut Reply::new(&mut out, resp3));
-        self.owe(lane, out, None);
+        if lane.session.reply_mode != ReplyMode::On {
+            return self.owe(lane, out, None);
+        }
+        match out.take_flat(Vec::new()) {
+            Some(flat) => {
+                lane.owe_flat(&flat);
+                self.admin.keep_buffer(flat);
+            }
+            None => lane.owe(out, None),
+        }
     }
 
     /// Appends a reply to all that is owed, unless the client wants none.

@@ -90,7 +90,8 @@ impl Locked {
     }
 
     /// The transaction that holds them.
-    pub(crate) fn id(&self) -> TxId {
+    #[must_use]
+    pub fn id(&self) -> TxId {
         self.id
     }
 
@@ -174,10 +175,25 @@ impl Locked {
         }
     }
 
-    /// A task that begins later holds keys of this core from now on, which nobody else holds. What was
-    /// recorded since record `since` belongs to its transaction.
-    pub(super) fn hold_for(&mut self, task: TaskId, claim: Claim, since: u64) {
-        self.take_for(task, claim);
+    /// Takes keys of this core, which nobody else holds.
+    pub(super) fn take_first(&mut self, claim: Claim) {
+        // As with a point command, this comes before those who wait.
+        let granted = self.tx.home().locks.take_first(self.id, claim);
+        assert!(granted, "somebody holds what transaction {} has touched", self.id);
+        self.cores.push(self.tx.core());
+    }
+
+    /// What is changed under these locks of this core is a part of a transaction, of which `other`
+    /// has another.
+    pub(super) fn is_part_with(&mut self, other: CoreId) {
+        assert!(self.writers.is_empty() && !self.has_begun, "{} is another's", self.id);
+        self.writers = vec![self.tx.core(), other];
+    }
+
+    /// A task that begins later holds what is taken of this core. What was recorded since record
+    /// `since` belongs to its transaction.
+    pub(super) fn hold_for(&mut self, task: TaskId, since: u64) {
+        self.begin_for(task);
         if let Some(part) = self.part() {
             self.tx.home().shard.mark_since(since, part);
             self.tx.0.works.borrow_mut().insert(task, Work::Part(part));
@@ -185,18 +201,15 @@ impl Locked {
     }
 
     /// The same of what may be undone.
-    pub(super) fn hold_open_for(&mut self, task: TaskId, claim: Claim) {
+    pub(super) fn hold_open_for(&mut self, task: TaskId) {
         assert!(self.writers.is_empty(), "{} is recorded otherwise", self.id);
-        self.take_for(task, claim);
+        self.begin_for(task);
         self.is_open = true;
         self.tx.0.works.borrow_mut().insert(task, Work::Open(self.id));
     }
 
-    fn take_for(&mut self, task: TaskId, claim: Claim) {
-        // As with a point command, this comes before those who wait.
-        let granted = self.tx.home().locks.take_first(self.id, claim);
-        assert!(granted, "somebody holds what transaction {} has touched", self.id);
-        self.cores.push(self.tx.core());
+    fn begin_for(&mut self, task: TaskId) {
+        assert_eq!(self.cores, [self.tx.core()], "its keys are this core's");
         (self.task, self.has_begun) = (task, true);
     }
 

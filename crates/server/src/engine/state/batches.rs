@@ -42,6 +42,9 @@ pub(crate) enum Replied {
     Flat(usize),
     /// Has parts, or continues as a stream: rare, so it is apart.
     Parts(Box<(Output, Option<Box<dyn Stream>>)>),
+    /// Is made by the core that asked: this is what this one has done of an EXEC. Of a batch all
+    /// replies are such, or none.
+    Half(Box<Queued>),
 }
 
 impl Batch {
@@ -81,6 +84,11 @@ impl Batch {
         item.queued = Some(queued);
         self.request_bytes += bytes;
         bytes
+    }
+
+    /// True if it carries transactions that two cores run: nothing else then.
+    pub(crate) fn is_of_halves(&self) -> bool {
+        matches!(self.ends.first(), Some(Replied::Half(_)))
     }
 
     pub(crate) fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
@@ -129,6 +137,13 @@ impl Batch {
         self.next += 1;
     }
 
+    /// Of the next command, an EXEC, this core has done its part, and answered so many bytes.
+    pub(crate) fn replied_half(&mut self, bytes: usize, queued: Box<Queued>) {
+        self.held_bytes += bytes;
+        self.ends.push(Replied::Half(queued));
+        self.next += 1;
+    }
+
     /// The same, of a reply that has parts or is streamed.
     pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.held_bytes += out.len();
@@ -157,6 +172,8 @@ pub(crate) struct Batches {
     awaited: IdentityMap<Awaited>,
     /// Clients that are gone, until their batches are done.
     gone: IdentityMap<()>,
+    /// Clients of which a transaction was refused, until their core has heard of it.
+    refusing: IdentityMap<()>,
 }
 
 /// Memory of batches that a core keeps for the next ones: some dozen of fifty requests.
@@ -242,6 +259,21 @@ impl Batches {
             self.gone.insert(client, ());
         }
         self.awaited.get(&client)
+    }
+
+    /// A transaction of a client is refused: those that come behind it are, too.
+    pub(crate) fn refuse(&mut self, client: u64) {
+        self.refusing.insert(client, ());
+    }
+
+    /// True while they are.
+    pub(crate) fn refuses(&self, client: u64) -> bool {
+        self.refusing.contains_key(&client)
+    }
+
+    /// The core of the client has heard of it.
+    pub(crate) fn refuse_no_more(&mut self, client: u64) {
+        self.refusing.remove(&client);
     }
 
     /// How far a client has gone whose batch is run.

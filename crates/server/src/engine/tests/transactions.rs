@@ -182,6 +182,100 @@ fn a_client_goes_amid_its_exec() {
     }
 }
 
+#[test] // A pipeline of transactions of two cores is one message there and one back, however slices end;
+// what is refused runs again, and what came behind it does not overtake it.
+fn two_cores_run_a_transaction_together() {
+    for (is_held, is_tiny) in [(false, false), (false, true), (true, false), (true, true)] {
+        let bench = Bench::new(2);
+        let (one, other) = (bench.key(0), bench.key(1));
+        let commands = format!("INCR {one}\r\nINCR {other}\r\nGET {one}\r\nGET {other}");
+        let transaction = |at: usize| {
+            // They hold different keys of this core, so none waits for the one before it.
+            let set = format!("SET {{{one}}}{at} {at}\r\nINCR {other}\r\nGET {other}");
+            format!("MULTI\r\n{set}\r\nSTRLEN {{{one}}}{at}\r\nEXEC")
+        };
+        let held = darter_tx::lock_key(0, darter_keyspace::Key::new(other.as_bytes()).hash);
+        let lock = || bench.cores[1].tx.try_lock_here(held, darter_tx::Access::Exclusive);
+        let locked = is_held.then(lock);
+        let hops = || [0, 1].map(|core| bench.cores[core].stats.borrow().hops);
+        let before = hops();
+        let all: Vec<String> = (1..=16).map(transaction).collect();
+        bench.send(0, &all.join("\r\n"));
+        bench.turn(0);
+        bench.tiny.set(is_tiny);
+        (0..500).for_each(|_| bench.round());
+        let got = bench.got(0);
+        let queued = |count: usize| format!("+OK\r\n{}", "+QUEUED\r\n".repeat(count));
+        let reply = |at: usize| {
+            let value = at.to_string();
+            let len = value.len();
+            format!("{}*4\r\n+OK\r\n:{at}\r\n${len}\r\n{at}\r\n:{len}\r\n", queued(4))
+        };
+        let expected: String = (1..=16).map(reply).collect();
+        if is_held {
+            assert!(!got.contains('*'), "the first waits, and so do all behind it: {got}");
+        } else {
+            assert_eq!(got, expected, "tiny slices: {is_tiny}");
+        }
+        if !is_held && !is_tiny {
+            let [here, there] = hops();
+            assert_eq!([here - before[0], there - before[1]], [1, 1], "a message each way");
+        }
+        drop(locked);
+        (0..500).for_each(|_| bench.round());
+        if is_held {
+            assert_eq!(got + &bench.got(0), expected, "tiny slices: {is_tiny}");
+        }
+        bench.tiny.set(false);
+        assert_eq!(
+            bench.ask(0, &format!("MULTI\r\n{commands}\r\nEXEC")),
+            format!("{}*4\r\n:1\r\n:17\r\n$1\r\n1\r\n$2\r\n17\r\n", queued(4))
+        );
+        assert!(bench.is_clean());
+        assert!(bench.cores.iter().all(|core| core.halves.borrow().is_empty()));
+    }
+}
+
+#[test] // Watched keys of both cores count; what is watched ends with EXEC, also where it was refused
+// and where its client is gone.
+fn two_cores_watch_for_a_transaction() {
+    for is_held in [false, true] {
+        for touched in [None, Some(0), Some(1)] {
+            for is_gone in [false, true] {
+                let mut bench = Bench::new(2);
+                let keys = [0, 1].map(|core| bench.key(core));
+                let toucher = bench.connect(1);
+                bench.ask(0, &format!("WATCH {} {}", keys[0], keys[1]));
+                if let Some(core) = touched {
+                    bench.ask(toucher, &format!("SET {} t", keys[core]));
+                }
+                let held = darter_keyspace::Key::new(keys[1].as_bytes()).hash;
+                let held = darter_tx::lock_key(0, held);
+                let lock = || bench.cores[1].tx.try_lock_here(held, darter_tx::Access::Exclusive);
+                let locked = is_held.then(lock);
+                let sets = keys.each_ref().map(|key| format!("SET {key} v\r\n")).concat();
+                bench.send(0, &format!("MULTI\r\n{sets}EXEC"));
+                (0..3).for_each(|_| bench.round());
+                if is_gone {
+                    bench.cores[0].closed(bench.clients[0].token);
+                }
+                drop(locked);
+                bench.settle();
+                let case = format!("held {is_held}, touched {touched:?}, gone {is_gone}");
+                if !is_gone {
+                    let reply = if touched.is_some() { "*-1\r\n" } else { "*2\r\n+OK\r\n+OK\r\n" };
+                    assert!(bench.got(0).ends_with(reply), "{case}");
+                }
+                assert!(bench.is_clean(), "{case}");
+                let values = keys.each_ref().map(|key| bench.ask(toucher, &format!("GET {key}")));
+                let is_done = |value: &String| *value == "$1\r\nv\r\n";
+                let is_same = is_done(&values[0]) == is_done(&values[1]);
+                assert!(is_same && (is_gone || is_done(&values[0]) == touched.is_none()), "{case}");
+            }
+        }
+    }
+}
+
 #[test] // What a client that is gone has asked of another core, that does not: not even later.
 fn later_jobs_of_a_gone_client_end() {
     let bench = Bench::new(2);

@@ -4,16 +4,17 @@
 //! commands cost. If it takes longer than the slice, or a command does, the rest is a task, under
 //! the locks of all its keys (`darter_tx::Tx::go_on`): others see all of it or nothing.
 //!
-//! If all of its keys are another core's, it runs there in the same way: see `away`.
+//! If all of its keys are another core's, it runs there in the same way: see `away`. If they are on
+//! this core and another: see `halves`.
 
 use super::super::account::Caller;
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
-use super::super::entry::{Entry, Runner};
-use super::super::point::{Owner, View};
+use super::super::entry::Entry;
+use super::super::point::View;
 use super::super::slices::named;
 use super::exec::Rest;
-use super::queued::{Portion, Queued, Watched};
+use super::queued::{Places, Portion, Queued, Watched};
 use super::replies::Replies;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow};
@@ -30,18 +31,20 @@ pub(super) struct For<'a> {
     pub(super) caller: Caller<'a>,
 }
 
-impl Queued {
-    /// A command was queued whose keys are there.
-    pub(super) fn note_owner(&mut self, entry: &Entry, owner: Owner) {
-        let is_data = matches!(entry.run, Runner::Point(_) | Runner::Multi(Some(_), _));
-        self.is_plain &= is_data && !entry.row.locks_all();
-        self.owner = match (self.owner, owner) {
-            (Owner::None, other) | (other, Owner::None) => other,
-            (Owner::One(core), Owner::One(other)) if core == other => self.owner,
-            _ => Owner::Many,
-        };
-    }
+/// Where a transaction runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At once, on this core.
+    Here,
+    /// On that other one.
+    There(CoreId),
+    /// On this core and that other one.
+    Both(CoreId),
+    /// Wherever its keys are, as a task.
+    Anywhere,
+}
 
+impl Queued {
     /// True if there are some commands, but few, and each is one of those that can run at once.
     fn is_short(&self) -> bool {
         let is_few = 0 < self.sizes.count && self.args <= ENTRIES_AT_ONCE;
@@ -58,13 +61,22 @@ impl Core {
         args: resp::Args<'_>,
     ) -> bool {
         let Some(queued) = lane.queued_commands.take() else { return false };
-        let Some(core) = self.one_core(lane, &queued) else {
+        let place = self.place_of(lane, &queued);
+        let queued = match place {
+            Place::Here => queued,
+            Place::There(core) => {
+                self.send_exec_away(lane, entry, core, args, queued);
+                return true;
+            }
+            Place::Both(other) => match self.begin_halves(lane, entry, other, args, queued) {
+                Ok(()) => return true,
+                Err(queued) => queued,
+            },
+            Place::Anywhere => queued,
+        };
+        if place != Place::Here {
             lane.queued_commands = Some(queued);
             return false;
-        };
-        if core != self.id() {
-            self.send_exec_away(lane, entry, core, args, queued);
-            return true;
         }
         let (db, client) = (lane.session.db, lane.session.id);
         let watched = lane.watched.as_deref();
@@ -100,20 +112,24 @@ impl Core {
         }
     }
 
-    /// The core of all keys of a transaction that is short, and whose client wants an answer and does
-    /// not track what it reads; of those that are watched, too. This core, if there are none.
-    fn one_core(&self, lane: &Lane, queued: &Queued) -> Option<CoreId> {
-        let mut watched = lane.watched.iter().flat_map(|watched| watched.cores());
-        let core = match queued.owner {
-            Owner::None => self.id(),
-            Owner::One(core) => core,
-            Owner::Many => return None,
-        };
+    /// Where a transaction runs whose keys and watched ones are on one core or two, if it is short, and
+    /// its client wants an answer and does not track what it reads.
+    fn place_of(&self, lane: &Lane, queued: &Queued) -> Place {
         let session = &lane.session;
         let is_answered = session.reply_mode == ReplyMode::On;
         let tracks = !session.view().tracker.is_none() || session.tracking.is_excepted;
-        let is_simple = queued.is_short() && is_answered && !tracks;
-        (is_simple && watched.all(|other| other == core)).then_some(core)
+        if !queued.is_short() || !is_answered || tracks {
+            return Place::Anywhere;
+        }
+        let watched = lane.watched.iter().flat_map(|watched| watched.cores());
+        match watched.fold(queued.places, Places::and) {
+            Places::Two(one, other) if one == self.id() => Place::Both(other),
+            Places::Two(other, one) if one == self.id() => Place::Both(other),
+            Places::Two(..) | Places::Many => Place::Anywhere,
+            _ if lane.halves.are_any() => Place::Anywhere, // It comes after them.
+            Places::One(core) if core != self.id() => Place::There(core),
+            Places::None | Places::One(_) => Place::Here,
+        }
     }
 
     /// Whether a transaction on keys of this core may run at once: nobody holds them. Then whether a
@@ -159,7 +175,7 @@ impl Core {
         Ok(replies)
     }
 
-    /// True if nobody holds a key of the transaction, were it only to rebuild its value, nor one that
+    /// True if nobody holds a key of the transaction that is this core's, were it only to rebuild its value, nor one that
     /// is watched: others may have seen what its holder has changed elsewhere.
     fn is_free(&self, queued: &Queued, db: usize, watched: Option<&Watched>) -> bool {
         let home = self.tx.home();
@@ -167,16 +183,18 @@ impl Core {
             return true;
         }
         let is_short = |watched: &Watched| watched.len() <= ENTRIES_AT_ONCE;
-        let is_unlocked =
-            |watched: &Watched| watched.iter().all(|(_, key)| !home.locks.blocks_point(key, true));
+        let is_unlocked = |watched: &Watched| {
+            let mut here = watched.iter().filter(|(core, _)| *core == self.id());
+            here.all(|(_, key)| !home.locks.blocks_point(key, true))
+        };
         if !watched.is_none_or(|watched| is_short(watched) && is_unlocked(watched)) {
             return false;
         }
-        let is_free = |(row, args): (usize, resp::Args<'_>)| {
+        let mut here = queued.placed().filter(|(core, ..)| *core == Some(self.id()));
+        here.all(|(_, row, args)| {
             let mut keys = self.table.entries()[row].row.keys.positions(args);
             keys.all(|at| !home.locks.blocks_point(lock_key(db, args.hash(at)), true))
-        };
-        queued.portions().flat_map(Portion::iter).all(is_free)
+        })
     }
 
     /// Runs the commands, and serves who waits for what they changed. If the slice is over before, or
@@ -207,7 +225,7 @@ impl Core {
     /// Runs one of the commands. False if it takes longer: then it has changed nothing, and is to run
     /// again.
     #[inline]
-    fn run_inner(
+    pub(super) fn run_inner(
         self: &Rc<Self>,
         entry: &Entry,
         args: resp::Args<'_>,

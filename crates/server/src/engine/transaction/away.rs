@@ -43,6 +43,9 @@ impl Core {
         mut batch: Box<Batch>,
         mut queued: Box<Queued>,
     ) -> Option<Box<Batch>> {
+        if queued.half.is_some() {
+            return self.half_in_batch(batch, queued);
+        }
         let item = &batch.items[batch.next];
         let (entry, view) = (&self.table.entries()[item.entry], item.view);
         let (resp3, caller) = (batch.resp3, Caller::Client(batch.from, batch.client));
@@ -81,7 +84,7 @@ impl Core {
     /// for.
     fn go_on_in_batch(self: &Rc<Self>, batch: Box<Batch>, rest: Rest) {
         let Rest { begun, queued, next, replies } = rest;
-        let claim = claim_here(self, batch.items[batch.next].view.db, &queued);
+        let claim = claim_here(self, batch.items[batch.next].view.db, &queued, None);
         let exec = self.exec_of(&batch, queued, Watched::default());
         self.start_in_batch(exec, |exec| {
             let begun_with = |transaction| Begun { transaction, next, replies };

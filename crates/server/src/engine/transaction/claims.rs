@@ -52,11 +52,18 @@ pub(super) async fn claims(
     wanted.into_claims()
 }
 
-/// The lock that a transaction wants of this core, where all its keys are: of one that is short, and
-/// stays in database `db`. Never a list: it would count as meeting a list that others hold.
-pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
-    let mut keys = Vec::with_capacity(queued.args);
-    for (index, args) in queued.portions().flat_map(Portion::iter) {
+/// The lock that a transaction wants of this core: of one that is short, and stays in database `db`.
+/// Never a list: it would count as meeting a list that others hold.
+pub(super) fn claim_here(
+    core: &Core,
+    db: usize,
+    queued: &Queued,
+    watched: Option<&Watched>,
+) -> Claim {
+    let watched = watched.into_iter().flat_map(Watched::iter);
+    let watched = watched.filter(|(owner, _)| *owner == core.id());
+    let mut keys: Vec<_> = watched.map(|(_, key)| (key, Access::Update)).collect();
+    for (_, index, args) in queued.placed().filter(|(owner, ..)| *owner == Some(core.id())) {
         let row = &core.table.entries()[index].row;
         let access = if row.is_write() { Access::Exclusive } else { Access::Update };
         keys.extend(row.keys.positions(args).map(|at| (lock_key(db, args.hash(at)), access)));

@@ -75,7 +75,7 @@ impl Core {
         rest: Rest,
     ) {
         let Rest { begun, queued, next, replies } = rest;
-        let claim = claim_here(self, lane.session.db, &queued);
+        let claim = claim_here(self, lane.session.db, &queued, None);
         let exec = Exec::new(self, lane, entry, args, queued);
         let presence = Rc::clone(&exec.presence);
         let rest = |transaction| finish(exec, Some(Begun { transaction, next, replies }));

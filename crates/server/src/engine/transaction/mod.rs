@@ -2,7 +2,8 @@
 //!
 //! Between MULTI and EXEC requests pass the gates and are queued (`queued`). A short EXEC whose keys
 //! are all one core's runs there at once (`at_once`), in the batch of its connection if that is another
-//! core (`away`). Any other, and one that takes longer, is a task (`exec`): it locks all keys that the
+//! core (`away`); one whose keys are on this core and one other runs on both, with a message each way
+//! (`halves`). Any other, and one that takes longer, is a task (`exec`): it locks all keys that the
 //! queued commands name, and those that are watched, on all cores (`claims`); asks whether a watched
 //! one was touched (`watching`); and runs the commands one after another (`inner`) under these locks.
 //! A command that does not name all of its keys makes it lock all keys.
@@ -16,8 +17,11 @@
 
 mod at_once;
 mod away;
+pub(super) mod begun;
 pub(super) mod claims;
 mod exec;
+pub(super) mod half;
+mod halves;
 pub(super) mod inner;
 pub(super) mod queued;
 pub(super) mod replies;

@@ -2,6 +2,7 @@
 
 use super::super::point::Owner;
 use super::super::state::requests::{Kept, Requests};
+use super::half::Half;
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Flags;
 use darter_resp::Args;
@@ -28,19 +29,37 @@ const PORTION: usize = 128;
 /// Bytes of them, roughly.
 const PORTION_BYTES: usize = 16 * 1024;
 
+/// One of the commands.
+#[derive(Debug)]
+struct Command {
+    row: u32,
+    /// Where its keys are, if they are in one place.
+    core: Option<u32>,
+    kept: Kept,
+}
+
 /// Some of the commands.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
     requests: Requests,
-    /// Each by its row.
-    commands: Vec<(usize, Kept)>,
+    commands: Vec<Command>,
     bytes: usize,
 }
 
 impl Portion {
     /// Its commands: the row of each, and its arguments.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Args<'_>)> {
-        self.commands.iter().map(|(row, kept)| (*row, self.requests.args(kept)))
+        self.commands.iter().map(|one| (one.row as usize, self.requests.args(&one.kept)))
+    }
+
+    /// The same, and the core of the keys of each.
+    fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
+        let core_of = |one: &Command| one.core.map(|core| core as usize);
+        self.commands
+            .iter()
+            .map(core_of)
+            .zip(self.iter())
+            .map(|(core, (row, args))| (core, row, args))
     }
 
     fn is_full(&self) -> bool {
@@ -67,8 +86,33 @@ pub struct Sizes {
     pub held_bytes: usize,
 }
 
+/// Where the keys of all commands are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Places {
+    /// There are none.
+    #[default]
+    None,
+    /// On one core.
+    One(CoreId),
+    /// Those of each command on one of two cores.
+    Two(CoreId, CoreId),
+    /// On more, or those of one command are on several.
+    Many,
+}
+
+impl Places {
+    /// Keys of this core, too.
+    pub(super) fn and(self, core: CoreId) -> Self {
+        match self {
+            Self::None => Self::One(core),
+            Self::One(one) if one != core => Self::Two(one, core),
+            Self::Two(one, other) if one != core && other != core => Self::Many,
+            same => same,
+        }
+    }
+}
+
 /// The commands since MULTI.
-#[derive(Debug)]
 pub(crate) struct Queued {
     portions: Vec<Portion>,
     pub(crate) sizes: Sizes,
@@ -81,9 +125,11 @@ pub(crate) struct Queued {
     /// They are commands that run where their keys are, and name all of them.
     pub(super) is_plain: bool,
     /// Where the keys of all of them are.
-    pub(super) owner: Owner,
+    pub(super) places: Places,
     /// What the connection watches, where EXEC is on its way to another core.
     pub(super) watched: Option<Watched>,
+    /// If two cores run it: what has become of the other one's part.
+    pub(crate) half: Option<Half>,
     /// What any of them is flagged with,
     any: Flags,
     /// and all of them are.
@@ -94,9 +140,21 @@ impl Default for Queued {
     fn default() -> Self {
         let (any, all) = (Flags::NONE, Flags::LOADING);
         let (portions, sizes) = (Vec::new(), Sizes::default());
-        let (is_aborted, is_read, is_plain, owner) = (false, true, true, Owner::None);
-        let watched = None;
-        Self { portions, sizes, args: 0, is_aborted, is_read, is_plain, owner, watched, any, all }
+        let (is_aborted, is_read, is_plain, places) = (false, true, true, Places::None);
+        let (watched, half, args) = (None, None, 0);
+        Self {
+            portions,
+            sizes,
+            args,
+            is_aborted,
+            is_read,
+            is_plain,
+            places,
+            watched,
+            half,
+            any,
+            all,
+        }
     }
 }
 
@@ -114,8 +172,9 @@ impl Queued {
         let word_bytes = args.len() * size_of::<usize>();
         let argument_bytes =
             if let Kept::Owned(_) = kept { args.held_bytes() } else { args.total_bytes() };
-        let held_bytes = argument_bytes + word_bytes + size_of::<(usize, Kept)>();
-        portion.commands.push((row, kept));
+        let held_bytes = argument_bytes + word_bytes + size_of::<Command>();
+        let row = u32::try_from(row).expect("the table of commands is short");
+        portion.commands.push(Command { row, core: None, kept });
         portion.bytes += held_bytes;
         self.sizes.count += 1;
         self.sizes.argument_bytes += argument_bytes + word_bytes;
@@ -123,6 +182,21 @@ impl Queued {
         self.args += args.len();
         (self.any, self.all) = (self.any | flags, self.all.both(flags));
         self.is_read &= !flags.has(Flags::WRITE);
+    }
+
+    /// The keys of the last command are there.
+    pub(super) fn note_owner(&mut self, owner: Owner) {
+        let last = self.portions.last_mut().and_then(|portion| portion.commands.last_mut());
+        self.places = match owner {
+            Owner::None => self.places,
+            Owner::Many => Places::Many,
+            Owner::One(core) => {
+                if let Some(last) = last {
+                    last.core = u32::try_from(core).ok();
+                }
+                self.places.and(core)
+            }
+        };
     }
 
     /// Forgets the commands; the memory of one portion stays, if they were short. True if it does.
@@ -145,6 +219,11 @@ impl Queued {
     /// The commands, in portions.
     pub(crate) fn portions(&self) -> impl Iterator<Item = &Portion> {
         self.portions.iter()
+    }
+
+    /// All of them: where the keys of each are, if they are in one place; its row, and its arguments.
+    pub(super) fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
+        self.portions().flat_map(Portion::placed)
     }
 
     /// What `find` finds first among some of the first commands.
@@ -311,7 +390,7 @@ mod tests {
             let fresh = spare.fresh();
             assert_eq!((fresh.sizes, fresh.args, fresh.is_aborted), (Sizes::default(), 0, false));
             assert_eq!(fresh.portions().flat_map(Portion::iter).count(), 0);
-            assert!(fresh.is_read && fresh.is_plain && matches!(fresh.owner, Owner::None));
+            assert!(fresh.is_read && fresh.is_plain && fresh.places == Places::None);
             assert_eq!(fresh.flags_of_exec(Flags::LOADING), Flags::LOADING);
         }
         (0..100).for_each(|_| spare.keep(Box::default()));

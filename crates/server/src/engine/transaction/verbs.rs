@@ -68,7 +68,8 @@ impl Core {
         }
         queued.push(entry.index, self.own_flags(entry, args), args);
         queued.is_read &= matches!(entry.run, Runner::Point(_) | Runner::Multi(..));
-        queued.note_owner(entry, self.owner_of(entry, args));
+        queued.is_plain &= runs_where_its_keys_are(entry);
+        queued.note_owner(self.owner_of(entry, args));
         lane.session.queued = Some(queued.sizes);
         Ok(())
     }
@@ -124,4 +125,9 @@ pub(super) fn discarded(refusal: &Refusal) -> Refusal {
     let text = refusal.text();
     let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis says other codes.
     Refusal::Line([b"EXECABORT Transaction discarded because of: ", why].concat().into())
+}
+
+/// True if it names all of its keys.
+fn runs_where_its_keys_are(entry: &Entry) -> bool {
+    matches!(entry.run, Runner::Point(_) | Runner::Multi(Some(_), _)) && !entry.row.locks_all()
 }

@@ -62,8 +62,12 @@ impl Core {
         lane.session.watched = 0;
         lane.session.is_touched = false;
         let Some(watched) = lane.watched.take() else { return };
-        let client = lane.session.id;
-        for core in watched.cores() {
+        self.unwatch_on(lane.session.id, &watched.cores());
+    }
+
+    /// A client watches nothing of these cores any more.
+    pub(super) fn unwatch_on(&self, client: u64, cores: &[CoreId]) {
+        for &core in cores {
             if core == self.id() {
                 self.tx.home().shard.unwatch(client);
             } else {
