@@ -13,7 +13,7 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "libraries", "saving", "settings", "spent", "spin", "engine::point",
+    (0, &["absent", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::point",
           "engine::scripts::registry", "engine::state::requests", "engine::transaction::half"]),
     (1, &["doors", "log", "shared", "supervisor", "engine::presence",
           "engine::scripts::recent", "engine::transaction::queued"]),

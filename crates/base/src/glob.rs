@@ -10,6 +10,23 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_case(pattern, text, Case::Sensitive)
 }
 
+/// Whether some text that begins with `prefix` may match: true too where that would take long to
+/// tell, at a class.
+#[must_use]
+pub fn may_begin_with(pattern: &[u8], prefix: &[u8]) -> bool {
+    let mut at = 0;
+    for byte in prefix {
+        at += match pattern.get(at) {
+            Some(b'*' | b'[') => return true,
+            _ => match step(&pattern[at..], *byte, Case::Sensitive) {
+                Ok(used) => used,
+                Err(_) => return false,
+            },
+        };
+    }
+    true
+}
+
 /// How letters compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Case {

@@ -199,6 +199,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         scripts: crate::engine::scripts::registry::Registry::default(),
         absent: crate::absent::Absent::default(),
         libraries: Arc::default(),
+        listeners: Default::default(),
         told: wakers.iter().map(|_| Told::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),

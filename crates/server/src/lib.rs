@@ -21,6 +21,7 @@ pub mod engine;
 mod files;
 mod knock;
 mod libraries;
+mod listeners;
 mod load;
 pub mod log;
 mod machine;

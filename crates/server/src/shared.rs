@@ -4,6 +4,7 @@
 use crate::absent::Absent;
 use crate::engine::scripts::registry::Registry;
 use crate::libraries::Libraries;
+use crate::listeners::Listeners;
 use crate::saving::{NoFiles, Saves, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -39,6 +40,8 @@ pub struct Shared {
     pub(crate) absent: Absent,
     /// The libraries of functions.
     pub(crate) libraries: Arc<Libraries>,
+    /// Who listens to keyspace events.
+    pub(crate) listeners: Listeners,
     /// Facts of the machine and the process that only the runtime knows.
     pub machine: Box<dyn Machine>,
 }
@@ -161,6 +164,7 @@ impl Shared {
             scripts: Registry::default(),
             absent: Absent::default(),
             libraries: Arc::default(),
+            listeners: Listeners::default(),
             machine: Box::new(Nowhere),
         })
     }

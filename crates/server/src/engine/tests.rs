@@ -3,6 +3,7 @@
 
 mod census;
 mod corked;
+mod events;
 mod knocks;
 mod lanes;
 mod order;

@@ -2,7 +2,8 @@
 //!
 //! The log of the shard is read after each command, and after each step of a task: so an event
 //! comes before whatever the same client publishes next. All channels of events have one home: who
-//! subscribes to several of them sees the events of a key in their order.
+//! subscribes to several of them sees the events of a key in their order. What nobody can receive is
+//! not sent there.
 
 use super::super::core::Core;
 use super::super::state::pubsub::Kind;
@@ -45,15 +46,16 @@ impl Core {
     #[cold]
     fn publish_records(self: &Rc<Self>, classes: EventClasses) {
         let records = self.tx.home().shard.take_records();
+        let listened = self.admin.shared.listeners.listen();
         for Record { database, act, events, .. } in &records {
             let (Act::Key(key, _) | Act::Miss(key)) = act else { continue };
             for event in events.iter().filter(|event| classes.has(event.class)) {
                 let [by_key, by_event] = classes.channels();
-                if by_key {
+                if by_key && listened[0] {
                     let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
                     self.publish_event(&channel, event.name.as_bytes());
                 }
-                if by_event {
+                if by_event && listened[1] {
                     let channel = format!("__keyevent@{database}__:{}", event.name);
                     self.publish_event(channel.as_bytes(), key);
                 }

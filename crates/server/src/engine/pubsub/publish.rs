@@ -4,7 +4,8 @@ use super::super::core::Core;
 use super::super::state::pubsub::Kind;
 use super::super::state::pubsub::backlog::{Change, Order, Publication, weight};
 use super::super::state::pubsub::deliveries::{Delivery, Item};
-use super::super::state::pubsub::name::{Message, Name, Text};
+use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
+use crate::listeners;
 use darter_base::glob::{self, Case};
 use darter_tx::CoreId;
 use std::pin::Pin;
@@ -153,6 +154,14 @@ impl Core {
             match change.joins {
                 true => registry.add(change.kind, name, from),
                 false => registry.take(change.kind, name, from),
+            }
+            if self.id() == EVENTS_HOME {
+                let receives = match change.kind {
+                    Kind::Channel => listeners::are_events_of(name.bytes()),
+                    Kind::Pattern => listeners::may_match_events(name.bytes()),
+                    Kind::Shard => [false; 2],
+                };
+                self.admin.shared.listeners.count(receives, change.joins);
             }
         }
         drop(registry);

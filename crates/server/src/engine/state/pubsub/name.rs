@@ -4,6 +4,7 @@
 //! neither copied nor freed in one piece, and goes to the sockets as it is.
 
 use super::Kind;
+use crate::listeners::PREFIXES;
 use darter_base::long;
 use darter_resp::{Arg, Args, Output, Request};
 use darter_tx::CoreId;
@@ -98,12 +99,14 @@ impl Name {
     }
 }
 
+/// The home of all channels of keyspace events.
+pub(crate) const EVENTS_HOME: CoreId = 0;
+
 /// The core that orders what is published to a channel of this name, which has this hash. Channels
 /// of keyspace events have the same, so that the events of a key stay in their order.
 pub(crate) fn home(name: &[u8], hash: u64, cores: usize) -> CoreId {
-    const EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
-    let is_of_events = EVENTS.iter().any(|prefix| name.starts_with(prefix));
-    if is_of_events { 0 } else { (hash % cores as u64) as CoreId }
+    let is_of_events = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    if is_of_events { EVENTS_HOME } else { (hash % cores as u64) as CoreId }
 }
 
 impl Ord for Name {
