@@ -51,6 +51,8 @@ pub struct Walk {
     read: usize,
     /// Where to continue after a mismatch.
     star: Option<(usize, usize)>,
+    /// The class at `at`, as far as it has been looked at.
+    class: Option<Class>,
 }
 
 impl Walk {
@@ -63,31 +65,28 @@ impl Walk {
         case: Case,
         budget: &mut usize,
     ) -> Option<bool> {
-        let Self { at, read, star } = self;
         loop {
-            if *at < pattern.len() && pattern[*at] == b'*' {
-                *at += 1;
-                *star = Some((*at, *read));
+            if self.at < pattern.len() && pattern[self.at] == b'*' {
+                self.at += 1;
+                self.star = Some((self.at, self.read));
                 *budget = budget.saturating_sub(1);
                 if *budget == 0 {
                     return None;
                 }
                 continue;
             }
-            if *read == text.len() {
-                return Some(pattern[*at..].iter().all(|&byte| byte == b'*'));
+            if self.read == text.len() {
+                return Some(pattern[self.at..].iter().all(|&byte| byte == b'*'));
             }
-            match step(&pattern[*at..], text[*read], case) {
+            match self.step(&pattern[self.at..], text[self.read], case, budget)? {
                 Ok(used) => {
-                    *budget = budget.saturating_sub(used);
-                    *at += used;
-                    *read += 1;
+                    self.at += used;
+                    self.read += 1;
                 }
-                Err(looked_at) => {
-                    *budget = budget.saturating_sub(looked_at);
-                    let Some((after, from)) = *star else { return Some(false) };
-                    *star = Some((after, from + 1));
-                    (*at, *read) = (after, from + 1);
+                Err(NoMatch) => {
+                    let Some((after, from)) = self.star else { return Some(false) };
+                    self.star = Some((after, from + 1));
+                    (self.at, self.read) = (after, from + 1);
                 }
             }
             if *budget == 0 {
@@ -95,50 +94,100 @@ impl Walk {
             }
         }
     }
+
+    /// Matches one byte against the head of the rest of the pattern; none yet when the budget is used
+    /// up within a class.
+    fn step(
+        &mut self,
+        rest: &[u8],
+        byte: u8,
+        case: Case,
+        budget: &mut usize,
+    ) -> Option<Result<usize, NoMatch>> {
+        if rest.first() != Some(&b'[') {
+            *budget = budget.saturating_sub(1);
+            return Some(step(rest, byte, case));
+        }
+        let mut class = self.class.take().unwrap_or_else(|| Class::begin(rest));
+        if class.go_on(rest, byte, case, budget) {
+            return Some(class.matched());
+        }
+        self.class = Some(class);
+        None
+    }
 }
 
-/// Matches one byte against the head of `pattern`; returns how many pattern bytes that took, or how
-/// many were looked at in vain.
-fn step(pattern: &[u8], byte: u8, case: Case) -> Result<usize, usize> {
+/// A byte differs from what a pattern has in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NoMatch;
+
+/// Matches one byte against the head of `pattern`; returns how many pattern bytes that took.
+fn step(pattern: &[u8], byte: u8, case: Case) -> Result<usize, NoMatch> {
     let (matches, used) = match pattern {
         [] => (false, 1),
         [b'?', ..] => (true, 1),
-        [b'[', ..] => class(pattern, byte, case),
+        [b'[', ..] => {
+            let (mut class, mut budget) = (Class::begin(pattern), usize::MAX);
+            let is_whole = class.go_on(pattern, byte, case, &mut budget);
+            debug_assert!(is_whole, "the budget has no end");
+            return class.matched();
+        }
         [b'\\', escaped, ..] => (equal(*escaped, byte, case), 2),
         [plain, ..] => (equal(*plain, byte, case), 1),
     };
-    if matches { Ok(used) } else { Err(used) }
+    if matches { Ok(used) } else { Err(NoMatch) }
 }
 
-/// Matches a `[...]` class: whether it does, and how long it is. An unclosed class ends with the
-/// pattern, as in Redis.
-fn class(pattern: &[u8], byte: u8, case: Case) -> (bool, usize) {
-    let mut at = 1;
-    let negated = pattern.get(at) == Some(&b'^');
-    at += usize::from(negated);
-    let mut found = false;
-    loop {
-        match pattern[at.min(pattern.len())..] {
-            [] => break,
-            [b']', ..] => {
-                at += 1;
-                break;
+/// A `[...]` class, as far as it has been looked at. An unclosed one ends with the pattern, as in
+/// Redis.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    at: usize,
+    is_negated: bool,
+    is_found: bool,
+}
+
+impl Class {
+    fn begin(pattern: &[u8]) -> Self {
+        let is_negated = pattern.get(1) == Some(&b'^');
+        Self { at: 1 + usize::from(is_negated), is_negated, is_found: false }
+    }
+
+    /// Looks on for a byte: true at the end of the class, false when the budget is used up before.
+    fn go_on(&mut self, pattern: &[u8], byte: u8, case: Case, budget: &mut usize) -> bool {
+        loop {
+            let before = self.at;
+            match pattern[self.at..] {
+                [] => return true,
+                [b']', ..] => {
+                    self.at += 1;
+                    *budget = budget.saturating_sub(1);
+                    return true;
+                }
+                [b'\\', escaped, ..] => {
+                    self.is_found |= equal(escaped, byte, case);
+                    self.at += 2;
+                }
+                [from, b'-', to, ..] => {
+                    self.is_found |= in_range(from, to, byte, case);
+                    self.at += 3;
+                }
+                [plain, ..] => {
+                    self.is_found |= equal(plain, byte, case);
+                    self.at += 1;
+                }
             }
-            [b'\\', escaped, ..] => {
-                found |= equal(escaped, byte, case);
-                at += 2;
-            }
-            [from, b'-', to, ..] => {
-                found |= in_range(from, to, byte, case);
-                at += 3;
-            }
-            [plain, ..] => {
-                found |= equal(plain, byte, case);
-                at += 1;
+            *budget = budget.saturating_sub(self.at - before);
+            if *budget == 0 {
+                return false;
             }
         }
     }
-    (found != negated, at)
+
+    /// Whether the byte is of it: how many bytes it has.
+    fn matched(self) -> Result<usize, NoMatch> {
+        if self.is_found != self.is_negated { Ok(self.at) } else { Err(NoMatch) }
+    }
 }
 
 fn equal(left: u8, right: u8, case: Case) -> bool {
@@ -177,9 +226,14 @@ mod tests {
 
     #[test] // However small the portions.
     fn portions_agree_with_the_whole() {
-        for (pattern, text) in
-            [("a*b[xy]*z", "aXXbyWWz"), ("*a*a*b", "aaaaaaa"), ("*", ""), ("x", "y")]
-        {
+        for (pattern, text) in [
+            ("a*b[xy]*z", "aXXbyWWz"),
+            ("*a*a*b", "aaaaaaa"),
+            ("*", ""),
+            ("x", "y"),
+            ("*[a-cx\\]]b", "aab"),
+            ("[^abcdef", "g"),
+        ] {
             let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
             let (mut walk, mut portions) = (Walk::default(), 0);
             let matched = loop {
@@ -190,6 +244,43 @@ mod tests {
             };
             assert_eq!(matched, matches(pattern, text));
             assert!(portions >= text.len() / 2, "{portions}");
+        }
+    }
+
+    #[test] // A long class is looked at in portions, too.
+    fn a_class_costs_its_bytes() {
+        let pattern = format!("*[{}z]", "ab".repeat(10_000));
+        let (mut walk, mut portions) = (Walk::default(), 0);
+        let matched = loop {
+            portions += 1;
+            let mut budget = 1_000;
+            let case = Case::Sensitive;
+            if let Some(matched) = walk.go_on(pattern.as_bytes(), b"qz", case, &mut budget) {
+                break matched;
+            }
+            assert_eq!(budget, 0);
+        };
+        assert!(matched && portions > 40, "{portions} portions");
+    }
+
+    #[test] // What a pattern may match begins as its text does, as far as that is quickly told.
+    fn how_texts_begin_is_known() {
+        for (pattern, expected) in [
+            ("*", true),
+            ("a*", true),
+            ("ab?d*", true),
+            ("abcde", true),
+            ("abc", true),
+            ("ab", false),
+            ("b*", false),
+            ("ab?e", true),
+            ("[x]bc", true),
+            ("", false),
+            ("\\abc", true),
+            ("abd*", false),
+            ("a\\*", false),
+        ] {
+            assert_eq!(may_begin_with(pattern.as_bytes(), b"abc"), expected, "{pattern}");
         }
     }
 

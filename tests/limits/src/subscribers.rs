@@ -161,6 +161,7 @@ fn many_subscriptions(stage: &Stage) -> Result<(), String> {
 /// Patterns and names of which each pair takes a hundred million steps.
 fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     const LEN: usize = 10_000;
+    const CLASS: usize = 30_000_000;
     let server = stage.server()?;
     let (mut client, mut listener) = (client(&server)?, client(&server)?);
     let pattern = format!("*{}b", "a".repeat(LEN / 2));
@@ -168,5 +169,12 @@ fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     client.words("CONFIG RESETSTAT").map_err(text)?;
     let received = client.command(&["PUBLISH", &"a".repeat(LEN), "x"]).map_err(text)?;
     ensure(count(&received) == 0, || format!("{received:?}"))?;
+    slices::are_short(&mut client)?;
+    // One class of very many bytes, each of which is looked at for each byte of the name.
+    let class = format!("*[{}]b", "ac".repeat(CLASS / 2));
+    listener.command(&["PSUBSCRIBE", &class]).map_err(text)?;
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    let received = client.words("PUBLISH xxab x").map_err(text)?;
+    ensure(count(&received) == 1, || format!("{received:?}"))?;
     slices::are_short(&mut client)
 }
