@@ -8,6 +8,7 @@ mod knocks;
 mod lanes;
 mod order;
 mod portions;
+mod pubsub;
 mod requests;
 mod scripts;
 mod slices;

@@ -5,14 +5,15 @@ use super::super::state::pubsub::Kind;
 use super::super::state::pubsub::backlog::{Change, Order, Publication, weight};
 use super::super::state::pubsub::deliveries::{Delivery, Item};
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
+use super::super::state::pubsub::registry::Counts;
 use crate::listeners;
-use darter_base::glob::{self, Case};
+use darter_base::glob::{Case, Walk};
 use darter_tx::CoreId;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Patterns that are matched at once: so many, or so many steps with all of them at most.
+/// Patterns that are matched, and handed over, at once: so many, or so many steps with all of them at most.
 const PATTERNS_AT_ONCE: usize = 64;
 const STEPS_AT_ONCE: usize = 16 * 1024;
 
@@ -28,13 +29,19 @@ impl Core {
     /// Publishes a message to a channel that is at home here.
     pub(crate) fn publish(self: &Rc<Self>, kind: Kind, channel: Name, payload: Text) -> Published {
         let message = Arc::new(Message { kind, channel, payload });
-        if self.can_publish_at_once(&message) {
-            let matched = self.match_all(&message);
-            return Published::To(self.send_message(&message, &matched));
+        let mut publication = Publication::new(message);
+        let is_turn = {
+            let backlog = self.pubsub.backlog.borrow();
+            backlog.is_empty() && !backlog.is_full()
+        };
+        if is_turn {
+            self.publish_portion(&mut publication);
+            if publication.is_matched {
+                return Published::To(publication.receivers);
+            }
         }
         let (ticket, count) = self.tx.ticket();
-        let publication = Publication::new(message, ticket);
-        self.pubsub.backlog.borrow_mut().push(Order::Publish(publication));
+        self.pubsub.backlog.borrow_mut().push(Order::Publish(publication, ticket));
         Published::Later(Box::pin(count))
     }
 
@@ -62,74 +69,33 @@ impl Core {
         let count = move |there: Rc<Self>| async move {
             let payload = Text::Short([].into());
             let message = Arc::new(Message { kind, channel, payload });
-            let mut publication = Publication::new(message, 0);
+            let mut publication = Publication::new(message);
             while !publication.is_matched {
-                there.match_some(&mut publication);
+                there.match_some(&mut publication, |_, _, _| {});
                 there.tx.pause().await;
             }
-            there.count_all(&publication.message, &publication.matched)
+            publication.receivers
         };
         self.run_on(home, count).await
     }
 
-    /// How many subscribe to the channel of a message, or to one of these patterns.
-    fn count_all(&self, message: &Message, patterns: &[Name]) -> usize {
-        let registry = self.pubsub.registry.borrow();
-        let direct = (message.kind, &message.channel);
-        let all = patterns.iter().map(|name| (Kind::Pattern, name));
-        let counts = std::iter::once(direct).chain(all);
-        let counts = counts.filter_map(|(kind, name)| registry.counts(kind, name));
-        counts.flat_map(|counts| counts.by_core()).map(|(_, count)| count).sum()
-    }
-
-    fn can_publish_at_once(&self, message: &Message) -> bool {
-        let (backlog, registry) = (self.pubsub.backlog.borrow(), self.pubsub.registry.borrow());
-        let steps = || registry.pattern_bytes().saturating_mul(message.channel.text().len());
-        backlog.is_empty()
-            && !backlog.is_full()
-            && (message.kind == Kind::Shard
-                || registry.len(Kind::Pattern) == 0
-                || (registry.len(Kind::Pattern) <= PATTERNS_AT_ONCE && steps() <= STEPS_AT_ONCE))
-    }
-
-    /// The patterns that match a message's channel: few are looked at.
-    fn match_all(&self, message: &Message) -> Vec<Name> {
-        if message.kind == Kind::Shard {
-            return Vec::new(); // Shard channels know no patterns.
-        }
-        let registry = self.pubsub.registry.borrow();
-        let patterns = registry.names_after(Kind::Pattern, None).map(|(name, _)| name);
-        let channel = message.channel.bytes();
-        patterns.filter(|pattern| glob::matches(pattern.bytes(), channel)).cloned().collect()
-    }
-
-    /// Sends a message to the cores with subscribers: to the channel, or to one of these patterns.
-    /// Returns how many there are.
-    fn send_message(self: &Rc<Self>, message: &Arc<Message>, patterns: &[Name]) -> usize {
+    /// Sends a portion of a message: to the channel's subscribers, if it is the first, and to those
+    /// of a few patterns.
+    fn publish_portion(self: &Rc<Self>, publication: &mut Publication) {
+        let message = Arc::clone(&publication.message);
         let mut receivers: Vec<(CoreId, usize, Delivery)> = Vec::new();
-        let mut sum = 0;
-        {
-            let registry = self.pubsub.registry.borrow();
-            let direct = (message.kind, &message.channel, true);
-            let all = patterns.iter().map(|name| (Kind::Pattern, name, false));
-            for (kind, name, is_direct) in std::iter::once(direct).chain(all) {
-                let counts = registry.counts(kind, name);
-                for (core, count) in counts.into_iter().flat_map(|counts| counts.by_core()) {
-                    let delivery = delivery_to(&mut receivers, core, count, message);
-                    match is_direct {
-                        true => delivery.direct = true,
-                        false => delivery.patterns.push(name.clone()),
-                    }
-                    sum += count;
-                }
+        self.match_some(publication, |pattern, core, count| {
+            let delivery = delivery_to(&mut receivers, core, count, &message);
+            match pattern {
+                None => delivery.direct = true,
+                Some(name) => delivery.patterns.push(name.clone()),
             }
-        }
+        });
         for (core, count, mut delivery) in receivers {
-            delivery.weight = weight(message, count);
+            delivery.weight = weight(&message, count);
             self.pubsub.backlog.borrow_mut().sent(core, delivery.weight);
             self.send_item(core, Item::Message(Box::new(delivery)));
         }
-        sum
     }
 
     /// Sends what a core is to do, after all that it was sent before.
@@ -181,7 +147,7 @@ impl Core {
             let order = self.pubsub.backlog.borrow_mut().take();
             match order {
                 Some(Order::Change(from, change)) => self.count(from, change),
-                Some(Order::Publish(publication)) => self.publish_some(publication),
+                Some(Order::Publish(publication, ticket)) => self.publish_some(publication, ticket),
                 None => return,
             }
             if self.slice_is_over() {
@@ -190,42 +156,60 @@ impl Core {
         }
     }
 
-    /// A portion of matching a message with all patterns; or sends it, unless some core has enough
-    /// to deliver.
-    fn publish_some(self: &Rc<Self>, mut publication: Publication) {
-        if !publication.is_matched {
-            self.match_some(&mut publication);
+    /// Sends a portion of a message; if it is not the last, the rest waits. So does all of it while
+    /// some core has enough to deliver.
+    fn publish_some(self: &Rc<Self>, mut publication: Publication, ticket: u64) {
+        self.publish_portion(&mut publication);
+        if publication.is_matched {
+            self.tx.complete(ticket, Box::new(publication.receivers));
+        } else {
+            self.pubsub.backlog.borrow_mut().put_back(Order::Publish(publication, ticket));
         }
-        if !publication.is_matched || self.pubsub.backlog.borrow().is_full() {
-            self.pubsub.backlog.borrow_mut().put_back(Order::Publish(publication));
-            return;
-        }
-        let count = self.send_message(&publication.message, &publication.matched);
-        self.tx.complete(publication.ticket, Box::new(count));
     }
 
-    fn match_some(&self, publication: &mut Publication) {
+    /// Tells `found` the cores with subscribers to a message's channel, if it is new, and to those of
+    /// the next patterns that match, and how many each has.
+    fn match_some(
+        &self,
+        publication: &mut Publication,
+        mut found: impl FnMut(Option<&Name>, CoreId, usize),
+    ) {
         let registry = self.pubsub.registry.borrow();
-        let channel = publication.message.channel.bytes();
-        let mut budget = STEPS_AT_ONCE;
-        let mut after = publication.after.take();
-        for (name, _) in
-            registry.names_after(Kind::Pattern, after.clone().as_ref()).take(PATTERNS_AT_ONCE)
+        let Publication { message, receivers, after, walk, is_begun, is_matched } = publication;
+        let mut tell = |pattern: Option<&Name>, counts: &Counts| {
+            for (core, count) in counts.by_core() {
+                *receivers += count;
+                found(pattern, core, count);
+            }
+        };
+        if !std::mem::replace(is_begun, true)
+            && let Some(counts) = registry.counts(message.kind, &message.channel)
         {
-            let mut walk = publication.walk.take().unwrap_or_default();
-            match walk.go_on(name.bytes(), channel, Case::Sensitive, &mut budget) {
-                Some(true) => publication.matched.push(name.clone()),
+            tell(None, counts);
+        }
+        if message.kind == Kind::Shard || registry.len(Kind::Pattern) == 0 {
+            *is_matched = true; // Shard channels know no patterns.
+            return;
+        }
+        let (channel, mut budget) = (message.channel.bytes(), STEPS_AT_ONCE);
+        let last = after.take();
+        let mut patterns = registry.names_after(Kind::Pattern, last.as_ref());
+        let mut seen = last.as_ref();
+        for (name, counts) in patterns.by_ref().take(PATTERNS_AT_ONCE) {
+            let begun = walk.take().filter(|(of, _)| of == name); // It may have been given up.
+            let mut this = begun.map_or_else(Walk::default, |(_, walk)| walk);
+            match this.go_on(name.bytes(), channel, Case::Sensitive, &mut budget) {
+                Some(true) => tell(Some(name), counts),
                 Some(false) => {}
                 None => {
-                    publication.walk = Some(walk);
+                    *walk = Some((name.clone(), this));
                     break;
                 }
             }
-            after = Some(name.clone());
+            seen = Some(name);
         }
-        let next = registry.names_after(Kind::Pattern, after.as_ref()).next();
-        publication.is_matched = next.is_none();
-        publication.after = after;
+        *is_matched = walk.is_none() && patterns.next().is_none();
+        *after = seen.cloned();
     }
 }
 

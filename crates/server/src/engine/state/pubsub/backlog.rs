@@ -2,7 +2,7 @@
 //! after them.
 //!
 //! A message waits while it is matched with many patterns, and while some core has more to deliver
-//! than it should. So those who publish are slowed down to what the cores deliver, and what is under
+//! than it should; it is sent to those who subscribe to a few patterns at a time. So those who publish are slowed down to what the cores deliver, and what is under
 //! way stays bounded. Subscribers that do not read slow nobody down: what they are owed is limited
 //! by `client-output-buffer-limit`.
 
@@ -40,30 +40,31 @@ pub(crate) struct Change {
 #[derive(Debug)]
 pub(crate) struct Publication {
     pub(crate) message: Arc<Message>,
-    /// Whom to tell how many receive it.
-    pub(crate) ticket: u64,
-    /// The patterns that it matches, of those looked at.
-    pub(crate) matched: Vec<Name>,
-    /// The last of these.
+    /// How many it was sent to so far.
+    pub(crate) receivers: usize,
+    /// Those who subscribe to the channel are among them.
+    pub(crate) is_begun: bool,
+    /// The last pattern that was looked at.
     pub(crate) after: Option<Name>,
-    /// How far it is matched with the next.
-    pub(crate) walk: Option<Walk>,
+    /// How far it is matched with the next, which is this one.
+    pub(crate) walk: Option<(Name, Walk)>,
     /// All were looked at.
     pub(crate) is_matched: bool,
 }
 
 impl Publication {
-    /// A message that has been compared with no pattern yet; who waits has this ticket.
-    pub(crate) fn new(message: Arc<Message>, ticket: u64) -> Self {
-        let is_matched = message.kind == Kind::Shard; // They know no patterns.
-        Self { message, ticket, matched: Vec::new(), after: None, walk: None, is_matched }
+    /// A message that was sent to nobody yet.
+    pub(crate) fn new(message: Arc<Message>) -> Self {
+        let (is_begun, is_matched) = (false, false);
+        Self { message, receivers: 0, is_begun, after: None, walk: None, is_matched }
     }
 }
 
 /// Something to be done in its turn.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Publish(Publication),
+    /// A message, and whom to tell how many receive it.
+    Publish(Publication, u64),
     Change(CoreId, Change),
 }
 
@@ -94,11 +95,11 @@ impl Backlog {
         self.orders.push_front(order);
     }
 
-    /// Whether the first can be done, or worked on.
+    /// Whether the first can be done, or a portion of it.
     pub(crate) fn can_go_on(&self) -> bool {
         match self.orders.front() {
             None => false,
-            Some(Order::Publish(publication)) => !publication.is_matched || !self.is_full(),
+            Some(Order::Publish(..)) => !self.is_full(),
             Some(Order::Change(..)) => true,
         }
     }
@@ -138,14 +139,7 @@ mod tests {
         let payload = Text::Short(vec![0; 8 * 1_024].into());
         let message = Message { kind: Kind::Channel, channel: Name::from_bytes(b"c"), payload };
         assert_eq!(weight(&message, 5), 8);
-        backlog.push(Order::Publish(Publication {
-            message: Arc::new(message),
-            ticket: 0,
-            matched: Vec::new(),
-            after: None,
-            walk: None,
-            is_matched: true,
-        }));
+        backlog.push(Order::Publish(Publication::new(Arc::new(message)), 0));
         assert!(!backlog.can_go_on());
         backlog.delivered(1, TOLD_AT);
         assert!(backlog.can_go_on() && backlog.take().is_some() && backlog.is_empty());

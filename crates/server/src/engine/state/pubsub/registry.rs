@@ -78,8 +78,6 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     kinds: [BTreeMap<Name, Counts>; 3],
-    /// Bytes of all patterns.
-    pattern_bytes: usize,
 }
 
 impl Registry {
@@ -90,9 +88,6 @@ impl Registry {
             Entry::Occupied(mut counts) => counts.get_mut().add(core),
             Entry::Vacant(place) => {
                 place.insert(Counts::One(core, 1));
-                if kind == Kind::Pattern {
-                    self.pattern_bytes += name.bytes().len();
-                }
             }
         }
     }
@@ -105,20 +100,12 @@ impl Registry {
         let counts = names.get_mut(name).expect("what is given up was subscribed to");
         if counts.take(core) {
             names.remove(name);
-            if kind == Kind::Pattern {
-                self.pattern_bytes -= name.bytes().len();
-            }
         }
     }
 
     /// Different names.
     pub(crate) fn len(&self, kind: Kind) -> usize {
         self.kinds[kind as usize].len()
-    }
-
-    /// Bytes of all patterns together.
-    pub(crate) fn pattern_bytes(&self) -> usize {
-        self.pattern_bytes
     }
 
     pub(crate) fn counts(&self, kind: Kind, name: &Name) -> Option<&Counts> {
@@ -146,7 +133,7 @@ mod tests {
         for core in [1, 1, 4, 2] {
             registry.add(Kind::Pattern, &name, core);
         }
-        assert_eq!((registry.len(Kind::Pattern), registry.pattern_bytes()), (1, 6));
+        assert_eq!(registry.len(Kind::Pattern), 1);
         assert!(registry.counts(Kind::Channel, &name).is_none(), "another namespace");
         let counts = registry.counts(Kind::Pattern, &name).unwrap();
         assert_eq!(counts.by_core().collect::<Vec<_>>(), [(1, 2), (4, 1), (2, 1)]);
@@ -154,7 +141,7 @@ mod tests {
         for core in [4, 1, 2, 1] {
             registry.take(Kind::Pattern, &name, core);
         }
-        assert_eq!((registry.len(Kind::Pattern), registry.pattern_bytes()), (0, 0));
+        assert_eq!(registry.len(Kind::Pattern), 0);
     }
 
     #[test] // The names after one are those that a walk has yet to see, whatever comes and goes.

@@ -1,0 +1,48 @@
+//! Messages: what is handed over at a time.
+
+use super::*;
+
+#[test] // A message that matches many patterns is handed over as it is matched, not in one step.
+fn patterns_are_handed_over_in_portions() {
+    const PATTERNS: usize = 300;
+    let mut bench = Bench::new(1);
+    let listener = bench.connect(0);
+    for at in 0..PATTERNS {
+        bench.ask(listener, &format!("PSUBSCRIBE n{}", "*".repeat(at)));
+    }
+    bench.short.set(true);
+    bench.send(0, "PUBLISH n x");
+    let (mut before, mut received) = (0, 0);
+    let reply = (0..10_000).find_map(|_| {
+        bench.turn(0);
+        before = received;
+        received += bench.got(listener).matches("pmessage").count();
+        Some(bench.got(0)).filter(|reply| !reply.is_empty())
+    });
+    assert_eq!(reply.as_deref(), Some(":300\r\n"));
+    assert!(before >= PATTERNS / 2, "{before} received before the last were matched");
+    bench.short.set(false);
+    bench.settle();
+    received += bench.got(listener).matches("pmessage").count();
+    assert_eq!(received, PATTERNS);
+}
+
+#[test] // A pattern that is given up while a message is matched with it, in portions.
+fn a_pattern_that_goes_while_it_is_matched_does_no_harm() {
+    let mut bench = Bench::new(1);
+    let (listener, client) = (bench.connect(0), bench.connect(0));
+    let long = format!("*{}b", "a".repeat(6_000));
+    bench.ask(listener, &format!("PSUBSCRIBE {long} x"));
+    bench.short.set(true);
+    bench.send(
+        0,
+        &format!("EVAL \"return redis.call('PUBLISH',KEYS[1],'x')\" 1 {}", "a".repeat(9_000)),
+    );
+    (0..20).for_each(|_| _ = bench.turn(0));
+    assert_eq!(bench.got(0), "", "it is matched");
+    bench.cores[0].ended(bench.clients[listener].token);
+    bench.ask(client, "PSUBSCRIBE y z");
+    bench.short.set(false);
+    bench.settle();
+    assert_eq!(bench.got(0), ":0\r\n");
+}
