@@ -228,8 +228,8 @@ pub struct Lane {
     /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
     /// that is noticed, so this is no kind of `next`.
     pub(super) awaits_pause: bool,
-    /// In the list of those that wait until a snapshot has caught up: see `writers`. As above.
-    pub(super) awaits_snapshot: bool,
+    /// In the list of those that wait until others have caught up: see `writers`. As above.
+    pub(super) waits_to_write: bool,
     /// The runtime was asked to close it. A send may still be in flight: one that is killed does not
     /// wait for it.
     pub(super) closing: bool,
@@ -277,7 +277,7 @@ impl Conn {
             silent_ns: 0,
             paused: false,
             awaits_pause: false,
-            awaits_snapshot: false,
+            waits_to_write: false,
             closing: false,
             reply_peak: (0, 0),
             soft_since_ms: None,
@@ -291,7 +291,7 @@ impl Conn {
     /// or has arrived behind one that was run by a task. Not of one that waits for others.
     pub(super) fn expects_more(&self) -> bool {
         let lane = &self.lane;
-        if lane.awaits_pause || lane.awaits_snapshot || lane.is_blocked() {
+        if lane.awaits_pause || lane.waits_to_write || lane.is_blocked() {
             return false;
         }
         let follows = lane.corked_until.is_some() && lane.queued && self.parser.pending_bytes() > 0;
@@ -476,7 +476,7 @@ impl Lane {
         is_blocked
             || self.awaits_task()
             || self.awaits_pause
-            || self.awaits_snapshot
+            || self.waits_to_write
             || waits
             || searches
     }

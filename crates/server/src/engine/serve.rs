@@ -138,7 +138,8 @@ impl Core {
             self.clients.pause(lane);
             return;
         }
-        if flags.has(Flags::WRITE) && self.holds_writer(lane, entry, args) {
+        let may_wait = flags.has(Flags::WRITE) || self.pubsub.hears_misses.get();
+        if may_wait && self.holds_writer(lane, entry, args) {
             return;
         }
         lane.session.active_ms = self.now_ms();

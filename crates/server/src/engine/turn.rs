@@ -64,7 +64,7 @@ impl Core {
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
         self.serve_writers();
-        if self.pubsub.has_work() {
+        if self.has_messages() {
             self.timed(Cause::Deliver, || {
                 self.work_on_messages();
             });
@@ -210,7 +210,7 @@ impl Core {
                 let Some(token) = stream else { return false };
                 self.timed(Cause::Stream(None), || self.pump(token));
             }
-            Chore::Messages if self.pubsub.has_work() => {
+            Chore::Messages if self.has_messages() => {
                 self.timed(Cause::Deliver, || {
                     self.work_on_messages();
                 });
@@ -218,7 +218,7 @@ impl Core {
             Chore::Invalidations if self.tracking.has_work() => {
                 self.timed(Cause::Deliver, || self.work_on_tracking());
             }
-            Chore::Dead if self.has_dead() => {
+            Chore::Dead if !self.events_are_behind() && self.has_dead() => {
                 self.timed(Cause::Expiry, || {
                     self.tx.home().shard.reap(REAP_PORTION);
                 });

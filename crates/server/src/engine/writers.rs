@@ -1,4 +1,5 @@
-//! Those who write wait while a snapshot is behind them, and nobody else does.
+//! Those who write wait while a snapshot, or what is told of their writes, is behind them, and nobody
+//! else does.
 //!
 //! A write into a segment of the cut that has not been read copies it, and encoding a segment takes
 //! ten times as long as copying it. So at full speed writers would copy everything. Once a core's
@@ -15,11 +16,15 @@
 //! Each core tells the others whether its part is behind ([`Core::tell_writers`]), and wakes those
 //! whose connections wait for it. Requests that are on their way to it meanwhile run when they come.
 //!
+//! So do those who cause keyspace events, while too many are under way to the core that publishes them
+//! (`Listeners::are_behind`): they are slowed down to what is delivered, as those are who publish.
+//!
 //! Not here: how much is held, and in which order the cut is read. See `snapshot` in persist.
 
 use super::conn::Lane;
 use super::core::Core;
 use super::entry::Entry;
+use super::state::writers::Awaited;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_keyspace::Key;
 use darter_resp::Args;
@@ -34,7 +39,8 @@ impl Core {
     /// True when this request, which writes, must wait: it is held then.
     #[inline]
     pub(super) fn holds_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
-        self.admin.shared.saves.is_under_way() && self.hold_writer(lane, entry, args)
+        (self.admin.shared.saves.is_under_way() || self.events_are_behind())
+            && self.hold_writer(lane, entry, args)
     }
 
     fn hold_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
@@ -47,16 +53,27 @@ impl Core {
                 if entry.row.is_write() { self.awaited_by(db, entry, args) } else { None }
             }),
         };
-        let Some(core) = awaited else { return false };
-        self.stats.borrow_mut().writes_held += u64::from(!lane.awaits_snapshot);
+        let Some(awaited) = awaited else { return false };
+        self.stats.borrow_mut().writes_held += u64::from(!lane.waits_to_write);
         lane.hold(args.to_request());
-        self.writers.hold(core, lane);
-        self.admin.shared.told[self.id()].expect_news(self.writers.wait_elsewhere(self.id()));
+        self.writers.hold(awaited, lane);
+        self.expect_news();
         true
     }
 
+    /// What this request must wait for: it writes, or may miss a key while that is told.
+    fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<Awaited> {
+        let is_write = entry.row.is_write();
+        let may_tell = is_write || entry.row.keys.positions(args).next().is_some();
+        if may_tell && self.events_are_behind() {
+            return Some(Awaited::Events);
+        }
+        let part = if is_write { self.part_awaited_by(db, entry, args) } else { None };
+        part.map(Awaited::Part)
+    }
+
     /// A core that is behind and has a key of this request. What has no keys frees rather than copies.
-    fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
+    fn part_awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
         let is_local = |key: &[u8]| self.tx.cores() == 1 || self.tx.core_of(key) == self.id();
         let awaited = |key: &[u8]| {
             let core = if is_local(key) { self.id() } else { self.tx.core_of(key) };
@@ -90,8 +107,11 @@ impl Core {
         if !self.writers.are_held() {
             return None;
         }
-        let next = self.writers.next(|core| self.takes_writers(core))?;
-        self.with_conn(next, |conn| conn.lane.awaits_snapshot = false);
+        let next = self.writers.next(|awaited| match awaited {
+            Awaited::Events => !self.events_are_behind(),
+            Awaited::Part(core) => self.takes_writers(core),
+        })?;
+        self.with_conn(next, |conn| conn.lane.waits_to_write = false);
         Some(next)
     }
 
@@ -104,21 +124,35 @@ impl Core {
 
     /// Whether a turn would release one.
     pub(super) fn may_release_writers(&self) -> bool {
-        self.writers.are_held() && self.writers.has_next(|core| self.has_caught_up(core))
+        self.writers.are_held()
+            && self.writers.has_next(|awaited| match awaited {
+                Awaited::Events => !self.events_are_behind(),
+                Awaited::Part(core) => self.has_caught_up(core),
+            })
     }
 
     /// The turn ends: tells the other cores whether this one's part is behind.
     pub(super) fn tell_writers(self: &Rc<Self>) {
-        let (cores, shared) = (self.tx.cores(), &self.admin.shared);
-        if cores == 1 {
+        if self.tx.cores() == 1 {
             return;
         }
-        shared.told[self.id()].expect_news(self.writers.wait_elsewhere(self.id()));
+        self.expect_news();
         let is_behind = self.is_behind_writers();
-        if shared.told[self.id()].tell_behind(is_behind) && !is_behind {
-            let waiting =
-                (0..cores).filter(|id| *id != self.id() && shared.told[*id].expects_news());
-            waiting.for_each(|id| self.tell(id, |_| {}));
+        if self.admin.shared.told[self.id()].tell_behind(is_behind) && !is_behind {
+            self.wake_waiting();
         }
+    }
+
+    /// Others are to wake this core, if something here waits for them.
+    fn expect_news(&self) {
+        let waits = self.writers.wait_elsewhere(self.id()) || self.pubsub.has_recorded();
+        self.admin.shared.told[self.id()].expect_news(waits);
+    }
+
+    /// Wakes the cores where something may go on.
+    pub(super) fn wake_waiting(self: &Rc<Self>) {
+        let told = self.admin.shared.told.iter().enumerate();
+        let waiting = told.filter(|(id, told)| *id != self.id() && told.expects_news());
+        waiting.for_each(|(id, _)| self.tell(id, |_| {}));
     }
 }

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 32;
 impl Core {
     /// Publishes and delivers what waits, until the slice is over. False when nothing does.
     pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
-        if !self.pubsub.has_work() {
+        if !self.has_messages() {
             return false;
         }
         loop {
@@ -38,6 +38,7 @@ impl Core {
             }
         }
         self.publish_waiting();
+        self.publish_recorded();
         true
     }
 

@@ -1,16 +1,21 @@
 //! Keyspace events: what the effects of this core's commands tell of is published.
 //!
 //! The log of the shard is read after each command, and after each step of a task: so an event
-//! comes before whatever the same client publishes next. All channels of events have one home: who
+//! leaves before whatever the same client publishes next, unless very many happen at once. All channels of events have one home: who
 //! subscribes to several of them sees the events of a key in their order. What nobody can receive is
 //! not sent there.
 
 use super::super::core::Core;
 use super::super::state::pubsub::Kind;
+use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
-use super::super::state::pubsub::name::{Name, Text};
+use super::super::state::pubsub::name::{EVENTS_HOME, Name, Text};
+use crate::listeners;
 use darter_keyspace::{Act, Record};
 use std::rc::Rc;
+
+/// Records whose events are published at once: some 20 us.
+const RECORDS_AT_ONCE: usize = 32;
 
 impl Core {
     /// These events are published from now on.
@@ -31,43 +36,107 @@ impl Core {
             shard.listen(wanted.is_on());
         }
         shard.hear_misses(wanted.has(b'm'));
+        self.pubsub.hears_misses.set(wanted.is_on() && wanted.has(b'm'));
     }
 
     /// Publishes what happened since the last time, and tells those who track.
     #[inline]
     pub(crate) fn publish_events(self: &Rc<Self>) {
-        let classes = self.pubsub.events.get();
-        if classes.is_on() {
-            self.publish_records(classes);
+        if self.pubsub.events.get().is_on() {
+            self.publish_records();
         }
         self.hear_touched();
     }
 
     #[cold]
-    fn publish_records(self: &Rc<Self>, classes: EventClasses) {
+    fn publish_records(self: &Rc<Self>) {
         let records = self.tx.home().shard.take_records();
-        let listened = self.admin.shared.listeners.listen();
-        for Record { database, act, events, .. } in &records {
-            let (Act::Key(key, _) | Act::Miss(key)) = act else { continue };
-            for event in events.iter().filter(|event| classes.has(event.class)) {
-                let [by_key, by_event] = classes.channels();
-                if by_key && listened[0] {
-                    let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
-                    self.publish_event(&channel, event.name.as_bytes());
-                }
-                if by_event && listened[1] {
-                    let channel = format!("__keyevent@{database}__:{}", event.name);
-                    self.publish_event(channel.as_bytes(), key);
-                }
+        if !records.is_empty() {
+            self.pubsub.recorded.borrow_mut().push_back(records.into_iter());
+        }
+        self.publish_recorded();
+    }
+
+    /// Publishes a portion of what has happened: the rest waits, as all does while too much is under
+    /// way.
+    pub(super) fn publish_recorded(self: &Rc<Self>) {
+        let classes = self.pubsub.events.get();
+        let shared = &self.admin.shared;
+        let wanted = classes.channels();
+        let listened = shared.listeners.listen();
+        let is_told = [0, 1].map(|kind| wanted[kind] && listened[kind]);
+        for _ in 0..RECORDS_AT_ONCE {
+            if shared.listeners.are_behind() {
+                return;
+            }
+            let Some(record) = self.pubsub.next_recorded() else { return };
+            if is_told != [false; 2] {
+                self.publish_record(&record, classes, is_told);
+            }
+        }
+    }
+
+    fn publish_record(
+        self: &Rc<Self>,
+        record: &Record,
+        classes: EventClasses,
+        [by_key, by_event]: [bool; 2],
+    ) {
+        let Record { database, act, events, .. } = record;
+        let (Act::Key(key, _) | Act::Miss(key)) = act else { return };
+        for event in events.iter().filter(|event| classes.has(event.class)) {
+            if by_key {
+                let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+                self.publish_event(&channel, event.name.as_bytes());
+            }
+            if by_event {
+                let channel = format!("__keyevent@{database}__:{}", event.name);
+                self.publish_event(channel.as_bytes(), key);
             }
         }
     }
 
     fn publish_event(self: &Rc<Self>, channel: &[u8], payload: &[u8]) {
+        let weight = listeners::weight(channel.len() + payload.len());
         let (channel, payload) = (Name::from_bytes(channel), Text::Short(payload.into()));
-        let home = channel.home(self.tx.cores());
-        self.tell(home, move |home| {
-            _ = home.publish(Kind::Channel, channel, payload); // Nobody waits for the count.
-        });
+        self.admin.shared.listeners.sent(weight);
+        self.tell(EVENTS_HOME, move |home| home.publish_for(channel, payload, weight));
+    }
+
+    /// At home: publishes an event, which nobody waits for.
+    fn publish_for(self: &Rc<Self>, channel: Name, payload: Text, weight: usize) {
+        let publication = self.begin_publication(Kind::Channel, channel, payload);
+        if publication.is_matched {
+            self.event_published(weight);
+        } else {
+            let order = Order::Publish(publication, Sender::Event(weight));
+            self.pubsub.backlog.borrow_mut().push(order);
+        }
+    }
+
+    /// An event is on its way to its receivers: those who wait to cause more may go on.
+    pub(super) fn event_published(self: &Rc<Self>, weight: usize) {
+        if self.admin.shared.listeners.published(weight) {
+            self.wake_waiting();
+        }
+    }
+
+    /// Whether so many events are under way that whoever causes more is to wait.
+    #[inline]
+    pub(crate) fn events_are_behind(&self) -> bool {
+        self.admin.shared.listeners.are_behind() || self.pubsub.has_recorded()
+    }
+
+    /// Waits until more events may be caused.
+    pub(crate) async fn events_caught_up(&self) {
+        while self.events_are_behind() {
+            self.tx.pause().await;
+        }
+    }
+
+    /// Whether something can be published, or delivered, now.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.pubsub.has_work()
+            || (self.pubsub.has_recorded() && !self.admin.shared.listeners.are_behind())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::core::Core;
 use super::super::state::pubsub::Kind;
-use super::super::state::pubsub::backlog::{Change, Order, Publication, weight};
+use super::super::state::pubsub::backlog::{Change, Order, Publication, Sender, weight};
 use super::super::state::pubsub::deliveries::{Delivery, Item};
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
 use super::super::state::pubsub::registry::Counts;
@@ -28,21 +28,32 @@ pub(crate) enum Published {
 impl Core {
     /// Publishes a message to a channel that is at home here.
     pub(crate) fn publish(self: &Rc<Self>, kind: Kind, channel: Name, payload: Text) -> Published {
-        let message = Arc::new(Message { kind, channel, payload });
-        let mut publication = Publication::new(message);
+        let publication = self.begin_publication(kind, channel, payload);
+        if publication.is_matched {
+            return Published::To(publication.receivers);
+        }
+        let (ticket, count) = self.tx.ticket();
+        let order = Order::Publish(publication, Sender::Waits(ticket));
+        self.pubsub.backlog.borrow_mut().push(order);
+        Published::Later(Box::pin(count))
+    }
+
+    /// The first portion of a message, if it is its turn.
+    pub(super) fn begin_publication(
+        self: &Rc<Self>,
+        kind: Kind,
+        channel: Name,
+        payload: Text,
+    ) -> Publication {
+        let mut publication = Publication::new(Arc::new(Message { kind, channel, payload }));
         let is_turn = {
             let backlog = self.pubsub.backlog.borrow();
             backlog.is_empty() && !backlog.is_full()
         };
         if is_turn {
             self.publish_portion(&mut publication);
-            if publication.is_matched {
-                return Published::To(publication.receivers);
-            }
         }
-        let (ticket, count) = self.tx.ticket();
-        self.pubsub.backlog.borrow_mut().push(Order::Publish(publication, ticket));
-        Published::Later(Box::pin(count))
+        publication
     }
 
     /// Publishes a message to a channel, wherever that is at home. Returns how many it was sent to.
@@ -147,7 +158,7 @@ impl Core {
             let order = self.pubsub.backlog.borrow_mut().take();
             match order {
                 Some(Order::Change(from, change)) => self.count(from, change),
-                Some(Order::Publish(publication, ticket)) => self.publish_some(publication, ticket),
+                Some(Order::Publish(publication, sender)) => self.publish_some(publication, sender),
                 None => return,
             }
             if self.slice_is_over() {
@@ -158,12 +169,14 @@ impl Core {
 
     /// Sends a portion of a message; if it is not the last, the rest waits. So does all of it while
     /// some core has enough to deliver.
-    fn publish_some(self: &Rc<Self>, mut publication: Publication, ticket: u64) {
+    fn publish_some(self: &Rc<Self>, mut publication: Publication, sender: Sender) {
         self.publish_portion(&mut publication);
-        if publication.is_matched {
-            self.tx.complete(ticket, Box::new(publication.receivers));
-        } else {
-            self.pubsub.backlog.borrow_mut().put_back(Order::Publish(publication, ticket));
+        match sender {
+            _ if !publication.is_matched => {
+                self.pubsub.backlog.borrow_mut().put_back(Order::Publish(publication, sender));
+            }
+            Sender::Waits(ticket) => self.tx.complete(ticket, Box::new(publication.receivers)),
+            Sender::Event(weight) => self.event_published(weight),
         }
     }
 

@@ -12,6 +12,11 @@ impl Bench {
         (bench, listener, key)
     }
 
+    /// A key of this core that does not exist.
+    fn absent(&self, core: usize) -> String {
+        format!("absent:{{{}}}", self.key(core))
+    }
+
     /// A write on core 1: the messages to core 0 that it causes.
     fn messages_of_write(&self, key: &str) -> usize {
         self.settle();
@@ -53,4 +58,56 @@ fn a_listener_that_has_gone_is_forgotten() {
     assert_ne!(bench.got(listener), "");
     bench.cores[1].ended(bench.clients[listener].token);
     assert_eq!(bench.messages_of_write(&key), 0);
+}
+
+#[test] // While receivers fall behind, those who cause events wait, and nobody else does.
+fn who_causes_too_many_events_waits() {
+    const COUNT: usize = 12_000;
+    for (line, event, classes) in [("SET k v", "set", "AKE"), ("GET absent", "keymiss", "KEm")] {
+        let mut bench = Bench::new(2);
+        bench.ask(0, &format!("CONFIG SET notify-keyspace-events {classes}"));
+        let (listener, other) = (bench.connect(1), bench.connect(0));
+        bench.ask(listener, &format!("SUBSCRIBE __keyevent@0__:{event}"));
+        let key = bench.key(0);
+        let line = line.replace(" k", &format!(" {key}"));
+        let line = line.replace("absent", &bench.absent(0));
+        bench.send(0, &vec![line; COUNT].join("\r\n"));
+        (0..200).for_each(|_| _ = bench.turn(0)); // Core 1 delivers nothing.
+        let replied = bench.got(0).lines().count();
+        assert!((4_000..8_000).contains(&replied), "{event}: {replied} replies");
+        let (ping, get) = ("PING", format!("GET {key}"));
+        let reads: &[&str] = if event == "set" { &[ping, &get] } else { &[ping] };
+        for read in reads {
+            bench.send(other, read);
+            bench.turn(0);
+            assert_ne!(bench.got(other), "", "{event}: {read} does not wait");
+        }
+        (0..100).for_each(|_| bench.settle());
+        assert_eq!(replied + bench.got(0).lines().count(), COUNT, "{event}");
+        let told = bench.got(listener).matches("__keyevent").count();
+        assert_eq!(told, COUNT, "{event}: none is lost");
+    }
+}
+
+#[test] // What happens at once is told in portions.
+fn the_events_of_a_transaction_are_told_in_portions() {
+    const COUNT: usize = 500;
+    let (bench, listener, key) = Bench::telling();
+    bench.ask(listener, "SUBSCRIBE __keyevent@0__:set");
+    let sets = vec![format!("SET {key} v"); COUNT].join("\r\n");
+    bench.ask(1, &format!("MULTI\r\n{sets}"));
+    bench.short.set(true);
+    bench.send(1, "EXEC");
+    let (mut most, mut turns) = (0, 0);
+    while bench.got(1).is_empty() {
+        bench.turn(1);
+        most = most.max(bench.mail.borrow()[0].len());
+        bench.turn(0);
+        turns += 1;
+        assert!(turns < 20_000, "it does not end");
+    }
+    assert!((1..=200).contains(&most), "{most} messages at once");
+    bench.short.set(false);
+    bench.settle();
+    assert_eq!(bench.got(listener).matches("__keyevent").count(), COUNT);
 }

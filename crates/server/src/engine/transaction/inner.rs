@@ -93,6 +93,9 @@ impl Inner {
     ) {
         let (core, before) = (&self.core, self.seen.get());
         let entry = &core.table.entries()[index];
+        if entry.row.is_write() {
+            core.events_caught_up().await;
+        }
         core.meter.blame(Cause::Command(index));
         let begun = core.clock.monotonic_ns();
         if before.view.tracker.reader().is_some() {

@@ -60,11 +60,19 @@ impl Publication {
     }
 }
 
+/// Who is told that a message was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sender {
+    /// Who waits, by this ticket, to hear how many receive it.
+    Waits(u64),
+    /// Those who cause events: one of this weight is published.
+    Event(usize),
+}
+
 /// Something to be done in its turn.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// A message, and whom to tell how many receive it.
-    Publish(Publication, u64),
+    Publish(Publication, Sender),
     Change(CoreId, Change),
 }
 
@@ -139,7 +147,7 @@ mod tests {
         let payload = Text::Short(vec![0; 8 * 1_024].into());
         let message = Message { kind: Kind::Channel, channel: Name::from_bytes(b"c"), payload };
         assert_eq!(weight(&message, 5), 8);
-        backlog.push(Order::Publish(Publication::new(Arc::new(message)), 0));
+        backlog.push(Order::Publish(Publication::new(Arc::new(message)), Sender::Waits(0)));
         assert!(!backlog.can_go_on());
         backlog.delivered(1, TOLD_AT);
         assert!(backlog.can_go_on() && backlog.take().is_some() && backlog.is_empty());

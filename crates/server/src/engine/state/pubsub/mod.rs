@@ -20,11 +20,14 @@ pub(crate) mod name;
 pub(crate) mod registry;
 
 use backlog::Backlog;
+use darter_keyspace::Record;
 use deliveries::Deliveries;
 use events::EventClasses;
 use memberships::Memberships;
 use registry::Registry;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::vec::IntoIter;
 
 /// What is subscribed to. Each is a namespace of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +79,42 @@ pub(crate) struct PubSub {
     /// The keyspace events that are recorded and published, and those that are to be.
     pub(crate) events: Cell<EventClasses>,
     pub(crate) wanted_events: Cell<EventClasses>,
+    /// Whether reads that find nothing are among them.
+    pub(crate) hears_misses: Cell<bool>,
+    /// What has happened, and is yet to be published.
+    pub(crate) recorded: RefCell<VecDeque<IntoIter<Record>>>,
 }
 
 impl PubSub {
-    /// Whether something can be published, or delivered, now.
+    /// Whether events are yet to be published.
+    pub(crate) fn has_recorded(&self) -> bool {
+        !self.recorded.borrow().is_empty()
+    }
+
+    /// The first of these.
+    pub(crate) fn next_recorded(&self) -> Option<Record> {
+        let mut recorded = self.recorded.borrow_mut();
+        loop {
+            let first = recorded.front_mut()?;
+            let next = first.next();
+            if first.as_slice().is_empty() {
+                recorded.pop_front();
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+    }
+
+    /// Whether a message can be published, or delivered, now.
     pub(crate) fn has_work(&self) -> bool {
         !self.deliveries.borrow().is_empty() || self.backlog.borrow().can_go_on()
     }
 
     /// Whether nothing waits.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.deliveries.borrow().is_empty() && self.backlog.borrow().is_empty()
+        self.deliveries.borrow().is_empty()
+            && self.backlog.borrow().is_empty()
+            && !self.has_recorded()
     }
 }
