@@ -10,6 +10,7 @@
 //! - R1: a subscriber is a member of what it holds; only of what is being given up there are members
 //!   without a subscriber.
 //! - R2: a pattern that some cores have not heard of has a member for it.
+//! - R3: a subscriber's patterns are those that it holds.
 
 use super::name::Name;
 use super::{Kind, Subscribed};
@@ -17,6 +18,7 @@ use darter_base::hash::IdentityMap;
 use darter_resp::Output;
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -28,12 +30,27 @@ enum Members {
     Many(Box<BTreeSet<u64>>),
 }
 
+/// A subscription.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// It is being given up: the homes have been told.
+    is_leaving: bool,
+    /// Its number among those of its subscriber.
+    number: u64,
+}
+
+/// What keeps the order of a pattern takes: an entry of a tree that is two thirds full.
+const ORDER_BYTES: usize = (size_of::<u64>() + size_of::<Name>()) * 3 / 2;
+
 /// A client with subscriptions.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) token: Token,
-    /// What it holds, and whether that is being given up: the homes have been told then.
-    held: [BTreeMap<Name, bool>; 3],
+    held: [BTreeMap<Name, Held>; 3],
+    /// Its patterns, in the order in which it subscribed to them.
+    patterns: BTreeMap<u64, Name>,
+    /// How often it has subscribed to something.
+    last: u64,
     /// Bytes of memory of what it holds.
     bytes: usize,
     /// Messages that came before the confirmation of what it is subscribing to; none while it is
@@ -56,28 +73,39 @@ impl Subscriber {
         self.held[kind as usize].contains_key(name)
     }
 
-    /// Some of what it holds of a kind.
+    /// Some of what it holds of a kind: the oldest patterns, and others in no order, as in Redis.
     pub(crate) fn some(&self, kind: Kind, most: usize) -> Vec<Name> {
-        self.held[kind as usize].keys().take(most).cloned().collect()
+        match kind {
+            Kind::Pattern => self.patterns.values().take(most).cloned().collect(),
+            _ => self.held[kind as usize].keys().take(most).cloned().collect(),
+        }
     }
 
     /// It holds this from now on.
     pub(crate) fn hold(&mut self, kind: Kind, name: &Name) {
-        if self.held[kind as usize].insert(name.clone(), false).is_none() {
-            self.bytes += name.held_bytes();
+        let Entry::Vacant(place) = self.held[kind as usize].entry(name.clone()) else { return };
+        self.last += 1;
+        place.insert(Held { is_leaving: false, number: self.last });
+        self.bytes += name.held_bytes();
+        if kind == Kind::Pattern {
+            self.patterns.insert(self.last, name.clone());
+            self.bytes += ORDER_BYTES;
         }
     }
 
     /// It is giving this up: the homes are being told.
     pub(crate) fn give_up(&mut self, kind: Kind, name: &Name) {
-        let is_leaving = self.held[kind as usize].get_mut(name);
-        *is_leaving.expect("what is given up is held") = true;
+        let held = self.held[kind as usize].get_mut(name);
+        held.expect("what is given up is held").is_leaving = true;
     }
 
     /// It holds this no longer.
     pub(crate) fn let_go(&mut self, kind: Kind, name: &Name) {
-        if self.held[kind as usize].remove(name).is_some() {
-            self.bytes -= name.held_bytes();
+        let Some(held) = self.held[kind as usize].remove(name) else { return };
+        self.bytes -= name.held_bytes();
+        if kind == Kind::Pattern {
+            self.patterns.remove(&held.number).expect("R3: it has a place in their order");
+            self.bytes -= ORDER_BYTES;
         }
     }
 
@@ -85,8 +113,11 @@ impl Subscriber {
     /// was being given up.
     pub(crate) fn take_one(&mut self) -> Option<(Kind, Name, bool)> {
         let kind = Kind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
-        let (name, is_leaving) = self.held[kind as usize].pop_first()?;
-        Some((kind, name, is_leaving))
+        let (name, held) = self.held[kind as usize].pop_first()?;
+        if kind == Kind::Pattern {
+            self.patterns.remove(&held.number).expect("R3: it has a place in their order");
+        }
+        Some((kind, name, held.is_leaving))
     }
 }
 
@@ -105,7 +136,8 @@ impl Memberships {
     pub(crate) fn enter(&mut self, token: Token) -> u64 {
         self.last += 1;
         let held = [const { BTreeMap::new() }; 3];
-        let subscriber = Subscriber { token, held, bytes: 0, early: None };
+        let (patterns, last) = (BTreeMap::new(), 0);
+        let subscriber = Subscriber { token, held, patterns, last, bytes: 0, early: None };
         self.subscribers.insert(self.last, subscriber);
         self.last
     }
@@ -204,6 +236,11 @@ impl Memberships {
                 }
             }
         }
+        for subscriber in self.subscribers.values() {
+            assert_eq!(subscriber.patterns.len(), subscriber.len(Kind::Pattern), "R3");
+            let is_held = |name| subscriber.holds(Kind::Pattern, name);
+            assert!(subscriber.patterns.values().all(is_held), "R3");
+        }
         for (name, id) in self.partial.keys() {
             let mut members = self.members_after(Kind::Pattern, name, id - 1);
             assert_eq!(members.next(), Some(*id), "R2");
@@ -270,6 +307,22 @@ mod tests {
         subscriber.let_go(Kind::Channel, &name);
         subscriber.let_go(Kind::Channel, &name);
         assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
+    }
+
+    #[test] // Patterns are given up as they were subscribed to, wherever their hashes put them.
+    fn patterns_keep_their_order() {
+        let mut memberships = Memberships::default();
+        let id = memberships.enter(TOKEN);
+        let subscriber = memberships.get(id).unwrap();
+        let names: Vec<Name> = (0..50_u8).map(|at| Name::from_bytes(&[b'p', at])).collect();
+        names.iter().for_each(|name| subscriber.hold(Kind::Pattern, name));
+        subscriber.hold(Kind::Pattern, &names[0]); // It stays where it is.
+        assert_eq!(subscriber.some(Kind::Pattern, 20), names[..20]);
+        let bytes = subscriber.summary(id).bytes;
+        subscriber.let_go(Kind::Pattern, &names[0]);
+        subscriber.hold(Kind::Pattern, &names[0]);
+        assert_eq!(subscriber.some(Kind::Pattern, 50).last(), Some(&names[0]));
+        assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
     #[test] // A message is for a member of a pattern once its core has counted it.
