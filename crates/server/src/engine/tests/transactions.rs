@@ -2,6 +2,7 @@
 //! whole reply.
 
 use super::*;
+use darter_base::Prng;
 
 impl Bench {
     /// Sends some lines together. Returns what comes.
@@ -307,4 +308,36 @@ fn what_is_queued_is_bounded() {
     }
     assert!((80..100).contains(&sent), "{sent}");
     assert_eq!(bench.len(), 0);
+}
+
+#[test] // An EXEC that could run at once beside a watched key that others hold: they may have changed
+// another core's key already, and somebody has seen that.
+fn who_watches_a_held_key_waits_for_its_holder() {
+    let mut seen = 0;
+    for seed in 0..400 {
+        let mut prng = Prng::from_seed(seed);
+        let mut bench = Bench::new(2);
+        let [here, there] = [0, 1].map(|core| bench.key(core));
+        let own = format!("{{{here}}}own");
+        let [writer, reader] = [0, 1].map(|core| bench.connect(core));
+        bench.all(0, &[&format!("WATCH {here}"), "MULTI", &format!("SET {own} 1")]);
+        bench.short.set(true);
+        bench.send(writer, &format!("MSET {here} 1 {there} 1"));
+        for _ in 0..prng.below(12) {
+            bench.turn(prng.below(2) as usize);
+        }
+        bench.send(reader, &format!("GET {there}"));
+        bench.turn(1);
+        let is_seen = bench.got(reader) == "$1\r\n1\r\n";
+        bench.send(0, "EXEC");
+        bench.settle();
+        if is_seen {
+            assert_eq!(bench.got(0), "*-1\r\n", "seed {seed}");
+            seen += 1;
+        }
+        bench.short.set(false);
+        bench.settle();
+        assert!(bench.is_clean());
+    }
+    assert!(seen > 20, "{seen}");
 }

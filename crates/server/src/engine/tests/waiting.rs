@@ -198,3 +198,88 @@ fn who_goes_while_it_begins_to_wait_has_no_place() {
     assert!(bench.cores.iter().all(|core| core.waits.borrow().is_empty()));
     assert!(bench.is_quiet());
 }
+
+#[test] // Who waits with CLAIM gets what is pending once that is old enough, to the millisecond.
+fn what_becomes_idle_is_claimed_by_who_waits() {
+    for core in [0, 1] {
+        let mut bench = Bench::new(2);
+        let key = bench.key(core);
+        let [reader, claimer, patient] = [(); 3].map(|()| bench.connect(0));
+        bench.ask(1, &format!("XGROUP CREATE {key} g $ MKSTREAM"));
+        let wait = |claim: &str, block: u64, name: &str| {
+            format!("XREADGROUP GROUP g {name} BLOCK {block} {claim} STREAMS {key} >")
+        };
+        assert_eq!(bench.ask(claimer, &wait("CLAIM 30", 0, "c")), "");
+        assert_eq!(bench.ask(patient, &wait("CLAIM 100", 40, "d")), "");
+        // Another reads an entry, which is pending from then on.
+        bench.ask(
+            1,
+            &format!("MULTI\r\nXADD {key} 1 f v\r\nXREADGROUP GROUP g r STREAMS {key} >\r\nEXEC"),
+        );
+        assert_eq!(bench.got(claimer), "", "core {core}");
+        bench.pass_ms(29);
+        bench.settle();
+        assert_eq!(bench.got(claimer), "", "core {core}");
+        bench.pass_ms(1);
+        bench.settle();
+        let entry = "*4\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n:30\r\n:1\r\n";
+        let reply = format!("*1\r\n*2\r\n${}\r\n{key}\r\n*1\r\n{entry}", key.len());
+        assert_eq!(bench.got(claimer), reply, "core {core}");
+        bench.pass_ms(10);
+        bench.settle();
+        assert_eq!(bench.got(patient), "*-1\r\n", "it is younger, now that it was claimed");
+        assert_eq!(bench.ask(reader, &wait("CLAIM 1000", 5, "r")), "");
+        bench.ask(1, &format!("XADD {key} 2 f w"));
+        assert!(bench.got(reader).ends_with("$1\r\nw\r\n:0\r\n:0\r\n"), "new ones, too");
+        assert!(bench.is_quiet());
+    }
+}
+
+#[test] // The task that began the call was not polled yet, as the core of the key has served it.
+fn who_is_served_early_gets_what_was_invalidated() {
+    let bench = Bench::new(2);
+    let stream = bench.key(1);
+    let key = format!("{{{stream}}}read");
+    bench.ask(0, &format!("HELLO 3\r\nCLIENT TRACKING ON\r\nGET {key}"));
+    bench.send(0, &format!("XREAD BLOCK 0 STREAMS {stream} $"));
+    bench.turn(0);
+    bench.turn(1);
+    bench.send(1, &format!("SET {key} v\r\nXADD {stream} 1 f v"));
+    (0..5).for_each(|_| _ = bench.turn(1));
+    // Core 0 has the answer that it waits, what was invalidated, and what it is served; then its task.
+    bench.settle();
+    let got = bench.got(0);
+    let entry = got.find("$3\r\n1-0\r\n").expect("it is served");
+    let told = got.find("$10\r\ninvalidate\r\n").expect("it is told");
+    assert!(entry < told, "{got:?}");
+    assert!(bench.is_quiet());
+}
+
+#[test] // A core that sleeps for as long as it says ends a wait at its time, to the millisecond.
+fn a_wait_ends_at_its_time() {
+    for core in [0, 1] {
+        for (line, ms) in [
+            ("BLPOP KEY 0.001", 1),
+            ("BLPOP KEY 0.0101", 11),
+            ("XREAD BLOCK 77 STREAMS KEY $", 77),
+            ("BZPOPMIN KEY 1.5", 1_500),
+            ("BLMOVE KEY KEY LEFT LEFT 12.345", 12_345),
+        ] {
+            let bench = Bench::new(2);
+            let line = line.replace("KEY", &bench.key(core));
+            assert_eq!(bench.ask(0, &line), "", "{line}");
+            let mut passed = 0;
+            loop {
+                let wait = bench.turn(0);
+                if !bench.got(0).is_empty() {
+                    break;
+                }
+                let Wait::Millis(sleeps) = wait else { panic!("{line}: {wait:?}") };
+                bench.pass_ms(sleeps);
+                passed += sleeps;
+                assert!(passed <= ms, "{line}: {passed} ms");
+            }
+            assert_eq!(passed, ms, "{line}");
+        }
+    }
+}
