@@ -18,10 +18,14 @@ const PORTION_FIELDS: usize = 512;
 /// Names and values of a long entry read at once.
 const FIELDS: usize = 16;
 
-/// Encodes an entry that is not long. Returns how many names and values it has, and their bytes.
-pub(super) fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>) -> (usize, usize) {
+/// What an entry's array has: its ID, and its names and values.
+const PARTS: usize = 2;
+
+/// Encodes an entry that is not long, as the first of so many `parts` of an array. Returns how many names
+/// and values it has, and their bytes.
+fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>, parts: usize) -> (usize, usize) {
     let (fields, mut bytes) = (2 * entry.pairs(), 0);
-    reply.array(2);
+    reply.array(parts);
     id::encode(reply, entry.id());
     reply.array(fields);
     let mut scratch = Scratch::new();
@@ -65,7 +69,7 @@ pub(super) fn some(
         if one.long().is_some() || fields > 2 * ENTRIES_AT_ONCE || bytes > PORTION_BYTES {
             return false;
         }
-        let more = entry(reply, &one);
+        let more = entry(reply, &one, PARTS);
         (shown, fields, bytes) = (shown + 1, fields + more.0, bytes + more.1);
         true
     };
@@ -123,9 +127,16 @@ pub(super) struct Showing {
     /// Names and values of a long entry that are still to come.
     long: Option<list::Reader>,
     unsent: Unsent,
+    /// What is shown of each entry besides, by others.
+    more_parts: usize,
 }
 
 impl Showing {
+    /// One entry, whose array has so many more parts: they are to be shown behind it.
+    pub(super) fn followed_by(more_parts: usize, part: Part) -> Self {
+        Self { parts: [part].into(), more_parts, ..Self::default() }
+    }
+
     /// Adds entries behind the others.
     pub(super) fn push(&mut self, part: Part) {
         self.parts.push_back(part);
@@ -145,10 +156,11 @@ impl Showing {
     /// Encodes the next entry; of a long one what precedes its fields.
     fn entry(&mut self, reply: &mut Reply<'_>) -> (usize, usize) {
         let (Some(reader), mut size) = (&mut self.reader, (0, 0)) else { return (0, 0) };
+        let parts = PARTS + self.more_parts;
         let more = reader.next_slice(1, &mut |one| match one.long() {
-            None => size = entry(reply, &one),
+            None => size = entry(reply, &one, parts),
             Some(fields) => {
-                reply.array(2);
+                reply.array(parts);
                 id::encode(reply, one.id());
                 reply.array(fields.len());
                 self.long = Some(list::Reader::new(List::reader(fields), 0..fields.len()));

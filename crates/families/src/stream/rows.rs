@@ -23,10 +23,20 @@ enum Row {
     Gone(StreamId),
 }
 
+/// What is shown of an entry that was delivered before, or not: for how long it was idle, in
+/// milliseconds, and how often it was delivered. What nobody has is idle for -1, as in XPENDING.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Before {
+    pub(super) idle_ms: i64,
+    pub(super) times: u64,
+}
+
 /// Entries by their IDs, in the order in which they were added to it.
 #[derive(Default)]
 pub(super) struct Rows {
     rows: Chunks<Row, CHUNK_ROWS>,
+    /// What is shown of each row besides, or nothing.
+    before: Chunks<Before, CHUNK_ROWS>,
     len: usize,
 }
 
@@ -38,10 +48,21 @@ pub(super) struct IdRows {
 }
 
 impl IdRows {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Adds an ID.
     pub(super) fn add(&mut self, id: StreamId) {
         self.ids.tail(1).push(id);
         self.len += 1;
+    }
+}
+
+impl From<IdRows> for Taken<StreamId> {
+    fn from(rows: IdRows) -> Self {
+        Self::new(rows.ids)
     }
 }
 
@@ -59,6 +80,16 @@ impl Rows {
             Some(Row::Run(last)) if last.end == ranks.start => last.end = ranks.end,
             _ => rows.push(Row::Run(ranks)),
         }
+    }
+
+    /// Adds an entry with this rank, or one that is gone, and what was before: then each row has that.
+    pub(super) fn add_with(&mut self, entry: Result<usize, StreamId>, before: Before) {
+        self.len += 1;
+        self.rows.tail(1).push(match entry {
+            Ok(rank) => Row::Run(rank..rank + 1),
+            Err(id) => Row::Gone(id),
+        });
+        self.before.tail(1).push(before);
     }
 
     /// Adds an entry that is gone.
@@ -79,7 +110,7 @@ pub(super) enum Shown {
 }
 
 /// What is taken out of chunks, one by one.
-struct Taken<T: 'static> {
+pub(super) struct Taken<T: 'static> {
     chunk: std::vec::IntoIter<T>,
     rest: Chunks<T, CHUNK_ROWS>,
 }
@@ -95,7 +126,7 @@ impl<T> Taken<T> {
         Self { chunk: Vec::new().into_iter(), rest }
     }
 
-    fn next(&mut self) -> Option<T> {
+    pub(super) fn next(&mut self) -> Option<T> {
         if self.chunk.len() == 0 {
             self.chunk = self.rest.pop_front()?.into_iter();
         }
@@ -108,9 +139,12 @@ impl<T> Taken<T> {
 pub(super) struct ShowingRows {
     parts: VecDeque<Shown>,
     rows: Taken<Row>,
+    before: Taken<Before>,
     entries: Option<Entries>,
     ids: Taken<StreamId>,
     showing: Option<Showing>,
+    /// What follows the entry that is being shown.
+    then: Option<Before>,
 }
 
 impl ShowingRows {
@@ -133,7 +167,7 @@ impl ShowingRows {
             Some(Shown::Rows(rows, entries)) => self.begin_rows(reply, rows, entries),
             Some(Shown::Ids(ids)) => {
                 reply.array(ids.len);
-                self.ids = Taken::new(ids.ids);
+                self.ids = ids.into();
             }
         }
         true
@@ -142,6 +176,7 @@ impl ShowingRows {
     fn begin_rows(&mut self, reply: &mut Reply<'_>, rows: Rows, entries: Entries) {
         reply.array(rows.len());
         (self.rows, self.entries) = (Taken::new(rows.rows), Some(entries));
+        self.before = Taken::new(rows.before);
     }
 
     /// The next row or ID. False if there is none.
@@ -150,20 +185,31 @@ impl ShowingRows {
             id::encode(reply, id);
             return true;
         }
-        match (self.rows.next(), &self.entries) {
-            (Some(Row::Gone(id)), _) => {
-                reply.array(2);
+        let Some(row) = self.rows.next() else { return false };
+        self.then = self.before.next();
+        let more = if self.then.is_some() { 2 } else { 0 };
+        match (row, &self.entries) {
+            (Row::Gone(id), _) => {
+                reply.array(2 + more);
                 id::encode(reply, id);
                 reply.null_array();
+                self.end_row(reply);
             }
-            (Some(Row::Run(ranks)), Some(entries)) => {
-                let mut showing = Showing::default();
-                showing.push(Part::begun(entries, ranks, End::Front));
-                self.showing = Some(showing);
+            (Row::Run(ranks), Some(entries)) => {
+                let part = Part::begun(entries, ranks, End::Front);
+                self.showing = Some(Showing::followed_by(more, part));
             }
-            (None, _) | (_, None) => return false,
+            (Row::Run(_), None) => unreachable!("rows have entries"),
         }
         true
+    }
+
+    /// Shows what follows an entry.
+    fn end_row(&mut self, reply: &mut Reply<'_>) {
+        if let Some(Before { idle_ms, times }) = self.then.take() {
+            reply.int(idle_ms);
+            reply.int(times.cast_signed());
+        }
     }
 }
 
@@ -175,6 +221,7 @@ impl Stream for ShowingRows {
                     return true;
                 }
                 self.showing = None;
+                self.end_row(reply);
             }
             if !self.row(reply) && !self.begin(reply) {
                 return false;

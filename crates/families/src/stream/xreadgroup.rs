@@ -3,7 +3,7 @@
 use super::id;
 use super::progress::read_with;
 use super::read::between;
-use super::rows::{Rows, ShowingRows, Shown};
+use super::rows::{Before, IdRows, Rows, ShowingRows, Shown, Taken};
 use super::value::{Stream, StreamEdit};
 use super::xgroup::quoting_two;
 use super::xread::{WAITED_COUNT, begin};
@@ -39,8 +39,10 @@ struct Asked {
     keys: Range<usize>,
     /// The most entries of a stream.
     count: usize,
-    /// Nothing becomes pending.
+    /// Nothing new becomes pending.
     no_ack: bool,
+    /// What is pending, and idle for so long, is claimed before new entries are read.
+    claim_ms: Option<u64>,
     patience: Patience,
     /// It is served after it has waited: as in Redis, that counts as a part of the change that
     /// served it, and not as another.
@@ -49,7 +51,7 @@ struct Asked {
 
 impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
-        let (mut count, mut no_ack, mut names) = (0, false, None);
+        let (mut count, mut no_ack, mut names, mut claim_ms) = (0, false, None, None);
         let mut patience = Patience::None;
         let mut said = word::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
@@ -58,6 +60,8 @@ impl Asked {
                 count = usize::try_from(args.int()?).unwrap_or(0);
             } else if args.left() > 1 && args.option("BLOCK") {
                 patience = milliseconds(&mut args)?;
+            } else if args.left() > 1 && args.option("CLAIM") {
+                claim_ms = Some(min_idle_ms(&mut args)?);
             } else if args.left() > 2 && args.option("GROUP") {
                 names = Some((id::name(&mut args)?.to_vec(), id::name(&mut args)?.to_vec()));
             } else if args.option("NOACK") {
@@ -78,15 +82,17 @@ impl Asked {
         let first = args.position();
         let count = if count == 0 { usize::MAX } else { count };
         let keys = first..first + args.left() / 2;
-        Ok(Self { group, consumer, keys, count, no_ack, patience, has_waited: false })
+        let has_waited = false;
+        Ok(Self { group, consumer, keys, count, no_ack, claim_ms, patience, has_waited })
     }
 
-    /// What is to be read of a stream for the ID at `at`.
+    /// What is to be read now of a stream for the ID at `at`.
     fn reading(
         &self,
         args: resp::Args<'_>,
         at: usize,
         stream: Option<&Stream>,
+        now: u64,
     ) -> Result<Option<Reading>, Refusal> {
         let found = stream.and_then(|stream| Some((stream, stream.groups().get(&self.group)?)));
         let Some((stream, group)) = found else {
@@ -104,10 +110,13 @@ impl Asked {
             id => id::parse(id, 0)?,
         };
         if after == StreamId::MAX {
-            let Some(next) = group.last().next() else { return Ok(None) };
-            let ranks = between(stream.entries(), next, StreamId::MAX);
-            let ranks = ranks.start..ranks.end.min(ranks.start.saturating_add(self.count));
-            return Ok((!ranks.is_empty()).then_some(Reading::New(ranks)));
+            let idle = 0..self.idle_in(group, now).min(self.count);
+            let new = self.new_in(stream, group, self.count - idle.len());
+            return Ok(match (idle.is_empty(), new.is_empty()) {
+                (true, true) => None,
+                (true, false) => Some(Reading::New(new)),
+                (false, _) => Some(Reading::Idle(idle, new)),
+            });
         }
         let consumer = group.consumer(&self.consumer);
         let ranks = consumer.map_or(0..0, |consumer| {
@@ -115,6 +124,23 @@ impl Asked {
             start..consumer.pending_len().min(start.saturating_add(self.count))
         });
         Ok(Some(Reading::History(ranks)))
+    }
+
+    /// How many of what is pending may be claimed now.
+    fn idle_in(&self, group: &Group, now: u64) -> usize {
+        match self.claim_ms {
+            None => 0,
+            Some(0) => group.pending_len(), // As XCLAIM does, whatever the clock says.
+            // What nobody has counts as delivered at 0.
+            Some(idle_ms) => group.delivered_until(now.saturating_sub(idle_ms)),
+        }
+    }
+
+    /// The ranks of the entries that a group has not got, at most so many.
+    fn new_in(&self, stream: &Stream, group: &Group, most: usize) -> Range<usize> {
+        let Some(next) = group.last().next() else { return 0..0 };
+        let ranks = between(stream.entries(), next, StreamId::MAX);
+        ranks.start..ranks.end.min(ranks.start.saturating_add(most))
     }
 
     fn no_group(&self, key: &[u8]) -> Refusal {
@@ -130,15 +156,30 @@ impl Asked {
         args: resp::Args<'_>,
         at: usize,
         stream: &Stream,
+        now: u64,
     ) -> Result<Option<Delivery>, Refusal> {
-        let reading = self.reading(args, at + self.keys.len(), Some(stream))?;
+        let reading = self.reading(args, at + self.keys.len(), Some(stream), now)?;
         Ok(reading.map(|reading| Delivery::new(self, reading)))
     }
+}
+
+/// For how long a pending entry must be idle to be claimed.
+fn min_idle_ms(args: &mut Args<'_>) -> Result<u64, Refusal> {
+    let Ok(ms) = args.int() else {
+        return Err(Refusal::line("ERR min-idle-time is not an integer or out of range"));
+    };
+    let negative = || Refusal::line("ERR min-idle-time must be a positive integer");
+    u64::try_from(ms).map_err(|_| negative())
 }
 
 /// What is read of a stream.
 #[derive(Clone, Debug)]
 enum Reading {
+    /// Pending entries that are claimed, by their ranks in the order of their deliveries; then new
+    /// ones.
+    Idle(Range<usize>, Range<usize>),
+    /// The same, when it is noted which these are: so many.
+    Gathered(usize, Range<usize>),
     /// Entries with these ranks.
     New(Range<usize>),
     /// Those that are pending with the consumer, by their ranks there.
@@ -148,15 +189,20 @@ enum Reading {
 impl Reading {
     fn len(&self) -> usize {
         match self {
+            Self::Idle(idle, new) => idle.len() + new.len(),
+            Self::Gathered(idle, new) => idle + new.len(),
             Self::New(ranks) | Self::History(ranks) => ranks.len(),
         }
     }
 
     /// What it takes, in new entries.
     fn cost(&self) -> usize {
+        const REPEATED: usize = DELIVERED_AT_ONCE / REPEATED_AT_ONCE;
         match self {
+            Self::Idle(idle, new) => idle.len() * REPEATED + new.len(),
+            Self::Gathered(idle, new) => idle * REPEATED + new.len(),
             Self::New(ranks) => ranks.len(),
-            Self::History(ranks) => ranks.len() * (DELIVERED_AT_ONCE / REPEATED_AT_ONCE),
+            Self::History(ranks) => ranks.len() * REPEATED,
         }
     }
 }
@@ -165,6 +211,9 @@ impl Reading {
 struct Delivery {
     asked: Arc<Asked>,
     reading: Reading,
+    /// What is to be claimed. All is noted before any is claimed, as that makes it the youngest.
+    idle: IdRows,
+    claims: Taken<StreamId>,
     rows: Rows,
     /// The consumer's number, once it is there.
     consumer: Option<u64>,
@@ -176,6 +225,8 @@ impl Delivery {
         Self {
             asked: Arc::clone(asked),
             reading,
+            idle: IdRows::default(),
+            claims: Taken::default(),
             rows: Rows::default(),
             consumer: None,
             is_over: false,
@@ -197,6 +248,20 @@ impl Delivery {
             }
         };
         let more = match self.reading.clone() {
+            Reading::Idle(ranks, new) => {
+                self.gather(edit, ranks, new);
+                true
+            }
+            Reading::Gathered(count, new) => {
+                let some = count.min(REPEATED_AT_ONCE);
+                self.claim(edit, some, (number, now));
+                let more = some < count || !new.is_empty();
+                self.reading = match some < count {
+                    true => Reading::Gathered(count - some, new),
+                    false => Reading::New(new),
+                };
+                more
+            }
             Reading::New(ranks) => {
                 let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
                 self.deliver(edit, ranks.start..end, (number, now));
@@ -240,7 +305,45 @@ impl Delivery {
         if (last, read) != position {
             edit.advance_group(group, last, read);
         }
-        self.rows.add(ranks);
+        match self.asked.claim_ms {
+            None => self.rows.add(ranks),
+            Some(_) => ranks.for_each(|rank| self.rows.add_with(Ok(rank), Before::default())),
+        }
+    }
+
+    /// Notes some of what is idle.
+    fn gather(&mut self, edit: &StreamEdit<'_>, ranks: Range<usize>, new: Range<usize>) {
+        let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
+        let group = edit.group(&self.asked.group);
+        let ids = group.into_iter().flat_map(|group| group.by_age(ranks.start..end));
+        ids.for_each(|id| self.idle.add(id));
+        self.reading = match end < ranks.end {
+            true => Reading::Idle(end..ranks.end, new),
+            false => {
+                let idle = std::mem::take(&mut self.idle);
+                let count = idle.len();
+                self.claims = idle.into();
+                Reading::Gathered(count, new)
+            }
+        };
+    }
+
+    /// Claims some of what was idle.
+    fn claim(&mut self, edit: &mut StreamEdit<'_>, some: usize, (number, now): (u64, u64)) {
+        let group = &self.asked.group;
+        for _ in 0..some {
+            let Some(id) = self.claims.next() else { return };
+            let Some(pending) = edit.group(group).and_then(|group| group.get(id)) else { continue };
+            let entries = edit.stream().entries();
+            let entry = if entries.contains(id) { Ok(entries.rank_of(id)) } else { Err(id) };
+            let idle_ms = match pending.consumer {
+                Some(_) => now.saturating_sub(pending.delivered_ms).cast_signed(),
+                None => -1,
+            };
+            self.rows.add_with(entry, Before { idle_ms, times: pending.times });
+            let (times, consumer) = (pending.times.wrapping_add(1), Some(number));
+            edit.deliver(group, &Pending { id, delivered_ms: now, times, consumer });
+        }
     }
 
     /// Delivers once more what is pending with these ranks.
@@ -275,13 +378,16 @@ impl Delivery {
     }
 }
 
-/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id
-/// [id ...]`: `>` reads the entries that the group has not got yet, which then are pending with the
-/// consumer until they are acknowledged; an ID reads those behind it that are pending with the
-/// consumer. With BLOCK, waits for new entries if there is nothing to read ([`wait`]).
+/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK]
+/// STREAMS key [key ...] id [id ...]`: `>` reads the entries that the group has not got yet, which then
+/// are pending with the consumer until they are acknowledged; an ID reads those behind it that are
+/// pending with the consumer. With CLAIM (8.4), `>` first claims what is pending with anybody, and idle
+/// for so long, those delivered first before others. With BLOCK, waits for new entries, or for what may
+/// be claimed, if there is nothing to read ([`wait`]).
 ///
 /// Reply: as XREAD's, for the streams that have new entries, or whose history is read; of a pending
-/// entry that is gone its ID and a null array. Refusals: `Syntax`, `NotAnInteger`, the timeout's, keys
+/// entry that is gone its ID and a null array; with CLAIM also how long each entry was idle, and how
+/// often it was delivered, before. Refusals: `Syntax`, `NotAnInteger`, the timeout's, keys
 /// without an ID, a missing key or group, IDs that are none, `WrongType`; then nothing changes. Cost:
 /// O(log n) for each entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -290,7 +396,8 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     for at in asked.keys.clone() {
         let key = Key::new(args.all().get(at));
         let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
-        let reading = asked.reading(args.all(), at + asked.keys.len(), stream.as_deref())?;
+        let ids = at + asked.keys.len();
+        let reading = asked.reading(args.all(), ids, stream.as_deref(), cx.now)?;
         entries += reading.map_or(0, |reading| reading.cost());
     }
     if entries > ENTRIES_AT_ONCE {
@@ -302,7 +409,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let key = Key::new(args.all().get(at));
         let shown = cx.db.edit::<Stream, _>(&key, false, |edit| {
             // A key that is named twice may have nothing left.
-            let Some(mut delivery) = asked.delivery(args.all(), at, edit.stream())? else {
+            let Some(mut delivery) = asked.delivery(args.all(), at, edit.stream(), now)? else {
                 return Ok(None);
             };
             while delivery.step(edit, now) {}
@@ -317,7 +424,8 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(flow(&mut cx.reply, showing))
 }
 
-/// What XREADGROUP waits for: entries that its group has not got, of one of its streams. It is told when
+/// What XREADGROUP waits for: entries that its group has not got, of one of its streams, or that may be
+/// claimed. It is told when
 /// a stream is no more, or the group.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     let mut asked = Asked::parse(args)?;
@@ -341,7 +449,7 @@ impl Want for News {
             }
         };
         let ids = call.at + self.0.keys.len();
-        let reading = self.0.reading(call.args, ids, stream.as_deref());
+        let reading = self.0.reading(call.args, ids, stream.as_deref(), call.db.now());
         match (reading, call.when) {
             (Ok(Some(reading)), _) if reading.cost() > ENTRIES_AT_ONCE => Look::Much,
             (Ok(Some(_)), _) => Look::There,
@@ -354,19 +462,26 @@ impl Want for News {
     }
 
     fn condition(&self) -> Option<Condition> {
-        Some(Condition("group", 0, self.0.group.clone().into()))
+        let claims = self.0.claim_ms.map_or(0, |ms| ms.saturating_add(1));
+        Some(Condition("group", claims, self.0.group.clone().into()))
     }
 
-    /// The stream may die of its deadline.
+    /// The stream may die of its deadline, and what is pending grow old enough to be claimed.
     fn due_ms(&self, call: &Looking<'_>) -> Option<u64> {
-        call.db.get(&call.key)?.deadline()
+        let deadline = call.db.get(&call.key)?.deadline();
+        let claimable = self.0.claim_ms.and_then(|idle_ms| {
+            let stream = call.db.value::<Stream>(&call.key).ok()??;
+            let first = stream.groups().get(&self.0.group)?.first_delivered()?;
+            first.checked_add(idle_ms)
+        });
+        deadline.into_iter().chain(claimable).min()
     }
 
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
         let key = Key::hashed(call.args.get(at), call.args.hash(at));
         let (args, now, reply) = (call.args, call.db.now(), &mut call.reply);
         let taken = call.db.edit::<Stream, _>(&key, false, |edit| {
-            let delivery = self.0.delivery(args, at, edit.stream())?;
+            let delivery = self.0.delivery(args, at, edit.stream(), now)?;
             let mut delivery = delivery.expect("entries were there");
             if delivery.reading.cost() > ENTRIES_AT_ONCE {
                 let aside = Aside::new(Arc::clone(&self.0), args, at..at + 1);
@@ -415,7 +530,7 @@ impl Aside {
             }
         };
         let stream = self.drafts[draft].1.value();
-        if let Some(delivery) = self.asked.delivery(all, at, stream)? {
+        if let Some(delivery) = self.asked.delivery(all, at, stream, cx.now)? {
             self.done.push((at, draft, delivery));
         }
         Ok(true)
@@ -508,17 +623,17 @@ async fn portion(
     let work = move |home: &mut Home| {
         let args = resp::Args::owned(&request);
         let (db, key) = (home.shard.db_for(db, no_touch), Key::new(args.get(at)));
+        let now = db.now();
         let Some(doing) = doing else {
             let stream = db.find(&key).map(|found| found.value::<Stream>()).transpose()?;
             return asked
-                .reading(args, at + asked.keys.len(), stream.as_deref())
+                .reading(args, at + asked.keys.len(), stream.as_deref(), now)
                 .map(|_| Doing::New);
         };
-        let now = db.now();
         let done = db.edit::<Stream, _>(&key, false, |edit| {
             let delivery = match doing {
                 Doing::More(delivery) => Some(delivery),
-                _ => asked.delivery(args, at, edit.stream())?,
+                _ => asked.delivery(args, at, edit.stream(), now)?,
             };
             let Some(mut delivery) = delivery else { return Ok(Doing::Nothing) };
             Ok(match delivery.step(edit, now) {

@@ -251,3 +251,72 @@ fn a_key_that_dies_meanwhile_stays_dead() {
         engine.db.check_invariants();
     }
 }
+
+/// An entry as XREADGROUP CLAIM shows it: its number, and what was before.
+fn told((number, idle_ms, times): (usize, i64, u64)) -> String {
+    let entry = entries(&[number]).replacen("*2", "*4", 1);
+    format!("{entry}:{idle_ms}\r\n:{times}\r\n")
+}
+
+fn all_told(entries: &[(usize, i64, u64)]) -> String {
+    let all: String = entries.iter().copied().map(told).collect();
+    format!("*1\r\n*2\r\n{}*{}\r\n{all}", bulk("x"), entries.len())
+}
+
+#[test] // Idle entries first, those delivered first before others; then new ones; COUNT of both.
+fn idle_entries_are_claimed_before_new_ones_are_read() {
+    let mut engine = filled();
+    engine.line("XREADGROUP GROUP g a COUNT 1 STREAMS x >");
+    engine.tick(50);
+    engine.line("XREADGROUP GROUP g b COUNT 2 STREAMS x >");
+    engine.line("XCLAIM x g b 0 1 IDLE 10 JUSTID");
+    engine.tick(50);
+    assert_eq!(
+        engine.line("XREADGROUP GROUP g c COUNT 1 CLAIM 61 STREAMS x >"),
+        all_told(&[(4, 0, 0)])
+    );
+    let reply = engine.line("XREADGROUP GROUP g c COUNT 4 CLAIM 50 STREAMS x >");
+    assert_eq!(reply, all_told(&[(1, 60, 1), (2, 50, 1), (3, 50, 1), (5, 0, 0)]));
+    assert_eq!(["a", "b", "c"].map(|name| pending(&engine, name)), [0, 0, 5]);
+    // At once again: with 0 all are idle enough, with anything else none is.
+    let reply = engine.line("XREADGROUP GROUP g d COUNT 2 CLAIM 1 NOACK STREAMS x >");
+    assert_eq!(reply, all_told(&[(6, 0, 0), (7, 0, 0)]));
+    let reply = engine.line("XREADGROUP GROUP g d COUNT 6 CLAIM 0 NOACK STREAMS x >");
+    let times = [(1, 0, 2), (2, 0, 2), (3, 0, 2), (4, 0, 1), (5, 0, 1), (8, 0, 0)];
+    assert_eq!(reply, all_told(&times), "each once");
+    assert_eq!(
+        ["c", "d"].map(|name| pending(&engine, name)),
+        [0, 5],
+        "what is claimed stays pending"
+    );
+    // What is gone, what nobody has, and an ID, for which there is no claim.
+    engine.line("XDEL x 2");
+    engine.line("XNACK x g SILENT IDS 1 3-0");
+    let reply = engine.line("XREADGROUP GROUP g e COUNT 1 CLAIM 9999999999 STREAMS x >");
+    assert!(reply.contains("$3\r\n3-0\r\n") && reply.contains(":-1\r\n"), "{reply}");
+    engine.tick(5);
+    let reply = engine.line("XREADGROUP GROUP g e COUNT 2 CLAIM 5 STREAMS x >");
+    let gone = format!("*4\r\n{}*-1\r\n:5\r\n:3\r\n", bulk("2-0"));
+    assert_eq!(reply, format!("*1\r\n*2\r\n{}*2\r\n{}{gone}", bulk("x"), told((1, 5, 3))));
+    let reply = engine.line("XREADGROUP GROUP g e COUNT 1 CLAIM 0 STREAMS x 0");
+    assert_eq!(reply, format!("*1\r\n*2\r\n{}*1\r\n{}", bulk("x"), entries(&[1])));
+    engine.db.check_invariants();
+}
+
+#[test] // Thousands are claimed in portions, each once, though each becomes the youngest.
+fn thousands_are_claimed_by_reading() {
+    for idle_ms in [0, 10] {
+        let mut engine = filled();
+        engine.line("XREADGROUP GROUP g a COUNT 4000 STREAMS x >");
+        engine.tick(10);
+        let before = engine.portions;
+        let reply = engine.line(&format!("XREADGROUP GROUP g b CLAIM {idle_ms} STREAMS x >"));
+        let expected: Vec<_> = (1..=ENTRIES)
+            .map(|number| if number <= 4_000 { (number, 10, 1) } else { (number, 0, 0) })
+            .collect();
+        assert!(reply == all_told(&expected), "{idle_ms}");
+        assert!(engine.portions - before >= 4_000 / 8, "{} portions", engine.portions - before);
+        assert_eq!(["a", "b"].map(|name| pending(&engine, name)), [0, ENTRIES]);
+        engine.db.check_invariants();
+    }
+}

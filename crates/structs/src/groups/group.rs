@@ -1,6 +1,6 @@
 //! A group, and its consumers.
 
-use super::item::{self, Code, Owned, Pending, Pendings};
+use super::item::{self, Aged, Code, Owned, Pending, Pendings};
 use super::ordered::Ordered;
 use super::shelf::{Shelf, Shelved};
 use darter_base::StreamId;
@@ -17,6 +17,8 @@ pub struct Group {
     last: StreamId,
     read: Option<u64>,
     pending: Ordered<Pendings>,
+    /// The same in the order of their deliveries.
+    ages: Ordered<Aged>,
     /// Pending entries without a consumer.
     unowned: usize,
     /// Consumers with pending entries.
@@ -66,7 +68,8 @@ fn name_bytes(name: &[u8]) -> usize {
 impl Shelved for Group {
     fn content_bytes(&self) -> usize {
         let shelves = self.consumers.memory_bytes() + self.names.memory_bytes();
-        name_bytes(&self.name) + self.pending.memory_bytes() + shelves
+        let pending = self.pending.memory_bytes() + self.ages.memory_bytes();
+        name_bytes(&self.name) + pending + shelves
     }
 }
 
@@ -133,6 +136,7 @@ impl Group {
             last,
             read,
             pending: Ordered::default(),
+            ages: Ordered::default(),
             unowned: 0,
             busy: 0,
             consumers: Shelf::default(),
@@ -191,6 +195,27 @@ impl Group {
     /// The pending entries with these ranks, as far as there are some.
     pub fn pending(&self, ranks: Range<usize>) -> impl Iterator<Item = Pending> + '_ {
         self.pending.range(ranks).map(item::pending)
+    }
+
+    /// How many pending entries were delivered up to then. Cost: O(log n).
+    #[must_use]
+    pub fn delivered_until(&self, ms: u64) -> usize {
+        match ms.checked_add(1) {
+            Some(after) => self.ages.rank_of((after, StreamId::MIN)),
+            None => self.ages.len(),
+        }
+    }
+
+    /// The IDs of the pending entries with these ranks in the order of their deliveries, as far as
+    /// there are some.
+    pub fn by_age(&self, ranks: Range<usize>) -> impl Iterator<Item = StreamId> + '_ {
+        self.ages.range(ranks).map(|bytes| item::age(bytes).1)
+    }
+
+    /// When the one was delivered that waits for longest. Cost: O(log n).
+    #[must_use]
+    pub fn first_delivered(&self) -> Option<u64> {
+        self.ages.range(0..1).map(|bytes| item::age(bytes).0).next()
     }
 
     /// How many consumers there are.
@@ -293,6 +318,11 @@ impl Group {
     pub fn put(&mut self, new: &Pending) -> Option<Pending> {
         let old = self.get(new.id);
         self.pending.put(new.id, &Code::of(new));
+        let age = (new.delivered_ms, new.id);
+        if let Some(old) = old.filter(|old| old.delivered_ms != new.delivered_ms) {
+            self.ages.remove((old.delivered_ms, old.id));
+        }
+        self.ages.put(age, &Code::of_age(age));
         let before = old.and_then(|old| old.consumer);
         if old.is_none() || before != new.consumer {
             if old.is_some() {
@@ -307,6 +337,8 @@ impl Group {
     pub fn remove(&mut self, id: StreamId) -> Option<Pending> {
         let old = self.get(id)?;
         self.pending.remove(id);
+        let was_there = self.ages.remove((old.delivered_ms, id));
+        assert!(was_there, "G5: {id} has an age");
         self.disown(id, old.consumer);
         Some(old)
     }
@@ -343,6 +375,12 @@ impl Group {
     /// Panics when an invariant does not hold.
     pub(super) fn check(&self) {
         self.pending.check();
+        self.ages.check();
+        let is_pending = |(delivered_ms, id): item::Age| {
+            self.get(id).is_some_and(|pending| pending.delivered_ms == delivered_ms)
+        };
+        assert!(self.ages.range(0..self.ages.len()).map(item::age).all(is_pending), "G5");
+        assert_eq!(self.ages.len(), self.pending_len(), "G5");
         self.consumers.check();
         self.names.check();
         assert_eq!(self.names.len(), self.consumers.len());

@@ -3,6 +3,7 @@
 //! ```text
 //! ID       | widths: 1 | ms: 0 to 8 | seq: 0 to 8 |
 //! pending  | ID | widths: 1 | delivered after: 0 to 8 | times: 0 to 8 | consumer: 1 to 10 |
+//! aged     | ID | widths: 1 | delivered after: 0 to 8 |
 //! ```
 //! A byte of widths has that of the first number in its low half. The delivery is stored as its
 //! distance from the ID's milliseconds, with the sign in the lowest bit: mostly one to three bytes,
@@ -34,6 +35,13 @@ const PENDING_BYTES_MAX: usize = ID_BYTES_MAX + 1 + 8 + 8 + 10;
 /// What the chunks of a consumer hold.
 #[derive(Clone, Copy)]
 pub(super) struct Owned;
+
+/// What the chunks of a group's order of age hold.
+#[derive(Clone, Copy)]
+pub(super) struct Aged;
+
+/// When a pending entry was delivered, and its ID: those delivered first come first.
+pub(super) type Age = (u64, StreamId);
 
 /// What the chunks of a group hold.
 #[derive(Clone, Copy)]
@@ -81,12 +89,19 @@ impl Code {
         code
     }
 
+    /// When a pending entry was delivered, and its ID.
+    #[inline]
+    pub(super) fn of_age((delivered_ms, id): Age) -> Self {
+        let mut code = Self::of_id(id);
+        code.put_two(after(id, delivered_ms), 0);
+        code
+    }
+
     /// A pending entry.
     #[inline]
     pub(super) fn of(pending: &Pending) -> Self {
         let mut code = Self::of_id(pending.id);
-        let after = pending.delivered_ms.wrapping_sub(pending.id.ms).cast_signed();
-        code.put_two(((after << 1) ^ (after >> 63)).cast_unsigned(), pending.times);
+        code.put_two(after(pending.id, pending.delivered_ms), pending.times);
         let mut number = pending.consumer.unwrap_or(0);
         while number >= 0x80 {
             code.put(number as u8 | 0x80);
@@ -115,6 +130,19 @@ impl Code {
             self.len += width;
         }
     }
+}
+
+/// How long after its ID's milliseconds an entry was delivered, as it is stored.
+#[inline]
+fn after(id: StreamId, delivered_ms: u64) -> u64 {
+    let after = delivered_ms.wrapping_sub(id.ms).cast_signed();
+    ((after << 1) ^ (after >> 63)).cast_unsigned()
+}
+
+/// When an entry was delivered whose ID has these milliseconds.
+#[inline]
+fn delivered(ms: u64, after: u64) -> u64 {
+    ms.wrapping_add_signed((after >> 1).cast_signed() ^ -(after & 1).cast_signed())
 }
 
 /// Bytes that a number needs.
@@ -158,12 +186,19 @@ pub(super) fn id(bytes: &[u8]) -> StreamId {
     StreamId { ms, seq }
 }
 
+/// When a pending entry was delivered, and its ID, at the front of `bytes`.
+#[inline]
+pub(super) fn age(bytes: &[u8]) -> Age {
+    let (ms, seq, rest) = two(bytes);
+    let (after, _, _) = two(rest);
+    (delivered(ms, after), StreamId { ms, seq })
+}
+
 /// The pending entry at the front of `bytes`.
 #[inline]
 pub(super) fn pending(bytes: &[u8]) -> Pending {
     let (ms, seq, rest) = two(bytes);
     let (after, times, rest) = two(rest);
-    let after = (after >> 1).cast_signed() ^ -(after & 1).cast_signed();
     let (mut consumer, mut shift) = (0, 0);
     for byte in rest {
         consumer |= u64::from(byte & 0x7f) << shift;
@@ -174,7 +209,7 @@ pub(super) fn pending(bytes: &[u8]) -> Pending {
     }
     Pending {
         id: StreamId { ms, seq },
-        delivered_ms: ms.wrapping_add_signed(after),
+        delivered_ms: delivered(ms, after),
         times,
         consumer: (consumer > 0).then_some(consumer),
     }
@@ -193,6 +228,31 @@ impl Coding for Owned {
     #[inline]
     fn first(bytes: &[u8]) -> StreamId {
         id(bytes)
+    }
+
+    fn outside(_: &[u8]) -> Option<u16> {
+        None
+    }
+
+    fn write_outside(_: &mut [u8], number: u16) {
+        unreachable!("{number} would lie outside");
+    }
+}
+
+impl Coding for Aged {
+    type Long = Nothing;
+    type Code<'a> = Code;
+    type First = Age;
+
+    #[inline(always)] // A walk is nothing else.
+    fn len(bytes: &[u8]) -> usize {
+        let id = two_len(bytes);
+        id + two_len(&bytes[id..])
+    }
+
+    #[inline]
+    fn first(bytes: &[u8]) -> Age {
+        age(bytes)
     }
 
     fn outside(_: &[u8]) -> Option<u16> {
@@ -250,6 +310,9 @@ mod tests {
                     assert_eq!(Pendings::len(bytes), code.len, "{pending:?}");
                     assert_eq!(super::pending(bytes), pending);
                     assert_eq!((id, Owned::len(bytes)), (super::id(bytes), Code::of_id(id).len));
+                    let age = Code::of_age((other, id));
+                    assert_eq!(Aged::len(&age.bytes[..age.len]), age.len, "{pending:?}");
+                    assert_eq!(super::age(&age.bytes[..age.len]), (other, id));
                     let longer = [bytes, &[0xff; 20]].concat();
                     assert_eq!(super::pending(&longer), pending);
                 }
@@ -258,6 +321,7 @@ mod tests {
         let id = StreamId::new(1_763_841_600_123, 0);
         let delivered_ms = id.ms + 100;
         let usual = Pending { id, delivered_ms, times: 1, consumer: Some(3) };
-        assert_eq!((Code::of(&usual).len, Code::of_id(id).len), (11, 7));
+        let age = Code::of_age((delivered_ms, id));
+        assert_eq!((Code::of(&usual).len, Code::of_id(id).len, age.len), (11, 7, 9));
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! Redis keeps two radix trees of pointers to one allocation for each pending entry, some hundred
 //! bytes. Here the pending entries of a group lie packed in the chunks of a counted tree by ID, and
-//! the IDs of each consumer in another: some twenty bytes. Numbers, and what we rejected:
+//! the IDs of each consumer in another, and their ages in a third: some thirty bytes. Numbers, and what we rejected:
 //! docs/design/0019-consumer-groups.md.
 //!
 //! ```text
 //! Groups -> groups by name -> Group --+-- pending: tree of | ID, delivered, times, consumer | ...
+//!                                     +-- ages: tree of | delivered, ID | ...
 //!                                     +-- consumers by number -> Consumer -- tree of | ID | ...
 //!                                     +-- numbers by name
 //! ```
 //! | file       | holds                                                    |
 //! |------------|----------------------------------------------------------|
 //! | `item`     | the bytes of an ID, and of a pending entry               |
-//! | `ordered`  | a tree of either, by ID                                  |
+//! | `ordered`  | a tree of either, by ID; or of IDs, by age               |
 //! | `shelf`    | groups, consumers and names in order, few or very many   |
 //! | `group`    | a group, its consumers                                   |
 //! | `producers` | what producers have sent lately                         |
@@ -27,6 +28,7 @@
 //! - G2: a consumer's IDs are those of the pending entries that name it.
 //! - G3: `unowned` is the number of pending entries that name nobody.
 //! - G4: `busy` is the number of consumers that have pending entries.
+//! - G5: `ages` has each pending entry once, by when it was delivered.
 //!
 //! Not here: the entries of the stream, times and replies. See `families`.
 

@@ -1,34 +1,30 @@
-//! Items in the order of their IDs: a counted tree, searched by ID and by rank.
+//! Items in the order of their keys, IDs mostly: a counted tree, searched by key and by rank.
 
 use super::item::{Code, Nothing};
 use crate::chunk::{Chunk, Coding, own};
 use crate::owner::Owner;
 use crate::tree::{self, Child, defer};
-use darter_base::StreamId;
 use std::ops::Range;
 
-/// What a tree by ID holds.
-pub(super) trait ById:
-    for<'a> Coding<First = StreamId, Long = Nothing, Code<'a> = Code>
-{
-}
+/// What such a tree holds: items that begin with their keys.
+pub(super) trait Keyed: for<'a> Coding<First: Ord, Long = Nothing, Code<'a> = Code> {}
 
-impl<C> ById for C where C: for<'a> Coding<First = StreamId, Long = Nothing, Code<'a> = Code> {}
+impl<C> Keyed for C where C: for<'a> Coding<First: Ord, Long = Nothing, Code<'a> = Code> {}
 
 /// See the module. Cloning it is a cut.
 #[derive(Clone)]
-pub(super) struct Ordered<C: ById> {
+pub(super) struct Ordered<C: Keyed> {
     tree: Option<Child<C>>,
     owner: Owner,
 }
 
-impl<C: ById> Default for Ordered<C> {
+impl<C: Keyed> Default for Ordered<C> {
     fn default() -> Self {
         Self { tree: None, owner: Owner::default() }
     }
 }
 
-impl<C: ById> Drop for Ordered<C> {
+impl<C: Keyed> Drop for Ordered<C> {
     fn drop(&mut self) {
         if let Some(tree) = self.tree.take() {
             defer(Some(tree), self.owner.retire());
@@ -36,7 +32,7 @@ impl<C: ById> Drop for Ordered<C> {
     }
 }
 
-impl<C: ById> Ordered<C> {
+impl<C: Keyed> Ordered<C> {
     pub(super) fn len(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.len)
     }
@@ -45,36 +41,36 @@ impl<C: ById> Ordered<C> {
         self.tree.as_ref().map_or(0, |tree| tree.bytes)
     }
 
-    /// How many items have a smaller ID.
+    /// How many items have a smaller key.
     #[inline]
-    pub(super) fn rank_of(&self, id: StreamId) -> usize {
+    pub(super) fn rank_of(&self, key: C::First) -> usize {
         let Some(tree) = &self.tree else { return 0 };
-        let (chunk, first) = tree.seek(|first, _| first < id);
-        first + lower_bound(chunk, id).0
+        let (chunk, first) = tree.seek(|first, _| first < key);
+        first + lower_bound(chunk, key).0
     }
 
-    /// The rank of the item with this ID, or the rank that it would have.
+    /// The rank of the item with this key, or the rank that it would have.
     #[inline]
-    fn place(&self, id: StreamId) -> Result<usize, usize> {
+    fn place(&self, key: C::First) -> Result<usize, usize> {
         let Some(tree) = &self.tree else { return Err(0) };
-        let (chunk, first) = tree.seek(|first, _| first <= id);
-        let (index, offset) = lower_bound(chunk, id);
-        let is_there = offset < chunk.items().len() && C::first(&chunk.items()[offset..]) == id;
+        let (chunk, first) = tree.seek(|first, _| first <= key);
+        let (index, offset) = lower_bound(chunk, key);
+        let is_there = offset < chunk.items().len() && C::first(&chunk.items()[offset..]) == key;
         if is_there { Ok(first + index) } else { Err(first + index) }
     }
 
-    /// The bytes of the item with this ID, at their front.
+    /// The bytes of the item with this key, at their front.
     #[inline]
-    pub(super) fn get(&self, id: StreamId) -> Option<&[u8]> {
-        let (chunk, _) = self.tree.as_ref()?.seek(|first, _| first <= id);
-        let items = &chunk.items()[lower_bound(chunk, id).1..];
-        (!items.is_empty() && C::first(items) == id).then_some(items)
+    pub(super) fn get(&self, key: C::First) -> Option<&[u8]> {
+        let (chunk, _) = self.tree.as_ref()?.seek(|first, _| first <= key);
+        let items = &chunk.items()[lower_bound(chunk, key).1..];
+        (!items.is_empty() && C::first(items) == key).then_some(items)
     }
 
-    /// Adds an item, or replaces the one with its ID. Returns whether it was there.
+    /// Adds an item, or replaces the one with its key. Returns whether it was there.
     #[inline]
-    pub(super) fn put(&mut self, id: StreamId, code: &Code) -> bool {
-        let (place, len) = (self.place(id), self.len());
+    pub(super) fn put(&mut self, key: C::First, code: &Code) -> bool {
+        let (place, len) = (self.place(key), self.len());
         debug_assert!(place.is_err() || len > 0, "found among none");
         match (place, &mut self.tree) {
             (Ok(rank), Some(tree)) => {
@@ -90,19 +86,19 @@ impl<C: ById> Ordered<C> {
                     self.owner = Owner::new();
                 }
                 tree::insert(tree, rank, code);
-                assert_eq!(self.len(), len + 1, "{id} was added");
+                assert_eq!(self.len(), len + 1, "{key:?} was added");
                 false
             }
         }
     }
 
-    /// Removes the item with this ID. Returns whether it was there.
+    /// Removes the item with this key. Returns whether it was there.
     #[inline]
-    pub(super) fn remove(&mut self, id: StreamId) -> bool {
-        let Ok(rank) = self.place(id) else { return false };
+    pub(super) fn remove(&mut self, key: C::First) -> bool {
+        let Ok(rank) = self.place(key) else { return false };
         let len = self.len();
         tree::remove(&mut self.tree, rank);
-        assert_eq!(self.len() + 1, len, "{id} was removed");
+        assert_eq!(self.len() + 1, len, "{key:?} was removed");
         true
     }
 
@@ -119,14 +115,14 @@ impl<C: ById> Ordered<C> {
         if let Some(tree) = &self.tree {
             tree.check(true);
         }
-        let ids: Vec<_> = self.range(0..self.len()).map(C::first).collect();
-        assert!(ids.is_sorted_by(|one, other| one < other), "in the order of IDs");
-        assert_eq!(ids.len(), self.len());
+        let keys: Vec<_> = self.range(0..self.len()).map(C::first).collect();
+        assert!(keys.is_sorted_by(|one, other| one < other), "in the order of keys");
+        assert_eq!(keys.len(), self.len());
     }
 }
 
 /// Items, ascending: see [`Ordered::range`].
-pub(super) struct Walk<'a, C: ById> {
+pub(super) struct Walk<'a, C: Keyed> {
     of: &'a Ordered<C>,
     /// From the next item to the end of its chunk; empty before the first of a chunk.
     items: &'a [u8],
@@ -134,7 +130,7 @@ pub(super) struct Walk<'a, C: ById> {
     end: usize,
 }
 
-impl<'a, C: ById> Iterator for Walk<'a, C> {
+impl<'a, C: Keyed> Iterator for Walk<'a, C> {
     type Item = &'a [u8];
 
     #[inline]
@@ -158,11 +154,11 @@ impl<'a, C: ById> Iterator for Walk<'a, C> {
     }
 }
 
-/// How many items of a chunk have a smaller ID, and the offset of the first that has not.
+/// How many items of a chunk have a smaller key, and the offset of the first that has not.
 #[inline]
-fn lower_bound<C: ById>(chunk: &Chunk<C>, id: StreamId) -> (usize, usize) {
+fn lower_bound<C: Keyed>(chunk: &Chunk<C>, key: C::First) -> (usize, usize) {
     let items = chunk.items();
-    let is_before = |offset: usize| C::first(&items[offset..]) < id;
+    let is_before = |offset: usize| C::first(&items[offset..]) < key;
     let (mut index, mut offset) = chunk.last_mark(is_before);
     while offset < items.len() && is_before(offset) {
         offset += C::len(&items[offset..]);
