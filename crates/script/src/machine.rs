@@ -405,6 +405,7 @@ impl Machine {
         session.loaded = None;
         session.output.begin(reply_max);
         session.log.clear();
+        session.log_bytes = 0;
     }
 
     /// Goes on with the run.
@@ -493,7 +494,9 @@ impl Machine {
     /// # Panics
     /// As [`Machine::command`].
     pub fn take_log(&mut self) -> Vec<(u8, Vec<u8>)> {
-        std::mem::take(&mut self.vm.host().log)
+        let session = self.vm.host();
+        session.log_bytes = 0;
+        std::mem::take(&mut session.log)
     }
 
     /// Below this level nothing is logged.

@@ -175,18 +175,23 @@ pub(crate) fn log(cx: Call<'_, '_>) -> Result<Step, Error> {
     for index in 2..=i32::try_from(lua.top()).unwrap_or(i32::MAX) {
         if make_text(lua, index).is_ok() {
             line.extend_from_slice(if index == 2 { b"" } else { b" " });
-            line.extend_from_slice(lua.bytes(index).unwrap_or_default());
+            let bytes = lua.bytes(index).unwrap_or_default();
+            line.extend_from_slice(&bytes[..bytes.len().min(LOG_MAX)]);
         }
     }
-    if line.len() + cx.host.log.iter().map(|(_, line)| line.len()).sum::<usize>() > LOG_MAX {
-        return Err(Error::Memory);
+    let room = LOG_MAX.saturating_sub(cx.host.log_bytes + LOG_LINE_BYTES);
+    if room > 0 {
+        line.truncate(room);
+        cx.host.log_bytes += LOG_LINE_BYTES + line.len();
+        cx.host.log.push((level, line));
     }
-    cx.host.log.push((level, line));
     Ok(Step::Return(0))
 }
 
-/// Bytes of the log that wait for the embedder at most.
+/// Bytes of the log that wait for the embedder at most: what is more is cut.
 const LOG_MAX: usize = 1 << 20;
+/// What a line takes of these besides its text.
+const LOG_LINE_BYTES: usize = 64;
 
 /// `redis.setresp(version)`.
 pub(crate) fn setresp(cx: Call<'_, '_>) -> Result<Step, Error> {

@@ -107,6 +107,8 @@ pub struct Session {
     pub(crate) incoming: Incoming,
     /// What `redis.log` was called with.
     pub(crate) log: Vec<(u8, Vec<u8>)>,
+    /// Bytes of it.
+    pub(crate) log_bytes: usize,
     /// Below this level nothing is logged.
     pub(crate) log_level: u8,
     pub(crate) random: Random,

@@ -168,6 +168,17 @@ fn scripts_are_checked() {
     }
 }
 
+#[test] // The run goes on.
+fn logs_are_cut() {
+    const MOST: usize = (1 << 20) - 2 * 64;
+    let mut machine = Machine::new(LIMIT).unwrap();
+    let text = "redis.log(3, 'short') redis.log(3, string.rep('x', 2000000), 'y')
+        redis.log(3, 'z') return 1";
+    assert_eq!(evaluate(&mut machine, run_of(text, &[]), &mut Prng::from_seed(1)), ":1\r\n");
+    let lens: Vec<usize> = machine.take_log().iter().map(|(_, line)| line.len()).collect();
+    assert_eq!(lens, [5, MOST - 5]);
+}
+
 #[test] // What the log was told, and where writes go.
 fn logs_and_replication_are_kept() {
     let mut machine = Machine::new(LIMIT).unwrap();

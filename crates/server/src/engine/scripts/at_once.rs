@@ -156,7 +156,9 @@ impl<'a> AtOnce<'a> {
         let core = self.work.core;
         self.work.commit();
         let machine = self.lent.machine();
-        run::log(machine);
+        for (level, line) in machine.take_log() {
+            crate::log::of_script(level, &line); // As many as a slice has made.
+        }
         let caller = Caller::Served(&lane.session);
         if let Some(reply) = machine.short_reply() {
             core.account_call(entry, begun, None, args, caller);

@@ -4,6 +4,7 @@ use super::super::core::Core;
 use super::super::entry::ServerCall;
 use super::super::monitor;
 use super::evaluation::{Callee, Evaluation};
+use super::gates::Gate;
 use super::machines::Kind;
 use super::registry::NAME_LEN;
 use super::run::evaluate;
@@ -54,8 +55,12 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
             }
         }
     };
-    let to_keep = is_new.then(|| script.clone());
-    evaluate(&call, Evaluation { to_keep, ..of_script(script, form, keys) }).await
+    let evaluation = of_script(script.clone(), form, keys);
+    if is_new && Gate::of(&evaluation, core.is_full()).is_err() {
+        keep(core, &script).await?; // One that may not run is compiled and known all the same.
+    }
+    let to_keep = is_new.then_some(script);
+    evaluate(&call, Evaluation { to_keep, ..evaluation }).await
 }
 
 /// What the request calls, if that is known and quickly found.
@@ -145,7 +150,12 @@ pub(crate) async fn load(
     if core.admin.shared.scripts.find(name.as_bytes()).is_some() {
         return Ok(name);
     }
-    let script = new_script(core, args, index, Arc::clone(&name)).await?;
+    keep(core, &new_script(core, args, index, Arc::clone(&name)).await?).await?;
+    Ok(name)
+}
+
+/// Compiles a script, and keeps it for EVALSHA.
+async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
     let mut lent = core.lend(Kind::Script)?;
     lent.machine().begin_check(script.clone());
     lent.finish(core).await;
@@ -153,8 +163,8 @@ pub(crate) async fn load(
     if let Some(line) = reply.strip_prefix(b"-") {
         return Err(Refusal::Line(line.trim_ascii_end().to_vec().into()));
     }
-    core.admin.shared.scripts.add(&script);
-    Ok(name)
+    core.admin.shared.scripts.add(script);
+    Ok(())
 }
 
 /// What the first line of the script of a request says, as far as the gates ask before it runs:

@@ -309,7 +309,10 @@ async fn finish(
     if let End::Killed(_) = end {
         lent.throw_away(core).await;
     }
-    log(lent.machine());
+    for (level, line) in lent.machine().take_log() {
+        crate::log::of_script(level, &line);
+        core.tx.pause().await;
+    }
     if let Some(script) = &evaluation.to_keep
         && lent.machine().has_compiled(&script.name)
     {
@@ -419,12 +422,5 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.core.machines.end(&self.current);
-    }
-}
-
-/// Logs what a script has.
-pub(super) fn log(machine: &mut Machine) {
-    for (level, line) in machine.take_log() {
-        crate::log::of_script(level, &line);
     }
 }
