@@ -38,30 +38,31 @@ const FEW: usize = 8;
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     client: u64,
-    /// Which of the client's times: it may have stopped watching, and begun anew.
-    time: u64,
     /// The key was there when the watch began.
     was_there: bool,
 }
 
-/// The watches of a key, by their times: a tree, which never moves them all.
+/// Watches of a key, each by its time: one of its client's, who may have stopped watching, and begun
+/// anew. A tree never moves them all.
+type ByTime = BTreeMap<u64, Watch>;
+
+/// The watches of a key.
 #[derive(Debug)]
 enum Watching {
-    One(Watch),
-    Many(BTreeMap<u64, Watch>),
+    One(u64, Watch),
+    Many(ByTime),
 }
 
 impl Watching {
     /// Adds a watch, unless the client has one. True if it is new.
-    fn add(&mut self, watch: Watch) -> bool {
+    fn add(&mut self, time: u64, watch: Watch) -> bool {
         match self {
-            Self::One(other) if other.time == watch.time => false,
-            Self::One(other) => {
-                let both = [*other, watch].map(|watch| (watch.time, watch));
-                *self = Self::Many(both.into_iter().collect());
+            Self::One(other, _) if *other == time => false,
+            Self::One(other, before) => {
+                *self = Self::Many([(*other, *before), (time, watch)].into());
                 true
             }
-            Self::Many(all) => match all.entry(watch.time) {
+            Self::Many(all) => match all.entry(time) {
                 Entry::Occupied(_) => false,
                 Entry::Vacant(place) => {
                     place.insert(watch);
@@ -74,7 +75,7 @@ impl Watching {
     /// Removes a watch. True if none is left.
     fn remove(&mut self, time: u64) -> bool {
         match self {
-            Self::One(watch) => watch.time == time,
+            Self::One(own, _) => *own == time,
             Self::Many(all) => {
                 all.remove(&time);
                 all.is_empty()
@@ -84,29 +85,29 @@ impl Watching {
 
     fn has(&self, time: u64) -> bool {
         match self {
-            Self::One(watch) => watch.time == time,
+            Self::One(own, _) => *own == time,
             Self::Many(all) => all.contains_key(&time),
         }
     }
 
     fn is_of_there(&self) -> bool {
         match self {
-            Self::One(watch) => watch.was_there,
+            Self::One(_, watch) => watch.was_there,
             Self::Many(all) => all.values().all(|watch| watch.was_there),
         }
     }
 
     /// Takes out the watches of those who saw the key there. Cost: O(watches).
-    fn split_there(&mut self) -> BTreeMap<u64, Watch> {
+    fn split_there(&mut self) -> ByTime {
         match self {
-            Self::One(_) => BTreeMap::new(),
+            Self::One(..) => ByTime::new(),
             Self::Many(all) => split(all, |watch| watch.was_there),
         }
     }
 }
 
 /// Takes out those that pass `test`. Cost: O(watches).
-fn split(all: &mut BTreeMap<u64, Watch>, test: impl Fn(&Watch) -> bool) -> BTreeMap<u64, Watch> {
+fn split(all: &mut ByTime, test: impl Fn(&Watch) -> bool) -> ByTime {
     let (those, others) = std::mem::take(all).into_iter().partition(|(_, watch)| test(watch));
     *all = others;
     those
@@ -200,11 +201,11 @@ impl Watches {
             return;
         }
         let place = place(db, key.hash);
-        let watch = Watch { client, time: watcher.time, was_there: there.is_some() };
+        let (time, watch) = (watcher.time, Watch { client, was_there: there.is_some() });
         let is_new = match self.keys.get_mut(place) {
-            Some(watched) => watched.watching.add(watch),
+            Some(watched) => watched.watching.add(time, watch),
             None => {
-                let (name, watching) = (Name::from(key.bytes), Watching::One(watch));
+                let (name, watching) = (Name::from(key.bytes), Watching::One(time, watch));
                 self.keys.insert(place, Watched { db, name, watching });
                 true
             }
@@ -233,8 +234,7 @@ impl Watches {
         let mut left = AT_ONCE;
         while let Some(mut watches) = self.touched.pop() {
             for (time, watch) in watches.by_ref().take(left) {
-                assert_eq!(time, watch.time, "W1: a watch of another time");
-                self.mark(watch);
+                self.mark(time, watch);
                 left -= 1;
             }
             if watches.len() > 0 {
@@ -265,12 +265,12 @@ impl Watches {
     }
 
     /// The client of a watch is dirty, if it is still that watch's time.
-    fn mark(&mut self, watch: Watch) {
-        let watcher = self.watchers.get_mut(&watch.client);
-        if let Some(watcher) = watcher.filter(|watcher| watcher.time == watch.time)
+    fn mark(&mut self, time: u64, Watch { client, .. }: Watch) {
+        let watcher = self.watchers.get_mut(&client);
+        if let Some(watcher) = watcher.filter(|watcher| watcher.time == time)
             && !std::mem::replace(&mut watcher.is_dirty, true)
         {
-            self.news.push(watch.client);
+            self.news.push(client);
         }
     }
 
@@ -300,7 +300,7 @@ impl Watches {
             return;
         }
         match self.keys.remove(place).map(|watched| watched.watching) {
-            Some(Watching::One(watch)) => self.mark(watch),
+            Some(Watching::One(time, watch)) => self.mark(time, watch),
             Some(Watching::Many(all)) => self.touched.push(all.into_iter()),
             None => {}
         }
@@ -348,10 +348,10 @@ impl Watches {
         let place = place(db, hash::of(key));
         let Some(watched) = self.keys.get_mut(place) else { return };
         let is_other = |watch: &Watch| watch.was_there != there.is_some();
-        let (mut others, mut clients) = (BTreeMap::new(), Vec::new());
+        let (mut others, mut clients) = (ByTime::new(), Vec::new());
         match &mut watched.watching {
-            Watching::One(watch) if is_other(watch) => _ = others.insert(watch.time, *watch),
-            Watching::One(watch) => clients.push(watch.client),
+            Watching::One(time, watch) if is_other(watch) => _ = others.insert(*time, *watch),
+            Watching::One(_, watch) => clients.push(watch.client),
             Watching::Many(all) => {
                 others = split(all, is_other);
                 clients.extend(all.values().map(|watch| watch.client));
@@ -393,11 +393,11 @@ impl Watches {
         let is_over = |time| self.over.iter().any(|(over, _)| *over == time);
         for (_, watched) in self.keys.iter() {
             let all = match &watched.watching {
-                Watching::One(watch) => vec![*watch],
-                Watching::Many(all) => all.values().copied().collect(),
+                Watching::One(time, watch) => vec![(*time, *watch)],
+                Watching::Many(all) => all.iter().map(|(time, watch)| (*time, *watch)).collect(),
             };
             assert!(!all.is_empty(), "W1: {:?} is watched by nobody", watched.name);
-            for Watch { client, time, .. } in all {
+            for (time, Watch { client, .. }) in all {
                 let watcher = self.watchers.get(&client).filter(|watcher| watcher.time == time);
                 assert!(watcher.is_some() || is_over(time), "W1: {client} is unknown");
             }

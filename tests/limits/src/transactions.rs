@@ -214,7 +214,7 @@ fn half_closed(stage: &Stage) -> Result<(), String> {
 fn watches(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 1_000;
     const EACH: usize = 1_000;
-    const BYTES_EACH: u64 = 350; // Half of the keys have two watches, in a tree.
+    const BYTES_EACH: u64 = 300;
     let server = stage.server()?;
     let mut other = client(&server)?;
     let before = number_of(&mut other, "used_memory")?;
