@@ -6,7 +6,7 @@ use super::super::conn::{Lane, Session};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
-use super::super::presence::{Awaited, Presence};
+use super::super::presence::{Awaited, Gone, Presence};
 use super::super::state::batches::Batch;
 use super::at_once::For;
 use super::claims::claim_here;
@@ -85,7 +85,7 @@ impl Core {
     fn go_on_in_batch(self: &Rc<Self>, batch: Box<Batch>, rest: Rest) {
         let Rest { begun, queued, next, replies } = rest;
         let claim = claim_here(self, batch.items[batch.next].view.db, &queued, None);
-        let exec = self.exec_of(&batch, queued, Watched::default());
+        let exec = self.exec_that_is_wanted(&batch, queued, Watched::default());
         self.start_in_batch(exec, |exec| {
             let begun_with = |transaction| Begun { transaction, next, replies };
             self.tx.go_on(begun, claim, |locks| finish(exec, batch, Some(begun_with(locks))))
@@ -94,7 +94,7 @@ impl Core {
 
     /// The same of a whole EXEC, which waits for locks.
     fn exec_after_locks(self: &Rc<Self>, batch: Box<Batch>, queued: Box<Queued>, watched: Watched) {
-        let exec = self.exec_of(&batch, queued, watched);
+        let exec = self.exec_that_is_wanted(&batch, queued, watched);
         self.start_in_batch(exec, |exec| self.tx.spawn(finish(exec, batch, None)));
     }
 
@@ -108,11 +108,29 @@ impl Core {
         }
     }
 
-    fn exec_of(self: &Rc<Self>, batch: &Batch, queued: Box<Queued>, watched: Watched) -> Exec {
-        let item = &batch.items[batch.next];
+    /// The EXEC that is next in a batch, which is held for it, while its client is there.
+    fn exec_that_is_wanted(
+        self: &Rc<Self>,
+        batch: &Batch,
+        queued: Box<Queued>,
+        watched: Watched,
+    ) -> Exec {
+        self.batches.borrow_mut().hold(batch.client);
+        let presence = Presence::new(self.batches.borrow().gone(batch.client));
+        Exec { presence, ..self.exec_of(batch, batch.next, queued, watched) }
+    }
+
+    /// The EXEC at this place of a batch, whoever wants it.
+    pub(super) fn exec_of(
+        self: &Rc<Self>,
+        batch: &Batch,
+        at: usize,
+        queued: Box<Queued>,
+        watched: Watched,
+    ) -> Exec {
+        let item = &batch.items[at];
         let (View { db, no_touch, .. }, resp3, id) = (item.view, batch.resp3, batch.client);
         let session = Session { id, db, no_touch, resp3, ..Session::default() };
-        self.batches.borrow_mut().hold(id);
         Exec {
             core: Rc::clone(self),
             client: id,
@@ -121,7 +139,7 @@ impl Core {
             inner: Inner::of(self, &session),
             queued,
             watched: Rc::new(watched),
-            presence: Presence::new(self.batches.borrow().gone(id)),
+            presence: Presence::new(Gone::No),
         }
     }
 }

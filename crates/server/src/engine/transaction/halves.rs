@@ -15,10 +15,9 @@
 //! another. docs/design/0024-transaction-context.md.
 
 use super::super::account::Caller;
-use super::super::conn::{Lane, Session};
+use super::super::conn::Lane;
 use super::super::core::{Core, Mail};
 use super::super::entry::{Entry, Runner};
-use super::super::point::View;
 use super::super::presence::Presence;
 use super::super::state::batches::{Batch, Replied};
 use super::at_once::For;
@@ -153,7 +152,7 @@ impl Core {
                 Reply::new(&mut replies.out, resp3).array(queued.sizes.count);
                 let joined = self.join(from, &queued, whose, &mut half, &mut replies);
                 if let Err(next) = joined {
-                    let exec = self.exec_for(batch, at, queued);
+                    let exec = self.exec_of(batch, at, queued, Watched::default());
                     let claim = claim_here(self, whose.view.db, &exec.queued, None);
                     let rest = Rest { exec, half, next };
                     self.tx.go_on_holding(run, locked, from, claim, |transaction| {
@@ -281,22 +280,6 @@ impl Core {
             }
         }
         self.with_conn(token, |conn| self.run_next_refused(&mut conn.lane));
-    }
-
-    fn exec_for(self: &Rc<Self>, batch: &Batch, at: usize, queued: Box<Queued>) -> Exec {
-        let item = &batch.items[at];
-        let (View { db, no_touch, .. }, resp3, id) = (item.view, batch.is_resp3(), batch.client);
-        let session = Session { id, db, no_touch, resp3, ..Session::default() };
-        Exec {
-            core: Rc::clone(self),
-            client: id,
-            row: item.entry,
-            request: batch.args(item).to_request(),
-            inner: Inner::of(self, &session),
-            queued,
-            watched: Rc::new(Watched::default()),
-            presence: Presence::new(super::super::presence::Gone::No),
-        }
     }
 }
 
@@ -429,7 +412,7 @@ impl Core {
         (half, next): (Half, usize),
     ) {
         let (number, from) = (half.transaction, batch.from);
-        let exec = self.exec_for(&batch, batch.next, queued);
+        let exec = self.exec_of(&batch, batch.next, queued, Watched::default());
         let claim = claim_here(self, batch.items[batch.next].view.db, &exec.queued, None);
         self.batches.borrow_mut().hold(batch.client);
         let rest = Rest { exec, half, next };
