@@ -356,6 +356,20 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "f"), format!(":{}\r\n", 6 << 20));
     }
 
+    #[test] // A call that is thrown away while its library is loaded does not begin later.
+    fn calls_go_with_their_loading() {
+        let mut machine = Machine::for_functions(LIMIT).unwrap();
+        let library = load(&mut Machine::for_functions(LIMIT).unwrap(), TEXT).unwrap();
+        let (keys, arguments, client) = (Vec::new(), Vec::new(), Protocol::Two);
+        let run = FunctionRun { library: Arc::clone(&library), index: 0, keys, arguments, client };
+        machine.begin_call(run);
+        assert_eq!(machine.resume(&Countdown::new(0)), Stop::Slice);
+        while !machine.abandon(&Never) {}
+        machine.begin_collection();
+        assert_eq!(machine.resume(&Never), Stop::Ended);
+        assert_eq!(call(&mut machine, &library, "count"), ":1\r\n");
+    }
+
     #[test] // Libraries that nobody knows any more, and loads that are given up.
     fn machines_forget() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();

@@ -10,8 +10,8 @@
 use super::{LockTable, Notify, TxId};
 
 impl LockTable {
-    /// `tx`, which holds something here, is busy from now on: `line` is what others are told. Returns those
-    /// who wait for it now.
+    /// `tx`, which holds something here, is busy from now on: `line` is what others are told.
+    /// Returns those who wait for it now.
     ///
     /// Cost: a look at each claim that waits.
     pub fn note_busy(&mut self, tx: TxId, line: &'static str) -> Vec<Notify> {
@@ -56,6 +56,8 @@ impl LockTable {
 mod tests {
     use super::super::{Access, Claim};
     use super::*;
+    use crate::KeyList;
+    use std::sync::Arc;
 
     fn keys(list: &[(u64, Access)]) -> Claim {
         Claim::Keys(list.to_vec())
@@ -88,6 +90,21 @@ mod tests {
         assert_eq!(locks.release(1), [(0, 2)]);
         assert!(!locks.acquire(3, keys(&[(7, Access::Exclusive)]), (0, 3)));
         assert_eq!(locks.why_stuck(3), None);
+        locks.check_invariants();
+    }
+
+    #[test] // One of very many keys counts as if it met each list: lists wait for it, and are told.
+    fn lists_are_told_of_very_many_keys() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(0, Access::Exclusive)])));
+        assert!((1..200).all(|key| locks.widen_by(1, key, Access::Exclusive)));
+        let mut others = KeyList::with_capacity(100);
+        (1_000..1_100).for_each(|key| others.push(key));
+        assert!(!locks.acquire(2, Claim::List(Arc::new(others), Access::Exclusive), (0, 2)));
+        assert_eq!(locks.why_stuck(2), None);
+        assert_eq!(locks.note_busy(1, "why"), [(0, 2)]);
+        assert_eq!(locks.why_stuck(2), Some("why"));
+        assert_eq!(locks.release(1), [(0, 2)]);
         locks.check_invariants();
     }
 

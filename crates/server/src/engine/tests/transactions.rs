@@ -183,6 +183,28 @@ fn a_client_goes_amid_its_exec() {
     }
 }
 
+#[test] // One of very many keys begins at once and goes on, beside others who hold very many others.
+fn an_exec_of_many_keys_goes_on_beside_a_list() {
+    let bench = Bench::new(1);
+    let mut others = darter_tx::KeyList::with_capacity(1_000);
+    (0..1_000).for_each(|other| others.push(other));
+    let others = darter_tx::Claim::List(Arc::new(others), darter_tx::Access::Exclusive);
+    let element = format!(" {}", "e".repeat(100));
+    bench.ask(0, &format!("RPUSH list{}", element.repeat(10_000)));
+    let locked = bench.cores[0].tx.try_hold(others).expect("nobody holds them");
+    let sets: String = (0..70).map(|at| format!("SET k{at} v\r\n")).collect();
+    bench.ask(0, &format!("MULTI\r\n{sets}LREM list 0 x"));
+    bench.short.set(true);
+    bench.send(0, "EXEC");
+    bench.turn(0);
+    assert_eq!((bench.cores[0].tx.tasks_len(), bench.got(0).as_str()), (1, ""), "it goes on");
+    bench.short.set(false);
+    bench.settle();
+    assert_eq!(bench.got(0), format!("*71\r\n{}:0\r\n", "+OK\r\n".repeat(70)));
+    drop(locked);
+    assert!(bench.is_clean());
+}
+
 #[test] // A pipeline of transactions of two cores is one message there and one back, however slices end;
 // what is refused runs again, and what came behind it does not overtake it.
 fn two_cores_run_a_transaction_together() {
