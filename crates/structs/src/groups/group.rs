@@ -318,11 +318,13 @@ impl Group {
     pub fn put(&mut self, new: &Pending) -> Option<Pending> {
         let old = self.get(new.id);
         self.pending.put(new.id, &Code::of(new));
-        let age = (new.delivered_ms, new.id);
-        if let Some(old) = old.filter(|old| old.delivered_ms != new.delivered_ms) {
-            self.ages.remove((old.delivered_ms, old.id));
+        if old.is_none_or(|old| old.delivered_ms != new.delivered_ms) {
+            if let Some(old) = old {
+                self.ages.remove((old.delivered_ms, old.id));
+            }
+            let age = (new.delivered_ms, new.id);
+            self.ages.put(age, &Code::of_age(age));
         }
-        self.ages.put(age, &Code::of_age(age));
         let before = old.and_then(|old| old.consumer);
         if old.is_none() || before != new.consumer {
             if old.is_some() {

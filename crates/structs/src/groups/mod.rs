@@ -2,8 +2,8 @@
 //!
 //! Redis keeps two radix trees of pointers to one allocation for each pending entry, some hundred
 //! bytes. Here the pending entries of a group lie packed in the chunks of a counted tree by ID, and
-//! the IDs of each consumer in another, and their ages in a third: some thirty bytes. Numbers, and what we rejected:
-//! docs/design/0019-consumer-groups.md.
+//! the IDs of each consumer in another, and their ages in a third: some thirty bytes. Numbers, and
+//! what we rejected: docs/design/0019-consumer-groups.md.
 //!
 //! ```text
 //! Groups -> groups by name -> Group --+-- pending: tree of | ID, delivered, times, consumer | ...

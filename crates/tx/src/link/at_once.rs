@@ -130,16 +130,26 @@ impl Tx {
         let task = self.0.tasks.borrow().next_id();
         let scope = Scope::of(vec![(self.core(), claim)], Some(locked.id()));
         locked.hold_for(task, begun.records);
-        if self.changes() != begun.changes {
+        self.note_changed(task, begun.changes);
+        self.spawn_as(task, rest(Transaction::new(self.within(scope), locked)))
+    }
+
+    /// What has changed since counts as this task's, which begins later.
+    fn note_changed(&self, task: TaskId, before: u64) {
+        if self.changes() != before {
             self.0.changed.borrow_mut().insert(task, ());
         }
-        let spawned = self.spawn(rest(Transaction::new(self.within(scope), locked)));
+    }
+
+    fn spawn_as(&self, task: TaskId, rest: impl Future<Output = ()> + 'static) -> TaskId {
+        let spawned = self.spawn(rest);
         assert_eq!(spawned, task, "another task was given the locks");
         task
     }
 
-    /// What changes on this core from now on, outside of all tasks, may be undone: until it is committed,
-    /// undone, or goes on, in this turn. Its keys are this core's, and nobody holds them.
+    /// What changes on this core from now on, outside of all tasks, may be undone: until it is
+    /// committed, undone, or goes on, in this turn. Its keys are this core's, and nobody holds
+    /// them.
     pub fn open_at_once(&self) -> OpenAtOnce {
         let (id, changes) = (self.next_tx(), self.changes());
         self.0.home.borrow_mut().shard.work_for(Work::Open(id));
@@ -159,9 +169,9 @@ impl Tx {
         while home.shard.undo(open.id, usize::MAX) {}
     }
 
-    /// The rest of a run is a task, in the turn in which it began: under locks of these keys of this core,
-    /// which are all that it has touched. It may take more locks, and be undone, with what it has changed
-    /// so far: none if it is not open yet.
+    /// The rest of a run is a task, in the turn in which it began: under locks of these keys of
+    /// this core, which are all that it has touched. It may take more locks, and be undone, with
+    /// what it has changed so far: none if it is not open yet.
     ///
     /// Panics if anybody holds one of them, as [`Tx::go_on`].
     pub fn go_on_open<F: Future<Output = ()> + 'static>(
@@ -175,16 +185,12 @@ impl Tx {
         if let Some(open) = open {
             self.0.home.borrow_mut().shard.work_for(Work::Alone);
             locked.id = open.id;
-            if self.changes() != open.changes {
-                self.0.changed.borrow_mut().insert(task, ());
-            }
+            self.note_changed(task, open.changes);
         }
         let claim = Claim::Keys(keys);
         let scope = Scope::of_open(vec![(self.core(), claim.clone())], locked.id);
         locked.take_first(claim);
         locked.hold_open_for(task);
-        let spawned = self.spawn(rest(Transaction::new(self.within(scope), locked)));
-        assert_eq!(spawned, task, "another task was given the locks");
-        task
+        self.spawn_as(task, rest(Transaction::new(self.within(scope), locked)))
     }
 }

@@ -9,7 +9,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 impl Tx {
-    /// From now on nobody is to wait for what the transaction of this handle holds: they are told `line`.
+    /// From now on nobody is to wait for what the transaction of this handle holds: they are told
+    /// `line`.
     /// `told` has the cores that know; when it holds something of others, this is to be called again.
     pub fn refuse_others(&self, line: &'static str, told: &mut Vec<CoreId>) {
         let Some(tx) = self.scope().id() else { return };

@@ -24,8 +24,8 @@ pub(super) struct Refusing {
 }
 
 impl Refusing {
-    /// Looks at the time: whether others wait for its keys from now on. To be called again and again, as
-    /// a run takes more keys.
+    /// Looks at the time: whether others wait for its keys from now on. To be called again and
+    /// again, as a run takes more keys.
     pub(super) fn look(&mut self, core: &Core, tx: &Tx, run: &Current) {
         let ran_ms = core.meter.now_ns().saturating_sub(run.begun_ns) / NS_PER_MS;
         let threshold_ms = core.hot.borrow().busy_reply_ms;
@@ -33,11 +33,10 @@ impl Refusing {
             return;
         }
         if !run.is_busy.replace(true) {
-            let (name, command) = match run.kind {
-                Kind::Script => (&run.name, "SCRIPT KILL"),
-                Kind::Function => (&run.name, "FUNCTION KILL"),
-            };
-            tracing::warn!("{name} runs for {ran_ms} ms: its keys are refused; see {command}");
+            let (name, line) = (&run.name, line(run.kind));
+            tracing::warn!(
+                "{name} runs for {ran_ms} ms, and others who want its keys hear: {line}"
+            );
         }
         tx.refuse_others(line(run.kind), &mut self.told);
     }

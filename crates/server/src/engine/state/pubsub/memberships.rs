@@ -101,7 +101,12 @@ impl Subscriber {
 
     /// It holds this no longer.
     pub(crate) fn let_go(&mut self, kind: Kind, name: &Name) {
-        let Some(held) = self.held[kind as usize].remove(name) else { return };
+        if let Some(held) = self.held[kind as usize].remove(name) {
+            self.note_gone(kind, name, held);
+        }
+    }
+
+    fn note_gone(&mut self, kind: Kind, name: &Name, held: Held) {
         self.bytes -= name.held_bytes();
         if kind == Kind::Pattern {
             self.patterns.remove(&held.number).expect("R3: it has a place in their order");
@@ -114,9 +119,7 @@ impl Subscriber {
     pub(crate) fn take_one(&mut self) -> Option<(Kind, Name, bool)> {
         let kind = Kind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
         let (name, held) = self.held[kind as usize].pop_first()?;
-        if kind == Kind::Pattern {
-            self.patterns.remove(&held.number).expect("R3: it has a place in their order");
-        }
+        self.note_gone(kind, &name, held);
         Some((kind, name, held.is_leaving))
     }
 }
