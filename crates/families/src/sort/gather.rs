@@ -155,8 +155,8 @@ impl Gather {
         is_valid
     }
 
-    /// [`Gather::take`] of the first elements, which are compared by what is at keys made of them. Takes
-    /// none before the name of a long key is made.
+    /// [`Gather::take`] of the first elements, which are compared by what is at keys made of them.
+    /// Takes none before the name of a long key is made.
     fn take_by(&mut self, pattern: &[Pattern], lookup: &mut Lookup) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
         let now = &batch[..together(pattern, (batch, fresh))];

@@ -151,8 +151,8 @@ impl Lookup {
         Self { cuts, names, ends, long, stats, missed, missed_bytes: 0 }
     }
 
-    /// Makes a portion of the name that [`Lookup::each`] is going to look up, if that is long: then it is
-    /// the only one. True while there is more to be made.
+    /// Makes a portion of the name that [`Lookup::each`] is going to look up, if that is long: then
+    /// it is the only one. True while there is more to be made.
     pub(super) fn make_name(
         &mut self,
         patterns: &[Pattern],

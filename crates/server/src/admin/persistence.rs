@@ -25,8 +25,8 @@ const BUSY: &str = "ERR Background save already in progress";
 
 /// `SAVE`: makes a snapshot, and replies when it is on the disk. Others are served meanwhile.
 ///
-/// Reply: `OK`. Refusals: one is under way; a script that takes very long holds keys; it failed, and the log
-/// says why.
+/// Reply: `OK`. Refusals: one is under way; a script that takes very long holds keys; it failed,
+/// and the log says why.
 /// Source: <https://redis.io/commands/save> (1.0.0).
 async fn save(call: ServerCall) -> Result<Answer, Refusal> {
     match call.core.run_on(0, make).await {
@@ -39,7 +39,8 @@ async fn save(call: ServerCall) -> Result<Answer, Refusal> {
 /// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data as of the reply; or, as in Valkey,
 /// stops the one under way.
 ///
-/// Reply: a status. Refusals: one is under way; a script that takes very long holds keys; none is, to be stopped.
+/// Reply: a status. Refusals: one is under way; a script that takes very long holds keys; none is,
+/// to be stopped.
 /// Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
 async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -127,7 +128,8 @@ impl Said {
 /// save points or `SAVE` says so. From the snapshot on nothing changes, and nothing is answered.
 ///
 /// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); a
-/// script takes very long (unless `NOSAVE`); there is no shutdown to be aborted. Source: <https://redis.io/commands/shutdown> (1.0.0).
+/// script takes very long (unless `NOSAVE`); there is no shutdown to be aborted. Source:
+/// <https://redis.io/commands/shutdown> (1.0.0).
 async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
     let words = Said::read(call.args())?;
     let shared = &call.core.admin.shared;

@@ -425,8 +425,8 @@ impl Saves {
     }
 
     /// Whether a save point has been reached at `now_ms`, with so many changes since the last
-    /// snapshot. After a failure, or a refusal, there are some seconds of peace; and whoever stops one does not want
-    /// it again at once, so the seconds of the points count from there.
+    /// snapshot. After a failure, or a refusal, there are some seconds of peace; and whoever stops
+    /// one does not want it again at once, so the seconds of the points count from there.
     pub(crate) fn reached(&self, changes: u64, now_ms: u64) -> Option<Point> {
         /// As in Redis.
         const RETRY_MS: u64 = 5_000;

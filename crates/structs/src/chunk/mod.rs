@@ -331,8 +331,8 @@ impl<C: Coding> Chunk<C> {
         self.last_between(low..high, before)
     }
 
-    /// Prefetches the head, and what lies `offset` bytes behind the beginning of the items, if those begin
-    /// where the room does: without a look at any of it.
+    /// Prefetches the head, and what lies `offset` bytes behind the beginning of the items, if
+    /// those begin where the room does: without a look at any of it.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         const LINE: usize = 64;

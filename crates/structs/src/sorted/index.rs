@@ -102,9 +102,9 @@ pub(super) fn code(hash: Hash, score: f64) -> [u8; ITEM] {
     item
 }
 
-/// How many of `len` items of a chunk have a smaller hash, if the hashes are as far from each other as can
-/// be; `low` and `high` are the hashes with which it and the next one begin. The nodes know all of that:
-/// neither end of the chunk is looked at, each would be a cache miss.
+/// How many of `len` items of a chunk have a smaller hash, if the hashes are as far from each other
+/// as can be; `low` and `high` are the hashes with which it and the next one begin. The nodes know
+/// all of that: neither end of the chunk is looked at, each would be a cache miss.
 #[inline]
 fn expected(hash: Hash, low: Hash, high: Option<Hash>, len: usize) -> usize {
     let high = high.map_or(u32::MAX, |high| high.0);

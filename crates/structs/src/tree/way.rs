@@ -134,10 +134,10 @@ impl<C: Coding> Child<C> {
         (chunk, self.index_of(&Spot { way, ..Spot::default() }))
     }
 
-    /// Prefetches the chunks that several searches would find, level by level: so that what they wait for
-    /// arrives together. Each node is waited for twice, for what it knows of its children and for the
-    /// child; each chunk once, for its head. `part` tells how far something lies between what is known of
-    /// its chunk and of the next.
+    /// Prefetches the chunks that several searches would find, level by level: so that what they
+    /// wait for arrives together. Each node is waited for twice, for what it knows of its children
+    /// and for the child; each chunk once, for its head. `part` tells how far something lies
+    /// between what is known of its chunk and of the next.
     #[inline]
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,

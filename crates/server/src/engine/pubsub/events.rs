@@ -1,9 +1,9 @@
 //! Keyspace events: what the effects of this core's commands tell of is published.
 //!
 //! The log of the shard is read after each command, and after each step of a task: so an event
-//! leaves before whatever the same client publishes next, unless very many happen at once. All channels of events have one home: who
-//! subscribes to several of them sees the events of a key in their order. What nobody can receive is
-//! not sent there.
+//! leaves before whatever the same client publishes next, unless very many happen at once. All
+//! channels of events have one home: who subscribes to several of them sees the events of a key in
+//! their order. What nobody can receive is not sent there.
 
 use super::super::core::Core;
 use super::super::state::pubsub::Kind;

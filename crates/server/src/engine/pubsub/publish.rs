@@ -13,7 +13,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Patterns that are matched, and handed over, at once: so many, or so many steps with all of them at most.
+/// Patterns that are matched, and handed over, at once: so many, or so many steps with all of them
+/// at most.
 const PATTERNS_AT_ONCE: usize = 64;
 const STEPS_AT_ONCE: usize = 16 * 1024;
 

@@ -1,8 +1,8 @@
 //! A script that runs at once: all keys that it meets are this core's, and nobody holds them.
 //!
-//! As with EXEC (`transaction::at_once`) it needs neither locks nor a task then, as nobody comes between
-//! within a turn. It cannot say before which keys it will meet; so what it changes may be undone, and
-//! what it has touched is noted:
+//! As with EXEC (`transaction::at_once`) it needs neither locks nor a task then, as nobody comes
+//! between within a turn. It cannot say before which keys it will meet; so what it changes may be
+//! undone, and what it has touched is noted:
 //!
 //! ```text
 //! begin ─► resume ─► Wait: gates ─► its keys are free ─► the command ─► feed ─┐

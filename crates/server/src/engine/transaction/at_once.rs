@@ -175,8 +175,9 @@ impl Core {
         Ok(replies)
     }
 
-    /// True if nobody holds a key of the transaction that is this core's, were it only to rebuild its value, nor one that
-    /// is watched: others may have seen what its holder has changed elsewhere.
+    /// True if nobody holds a key of the transaction that is this core's, were it only to rebuild
+    /// its value, nor one that is watched: others may have seen what its holder has changed
+    /// elsewhere.
     fn is_free(&self, queued: &Queued, db: usize, watched: Option<&Watched>) -> bool {
         let home = self.tx.home();
         if home.locks.is_free() {

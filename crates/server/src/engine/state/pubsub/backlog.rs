@@ -2,9 +2,10 @@
 //! after them.
 //!
 //! A message waits while it is matched with many patterns, and while some core has more to deliver
-//! than it should; it is sent to those who subscribe to a few patterns at a time. So those who publish are slowed down to what the cores deliver, and what is under
-//! way stays bounded. Subscribers that do not read slow nobody down: what they are owed is limited
-//! by `client-output-buffer-limit`.
+//! than it should; it is sent to those who subscribe to a few patterns at a time. So those who
+//! publish are slowed down to what the cores deliver, and what is under way stays bounded.
+//! Subscribers that do not read slow nobody down: what they are owed is limited by
+//! `client-output-buffer-limit`.
 
 use super::Kind;
 use super::name::{Message, Name};
