@@ -46,8 +46,12 @@ const OVERFULL: usize = 8;
 const STEP_BYTES: usize = 64 * 1024;
 /// The length of a text that stands for the number of a long member.
 const LONG: u16 = u16::MAX;
-/// Blocks released in one step.
+/// Blocks released in one step, and blocks of texts, which are larger.
 const RELEASED: usize = 16;
+const RELEASED_TEXTS: usize = 2;
+/// The most blocks and runs whose places are made at once: those of 64 M entries, and pages of them
+/// that nobody needs are not touched.
+const PLACES_MAX: usize = 1 << 16;
 
 const _: () = assert!(INLINE_MAX < LONG as usize);
 
@@ -193,6 +197,19 @@ struct Stuff {
     merging: Option<[Run; 3]>,
 }
 
+impl Stuff {
+    /// With places for so many blocks of entries: moving those of ten million to a longer list would
+    /// take one push a millisecond.
+    fn for_blocks(blocks: usize) -> Self {
+        let mut stuff = Self::default();
+        stuff.texts.blocks.reserve(blocks);
+        stuff.gathered.reserve(blocks);
+        stuff.runs.reserve(blocks);
+        stuff.merged.reserve(blocks);
+        stuff
+    }
+}
+
 impl Dismantle for Stuff {
     fn dismantle(&mut self) -> bool {
         for _ in 0..RELEASED {
@@ -211,11 +228,10 @@ impl Dismantle for Stuff {
                 }
                 continue;
             }
-            let is_done = self.gathered.pop().is_none()
-                && self.texts.blocks.pop().is_none()
-                && self.texts.longs.pop().is_none();
-            if is_done {
-                return false;
+            if self.gathered.pop().is_none() && self.texts.longs.pop().is_none() {
+                let left = self.texts.blocks.len().saturating_sub(RELEASED_TEXTS);
+                self.texts.blocks.truncate(left);
+                return left > 0;
             }
         }
         true
@@ -266,7 +282,7 @@ impl Builder {
     #[must_use]
     pub fn of_common(len: usize, times: usize) -> Self {
         let buckets = (len / BUCKET).clamp(2, BUCKETS_MAX).next_power_of_two();
-        let mut stuff = Stuff::default();
+        let mut stuff = Stuff::for_blocks((len / BLOCK).min(PLACES_MAX));
         stuff.buckets.resize_with(buckets, Blocks::default);
         let (index, entries) = (Appender::default(), Appender::default());
         let shift = u64::BITS - buckets.trailing_zeros();
