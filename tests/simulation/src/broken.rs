@@ -88,6 +88,13 @@ pub(crate) const BUGS: &[Bug] = &[
         flaw: Flaw::None,
     },
     Bug {
+        name: "a script on another core that goes on without locks",
+        rows: &[of_two(|call| Box::pin(script_unlocked(call)))],
+        draw: draw_twice,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
+    },
+    Bug {
         name: "a WATCH that misses",
         rows: &[broken(|call| Box::pin(watch_nothing(call)))],
         draw: draw_watches,
@@ -141,6 +148,10 @@ fn draw_pairs(prng: &mut Prng) -> Op {
     }
 }
 
+fn draw_twice(prng: &mut Prng) -> Op {
+    if prng.chance(50) { Op::Incr("k1".into()) } else { Op::BrokenExec("k1".into(), "k1".into()) }
+}
+
 fn draw_watches(prng: &mut Prng) -> Op {
     let set = Op::Set("k1".into(), prng.below(1_000).to_string());
     if prng.chance(50) {
@@ -173,6 +184,20 @@ async fn exec_unheld(call: Call) -> Result<Answer, Refusal> {
     for at in order {
         let (key, db) = (call.arg(at).to_vec(), call.db);
         values[at - 1] = call.tx.on(call.tx.core_of(call.arg(at)), increment(db, key)).await;
+    }
+    Ok(call.answer(|reply| {
+        reply.array(values.len());
+        values.iter().for_each(|value| reply.int(*value));
+    }))
+}
+
+/// Two calls of INCR, each in one step where the key is; others come between.
+async fn script_unlocked(call: Call) -> Result<Answer, Refusal> {
+    let mut values = Vec::new();
+    for at in [1, 2] {
+        let (key, core, db) = (call.arg(at).to_vec(), call.tx.core_of(call.arg(at)), call.db);
+        values.push(call.tx.on(core, increment(db, key)).await);
+        call.tx.yield_now().await;
     }
     Ok(call.answer(|reply| {
         reply.array(values.len());

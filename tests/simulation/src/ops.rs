@@ -157,7 +157,10 @@ impl Op {
     /// The usual mix, with transactions and scripts.
     pub(crate) fn draw_transactions(prng: &mut Prng) -> Self {
         if prng.chance(20) {
-            return Self::Transaction(Box::new(Transaction::draw_script(prng)));
+            let is_plain = prng.chance(50);
+            let draw =
+                if is_plain { Transaction::draw_plain_script } else { Transaction::draw_script };
+            return Self::Transaction(Box::new(draw(prng)));
         }
         if prng.chance(40) {
             return Self::Transaction(Box::new(Transaction::draw(prng)));

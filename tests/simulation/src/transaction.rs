@@ -10,6 +10,15 @@ use crate::ops::Op;
 use crate::value::Value;
 use darter_base::Prng;
 
+/// A script that does what a transaction does.
+#[derive(Clone, Debug)]
+enum Script {
+    /// It takes its commands from its arguments, and names these of their keys.
+    Reads(Vec<String>),
+    /// Its text has them, and plainly no other keys than it names: the first argument of each.
+    Says,
+}
+
 /// A transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
@@ -18,8 +27,8 @@ pub(crate) struct Transaction {
     /// The command that watches it.
     watch: &'static str,
     pub(crate) ops: Vec<Op>,
-    /// It is a script, which names these keys.
-    script: Option<Vec<String>>,
+    /// It is a script.
+    script: Option<Script>,
 }
 
 /// Calls the commands in its arguments, each of which begins with the number of its words.
@@ -30,6 +39,9 @@ const SCRIPT: &str = "local replies, at = {}, 1
       at = at + words + 1
     end
     return replies";
+
+/// Words of a call in a script's text: Lua allows some two hundred.
+const WORDS_MAX: usize = 100;
 
 impl Transaction {
     /// Commands of the usual mix, over the keys of all cores.
@@ -52,10 +64,44 @@ impl Transaction {
         drawn.ops.retain(|op| !matches!(op, Op::Config(..)));
         let all = drawn.ops.iter().filter_map(Op::keys).flatten().cloned().collect::<Vec<_>>();
         let named = all.into_iter().filter(|_| prng.chance(50)).collect();
-        Self { watched: None, script: Some(named), ..drawn }
+        Self { watched: None, script: Some(Script::Reads(named)), ..drawn }
     }
 
-    /// EVAL of it.
+    /// The same of one command or two, whose keys are plainly those that it names.
+    pub(crate) fn draw_plain_script(prng: &mut Prng) -> Self {
+        let mut drawn = Self::draw(prng);
+        let is_plain = |op: &Op| {
+            let (words, keys) = (op.words(), op.keys().unwrap_or_default());
+            words.len() <= WORDS_MAX && matches!(keys[..], [key] if Some(key) == words.get(1))
+        };
+        drawn.ops.retain(is_plain);
+        if drawn.ops.is_empty() {
+            drawn.ops.push(Op::Incr(Op::key(prng)));
+        }
+        drawn.ops.truncate(2);
+        Self { watched: None, script: Some(Script::Says), ..drawn }
+    }
+
+    /// EVAL of one that says its commands.
+    fn eval_plain(&self) -> Vec<String> {
+        let (mut calls, mut keys, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
+        for op in &self.ops {
+            let mut words = op.words().into_iter();
+            let name = words.next().expect("a command has a name");
+            keys.extend(words.next());
+            let mut call = format!("redis.pcall('{name}', KEYS[{}]", keys.len());
+            for word in words {
+                arguments.push(word);
+                call += &format!(", ARGV[{}]", arguments.len());
+            }
+            calls.push(call + ")");
+        }
+        let text = format!("return {{{}}}", calls.join(", "));
+        let words = ["EVAL".to_owned(), text, keys.len().to_string()];
+        words.into_iter().chain(keys).chain(arguments).collect()
+    }
+
+    /// EVAL of one that reads its commands.
     fn eval(&self, named: &[String]) -> Vec<String> {
         let mut words = vec!["EVAL".to_owned(), SCRIPT.to_owned(), named.len().to_string()];
         words.extend_from_slice(named);
@@ -75,8 +121,10 @@ impl Transaction {
     /// What is sent, request by request.
     pub(crate) fn requests(&self) -> Vec<Vec<String>> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        if let Some(named) = &self.script {
-            return vec![self.eval(named)];
+        match &self.script {
+            Some(Script::Reads(named)) => return vec![self.eval(named)],
+            Some(Script::Says) => return vec![self.eval_plain()],
+            None => {}
         }
         let mut requests = Vec::new();
         if let Some(key) = &self.watched {
