@@ -1,4 +1,5 @@
-//! Point commands of one connection for one other core: sent at once, answered at once.
+//! Point commands of one connection for one other core: sent at once, answered at once. So are the
+//! transactions and scripts that run there.
 //!
 //! A pipeline is cut into one batch per core. The commands of a batch run in order on the core that
 //! owns their keys; where one must wait for a lock, or takes more than a slice, the rest of the
@@ -17,10 +18,11 @@
 use super::account::Caller;
 use super::conn::Lane;
 use super::core::{Core, Mail};
+use super::entry::Runner;
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
 use super::presence::{Awaited, Presence};
-use super::state::batches::{Batch, Replied};
+use super::state::batches::{Batch, Replied, Stops};
 use super::wanted::Stopped;
 use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
 use darter_tx::CoreId;
@@ -54,8 +56,10 @@ impl Core {
                 let db = batch.items[batch.next].view.db;
                 self.prefetch(batch.lookahead().map(|request| (request, db)));
             }
+            let args = batch.args(&batch.items[batch.next]);
+            let entry = &self.table.entries()[batch.items[batch.next].entry];
+            let flags = self.own_flags(entry, args);
             let item = &mut batch.items[batch.next];
-            let flags = self.table.entries()[item.entry].row.flags;
             // The core of the client holds locks for a half, which has begun there.
             let is_half = item.queued.as_ref().is_some_and(|queued| queued.half.is_some());
             let flags = item.queued.as_ref().map_or(flags, |queued| queued.flags_of_exec(flags));
@@ -63,9 +67,10 @@ impl Core {
                 self.pause_batch(batch);
                 return;
             }
-            let ran = match item.queued.take() {
-                Some(queued) => self.exec_in_batch(batch, queued),
-                None => self.run_in_batch(batch),
+            let ran = match (item.queued.take(), entry.run) {
+                (Some(queued), _) => self.exec_in_batch(batch, queued),
+                (None, Runner::Script(script)) => self.script_in_batch(batch, script),
+                (None, _) => self.run_in_batch(batch),
             };
             let Some(same) = ran else { return };
             batch = same;
@@ -151,7 +156,11 @@ impl Core {
         self.tx.note_author(task, view.tracker.author());
         // A write goes on: what came after it in its pipeline may have been done elsewhere.
         if !self.table.entries()[index].row.is_write() {
-            self.batches.borrow_mut().note_awaited(client, Awaited { task, presence });
+            self.batches.borrow_mut().note_awaited(
+                client,
+                Awaited { task, presence },
+                Stops::Always,
+            );
         }
     }
 
@@ -231,7 +240,7 @@ impl Core {
     }
 }
 
-fn caller_of(batch: &Batch) -> Caller<'static> {
+pub(super) fn caller_of(batch: &Batch) -> Caller<'static> {
     Caller::Client(batch.from, batch.client)
 }
 

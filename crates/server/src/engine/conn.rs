@@ -198,6 +198,8 @@ pub struct Lane {
     pub(super) blocked: Option<Box<Blocked>>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
+    /// Where the last script is that may touch keys of other cores, as far as replies are owed.
+    pub(super) script_at: Option<usize>,
     /// The home of the channel of its last PUBLISH, if that is another core.
     pub(super) published_at: Option<usize>,
     /// Bytes of requests that other cores have, or are about to be sent: see
@@ -263,6 +265,7 @@ impl Conn {
             halves: Halves::default(),
             blocked: None,
             resting: Vec::new(),
+            script_at: None,
             published_at: None,
             away_bytes: 0,
             away_now: 0,
@@ -595,6 +598,15 @@ impl Lane {
             }
         }
         cores
+    }
+
+    /// True when no other core owes it replies.
+    pub(super) fn is_owed_only_by(&self, core: usize) -> bool {
+        self.owed.iter().all(|owed| match owed {
+            Owed::Remote(from) | Owed::Silent(from) => *from == core,
+            Owed::Half(_) => false,
+            Owed::Early(_) | Owed::Ready(_) => true,
+        })
     }
 
     /// True when the reply at `slot` is to come from `core`.

@@ -248,6 +248,11 @@ impl Core {
             if let Some(awaited) = &conn.lane.awaited {
                 awaited.presence.set(Gone::Ended);
             }
+            if let Some(core) = conn.lane.script_at {
+                let client = conn.lane.session.id;
+                let end = move |there: &Rc<Self>| there.batches.borrow_mut().note_ended(client);
+                self.post(core, Mail::Ask(Box::new(end)));
+            }
             self.mark_ready(&mut conn.lane);
         });
     }

@@ -63,7 +63,15 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     feed_always(core, session, entry, args);
 }
 
-/// Shows a command even if its row says that it is not shown as others are: EVAL shows itself.
+/// Shows a command that calls a script, before those that the script calls: its row says that it is
+/// not shown as others are.
+pub(super) fn feed_script(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
+    if core.watchers.borrow().are_any() {
+        feed_always(core, session, entry, args);
+    }
+}
+
+/// Shows a command whatever its row says.
 pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let head = head(core, session);
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {

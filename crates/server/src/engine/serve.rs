@@ -190,7 +190,7 @@ impl Core {
             return;
         }
         let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
-        if self.waits_for_halves(lane, entry, args) {
+        if self.waits_for_halves(lane, entry, args) || self.waits_for_script(lane, entry, args) {
             return;
         }
         if is_exec && !watched && self.exec_at_once(lane, entry, args) {
@@ -761,6 +761,9 @@ impl Core {
         let (first, request) = (entry.first, args.to_request());
         let tracker = lane.session.view().tracker;
         let presence = Presence::new(lane.gone());
+        if let Runner::Script(_) = entry.run {
+            super::monitor::feed_script(self, &lane.session, entry, args);
+        }
         let future = match entry.run {
             Runner::Multi(_, anywhere) => anywhere(Call {
                 tx: self.tx.clone(),
@@ -972,7 +975,7 @@ impl Entry {
 
 /// Runs a task of command `row`: the slice of each of its steps names the command, and so does the
 /// rest of its reply.
-async fn blaming(
+pub(super) async fn blaming(
     core: &Core,
     row: usize,
     mut task: Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>,

@@ -15,15 +15,18 @@
 //! ```
 //! If replies of other cores are owed before, a task could overtake those requests: then it is undone
 //! instead, and the request waits for its turn.
+//!
+//! If the keys that its command names are another core's, it runs there in the same way: see `away`.
 
 use super::super::account::{Begun as BegunCall, Caller};
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
-use super::super::entry::{Entry, Scripted, ServerCall};
-use super::super::point::View;
+use super::super::entry::{Entry, Scripted, ServerCall, ServerFuture};
+use super::super::point::{Owner, View};
 use super::super::presence::Presence;
 use super::super::serve::Answering;
 use super::super::slices::named;
+use super::super::transaction::at_once::For;
 use super::super::transaction::replies::{Part, Replies};
 use super::evaluation::Evaluation;
 use super::feed::Feed;
@@ -34,7 +37,7 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow};
 use darter_resp::{self as resp, Output, Reply};
 use darter_script::{Protocol, Random, Stop, Wanted};
-use darter_tx::{Access, OpenAtOnce, lock_key};
+use darter_tx::{Access, OpenAtOnce, TaskId, lock_key};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -42,7 +45,7 @@ use std::sync::Arc;
 const KEYS_MAX: usize = 64;
 
 /// A script that runs at once.
-struct AtOnce<'a> {
+pub(super) struct AtOnce<'a> {
     work: Work<'a>,
     lent: Lent,
     /// The generator of `math.random` as it began.
@@ -62,7 +65,7 @@ struct Work<'a> {
 }
 
 /// How a run has left its turn.
-enum End {
+pub(super) enum End {
     /// There is a reply.
     Replied,
     /// It takes longer. Its machine may be waiting for a command, which has not run.
@@ -70,7 +73,8 @@ enum End {
 }
 
 impl Core {
-    /// Runs a script at once. False if it must be a task from its beginning.
+    /// Runs a script at once, here or where the keys are that it names. False if it must be a task here
+    /// from its beginning.
     pub(crate) fn script_at_once(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -80,17 +84,45 @@ impl Core {
     ) -> bool {
         let session = &lane.session;
         let tracks = !session.view().tracker.is_none() || session.tracking.is_excepted;
-        let is_short = args.len() <= ENTRIES_AT_ONCE && !args.is_owned();
-        if !is_short || tracks || session.reply_mode != ReplyMode::On {
+        if tracks || session.reply_mode != ReplyMode::On {
             return false;
         }
-        let Some(evaluation) = (script.find)(self, args) else { return false };
+        if self.tx.cores() > 1 {
+            match self.owner_of(entry, args) {
+                Owner::One(core) if core == self.id() => {}
+                Owner::One(core) => {
+                    return self.send_script_away(lane, (entry, script), core, args);
+                }
+                Owner::None | Owner::Many => return false,
+            }
+        }
+        self.script_here(lane, entry, script, args)
+    }
+
+    /// The same of one whose keys are this core's.
+    fn script_here(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        script: Scripted,
+        args: resp::Args<'_>,
+    ) -> bool {
+        let Some(evaluation) = self.short_script(script, args) else { return false };
         let begun = self.begun(args);
-        let Some(mut run) = AtOnce::begin(self, lane, args, &evaluation) else { return false };
+        let (view, resp3) = (lane.session.view(), lane.session.resp3);
+        let Some(mut run) = AtOnce::begin(self, view, resp3, args, &evaluation) else {
+            return false;
+        };
         match run.drive() {
-            End::Replied => run.finish(lane, entry, args, begun),
+            End::Replied => {
+                let caller = Caller::Served(&lane.session);
+                match run.finish(entry, args, begun, For { view, resp3, caller }) {
+                    Some((out, stream)) => lane.owe(out, stream),
+                    None => lane.owe_flat(run.reply()),
+                }
+            }
             End::GoesOn { is_called } if self.tx.cores() == 1 || lane.is_settled() => {
-                run.go_on(lane, entry, args, (evaluation, begun), is_called);
+                self.go_on_with_script(lane, entry, args, (run, evaluation, begun), is_called);
             }
             End::GoesOn { .. } => {
                 run.undo();
@@ -99,19 +131,58 @@ impl Core {
         }
         true
     }
+
+    /// What a request calls, if that is known, and the request is short.
+    pub(super) fn short_script(
+        &self,
+        script: Scripted,
+        args: resp::Args<'_>,
+    ) -> Option<Evaluation> {
+        let is_short = args.len() <= ENTRIES_AT_ONCE && !args.is_owned();
+        if is_short { (script.find)(self, args) } else { None }
+    }
+
+    /// The rest is a task that its connection waits for.
+    fn go_on_with_script(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        (run, evaluation, begun): (AtOnce<'_>, Evaluation, BegunCall),
+        is_called: bool,
+    ) {
+        lane.await_task();
+        let (session, request) = (lane.session.clone(), args.to_request());
+        let (client, row) = (session.id, entry.index);
+        let presence = Presence::new(lane.gone());
+        let call = ServerCall {
+            core: Rc::clone(self),
+            session,
+            request: Arc::clone(&request),
+            first: entry.first,
+            within: None,
+            presence: Rc::clone(&presence),
+        };
+        let seen = Rc::clone(&presence);
+        let answering = Answering { client, row, request, presence: seen, begun };
+        let answer = |work| Rc::clone(self).answer(answering, work);
+        let task = run.go_on(call, evaluation, is_called, answer);
+        self.await_answer(lane, task, presence);
+    }
 }
 
 impl<'a> AtOnce<'a> {
     /// Begins a run, if the keys that its command names are this core's, and nobody holds them.
-    fn begin(
+    pub(super) fn begin(
         core: &'a Rc<Core>,
-        lane: &Lane,
+        view: View,
+        resp3: bool,
         args: resp::Args<'_>,
         evaluation: &Evaluation,
     ) -> Option<Self> {
         let gate = Gate::of(evaluation, core.is_full()).ok()?;
         let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
-        let (view, touched, open) = (lane.session.view(), Vec::new(), None);
+        let (touched, open) = (Vec::new(), None);
         let mut work = Work { core, gate, view, touched, open };
         if !named.clone().all(|at| work.touch(args, at, evaluation.access())) {
             return None;
@@ -120,13 +191,13 @@ impl<'a> AtOnce<'a> {
         let machine = lent.machine();
         let random = *machine.random();
         machine.set_log_level(core.hot.borrow().script_log_level);
-        let client = if lane.session.resp3 { Protocol::Three } else { Protocol::Two };
+        let client = if resp3 { Protocol::Three } else { Protocol::Two };
         evaluation.begin_short(machine, args, client);
         Some(Self { work, lent, random, feed: Feed::default() })
     }
 
     /// Resumes it until it ends, or the slice does.
-    fn drive(&mut self) -> End {
+    pub(super) fn drive(&mut self) -> End {
         let (core, machine) = (self.work.core, self.lent.machine());
         loop {
             match machine.resume(core.tx.preempt()) {
@@ -151,70 +222,61 @@ impl<'a> AtOnce<'a> {
         }
     }
 
-    /// It has ended: what it did stays, and its reply is owed.
-    fn finish(mut self, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>, begun: BegunCall) {
+    /// It has ended, and what it did stays. Returns its reply, unless that is [`AtOnce::reply`].
+    pub(super) fn finish(
+        &mut self,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        begun: BegunCall,
+        whose: For<'_>,
+    ) -> Option<Part> {
         let core = self.work.core;
         self.work.commit();
         let machine = self.lent.machine();
         for (level, line) in machine.take_log() {
             crate::log::of_script(level, &line); // As many as a slice has made.
         }
-        let caller = Caller::Served(&lane.session);
-        if let Some(reply) = machine.short_reply() {
-            core.account_call(entry, begun, None, args, caller);
-            return lane.owe_flat(reply);
+        if machine.short_reply().is_some() {
+            core.account_call(entry, begun, None, args, whose.caller);
+            return None;
         }
         let pieces = run::take_reply(core, entry.index, machine);
         let refusal = pieces.as_ref().err();
-        core.account_call(entry, begun, refusal, args, caller);
-        match pieces {
+        core.account_call(entry, begun, refusal, args, whose.caller);
+        Some(match pieces {
             Ok(pieces) => {
                 let mut replies = Replies::default();
                 for piece in pieces {
                     replies.out.tail().extend_from_slice(&piece);
                     replies.settle();
                 }
-                let (out, stream) = replies.into_part();
-                lane.owe(out, stream);
+                replies.into_part()
             }
-            Err(refusal) => lane.owe(error(&refusal.text(), lane.session.resp3), None),
-        }
+            Err(refusal) => (error(&refusal.text(), whose.resp3), None),
+        })
     }
 
-    /// The rest is a task, under the locks of all that it has touched.
-    fn go_on(
+    /// The reply of one that has ended, if it is a short one.
+    pub(super) fn reply(&mut self) -> &[u8] {
+        self.lent.machine().short_reply().expect("there is no other reply")
+    }
+
+    /// The rest is a task, under the locks of all that it has touched; `answer` makes it of the work.
+    pub(super) fn go_on<F: Future<Output = ()> + 'static>(
         self,
-        lane: &mut Lane,
-        entry: &Entry,
-        args: resp::Args<'_>,
-        (evaluation, begun): (Evaluation, BegunCall),
+        call: ServerCall,
+        evaluation: Evaluation,
         is_called: bool,
-    ) {
+        answer: impl FnOnce(ServerFuture) -> F,
+    ) -> TaskId {
         let Self { work: Work { core, gate, touched, open, .. }, mut lent, random, feed } = self;
-        lane.await_task();
-        let (session, request) = (lane.session.clone(), args.to_request());
-        let (client, first) = (session.id, entry.first);
-        let presence = Presence::new(lane.gone());
-        let call = ServerCall {
-            core: Rc::clone(core),
-            session,
-            request,
-            first,
-            within: None,
-            presence: Rc::clone(&presence),
-        };
         let running = Running::new(&call, &evaluation, lent.machine(), true);
         running.note_written(gate.has_written.get());
-        let (row, seen) = (entry.index, Rc::clone(&presence));
-        let request = Arc::clone(&call.request);
-        let answering = Answering { client, row, request, presence: seen, begun };
-        let task = core.tx.go_on_open(open, touched, |transaction| {
+        core.tx.go_on_open(open, touched, |transaction| {
             let begun = Some(Begun { running, gate, feed, is_called });
             let first = Try { transaction, lent, random, begun };
-            let work = async move { evaluate_rest(&call, &evaluation, first).await };
-            Rc::clone(core).answer(answering, Box::pin(work))
-        });
-        core.await_answer(lane, task, presence);
+            answer(Box::pin(async move { evaluate_rest(&call, &evaluation, first).await }))
+        })
     }
 
     /// All that it did is undone: it will run again.

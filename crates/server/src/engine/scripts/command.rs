@@ -2,10 +2,10 @@
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
-use super::super::monitor;
 use super::evaluation::{Callee, Evaluation};
 use super::gates::Gate;
 use super::machines::Kind;
+use super::recent::Known;
 use super::registry::NAME_LEN;
 use super::run::evaluate;
 use darter_command::{Answer, Refusal};
@@ -39,7 +39,6 @@ const COUNT: usize = 2;
 pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal> {
     let core = &call.core;
     let args = resp::Args::owned(&call.request);
-    show(&call, args);
     if form.by_name && args.arg(SCRIPT).len() != NAME_LEN {
         return Err(Refusal::line(NOSCRIPT));
     }
@@ -69,21 +68,22 @@ pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Eval
     const TEXT_MAX: usize = 4096;
     let keys = key_count(args, COUNT).ok()?;
     let script = match form.by_name {
-        true => core.recent_script(args.get(SCRIPT), Script::clone)?,
+        true => core.recent_script(args.get(SCRIPT), |known| known.script.clone())?,
         false if args.arg(SCRIPT).len() > TEXT_MAX => return None,
         false => {
             let mut naming = Naming::default();
             naming.add(args.get(SCRIPT));
-            core.recent_script(naming.finish().as_bytes(), Script::clone)?
+            core.recent_script(naming.finish().as_bytes(), |known| known.script.clone())?
         }
     };
     Some(of_script(script, form, keys))
 }
 
 impl Core {
-    /// What `read` finds in the script of this name, if that is known.
-    fn recent_script<R>(&self, name: &[u8], read: impl FnOnce(&Script) -> R) -> Option<R> {
-        self.machines.recent.borrow_mut().find(name, &self.admin.shared.scripts, read)
+    /// What `read` finds of the script of this name, if that is known.
+    fn recent_script<R>(&self, name: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
+        let stays = |text: &[u8]| self.stays_with_keys(text);
+        self.machines.recent.borrow_mut().find(name, &self.admin.shared.scripts, stays, read)
     }
 }
 
@@ -93,13 +93,14 @@ fn of_script(script: Script, form: Form, keys: usize) -> Evaluation {
     Evaluation { callee, name, flags, is_read, first_key, keys, to_keep: None }
 }
 
-/// Shows the command to those who watch all: before those that its script calls.
-pub(super) fn show(call: &ServerCall, args: resp::Args<'_>) {
-    let core = &call.core;
-    if core.watchers.borrow().are_any()
-        && let Ok(entry) = core.table.resolve(args)
-    {
-        monitor::feed_always(core, &call.session, entry, args);
+/// Whether a request's script is known to touch no keys but those that the request names.
+pub(crate) fn stays(core: &Core, args: resp::Args<'_>, form: Form) -> bool {
+    match form.by_name {
+        true => core.recent_script(args.head(SCRIPT), |known| known.stays) == Some(true),
+        false => {
+            let text = args.head(SCRIPT); // Of a long one a part.
+            text.len() == args.arg(SCRIPT).len() && core.stays_with_keys(text)
+        }
     }
 }
 
@@ -171,7 +172,7 @@ async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
 /// `None` where there is no such line, or nothing is known of the script.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
     let flags = match form.by_name {
-        true => core.recent_script(args.head(1), |script| script.flags)?,
+        true => core.recent_script(args.head(1), |known| known.script.flags)?,
         false if args.head(1).starts_with(b"#!") => Script::flags_of(args.head(1)).ok()?,
         false => return None,
     };

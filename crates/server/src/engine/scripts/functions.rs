@@ -2,7 +2,7 @@
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
-use super::command::{key_count, show};
+use super::command::key_count;
 use super::evaluation::{Callee, Evaluation};
 use super::gates::OOM;
 use super::machines::Kind;
@@ -29,7 +29,6 @@ const COUNT: usize = 2;
 /// it raises. Source: <https://redis.io/commands/fcall> (7.0.0).
 pub(crate) async fn fcall(call: ServerCall, is_read: bool) -> Result<Answer, Refusal> {
     let args = resp::Args::owned(&call.request);
-    show(&call, args);
     let evaluation = evaluation(&call.core, args, is_read)?;
     evaluate(&call, evaluation).await
 }

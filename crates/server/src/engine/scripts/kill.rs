@@ -15,10 +15,10 @@ const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write com
 pub(crate) async fn kill(core: &Rc<Core>, kind: Kind) -> Result<(), Refusal> {
     loop {
         let oldest = move |there: &Rc<Core>| {
-            there.machines.oldest(kind).map(|run| (run.begun_ns, run.client))
+            there.machines.oldest(kind).map(|run| (run.begun_ns, run.client, there.id()))
         };
         let runs = core.ask_all(|| oldest).await;
-        let Some((_, client)) = runs.into_iter().flatten().min() else {
+        let Some((_, client, at)) = runs.into_iter().flatten().min() else {
             return Err(Refusal::line(NOT_BUSY));
         };
         let kill = move |there: &Rc<Core>| {
@@ -27,7 +27,7 @@ pub(crate) async fn kill(core: &Rc<Core>, kind: Kind) -> Result<(), Refusal> {
             run.is_killed.set(run.is_killed.get() || may_end);
             Some(may_end)
         };
-        match core.ask(core.core_of_client(client), kill).await {
+        match core.ask(at, kill).await {
             Some(true) => return Ok(()),
             Some(false) => return Err(Refusal::line(UNKILLABLE)),
             None => core.tx.pause().await, // It has ended meanwhile.

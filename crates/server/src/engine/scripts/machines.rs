@@ -38,7 +38,7 @@ const COMPILED_MAX: usize = 500;
 /// A run, as others see it.
 #[derive(Debug)]
 pub(crate) struct Current {
-    /// The client's id: a client has one run at most.
+    /// The client's id: a client has one run at most on a core.
     pub(crate) client: u64,
     /// What runs, its name, and the request that has called it.
     pub(crate) kind: Kind,

@@ -4,6 +4,7 @@
 //! `recent` those that this core was asked for lately; `machines` has what they run in, on each core,
 //! and `lend` gives one to a run. `command` and `functions` read requests: what they find is an
 //! `evaluation`. `at_once` runs it in the turn in which it comes, without locks, if that is enough;
+//! `away` does so on another core, if that has its keys, and `keys` knows whether it stays with them;
 //! `run` is the task: it takes locks, resumes the machine in slices, and has `gates` look at what the
 //! script calls, before that runs as a command of EXEC does, and `feed` hands over the reply;
 //! `busy` refuses its keys to others when it takes very long.
@@ -12,12 +13,14 @@
 //! Not here: the language and its libraries. See `darter-script`.
 
 mod at_once;
+mod away;
 pub(crate) mod busy;
 pub(crate) mod command;
 pub(crate) mod evaluation;
 mod feed;
 pub(crate) mod functions;
 mod gates;
+mod keys;
 pub(crate) mod kill;
 mod lend;
 mod locks;

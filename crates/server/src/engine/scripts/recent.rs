@@ -12,20 +12,30 @@ const PLACES: usize = 64;
 /// Bytes of a text that is kept: after a flush it stays until another script is asked for.
 const TEXT_MAX: usize = 64 << 10;
 
+/// A script, and what is known of it.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) script: Script,
+    /// It touches no keys but those that its command names.
+    pub(crate) stays: bool,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Recent {
-    scripts: Vec<Option<Script>>,
+    scripts: Vec<Option<Known>>,
     flushes: u64,
 }
 
 impl Recent {
-    /// What `read` finds in the script of this name, in any case, if that is known.
+    /// What `read` finds in the script of this name, in any case, if that is known. Once for each that is
+    /// kept, `stays` says whether it touches only the keys that it is given.
     pub(crate) fn find<R>(
         &mut self,
         name: &[u8],
         registry: &Registry,
-        read: impl FnOnce(&Script) -> R,
+        stays: impl FnOnce(&[u8]) -> bool,
+        read: impl FnOnce(&Known) -> R,
     ) -> Option<R> {
         if name.len() != NAME_LEN {
             return None;
@@ -38,15 +48,17 @@ impl Recent {
         }
         let digits = u16::from_le_bytes([name[0], name[1]]) & 0x0f0f;
         let slot = &mut self.scripts[usize::from(digits | digits >> 4) % PLACES];
-        if let Some(script) = slot
-            && script.name.as_bytes() == name
+        if let Some(known) = slot
+            && known.script.name.as_bytes() == name
         {
-            return Some(read(script));
+            return Some(read(known));
         }
         let script = registry.find(name)?;
-        let result = read(&script);
-        if script.text.len() <= TEXT_MAX {
-            *slot = Some(script);
+        let is_kept = script.text.len() <= TEXT_MAX;
+        let known = Known { stays: is_kept && stays(&script.text), script };
+        let result = read(&known);
+        if is_kept {
+            *slot = Some(known);
         }
         Some(result)
     }
@@ -61,7 +73,8 @@ mod tests {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("a text");
         let mut find = |name: &str, registry: &Registry| {
-            recent.find(name.as_bytes(), registry, |script| script.name.to_string())
+            let name_of = |known: &Known| known.script.name.to_string();
+            recent.find(name.as_bytes(), registry, |_| false, name_of)
         };
         for round in 0..2 {
             let all: Vec<Script> = (0..200).map(script).collect();
@@ -84,7 +97,10 @@ mod tests {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let long = Script::new(&vec![b' '; TEXT_MAX + 1]).expect("a text");
         registry.add(&long);
-        assert_eq!(recent.find(long.name.as_bytes(), &registry, |_| ()), Some(()));
+        assert_eq!(
+            recent.find(long.name.as_bytes(), &registry, |_| true, |known| known.stays),
+            Some(false)
+        );
         assert!(recent.scripts.iter().all(Option::is_none));
     }
 }

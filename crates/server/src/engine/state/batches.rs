@@ -152,6 +152,15 @@ impl Batch {
     }
 }
 
+/// When the task that a batch waits for may stop, once its client is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stops {
+    /// In any case: it only reads.
+    Always,
+    /// If the client has sent nothing after it.
+    AtTheEnd,
+}
+
 /// The batches that a core has begun, and those that wait for them.
 #[derive(Default)]
 pub(crate) struct Batches {
@@ -168,10 +177,10 @@ pub(crate) struct Batches {
     spare: Vec<Box<Batch>>,
     /// The sum of that.
     spare_bytes: usize,
-    /// By client, the task that one of its batches waits for.
-    awaited: IdentityMap<Awaited>,
-    /// Clients that are gone, until their batches are done.
-    gone: IdentityMap<()>,
+    /// By client, the task that one of its batches waits for, if that may stop.
+    awaited: IdentityMap<(Awaited, Stops)>,
+    /// Clients that are gone, and how far, until their batches are done.
+    gone: IdentityMap<Gone>,
     /// Clients of which a transaction was refused, until their core has heard of it.
     refusing: IdentityMap<()>,
 }
@@ -245,20 +254,34 @@ impl Batches {
         self.queue.push_front(batch);
     }
 
-    /// The client's batch waits for a task.
-    pub(crate) fn note_awaited(&mut self, client: u64, awaited: Awaited) {
-        let old = self.awaited.insert(client, awaited);
+    /// The client's batch waits for a task, which may stop.
+    pub(crate) fn note_awaited(&mut self, client: u64, awaited: Awaited, stops: Stops) {
+        let old = self.awaited.insert(client, (awaited, stops));
         assert!(old.is_none(), "client {client} waits for two tasks");
     }
 
     /// The client is gone: what its batches read from now on, nobody wants. All that it sent has
-    /// come. Returns the task that one of them waits for.
+    /// come. Returns the task that one of them waits for, if that may stop now.
     pub(crate) fn give_up(&mut self, client: u64) -> Option<&Awaited> {
+        self.note_gone(client, Gone::Closed);
+        let is_last = self.behind.get(&client).is_none_or(VecDeque::is_empty);
+        let (awaited, stops) = self.awaited.get(&client)?;
+        (is_last || *stops == Stops::Always).then_some(awaited)
+    }
+
+    /// The client sends no more. All that it sent has come.
+    pub(crate) fn note_ended(&mut self, client: u64) {
+        self.note_gone(client, Gone::Ended);
+        if let Some((awaited, _)) = self.awaited.get(&client) {
+            awaited.presence.set(Gone::Ended);
+        }
+    }
+
+    fn note_gone(&mut self, client: u64, gone: Gone) {
         let has = |queue: &VecDeque<Box<Batch>>| queue.iter().any(|batch| batch.client == client);
         if self.behind.contains_key(&client) || has(&self.queue) || has(&self.paused) {
-            self.gone.insert(client, ());
+            self.gone.insert(client, gone);
         }
-        self.awaited.get(&client)
     }
 
     /// A transaction of a client is refused: those that come behind it are, too.
@@ -278,7 +301,7 @@ impl Batches {
 
     /// How far a client has gone whose batch is run.
     pub(crate) fn gone(&self, client: u64) -> Gone {
-        if self.gone.contains_key(&client) { Gone::Closed } else { Gone::No }
+        self.gone.get(&client).copied().unwrap_or_default()
     }
 
     /// The task that a batch waited for is done.

@@ -132,3 +132,227 @@ fn who_waits_is_served_after_a_script() {
         assert!(is_idle(&bench));
     }
 }
+
+#[test] // One message there and one back, whatever they call, and nothing is left for another turn.
+fn scripts_run_where_their_keys_are() {
+    let bench = Bench::new(2);
+    let (mine, key) = (bench.key(0), bench.key(1));
+    let text = "local key = KEYS[1] redis.call('INCR', key) return redis.call('GET', key)";
+    let lines = [known(&bench, text, &format!("1 {key}")), eval(text, &format!("1 {key}"))];
+    assert_eq!(bench.ask(0, &lines[1]), "$1\r\n1\r\n");
+    for (at, line) in lines.iter().enumerate() {
+        bench.send(0, &format!("{line}\r\nSET {mine} x\r\n{line}\r\nGET {key}\r\nPING"));
+        bench.turn(0);
+        assert_eq!(bench.mail.borrow()[1].len(), 1, "they leave together");
+        bench.turn(1);
+        bench.turn(0);
+        let values = [2, 3].map(|count| format!("$1\r\n{}\r\n", 2 * at + count));
+        let [first, last] = &values;
+        assert_eq!(bench.got(0), format!("{first}+OK\r\n{last}{last}+PONG\r\n"));
+        assert!(is_idle(&bench));
+    }
+}
+
+#[test] // What is not said by its text, nor in its words, is found out where it runs.
+fn scripts_of_other_cores_may_be_anything() {
+    let bench = Bench::new(2);
+    let (here, there) = (bench.key(0), bench.key(1));
+    let text = "return #KEYS + redis.call('EXISTS', unpack(KEYS))";
+    bench.ask(0, &format!("MSET {here} 1 {there} 2"));
+    for (words, reply) in [
+        (format!("1 {here}"), ":2\r\n"),
+        (format!("2 {here} {there}"), ":4\r\n"),
+        (format!("2 {there} {there}"), ":4\r\n"),
+        (format!("1 {there}"), ":2\r\n"),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(bench.ask(0, &eval(text, &words)), reply, "{words}");
+            assert!(is_idle(&bench));
+        }
+    }
+    for (line, reply) in [
+        (format!("EVAL \"return 1\" 2 {there}"), "-ERR Number of keys can't be greater"),
+        (format!("EVAL nonsense 1 {there}"), "-ERR Error compiling script"),
+        (format!("EVALSHA {} 1 {there}", "0".repeat(40)), "-NOSCRIPT"),
+        (format!("FCALL absent 1 {there}"), "-ERR Function not found"),
+        (format!("EVAL_RO \"return redis.call('DEL', KEYS[1])\" 1 {there}"), "-ERR Write commands"),
+        (format!("EVAL \"return redis.call('LPUSH', KEYS[1], 1)\" 1 {there}"), "-WRONGTYPE"),
+    ] {
+        for _ in 0..2 {
+            let got = bench.ask(0, &line);
+            assert!(got.starts_with(reply), "{line}: {got}");
+            assert!(is_idle(&bench));
+        }
+    }
+}
+
+#[test] // There, too, it passes no key that somebody holds, and is done once.
+fn a_script_waits_for_keys_that_are_held_there() {
+    for names_it in [true, false] {
+        let bench = Bench::new(2);
+        let (free, held) = (bench.key(1), format!("{{{}}}held", bench.key(1)));
+        let text = format!(
+            "redis.call('INCR', KEYS[1]) return redis.call('INCR', {})",
+            if names_it { "KEYS[2]".to_owned() } else { format!("'{held}'") }
+        );
+        let line = match names_it {
+            true => eval(&text, &format!("2 {free} {held}")),
+            false => eval(&text, &format!("1 {free}")),
+        };
+        assert_eq!(bench.ask(0, &line), ":1\r\n");
+        let lock = bench.cores[1].tx.try_lock_here(lock_of(&held), Access::Update);
+        bench.send(0, &format!("{line}\r\nGET {free}"));
+        bench.settle();
+        assert_eq!(bench.got(0), "", "{text}");
+        drop(lock);
+        bench.settle();
+        assert_eq!(bench.got(0), ":2\r\n$1\r\n2\r\n", "{text}");
+        assert!(is_idle(&bench));
+    }
+}
+
+#[test] // What does not end there in its slice is a task of that core: all of it is seen, or nothing.
+fn a_script_goes_on_there() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(1));
+    let text = "for i = 1, 20 do redis.call('INCR', KEYS[1]) for j = 1, 500 do end end return 1";
+    let line = known(&bench, text, &format!("1 {key}"));
+    assert_eq!(bench.ask(0, &line), ":1\r\n");
+    bench.short.set(true);
+    bench.send(0, &line);
+    bench.round();
+    let runs = || [0, 1].map(|at| bench.cores[at].machines.running());
+    assert_eq!((runs(), bench.got(0).as_str()), ([0, 1], ""));
+    bench.send(other, &format!("GET {key}"));
+    (0..10).for_each(|_| bench.settle());
+    assert_eq!(bench.got(other), "$2\r\n40\r\n");
+    assert_eq!((bench.got(0).as_str(), is_idle(&bench)), (":1\r\n", true));
+}
+
+#[test] // It is killed from any core, and what it has done is undone.
+fn a_script_is_killed_there() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(0));
+    let text = "redis.call('INCR', KEYS[1]) while ARGV[1] == '1' do end return 1";
+    let line = known(&bench, text, &format!("1 {key}"));
+    assert_eq!(bench.ask(0, &format!("{line} 0")), ":1\r\n");
+    bench.short.set(true);
+    bench.send(0, &format!("{line} 1\r\nGET {key}"));
+    (0..3).for_each(|_| bench.round());
+    bench.send(other, "SCRIPT KILL");
+    (0..10).for_each(|_| bench.settle());
+    assert_eq!(bench.got(other), "+OK\r\n");
+    let got = bench.got(0);
+    assert!(got.starts_with("-ERR Script killed") && got.ends_with("$1\r\n1\r\n"), "{got}");
+    assert!(is_idle(&bench));
+}
+
+#[test] // One that may touch any key comes after what its pipeline sent before, and before the rest.
+fn a_script_with_keys_of_others_keeps_its_order() {
+    let bench = Bench::new(3);
+    let keys = [0, 1, 2].map(|core| bench.key(core));
+    let text = format!(
+        "redis.call('INCR', KEYS[1]) redis.call('INCR', '{0}') redis.call('INCR', '{2}') \
+        return redis.call('MGET', '{0}', '{1}', '{2}')",
+        keys[0], keys[1], keys[2]
+    );
+    let line = eval(&text, &format!("1 {}", keys[1]));
+    for round in 0..3 {
+        bench.ask(0, &format!("MSET {} 1 {} 1 {} 1", keys[0], keys[1], keys[2]));
+        let [here, there, third] = keys.each_ref().map(|key| format!("INCR {key}\r\n"));
+        let pipeline = format!("{here}{third}{there}{line}\r\n{there}{line}\r\n{here}{third}PING");
+        let values = |count: u64| format!("$1\r\n{count}\r\n").repeat(3);
+        let expected = format!(
+            ":2\r\n:2\r\n:2\r\n*3\r\n{}:4\r\n*3\r\n$1\r\n4\r\n$1\r\n5\r\n$1\r\n4\r\n:5\r\n:5\r\n+PONG\r\n",
+            values(3)
+        );
+        assert_eq!(bench.ask(0, &pipeline), expected, "{round}");
+        assert!(is_idle(&bench));
+    }
+}
+
+#[test] // Those who wait on that core are served after it.
+fn who_waits_there_is_served_after_a_script() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(1));
+    let text = "redis.call('RPUSH', KEYS[1], 1, 2) return redis.call('LLEN', KEYS[1])";
+    let line = known(&bench, text, &format!("1 {key}"));
+    assert_eq!(bench.ask(other, &format!("BLPOP {key} 0")), "");
+    assert_eq!(bench.ask(0, &line), ":2\r\n", "it sees what it has pushed");
+    assert_eq!(bench.got(other), format!("*2\r\n${}\r\n{key}\r\n$1\r\n1\r\n", key.len()));
+    assert_eq!(bench.ask(0, &format!("LLEN {key}")), ":1\r\n");
+}
+
+#[test] // A pause holds it back there; one that says that it only reads is not.
+fn a_pause_holds_scripts_of_other_cores() {
+    let bench = Bench::new(2);
+    let key = bench.key(1);
+    let writes = known(&bench, "return redis.call('INCR', KEYS[1])", &format!("1 {key}"));
+    let text = "#!lua flags=no-writes\\nreturn redis.call('GET', KEYS[1])";
+    let reads = known(&bench, text, &format!("1 {key}"));
+    bench.send(0, &format!("{reads}\r\n{writes}\r\n{reads}"));
+    bench.turn(0);
+    let until = bench.cores[1].now_ms() + 5_000;
+    bench.cores[1].hot.borrow_mut().pause = Some((until, false));
+    bench.settle();
+    assert_eq!(bench.got(0), "$-1\r\n");
+    bench.pass_ms(5_000);
+    (0..3).for_each(|_| bench.tick(1));
+    bench.settle();
+    assert_eq!(bench.got(0), ":1\r\n$1\r\n1\r\n");
+}
+
+#[test] // An endless one ends with its client if it has changed nothing; what was sent behind it runs.
+fn a_script_there_ends_with_its_client() {
+    let reads = "while true do redis.call('GET', KEYS[1]) end";
+    let writes = "redis.call('INCR', KEYS[1]) while true do end";
+    for (command, text, behind, ends) in [
+        ("EVAL", reads, "", true),
+        ("EVAL", writes, "", false),
+        ("EVAL", reads, "SET {key} 1", false),
+        ("EVAL_RO", reads, "SET {key} 1", true),
+    ] {
+        let bench = Bench::new(2);
+        let key = bench.key(1);
+        bench.short.set(true);
+        let behind = behind.replace("{key}", &key);
+        bench.send(0, &format!("{command} \"{text}\" 1 {key}\r\n{behind}"));
+        (0..10).for_each(|_| bench.round());
+        assert_eq!(bench.cores[1].machines.running(), 1, "{text}");
+        bench.cores[0].closed(bench.clients[0].token);
+        (0..10).for_each(|_| bench.settle());
+        assert_eq!(is_idle(&bench), ends, "{command} {text} {behind}");
+    }
+}
+
+#[test] // One that only reads, soon after its client has ended its side; then that is closed.
+fn a_script_there_ends_soon_after_its_client() {
+    for ended_first in [false, true] {
+        let bench = Bench::new(2);
+        bench.short.set(true);
+        let text = "while true do redis.call('GET', KEYS[1]) end";
+        bench.send(0, &format!("EVAL_RO \"{text}\" 1 {}", bench.key(1)));
+        if !ended_first {
+            (0..10).for_each(|_| bench.round());
+            assert_eq!(bench.cores[1].machines.running(), 1);
+        }
+        bench.cores[0].ended(bench.clients[0].token);
+        bench.clock.reading_ns.set(1_000_000);
+        (0..20).for_each(|_| bench.settle());
+        assert!(is_idle(&bench) && bench.is_closed(0), "{ended_first}");
+    }
+}
+
+#[test] // It is shown once, before what it calls, wherever it runs.
+fn scripts_of_other_cores_are_shown() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(0));
+    let line = known(&bench, "return redis.call('GET', KEYS[1])", &format!("1 {key}"));
+    bench.ask(0, &line);
+    assert_eq!(bench.ask(other, "MONITOR"), "+OK\r\n");
+    assert_eq!(bench.ask(0, &line), "$-1\r\n");
+    let shown = bench.got(other);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert!(lines[0].contains("\"EVALSHA\"") && lines[1].contains("lua] \"GET\""), "{shown}");
+}

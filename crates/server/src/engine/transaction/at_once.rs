@@ -25,10 +25,10 @@ use std::rc::Rc;
 
 /// For whom commands run.
 #[derive(Clone, Copy)]
-pub(super) struct For<'a> {
-    pub(super) view: View,
-    pub(super) resp3: bool,
-    pub(super) caller: Caller<'a>,
+pub(crate) struct For<'a> {
+    pub(crate) view: View,
+    pub(crate) resp3: bool,
+    pub(crate) caller: Caller<'a>,
 }
 
 /// Where a transaction runs.

@@ -7,7 +7,7 @@ use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
 use super::super::presence::{Awaited, Gone, Presence};
-use super::super::state::batches::Batch;
+use super::super::state::batches::{Batch, Stops};
 use super::at_once::For;
 use super::claims::claim_here;
 use super::exec::{Begun, Exec, Rest};
@@ -104,7 +104,11 @@ impl Core {
         let task = start(exec);
         // A write goes on: what came after it in its pipeline may have been done elsewhere.
         if is_read {
-            self.batches.borrow_mut().note_awaited(client, Awaited { task, presence });
+            self.batches.borrow_mut().note_awaited(
+                client,
+                Awaited { task, presence },
+                Stops::Always,
+            );
         }
     }
 

@@ -111,7 +111,11 @@ impl Inner {
                 self.encode(result, into)
             }
             (Runner::Task(run) | Runner::Script(Scripted { run, .. }), _) => {
-                let result = run(self.server_call(entry, args, tx)).await;
+                let call = self.server_call(entry, args, tx);
+                if let Runner::Script(_) = entry.run {
+                    monitor::feed_script(core, &call.session, entry, args);
+                }
+                let result = run(call).await;
                 if self.script.is_none() {
                     let see = |session: &Session| self.seen.set(Seen::of(session));
                     core.with_client(self.client, |conn| see(&conn.lane.session));

@@ -15,7 +15,7 @@
 //! ```
 //! Not here: how a shard knows what was touched. See `keyspace::watch`.
 
-mod at_once;
+pub(super) mod at_once;
 mod away;
 pub(super) mod begun;
 pub(super) mod claims;
