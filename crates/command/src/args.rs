@@ -84,6 +84,13 @@ impl<'a> Args<'a> {
         Ok(Key::hashed(bytes, self.all.hash(at)))
     }
 
+    /// The hash of the argument that was taken last.
+    #[inline]
+    #[must_use]
+    pub fn last_hash(self) -> u64 {
+        self.all.hash(self.at - 1)
+    }
+
     /// Takes the next argument as a value to be stored: in chunks if it is large.
     #[inline]
     pub fn value(&mut self) -> Result<Fresh<'a>, Refusal> {

@@ -4,6 +4,7 @@
 //! million fields, a value of 400 MB) has been gathered into [`Block`]s while it arrived, so that
 //! it was never copied as a whole; it is shared by reference count.
 
+use crate::lookahead::ARGS_MAX;
 use crate::whole::{Sought, Whole};
 use darter_base::hash;
 use darter_base::lazyfree::{self, Dismantle};
@@ -300,22 +301,42 @@ impl<'a> Arg<'a> {
     }
 }
 
+/// Hashes in a note: of a key and an element.
+const NOTED: usize = 2;
+
 /// What is found out about a request when it is parsed ahead, and used in its turn.
 #[derive(Clone, Debug)]
 pub struct Note {
     /// The command: a number of the caller's choice.
     pub command: usize,
-    /// The hashes of the first arguments after the name, where needed.
-    pub hashes: [Option<u64>; 2],
+    /// Indexes of arguments whose hashes are known; 0, the name's, where there is none.
+    at: [u16; NOTED],
+    hashes: [u64; NOTED],
 }
 
+const _: () = assert!(ARGS_MAX <= u16::MAX as usize, "indexes are narrow");
+
 impl Note {
-    /// Adds the hash of the argument at `index`, if it is one of the first.
+    /// Of a command, without a hash.
+    #[inline]
+    #[must_use]
+    pub fn of(command: usize) -> Self {
+        Self { command, at: [0; NOTED], hashes: [0; NOTED] }
+    }
+
+    /// Adds the hash of the argument at `index`, if there is room.
     #[inline]
     pub fn add(&mut self, index: usize, hash: u64) {
-        if let Some(place) = self.hashes.get_mut(index.wrapping_sub(1)) {
-            *place = Some(hash);
+        if let Some(place) = self.at.iter().position(|at| *at == 0) {
+            (self.at[place], self.hashes[place]) = (index as u16, hash);
         }
+    }
+
+    /// The hash of the argument at `index`, if it was added.
+    #[inline]
+    fn hash(&self, index: usize) -> Option<u64> {
+        let place = self.at.iter().position(|at| usize::from(*at) == index)?;
+        Some(self.hashes[place])
     }
 }
 
@@ -374,7 +395,7 @@ impl<'a> Args<'a> {
     #[inline]
     #[must_use]
     pub fn hash(self, index: usize) -> u64 {
-        let noted = self.noted().and_then(|note| *note.hashes.get(index.wrapping_sub(1))?);
+        let noted = self.noted().and_then(|note| note.hash(index));
         noted.unwrap_or_else(|| self.hash_now(index))
     }
 

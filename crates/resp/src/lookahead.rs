@@ -12,7 +12,7 @@ pub const LOOKAHEAD_MAX: usize = 16;
 /// Arguments after which no further request is parsed: about 2 us of parsing.
 const ARGS_ENOUGH: usize = 64;
 /// Arguments of one request.
-const ARGS_MAX: usize = 1_024;
+pub(crate) const ARGS_MAX: usize = 1_024;
 /// Bytes of one argument.
 const ARG_BYTES_MAX: usize = 16 * 1024;
 

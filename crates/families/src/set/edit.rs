@@ -28,14 +28,14 @@ enum Change {
 
 impl Change {
     /// Changes one member. Returns true when it counts.
-    fn apply(self, edit: &mut SetEdit<'_>, member: &[u8], now: UnixMillis) -> bool {
+    fn apply(self, edit: &mut SetEdit<'_>, member: &Key<'_>, now: UnixMillis) -> bool {
         match self {
-            Self::Add => edit.add(member, Deadline::Keep),
-            Self::AddUntil(at) => edit.add(member, Deadline::At(at)),
+            Self::Add => edit.put(member, Deadline::Keep),
+            Self::AddUntil(at) => edit.put(member, Deadline::At(at)),
             Self::AddNewUntil(at) => {
-                !edit.set().contains(member, now) && edit.add(member, Deadline::At(at))
+                !edit.set().contains(member.bytes, now) && edit.put(member, Deadline::At(at))
             }
-            Self::Remove => edit.remove(member),
+            Self::Remove => edit.remove(member.bytes),
         }
     }
 
@@ -44,8 +44,8 @@ impl Change {
         let mut changed = 0;
         for index in 0..args.left() {
             prefetch(index, edit.set().members(), args, 1);
-            let Some(member) = args.next() else { break };
-            changed += usize::from(self.apply(edit, member, now));
+            let Ok(member) = args.key() else { break };
+            changed += usize::from(self.apply(edit, &member, now));
         }
         changed
     }
@@ -146,7 +146,7 @@ impl aside::Change for Counted {
     type Value = Set;
 
     fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], now: UnixMillis) {
-        self.changed += usize::from(self.what.apply(edit, member, now));
+        self.changed += usize::from(self.what.apply(edit, &Key::new(member), now));
     }
 
     fn has_changed(&self) -> bool {

@@ -273,11 +273,16 @@ impl SetEdit<'_> {
     /// Adds `member`; `deadline` also changes that of an existing member. Returns true when the
     /// member is new (or was dead).
     pub fn add(&mut self, member: &[u8], deadline: Deadline) -> bool {
-        self.put(member, deadline, &[SADD])
+        self.put(&Key::new(member), deadline)
     }
 
-    fn put(&mut self, member: &[u8], deadline: Deadline, tells: Tells<'_>) -> bool {
-        let hash = hash::of(member);
+    /// [`SetEdit::add`] of a member whose hash is known.
+    pub(super) fn put(&mut self, member: &Key<'_>, deadline: Deadline) -> bool {
+        self.put_told(member, deadline, &[SADD])
+    }
+
+    fn put_told(&mut self, member: &Key<'_>, deadline: Deadline, tells: Tells<'_>) -> bool {
+        let Key { bytes: member, hash } = *member;
         let old = self.set.members.get(hash, member).map(|entry| entry.deadline());
         let was_alive = old.is_some_and(|old| !is_dead(old, self.now));
         let deadline = deadline.resolve(old.flatten().filter(|_| was_alive));
@@ -301,7 +306,7 @@ impl SetEdit<'_> {
     /// Changes the deadline of `member`. Returns false when there is no such living member.
     pub fn set_deadline(&mut self, member: &[u8], deadline: Option<u64>) -> bool {
         self.set.contains(member, self.now) && {
-            self.put(member, Deadline::from(deadline), &[]); // Redis has no such event.
+            self.put_told(&Key::new(member), Deadline::from(deadline), &[]); // Redis has no such event.
             true
         }
     }

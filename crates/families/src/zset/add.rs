@@ -10,7 +10,7 @@ use crate::aside::is_long;
 use crate::unshare::{self, KEY};
 use arrayvec::ArrayVec;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::{hash, score};
+use darter_base::score;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Event, Key, Touch, Type, Typed, Value};
 use darter_resp::{self as resp, Request};
@@ -31,7 +31,7 @@ pub(crate) type Pair<'a> = (f64, &'a [u8]);
 pub(crate) struct Notation {
     /// Arguments that both take.
     pub(crate) width: usize,
-    /// Takes both.
+    /// Takes both, the member last.
     pub(crate) pair: for<'a> fn(&mut Args<'a>) -> Result<Pair<'a>, Refusal>,
 }
 
@@ -94,7 +94,7 @@ fn add_one(
     mut args: Args<'_>,
     rule: Rule,
 ) -> Result<Flow, Refusal> {
-    let put = Put::of(rule.pair(&mut args)?);
+    let put = rule.put(&mut args)?;
     let tally = cx.db.edit::<ZSet, _>(key, rule.creates(), |edit| rule.apply(edit, put))?;
     cx.reply.count(tally.unwrap_or_default().counted);
     Ok(Flow::Done)
@@ -226,12 +226,6 @@ struct Put<'a> {
     hash: u64,
 }
 
-impl<'a> Put<'a> {
-    fn of((score, member): Pair<'a>) -> Self {
-        Self { score, member, hash: hash::of(member) }
-    }
-}
-
 /// Members that are changed one after the other.
 type Batch<'a> = ArrayVec<Put<'a>, CHANGES>;
 
@@ -249,13 +243,19 @@ impl Rule {
         (self.notation.pair)(args)
     }
 
+    /// [`Rule::pair`], with the member's hash.
+    fn put<'a>(self, args: &mut Args<'a>) -> Result<Put<'a>, Refusal> {
+        let (score, member) = self.pair(args)?;
+        Ok(Put { score, member, hash: args.last_hash() })
+    }
+
     /// Takes the next few members and their scores, which are checked.
     fn take<'a>(self, args: &mut Args<'a>) -> Batch<'a> {
         let mut batch = Batch::new();
         while !batch.is_full()
-            && let Ok(pair) = self.pair(args)
+            && let Ok(put) = self.put(args)
         {
-            batch.push(Put::of(pair));
+            batch.push(put);
         }
         batch
     }
@@ -358,11 +358,11 @@ fn increment(
     mut args: Args<'_>,
     rule: Rule,
 ) -> Result<Flow, Refusal> {
-    let (by, member) = pair(&mut args)?;
+    let Put { score: by, member, hash } = rule.put(&mut args)?;
     let sum = cx.db.edit::<ZSet, _>(key, rule.creates(), |edit| {
         let mut sum = Ok(None);
         edit.tell_as(ZINCR);
-        edit.update(member, |old| {
+        edit.update_hashed(hash, member, |old| {
             sum = rule.sum(old, by);
             sum.clone().ok().flatten()
         });

@@ -78,11 +78,15 @@ impl Core {
         for (args, db) in requests {
             let Ok(entry) = self.table.resolve_likely(args, likely) else { continue };
             likely = entry.index;
-            let mut note = Note { command: entry.index, hashes: [None; 2] };
+            let mut note = Note::of(entry.index);
             let db = home.shard.db(db);
-            let mut want = |at: usize| {
+            let mut positions = entry.row.keys.positions(args).take(resp::LOOKAHEAD_MAX);
+            let is_usual = entry.one_key && args.len() > 1;
+            let mut next = if is_usual { Some(1) } else { positions.next() };
+            while let Some(at) = next {
+                next = if is_usual { None } else { positions.next() };
                 if self.tx.cores() > 1 && self.tx.core_of(args.get(at)) != self.id() {
-                    return;
+                    continue;
                 }
                 let wanted = Wanted { db, key: Key::new(args.get(at)) };
                 note.add(at, wanted.key.hash);
@@ -94,11 +98,6 @@ impl Core {
                     note.add(element, hash);
                     _ = elements.try_push(Element { at: wanted, hash });
                 }
-            };
-            if entry.one_key && args.len() > 1 {
-                want(1);
-            } else {
-                entry.row.keys.positions(args).take(resp::LOOKAHEAD_MAX).for_each(want);
             }
             args.keep(note);
         }
