@@ -96,6 +96,10 @@ pub fn u64_text(text: &mut [u8; U64_TEXT_MAX], value: u64) -> &[u8] {
 #[inline]
 fn write_digits(text: &mut [u8; U64_TEXT_MAX], value: u64) -> usize {
     const EIGHT: u64 = 100_000_000;
+    if value < 10 {
+        text[U64_TEXT_MAX - 1] = b'0' + value as u8;
+        return U64_TEXT_MAX - 1;
+    }
     let (mut at, mut rest) = (U64_TEXT_MAX, value);
     while rest >= EIGHT {
         at -= 8;
@@ -103,8 +107,7 @@ fn write_digits(text: &mut [u8; U64_TEXT_MAX], value: u64) -> usize {
         rest /= EIGHT;
     }
     let digits = eight_digits(rest);
-    // Bits 0 to 3 of each byte are the digit; the lowest byte is the first. 0 has one digit.
-    let zeros = ((digits & 0x0f0f_0f0f_0f0f_0f0f) | 1 << 56).trailing_zeros() as usize / 8;
+    let zeros = leading_zeros(digits);
     if let Some(room) = text[..at].last_chunk_mut::<8>() {
         *room = digits.to_le_bytes();
     } else {
@@ -112,6 +115,22 @@ fn write_digits(text: &mut [u8; U64_TEXT_MAX], value: u64) -> usize {
         text[..len].copy_from_slice(&digits.to_le_bytes()[8 - len..]);
     }
     at - (8 - zeros)
+}
+
+/// The decimal digits of `value`, eight at most, the first in the lowest byte; and how many there are.
+#[inline]
+#[must_use]
+pub fn few_digits(value: u64) -> (u64, usize) {
+    let digits = eight_digits(value);
+    let zeros = leading_zeros(digits);
+    (digits >> (8 * zeros), 8 - zeros)
+}
+
+/// How many of eight digits are zeros in front of a number; 0 has one digit.
+#[inline]
+fn leading_zeros(digits: u64) -> usize {
+    // Bits 0 to 3 of each byte are the digit; the lowest byte is the first.
+    ((digits & 0x0f0f_0f0f_0f0f_0f0f) | 1 << 56).trailing_zeros() as usize / 8
 }
 
 /// The eight decimal digits of `value`, the first in the lowest byte: halves, then quarters, then

@@ -187,7 +187,7 @@ impl Databases {
 
     /// Database `at`, for changes. Cost: O(1) for the current one, O(log(databases in use)) for
     /// another.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hand_out(&mut self, at: usize) -> &mut Db {
         if at != self.current {
             self.settle();

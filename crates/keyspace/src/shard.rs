@@ -118,6 +118,7 @@ impl Shard {
     }
 
     /// [`Shard::parts`], for a client that may have said CLIENT NO-TOUCH.
+    #[inline(always)]
     pub fn parts_for(
         &mut self,
         index: usize,

@@ -81,10 +81,12 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
 #[inline]
 fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte - b'0');
-    let (value, end) = match *bytes.get(at..)? {
+    let line = bytes.get(at..)?;
+    // Of a complete request, no line has fewer bytes with what follows it.
+    let (value, end) = match *line.first_chunk::<4>()? {
         [first, ..] if first != kind => return None,
-        [_, ones @ b'0'..=b'9', b'\r', _, ..] => (digit(ones), at + 4),
-        [_, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => {
+        [_, ones @ b'0'..=b'9', b'\r', _] => (digit(ones), at + 4),
+        [_, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r'] if line.len() > 4 => {
             (digit(tens) * 10 + digit(ones), at + 5)
         }
         _ => return number(bytes, at + 1, most),

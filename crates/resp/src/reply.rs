@@ -153,7 +153,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The line of a number. Nearly all have three digits at most: lengths, counts, codes.
+    /// The line of a number. Nearly all have few digits: lengths, counts, codes.
     #[inline(always)]
     fn header(&mut self, kind: u8, value: i64) {
         let digit = |value: i64| b'0' + (value % 10).unsigned_abs().to_le_bytes()[0];
@@ -165,10 +165,15 @@ impl<'a> Reply<'a> {
                 let line = [kind, digit(value / 10), digit(value), b'\r', b'\n'];
                 self.out.tail().extend_from_slice(&line);
             }
-            100..1_000 => {
-                let digits = [digit(value / 100), digit(value / 10), digit(value)];
-                let line = [kind, digits[0], digits[1], digits[2], b'\r', b'\n'];
-                self.out.tail().extend_from_slice(&line);
+            100..100_000_000 => {
+                const END: u128 = u16::from_le_bytes(*b"\r\n") as u128;
+                let (digits, len) = number::few_digits(value.unsigned_abs());
+                let line = u128::from(kind) | u128::from(digits) << 8 | END << (8 + 8 * len);
+                // All of the word is appended, as that takes no loop, and shortened.
+                let line = line.to_le_bytes();
+                let tail = self.out.tail();
+                tail.extend_from_slice(&line);
+                tail.truncate(tail.len() - (line.len() - (1 + len + 2)));
             }
             _ => self.long_header(kind, value),
         }
@@ -206,7 +211,8 @@ mod tests {
 
     #[test] // Of all lengths, with a sign or without, in one line each.
     fn numbers_are_lines() {
-        for value in (-1_100..=1_100).chain([12_345, i64::MAX, i64::MIN]) {
+        let long = (3..19).flat_map(|digits| [10_i64.pow(digits) - 1, 10_i64.pow(digits)]);
+        for value in (-1_100..=1_100).chain(long).chain([12_345, i64::MAX, i64::MIN]) {
             assert_eq!(encode(false, |reply| reply.int(value)), format!(":{value}\r\n"));
         }
         assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");

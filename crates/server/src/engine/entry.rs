@@ -250,9 +250,18 @@ impl Table {
 /// twice per request.
 #[inline]
 fn letters(name: &[u8]) -> Option<u64> {
-    const SMALL: u8 = 0x20;
-    let fold = |word, byte: &u8| word << 8 | u64::from(byte | SMALL);
-    (name.len() <= 8).then(|| name.iter().fold(0, fold))
+    const SMALL: u64 = 0x2020_2020_2020_2020;
+    let word = match name.len() {
+        1..=3 => name.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        len @ 4..=8 => {
+            // Its ends, which may overlap.
+            let (first, last) = (name.first_chunk()?, name.last_chunk()?);
+            let shift = 8 * (len - size_of::<u32>());
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift
+        }
+        _ => return None,
+    };
+    Some(word | SMALL >> (u64::BITS as usize - 8 * name.len()))
 }
 
 /// FNV-1a: names are short, and every request looks one up.

@@ -937,13 +937,17 @@ pub(super) struct Answering {
 }
 
 /// True when a point command must wait for whoever holds its keys.
-#[inline]
+#[inline(always)]
 pub(super) fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
-    !home.locks.is_free() && {
-        let write = entry.row.is_write();
-        let mut keys = entry.row.keys.positions(args);
-        keys.any(|at| home.locks.blocks_point(lock_key(db, args.hash(at)), write))
-    }
+    !home.locks.is_free() && is_held(home, entry, args, db)
+}
+
+/// True when a key of a point command is held against it.
+#[inline(never)]
+fn is_held(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
+    let write = entry.row.is_write();
+    let mut keys = entry.row.keys.positions(args);
+    keys.any(|at| home.locks.blocks_point(lock_key(db, args.hash(at)), write))
 }
 
 /// What the gates ask of a script that has said what it does, instead of what its command may do.

@@ -40,7 +40,7 @@ impl Core {
     }
 
     /// Publishes what happened since the last time, and tells those who track.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish_events(self: &Rc<Self>) {
         if self.pubsub.events.get().is_on() {
             self.publish_records();

@@ -22,7 +22,7 @@ const DROPPED_AT_ONCE: usize = 32;
 
 impl Core {
     /// Tells, or gathers, what was touched since the last time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hear_touched(self: &Rc<Self>) {
         if self.tracking.hears.get() {
             self.take_touched();
