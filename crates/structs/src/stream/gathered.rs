@@ -5,15 +5,15 @@
 
 use super::item::{Code, FIELDS_MAX, Form};
 use super::run::Fields;
-use super::{Entries, List, New, StreamId, push_coded};
+use super::{Entries, List, New, Run, StreamId, push_coded};
 
 /// See the module.
 #[derive(Clone, Default)]
 pub struct Gathered {
     /// Encoded, as are the values.
-    names: Vec<u8>,
+    names: Run,
     pairs: usize,
-    values: Vec<u8>,
+    values: Run,
     len: usize,
 }
 

@@ -69,10 +69,17 @@ fn size(bytes: &[u8]) -> (usize, usize) {
     }
 }
 
-/// The number in these bytes, lowest first.
+/// The number in the `len` bytes at the front, lowest first. Reads eight at once if there are as
+/// many: cheaper than a loop.
 #[inline]
-fn word(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+fn word(bytes: &[u8], len: usize) -> u64 {
+    match (bytes.first_chunk(), len) {
+        (_, 0) => 0,
+        (Some(eight), _) => {
+            u64::from_le_bytes(*eight) & (u64::MAX >> (u64::BITS as usize - 8 * len))
+        }
+        (None, _) => bytes[..len].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 /// Bytes of ms and seq, by the head.
@@ -87,7 +94,7 @@ pub(super) fn id(bytes: &[u8]) -> Id {
     let (at, _) = size(bytes);
     let (ms, seq) = id_bytes(bytes[at]);
     let rest = &bytes[at + 1..];
-    Id::new(word(&rest[..ms]), word(&rest[ms..ms + seq]))
+    Id::new(word(rest, ms), word(&rest[ms..], seq))
 }
 
 /// The entry at the front.
@@ -96,7 +103,7 @@ pub(super) fn parts(bytes: &[u8]) -> Parts<'_> {
     let (at, len) = size(bytes);
     let (head, rest) = (bytes[at], &bytes[at + 1..at + len]);
     let (ms, seq) = id_bytes(head);
-    let (ids, mut fields) = rest.split_at(ms + seq);
+    let mut fields = &rest[ms + seq..];
     let form = match head >> 5 {
         HIGH_SHAPE => Form::Shape(fields[0]),
         OWN => Form::Own,
@@ -106,7 +113,7 @@ pub(super) fn parts(bytes: &[u8]) -> Parts<'_> {
     if head >> 5 == HIGH_SHAPE {
         fields = &fields[1..];
     }
-    Parts { id: Id::new(word(&ids[..ms]), word(&ids[ms..])), form, fields }
+    Parts { id: Id::new(word(rest, ms), word(&rest[ms..], seq)), form, fields }
 }
 
 /// Where the number of what the entry at the front keeps outside is, if it does.
@@ -158,7 +165,7 @@ impl<'a> Code<'a> {
         at += ms_bytes;
         front[at..at + seq_bytes].copy_from_slice(&id.seq.to_le_bytes()[..seq_bytes]);
         at += seq_bytes;
-        debug_assert!(word(&id.ms.to_le_bytes()[..ms_bytes]) == id.ms, "{} in {ms_bytes}", id.ms);
+        debug_assert!(word(&id.ms.to_le_bytes(), ms_bytes) == id.ms, "{} in {ms_bytes}", id.ms);
         front[at..at + shape.len()].copy_from_slice(shape);
         Self { front, front_len: at + shape.len(), fields, long: None }
     }

@@ -45,10 +45,11 @@ pub use gathered::Gathered;
 pub use reader::Reader;
 pub use run::{Backward, Entry, Fields, Forward};
 
-use crate::chunk::{Coding, Encoded, own};
+use crate::chunk::{Coding, own};
 use crate::list::item as element;
 use crate::owner::{Owner, Watch};
 use crate::tree::{self, defer};
+use arrayvec::ArrayVec;
 use item::{Code, Coded, FIELDS_MAX, Form};
 use shapes::Shapes;
 use std::fmt;
@@ -81,46 +82,46 @@ impl fmt::Debug for Entries {
 }
 
 /// The fields of an entry that is to be added, encoded.
+#[derive(Default)]
 struct Encoding {
     /// Names and values apart.
-    names: Vec<u8>,
-    values: Vec<u8>,
+    names: Run,
+    values: Run,
     pairs: usize,
 }
+
+/// On the stack: two allocations would be as much work as all the rest of a short entry.
+type Run = ArrayVec<u8, FIELDS_MAX>;
 
 /// Appends a name or a value. False if it is too long to be kept among the entries, alone or with
 /// those before it.
 #[inline]
-fn push_coded(run: &mut Vec<u8>, field: New<'_>) -> bool {
-    field.coded(|code| {
-        let fits = code.long().is_none() && run.len() + code.len() <= FIELDS_MAX;
-        if fits {
-            let at = run.len();
-            run.resize(at + code.len(), 0);
-            code.write_to(&mut run[at..]);
+fn push_coded(run: &mut Run, field: New<'_>) -> bool {
+    field.coded(|code| match code {
+        element::Code::Text(text) if text.len() <= run.remaining_capacity() => {
+            for piece in text.pieces() {
+                run.try_extend_from_slice(piece).expect("there is room");
+            }
+            true
         }
-        fits
+        _ => false,
     })
 }
 
 impl Encoding {
-    /// `None` if they are too long to be kept among the entries.
-    fn of<'a>(fields: impl Iterator<Item = New<'a>>) -> Option<Self> {
-        /// Bytes that suffice for most: they need not grow then.
-        const MOSTLY: usize = 64;
-        let run = || Vec::with_capacity(MOSTLY);
-        let mut encoding = Self { names: run(), values: run(), pairs: 0 };
+    /// Encodes all fields of an entry. False if they are too long to be kept among the entries.
+    fn fill<'a>(&mut self, fields: impl Iterator<Item = New<'a>>) -> bool {
         let mut is_name = true;
         for field in fields {
-            let run = if is_name { &mut encoding.names } else { &mut encoding.values };
+            let run = if is_name { &mut self.names } else { &mut self.values };
             if !push_coded(run, field) {
-                return None;
+                return false;
             }
-            encoding.pairs += usize::from(is_name);
+            self.pairs += usize::from(is_name);
             is_name = !is_name;
         }
-        assert!(is_name && encoding.pairs > 0, "pairs of names and values");
-        Some(encoding)
+        assert!(is_name && self.pairs > 0, "pairs of names and values");
+        true
     }
 
     /// Each name followed by its value. `None` if that is too long to be kept among the entries.
@@ -278,9 +279,9 @@ impl Entries {
         let all = || fields.range(0..fields.len());
         if fields.memory_bytes() <= 4 * FIELDS_MAX {
             let texts: Vec<_> = all().map(|field| field.to_vec()).collect();
-            let encoding = Encoding::of(texts.iter().map(|field| New::Bytes(field)));
+            let mut encoding = Encoding::default();
             let is_shared = all().any(|field| matches!(field, Element::Blob(_)));
-            if let Some(encoding) = encoding
+            if encoding.fill(texts.iter().map(|field| New::Bytes(field)))
                 && (self.append_shaped(id, &encoding)
                     || !is_shared && self.append_own(id, &encoding))
             {
@@ -292,8 +293,9 @@ impl Entries {
 
     /// False if the fields are too long to be kept among the entries.
     fn append_short<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = New<'a>>) -> bool {
-        let Some(encoding) = Encoding::of(fields) else { return false };
-        self.append_shaped(id, &encoding) || self.append_own(id, &encoding)
+        let mut encoding = Encoding::default();
+        encoding.fill(fields)
+            && (self.append_shaped(id, &encoding) || self.append_own(id, &encoding))
     }
 
     /// False if the names cannot be a shape.

@@ -250,6 +250,18 @@ fn shapes_are_reused() {
     assert_ne!(entries.shapes.memory_bytes(), full, "their numbers were given away");
 }
 
+#[test] // A value that does not fit leaves what was gathered before it.
+fn what_is_too_long_is_not_gathered() {
+    let mut names = List::new();
+    [b"one", b"two"].iter().for_each(|name| names.push(End::Back, &name[..]));
+    let mut gathered = Gathered::of(&names).unwrap();
+    assert!(gathered.push(&[b'x'; 500]));
+    assert!(!gathered.push(&[b'y'; 505]) && !gathered.is_whole());
+    assert!(gathered.push(&[b'z'; 500]) && gathered.is_whole());
+    let values: Vec<_> = gathered.values().map(|value| value.to_vec()).collect();
+    assert!(values == [vec![b'x'; 500], vec![b'z'; 500]]);
+}
+
 #[test] // A reader reads its range of the cut, either way, however the stream changes.
 fn a_reader_lets_go_of_what_it_has_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5, 3..90_000] {

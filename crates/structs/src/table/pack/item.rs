@@ -196,10 +196,24 @@ impl<'a> Tagged<'a> {
     }
 
     /// Writes it over as many bytes.
+    #[inline]
     pub(crate) fn write_to(&self, out: &mut [u8]) {
-        let (head, body) = out.split_at_mut(self.head_len);
-        head.copy_from_slice(self.head());
-        body.copy_from_slice(self.body);
+        match (self.short(), out) {
+            (Some(text), [tag, body @ ..]) => {
+                *tag = self.head[0];
+                body.copy_from_slice(text);
+            }
+            (_, out) => {
+                let (head, body) = out.split_at_mut(self.head_len);
+                head.copy_from_slice(self.head());
+                body.copy_from_slice(self.body);
+            }
+        }
+    }
+
+    /// Its bytes, in two pieces.
+    pub(crate) fn pieces(&self) -> [&[u8]; 2] {
+        [self.head(), self.body]
     }
 }
 
