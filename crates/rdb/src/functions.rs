@@ -45,7 +45,7 @@ impl Damaged {
     pub fn text(self) -> &'static str {
         match self {
             Self::Kind => "given type is not a function",
-            Self::Text => "Failed loading library data",
+            Self::Text => "Failed loading library payload",
         }
     }
 }

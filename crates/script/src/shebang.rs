@@ -67,8 +67,10 @@ pub(crate) fn read(text: &[u8]) -> Result<(Flags, &[u8]), Vec<u8>> {
     if !text.starts_with(b"#!") {
         return Ok((Flags::COMPATIBLE, text));
     }
-    let end = text.iter().take(LINE_MAX).position(|byte| *byte == b'\n');
-    let end = end.ok_or_else(|| b"Invalid script shebang".to_vec())?;
+    // To Redis the text ends with the first NUL.
+    let end = text.iter().take(LINE_MAX).position(|byte| matches!(byte, b'\n' | 0));
+    let end =
+        end.filter(|end| text[*end] == b'\n').ok_or_else(|| b"Invalid script shebang".to_vec())?;
     let words = split(&text[..end]).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| b"Invalid engine in script shebang".to_vec())?;
     if words[0] != b"#!lua" {
@@ -94,7 +96,11 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {
-        rest = rest.trim_ascii_start();
+        while let [first, after @ ..] = rest
+            && is_space(*first)
+        {
+            rest = after;
+        }
         if rest.is_empty() {
             return Some(words);
         }
@@ -104,12 +110,17 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
+/// As C has it: also what ends a quoted word, but not all of it ends any other.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
 /// The first word of a line, and what follows.
 fn word(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     let mut at = 0;
-    let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_whitespace);
-    while !is_end(line.get(at)) {
+    let ends_word = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    while !line.get(at).is_none_or(ends_word) {
         let quote = line[at];
         at += 1;
         if !matches!(quote, b'"' | b'\'') {
@@ -122,9 +133,10 @@ fn word(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             at += length;
         }
         at += 1;
-        if !is_end(line.get(at)) {
-            return None; // A closing quote ends the word.
+        if !line.get(at).is_none_or(|byte| is_space(*byte)) {
+            return None;
         }
+        break; // A closing quote ends the word.
     }
     Some((word, &line[at..]))
 }

@@ -4,6 +4,7 @@ use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::serve::MISCONF;
 use super::evaluation::Evaluation;
+use darter_base::number::parse_i64;
 use darter_command::{Flags, Refusal};
 use darter_resp::Args;
 use darter_script::Flags as Said;
@@ -107,9 +108,24 @@ impl Gate {
     }
 }
 
-/// Whether a command of streams is to wait. What else waits where it finds nothing does not here.
+/// Whether a command of streams is to wait: BLOCK is refused where it is read, unless something before it
+/// is wrong. What else waits where it finds nothing does not here.
 fn asks_to_wait(args: Args<'_>) -> bool {
-    let words = || (1..args.len()).map(|at| args.head(at));
-    let is = |word: &'static str| move |other: &[u8]| other.eq_ignore_ascii_case(word.as_bytes());
-    words().take_while(|word| !is("STREAMS")(word)).any(is("BLOCK"))
+    let is_group = args.head(0).eq_ignore_ascii_case(b"XREADGROUP");
+    let mut at = 1;
+    while at < args.len() {
+        let (option, behind) = (args.head(at), args.len() - at - 1);
+        let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+        if behind > 0 && is("BLOCK") {
+            return true;
+        }
+        at += match () {
+            () if behind > 0 && is("COUNT") && parse_i64(args.head(at + 1)).is_some() => 2,
+            () if is_group && behind > 0 && is("CLAIM") => 2,
+            () if is_group && behind > 1 && is("GROUP") => 3,
+            () if is_group && is("NOACK") => 1,
+            () => return false, // STREAMS, or what is refused.
+        };
+    }
+    false
 }
