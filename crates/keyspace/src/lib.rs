@@ -60,7 +60,7 @@ pub use object::{
 pub use packed::Lent;
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, HLL_SPARSE_MAX_BYTES, Str, StrPieces, TextChange, TextEdit};
-pub use tracked::{Hears, Readers, Touched};
+pub use tracked::{BY_SCRIPT, Hears, Readers, Touched};
 pub use usage::Usage;
 pub use watch::Seen;
 

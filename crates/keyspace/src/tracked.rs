@@ -74,6 +74,10 @@ impl Readers {
     }
 }
 
+/// Added to an author whose script runs: what that changes is not its own to those who hear of every
+/// touch, as in Redis, where scripts have a client.
+pub const BY_SCRIPT: u64 = 1 << 63;
+
 /// What readers are to be told.
 #[derive(Debug)]
 pub enum Touched {
@@ -124,7 +128,8 @@ pub(crate) struct Tracked {
     /// How many keys are remembered at most; 0: any number.
     most: usize,
     hears: Hears,
-    /// Whose command runs, if that client does not want to hear of its own; otherwise 0.
+    /// Whose command runs, if that client does not want to hear of its own; otherwise 0. With
+    /// [`BY_SCRIPT`] or without.
     author: u64,
     touched: Vec<Touched>,
 }
@@ -204,7 +209,7 @@ impl Tracked {
         }
         if self.hears.all {
             // The events of one change come one after the other.
-            let author = self.author;
+            let author = if self.author & BY_SCRIPT > 0 { 0 } else { self.author };
             let is_told = match self.touched.last() {
                 Some(Touched::Any { name, author: other }) => **name == *key && *other == author,
                 _ => false,
@@ -223,7 +228,7 @@ impl Tracked {
         }
         let known = self.keys.remove(&hash).expect("it was just found");
         self.items -= known.readers.len();
-        let (name, readers, author) = (known.name, known.readers, self.author);
+        let (name, readers, author) = (known.name, known.readers, self.author & !BY_SCRIPT);
         self.touched.push(Touched::Read { name, readers, author });
     }
 
@@ -381,14 +386,19 @@ mod tests {
         tracked.hear_for(Hears { flushes: true, all: true });
         tracked.set_author(9);
         [NEW, SET].iter().for_each(|event| tracked.hear(b"k", event));
+        tracked.remember(8, &Key::new(b"s"), &mut Prng::from_seed(1));
+        tracked.set_author(9 | BY_SCRIPT);
+        tracked.hear(b"s", SET);
         tracked.set_author(0);
         tracked.hear(b"k", DEL);
         tracked.hear_flush();
         let authors = tracked.take_touched().into_iter().map(|touched| match touched {
-            Touched::Any { author, .. } => Some(author),
-            Touched::Read { .. } | Touched::All => None,
+            Touched::Any { author, .. } => ("any", author),
+            Touched::Read { author, .. } => ("read", author),
+            Touched::All => ("all", 0),
         });
-        assert_eq!(authors.collect::<Vec<_>>(), [Some(9), Some(0), None]);
+        let expected = [("any", 9), ("read", 9), ("any", 0), ("any", 0), ("all", 0)];
+        assert_eq!(authors.collect::<Vec<_>>(), expected);
     }
 
     #[test] // A hundred thousand readers of a key, and as many keys, are freed in portions.

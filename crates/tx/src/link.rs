@@ -6,7 +6,7 @@ use crate::locks::{self, Access, Claim, Late, LockTable, TxId};
 use crate::transaction::Scope;
 use crate::waited::{Serving, Waited};
 use darter_base::{Preempt, hash::IdentityMap, spare};
-use darter_keyspace::{Part, Shard, Work};
+use darter_keyspace::{BY_SCRIPT, Part, Shard, Work};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -577,6 +577,17 @@ impl Tx {
     pub fn note_author(&self, task: TaskId, author: u64) {
         if author > 0 {
             self.0.authors.borrow_mut().insert(task, author);
+        }
+    }
+
+    /// What the running task changes from now on, a script changes, or does no longer.
+    pub fn set_by_script(&self, is_script: bool) {
+        let task = self.0.running.get();
+        let author = self.author_of(task) & !BY_SCRIPT;
+        if author > 0 {
+            let author = if is_script { author | BY_SCRIPT } else { author };
+            self.note_author(task, author);
+            self.write_as(author);
         }
     }
 

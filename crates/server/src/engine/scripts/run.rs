@@ -34,6 +34,13 @@ use std::sync::Arc;
 
 /// Runs a script or a function, and replies with what it returns.
 pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
+    call.core.tx.set_by_script(true);
+    let result = evaluate_from_start(call, evaluation).await;
+    call.core.tx.set_by_script(false); // EXEC may go on.
+    result
+}
+
+async fn evaluate_from_start(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     let core = &call.core;
     let gate = Gate::of(&evaluation, core.is_full())?;
     if let Some(tx) = &call.within {
