@@ -1,8 +1,8 @@
 //! Random commands of each family: usually well formed, on few keys, now and then on a key of
 //! another type, with an invalid number, or odd in another way (`odd`).
 
-use crate::transactions;
 use crate::vocabulary::{Command, Words};
+use crate::{scripts, transactions};
 use darter_base::Prng;
 use darter_testkit::compare::Match;
 
@@ -27,10 +27,12 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "keys", make: keys },
     Family { name: "mixed", make: mixed },
     Family { name: TRANSACTIONS, make: mixed },
+    Family { name: SCRIPTS, make: any },
 ];
 
-/// The family whose commands are wrapped: see `transactions`.
+/// The families whose commands are wrapped: see `transactions` and `scripts`.
 const TRANSACTIONS: &str = "transactions";
+const SCRIPTS: &str = "scripts";
 
 /// `steps` commands of one family. Other families prepare its keys: the first few commands come
 /// from all of them.
@@ -45,7 +47,29 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
             if words.pending.is_some() { made } else { words.perhaps_odd(made) }
         })
         .collect();
-    if family.name == TRANSACTIONS { transactions::wrapped(prng, commands) } else { commands }
+    match family.name {
+        TRANSACTIONS => transactions::wrapped(prng, commands),
+        SCRIPTS if prng.chance(50) => scripts::wrapped(prng, commands),
+        SCRIPTS => {
+            let commands = transactions::wrapped(prng, commands);
+            scripts::wrapped(prng, commands)
+        }
+        _ => commands,
+    }
+}
+
+/// A command of any family. SORT leaves encodings as they are (docs/compat.md): they are not compared.
+fn any(words: &mut Words<'_>) -> Command {
+    let made = match words.prng.below(11) {
+        0 => hyperloglog(words),
+        1 => geo(words),
+        2 => sorting(words),
+        _ => mixed(words),
+    };
+    if made.words[1..].first().is_some_and(|word| word == b"ENCODING") {
+        return compared(made, Match::Kind);
+    }
+    made
 }
 
 fn mixed(words: &mut Words<'_>) -> Command {

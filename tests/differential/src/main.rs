@@ -12,6 +12,7 @@
 mod generate;
 mod odd;
 mod play;
+mod scripts;
 mod shrink;
 mod transactions;
 mod vocabulary;
@@ -88,7 +89,8 @@ fn run(
     let Err(first) = pair.play(&commands) else { return Ok(()) };
     let shortest = shrink::shrink(commands, |part| pair.play(part).is_err());
     let why = pair.play(&shortest).err().unwrap_or(first);
-    let lines: Vec<String> = shortest.iter().map(vocabulary::Command::show).collect();
+    let played = scripts::folded(&shortest);
+    let lines: Vec<String> = played.iter().map(vocabulary::Command::show).collect();
     let again =
         format!("cargo run -p darter-differential -- --family {} --seed {seed}", family.name);
     Err(format!("{}\n{why}\nagain: {again} --steps {steps}", lines.join("\n")))

@@ -1,5 +1,6 @@
 //! Plays a sequence on both servers, as one pipeline each, and compares reply by reply.
 
+use crate::scripts;
 use crate::vocabulary::{Command, KEYS};
 use darter_testkit::client::encode;
 use darter_testkit::compare::{self, Match};
@@ -26,7 +27,7 @@ impl Pair {
         if !self.subject.process().is_alive() {
             self.subject = Server::subject(self.shape).map_err(|error| error.to_string())?;
         }
-        let mut all = commands.to_vec();
+        let mut all = scripts::folded(commands);
         all.extend(epilogue());
         for protocol in [Protocol::Resp2, Protocol::Resp3] {
             let expected = replies(&self.oracle, &all, protocol)
@@ -56,7 +57,7 @@ fn epilogue() -> Vec<Command> {
     for key in KEYS {
         for (name, how) in &rows {
             let words = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec()];
-            commands.push(Command { words, how: how.clone() });
+            commands.push(Command { how: how.clone(), ..Command::new(words) });
         }
     }
     commands.push(Command::new(vec![b"DBSIZE".to_vec()]));

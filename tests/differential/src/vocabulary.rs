@@ -1,6 +1,7 @@
 //! The vocabulary of random commands: few keys and fields, so that commands meet, and values around
 //! every limit that an implementation may have.
 
+use crate::scripts::Script;
 use darter_base::Prng;
 use darter_testkit::compare::Match;
 use darter_testkit::notation;
@@ -10,11 +11,13 @@ use darter_testkit::notation;
 pub(crate) struct Command {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) how: Match,
+    /// A script calls it, not the client.
+    pub(crate) script: Option<Script>,
 }
 
 impl Command {
     pub(crate) fn new(words: Vec<Vec<u8>>) -> Self {
-        Self { words, how: Match::Exact }
+        Self { words, how: Match::Exact, script: None }
     }
 
     /// As one would type it.
@@ -28,7 +31,8 @@ impl Command {
             if plain && word.len() <= 80 && !word.contains(&b'"') {
                 text.push_str(&String::from_utf8_lossy(word));
             } else {
-                notation::quote(word, &mut text, 80);
+                let is_script = word.windows(7).any(|part| part == b"replies");
+                notation::quote(word, &mut text, if is_script { 2_000 } else { 80 });
             }
         }
         text
