@@ -8,6 +8,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
+use std::rc::{Rc, Weak};
 
 /// Why a script's stack gave the thread back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ const ALIGNMENT: usize = 16;
 
 /// See the module.
 pub(crate) struct Core {
-    used_bytes: Cell<usize>,
+    /// Others may look at it while a script runs.
+    used_bytes: Rc<Cell<usize>>,
     limit_bytes: Cell<usize>,
     /// Above this many bytes the hook collects garbage at once.
     collect_above: Cell<usize>,
@@ -55,7 +57,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self {
-            used_bytes: Cell::new(0),
+            used_bytes: Rc::default(),
             limit_bytes: Cell::new(limit_bytes),
             collect_above: Cell::new(limit_bytes / 2),
             lenient: Cell::new(true),
@@ -80,6 +82,10 @@ impl Core {
 
     pub(crate) fn used_bytes(&self) -> usize {
         self.used_bytes.get()
+    }
+
+    pub(crate) fn account(&self) -> Weak<Cell<usize>> {
+        Rc::downgrade(&self.used_bytes)
     }
 
     pub(crate) fn limit_bytes(&self) -> usize {

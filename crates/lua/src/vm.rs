@@ -20,10 +20,11 @@ use crate::stack::{self, Location, Lua};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use darter_base::preempt::{Never, Preempt};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::rc::Weak;
 
 /// The stack of a VM: of what Lua allows, 200 calls through C need most, some 600 KiB (the test
 /// `deep_recursion_fits` reaches it). Only what is touched takes memory; a guard page follows.
@@ -147,6 +148,12 @@ impl<H: 'static> Vm<H> {
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.shared().core.used_bytes()
+    }
+
+    /// The same as it changes, while this exists.
+    #[must_use]
+    pub fn account(&self) -> Weak<Cell<usize>> {
+        self.shared().core.account()
     }
 
     /// Whether there is no run.

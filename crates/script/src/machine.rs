@@ -11,8 +11,10 @@ use crate::{errors, output, redis, sandbox};
 use darter_base::preempt::Preempt;
 use darter_lua::{Error, Kept, Lua, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
 use sha1::{Digest, Sha1};
+use std::cell::Cell;
 use std::collections::btree_map;
 use std::collections::hash_map::IntoValues;
+use std::rc::Weak;
 use std::sync::Arc;
 
 /// A script as it was sent: immutable, and shared by all machines.
@@ -580,6 +582,12 @@ impl Machine {
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.vm.used_bytes()
+    }
+
+    /// The same as it changes, while this exists.
+    #[must_use]
+    pub fn account(&self) -> Weak<Cell<usize>> {
+        self.vm.account()
     }
 
     /// Bytes of the buffers of commands and replies, which are not Lua's.

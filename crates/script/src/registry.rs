@@ -4,7 +4,7 @@
 //! into shards by the names' hashes, and only a shard in which something changes is copied. What
 //! is done for each function of a library is done in portions.
 
-use crate::library::Library;
+use crate::library::{Function, Library, Source};
 use darter_base::hash;
 use darter_base::lazyfree::{self, Dismantle};
 use std::collections::BTreeMap;
@@ -67,6 +67,8 @@ pub struct Registry {
     functions: Map<Place>,
     /// Functions of all libraries.
     functions_len: usize,
+    /// What libraries and functions take, with their names here.
+    bytes: usize,
 }
 
 impl<V> Default for Map<V> {
@@ -112,6 +114,13 @@ impl Registry {
         self.functions_len
     }
 
+    /// Bytes of all libraries: their texts, and what is known of their functions. Not what they take
+    /// in machines.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// All libraries, in an order of their own.
     pub fn libraries(&self) -> impl Iterator<Item = &Arc<Library>> {
         self.libraries.shards.iter().flat_map(|shard| shard.values())
@@ -127,11 +136,13 @@ impl Registry {
                 self.functions.remove(&name);
             }
             self.functions_len -= 1;
+            self.bytes -= bytes_of_function(function);
         }
         if index + PORTION < library.functions.len() {
             return Some(index + PORTION);
         }
         self.libraries.remove(&library.source.name);
+        self.bytes -= bytes_of(library);
         None
     }
 
@@ -159,13 +170,27 @@ impl Registry {
                 }
             }
             self.functions_len += 1;
+            self.bytes += bytes_of_function(function);
         }
         if index + PORTION < library.functions.len() {
             return Ok(Some(index + PORTION));
         }
         self.libraries.insert(&library.source.name, Arc::clone(library));
+        self.bytes += bytes_of(library);
         Ok(None)
     }
+}
+
+/// What a library takes, without its functions.
+fn bytes_of(library: &Library) -> usize {
+    const ENTRY: usize = size_of::<(Box<str>, Arc<Library>, Library, Source)>();
+    ENTRY + 2 * library.source.name.len() + library.source.text.len()
+}
+
+/// What a function takes.
+fn bytes_of_function(function: &Function) -> usize {
+    const ENTRY: usize = size_of::<(Box<str>, Place, Function)>();
+    ENTRY + 2 * function.name.len() + function.description.as_ref().map_or(0, |text| text.len())
 }
 
 impl Drop for Registry {
@@ -201,7 +226,7 @@ impl Dismantle for Remains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library::{Function, Functions, Source};
+    use crate::library::Functions;
     use crate::shebang::Flags;
     use darter_base::Prng;
     use std::collections::BTreeMap;
@@ -277,6 +302,11 @@ mod tests {
         assert_eq!(registry.libraries().count(), model.len());
         let all: usize = model.values().map(|library| library.functions.len()).sum();
         assert_eq!(registry.functions_len(), all);
+        let bytes = |library: &Arc<Library>| -> usize {
+            let functions = library.functions.from(0).map(bytes_of_function);
+            bytes_of(library) + functions.sum::<usize>()
+        };
+        assert_eq!(registry.bytes(), model.values().map(bytes).sum::<usize>());
         for (name, library) in model {
             assert!(Arc::ptr_eq(registry.library(name).unwrap(), library));
             let first = library.functions.get(0);

@@ -6,6 +6,7 @@ use crate::subscribers::number_of;
 use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
 use darter_testkit::{Client, Reply, Server};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
@@ -22,6 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a script of many calls stops nobody",          Asks::More,    many_calls),
     ("very many scripts are given back",             Asks::AsRedis, flood),
     ("a script has very many keys and a huge reply", Asks::AsRedis, huge),
+    ("what scripts take is told",                    Asks::More,    told),
 ];
 
 fn client(server: &Server) -> Result<Client, String> {
@@ -256,4 +258,46 @@ fn huge(stage: &Stage) -> Result<(), String> {
     let reply = client.command(&["EVAL", body, "0"]).map_err(text)?;
     let length = reply.text().map_or(0, <[u8]>::len);
     ensure(length == 50_000_000, || format!("{length} bytes"))
+}
+
+/// The memory of machines while they run, load a library, and have ended; and that of libraries.
+fn told(stage: &Stage) -> Result<(), String> {
+    const FILL: &str = "local t = {} for i = 1, 16 do t[i] = ('x'):rep(1048576) .. i end";
+    const FILLED: u64 = 16 * MIB;
+    let server = stage.server()?;
+    let (mut run, mut other) = (client(&server)?, client(&server)?);
+    let before = number_of(&mut other, "used_memory")?;
+    start(&mut run, &["EVAL", &format!("{FILL} while true do end"), "0"])?;
+    reaches(&mut other, "used_memory_vm_eval", FILLED..2 * FILLED)?;
+    let [used, resident] =
+        ["used_memory", "used_memory_rss"].map(|name| number_of(&mut other, name));
+    ensure(used? > before + FILLED && resident? > FILLED, || "less is used".into())?;
+    reaches(&mut other, "used_memory_vm_functions", 0..MIB)?;
+    until(&mut other, "SCRIPT KILL", "+OK")?;
+    begins(&run.receive().map_err(text)?, "-ERR Script killed by user")?;
+    reaches(&mut other, "used_memory_vm_eval", 0..8 * MIB)?;
+
+    let library = format!("#!lua name=a\n{FILL} while true do end");
+    start(&mut run, &["FUNCTION", "LOAD", &library])?;
+    reaches(&mut other, "used_memory_vm_functions", FILLED..2 * FILLED)?;
+    begins(&run.receive().map_err(text)?, "-ERR Error registering functions")?;
+
+    let padding = "-".repeat(1 << 20);
+    let library = format!("#!lua name=a\nredis.register_function('f', redis.log) --{padding}");
+    is(&run.command(&["FUNCTION", "LOAD", &library]).map_err(text)?, "a")?;
+    reaches(&mut other, "used_memory_functions", MIB..MIB + 4096)?;
+    is(&run.words("FUNCTION FLUSH").map_err(text)?, "OK")?;
+    reaches(&mut other, "used_memory_functions", 0..1)
+}
+
+/// Waits until a number of INFO is in this range.
+fn reaches(client: &mut Client, name: &str, wanted: Range<u64>) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let number = number_of(client, name)?;
+        if wanted.contains(&number) {
+            return Ok(());
+        }
+        ensure(begun.elapsed() < PATIENCE, || format!("{name} is {number}, not in {wanted:?}"))?;
+    }
 }

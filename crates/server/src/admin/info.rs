@@ -3,6 +3,7 @@
 use super::databases::{self, Size};
 use super::long_text::LongText;
 use super::{categories, history, syntax, task, tips};
+use crate::engine::scripts::machines::Kind;
 use crate::engine::state::pubsub::Kind as PubSubKind;
 use crate::engine::{CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use crate::shared::Shared;
@@ -38,8 +39,8 @@ pub(super) struct Facts {
     blocked: (usize, usize),
     tasks: usize,
     locks: (usize, usize),
-    /// Bytes of the machines of scripts, and how many run.
-    machines: usize,
+    /// Bytes of the machines of scripts, and of those of functions, and how many run.
+    machines: [usize; 2],
     running: usize,
     /// Channels, patterns and shard channels with subscribers that it counts.
     subscribed: [usize; 3],
@@ -177,7 +178,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         blocked: core.blocked_counts(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
-        machines: core.machines.used_bytes(),
+        machines: [Kind::Script, Kind::Function].map(|kind| core.machines.used_bytes(kind)),
         running: core.machines.running(),
         subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
         trackers: core.tracking.trackers.borrow().len(),
@@ -352,22 +353,24 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "lazyfree_pending_objects", totals.freeing.0);
 }
 
-/// What scripts and functions take: the machines in which they run, and the texts of scripts.
+/// What scripts and functions take: the machines in which they run, and their texts.
 fn scripts(report: &Report<'_>, text: &mut String) {
-    let machines = report.sum(|facts| facts.machines);
+    let [eval, functions] = [0, 1].map(|kind| report.sum(|facts| facts.machines[kind]));
     let (count, bytes) = report.core.admin.shared.scripts.size();
-    field(text, "used_memory_lua", machines);
-    field(text, "used_memory_lua_human", human(machines));
-    field(text, "used_memory_vm_eval", machines);
-    field(text, "used_memory_vm_total", machines);
-    field(text, "used_memory_vm_total_human", human(machines));
-    field(text, "used_memory_scripts_eval", bytes);
-    field(text, "used_memory_scripts", bytes);
-    field(text, "used_memory_scripts_human", human(bytes));
-    field(text, "number_of_cached_scripts", count);
     let libraries = report.core.admin.shared.libraries.current();
+    field(text, "used_memory_lua", eval);
+    field(text, "used_memory_vm_eval", eval);
+    field(text, "used_memory_lua_human", human(eval));
+    field(text, "used_memory_scripts_eval", bytes);
+    field(text, "number_of_cached_scripts", count);
     field(text, "number_of_functions", libraries.functions_len());
     field(text, "number_of_libraries", libraries.len());
+    field(text, "used_memory_vm_functions", functions);
+    field(text, "used_memory_vm_total", eval + functions);
+    field(text, "used_memory_vm_total_human", human(eval + functions));
+    field(text, "used_memory_functions", libraries.bytes());
+    field(text, "used_memory_scripts", bytes + libraries.bytes());
+    field(text, "used_memory_scripts_human", human(bytes + libraries.bytes()));
     field(text, "running_scripts", report.sum(|facts| facts.running));
 }
 

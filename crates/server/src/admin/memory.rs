@@ -36,6 +36,8 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
         ("startup.allocated", memory.startup),
         ("clients.slaves", 0),
         ("clients.normal", memory.of_clients()),
+        ("lua.caches", shared.scripts.size().1),
+        ("functions.caches", shared.libraries.current().bytes()),
         ("readers.pinned", memory.pinned),
         ("lazyfree.pending", memory.freeing),
         ("other.bytes", memory.other),

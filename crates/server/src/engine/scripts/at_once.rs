@@ -269,8 +269,8 @@ impl<'a> AtOnce<'a> {
         is_called: bool,
         answer: impl FnOnce(ServerFuture) -> F,
     ) -> TaskId {
-        let Self { work: Work { core, gate, touched, open, .. }, mut lent, random, feed } = self;
-        let running = Running::new(&call, &evaluation, lent.machine(), true);
+        let Self { work: Work { core, gate, touched, open, .. }, lent, random, feed } = self;
+        let running = Running::new(&call, &evaluation, true);
         running.note_written(gate.has_written.get());
         core.tx.go_on_open(open, touched, |transaction| {
             let begun = Some(Begun { running, gate, feed, is_called });

@@ -9,7 +9,7 @@ use darter_resp::Request;
 use darter_script::Machine;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// What runs: Redis has a state of Lua for each, and two commands to kill them.
@@ -54,8 +54,6 @@ pub(crate) struct Current {
     pub(crate) is_killed: Cell<bool>,
     /// Others are refused its keys.
     pub(crate) is_busy: Cell<bool>,
-    /// Bytes that its machine used when it last looked.
-    pub(crate) used_bytes: Cell<usize>,
 }
 
 /// See the module.
@@ -63,6 +61,8 @@ pub(crate) struct Current {
 pub(crate) struct Machines {
     idle: RefCell<Vec<(Kind, Machine)>>,
     runs: RefCell<Vec<Rc<Current>>>,
+    /// What each machine uses, wherever it is.
+    accounts: RefCell<Vec<(Kind, Weak<Cell<usize>>)>>,
     /// The scripts that they were asked for lately.
     pub(super) recent: RefCell<Recent>,
     /// The row of the last command that a script has called: the next is likely the same.
@@ -76,13 +76,17 @@ impl Machines {
     /// The system has no memory for one.
     pub(crate) fn take(&self, kind: Kind) -> io::Result<Machine> {
         let mut idle = self.idle.borrow_mut();
-        match idle.iter().rposition(|(of, _)| *of == kind) {
-            Some(at) => Ok(idle.remove(at).1),
-            None => match kind {
-                Kind::Script => Machine::new(LIMIT_BYTES),
-                Kind::Function => Machine::for_functions(LIMIT_BYTES),
-            },
+        if let Some(at) = idle.iter().rposition(|(of, _)| *of == kind) {
+            return Ok(idle.remove(at).1);
         }
+        let machine = match kind {
+            Kind::Script => Machine::new(LIMIT_BYTES),
+            Kind::Function => Machine::for_functions(LIMIT_BYTES),
+        }?;
+        let mut accounts = self.accounts.borrow_mut();
+        accounts.retain(|(_, account)| account.strong_count() > 0);
+        accounts.push((kind, machine.account()));
+        Ok(machine)
     }
 
     /// Takes back a machine without a run, unless it is to be tidied up before, or there are enough.
@@ -103,10 +107,12 @@ impl Machines {
         None
     }
 
-    /// Bytes of all machines of this core.
-    pub(crate) fn used_bytes(&self) -> usize {
-        let idle: usize = self.idle.borrow().iter().map(|(_, one)| one.used_bytes()).sum();
-        idle + self.runs.borrow().iter().map(|run| run.used_bytes.get()).sum::<usize>()
+    /// Bytes of all machines of this core and kind: those that wait, run, load a library or are
+    /// tidied up.
+    pub(crate) fn used_bytes(&self, kind: Kind) -> usize {
+        let accounts = self.accounts.borrow();
+        let of_kind = accounts.iter().filter(|(of, _)| *of == kind);
+        of_kind.filter_map(|(_, account)| account.upgrade()).map(|used| used.get()).sum()
     }
 
     /// How many run.

@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
         machine.set_log_level(self.core().hot.borrow().script_log_level);
         self.evaluation.begin(machine, (keys, arguments), client);
         let is_undoable = matches!(self.locks, Locks::Own(_));
-        let running = Running::new(self.call, self.evaluation, machine, is_undoable);
+        let running = Running::new(self.call, self.evaluation, is_undoable);
         self.drive(machine, &running.current).await
     }
 
@@ -244,10 +244,7 @@ impl<'a> Run<'a> {
                 return End::Killed(Refusal::Line(line.into()));
             }
             match machine.resume(self.tx().preempt()) {
-                Stop::Slice => {
-                    current.used_bytes.set(machine.used_bytes());
-                    self.tx().yield_now().await;
-                }
+                Stop::Slice => self.tx().yield_now().await,
                 Stop::Wait(Wanted::Reply) => {
                     if let Err(claims) = self.run_command(machine, current).await {
                         return End::Refused(claims);
@@ -397,13 +394,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// A run has begun in this machine. Others see it from now on.
-    pub(super) fn new(
-        call: &ServerCall,
-        evaluation: &Evaluation,
-        machine: &Machine,
-        is_undoable: bool,
-    ) -> Self {
+    /// A run has begun. Others see it from now on.
+    pub(super) fn new(call: &ServerCall, evaluation: &Evaluation, is_undoable: bool) -> Self {
         let core = Rc::clone(&call.core);
         let current = core.machines.begin(Current {
             client: call.session.id,
@@ -415,7 +407,6 @@ impl Running {
             has_written: Cell::new(false),
             is_killed: Cell::new(false),
             is_busy: Cell::new(false),
-            used_bytes: Cell::new(machine.used_bytes()),
         });
         Self { core, current }
     }
