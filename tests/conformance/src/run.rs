@@ -39,8 +39,10 @@ struct Side {
     observer: Option<Client>,
     /// As many there were.
     changes: i64,
-    /// As many files had been saved.
+    /// As many snapshots had begun,
     saves: i64,
+    /// and one was under way.
+    is_saving: bool,
 }
 
 impl Side {
@@ -59,14 +61,22 @@ impl Side {
         let is_seen = case.steps.iter().any(disturbs);
         let observer = if is_seen { None } else { Some(server.client()?) };
         let port = server.port();
-        let mut side =
-            Self { port, protocol, connections, variables, observer, changes: 0, saves: 0 };
+        let mut side = Self {
+            port,
+            protocol,
+            connections,
+            variables,
+            observer,
+            changes: 0,
+            saves: 0,
+            is_saving: false,
+        };
         side.new_changes();
         Ok(side)
     }
 
     /// How many changes there are more than at the last question. Nothing when a save that ended
-    /// since has taken some away, or the observer was cut off.
+    /// since may have taken some away, or the observer was cut off.
     fn new_changes(&mut self) -> Option<i64> {
         let info = self.observer.as_mut()?.words("INFO persistence").ok()?;
         let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
@@ -77,7 +87,9 @@ impl Side {
         let (count, saves) = (number("rdb_changes_since_last_save")?, number("rdb_saves")?);
         let before = std::mem::replace(&mut self.changes, count);
         let saves_before = std::mem::replace(&mut self.saves, saves);
-        (saves == saves_before).then_some(count - before)
+        let is_saving = number("rdb_bgsave_in_progress")? > 0;
+        let was_saving = std::mem::replace(&mut self.is_saving, is_saving);
+        (saves == saves_before && !was_saving).then_some(count - before)
     }
 
     fn connection(&mut self, name: char) -> io::Result<&mut Client> {
