@@ -6,12 +6,21 @@
 
 use crate::object::{Object, Type};
 use crate::{Ahead, NewItem};
+use darter_base::number::{I64_TEXT_MAX, i64_text};
 
 /// Gathers very many items of a value, and puts them in order in portions.
 pub trait Build: Send {
     /// Adds the next item. False when it is not an item of this type: then the builder is of no use. Of
     /// one that came before, [`Build::step`] tells.
     fn take_in(&mut self, item: NewItem<'_>) -> bool;
+
+    /// Adds the next items, names alone: as [`Build::take_in`] of the decimal text of each.
+    fn take_numbers(&mut self, numbers: &[i64]) -> bool {
+        let mut text = [0; I64_TEXT_MAX];
+        numbers.iter().all(|number| {
+            self.take_in(NewItem::Single { name: i64_text(&mut text, *number), deadline: None })
+        })
+    }
 
     /// Does a portion of the work, once all items are in. True while some is left. Cost: at most some
     /// 50 us.
@@ -56,8 +65,10 @@ impl Building {
 
     /// Adds the next items, numbers: as [`Building::take_in`] of the decimal text of each.
     pub fn take_numbers(&mut self, numbers: &[i64]) -> bool {
-        debug_assert!(self.builder.is_none(), "what is gathered has more than a name");
-        self.value.face_mut().take_numbers(numbers)
+        match &mut self.builder {
+            Some(builder) => builder.take_numbers(numbers),
+            None => self.value.face_mut().take_numbers(numbers),
+        }
     }
 
     /// Adds all items of a value that has none yet: [`Value::take_all`](crate::Value::take_all).

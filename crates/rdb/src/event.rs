@@ -85,8 +85,9 @@ pub enum Event<'a> {
         idle_s: Option<u64>,
         /// How often it was used, as Redis's logarithm.
         frequency: Option<u8>,
-        /// Bytes of a string, items otherwise, where known in advance. Untrusted: allocate by it no
-        /// more than for an empty value. Redis never keeps an empty collection: 0 items mean that
+        /// Bytes of a string, items otherwise, where known in advance; no more items than the file has
+        /// bytes left, where its size is known. Untrusted: allocate by it no more than for an empty
+        /// value. Redis never keeps an empty collection: 0 items mean that
         /// the key is to be skipped.
         len_hint: Option<u64>,
     },

@@ -253,11 +253,12 @@ pub(crate) fn open(
     let Onto { databases, progress, libraries } = onto;
     let cores = wakers.len();
     let file = File::open(path)?;
-    progress[TOTAL].store(file.metadata()?.len(), Ordering::Relaxed);
+    let size = file.metadata()?.len();
+    progress[TOTAL].store(size, Ordering::Relaxed);
     let (inboxes, lanes) = lanes(TYPES, wakers);
     let loader = Loader {
         file,
-        reader: Reader::new(TYPES.kinds(), Limits::default()).with_blocks(),
+        reader: Reader::new(TYPES.kinds(), Limits::default()).with_size(size).with_blocks(),
         sorter: Sorter::new(cores, databases, clock::unix_millis()),
         lanes,
         progress,

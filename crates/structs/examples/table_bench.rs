@@ -1,11 +1,11 @@
 //! The table's benchmark: bytes and nanoseconds an entry, and the longest single step.
 //!
 //! `cargo run --release -p darter-structs --example table_bench -- [case] [entries]`
-//! Cases: `memory`, `speed`, `tail`, `cut`, `expire`, `small`; without an argument all of them,
+//! Cases: `memory`, `speed`, `tail`, `bulk`, `cut`, `expire`, `small`; without an argument all of them,
 //! with a million entries. Results are in docs/design/0001-segment-table.md.
 
 use darter_base::{Prng, hash};
-use darter_structs::table::{Never, New, Reader, Table};
+use darter_structs::table::{Builder, Never, New, Reader, Table};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,10 +17,11 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let case = args.next();
     let entries = args.next().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let cases: [(&str, Case); 6] = [
+    let cases: [(&str, Case); 7] = [
         ("memory", memory),
         ("speed", speed),
         ("tail", tail),
+        ("bulk", bulk),
         ("cut", cut),
         ("expire", expire),
         ("small", small),
@@ -183,6 +184,53 @@ fn speed(entries: u64) {
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// What does an entry cost, in CPU time, added one by one and gathered; how long is the longest step?
+fn bulk(entries: u64) {
+    for (name, make) in KINDS {
+        let (mut table, mut added) = (Table::new(), 0);
+        for hundred in 0..entries / 100 {
+            let made: Vec<_> = (hundred * 100..hundred * 100 + 100).map(make).collect();
+            let begin = cpu_ns();
+            made.iter().for_each(|(key, value)| add(&mut table, key, value));
+            added += cpu_ns() - begin;
+        }
+        let (alone, before) = (table.memory_bytes(), resident_bytes());
+        let Some(mut builder) = Builder::<Never>::new(entries as usize) else { return };
+        let (mut pushed, mut longest) = (0, 0);
+        for hundred in 0..entries / 100 {
+            let made: Vec<_> = (hundred * 100..hundred * 100 + 100).map(make).collect();
+            let begin = cpu_ns();
+            for (key, value) in &made {
+                assert!(builder.push(hash::of(key), key, New::Bytes(value), None));
+            }
+            pushed += cpu_ns() - begin;
+        }
+        let (gathered, steps) = (resident_bytes() - before, cpu_ns());
+        loop {
+            let begin = cpu_ns();
+            let more = builder.step();
+            longest = longest.max(cpu_ns() - begin);
+            if !more.expect("each key comes once") {
+                break;
+            }
+        }
+        let (steps, built) = (cpu_ns() - steps, builder.finish());
+        let each = |all: u64| all as f64 / entries as f64;
+        println!(
+            "{name:20} one by one {:5.1} ns, {:.1} B; gathered {:5.1} + {:.1} ns, {:.1} B, longest \
+             step {} us; resident gathered {:.1}, built {:.1} B",
+            each(added),
+            each(alone as u64),
+            each(pushed),
+            each(steps),
+            each(built.memory_bytes() as u64),
+            longest / 1_000,
+            each(gathered as u64),
+            each((resident_bytes() - before) as u64),
+        );
+    }
 }
 
 /// How long is the longest command of a hundred additions, in CPU time?

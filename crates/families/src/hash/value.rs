@@ -2,13 +2,13 @@
 
 use darter_base::hash;
 use darter_keyspace::{
-    Bound, Change, Collection, Db, Deadline, Event, Found, Fresh, Key, Name, Named, NewItem,
-    Object, Recorder, Str, StrPieces, Tabular, Tells, Type, Typed, Value, WrongType, is_dead,
-    is_long, of_table,
+    Bound, Build, Change, Collection, Db, Deadline, Event, Found, Fresh, Key, Name, Named, NewItem,
+    Object, Recorder, Str, StrPieces, Tabular, Tells, Twice, Type, Typed, Value, WrongType,
+    is_dead, is_long, of_table,
 };
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, New, PackedValue, Scratch, Table, ValueRef};
+use darter_structs::table::{self, Builder, Entry, New, PackedValue, Scratch, Table, ValueRef};
 use std::sync::Arc;
 
 static TYPE: &Type = &Type {
@@ -99,6 +99,18 @@ fn blob_bytes(blob: &Blob) -> usize {
     blob.memory_bytes() + size_of::<Blob>() + 16
 }
 
+/// A value as the table takes it; adds what it has out of line to `blobs`.
+fn fresh<'a>(value: Fresh<'a>, blobs: &mut usize) -> New<'a, Arc<Blob>> {
+    if let Fresh::Bytes(bytes) = value
+        && value.inline().is_some()
+    {
+        return New::Bytes(bytes);
+    }
+    let blob = Arc::new(value.to_blob());
+    *blobs += blob_bytes(&blob);
+    New::Out(blob)
+}
+
 impl Hash {
     /// An empty hash. Allocates nothing.
     #[must_use]
@@ -168,14 +180,7 @@ impl Hash {
         self.grown = self.grown
             || self.fields.len() >= FIELDS_MAX.get() && !self.contains(field)
             || field.bytes.len().max(value.len()) > ITEM_BYTES_MAX.get();
-        let new = match value.inline() {
-            Some(bytes) => New::Bytes(bytes),
-            None => {
-                let blob = Arc::new(value.to_blob());
-                self.blob_bytes += blob_bytes(&blob);
-                New::Out(blob)
-            }
-        };
+        let new = fresh(value, &mut self.blob_bytes);
         let old = self.fields.insert(field.hash, field.bytes, new, deadline, 0);
         self.forget(old.as_ref().and_then(|old| old.out.as_ref()));
         old.is_none()
@@ -223,6 +228,11 @@ impl Value for Hash {
         true
     }
 
+    fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
+        let fields = Builder::new(usize::try_from(items).ok()?)?;
+        Some(Box::new(Loading { fields, blob_bytes: 0, grown: false }))
+    }
+
     fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -267,6 +277,33 @@ impl Value for Hash {
 
     fn named_mut(&mut self) -> Option<&mut dyn Named> {
         Some(&mut self.fields)
+    }
+}
+
+/// A hash that is built of very many fields.
+struct Loading {
+    fields: Builder<Arc<Blob>>,
+    blob_bytes: usize,
+    grown: bool,
+}
+
+impl Build for Loading {
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let NewItem::Pair { name, value, deadline } = item else { return false };
+        self.grown |= name.len().max(value.len()) > ITEM_BYTES_MAX.get();
+        let value = fresh(value, &mut self.blob_bytes);
+        self.fields.push(hash::of(name), name, value, deadline)
+    }
+
+    fn step(&mut self) -> Result<bool, Twice> {
+        self.fields.step().map_err(|table::Twice| Twice)
+    }
+
+    fn finish(self: Box<Self>) -> Object {
+        let Self { fields, blob_bytes, grown } = *self;
+        let fields = fields.finish();
+        let grown = grown || fields.len() > FIELDS_MAX.get();
+        Object::new(Hash { fields, blob_bytes, grown })
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::inputs::{Hold, Input};
 use darter_base::{hash, number};
 use darter_keyspace::{
-    Bound, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem, Object,
-    Recorder, Tabular, Tells, Type, Typed, Value, WrongType, is_dead, of_table,
+    Bound, Build, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem,
+    Object, Recorder, Tabular, Tells, Twice, Type, Typed, Value, WrongType, is_dead, of_table,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
-use darter_structs::table::{Entry, Never, New, PackedValue, Scratch, Table};
+use darter_structs::table::{self, Builder, Entry, Never, New, PackedValue, Scratch, Table};
 
 static TYPE: &Type = &Type {
     name: "set",
@@ -160,6 +160,11 @@ impl Value for Set {
         true
     }
 
+    fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
+        let members = Builder::new(usize::try_from(items).ok()?)?;
+        Some(Box::new(Loading { members, grown: false }))
+    }
+
     fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -202,6 +207,34 @@ impl Value for Set {
 
     fn named_mut(&mut self) -> Option<&mut dyn Named> {
         Some(&mut self.members)
+    }
+}
+
+/// A set that is built of very many members.
+struct Loading {
+    members: Builder<Never>,
+    grown: bool,
+}
+
+impl Build for Loading {
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let (NewItem::Single { name, deadline } | NewItem::Pair { name, deadline, .. }) = item
+        else {
+            return false;
+        };
+        self.grown |= deadline.is_some() || (!self.grown && number::parse_i64(name).is_none());
+        self.members.push(hash::of(name), name, New::Bytes(&[]), deadline)
+    }
+
+    fn step(&mut self) -> Result<bool, Twice> {
+        self.members.step().map_err(|table::Twice| Twice)
+    }
+
+    fn finish(self: Box<Self>) -> Object {
+        let Self { members, grown } = *self;
+        let members = members.finish();
+        let grown = grown || members.len() > INTEGERS_MAX.get();
+        Object::new(Set { members, grown })
     }
 }
 

@@ -82,6 +82,8 @@ pub struct Reader {
     pending: Pending,
     /// The length of a payload of `DUMP`, which has no key, and a trailer with the version.
     payload: Option<u64>,
+    /// Bytes of the file or the payload, where known: it cannot hold more items.
+    size: u64,
     /// Of the stream being read.
     log: Option<Box<Log>>,
     /// Packed collections are reported as a whole.
@@ -272,6 +274,7 @@ impl Reader {
             kinds,
             pending: Pending::default(),
             payload: None,
+            size: u64::MAX,
             log: None,
             gives_blocks: false,
             gives_parts: false,
@@ -280,6 +283,13 @@ impl Reader {
             texts: [Vec::new(), Vec::new(), Vec::new()],
             unpacking: [Unpacking::default(); 3],
         }
+    }
+
+    /// The same reader, of a file of `bytes`.
+    #[must_use]
+    pub fn with_size(mut self, bytes: u64) -> Self {
+        self.size = bytes;
+        self
     }
 
     /// The same reader, which reports packed collections as [`Event::Block`]s, unless they are large
@@ -311,7 +321,7 @@ impl Reader {
         let product =
             if version >= types::VALKEY_VERSION_MIN { Product::Valkey } else { Product::Redis };
         let mut reader = Self::new(kinds, limits);
-        (reader.state, reader.payload) = (State::Value, Some(len));
+        (reader.state, reader.payload, reader.size) = (State::Value, Some(len), len);
         (reader.product, reader.version) = (product, version);
         reader
     }

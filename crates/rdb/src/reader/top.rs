@@ -258,8 +258,9 @@ impl Reader {
             Layout::PairsDeadlineLast => Shape::DeadlineLast,
         };
         let left = cursor.count()?;
-        let (len_hint, body) = (Some(left), Body::Items { shape, left });
-        Ok(Opened { len_hint, body, used: cursor.at })
+        let (used, body) = (cursor.at, Body::Items { shape, left });
+        let len_hint = Some(left.min(self.size.saturating_sub(self.offset())));
+        Ok(Opened { len_hint, body, used })
     }
 
     fn open_string(&mut self, skip: usize) -> Result<Opened, Stop> {

@@ -374,6 +374,103 @@ fn a_large_hash_is_built_aside_in_small_steps() {
     assert!(inboxes[0].is_finished());
 }
 
+/// A plain set or hash (by its number in the file) of these, which are names, or names and values.
+fn plain_of(kind: u8, entries: u32, texts: &[Bytes]) -> Vec<u8> {
+    let mut body = vec![kind, 1, b'p', 0x80];
+    body.extend_from_slice(&entries.to_be_bytes());
+    for text in texts {
+        body.push(text.len() as u8);
+        body.extend_from_slice(text);
+    }
+    body
+}
+
+/// Loads a file, of which what follows the last portion is done in the smallest steps. Returns their
+/// number.
+fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
+    let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
+    let (mut sorter, mut shard, mut steps) = (Sorter::new(1, 1, NOW), Shard::new(1, 0), 0);
+    let mut send = |core: usize, portion: Portion| {
+        let is_last = portion.is_last;
+        let spare = lanes.send(core, portion)?;
+        while inboxes[core].step(&mut shard, &Countdown::new(if is_last { 0 } else { 1_000 })) {
+            steps += usize::from(is_last);
+        }
+        Ok(spare)
+    };
+    let size = bytes.len() as u64;
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_size(size).with_blocks();
+    reader.push(bytes);
+    while let Some(event) = reader.next().unwrap() {
+        sorter.take_in(event, 0, &mut send).unwrap();
+    }
+    sorter.finish(&mut send).unwrap();
+    (shard, steps)
+}
+
+/// So many are gathered first.
+const GATHERED: u32 = 140_000;
+
+#[test]
+fn very_many_members_are_gathered_and_added_in_small_steps() {
+    let mut names: Vec<Bytes> = (0..GATHERED).map(|at| at.to_string().into_bytes()).collect();
+    let (shard, steps) = load_slowly(&by_hand(&plain_of(2, GATHERED, &names)));
+    assert!(steps >= GATHERED as usize / 64, "{steps} steps add them");
+    let set = shard.db(0).value::<Set>(&Key::new(b"p")).unwrap().unwrap();
+    set.members().check_invariants();
+    assert!(names.iter().all(|name| set.contains(name, NOW)));
+    let encoding = shard.db(0).get(&Key::new(b"p")).unwrap().encoding();
+    assert_eq!((set.len(), encoding), (names.len(), "hashtable"));
+
+    names[7] = names[100_000].clone();
+    let twice = by_hand(&plain_of(2, GATHERED, &names));
+    let Err(cause) = load(&twice, 1, &mut Prng::from_seed(1)) else { panic!("one comes twice") };
+    assert!(cause.to_string().contains("comes twice"), "{cause}");
+}
+
+#[test] // Also those that are not gathered: long names, and values out of line.
+fn very_many_fields_are_gathered_and_added_in_small_steps() {
+    let texts = |at: u32| match at % 1_000 {
+        0 => [format!("{at:0>250}"), "v".to_owned()],
+        1 => [format!("field:{at}"), format!("{at:0>255}").repeat(3)],
+        _ => [format!("field:{at}"), at.to_string()],
+    };
+    let mut body = vec![4, 1, b'p', 0x80];
+    body.extend_from_slice(&GATHERED.to_be_bytes());
+    for text in (0..GATHERED).flat_map(texts) {
+        body.extend_from_slice(&[0x40 | (text.len() >> 8) as u8, text.len() as u8]);
+        body.extend_from_slice(text.as_bytes());
+    }
+    let (shard, steps) = load_slowly(&by_hand(&body));
+    assert!(steps >= GATHERED as usize / 64, "{steps} steps add them");
+    let hash = shard.db(0).value::<Hash>(&Key::new(b"p")).unwrap().unwrap();
+    hash.fields().check_invariants();
+    assert_eq!(hash.len(), GATHERED as usize);
+    for [name, value] in (0..GATHERED).map(texts) {
+        let entry = hash.get(name.as_bytes(), NOW).unwrap();
+        assert_eq!(value_of(&entry).to_vec(), value.as_bytes(), "{name}");
+    }
+}
+
+#[test] // What is announced is gathered only if the file can hold it.
+fn fewer_items_than_announced_are_refused() {
+    let names: Vec<Bytes> = (0..3_000).map(|at: u32| at.to_string().into_bytes()).collect();
+    for kind in [2, 4, 5] {
+        let file = by_hand(&plain_of(kind, 1_000_000_000, &names));
+        let Err(cause) = load(&file, 1, &mut Prng::from_seed(1)) else { panic!("they are fewer") };
+        assert!(cause.to_string().contains("offset"), "{cause}");
+        let size = file.len() as u64;
+        let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_size(size);
+        reader.push(&file);
+        let hint = loop {
+            if let Event::Key { len_hint, .. } = reader.next().unwrap().expect("a key comes") {
+                break len_hint;
+            }
+        };
+        assert!(hint.is_some_and(|hint| (3_000..size).contains(&hint)), "{hint:?}");
+    }
+}
+
 /// A sorted set of these members with their scores, in the order in which redis-server writes them.
 fn scores_of(entries: &[(Bytes, f64)]) -> Vec<u8> {
     let mut body = b"\x05\x01z\x80".to_vec();
@@ -391,24 +488,7 @@ fn a_large_sorted_set_is_put_in_order_in_small_steps() {
     let name = |at: u32| format!("member:{at}").into_bytes();
     let mut entries: Vec<_> = (0..20_000).map(|at| (name(at), f64::from(at / 3))).collect();
     entries.sort_by(|one, other| one.1.total_cmp(&other.1).then_with(|| one.0.cmp(&other.0)));
-    let bytes = by_hand(&scores_of(&entries));
-    let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
-    let mut sorter = Sorter::new(1, 1, NOW);
-    let (mut shard, mut steps) = (Shard::new(1, 0), 0);
-    let mut send = |core: usize, portion: Portion| {
-        let is_last = portion.is_last;
-        let spare = lanes.send(core, portion)?;
-        while inboxes[core].step(&mut shard, &Countdown::new(if is_last { 0 } else { 1_000 })) {
-            steps += usize::from(is_last);
-        }
-        Ok(spare)
-    };
-    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_blocks();
-    reader.push(&bytes);
-    while let Some(event) = reader.next().unwrap() {
-        sorter.take_in(event, 0, &mut send).unwrap();
-    }
-    sorter.finish(&mut send).unwrap();
+    let (shard, steps) = load_slowly(&by_hand(&scores_of(&entries)));
     assert!(steps >= 20_000 / 256, "{steps} steps put it in order");
     let set = shard.db(0).value::<ZSet>(&Key::new(b"z")).unwrap().unwrap();
     set.entries().check_invariants();

@@ -134,6 +134,13 @@ impl Buf {
         self.len
     }
 
+    /// The bytes of an entry that owns nothing: they may be copied freely.
+    pub(super) fn bytes(&self) -> &[u8] {
+        let from = self.bytes[..self.len].as_ptr().cast();
+        // SAFETY: all bytes before `len` were written.
+        unsafe { std::slice::from_raw_parts(from, self.len) }
+    }
+
     /// The entry. Its out-of-line value, if any, is not aligned here: do not lend it out.
     pub(super) fn raw<X>(&self) -> Raw<X> {
         debug_assert!(self.len > 0);
@@ -736,6 +743,19 @@ impl<X: OutOfLine> Raw<X> {
         }
         // SAFETY: of one kind, the first byte says the length, checked before the rest.
         text::same(unsafe { self.raw_at(Self::KEY) }, needle.text)
+    }
+
+    /// True when both have the same key. `other` owns nothing: its key is not long.
+    #[inline]
+    pub(super) fn has_key_of(self, other: Self) -> bool {
+        debug_assert!(!other.is_owner());
+        self.flags() & KEY_MASK == other.flags() & KEY_MASK && {
+            let (len, other_len) = (self.key_end() - Self::KEY, other.key_end() - Self::KEY);
+            // SAFETY: the key is in `KEY..key_end`; it is used here only.
+            let key = unsafe { self.slice(Self::KEY, len) };
+            // SAFETY: as above. A text is kept in one way, so equal keys are equal bytes.
+            key == unsafe { other.slice(Self::KEY, other_len) }
+        }
     }
 
     /// [`Raw::is`] for packed keys: separate, so that the other is inlined.

@@ -30,6 +30,7 @@
 //! | `directory` | the two levels from hash to segment                          |
 //! | `rebuild`   | grow, split, merge, small to big and back                    |
 //! | `edit`      | changing an entry                                            |
+//! | `bulk`      | building a table of very many entries together               |
 //! | `scan`      | cursors, random entries                                      |
 //! | `remains`   | values whose block is gone, until they are freed             |
 //! | `stream`    | reading, counting and freeing a cut segment by segment       |
@@ -47,6 +48,7 @@
 //!
 //! Not here: what a value means, when to reap, who may write. See `keyspace`.
 
+mod bulk;
 mod check;
 mod directory;
 mod edit;
@@ -67,6 +69,7 @@ mod tests;
 pub(crate) mod text;
 mod value;
 
+pub use bulk::{Builder, Twice};
 pub use check::{Checker, Fill, Filling};
 pub use edit::EntryMut;
 pub use entry::{Entry, INLINE_MAX, PACKED_MAX, STAMP_END};

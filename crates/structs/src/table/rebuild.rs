@@ -122,16 +122,48 @@ fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bo
 /// only enough for the half: that saves 1.5 KiB of some 9, and costs 15 us when the index grows.
 /// (For all entries: see docs/design/0001-segment-table.md.)
 fn class_for_half<X: OutOfLine>(source: &Seg<X>) -> u8 {
+    let entry_bytes = source.live_bytes() / source.len().max(1);
+    class_for(source.len() * 53 / 100, entry_bytes) // Splits are uneven by some percent.
+}
+
+/// The class for a segment of `len` entries of this size, as [`class_for_half`] says.
+fn class_for(len: usize, entry_bytes: usize) -> u8 {
     /// An integer of six digits takes 4 bytes.
     const SHORT_BYTES: usize = 8;
-    let entry_bytes = (source.live_bytes() / source.len().max(1)).max(1);
     let wanted = if entry_bytes < SHORT_BYTES {
-        source.len() * 53 / 100 // Splits are uneven by some percent.
+        len
     } else {
         CLASSES[usize::from(CLASS_MAX)].pages * PAGE / entry_bytes
     };
     let fits = |class: &u8| CLASSES[usize::from(*class)].slots() * 85 / 100 >= wanted;
     (1..CLASS_MAX).find(fits).unwrap_or(CLASS_MAX)
+}
+
+/// The segments that entries of one prefix will fill: how many bits of the hash each knows, and its
+/// class.
+#[derive(Clone, Copy)]
+pub(super) struct Foreseen {
+    depth: u8,
+    class: u8,
+}
+
+impl Foreseen {
+    /// Of `len` entries of `bytes` bytes, whose hashes begin with the same `depth` bits: as many
+    /// segments as there would be, had they been added one by one. Where chance decides whether the
+    /// last ones are split, it is left to it. `None`: one segment may hold them all.
+    pub(super) fn of(len: usize, bytes: usize, depth: u8) -> Option<Self> {
+        let shape = &CLASSES[usize::from(CLASS_MAX)];
+        let (mut left, mut left_bytes, mut depth_each) = (len, bytes, depth);
+        let is_too_much = |len: usize, bytes: usize| {
+            len > shape.slots() * 95 / 100 || bytes > (shape.pages - 2) * PAGE
+        };
+        while is_too_much(left, left_bytes) && depth_each < DEPTH_MAX {
+            (left, left_bytes, depth_each) = (left / 2, left_bytes / 2, depth_each + 1);
+        }
+        // Some fewer: where a class may be just too small, segments grow one by one.
+        let class = class_for(left * 87 / 100, bytes / len.max(1));
+        (depth_each > depth).then_some(Self { depth: depth_each, class })
+    }
 }
 
 /// The side to which bit `63 - depth` of the hash sends all entries of `source`, if it is one.
@@ -144,6 +176,11 @@ fn only_side<X: OutOfLine>(source: &Seg<X>, depth: u8) -> Option<usize> {
 }
 
 impl<X: OutOfLine> Big<X> {
+    /// A table of one segment without entries.
+    fn empty() -> Self {
+        Self::of_one(Draft::new(0, 0, 0), 0)
+    }
+
     /// A table of one segment with the entries of a small one, which is consumed.
     fn from_small(small: Small<X>) -> Self {
         let mut draft = Draft::new(0, 0, 0);
@@ -154,6 +191,12 @@ impl<X: OutOfLine> Big<X> {
         assert_eq!(draft.segment.len(), len, "all entries have moved");
         let outside_bytes = small.outside_bytes();
         small.discard();
+        Self::of_one(draft, outside_bytes)
+    }
+
+    /// A table of one segment, whose long keys take `outside_bytes`.
+    fn of_one(draft: Draft<X>, outside_bytes: usize) -> Self {
+        let len = draft.segment.len();
         let segment_bytes = draft.segment.bytes();
         let directory = Directory::one(draft.segment, draft.earliest);
         Self {
@@ -228,6 +271,26 @@ impl<X: OutOfLine> Big<X> {
         let (left, right) = ((left.segment, left.earliest), (right.segment, right.earliest));
         let old = self.directory.split(path, left, right);
         self.retire(old);
+    }
+
+    /// Replaces the segment of `hash`, while it is empty and knows fewer bits than are foreseen, by
+    /// two that are empty.
+    pub(super) fn prepare(&mut self, hash: u64, foreseen: Foreseen) {
+        loop {
+            let path = self.directory.path(hash);
+            let (prefix, depth) = self.directory.prefix(path);
+            if depth >= foreseen.depth || self.directory.segment_at(path).len() > 0 {
+                return;
+            }
+            let class = if depth + 1 == foreseen.depth { foreseen.class } else { 0 };
+            let right_prefix = prefix | 1 << (63 - depth);
+            let [left, right] = [prefix, right_prefix]
+                .map(|prefix| (Draft::new(class, prefix, depth + 1).segment, NEVER));
+            self.class_max = self.class_max.max(class);
+            self.segment_bytes += left.0.bytes() + right.0.bytes();
+            let old = self.directory.split(path, left, right);
+            self.retire(old);
+        }
     }
 
     /// Splits a segment whose entries are all on one side: it stays whole next to an empty sibling.
@@ -360,6 +423,18 @@ impl<X: OutOfLine> Big<X> {
 }
 
 impl<X: OutOfLine> Table<X> {
+    /// From any form to a table of segments, also without entries.
+    pub(super) fn become_big(&mut self) -> &mut Big<X> {
+        self.unpack();
+        match self.0 {
+            Root::Small(_) => self.grow_big(),
+            Root::Empty | Root::Ruin(_) => self.0 = Root::Big(Arc::new(Big::empty())),
+            Root::Pack(_) | Root::Big(_) => {}
+        }
+        let Root::Big(big) = &mut self.0 else { unreachable!("it is one now") };
+        big_mut(big)
+    }
+
     /// From a small table to one of segments.
     pub(super) fn grow_big(&mut self) {
         if let Root::Small(mut small) = std::mem::replace(&mut self.0, Root::Empty) {

@@ -377,19 +377,25 @@ impl<X: OutOfLine> Seg<X> {
     /// Looks a key up. Cost: one line of the index, and one of a page, in most cases.
     #[inline]
     pub(super) fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<(Loc, Raw<X>)> {
-        let groups = self.groups();
-        let wanted = fingerprint(hash);
-        let mut at = self.home(hash);
         // The group tells which page pointer is needed, which is on a line of its own: prefetch all
         // of them now, so that their misses overlap with the group's.
         let block = self.block().as_ptr();
         prefetch(block.wrapping_add(LINE));
         prefetch(block.wrapping_add(LINE * 2));
         prefetch(block.wrapping_add(LINE * 3));
+        self.find_by(hash, |raw| raw.is(needle))
+    }
+
+    /// The entry of this hash that `is_wanted`.
+    #[inline(always)] // As part of `find`, which is the hot path of all look-ups.
+    fn find_by(&self, hash: u64, is_wanted: impl Fn(Raw<X>) -> bool) -> Option<(Loc, Raw<X>)> {
+        let groups = self.groups();
+        let wanted = fingerprint(hash);
+        let mut at = self.home(hash);
         for _ in 0..groups.len() {
             for slot in ones(groups[at].matches(wanted)) {
                 let raw = self.entry_at(groups[at].offset(slot));
-                if raw.is(needle) {
+                if is_wanted(raw) {
                     return Some((Loc::new(at, slot), raw));
                 }
             }
@@ -399,6 +405,12 @@ impl<X: OutOfLine> Seg<X> {
             at = self.after(at);
         }
         None
+    }
+
+    /// True when the key of `other`, an entry that owns nothing, has an entry here.
+    #[inline]
+    pub(super) fn has_key_of(&self, hash: u64, other: Raw<X>) -> bool {
+        self.find_by(hash, |raw| raw.has_key_of(other)).is_some()
     }
 
     /// Prefetches what [`Seg::find`] will touch first.
