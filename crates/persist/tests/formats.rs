@@ -322,6 +322,10 @@ fn heads_and_ends_are_judged() {
     assert_eq!(reader.next(), Ok(None));
     reader.push(b"behind the end");
     assert_eq!(reader.next(), Ok(None));
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).verifying(false);
+    reader.push(b"REDIS0005\xff12345678");
+    assert_eq!(reader.next(), Ok(Some(start)));
+    assert_eq!(reader.next(), Ok(Some(Event::Eof { crc: Crc::Off })));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum Product {
 pub enum Crc {
     /// It matches.
     Verified,
-    /// The writer had disabled it: it is zero.
+    /// It was not compared: the writer had disabled it, so it is zero, or the reader was told not to.
     Off,
 }
 

@@ -339,6 +339,7 @@ fn open_file(
     let databases = settings.size("databases");
     let onto = load::Onto {
         databases,
+        verifies: settings.flag("rdbchecksum"),
         progress: Arc::clone(&shared.load),
         libraries: Arc::clone(&shared.libraries),
     };

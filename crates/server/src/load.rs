@@ -235,6 +235,8 @@ impl Opened {
 pub(crate) struct Onto {
     /// Databases of each core.
     pub(crate) databases: usize,
+    /// The checksum is verified: `rdbchecksum`.
+    pub(crate) verifies: bool,
     /// What INFO shows.
     pub(crate) progress: Arc<Progress>,
     /// The libraries of functions; there are none yet.
@@ -250,7 +252,7 @@ pub(crate) fn open(
     wakers: Vec<Waker>,
     onto: Onto,
 ) -> io::Result<(Vec<Inbox>, Opened)> {
-    let Onto { databases, progress, libraries } = onto;
+    let Onto { databases, verifies, progress, libraries } = onto;
     let cores = wakers.len();
     let file = File::open(path)?;
     let size = file.metadata()?.len();
@@ -258,7 +260,10 @@ pub(crate) fn open(
     let (inboxes, lanes) = lanes(TYPES, wakers);
     let loader = Loader {
         file,
-        reader: Reader::new(TYPES.kinds(), Limits::default()).with_size(size).with_blocks(),
+        reader: Reader::new(TYPES.kinds(), Limits::default())
+            .with_size(size)
+            .verifying(verifies)
+            .with_blocks(),
         sorter: Sorter::new(cores, databases, clock::unix_millis()),
         lanes,
         progress,

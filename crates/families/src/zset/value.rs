@@ -331,9 +331,11 @@ impl ZSetEdit<'_> {
         f: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> Option<f64> {
         let Self { zset, recorder } = self;
-        let (mut put, grown) = (None, zset.grown);
+        let (mut put, grown) = (None, zset.grown || member.len() > MEMBER_BYTES_MAX.get());
+        let is_full = zset.entries.len() >= MEMBERS_MAX.get();
         let old = zset.entries.update(hash, member, |old| {
-            // A listpack has no -0.
+            // A listpack has no -0; a member that it does not take makes a skiplist first.
+            let grown = grown || is_full && old.is_none();
             let new = f(old).map(|new| if grown { new } else { new + 0.0 });
             put = new.filter(|new| old != Some(*new));
             new

@@ -607,7 +607,7 @@ impl Drop for Place {
 }
 
 fn onto(databases: usize, progress: &Arc<Progress>) -> Onto {
-    Onto { databases, progress: Arc::clone(progress), libraries: Arc::default() }
+    Onto { databases, verifies: true, progress: Arc::clone(progress), libraries: Arc::default() }
 }
 
 /// Loads by [`open`], a thread a core; gives what was in the shards of cores that finished.

@@ -128,7 +128,7 @@ const OWN: &[Setting] = &[
     row("appendonly",               "no",          Off("there is no journal yet"), "",       Accepted, "The journal is not here yet."),
     row("appendfsync",              "everysec",    Enum(&["everysec", "always", "no"]), "", Accepted, "The journal is not here yet."),
     row("rdbcompression",           "yes",         Bool,                       "",       Running,  "Strings in snapshots are compressed; DUMP does not compress."),
-    row("rdbchecksum",              "yes",         Bool,                       "",       Start,    "Snapshots end with a checksum; where a file has one, it is always verified."),
+    row("rdbchecksum",              "yes",         Bool,                       "",       Start,    "Snapshots end with a checksum, and that of the file loaded at start is verified."),
     row("stop-writes-on-bgsave-error","yes",       Bool,                       "",       Running,  "Refuse writes after a snapshot in the background has failed, if there are save points."),
     row("lazyfree-lazy-eviction",   "yes",         Bool,                       "",       Accepted, "Freeing is always lazy."),
     row("lazyfree-lazy-expire",     "yes",         Bool,                       "",       Accepted, "Freeing is always lazy."),
