@@ -117,6 +117,8 @@ pub struct Snapshot {
     /// Values that are written once the segments of their keys have been read, and which those are.
     large: VecDeque<(usize, Value)>,
     chunk: Chunk,
+    /// The chunk before it is open.
+    is_open: bool,
     /// What writers have copied of values, and what they have put in the place of others.
     parts_kept: Kept,
     wholes_kept: Kept,
@@ -181,6 +183,7 @@ impl Snapshot {
             value: None,
             large: VecDeque::new(),
             chunk: Chunk::default(),
+            is_open: false,
             parts_kept: Kept::of_parts(),
             wholes_kept: Kept::of_wholes(),
             has_begun: false,
@@ -199,8 +202,10 @@ impl Snapshot {
             } else if self.reader.as_ref().is_some_and(|reader| reader.left() > 0) {
                 looks -= 1;
                 self.next_key();
-            } else if !self.chunk.bytes.is_empty() {
-                return Step::Chunk(self.take_chunk()); // The next part is of another database.
+            } else if !self.chunk.bytes.is_empty() || self.is_open {
+                // The next part is of another database. And if nothing was left of the last value when
+                // its chunk was full, an empty one ends it.
+                return Step::Chunk(self.take_chunk());
             } else if !self.next_part() {
                 return Step::Done;
             }
@@ -273,6 +278,7 @@ impl Snapshot {
         let next = Chunk { database: self.chunk.database, ..Chunk::default() };
         let mut chunk = std::mem::replace(&mut self.chunk, next);
         chunk.is_open = self.value.as_ref().is_some_and(began);
+        self.is_open = chunk.is_open;
         chunk
     }
 

@@ -9,7 +9,7 @@ use darter_base::Prng;
 use darter_families::hash::Hash;
 use darter_families::set::Set;
 use darter_keyspace::{Deadline, Fresh, Key, Shard};
-use darter_persist::snapshot::{Chunk, Part, Snapshot, Step, Style};
+use darter_persist::snapshot::{Chunk, Part, Portions, Snapshot, Step, Style};
 use darter_rdb::Writer;
 use std::collections::BTreeMap;
 
@@ -72,7 +72,11 @@ fn parts(shard: &Shard) -> Vec<Part> {
 }
 
 fn chunks(shard: &Shard, style: Style) -> Vec<Chunk> {
-    let (mut snapshot, mut chunks) = (Snapshot::new(parts(shard), style), Vec::new());
+    chunks_of(Snapshot::new(parts(shard), style))
+}
+
+fn chunks_of(mut snapshot: Snapshot) -> Vec<Chunk> {
+    let mut chunks = Vec::new();
     loop {
         match snapshot.step() {
             Step::More => {}
@@ -180,6 +184,19 @@ fn what_was_cut_is_saved() {
         let longest = chunks.iter().map(|chunk| chunk.bytes.len()).max().unwrap();
         assert!(longest < 220_000, "{longest} bytes in a chunk");
         assert!(chunks.iter().any(|chunk| chunk.is_open), "a long value takes several chunks");
+    }
+}
+
+#[test] // Also if the chunk is full with its last item, and nothing comes behind it.
+fn the_last_value_is_ended() {
+    let mut shard = shard();
+    let all = (0..200).map(|n| (format!("field-{n}").into_bytes(), (vec![b'v'; 100], None)));
+    let record = set_fields(&mut shard, 0, b"hash", &all.collect());
+    for chunk_bytes in 21_000..23_000 {
+        let portions = Portions { chunk_bytes, step_bytes: 64, ..Portions::default() };
+        let chunks = chunks_of(Snapshot::in_portions(parts(&shard), Style::default(), portions));
+        let file = read(&file(&chunks, 10), 4_096, false).unwrap();
+        assert_eq!(file.keys[&(0, b"hash".to_vec())], record, "{chunk_bytes}");
     }
 }
 

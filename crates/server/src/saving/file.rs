@@ -255,7 +255,10 @@ impl Saver {
                 }
             }
         }
-        assert!(self.open.is_none(), "core {:?} ended within a value", self.open);
+        if let Some(core) = self.open {
+            let why = format!("core {core} ended within a value"); // A fault of ours.
+            return Err(Stop::Io(io::Error::other(why)));
+        }
         self.end(&mut file)?;
         Ok(file.sync_all()?)
     }
