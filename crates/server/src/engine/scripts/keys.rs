@@ -9,8 +9,8 @@
 //! if redis.call('GET', name) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 //! ```
 //! Each call names a command whose keys are its first argument, or all of them; each of these is
-//! `KEYS[number]`, or a local name of one, to which nothing else is ever assigned. There are no loops
-//! and no functions, so such a script also ends soon.
+//! `KEYS[number]`, or a local name of one, in its block, to which nothing else is ever assigned. There
+//! are no loops and no functions, so most such scripts also end soon.
 
 use super::super::core::Core;
 use darter_command::{KeySpec, Place};
@@ -92,7 +92,7 @@ fn stays(text: &[u8], keys_of: impl Fn(&[u8]) -> Option<Keys>) -> bool {
         None => Some(text),
     };
     let Some(rest) = rest else { return false };
-    Reader { rest, names: Vec::new() }.read(keys_of).is_some()
+    Reader { rest, names: Vec::new(), blocks: Vec::new() }.read(keys_of).is_some()
 }
 
 /// A word of the language.
@@ -111,8 +111,10 @@ use Token::{End, Mark, Number, Text, Word};
 /// Reads a text from its beginning. What returns an option has none where it cannot tell.
 struct Reader<'a> {
     rest: &'a [u8],
-    /// The local names of keys.
+    /// The local names of keys, which end with their blocks.
     names: Vec<&'a [u8]>,
+    /// Of each block that is open, how many of them there were before it.
+    blocks: Vec<usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -124,6 +126,12 @@ impl<'a> Reader<'a> {
                 End => return Some(()),
                 Word(b"redis") => self.read_member(&keys_of)?,
                 Word(b"local") => self.read_local()?,
+                Word(b"do" | b"then") => self.blocks.push(self.names.len()),
+                Word(b"end" | b"elseif") => self.end_block()?,
+                Word(b"else") => {
+                    self.end_block()?;
+                    self.blocks.push(self.names.len());
+                }
                 Word(b"KEYS") if before == Mark(b"#") => {}
                 Word(b"KEYS") => {
                     self.read_index()?;
@@ -135,6 +143,13 @@ impl<'a> Reader<'a> {
             }
             before = token;
         }
+    }
+
+    /// Behind the end of a block its names mean what they did before, which may be anything.
+    fn end_block(&mut self) -> Option<()> {
+        let before = self.blocks.pop()?;
+        self.names.truncate(before);
+        Some(())
     }
 
     /// What follows upon `redis`.
@@ -250,7 +265,7 @@ impl<'a> Reader<'a> {
             if comment.starts_with(b"[") {
                 return None; // It may be a long one.
             }
-            let end = comment.iter().position(|byte| *byte == b'\n');
+            let end = comment.iter().position(|byte| matches!(byte, b'\n' | b'\r')); // Each ends a line.
             self.rest = &comment[end.unwrap_or(comment.len())..];
         }
         let Some(&first) = self.rest.first() else { return Some(End) };
@@ -288,7 +303,7 @@ impl<'a> Reader<'a> {
         loop {
             match *behind.get(at)? {
                 b'\\' => at += 2,
-                b'\n' => return None,
+                b'\n' | b'\r' => return None,
                 byte if byte == quote => break,
                 _ => at += 1,
             }
@@ -323,6 +338,8 @@ mod tests {
              redis.call('SET', key, redis.call('GET', other)) return redis.call('DEL', key, third)",
             "local key = KEYS[1] if key == '' then return redis.error_reply('no key') end\n\
              redis.log(redis.LOG_NOTICE, key) return {redis.call('GET', key), 'it''s', 0x1f, 1.5}",
+            "local key = KEYS[1] if x then local other = KEYS[2] redis.call('GET', other) end\n\
+             do local other = KEYS[3] redis.call('GET', other) end return redis.call('GET', key)",
             "return 1",
         ] {
             assert!(reads(text), "{text}");
@@ -370,6 +387,12 @@ mod tests {
             "return redis.call('GET', KEYS[1]",
             "return 'no end",
             "#!lua",
+            "-- a comment\rreturn redis.call('GET', 'other')",
+            "local key = 'other' do local key = KEYS[1] end return redis.call('GET', key)",
+            "local key = 'other' if x then local key = KEYS[1] elseif redis.call('GET', key) then end",
+            "local key = 'other' if x then local key = KEYS[1] else redis.call('GET', key) end",
+            "do local _VERSION = KEYS[1] end return redis.call('GET', _VERSION)",
+            "local key = KEYS[1] end return redis.call('GET', key)",
         ] {
             assert!(!reads(text), "{text}");
         }
