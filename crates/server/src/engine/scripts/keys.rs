@@ -28,7 +28,7 @@ pub(super) enum Keys {
 const TEXT_MAX: usize = 2048;
 
 /// Words that may make anything of anything, and those that take long.
-const UNREAD: [&[u8]; 20] = [
+const UNREAD: [&[u8]; 25] = [
     b"function",
     b"while",
     b"repeat",
@@ -49,6 +49,11 @@ const UNREAD: [&[u8]; 20] = [
     b"debug",
     b"coroutine",
     b"server",
+    b"find",
+    b"match",
+    b"gmatch",
+    b"gsub",
+    b"rep",
 ];
 
 /// What else of `redis` is read.
@@ -380,6 +385,8 @@ mod tests {
             "for key = 1, 2 do redis.call('GET', KEYS[1]) end",
             "while true do redis.call('GET', KEYS[1]) end",
             "local f = function(x) return x end return redis.call('GET', KEYS[1])",
+            "return string.find(ARGV[1], ARGV[2])",
+            "return ARGV[1]:rep(ARGV[2])",
             "setfenv(1, {}) return redis.call('GET', KEYS[1])",
             "return loadstring(ARGV[1])()",
             "--[[ ' ]] return redis.call('GET', 'other') --']]",
