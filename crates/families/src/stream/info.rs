@@ -37,7 +37,7 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         id::encode(reply, id);
     }
     reply.bulk(b"entries-added");
-    reply.int(i64::try_from(state.added).unwrap_or(i64::MAX));
+    reply.int(state.added.cast_signed()); // As in Redis, it wraps.
     reply.bulk(b"recorded-first-entry-id");
     id::encode(reply, entries.first().unwrap_or(StreamId::MIN));
     if let Some(count) = full {
