@@ -1,8 +1,22 @@
-//! Runs of bytes as bits: how many are set, and where the first one is.
+//! Runs of bytes as bits: how many are set, and where the first one is; and a few bytes as a number.
 //!
 //! One loop over words serves all machines. It is compiled twice: for any processor, and for those
 //! with AVX2, which count the bits of 32 bytes in a few instructions (four times as fast); the
 //! processor is asked once, at run time.
+
+/// The number in the `len` bytes at the front, eight at most, lowest first. Reads eight at once if there
+/// are as many: cheaper than a copy of variable length.
+#[inline]
+#[must_use]
+pub fn short_word(bytes: &[u8], len: usize) -> u64 {
+    match (bytes.first_chunk(), len) {
+        (_, 0) => 0,
+        (Some(eight), _) => {
+            u64::from_le_bytes(*eight) & (u64::MAX >> (u64::BITS as usize - 8 * len))
+        }
+        (None, _) => bytes[..len].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
 
 /// How many bits of `bytes` are set. Cost: about 0.1 ns a byte.
 #[must_use]
@@ -54,6 +68,22 @@ fn count_words(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::Prng;
+
+    #[test] // With fewer bytes than a word behind it, as many, and more.
+    fn short_words_have_the_lowest_byte_first() {
+        let bytes = Prng::from_seed(2).bytes(16..=16);
+        for room in 0..=bytes.len() {
+            for len in 0..=room.min(8) {
+                let mut word = [0; 8];
+                word[..len].copy_from_slice(&bytes[..len]);
+                assert_eq!(
+                    short_word(&bytes[..room], len),
+                    u64::from_le_bytes(word),
+                    "{len} {room}"
+                );
+            }
+        }
+    }
 
     #[test] // At every length and offset around the sizes of words and blocks.
     fn bits_are_counted_one_by_one() {

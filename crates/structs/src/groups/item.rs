@@ -12,6 +12,7 @@
 
 use crate::chunk::{Coding, Encoded, Held};
 use darter_base::StreamId;
+use darter_base::bits::short_word;
 
 /// A pending entry: delivered, and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,16 +160,6 @@ fn two_len(bytes: &[u8]) -> usize {
     1 + (widths & 15) + (widths >> 4)
 }
 
-/// The number of this width at the front of `bytes`.
-#[inline]
-fn number(bytes: &[u8], width: usize) -> u64 {
-    match (bytes.first_chunk(), width) {
-        (_, 0) => 0,
-        (Some(eight), _) => u64::from_le_bytes(*eight) << (64 - 8 * width) >> (64 - 8 * width),
-        _ => bytes[..width].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-    }
-}
-
 /// Two numbers, and what follows them.
 #[inline]
 fn two(bytes: &[u8]) -> (u64, u64, &[u8]) {
@@ -176,7 +167,7 @@ fn two(bytes: &[u8]) -> (u64, u64, &[u8]) {
     let (one, two) = (widths & 15, widths >> 4);
     let first = &bytes[1..];
     let second = &first[one..];
-    (number(first, one), number(second, two), &second[two..])
+    (short_word(first, one), short_word(second, two), &second[two..])
 }
 
 /// The ID at the front of `bytes`.

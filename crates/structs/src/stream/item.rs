@@ -18,6 +18,7 @@
 use crate::chunk::{Coding, Encoded, Held, ROOM_MAX};
 use crate::list::List;
 use darter_base::StreamId as Id;
+use darter_base::bits::short_word;
 
 /// Longest fields kept among the entries; longer ones are kept outside.
 pub(super) const FIELDS_MAX: usize = 1_008;
@@ -69,19 +70,6 @@ fn size(bytes: &[u8]) -> (usize, usize) {
     }
 }
 
-/// The number in the `len` bytes at the front, lowest first. Reads eight at once if there are as
-/// many: cheaper than a loop.
-#[inline]
-fn word(bytes: &[u8], len: usize) -> u64 {
-    match (bytes.first_chunk(), len) {
-        (_, 0) => 0,
-        (Some(eight), _) => {
-            u64::from_le_bytes(*eight) & (u64::MAX >> (u64::BITS as usize - 8 * len))
-        }
-        (None, _) => bytes[..len].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    }
-}
-
 /// Bytes of ms and seq, by the head.
 #[inline]
 fn id_bytes(head: u8) -> (usize, usize) {
@@ -94,7 +82,7 @@ pub(super) fn id(bytes: &[u8]) -> Id {
     let (at, _) = size(bytes);
     let (ms, seq) = id_bytes(bytes[at]);
     let rest = &bytes[at + 1..];
-    Id::new(word(rest, ms), word(&rest[ms..], seq))
+    Id::new(short_word(rest, ms), short_word(&rest[ms..], seq))
 }
 
 /// The entry at the front.
@@ -113,7 +101,7 @@ pub(super) fn parts(bytes: &[u8]) -> Parts<'_> {
     if head >> 5 == HIGH_SHAPE {
         fields = &fields[1..];
     }
-    Parts { id: Id::new(word(rest, ms), word(&rest[ms..], seq)), form, fields }
+    Parts { id: Id::new(short_word(rest, ms), short_word(&rest[ms..], seq)), form, fields }
 }
 
 /// Where the number of what the entry at the front keeps outside is, if it does.
@@ -165,7 +153,11 @@ impl<'a> Code<'a> {
         at += ms_bytes;
         front[at..at + seq_bytes].copy_from_slice(&id.seq.to_le_bytes()[..seq_bytes]);
         at += seq_bytes;
-        debug_assert!(word(&id.ms.to_le_bytes(), ms_bytes) == id.ms, "{} in {ms_bytes}", id.ms);
+        debug_assert!(
+            short_word(&id.ms.to_le_bytes(), ms_bytes) == id.ms,
+            "{} in {ms_bytes}",
+            id.ms
+        );
         front[at..at + shape.len()].copy_from_slice(shape);
         Self { front, front_len: at + shape.len(), fields, long: None }
     }

@@ -9,6 +9,7 @@
 //! Integers and UUIDs are never kept as text (`text`), so equal texts are equal bytes.
 
 use super::super::text::{self, Form, Packed, Text, UUID_BYTES};
+use darter_base::bits::short_word;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -76,23 +77,10 @@ pub(super) fn text_of(tag: u8, body: &[u8]) -> Text<'_> {
 /// [`text_of`] for all but short plain texts.
 fn coded_text(tag: u8, body: &[u8]) -> Text<'_> {
     Text(match tag {
-        ..UUID => Form::Int(text::unzigzag(word(body, usize::from(tag - INT)))),
+        ..UUID => Form::Int(text::unzigzag(short_word(body, usize::from(tag - INT)))),
         UUID => Form::Uuid(body.first_chunk().expect("a UUID follows its tag")),
         _ => Form::Raw(&body[1..][..long_len(tag, body[0])]),
     })
-}
-
-/// The number in the `len` bytes at the front, lowest first. Reads eight at once if there are as
-/// many: cheaper than a copy of variable length.
-#[inline]
-fn word(bytes: &[u8], len: usize) -> u64 {
-    match (bytes.first_chunk(), len) {
-        (_, 0) => 0,
-        (Some(eight), _) => {
-            u64::from_le_bytes(*eight) & (u64::MAX >> (u64::BITS as usize - 8 * len))
-        }
-        (None, _) => bytes[..len].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    }
 }
 
 /// The tagged text of a number: its bytes, and how many of them count.
