@@ -44,6 +44,11 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         &mut self.0[chunk][place]
     }
 
+    /// The chunks, for changing what they hold, and not how much.
+    pub(crate) fn slice_mut(&mut self) -> &mut [Vec<T>] {
+        self.0.make_contiguous()
+    }
+
     /// Removes the first chunk.
     pub(crate) fn pop_front(&mut self) -> Option<Vec<T>> {
         self.0.pop_front()

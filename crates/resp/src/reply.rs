@@ -3,6 +3,11 @@
 use crate::Output;
 use darter_base::number;
 
+/// Numbers below this have at most eight digits: with what surrounds them they fit a word.
+const EIGHT_DIGITS: i64 = 100_000_000;
+/// The end of a line, in a word.
+const CRLF: u128 = u16::from_le_bytes(*b"\r\n") as u128;
+
 /// Encodes one client's replies into its [`Output`].
 ///
 /// Where the two versions of the protocol differ, the method takes the richer meaning and writes
@@ -60,7 +65,20 @@ impl<'a> Reply<'a> {
     }
 
     /// The decimal text of `value` as a bulk string.
+    #[inline]
     pub fn bulk_int(&mut self, value: i64) {
+        if (0..EIGHT_DIGITS).contains(&value) {
+            let (digits, len) = number::few_digits(value.unsigned_abs());
+            let head = u128::from(b'$') | u128::from(b'0' + len as u8) << 8 | CRLF << 16;
+            return self
+                .line_of_word(head | u128::from(digits) << 32 | CRLF << (32 + 8 * len), 6 + len);
+        }
+        self.bulk_long_int(value);
+    }
+
+    /// [`Reply::bulk_int`] of any number.
+    #[inline(never)]
+    fn bulk_long_int(&mut self, value: i64) {
         let mut text = [0; number::I64_TEXT_MAX];
         let text = number::i64_text(&mut text, value);
         self.bulk(text);
@@ -165,18 +183,22 @@ impl<'a> Reply<'a> {
                 let line = [kind, digit(value / 10), digit(value), b'\r', b'\n'];
                 self.out.tail().extend_from_slice(&line);
             }
-            100..100_000_000 => {
-                const END: u128 = u16::from_le_bytes(*b"\r\n") as u128;
+            100..EIGHT_DIGITS => {
                 let (digits, len) = number::few_digits(value.unsigned_abs());
-                let line = u128::from(kind) | u128::from(digits) << 8 | END << (8 + 8 * len);
-                // All of the word is appended, as that takes no loop, and shortened.
-                let line = line.to_le_bytes();
-                let tail = self.out.tail();
-                tail.extend_from_slice(&line);
-                tail.truncate(tail.len() - (line.len() - (1 + len + 2)));
+                let line = u128::from(kind) | u128::from(digits) << 8 | CRLF << (8 + 8 * len);
+                self.line_of_word(line, 3 + len);
             }
             _ => self.long_header(kind, value),
         }
+    }
+
+    /// The first `len` bytes of a word. All of it is appended, as that takes no loop, and shortened.
+    #[inline(always)]
+    fn line_of_word(&mut self, word: u128, len: usize) {
+        let word = word.to_le_bytes();
+        let tail = self.out.tail();
+        tail.extend_from_slice(&word);
+        tail.truncate(tail.len() - (word.len() - len));
     }
 
     /// The line of any number: built separately, and appended as one.
@@ -214,6 +236,8 @@ mod tests {
         let long = (3..19).flat_map(|digits| [10_i64.pow(digits) - 1, 10_i64.pow(digits)]);
         for value in (-1_100..=1_100).chain(long).chain([12_345, i64::MAX, i64::MIN]) {
             assert_eq!(encode(false, |reply| reply.int(value)), format!(":{value}\r\n"));
+            let bulk = format!("${}\r\n{value}\r\n", value.to_string().len());
+            assert_eq!(encode(false, |reply| reply.bulk_int(value)), bulk);
         }
         assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");
     }

@@ -533,8 +533,31 @@ fn sorting(words: &mut Words<'_>) -> Command {
         5 => command("HSET", vec![key, words.pick(&["f1", "7"]), words.value()]),
         6 => command("LRANGE", vec![key, text(0), text(-1)]),
         7 => mixed_write(words),
+        8 => integers(words, key),
         _ => sort(words),
     }
+}
+
+/// Integers of few digits, or of many: around powers of two and of ten doubles and texts order them
+/// otherwise than values do. With something else among them now and then.
+fn integers(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    const CENTERS: &[i64] = &[0, 1 << 53, 10_i64.pow(16), 10_i64.pow(17), 10_i64.pow(18), i64::MAX];
+    let center = CENTERS[words.index(CENTERS.len())];
+    let center = if words.prng.chance(30) { -center } else { center };
+    let width = 1_u64 << (1 + words.prng.below(12));
+    let mut all: Vec<_> = (0..=words.prng.below(1_500))
+        .map(|_| {
+            text(
+                center
+                    .saturating_add_unsigned(words.prng.below(width))
+                    .saturating_sub_unsigned(width / 2),
+            )
+        })
+        .collect();
+    if words.prng.chance(20) {
+        all.push(words.pick(&["0.5", "1e16", "-1e18", "007", "+1", "inf", "x"]));
+    }
+    command(numeric(words, &["RPUSH", "SADD"]), with(key, all))
 }
 
 /// SORT after a command by which Redis forgets an earlier number that was out of range: else it

@@ -10,13 +10,14 @@
 //! | `command` | SORT, SORT_RO: from the request to the reply                            |
 //! | `options` | what a request asks for; `pattern`: BY and GET; `name`: a long key      |
 //! | `source`  | what is sorted; `gather`: reading it                                    |
-//! | `order`   | what is compared; `sorter`: sorting in portions                         |
+//! | `order`   | what is compared; `sorter`: sorting in portions; `numbers`: integers    |
 //! | `texts`   | the elements meanwhile                                                  |
 //! | `show`    | the result                                                              |
 
 mod command;
 mod gather;
 mod name;
+mod numbers;
 mod options;
 mod order;
 mod pattern;

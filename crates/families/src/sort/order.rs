@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 const COMPARED: usize = 4 * 1024;
 pub(super) const LOOK: usize = 48;
 /// Integers up to this have different scores.
-const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
+pub(super) const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
 /// The longest text that may be a number.
 const NUMBER_MAX: usize = 64 * 1024;
 

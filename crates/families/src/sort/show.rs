@@ -6,7 +6,7 @@ use super::texts::{Shown, TextId};
 use crate::list::List;
 use crate::unsent::Unsent;
 use darter_command::{Call, Stream};
-use darter_keyspace::{Collection, Fresh, Str};
+use darter_keyspace::{Collection, Fresh, Str, Value};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::list::End;
@@ -14,6 +14,8 @@ use darter_structs::table::{HeldKey, Scratch};
 
 /// Values of one portion: as many keys are looked up together. At most about 30 us.
 const VALUES: usize = 64;
+/// Integers of one portion, where nothing else is shown: at most about 10 us.
+const NUMBERS: usize = 512;
 /// Bytes of a long name that are copied at once: some 10 us.
 const COPIED_AT_ONCE: usize = 32 * 1024;
 
@@ -29,6 +31,9 @@ pub(super) struct Show {
     elements: Vec<TextId>,
     shown: usize,
     unsent: Unsent,
+    /// Only the elements are shown, and these are integers: those at hand.
+    only_numbers: bool,
+    numbers: Vec<i64>,
 }
 
 impl Show {
@@ -36,17 +41,31 @@ impl Show {
     pub(super) fn new(sorted: Sorted, get: Vec<Pattern>, lookup: Option<Lookup>) -> Self {
         let get = if get.is_empty() { vec![Pattern::Element] } else { get };
         let lookup = lookup.filter(|_| get.iter().any(Pattern::names_keys));
-        Self { sorted, get, lookup, elements: Vec::new(), shown: 0, unsent: Unsent::default() }
+        let only_numbers = sorted.numbers.len() > 0 && matches!(get[..], [Pattern::Element]);
+        Self {
+            sorted,
+            get,
+            lookup,
+            elements: Vec::new(),
+            shown: 0,
+            unsent: Unsent::default(),
+            only_numbers,
+            numbers: Vec::new(),
+        }
     }
 
     /// Values to be shown.
     pub(super) fn len(&self) -> usize {
-        self.sorted.run.len() * self.get.len()
+        self.sorted.len() * self.get.len()
     }
 
     /// Builds a list of all values, in slices; an absent one is an empty string.
     pub(super) async fn build(&mut self, call: &Call) -> List {
         let mut list = List::new();
+        while self.only_numbers && self.has_more() {
+            list.take_numbers(self.take_numbers());
+            call.tx.pause().await;
+        }
         while self.has_more() {
             let mut name = None;
             {
@@ -94,6 +113,9 @@ impl Show {
 
     /// Makes a portion of the name of a long key that is looked up next. True while there is more.
     pub(super) fn make_name(&mut self) -> bool {
+        if self.only_numbers {
+            return false;
+        }
         let (patterns, count) = self.next();
         let Self { sorted, get, lookup, elements, shown, .. } = self;
         let (patterns, now) = (&get[*shown..*shown + patterns], &elements[..count]);
@@ -133,14 +155,26 @@ impl Show {
         }
     }
 
+    /// The next integers, where nothing else is shown.
+    fn take_numbers(&mut self) -> &[i64] {
+        debug_assert!(self.only_numbers, "there may be patterns");
+        self.numbers.clear();
+        self.sorted.numbers.take(NUMBERS, &mut self.numbers);
+        &self.numbers
+    }
+
     /// True while there are values to be shown.
     fn has_more(&self) -> bool {
-        self.sorted.run.len() > 0 || !self.elements.is_empty()
+        self.sorted.len() > 0 || !self.elements.is_empty()
     }
 }
 
 impl Stream for Show {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if self.only_numbers {
+            self.take_numbers().iter().for_each(|number| reply.bulk_int(*number));
+            return self.has_more();
+        }
         let mut unsent = std::mem::take(&mut self.unsent);
         if !unsent.is_empty() {
             unsent.pump(reply);
@@ -172,15 +206,27 @@ async fn copied(name: &HeldKey, call: &Call) -> Blob {
 }
 
 impl Sorted {
-    /// Removes the next elements, at most `most`.
+    /// Elements left.
+    fn len(&self) -> usize {
+        self.numbers.len() + self.run.len()
+    }
+
+    /// Removes the next elements, at most `most`. Of integers, the texts of those before are forgotten.
     fn next(&mut self, most: usize) -> Vec<TextId> {
-        let Self { run, is_backwards, texts } = self;
+        let Self { numbers, run, is_backwards, texts } = self;
+        if numbers.len() > 0 {
+            debug_assert_eq!(run.len(), 0, "there is nothing but integers");
+            texts.clear();
+            let mut next = Vec::with_capacity(most);
+            numbers.take(most, &mut next);
+            return next.into_iter().map(|number| texts.push_number(number)).collect();
+        }
         let next = || if *is_backwards { run.pop_back() } else { run.pop_front() };
         std::iter::from_fn(next).take(most).map(|item| texts.element(item.text)).collect()
     }
 
     /// Bytes of memory that were made.
     fn memory_bytes(&self) -> usize {
-        self.run.memory_bytes() + self.texts.memory_bytes()
+        self.numbers.memory_bytes() + self.run.memory_bytes() + self.texts.memory_bytes()
     }
 }

@@ -209,6 +209,11 @@ impl Sorter {
         self.bound.is_none_or(|bound| rank <= bound.rank)
     }
 
+    /// True as long as it keeps nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.runs.is_empty() && self.merge.is_none()
+    }
+
     /// Adds an item.
     pub(super) fn push(&mut self, item: Item, texts: &Texts) {
         if self.order.by == By::Nothing {

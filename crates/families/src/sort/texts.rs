@@ -96,10 +96,8 @@ impl Texts {
             Str::Blob(blob) => return self.push_long(Long::Blob(blob.reader())),
             Str::Inline(text) => text,
         };
-        if let Some(number) = text.as_int()
-            && number << TAG_BITS >> TAG_BITS == number
-        {
-            return TextId((number << TAG_BITS).cast_unsigned() | INT);
+        if let Some(number) = text.as_int() {
+            return self.push_number(number);
         }
         let mut scratch = Scratch::new();
         let bytes = text.bytes(&mut scratch);
@@ -108,6 +106,14 @@ impl Texts {
         }
         let name = hold().map(Long::Name);
         self.push_long(name.unwrap_or_else(|| Long::Blob(Blob::from(bytes))))
+    }
+
+    /// Adds the decimal text of a number.
+    pub(super) fn push_number(&mut self, number: i64) -> TextId {
+        if number << TAG_BITS >> TAG_BITS == number {
+            return TextId((number << TAG_BITS).cast_unsigned() | INT);
+        }
+        self.push_short(i64_text(&mut [0; I64_TEXT_MAX], number))
     }
 
     /// Adds a copy of a text of `other`.

@@ -1,0 +1,365 @@
+//! Integers in order, which nearly all that is sorted are: a radix sort, in portions.
+//!
+//! Of an integer in the place of its value nothing is needed but the value: 8 bytes, no text, and no
+//! comparison, whose outcome no processor can predict. A pass orders them by up to eight of their
+//! bits, the low ones first: it counts how many have which, which says where the first of each kind
+//! belongs, and then moves each behind those of its kind that were before it. So what one pass finds
+//! equal stays as the passes before have left it. Bits in which all are the same need no pass: a
+//! million consecutive numbers take three.
+//!
+//! ```text
+//! number --xor--> key, unsigned      pages: | 4 096 keys | 4 096 keys | ..   --pass-->   spare: | ..
+//! ```
+//! Not here: integers that Redis does not order by their values ([`is_ordered`]), and whatever else
+//! is a number. See `sorter`.
+
+use super::order::EXACT_MAX;
+use crate::chunks::Chunks;
+
+/// Keys of a page, and of one portion of a pass: some 10 us.
+const PAGE: usize = 4_096;
+/// As many are sorted at once, by comparing them: at most about 15 us.
+const SORTED_AT_ONCE: usize = 1_024;
+/// Bits of a pass, and the kinds of keys that they tell apart.
+const WIDTH: u32 = 8;
+const KINDS: usize = 1 << WIDTH;
+
+const SIGN: u64 = 1 << 63;
+
+/// True when Redis orders this number by its value. It compares doubles, and equal ones by their
+/// texts: beyond 2^53 that is another order below 0, and around the powers of ten, where texts are
+/// of two lengths.
+pub(super) fn is_ordered(number: i64) -> bool {
+    /// Up to `i64::MAX` no two integers are the same double that are further apart.
+    const APART_MAX: u64 = 1 << (63 - f64::MANTISSA_DIGITS);
+    const POWERS: [i64; 3] =
+        [10_000_000_000_000_000, 100_000_000_000_000_000, 1_000_000_000_000_000_000];
+    number.unsigned_abs() <= EXACT_MAX
+        || number > 0 && POWERS.iter().all(|power| number.abs_diff(*power) > APART_MAX)
+}
+
+/// What is done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Finding the bits in which the keys differ.
+    Survey,
+    /// Counting the keys of each kind.
+    Count,
+    /// Moving them.
+    Move,
+    /// They are in order.
+    Sorted,
+}
+
+/// See the module.
+pub(super) struct Numbers {
+    /// What makes a key of a number, and a number of a key.
+    flip: u64,
+    pages: Chunks<u64, PAGE>,
+    /// Where a pass moves them.
+    spare: Chunks<u64, PAGE>,
+    stage: Stage,
+    /// The next page of this stage.
+    page: usize,
+    /// The bits in which keys differ, the last key surveyed, and whether all so far were in order.
+    differing: u64,
+    last: u64,
+    is_sorted: bool,
+    /// The bits of this pass: from which on, and how many.
+    shift: u32,
+    width: u32,
+    /// Of each kind: how many there are, then where the next one belongs.
+    places: Box<[usize; KINDS]>,
+    /// Keys of the first page that were taken, and keys left.
+    taken: usize,
+    len: usize,
+}
+
+impl Numbers {
+    /// None so far.
+    pub(super) fn new(is_descending: bool) -> Self {
+        Self {
+            flip: if is_descending { !SIGN } else { SIGN },
+            pages: Chunks::default(),
+            spare: Chunks::default(),
+            stage: Stage::Survey,
+            page: 0,
+            differing: 0,
+            last: 0,
+            is_sorted: true,
+            shift: 0,
+            width: 0,
+            places: Box::new([0; KINDS]),
+            taken: 0,
+            len: 0,
+        }
+    }
+
+    /// Adds a number, before the first step.
+    #[inline]
+    pub(super) fn push(&mut self, number: i64) {
+        debug_assert!(is_ordered(number), "{number}");
+        self.pages.tail(1).push(number.cast_unsigned() ^ self.flip);
+        self.len += 1;
+    }
+
+    /// Numbers left.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.pages.memory_bytes() + self.spare.memory_bytes()
+    }
+
+    /// Does the next portion of sorting. Returns true while there is more to do.
+    pub(super) fn step(&mut self) -> bool {
+        if self.page < self.pages.chunks().len() {
+            match self.stage {
+                Stage::Survey => self.survey(),
+                Stage::Count => self.count(),
+                Stage::Move => self.move_page(),
+                Stage::Sorted => return false,
+            }
+            self.page += 1;
+        } else {
+            self.advance();
+        }
+        self.stage != Stage::Sorted
+    }
+
+    /// Goes on to the next stage.
+    fn advance(&mut self) {
+        self.page = 0;
+        match self.stage {
+            Stage::Survey if self.is_sorted => self.stage = Stage::Sorted,
+            Stage::Survey => self.begin(0),
+            Stage::Count => {
+                let mut end = 0;
+                for place in self.places.iter_mut() {
+                    (*place, end) = (end, end + *place);
+                }
+                debug_assert_eq!(end, self.len, "every key is of one kind");
+                self.stage = Stage::Move;
+            }
+            Stage::Move => {
+                std::mem::swap(&mut self.pages, &mut self.spare);
+                self.begin(self.shift + self.width);
+            }
+            Stage::Sorted => {}
+        }
+    }
+
+    /// Begins the next pass, by bits from this one on, if keys differ in any.
+    fn begin(&mut self, shift: u32) {
+        let left = self.differing.checked_shr(shift).unwrap_or(0);
+        if left == 0 {
+            (self.stage, self.spare) = (Stage::Sorted, Chunks::default());
+            return;
+        }
+        // As few passes as will do, of about as many bits each: few kinds are moved faster.
+        let bits = u64::BITS - left.leading_zeros() - left.trailing_zeros();
+        self.shift = shift + left.trailing_zeros();
+        self.width = bits.div_ceil(bits.div_ceil(WIDTH));
+        self.places.fill(0);
+        self.stage = Stage::Count;
+    }
+
+    fn survey(&mut self) {
+        let is_all = self.len <= SORTED_AT_ONCE;
+        let Some(page) = self.pages.slice_mut().get_mut(self.page) else { return };
+        if is_all {
+            page.sort_unstable();
+        }
+        let Some((&first, &last)) = page.first().zip(page.last()) else { return };
+        if self.page == 0 {
+            self.last = first;
+        }
+        // Bits that are the same from each key to the next are the same in all.
+        let before = self.last;
+        self.differing |= page.iter().fold(before ^ first, |bits, key| bits | (key ^ first));
+        self.is_sorted = self.is_sorted && before <= first && page.is_sorted();
+        self.last = last;
+    }
+
+    fn count(&mut self) {
+        let (shift, kinds) = self.kinds();
+        let Some(page) = self.pages.chunks().get(self.page) else { return };
+        for key in page {
+            self.places[usize::from((key >> shift) as u8) & kinds] += 1;
+        }
+        if self.spare.chunks().len() <= self.page {
+            self.spare.tail(page.len()).resize(page.len(), 0);
+        }
+    }
+
+    fn move_page(&mut self) {
+        let (shift, kinds) = self.kinds();
+        let Some(page) = self.pages.chunks().get(self.page) else { return };
+        let to = self.spare.slice_mut();
+        for &key in page {
+            let place = &mut self.places[usize::from((key >> shift) as u8) & kinds];
+            to[*place / PAGE][*place % PAGE] = key;
+            *place += 1;
+        }
+    }
+
+    /// The bits of this pass: how far to the right they are moved, and their mask.
+    fn kinds(&self) -> (u32, usize) {
+        debug_assert!((1..=WIDTH).contains(&self.width), "{} bits", self.width);
+        (self.shift, (KINDS - 1) >> (WIDTH - self.width))
+    }
+
+    /// Removes the first numbers, at most `most` and those of one page, and appends them to `out`.
+    pub(super) fn take(&mut self, most: usize, out: &mut Vec<i64>) {
+        let count = self.front(most);
+        let Some(page) = self.pages.chunks().front() else { return };
+        let keys = &page[self.taken..self.taken + count];
+        out.extend(keys.iter().map(|key| (key ^ self.flip).cast_signed()));
+        self.skip(count);
+    }
+
+    /// Removes some of the first `left` numbers, which are counted down. True while there are more.
+    pub(super) fn drop_front(&mut self, left: &mut usize) -> bool {
+        let count = self.front(*left);
+        self.skip(count);
+        *left -= count;
+        *left > 0 && self.len > 0
+    }
+
+    /// Forgets all numbers but the first.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// How many of the first `most` are in the first page.
+    fn front(&self, most: usize) -> usize {
+        let page = self.pages.chunks().front().map_or(0, Vec::len);
+        most.min(self.len).min(page - self.taken)
+    }
+
+    fn skip(&mut self, count: usize) {
+        (self.taken, self.len) = (self.taken + count, self.len - count);
+        if self.pages.chunks().front().is_some_and(|page| page.len() == self.taken) {
+            self.pages.pop_front();
+            self.taken = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+    use darter_base::lazyfree;
+    use darter_base::preempt::Never;
+
+    /// Sorts numbers in steps, none of which is asked for once they are in order.
+    fn sorted(numbers: &[i64], is_descending: bool) -> Numbers {
+        let mut sorter = Numbers::new(is_descending);
+        numbers.iter().for_each(|number| sorter.push(*number));
+        while sorter.step() {}
+        assert!(!sorter.step(), "it is done");
+        assert_eq!(sorter.len(), numbers.len());
+        sorter
+    }
+
+    fn all(mut numbers: Numbers) -> Vec<i64> {
+        let mut out = Vec::new();
+        while numbers.len() > 0 {
+            let before = out.len();
+            numbers.take(500, &mut out);
+            assert!((1..=500).contains(&(out.len() - before)), "{} at once", out.len() - before);
+        }
+        out
+    }
+
+    #[test] // Any number of them, in any bits: as the standard library sorts.
+    fn numbers_are_sorted() {
+        let mut prng = Prng::from_seed(5);
+        for round in 0..300 {
+            let count = prng.below(if round % 10 == 0 { 30_000 } else { 3_000 });
+            let (bits, shift) = (1 + prng.below(53), prng.below(12));
+            let mask = (1_u64 << bits) - 1;
+            let mut numbers: Vec<i64> = (0..count)
+                .map(|_| {
+                    ((prng.next_u64() & mask).cast_signed() - (mask / 3).cast_signed()) >> shift
+                })
+                .collect();
+            if round % 7 == 0 {
+                numbers.sort_unstable();
+            }
+            let mut expected = numbers.clone();
+            expected.sort_unstable();
+            assert!(all(sorted(&numbers, false)) == expected, "round {round}");
+            expected.reverse();
+            assert!(all(sorted(&numbers, true)) == expected, "round {round}, descending");
+        }
+        while lazyfree::run(&Never) {}
+    }
+
+    #[test] // The first ones are dropped page by page, the last ones forgotten.
+    fn any_part_is_wanted() {
+        let numbers: Vec<i64> = (0..50_000).map(|at| at * 7_919 % 50_021).collect();
+        let mut expected = numbers.clone();
+        expected.sort_unstable();
+        for (start, len) in [(0, 10), (4_096, 4_096), (5_000, 40_000), (49_999, 9), (50_000, 1)] {
+            let mut numbers = sorted(&numbers, false);
+            let (mut left, mut portions) = (start, 1);
+            while numbers.drop_front(&mut left) {
+                portions += 1;
+            }
+            assert!(portions <= start / PAGE + 2, "{portions} portions");
+            numbers.truncate(len);
+            assert!(all(numbers) == expected[start..][..len.min(50_000 - start)], "{start} {len}");
+        }
+        while lazyfree::run(&Never) {}
+    }
+
+    #[test] // A page read is a page released, and the second copy is gone once they are in order.
+    fn memory_is_bounded() {
+        let numbers: Vec<i64> = (0..100_000).rev().collect();
+        let mut sorter = Numbers::new(false);
+        numbers.iter().for_each(|number| sorter.push(*number));
+        let mut most = 0;
+        while sorter.step() {
+            most = most.max(sorter.memory_bytes());
+        }
+        assert!((1_600_000..1_700_000).contains(&most), "{most}");
+        assert!((800_000..850_000).contains(&sorter.memory_bytes()), "{}", sorter.memory_bytes());
+        let mut left = 90_000;
+        while sorter.drop_front(&mut left) {}
+        assert!((80_000..150_000).contains(&sorter.memory_bytes()), "{}", sorter.memory_bytes());
+        while lazyfree::run(&Never) {}
+    }
+
+    #[test] // Where the order of values is that of doubles and then of texts, and only there.
+    fn values_are_in_order_where_they_should_be() {
+        let mut near = Vec::new();
+        for center in (53..63).map(|bit| 1_i64 << bit).chain([
+            10_000_000_000_000_000,
+            100_000_000_000_000_000,
+            1_000_000_000_000_000_000,
+            4_999_999_999_999_999_999,
+        ]) {
+            near.extend((-1_100..=1_100).map(|by| center + by));
+        }
+        near.extend([i64::MAX, i64::MAX - 1, i64::MAX - 511, i64::MAX - 512, 0, 1, 10, 9]);
+        near.extend(near.clone().iter().map(|number| -number));
+        near.push(i64::MIN);
+        near.sort_unstable();
+        let mut as_redis: Vec<(i64, String)> =
+            near.iter().map(|number| (*number, number.to_string())).collect();
+        as_redis.sort_by(|(one, text), (other, other_text)| {
+            (*one as f64).total_cmp(&(*other as f64)).then_with(|| text.cmp(other_text))
+        });
+        let kept = |number: &i64| is_ordered(*number);
+        let expected: Vec<i64> = as_redis.iter().map(|(number, _)| *number).filter(kept).collect();
+        near.retain(kept);
+        assert!(near == expected);
+        assert!(near.contains(&i64::MAX) && near.contains(&-9_007_199_254_740_992));
+        assert!(!is_ordered(i64::MIN) && !is_ordered(-9_007_199_254_740_993));
+        assert!(!is_ordered(9_999_999_999_999_999) && !is_ordered(10_000_000_000_000_000));
+    }
+}
