@@ -6,6 +6,7 @@
 use super::big::Big;
 use super::item::{self, Element, Elements};
 use super::pack::Pack;
+use super::run::Run;
 use super::{End, Handle, List, Root};
 use crate::tree::{Rest, Unread};
 use std::ops::Range;
@@ -89,23 +90,22 @@ impl Reader {
         let mut budget = max_elements.min(self.left);
         self.left -= budget;
         while budget > 0 {
-            let items = match (&self.source, &self.chunk) {
-                (Source::Pack(pack), _) => pack.view().items(),
-                (_, Some(chunk)) => chunk.items(),
+            let run = match (&self.source, &self.chunk) {
+                (Source::Pack(pack), _) => Run::Pack(pack.view()),
+                (_, Some(chunk)) => Run::Chunk(chunk),
                 (_, None) => unreachable!("there is a chunk while elements are left"),
             };
-            if self.offset == items.len() {
-                self.advance();
-                continue;
+            let items = run.items();
+            let mut offset = self.offset;
+            while budget > 0 && offset < items.len() {
+                f(run.element_at(items, offset));
+                offset += item::len(&items[offset..]);
+                budget -= 1;
             }
-            let bytes = item::len(&items[self.offset..]);
-            f(match (&self.source, &self.chunk) {
-                (Source::Pack(pack), _) => pack.view().element(self.offset),
-                (_, Some(chunk)) => chunk.element(self.offset),
-                (_, None) => unreachable!("as above"),
-            });
-            self.offset += bytes;
-            budget -= 1;
+            self.offset = offset;
+            if budget > 0 {
+                self.advance();
+            }
         }
         if self.left == 0 {
             self.close();

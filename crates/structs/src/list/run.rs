@@ -46,7 +46,7 @@ impl<'a> Run<'a> {
 
     /// [`Run::element`] for who has the run's items at hand.
     #[inline]
-    fn element_at(&self, items: &'a [u8], offset: usize) -> Element<'a> {
+    pub(super) fn element_at(&self, items: &'a [u8], offset: usize) -> Element<'a> {
         match self {
             Self::Pack(pack) => pack.element(offset),
             Self::Chunk(chunk) => chunk.read(&items[offset..]),
