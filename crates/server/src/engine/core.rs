@@ -21,7 +21,7 @@ use super::state::pubsub::PubSub;
 use super::state::release::Release;
 use super::state::saving::Saving;
 use super::state::tracking::Tracking;
-use super::state::waits::{Stage, Waits};
+use super::state::waits::{Blocked, Stage, Waits};
 use super::state::watchers::Watchers;
 use super::state::writers::Writers;
 use super::stats::{CommandStats, CoreStats};
@@ -242,7 +242,9 @@ impl Core {
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
             conn.lane.eof = true;
-            if conn.lane.blocked.as_ref().is_some_and(|blocked| blocked.stage == Stage::Waits) {
+            // As in Redis: who has ended its side gets nothing, unless that is on its way.
+            let ends = |blocked: &Blocked| blocked.call.fate.end() && blocked.stage == Stage::Waits;
+            if conn.lane.blocked.as_deref().is_some_and(ends) {
                 self.kill(&mut conn.lane);
             }
             if let Some(awaited) = &conn.lane.awaited {
@@ -559,6 +561,9 @@ impl Core {
     /// Closes a connection at once.
     pub fn kill(&self, lane: &mut super::conn::Lane) {
         lane.session.killed = true;
+        if let Some(blocked) = &lane.blocked {
+            blocked.call.fate.end();
+        }
         self.mark_ready(lane);
     }
 

@@ -27,12 +27,43 @@ use darter_tx::CoreId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::super::point::View;
 
 /// Places that are passed over at once, on a condition on which one has found nothing: about 20 us.
 const PASSED_AT_ONCE: usize = 512;
+
+/// Whether a call still waits. Shared by the core of its client, which may end the waiting, and those
+/// of its keys, each of which may take what is wanted: whoever is first decides, for good.
+#[derive(Debug, Default)]
+pub(crate) struct Fate(AtomicU8);
+
+impl Fate {
+    const WAITS: u8 = 0;
+    const TAKEN: u8 = 1;
+    const OVER: u8 = 2;
+
+    /// The core of a key is about to take what is wanted, in the same step. False if it may not:
+    /// another one has, or the waiting is over.
+    pub(crate) fn take(&self) -> bool {
+        self.decide(Self::TAKEN)
+    }
+
+    /// The core of the client ends the waiting. False if that was decided before.
+    pub(crate) fn end(&self) -> bool {
+        self.decide(Self::OVER)
+    }
+
+    /// True when the core of a key has taken: its answer is on its way.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::TAKEN
+    }
+
+    fn decide(&self, fate: u8) -> bool {
+        self.0.compare_exchange(Self::WAITS, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
 
 /// A call that waits: who calls, and for what it waits. Shared by the cores of its keys.
 pub(crate) struct WaitingCall {
@@ -47,6 +78,7 @@ pub(crate) struct WaitingCall {
     pub(crate) view: View,
     pub(crate) resp3: bool,
     pub(crate) wait: Wait,
+    pub(crate) fate: Fate,
     /// Nobody wants it any more: who is still giving it places stops.
     pub(crate) has_left: AtomicBool,
 }
@@ -59,8 +91,6 @@ pub(crate) struct Blocked {
     pub(crate) stage: Stage,
     /// The cores of its keys.
     pub(crate) cores: Vec<CoreId>,
-    /// Keys whose cores asked in vain while another core was to take: each by core and name.
-    pub(crate) refused: BTreeSet<(CoreId, u64)>,
 }
 
 /// How far a call that waits has come.
@@ -70,8 +100,8 @@ pub(crate) enum Stage {
     Begins,
     /// It waits.
     Waits,
-    /// A core takes what it waits for.
-    Granted,
+    /// Its time was over when something had been taken for it, or it was killed.
+    Ends,
 }
 
 impl Blocked {
@@ -82,7 +112,7 @@ impl Blocked {
             Patience::Endless => None,
             Patience::None => unreachable!("it does not wait"),
         };
-        Self { call, until_ms, stage: Stage::Begins, cores, refused: BTreeSet::new() }
+        Self { call, until_ms, stage: Stage::Begins, cores }
     }
 
     /// Bytes that it holds.
@@ -459,6 +489,7 @@ mod tests {
             view: View { db: 0, no_touch: false, tracker: Tracker::default() },
             resp3: false,
             wait: Wait { keys: 1..2, patience: Patience::Endless, want: Box::new(Nothing) },
+            fate: Fate::default(),
             has_left: AtomicBool::new(false),
         })
     }

@@ -9,18 +9,16 @@ impl Bench {
         lock_key(0, Key::new(key.as_bytes()).hash)
     }
 
-    /// A client of core 0 waits for a list of core 1, and for one of the last core. The first has come,
-    /// core 0 has said yes, and core 1 has not heard it yet when the list's time is over.
-    fn granted_too_late(&self) -> (String, String) {
-        let (dies, other) = (self.key(1), self.key(self.cores.len() - 1));
-        assert_eq!(self.ask(0, &format!("BLPOP {dies} {other} 0")), "");
-        self.send(1, &format!("MULTI\r\nRPUSH {dies} x\r\nPEXPIRE {dies} 5\r\nEXEC"));
-        (0..5).for_each(|_| _ = self.turn(1));
-        assert!(!self.mail.borrow()[0].is_empty(), "core 1 asks");
-        self.turn(0);
-        assert_eq!(self.cores[0].blocked_counts(), (0, 0), "the yes is on its way");
-        self.pass_ms(10);
-        (dies, other)
+    /// A client of core 0 waits for a list of core 1, and for one of the last core. Core 1 has taken
+    /// for it, and core 0 has not heard of that. Returns both lists' names.
+    fn taken_elsewhere(&self) -> [String; 2] {
+        let names = [self.key(1), format!("{{{}}}last", self.key(self.cores.len() - 1))];
+        assert_eq!(self.ask(0, &format!("BLPOP {} {} 30", names[0], names[1])), "");
+        self.send(1, &format!("RPUSH {} x", names[0]));
+        self.turn(1);
+        assert_eq!(self.cores[1].tx.tasks_len(), 0, "nobody was asked");
+        assert_eq!(self.cores[0].blocked_counts(), (1, 1));
+        names
     }
 
     fn is_quiet(&self) -> bool {
@@ -78,30 +76,65 @@ fn few_are_served_in_the_step_of_an_exec() {
     assert!(bench.is_quiet());
 }
 
-#[test] // It keeps its place where it was refused, and that core looks again.
-fn who_was_granted_in_vain_is_served_by_another_core() {
+#[test] // In the step of the push, with one message; another core that has something finds it gone.
+fn who_waits_elsewhere_is_served_at_once_and_once() {
     let bench = Bench::new(3);
-    let (_, other) = bench.granted_too_late();
-    bench.send(2, &format!("RPUSH {other} y"));
-    for core in [2, 2, 0, 2] {
-        bench.turn(core); // Asks, and hears that another is to take.
-    }
-    assert_eq!(bench.got(0), "");
-    bench.settle();
-    let len = other.len();
-    assert_eq!(bench.got(0), format!("*2\r\n${len}\r\n{other}\r\n$1\r\ny\r\n"));
+    let [first, last] = bench.taken_elsewhere();
+    assert_eq!(bench.got(1), ":1\r\n");
+    assert_eq!(bench.ask(2, &format!("RPUSH {last} y")), ":1\r\n");
+    let reply = format!("*2\r\n${}\r\n{first}\r\n$1\r\nx\r\n", first.len());
+    assert_eq!((bench.got(0), bench.cores[0].blocked_counts()), (reply, (0, 0)));
+    assert_eq!(bench.ask(2, &format!("LLEN {last}")), ":1\r\n");
     assert!(bench.is_quiet());
 }
 
-#[test] // As one that ends its side while it waits.
-fn who_ends_its_side_while_granted_in_vain_goes() {
+#[test] // What was taken for it is sent, though its time was over, or it was to be unblocked.
+fn what_was_taken_comes_before_the_end_of_the_wait() {
+    for is_late in [true, false] {
+        let bench = Bench::new(2);
+        let [first, _] = bench.taken_elsewhere();
+        if is_late {
+            bench.pass_ms(30_000);
+        } else {
+            assert!(!bench.cores[0].unblock(1, false), "it waits no more");
+        }
+        bench.settle();
+        let reply = format!("*2\r\n${}\r\n{first}\r\n$1\r\nx\r\n", first.len());
+        assert_eq!((bench.got(0), bench.cores[0].blocked_counts()), (reply, (0, 0)));
+        assert!(bench.is_quiet());
+    }
+}
+
+#[test] // As one that has ended its side and waits for the reply of another command.
+fn who_ends_its_side_gets_what_was_taken() {
     let bench = Bench::new(2);
-    bench.granted_too_late();
+    bench.taken_elsewhere();
     bench.cores[0].ended(bench.clients[0].token);
     bench.settle();
-    assert!(bench.is_closed(0));
-    assert_eq!((bench.got(0), bench.cores[0].blocked_counts()), (String::new(), (0, 0)));
+    assert!(bench.got(0).ends_with("$1\r\nx\r\n") && bench.is_closed(0));
+    assert_eq!((bench.cores[0].blocked_counts(), bench.cores[0].ended_amid_replies()), ((0, 0), 0));
     assert!(bench.is_quiet());
+}
+
+#[test] // Its core has heard of its end, its time or its killing; the core of the key has not.
+fn nothing_is_taken_for_who_waits_no_more() {
+    let ends: [fn(&Bench); 4] = [
+        |bench| bench.cores[0].ended(bench.clients[0].token),
+        |bench| bench.cores[0].closed(bench.clients[0].token),
+        |bench| assert!(bench.cores[0].unblock(1, false), "it waits"),
+        |bench| _ = bench.cores[0].with_client(1, |conn| bench.cores[0].kill(&mut conn.lane)),
+    ];
+    for (number, end) in ends.iter().enumerate() {
+        let bench = Bench::new(2);
+        let key = bench.key(1);
+        assert_eq!(bench.ask(0, &format!("BLPOP {key} 0")), "");
+        end(&bench);
+        assert_eq!(bench.ask(1, &format!("RPUSH {key} x")), ":1\r\n", "{number}");
+        assert_eq!(bench.ask(1, &format!("LLEN {key}")), ":1\r\n", "{number}");
+        assert_eq!(bench.cores[0].ended_amid_replies(), 0, "{number}");
+        assert_eq!(bench.cores[0].blocked_counts(), (0, 0), "{number}");
+        assert!(bench.is_quiet(), "{number}");
+    }
 }
 
 #[test] // Pushes come while the key to move to is locked: one task waits for it, not one for each.

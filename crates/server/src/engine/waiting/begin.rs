@@ -8,7 +8,7 @@ use super::super::point::{Owner, Ran};
 use super::super::presence::Presence;
 use super::super::serve::is_blocked;
 use super::super::slices::{Cause, named};
-use super::super::state::waits::{Blocked, WaitingCall};
+use super::super::state::waits::{Blocked, Fate, WaitingCall};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Call, Look, Looking, Refusal, Stream, Wait, When};
 use darter_resp::{self as resp, Output, Reply};
@@ -49,6 +49,7 @@ impl Core {
             view: lane.session.view(),
             resp3: lane.session.resp3,
             wait,
+            fate: Fate::default(),
             has_left: AtomicBool::new(false),
         };
         let owner = self.owner_of(entry, args);

@@ -13,16 +13,6 @@ use std::rc::Rc;
 /// Clients whose time is over that are told so between two looks at the clock.
 const TIMED_OUT_AT_ONCE: usize = 16;
 
-/// What the core of a key hears that asks for a call.
-pub(super) enum Grant {
-    /// It may take: nothing else ends the waiting.
-    Given,
-    /// Another key is to serve it: the place stays until that has come to something.
-    Busy,
-    /// The call waits no more.
-    Gone,
-}
-
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Core {
@@ -34,7 +24,7 @@ impl Core {
             blocked.stage = Stage::Waits;
             self.waits.borrow_mut().block(client, blocked.until_ms);
         }
-        if lane.eof {
+        if lane.eof && !blocked.call.fate.is_taken() {
             self.kill(lane); // As Redis does: who has ended its side gets nothing.
         }
     }
@@ -68,42 +58,6 @@ impl Core {
         self.with_conn(self.clients.token_of(client)?, |conn| {
             is_it(conn).then(|| visit(self, conn))
         })?
-    }
-
-    /// The core of a key asks whether it may take something for this call.
-    pub(super) fn grant(&self, client: u64, number: u64, key: (CoreId, u64)) -> Grant {
-        let granted = self.with_blocked(client, number, |core, conn| {
-            let lane = &mut conn.lane;
-            let is_here = !lane.eof && !lane.session.killed && !lane.closing;
-            let blocked = lane.blocked.as_mut().filter(|_| is_here)?;
-            if blocked.stage == Stage::Granted {
-                blocked.refused.insert(key);
-                return Some(Grant::Busy);
-            }
-            core.count_unblocked(client, blocked);
-            blocked.stage = Stage::Granted;
-            Some(Grant::Given)
-        });
-        granted.flatten().unwrap_or(Grant::Gone)
-    }
-
-    /// Nothing was there after all: its time had come meanwhile. Keys that were refused since are
-    /// looked at again.
-    pub(super) fn waits_on(&self, client: u64, number: u64) {
-        let refused = self.with_blocked(client, number, |core, conn| {
-            let blocked = conn.lane.blocked.as_mut()?;
-            blocked.stage = Stage::Begins;
-            let refused = std::mem::take(&mut blocked.refused);
-            core.now_waits(&mut conn.lane);
-            Some(refused)
-        });
-        for (core, name) in refused.flatten().unwrap_or_default() {
-            if core == self.id() {
-                self.serve_again(name);
-            } else {
-                self.tell_later(core, move |there| there.serve_again(name));
-            }
-        }
     }
 
     /// What a client has waited for, from core `from`.
@@ -145,13 +99,15 @@ impl Core {
 
     /// The connection is gone.
     pub(crate) fn stop_waiting(&self, lane: &mut Lane) {
-        let is_amid = |blocked: &Blocked| blocked.stage != Stage::Waits;
-        if lane.output_bytes() > 0 || lane.blocked.as_deref().is_some_and(is_amid) {
-            self.waits.borrow_mut().count_lost();
-        }
+        let mut is_amid = lane.output_bytes() > 0;
         if let Some(blocked) = lane.blocked.take() {
+            blocked.call.fate.end();
+            is_amid |= blocked.stage == Stage::Begins || blocked.call.fate.is_taken();
             self.count_unblocked(lane.session.id, &blocked);
             self.leave_queues(blocked.call.number, &blocked.cores);
+        }
+        if is_amid {
+            self.waits.borrow_mut().count_lost();
         }
     }
 
@@ -177,8 +133,9 @@ impl Core {
         for _ in 0..TIMED_OUT_AT_ONCE {
             let overdue = self.waits.borrow().overdue(self.now_ms());
             let Some(client) = overdue else { return };
-            let was_there = self.unblock_now(client, None);
-            assert!(was_there, "client {client} has a deadline, and does not wait");
+            self.unblock_now(client, None);
+            let next = self.waits.borrow().overdue(self.now_ms());
+            assert!(next != Some(client), "client {client} has a deadline, and does not wait");
         }
     }
 
@@ -229,10 +186,15 @@ impl Core {
     fn unblock_now(&self, client: u64, refusal: Option<Refusal>) -> bool {
         let Some(token) = self.clients.token_of(client) else { return false };
         let ended = self.with_conn(token, |conn| {
-            let blocked = conn.lane.blocked.as_ref();
+            let blocked = conn.lane.blocked.as_mut();
             let Some(blocked) = blocked.filter(|blocked| blocked.stage == Stage::Waits) else {
                 return false;
             };
+            if !blocked.call.fate.end() {
+                self.count_unblocked(client, blocked);
+                blocked.stage = Stage::Ends;
+                return false;
+            }
             let want = |reply: &mut Reply<'_>| blocked.call.wait.want.time_out(reply);
             let answer = match refusal {
                 None => Ok(Answer::encode(conn.lane.session.resp3, want)),

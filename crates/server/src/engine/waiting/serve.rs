@@ -1,13 +1,12 @@
 //! A key has changed for which clients wait: on the core of the key.
 //!
-//! After a command that ran at once they are served at once, too, while they are connected to this
-//! core. Otherwise the key is locked, and a task serves them.
+//! After a command that ran at once they are served at once, too, if they are few. Otherwise the key
+//! is locked, and a task serves them.
 
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Next, WaitingCall};
-use super::end::Grant;
 use darter_command::{Answer, Flow, Look, Looking, Refusal, Since, Taking, When};
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, Locked, Serving, lock_key};
@@ -41,7 +40,7 @@ impl Taken {
 enum Outcome {
     /// It was served, or is gone.
     Done,
-    /// What it wants has vanished, or another key is to serve it: it keeps its place.
+    /// What it wants has vanished: it keeps its place.
     Missed,
     /// What it changes besides is locked: it is asked again when that is free.
     Later,
@@ -109,37 +108,27 @@ impl Core {
             let call = &next.call;
             let second = call.wait.want.second().map(|at| self.name_of(call, at));
             let is_free = |second: u64| !self.tx.home().locks.blocks_point(second, true);
-            let is_here = (call.core == self.id() || !self.takes(call))
-                && second.is_none_or(|(core, second)| core == self.id() && is_free(second))
+            let is_here = second.is_none_or(|(core, second)| core == self.id() && is_free(second))
                 && self.table.entries()[call.entry].point().is_some();
             if !is_here || next.look == Look::Much || *left == 0 {
                 return false;
             }
             *left -= 1;
             place = next.place;
-            let number = call.number;
-            let grant = match self.takes(call) {
-                true => self.grant(call.client, number, (self.id(), name)),
-                false => Grant::Given,
-            };
-            match grant {
-                Grant::Busy => continue,
-                Grant::Gone => {}
-                Grant::Given => {
-                    let taken = self.take_for(&next);
-                    self.send_served(call, taken.map(|taken| taken.answer(call.entry)));
-                    let second = second.map(|(_, second)| second);
-                    names.extend(second.filter(|second| self.waits.borrow().has(*second)));
-                }
+            if self.may_take(call) {
+                let taken = self.take_for(&next);
+                self.send_served(call, taken.map(|taken| taken.answer(call.entry)));
+                let second = second.map(|(_, second)| second);
+                names.extend(second.filter(|second| self.waits.borrow().has(*second)));
             }
-            self.waits.borrow_mut().remove(number);
+            self.waits.borrow_mut().remove(call.number);
         }
     }
 
-    /// False for a call that only reads: it is answered without being asked. Nothing is lost if its
-    /// client waits no more.
-    fn takes(&self, call: &WaitingCall) -> bool {
-        self.table.entries()[call.entry].row.is_write()
+    /// Decides that a call is served from here, with what is there in this step. False if it waits no
+    /// more. One that only reads is answered in any case: nothing is lost if nobody hears it.
+    fn may_take(&self, call: &WaitingCall) -> bool {
+        !self.table.entries()[call.entry].row.is_write() || call.fate.take()
     }
 
     /// Sends a client what it has waited for.
@@ -295,7 +284,7 @@ impl Core {
         outcome
     }
 
-    /// Asks the core of the client, then takes what it wants.
+    /// Takes what a client wants, if it waits still.
     async fn hand_over(
         self: &Rc<Self>,
         name: u64,
@@ -303,18 +292,12 @@ impl Core {
         (serving, second): (&Serving, Option<(usize, u64)>),
     ) -> Outcome {
         let call = &next.call;
-        if self.takes(call) {
-            let (home, client, number) = (call.core, call.client, call.number);
-            let key = (self.id(), name);
-            match self.ask(home, move |there| there.grant(client, number, key)).await {
-                Grant::Given => {}
-                Grant::Busy => return Outcome::Missed,
-                Grant::Gone => return Outcome::Done,
-            }
-            if matches!(self.look_again(next), Look::Nothing) {
-                self.tell(home, move |there| there.waits_on(client, number));
-                return Outcome::Missed;
-            }
+        // The key is locked, but its time may be over since: the other one may have taken long.
+        if matches!(self.look_again(next), Look::Nothing) {
+            return Outcome::Missed;
+        }
+        if !self.may_take(call) {
+            return Outcome::Done;
         }
         let is_here = second.is_none_or(|(core, _)| core == self.id());
         let is_point = self.table.entries()[call.entry].point().is_some();
@@ -366,7 +349,7 @@ impl Core {
         });
     }
 
-    /// A key's turn was refused for one who waits on: it is served as if it had changed.
+    /// A key is served as if it had changed.
     pub(super) fn serve_again(&self, name: u64) {
         if self.waits.borrow().has(name) {
             self.tx.serve_keys(&[name]);
