@@ -243,7 +243,9 @@ impl Core {
         self.with_conn(token, |conn| {
             conn.lane.eof = true;
             // As in Redis: who has ended its side gets nothing, unless that is on its way.
-            let ends = |blocked: &Blocked| blocked.call.fate.end() && blocked.stage == Stage::Waits;
+            let ends = |blocked: &Blocked| {
+                blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
+            };
             if conn.lane.blocked.as_deref().is_some_and(ends) {
                 self.kill(&mut conn.lane);
             }
@@ -348,7 +350,7 @@ impl Core {
     pub fn is_quiet(&self) -> bool {
         let quiet = |conn: &Conn| {
             let lane = &conn.lane;
-            let is_settled = lane.is_settled() || lane.is_blocked();
+            let is_settled = lane.is_settled() || (lane.is_blocked() && lane.owed.is_empty());
             is_settled && lane.output_bytes() == 0 && !lane.queued
         };
         self.clients.all(quiet)

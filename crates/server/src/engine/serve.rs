@@ -284,7 +284,8 @@ impl Core {
         if wait.patience == Patience::None {
             return false;
         }
-        if !lane.is_settled() {
+        // What its keys' core does not take is held, and would be shown to watchers twice.
+        if !lane.is_settled() && (watched || !self.may_follow(lane, entry, args)) {
             lane.hold(args.to_request()); // Retried, once nothing is owed before it.
             return true;
         }

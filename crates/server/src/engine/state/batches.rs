@@ -204,6 +204,11 @@ impl Batches {
         self.queue.append(&mut self.paused);
     }
 
+    /// True when one of this client has had to wait.
+    pub(crate) fn are_held(&self, client: u64) -> bool {
+        self.behind.contains_key(&client)
+    }
+
     /// True when every batch begun is done.
     pub(crate) fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.queue.is_empty()

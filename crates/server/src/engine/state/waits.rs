@@ -41,27 +41,60 @@ pub(crate) struct Fate(AtomicU8);
 
 impl Fate {
     const WAITS: u8 = 0;
-    const TAKEN: u8 = 1;
-    const OVER: u8 = 2;
+    /// It is on its way to the core of its keys, which runs it, or has it wait.
+    const ASKS: u8 = 1;
+    /// The same of a client that has ended its side: it may be answered, but not wait.
+    const ASKS_LAST: u8 = 2;
+    const TAKEN: u8 = 3;
+    const OVER: u8 = 4;
+
+    /// Of a call that is sent to the core of its keys.
+    pub(crate) fn asks(has_ended: bool) -> Self {
+        Self(AtomicU8::new(if has_ended { Self::ASKS_LAST } else { Self::ASKS }))
+    }
 
     /// The core of a key is about to take what is wanted, in the same step. False if it may not:
     /// another one has, or the waiting is over.
     pub(crate) fn take(&self) -> bool {
-        self.decide(Self::TAKEN)
+        self.decide(&[Self::WAITS], Self::TAKEN)
     }
 
-    /// The core of the client ends the waiting. False if that was decided before.
+    /// The core of its keys is about to run it, in the same step. False if that is over.
+    pub(crate) fn answer(&self) -> bool {
+        self.decide(&[Self::ASKS, Self::ASKS_LAST], Self::TAKEN)
+    }
+
+    /// The core of its keys has nothing, so it is to wait. False if it is over, or its client has ended
+    /// its side.
+    pub(crate) fn wait(&self) -> bool {
+        self.decide(&[Self::ASKS], Self::WAITS)
+    }
+
+    /// The core of the client ends the waiting. False if something was taken.
     pub(crate) fn end(&self) -> bool {
-        self.decide(Self::OVER)
+        self.decide(&[Self::WAITS, Self::ASKS, Self::ASKS_LAST], Self::OVER)
     }
 
-    /// True when the core of a key has taken: its answer is on its way.
+    /// The client has ended its side. True if that ends the waiting; a call that is on its way may still
+    /// be answered.
+    pub(crate) fn end_if_waiting(&self) -> bool {
+        !self.decide(&[Self::ASKS], Self::ASKS_LAST) && self.decide(&[Self::WAITS], Self::OVER)
+    }
+
+    /// The core of its keys has not run it after all, nor lets it wait: a task does.
+    pub(crate) fn renew(&self, has_ended: bool) {
+        let fate = if has_ended { Self::OVER } else { Self::WAITS };
+        self.0.store(fate, Ordering::Release);
+    }
+
+    /// True when something was taken: its answer is on its way.
     pub(crate) fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire) == Self::TAKEN
     }
 
-    fn decide(&self, fate: u8) -> bool {
-        self.0.compare_exchange(Self::WAITS, fate, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    fn decide(&self, from: &[u8], fate: u8) -> bool {
+        let decide = |now| from.contains(&now).then_some(fate);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, decide).is_ok()
     }
 }
 
@@ -96,9 +129,9 @@ pub(crate) struct Blocked {
 /// How far a call that waits has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It may not have all its places yet.
+    /// A task has it wait, or answers it: it may not have all its places yet.
     Begins,
-    /// It waits.
+    /// It waits, or is on its way to the core of its keys.
     Waits,
     /// Its time was over when something had been taken for it, or it was killed.
     Ends,

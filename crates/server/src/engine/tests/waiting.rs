@@ -268,8 +268,8 @@ fn what_becomes_idle_is_claimed_by_who_waits() {
     }
 }
 
-#[test] // The task that began the call was not polled yet, as the core of the key has served it.
-fn who_is_served_early_gets_what_was_invalidated() {
+#[test] // As Redis: in the order in which it happens.
+fn who_waits_hears_of_what_was_invalidated_before_it_is_served() {
     let bench = Bench::new(2);
     let stream = bench.key(1);
     let key = format!("{{{stream}}}read");
@@ -278,14 +278,95 @@ fn who_is_served_early_gets_what_was_invalidated() {
     bench.turn(0);
     bench.turn(1);
     bench.send(1, &format!("SET {key} v\r\nXADD {stream} 1 f v"));
-    (0..5).for_each(|_| _ = bench.turn(1));
-    // Core 0 has the answer that it waits, what was invalidated, and what it is served; then its task.
     bench.settle();
     let got = bench.got(0);
     let entry = got.find("$3\r\n1-0\r\n").expect("it is served");
     let told = got.find("$10\r\ninvalidate\r\n").expect("it is told");
-    assert!(entry < told, "{got:?}");
+    assert!(told < entry, "{got:?}");
     assert!(bench.is_quiet());
+}
+
+#[test] // One message there, and one back: what it waits for may be what it has just sent.
+fn a_call_follows_what_was_sent_to_the_core_of_its_keys() {
+    let bench = Bench::new(2);
+    let key = bench.key(1);
+    bench.send(0, &format!("RPUSH {key} x\r\nBLPOP {key} 0\r\nBLPOP {key} 0"));
+    for core in [0, 1, 0, 0, 1] {
+        bench.turn(core);
+    }
+    let popped = |element: &str| format!("*2\r\n${}\r\n{key}\r\n$1\r\n{element}\r\n", key.len());
+    assert_eq!(bench.got(0), format!(":1\r\n{}", popped("x")));
+    assert!(bench.mail.borrow()[0].is_empty(), "that it waits is not said");
+    assert_eq!(bench.ask(1, &format!("RPUSH {key} y")), ":1\r\n");
+    assert_eq!(bench.got(0), popped("y"));
+    assert!(bench.is_quiet());
+}
+
+#[test] // What came before it waits for a lock: so does the call. It runs once nothing is owed.
+fn a_call_does_not_overtake_what_is_held() {
+    for line in ["RPUSH HELD x\r\nBLPOP OTHER 0", "BLPOP HELD OTHER 0"] {
+        let bench = Bench::new(2);
+        let [held, other] = ["held", "other"].map(|name| format!("{{{}}}{name}", bench.key(1)));
+        let line = line.replace("HELD", &held).replace("OTHER", &other);
+        let locked = bench.cores[1].tx.try_lock_here(bench.name(&held), Access::Exclusive);
+        assert_eq!(bench.ask(0, &line), "");
+        assert_eq!(bench.ask(1, &format!("RPUSH {other} y")), ":1\r\n");
+        assert_eq!(bench.got(0), "", "{line}");
+        drop(locked);
+        bench.settle();
+        let popped = format!("*2\r\n${}\r\n{other}\r\n$1\r\ny\r\n", other.len());
+        assert!(bench.got(0).ends_with(&popped), "{line}");
+        assert!(bench.is_quiet());
+    }
+}
+
+#[test] // The call is on its way to the core of its keys: it is not run there, and has no place.
+fn who_waits_no_more_as_its_call_arrives_gets_nothing() {
+    let ends: [fn(&Bench); 3] = [
+        |bench| bench.cores[0].closed(bench.clients[0].token),
+        |bench| assert!(bench.cores[0].unblock(1, false), "it waits"),
+        |bench| _ = bench.cores[0].with_client(1, |conn| bench.cores[0].kill(&mut conn.lane)),
+    ];
+    for (end, is_there) in ends.iter().flat_map(|end| [(end, true), (end, false)]) {
+        let bench = Bench::new(2);
+        let key = bench.key(1);
+        if is_there {
+            bench.ask(1, &format!("RPUSH {key} x"));
+        }
+        bench.send(0, &format!("BLPOP {key} 0"));
+        bench.turn(0);
+        end(&bench);
+        bench.settle();
+        assert!(bench.cores[1].waits.borrow().is_empty());
+        let len = 1 + usize::from(is_there);
+        assert_eq!(bench.ask(1, &format!("RPUSH {key} y")), format!(":{len}\r\n"));
+        assert_eq!(bench.ask(1, &format!("LLEN {key}")), format!(":{len}\r\n"));
+        assert_eq!(bench.cores[0].blocked_counts(), (0, 0));
+        assert!(bench.is_quiet());
+    }
+}
+
+#[test] // `printf 'BLPOP q 0\r\n' | nc -N`: it gets what is there, and does not wait.
+fn who_ends_its_side_as_its_call_arrives_is_answered() {
+    for (is_there, is_early) in [(true, true), (true, false), (false, true), (false, false)] {
+        let bench = Bench::new(2);
+        let key = bench.key(1);
+        if is_there {
+            bench.ask(1, &format!("RPUSH {key} x"));
+        }
+        bench.send(0, &format!("BLPOP {key} 0"));
+        if !is_early {
+            bench.turn(0);
+        }
+        bench.cores[0].ended(bench.clients[0].token);
+        bench.settle();
+        let popped = format!("*2\r\n${}\r\n{key}\r\n$1\r\nx\r\n", key.len());
+        assert_eq!(bench.got(0), if is_there { popped } else { String::new() });
+        assert!(bench.is_closed(0), "{is_there} {is_early}");
+        assert_eq!(bench.ask(1, &format!("RPUSH {key} y")), ":1\r\n");
+        assert_eq!(bench.ask(1, &format!("LLEN {key}")), ":1\r\n");
+        assert!(bench.is_quiet());
+    }
 }
 
 #[test] // A core that sleeps for as long as it says ends a wait at its time, to the millisecond.

@@ -2,15 +2,15 @@
 
 use super::super::account::Caller;
 use super::super::conn::{Lane, Next};
-use super::super::core::Core;
+use super::super::core::{Core, Mail};
 use super::super::entry::{Entry, Runner};
 use super::super::point::{Owner, Ran};
 use super::super::presence::Presence;
 use super::super::serve::is_blocked;
 use super::super::slices::{Cause, named};
-use super::super::state::waits::{Blocked, Fate, WaitingCall};
+use super::super::state::waits::{Blocked, Fate, Stage, WaitingCall};
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Call, Look, Looking, Refusal, Stream, Wait, When};
+use darter_command::{Answer, Call, Look, Looking, Refusal, Wait, When};
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, CoreId, KeyList, Tx, lock_key};
 use std::ops::Range;
@@ -21,18 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Keys that are looked at, or given a place, between two pauses: about 20 us.
 const KEYS_AT_ONCE: usize = 64;
 
-/// What a call came to on the core of its keys.
-enum Tried {
-    Answered(Output, Option<Box<dyn Stream>>),
-    /// Nothing is there: it waits.
-    Waits,
-    /// Its keys are locked.
-    Busy,
-}
-
 impl Core {
-    /// Runs or begins a call that may wait, with nothing owed before it. False if it is to run as any
-    /// other command: its keys are here, and have what is wanted, or refuse it.
+    /// Runs or begins a call that may wait, with nothing owed before it that it may not follow. False if
+    /// it is to run as any other command: its keys are here, and have what is wanted, or refuse it.
     pub(crate) fn call_or_wait(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -58,8 +49,8 @@ impl Core {
             && entry.point().is_some()
             && call.wait.keys.len() <= ENTRIES_AT_ONCE
             && !is_blocked(&self.tx.home(), entry, args, call.view.db);
-        let call = Arc::new(call);
         if is_here {
+            let call = Arc::new(call);
             if self.look_at(&call, call.wait.keys.clone()).is_some() {
                 return false;
             }
@@ -70,7 +61,7 @@ impl Core {
             self.now_waits(lane);
             return true;
         }
-        self.begin_elsewhere(lane, call, owner);
+        self.begin_elsewhere(lane, entry, call, owner);
         true
     }
 
@@ -81,26 +72,86 @@ impl Core {
         stats.by_command[entry.index].count(false);
     }
 
-    /// Starts the task that runs the call, or has it wait.
-    fn begin_elsewhere(self: &Rc<Self>, lane: &mut Lane, call: Arc<WaitingCall>, owner: Owner) {
-        let there = match owner {
-            Owner::One(core) => Some(core),
-            Owner::None | Owner::Many => None,
+    /// Sends the call to the core of its keys, or starts the task that runs it, or has it wait.
+    fn begin_elsewhere(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        call: WaitingCall,
+        owner: Owner,
+    ) {
+        let cores = match owner {
+            Owner::One(core) => vec![core],
+            _ if call.wait.keys.len() > ENTRIES_AT_ONCE => (0..self.tx.cores()).collect(),
+            Owner::None | Owner::Many => self.cores_of(&call),
         };
-        let cores = match there {
-            Some(core) => vec![core],
-            None if call.wait.keys.len() > ENTRIES_AT_ONCE => (0..self.tx.cores()).collect(),
-            None => self.cores_of(&call),
-        };
-        let blocked = Blocked::new(Arc::clone(&call), cores.clone(), self.now_ms());
-        lane.await_task();
+        if let Owner::One(there) = owner
+            && self.is_sent(entry, owner)
+        {
+            let call = Arc::new(WaitingCall { fate: Fate::asks(lane.eof), ..call });
+            return self.send_call(lane, call, there);
+        }
+        assert!(lane.is_settled(), "a task would answer before what is owed");
+        self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.now_ms())));
+    }
+
+    /// Whether a call that may wait is sent to the core of its keys.
+    fn is_sent(&self, entry: &Entry, owner: Owner) -> bool {
+        entry.point().is_some() && matches!(owner, Owner::One(core) if core != self.id())
+    }
+
+    /// Whether a call that may wait may be sent though something is owed before it: that comes from the
+    /// core of its keys, too, which runs what a connection sends it in its order.
+    pub(crate) fn may_follow(&self, lane: &Lane, entry: &Entry, args: resp::Args<'_>) -> bool {
+        let owner = self.owner_of(entry, args);
+        let is_next = |core| lane.stream.is_none() && lane.is_owed_only_by(core);
+        self.is_sent(entry, owner) && matches!(owner, Owner::One(core) if is_next(core))
+    }
+
+    /// Sends a call to the core of its keys. It counts as waiting until that has answered it.
+    fn send_call(&self, lane: &mut Lane, call: Arc<WaitingCall>, there: CoreId) {
+        if let Some(batch) = lane.batches[there].take() {
+            self.post(there, Mail::Batch(batch)); // It comes before.
+        }
+        lane.next = Next::Waits;
+        let blocked = Blocked::new(Arc::clone(&call), vec![there], self.now_ms());
         lane.blocked = Some(Box::new(blocked));
+        self.count_blocked(lane);
+        self.tell_later(there, move |there| there.begin_here(&call));
+    }
+
+    /// The core of its keys has neither run a call nor let it wait: a task does, once nothing is owed
+    /// before it.
+    pub(super) fn begin_again(self: &Rc<Self>, client: u64, number: u64) {
+        self.with_blocked(client, number, |_, conn| {
+            let lane = &mut conn.lane;
+            if lane.session.killed {
+                return;
+            }
+            let Some(mut blocked) = lane.blocked.take() else { return };
+            self.count_unblocked(client, &blocked);
+            lane.next = Next::Parsed;
+            if lane.is_settled() {
+                blocked.stage = Stage::Begins;
+                blocked.call.fate.renew(lane.eof);
+                self.begin_task(lane, blocked);
+            } else {
+                lane.hold(Arc::clone(&blocked.call.request));
+            }
+        });
+    }
+
+    /// Starts the task that runs a call, or has it wait.
+    fn begin_task(self: &Rc<Self>, lane: &mut Lane, blocked: Box<Blocked>) {
+        let (call, cores) = (Arc::clone(&blocked.call), blocked.cores.clone());
+        lane.await_task();
+        lane.blocked = Some(blocked);
         let presence = Presence::new(lane.gone());
         let (core, seen) = (Rc::clone(self), Rc::clone(&presence));
         let task = self.tx.spawn(async move {
             let entry = &core.table.entries()[call.entry];
-            let registered = Registered { core: &core, call: &call, cores, stays: false };
-            let work = core.run_or_wait(&call, there, registered);
+            let mut registered = Registered { core: &core, call: &call, cores, stays: false };
+            let work = core.run_locked_or_wait(&call, &mut registered);
             match core.while_wanted(!entry.row.is_write(), &seen, work).await {
                 Ok(Some(answer)) => core.finish(call.client, answer),
                 Ok(None) => core.has_begun_to_wait(&call),
@@ -120,53 +171,35 @@ impl Core {
         cores
     }
 
-    /// Runs a call, or has it wait: then `None`.
-    async fn run_or_wait(
-        self: &Rc<Self>,
-        call: &Arc<WaitingCall>,
-        there: Option<CoreId>,
-        mut registered: Registered<'_>,
-    ) -> Option<Result<Answer, Refusal>> {
-        self.meter.blame(Cause::Command(call.entry));
-        let entry = &self.table.entries()[call.entry];
-        if let Some(there) = there
-            && entry.point().is_some()
-            && call.wait.keys.len() <= ENTRIES_AT_ONCE
-        {
-            let asked = Arc::clone(call);
-            match self.ask(there, move |there| there.try_call(&asked)).await {
-                Tried::Answered(out, None) => return Some(Ok(Answer::Done(out))),
-                Tried::Answered(out, Some(rest)) => return Some(Ok(Answer::Stream(out, rest))),
-                Tried::Waits => {
-                    registered.stays = true;
-                    return None;
-                }
-                Tried::Busy => {}
-            }
-        }
-        let answer = self.run_locked_or_wait(call, &registered.cores).await;
-        registered.stays = answer.is_none();
-        answer
-    }
-
     /// On the core of all keys: runs a call at once, or has it wait.
-    fn try_call(self: &Rc<Self>, call: &Arc<WaitingCall>) -> Tried {
+    fn begin_here(self: &Rc<Self>, call: &Arc<WaitingCall>) {
         let entry = &self.table.entries()[call.entry];
         let args = resp::Args::owned(&call.request);
-        if is_blocked(&self.tx.home(), entry, args, call.view.db) {
-            return Tried::Busy;
+        let (client, number) = (call.client, call.number);
+        let is_behind = self.batches.borrow().are_held(client);
+        if is_behind || is_blocked(&self.tx.home(), entry, args, call.view.db) {
+            return self.tell(call.core, move |there| there.begin_again(client, number));
         }
         if self.look_at(call, call.wait.keys.clone()).is_none() {
-            self.count_waiting(entry);
-            self.take_places(call, call.wait.keys.clone());
-            return Tried::Waits;
+            if call.fate.wait() {
+                self.count_waiting(entry);
+                self.take_places(call, call.wait.keys.clone());
+            } else {
+                self.tell(call.core, move |there| there.end_unserved(client, number));
+            }
+            return;
+        }
+        if !call.fate.answer() {
+            return;
         }
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, call.resp3);
-        let caller = Caller::Client(call.core, call.client);
+        let caller = Caller::Client(call.core, client);
         match self.call_unless_locked(entry, args, call.view, &mut reply, caller) {
-            Ran::Done(stream) => Tried::Answered(out, stream),
-            Ran::Waits(_) => Tried::Busy, // A job that has not begun.
+            Ran::Done(None) => self.send_served(call, Ok(Answer::Done(out))),
+            Ran::Done(Some(rest)) => self.send_served(call, Ok(Answer::Stream(out, rest))),
+            // A job that has not begun.
+            Ran::Waits(_) => self.tell(call.core, move |there| there.begin_again(client, number)),
         }
     }
 
@@ -175,12 +208,15 @@ impl Core {
     async fn run_locked_or_wait(
         self: &Rc<Self>,
         call: &Arc<WaitingCall>,
-        cores: &[CoreId],
+        registered: &mut Registered<'_>,
     ) -> Option<Result<Answer, Refusal>> {
+        self.meter.blame(Cause::Command(call.entry));
+        let cores = &registered.cores.clone()[..];
         // A glance, without locks: the answer may be another in a moment.
         if self.look_on(call, cores).await.is_none()
             && self.begins_under_shared_locks(call, cores).await
         {
+            registered.stays = true;
             return None;
         }
         let claims = self.claims_of_call(call, Access::Exclusive).await;
@@ -192,6 +228,7 @@ impl Core {
                 break found;
             }
             if self.get_places(call, cores).await {
+                registered.stays = true;
                 drop(locked);
                 return None;
             }

@@ -18,15 +18,26 @@ const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 impl Core {
     /// The client of this connection has its places, and waits.
     pub(super) fn now_waits(&self, lane: &mut Lane) {
-        let client = lane.session.id;
-        let Some(blocked) = &mut lane.blocked else { return };
-        if blocked.stage == Stage::Begins {
-            blocked.stage = Stage::Waits;
-            self.waits.borrow_mut().block(client, blocked.until_ms);
-        }
+        self.count_blocked(lane);
+        let Some(blocked) = &lane.blocked else { return };
         if lane.eof && !blocked.call.fate.is_taken() {
             self.kill(lane); // As Redis does: who has ended its side gets nothing.
         }
+    }
+
+    /// From now on its time may be over.
+    pub(super) fn count_blocked(&self, lane: &mut Lane) {
+        let client = lane.session.id;
+        let begins = |blocked: &&mut Box<Blocked>| blocked.stage == Stage::Begins;
+        if let Some(blocked) = lane.blocked.as_mut().filter(begins) {
+            blocked.stage = Stage::Waits;
+            self.waits.borrow_mut().block(client, blocked.until_ms);
+        }
+    }
+
+    /// A client that has ended its side would have to wait.
+    pub(super) fn end_unserved(&self, client: u64, number: u64) {
+        self.with_blocked(client, number, |core, conn| core.kill(&mut conn.lane));
     }
 
     /// The task of a call has got its places.
@@ -45,7 +56,7 @@ impl Core {
     }
 
     /// Calls `visit` with the connection of a client that waits with this call.
-    fn with_blocked<R>(
+    pub(super) fn with_blocked<R>(
         &self,
         client: u64,
         number: u64,
@@ -88,12 +99,15 @@ impl Core {
         let lane = &mut conn.lane;
         let Some(mut blocked) = lane.blocked.take() else { return };
         self.count_unblocked(lane.session.id, &blocked);
-        (lane.next, lane.awaited) = (Next::Parsed, None);
+        debug_assert!(lane.is_blocked(), "a task has it begin to wait");
+        lane.next = Next::Parsed;
         blocked.cores.retain(|core| Some(*core) != served);
         self.leave_queues(blocked.call.number, &blocked.cores);
         let (out, stream) = self.encode_answer(answer, lane.session.resp3);
         self.owe(lane, out, stream);
-        lane.let_out_late();
+        if conn.parser.pending_bytes() > 0 {
+            self.cork(lane);
+        }
         self.after_settling(lane);
     }
 
@@ -111,7 +125,7 @@ impl Core {
         }
     }
 
-    fn count_unblocked(&self, client: u64, blocked: &Blocked) {
+    pub(super) fn count_unblocked(&self, client: u64, blocked: &Blocked) {
         if blocked.stage == Stage::Waits {
             self.waits.borrow_mut().unblock(client, blocked.until_ms);
         }

@@ -132,7 +132,11 @@ impl Core {
     }
 
     /// Sends a client what it has waited for.
-    fn send_served(self: &Rc<Self>, call: &WaitingCall, answer: Result<Answer, Refusal>) {
+    pub(super) fn send_served(
+        self: &Rc<Self>,
+        call: &WaitingCall,
+        answer: Result<Answer, Refusal>,
+    ) {
         let (client, number, from) = (call.client, call.number, self.id());
         self.tell(call.core, move |there| there.served(client, number, from, answer));
     }
