@@ -14,11 +14,12 @@ const CRATE: &str = "crates/server/src";
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
     (0, &["absent", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::point",
-          "engine::scripts::registry", "engine::state::requests", "engine::transaction::half"]),
+          "engine::scripts::registry", "engine::state::requests", "engine::stats",
+          "engine::transaction::half"]),
     (1, &["doors", "log", "shared", "supervisor", "engine::presence",
-          "engine::scripts::recent", "engine::transaction::queued"]),
+          "engine::scripts::recent", "engine::scripts::tally", "engine::transaction::queued"]),
     (2, &["files", "load", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
-          "engine::slices", "engine::stats",
+          "engine::slices",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
           "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",

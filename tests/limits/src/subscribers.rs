@@ -13,6 +13,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a message to thousands is sent in slices",         Asks::More,    many_receivers),
     ("a hundred thousand subscriptions are given back",  Asks::More,    many_subscriptions),
     ("hostile patterns are matched in slices",           Asks::More,    hostile_patterns),
+    ("what a script publishes is bounded",               Asks::More,    from_a_script),
 ];
 
 /// A number of INFO.
@@ -177,4 +178,73 @@ fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     let received = client.words("PUBLISH xxab x").map_err(text)?;
     ensure(count(&received) == 1, || format!("{received:?}"))?;
     slices::are_short(&mut client)
+}
+
+/// Publishes to a channel whose receiver may be owed 4 MiB, to one that nobody receives, and 300 to
+/// another.
+const PUBLISHES: &str = "local message = ('m'):rep(10000)
+    for i = 1, 900 do
+        redis.call('publish', 'none', message) redis.call('publish', 'many', i .. message)
+        if i <= 300 then redis.call('publish', 'few', i .. message) end
+    end";
+
+/// The receivers of more than their buffers may hold are closed, as by redis-server, where nothing is
+/// sent while a script runs; what nobody receives is not kept, and what is kept is told.
+fn from_a_script(stage: &Stage) -> Result<(), String> {
+    let limits = "normal 0 0 0 pubsub 4mb 0 0";
+    let server = stage.server_with(&["--client-output-buffer-limit", limits])?;
+    let (mut client, mut script) = (client(&server)?, client(&server)?);
+    let mut listeners = [server.client().map_err(text)?, server.client().map_err(text)?];
+    for one in listeners.iter().chain([&script, &client]) {
+        one.set_patience(Duration::from_secs(60)).map_err(text)?;
+    }
+    listeners[0].words("SUBSCRIBE many").map_err(text)?;
+    listeners[1].words("PSUBSCRIBE fe*").map_err(text)?;
+    is_kept_until_killed(&mut client, &mut script)?;
+    let body = format!("{PUBLISHES} return redis.call('publish', 'few', 'last')");
+    let replied = script.command(&["EVAL", &body, "0"]).map_err(text)?;
+    ensure(count(&replied) == 1, || format!("{replied:?} receive the last"))?;
+    for at in 1..=301 {
+        let message = listeners[1].receive().map_err(text)?;
+        let last = message.items().and_then(<[Reply]>::last).and_then(Reply::text);
+        let begins = if at > 300 { "last".to_owned() } else { format!("{at}m") };
+        ensure(last.is_some_and(|last| last.starts_with(begins.as_bytes())), || {
+            format!("{at}: {message:?}")
+        })?;
+    }
+    let mut received = 0;
+    while listeners[0].receive().is_ok() {
+        received += 1;
+    }
+    ensure(received < 420, || format!("{received} before it was closed"))?;
+    let gone = client.words("PUBSUB NUMSUB many").map_err(text)?;
+    ensure(gone.items().and_then(<[Reply]>::last).map(count) == Some(0), || format!("{gone:?}"))?;
+    slices::are_short(&mut client)
+}
+
+/// Nobody hears of what a script has published that is killed; meanwhile it is told what is kept.
+fn is_kept_until_killed(client: &mut Client, script: &mut Client) -> Result<(), String> {
+    const MIB: u64 = 1 << 20;
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    let before = number_of(client, "used_memory")?;
+    let body = format!("{PUBLISHES} while true do end");
+    script.send(&encode(&["EVAL", &body, "0"])).map_err(text)?;
+    let (begun, called) = (Instant::now(), "cmdstat_publish:calls=2100,");
+    loop {
+        let info = client.words("INFO commandstats").map_err(text)?;
+        let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+        if info.contains(called) {
+            break;
+        }
+        ensure(begun.elapsed() < Duration::from_secs(60), || info)?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let kept = number_of(client, "used_memory_vm_eval")?;
+    let grown = number_of(client, "used_memory")?.saturating_sub(before);
+    ensure((7 * MIB..12 * MIB).contains(&kept), || format!("{kept} bytes are kept"))?;
+    ensure((7 * MIB..24 * MIB).contains(&grown), || format!("{grown} bytes more are used"))?;
+    client.words("SCRIPT KILL").map_err(text)?;
+    let killed = script.receive().map_err(text)?;
+    ensure(killed.encode().starts_with(b"-ERR Script killed"), || format!("{killed:?}"))?;
+    ensure(number_of(client, "used_memory_vm_eval")? < 4 * MIB, || "it is kept".into())
 }

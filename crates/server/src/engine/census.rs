@@ -169,7 +169,8 @@ impl Core {
         }
     }
 
-    fn over_output_limit(&self, conn: &mut Conn) {
+    /// Closes a client that is owed too much.
+    pub(super) fn over_output_limit(&self, conn: &mut Conn) {
         let line = self.line_of(&conn.lane.session, Some(conn));
         tracing::warn!("Client {} closed for overcoming of output buffer limits.", line.trim_end());
         self.kill(&mut conn.lane);

@@ -13,7 +13,7 @@ use super::presence::Presence;
 use super::pubsub::Published;
 use super::slices::{Cause, named};
 use super::state::outgoing::Action;
-use super::state::pubsub::name::{Name, Text, home};
+use super::state::pubsub::name::{Message, Name, Text, home};
 use super::transaction::queued::Verb;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{
@@ -591,7 +591,8 @@ impl Core {
             unreachable!("only point commands and PUBLISH come here")
         };
         let begun = self.begun(args);
-        let published = self.publish(kind, Name::of(args, 1), Text::of(args, 2));
+        let message = Message::new(kind, Name::of(args, 1), Text::of(args, 2));
+        let published = self.publish(message);
         self.account_call(entry, begun, None, args, caller);
         match published {
             Published::To(count) => {

@@ -1,6 +1,7 @@
 //! Counters of one core.
 
 use darter_command::Refusal;
+use std::collections::BTreeMap;
 
 /// Counters of one command on one core.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,9 +99,26 @@ impl Pace {
     }
 }
 
+/// Error replies by their codes.
+pub(crate) type Errors = BTreeMap<String, u64>;
+
+/// Counts an error reply by its code, the first word of the line, unless there are very many codes.
+pub(crate) fn count_code(errors: &mut Errors, line: &[u8]) {
+    const CODES_MAX: usize = 128;
+    let code = line.split(|byte| *byte == b' ').next().unwrap_or(line);
+    let code = String::from_utf8_lossy(code);
+    if let Some(count) = errors.get_mut(&*code) {
+        *count += 1;
+    } else if errors.len() < CODES_MAX {
+        errors.insert(code.into_owned(), 1);
+    }
+}
+
 /// Counters of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreStats {
+    /// How often they were reset.
+    pub resets: u64,
     /// Bytes of one client's input, and of its output, lately.
     pub input_recent: Recent,
     /// See there.
@@ -124,7 +142,7 @@ pub struct CoreStats {
     /// Bytes sent.
     pub bytes_out: u64,
     /// Errors replied, by code.
-    pub errors: std::collections::BTreeMap<String, u64>,
+    pub errors: Errors,
     /// Error replies in total.
     pub error_replies: u64,
     /// Scripts that were killed.
@@ -140,15 +158,8 @@ pub struct CoreStats {
 impl CoreStats {
     /// Counts an error reply by its code, the first word of the line.
     pub fn count_error(&mut self, line: &[u8]) {
-        const CODES_MAX: usize = 128;
         self.error_replies += 1;
-        let code = line.split(|byte| *byte == b' ').next().unwrap_or(line);
-        let code = String::from_utf8_lossy(code);
-        if let Some(count) = self.errors.get_mut(&*code) {
-            *count += 1;
-        } else if self.errors.len() < CODES_MAX {
-            self.errors.insert(code.into_owned(), 1);
-        }
+        count_code(&mut self.errors, line);
     }
 
     /// Counts an error reply, unless that was done where it comes from.
@@ -160,8 +171,8 @@ impl CoreStats {
 
     /// Forgets: CONFIG RESETSTAT.
     pub fn reset(&mut self) {
-        let commands = self.by_command.len();
-        *self = Self { by_command: vec![CommandStats::default(); commands], ..Self::default() };
+        let by_command = vec![CommandStats::default(); self.by_command.len()];
+        *self = Self { by_command, resets: self.resets + 1, ..Self::default() };
     }
 }
 

@@ -104,6 +104,10 @@ impl Core {
     ) -> usize {
         let Some(subscriber) = memberships.get(id) else { return 1 };
         let sent = self.with_conn(subscriber.token, |conn| {
+            if delivery.message.is_excess {
+                self.close_for_excess(conn);
+                return 1;
+            }
             let resp3 = conn.lane.session.resp3;
             let frame = delivery.frames[usize::from(resp3)]
                 .get_or_insert_with(|| Frame::new(&delivery.message, pattern, resp3));
@@ -125,6 +129,14 @@ impl Core {
             cost
         });
         sent.unwrap_or(1)
+    }
+
+    /// A client is owed more by one script than it may be.
+    fn close_for_excess(&self, conn: &mut Conn) {
+        if !conn.lane.session.killed {
+            self.over_output_limit(conn);
+            self.mark_dirty(&mut conn.lane);
+        }
     }
 
     /// A client was sent what it did not ask for, `early` bytes of which wait: it is closed if it is

@@ -9,7 +9,7 @@ use super::super::core::Core;
 use super::super::state::pubsub::Kind;
 use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
-use super::super::state::pubsub::name::{EVENTS_HOME, Name, Text};
+use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
 use crate::listeners;
 use darter_keyspace::{Act, Record};
 use std::rc::Rc;
@@ -105,7 +105,7 @@ impl Core {
 
     /// At home: publishes an event, which nobody waits for.
     fn publish_for(self: &Rc<Self>, channel: Name, payload: Text, weight: usize) {
-        let publication = self.begin_publication(Kind::Channel, channel, payload);
+        let publication = self.begin_publication(Message::new(Kind::Channel, channel, payload));
         if publication.is_matched {
             self.event_published(weight);
         } else {

@@ -28,8 +28,8 @@ pub(crate) enum Published {
 
 impl Core {
     /// Publishes a message to a channel that is at home here.
-    pub(crate) fn publish(self: &Rc<Self>, kind: Kind, channel: Name, payload: Text) -> Published {
-        let publication = self.begin_publication(kind, channel, payload);
+    pub(crate) fn publish(self: &Rc<Self>, message: Message) -> Published {
+        let publication = self.begin_publication(message);
         if publication.is_matched {
             return Published::To(publication.receivers);
         }
@@ -40,13 +40,8 @@ impl Core {
     }
 
     /// The first portion of a message, if it is its turn.
-    pub(super) fn begin_publication(
-        self: &Rc<Self>,
-        kind: Kind,
-        channel: Name,
-        payload: Text,
-    ) -> Publication {
-        let mut publication = Publication::new(Arc::new(Message { kind, channel, payload }));
+    pub(super) fn begin_publication(self: &Rc<Self>, message: Message) -> Publication {
+        let mut publication = Publication::new(Arc::new(message));
         let is_turn = {
             let backlog = self.pubsub.backlog.borrow();
             backlog.is_empty() && !backlog.is_full()
@@ -58,16 +53,11 @@ impl Core {
     }
 
     /// Publishes a message to a channel, wherever that is at home. Returns how many it was sent to.
-    pub(crate) async fn publish_anywhere(
-        self: &Rc<Self>,
-        kind: Kind,
-        channel: Name,
-        payload: Text,
-    ) -> usize {
+    pub(crate) async fn publish_anywhere(self: &Rc<Self>, message: Message) -> usize {
         self.publish_events(); // What happened before it.
-        let home = channel.home(self.tx.cores());
+        let home = message.channel.home(self.tx.cores());
         let publish = move |there: Rc<Self>| async move {
-            match there.publish(kind, channel, payload) {
+            match there.publish(message) {
                 Published::To(count) => count,
                 Published::Later(count) => count.await,
             }
@@ -79,9 +69,8 @@ impl Core {
     pub(crate) async fn count_receivers(self: &Rc<Self>, kind: Kind, channel: Name) -> usize {
         let home = channel.home(self.tx.cores());
         let count = move |there: Rc<Self>| async move {
-            let payload = Text::Short([].into());
-            let message = Arc::new(Message { kind, channel, payload });
-            let mut publication = Publication::new(message);
+            let message = Message::new(kind, channel, Text::Short([].into()));
+            let mut publication = Publication::new(Arc::new(message));
             while !publication.is_matched {
                 there.match_some(&mut publication, |_, _, _| {});
                 there.tx.pause().await;

@@ -5,6 +5,7 @@
 //! finds it as long as nothing else runs.
 
 use super::recent::Recent;
+use super::tally::Tally;
 use darter_resp::Request;
 use darter_script::Machine;
 use std::cell::{Cell, RefCell};
@@ -63,8 +64,12 @@ pub(crate) struct Machines {
     runs: RefCell<Vec<Rc<Current>>>,
     /// What each machine uses, wherever it is.
     accounts: RefCell<Vec<(Kind, Weak<Cell<usize>>)>>,
+    /// What is kept of what runs have published, by their kinds.
+    messages: [Rc<Cell<usize>>; 2],
     /// The scripts that they were asked for lately.
     pub(super) recent: RefCell<Recent>,
+    /// That of a run which has ended: it is empty, and has room.
+    pub(super) spare_tally: Cell<Tally>,
     /// The row of the last command that a script has called: the next is likely the same.
     pub(super) last_row: Cell<usize>,
 }
@@ -108,11 +113,17 @@ impl Machines {
     }
 
     /// Bytes of all machines of this core and kind: those that wait, run, load a library or are
-    /// tidied up.
+    /// tidied up; and of what was published in them.
     pub(crate) fn used_bytes(&self, kind: Kind) -> usize {
         let accounts = self.accounts.borrow();
         let of_kind = accounts.iter().filter(|(of, _)| *of == kind);
-        of_kind.filter_map(|(_, account)| account.upgrade()).map(|used| used.get()).sum()
+        let machines = of_kind.filter_map(|(_, account)| account.upgrade()).map(|used| used.get());
+        machines.sum::<usize>() + self.messages(kind).get()
+    }
+
+    /// The account of what runs of this kind have published.
+    pub(crate) fn messages(&self, kind: Kind) -> Rc<Cell<usize>> {
+        Rc::clone(&self.messages[kind as usize])
     }
 
     /// How many run.

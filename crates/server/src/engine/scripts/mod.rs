@@ -6,7 +6,8 @@
 //! `evaluation`. `at_once` runs it in the turn in which it comes, without locks, if that is enough;
 //! `away` does so on another core, if that has its keys, and `keys` knows whether it stays with them;
 //! `run` is the task: it takes locks, resumes the machine in slices, and has `gates` look at what the
-//! script calls, before that runs as a command of EXEC does, and `feed` hands over the reply;
+//! script calls, before that runs as a command of EXEC does, and `feed` hands over the reply; a
+//! `tally` is of what a try has counted, which may be undone;
 //! `busy` refuses its keys to others when it takes very long.
 //! docs/design/0028-running-scripts.md, docs/design/0031-scripts-at-once.md.
 //!
@@ -28,3 +29,4 @@ pub(crate) mod machines;
 mod recent;
 pub(crate) mod registry;
 pub(crate) mod run;
+mod tally;

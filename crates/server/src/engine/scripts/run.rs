@@ -10,10 +10,9 @@
 //! What others could learn of leaves at the end: effects, events, messages, lines of the log.
 
 use super::super::core::Core;
-use super::super::entry::{Runner, ServerCall};
+use super::super::entry::ServerCall;
 use super::super::slices::Cause;
-use super::super::state::pubsub::Kind as Channels;
-use super::super::state::pubsub::name::{Name, Text};
+use super::super::state::pubsub::outbox::Outbox;
 use super::super::transaction::inner::Inner;
 use super::super::transaction::replies::Replies;
 use super::busy::Refusing;
@@ -23,6 +22,7 @@ use super::gates::Gate;
 use super::lend::Lent;
 use super::locks::{self, Claims, LAST_TRY, Locks};
 use super::machines::Current;
+use super::tally::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Refusal};
 use darter_resp::{self as resp, Reply};
@@ -80,6 +80,7 @@ pub(super) struct Begun {
     pub(super) running: Running,
     pub(super) gate: Gate,
     pub(super) feed: Feed,
+    pub(super) tally: Tally,
     /// The machine waits for a command, which has not run.
     pub(super) is_called: bool,
 }
@@ -113,18 +114,17 @@ async fn run_until_it_ends(
             Some(begun) => run.drive_rest(begun, &mut lent).await,
             None => run.drive_from_start(&mut lent).await,
         };
-        let messages = std::mem::take(&mut run.messages);
-        drop(run);
+        let (messages, mut tally) = (run.inner.into_outbox(), run.tally);
         let End::Refused(more) = end else {
             if let End::Killed(_) = end {
                 transaction.undo().await;
             } else {
                 transaction.commit().await;
-                publish(core, messages).await;
+                publish(core, messages.expect("it could be undone")).await;
             }
             return finish(call, evaluation, lent, end).await;
         };
-        core.stats.borrow_mut().scripts_restarted += 1;
+        core.undo_counts(&mut tally);
         lent.throw_away(core).await;
         *lent.machine().random() = random;
         drop(lent);
@@ -138,10 +138,21 @@ async fn run_until_it_ends(
     }
 }
 
+impl Core {
+    /// A try to run a script is undone: what its commands have counted, too.
+    pub(super) fn undo_counts(&self, tally: &mut Tally) {
+        let stats = &mut *self.stats.borrow_mut();
+        stats.scripts_restarted += 1;
+        tally.take_back(stats);
+    }
+}
+
 /// Sends what a script has published.
-async fn publish(core: &Rc<Core>, messages: Vec<(Channels, Name, Text)>) {
-    for (kind, channel, payload) in messages {
-        core.publish_anywhere(kind, channel, payload).await;
+async fn publish(core: &Rc<Core>, mut messages: Outbox) {
+    while let Some(block) = messages.take() {
+        for message in block {
+            core.publish_anywhere(message).await;
+        }
     }
 }
 
@@ -156,8 +167,8 @@ struct Run<'a> {
     row: usize,
     /// What is left to feed of a reply.
     feed: Feed,
-    /// What it has published.
-    messages: Vec<(Channels, Name, Text)>,
+    /// What it has counted.
+    tally: Tally,
 }
 
 /// How a try has ended.
@@ -172,9 +183,13 @@ enum End {
 
 impl<'a> Run<'a> {
     fn new(call: &'a ServerCall, evaluation: &'a Evaluation, locks: Locks<'a>, gate: Gate) -> Self {
-        let inner = Inner::of_script(&call.core, &call.session);
-        let (row, feed, messages) = (row_of(call), Feed::default(), Vec::new());
-        Self { call, evaluation, locks, inner, gate, row, feed, messages }
+        let outbox = match &locks {
+            Locks::Own(_) => Some(Outbox::new(call.core.machines.messages(evaluation.kind()))),
+            Locks::Outer(_) => None,
+        };
+        let inner = Inner::of_script(&call.core, &call.session, outbox);
+        let (row, feed, tally) = (row_of(call), Feed::default(), Tally::default());
+        Self { call, evaluation, locks, inner, gate, row, feed, tally }
     }
 
     fn core(&self) -> &Rc<Core> {
@@ -199,8 +214,8 @@ impl<'a> Run<'a> {
 
     /// Resumes what began at once until it ends.
     async fn drive_rest(&mut self, begun: Begun, lent: &mut Lent) -> End {
-        let Begun { running, gate, feed, is_called } = begun;
-        (self.gate, self.feed) = (gate, feed);
+        let Begun { running, gate, feed, tally, is_called } = begun;
+        (self.gate, self.feed, self.tally) = (gate, feed, tally);
         let (machine, current) = (lent.machine(), &running.current);
         if is_called && let Err(claims) = self.run_command(machine, current).await {
             return End::Refused(claims);
@@ -279,19 +294,14 @@ impl<'a> Run<'a> {
             Ok(entry) => {
                 self.locks.take(entry, args, self.inner.db()).await?;
                 current.has_written.set(self.gate.has_written.get()); // Before anybody can ask.
-                match (entry.run, &self.locks) {
-                    (Runner::Publish(kind), Locks::Own(_)) => {
-                        let (channel, payload) = (Name::of(args, 1), Text::of(args, 2));
-                        let count = core.count_receivers(kind, channel.clone()).await;
-                        self.messages.push((kind, channel, payload));
-                        Reply::new(&mut replies.out, false).count(count);
-                    }
-                    _ => self.inner.run(entry.index, args, self.tx(), &mut replies).await,
-                }
+                let refusal = self.inner.run(entry.index, args, self.tx(), &mut replies).await;
+                self.tally.note(&core.stats.borrow(), entry.index, refusal.as_ref());
             }
             Err((entry, refusal)) => {
                 let line = refusal.text();
                 core.count_refused(entry, &line);
+                let row = entry.map(|entry| entry.index);
+                self.tally.note_refused(&core.stats.borrow(), row, &line);
                 Reply::new(&mut replies.out, false).error(&line);
             }
         }

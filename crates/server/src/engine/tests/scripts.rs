@@ -1,5 +1,6 @@
 //! Scripts that run at once, and those that go on as a task.
 
+use super::super::stats::CommandStats;
 use super::*;
 use darter_tx::{Access, lock_key};
 
@@ -61,6 +62,45 @@ fn a_script_waits_for_keys_that_are_held() {
     }
 }
 
+/// Calls of these commands, and failed ones, on all cores; and tries that were undone.
+fn counted(bench: &Bench, names: [&str; 3]) -> ([(u64, u64); 3], u64) {
+    let stats = || bench.cores.iter().map(|core| core.stats.borrow());
+    let of = |name: &str| {
+        let row = bench.cores[0].table.find(name.as_bytes()).unwrap().index;
+        let sum = |get: fn(&CommandStats) -> u64| stats().map(|s| get(&s.by_command[row])).sum();
+        (sum(|one| one.calls), sum(|one| one.failed))
+    };
+    (names.map(of), stats().map(|stats| stats.scripts_restarted).sum())
+}
+
+#[test] // A run that is undone and begins again has counted once: here, and where its keys are.
+fn a_script_that_begins_again_is_counted_once() {
+    for home in [0, 1] {
+        let bench = Bench::new(2);
+        let key = bench.key(home);
+        let (free, held) = (format!("{{{key}}}free"), format!("{{{key}}}held"));
+        let text = format!(
+            "redis.call('INCR', KEYS[1]) redis.pcall('LPUSH', KEYS[1], 1) \
+             redis.call('PUBLISH', 'c', 'x') return redis.call('INCR', '{held}')"
+        );
+        let line = eval(&text, &format!("1 {free}"));
+        assert_eq!(bench.ask(0, &line), ":1\r\n");
+        let (names, once) = (["incr", "lpush", "publish"], [(2, 0), (1, 1), (1, 0)]);
+        assert_eq!(counted(&bench, names), (once, 0));
+        let lock = bench.cores[home].tx.try_lock_here(lock_of(&held), Access::Update);
+        bench.send(0, &line);
+        bench.settle();
+        drop(lock);
+        bench.settle();
+        assert_eq!(bench.got(0), ":2\r\n");
+        let (counts, restarted) = counted(&bench, names);
+        assert_eq!(counts, once.map(|(calls, failed)| (2 * calls, 2 * failed)));
+        assert_eq!(restarted, 1);
+        let errors = |core: &Rc<Core>| core.stats.borrow().error_replies;
+        assert_eq!(bench.cores.iter().map(errors).sum::<u64>(), 2);
+    }
+}
+
 #[test] // What does not end in its slice is a task, and others see all of it or nothing.
 fn a_script_goes_on() {
     let mut bench = Bench::new(1);
@@ -109,6 +149,7 @@ fn a_script_in_a_pipeline_keeps_its_order() {
         let got = bench.ask(0, &format!("SET {there} {count}\r\n{line}\r\nPING"));
         assert_eq!(got, format!("+OK\r\n*2\r\n:{count}\r\n$1\r\n{count}\r\n+PONG\r\n"));
     }
+    assert_eq!(counted(&bench, ["incr", "get", "set"]).0, [(4, 0), (4, 0), (3, 0)]);
     assert!(is_idle(&bench));
 }
 

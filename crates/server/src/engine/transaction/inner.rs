@@ -8,7 +8,9 @@ use super::super::entry::{Entry, Runner, Scripted, ServerCall, SessionCx, Sessio
 use super::super::monitor;
 use super::super::point::{Owner, View};
 use super::super::slices::{Cause, named};
-use super::super::state::pubsub::name::{Name, Text};
+use super::super::state::pubsub::Kind as Channels;
+use super::super::state::pubsub::name::{Message, Name, Text};
+use super::super::state::pubsub::outbox::Outbox;
 use super::replies::{Part, Replies};
 use darter_command::{Answer, Args, Call, Cx, Flow, MultiFn, PointFn, Refusal, Step};
 use darter_resp::{self as resp, Output, Reply, Request};
@@ -48,24 +50,28 @@ pub(crate) struct Inner {
     seen: Cell<Seen>,
     /// That of a script, which is not its client's.
     script: Option<RefCell<Session>>,
+    /// What a script has published that may be undone.
+    outbox: Option<RefCell<Outbox>>,
 }
 
 impl Inner {
     /// Of a connection of this core.
     pub(super) fn of(core: &Rc<Core>, session: &Session) -> Self {
         let (core, client) = (Rc::clone(core), session.id);
-        Self { core, client, seen: Cell::new(Seen::of(session)), script: None }
+        Self { core, client, seen: Cell::new(Seen::of(session)), script: None, outbox: None }
     }
 
-    /// Of a script that a connection of this core calls.
-    pub(crate) fn of_script(core: &Rc<Core>, caller: &Session) -> Self {
+    /// Of a script that a connection of this core calls. If it may be undone, what it publishes is
+    /// kept in an outbox.
+    pub(crate) fn of_script(core: &Rc<Core>, caller: &Session, outbox: Option<Outbox>) -> Self {
         let peer = Peer { remote: "lua".into(), ..Peer::default() }; // As MONITOR shows it.
         let &Session { id, db, no_touch, tracking, .. } = caller;
         let authenticated = true;
         let session =
             Session { id, db, no_touch, tracking, authenticated, peer, ..Session::default() };
         let (core, seen) = (Rc::clone(core), Cell::new(Seen::of(&session)));
-        Self { core, client: id, seen, script: Some(RefCell::new(session)) }
+        let (script, outbox) = (Some(RefCell::new(session)), outbox.map(RefCell::new));
+        Self { core, client: id, seen, script, outbox }
     }
 
     /// The database in which the next command works.
@@ -83,14 +89,15 @@ impl Inner {
         self.seen.get()
     }
 
-    /// Runs a command, counts it, and shows it to those who watch all commands.
+    /// Runs a command, counts it, and shows it to those who watch all commands. Returns the refusal,
+    /// if its reply is one.
     pub(crate) async fn run(
         &self,
         index: usize,
         args: resp::Args<'_>,
         tx: &Tx,
         replies: &mut Replies,
-    ) {
+    ) -> Option<Refusal> {
         let (core, before) = (&self.core, self.seen.get());
         let entry = &core.table.entries()[index];
         if entry.row.is_write() {
@@ -133,13 +140,7 @@ impl Inner {
                 }
                 _ => self.run_here(entry, run, args, into).await,
             },
-            (Runner::Publish(kind), _) => {
-                let (channel, payload) = (Name::of(args, 1), Text::of(args, 2));
-                let count = core.publish_anywhere(kind, channel, payload).await;
-                self.note_effect();
-                Reply::new(&mut into.out, before.resp3).count(count);
-                None
-            }
+            (Runner::Publish(kind), _) => self.encode(self.publish(kind, args).await, into),
             (Runner::Multi(_, anywhere), _) => {
                 self.encode(self.run_multi(entry, anywhere, args, tx).await, into)
             }
@@ -159,6 +160,7 @@ impl Inner {
             core.slow_command(ns, entry, args, caller);
         }
         self.show(entry, args);
+        result
     }
 
     /// A point command whose keys are all on this core.
@@ -209,6 +211,34 @@ impl Inner {
             Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(entry.index, stream))),
             done @ Answer::Done(_) => Ok(done),
         }
+    }
+
+    /// Publishes a message, or keeps it until the script has ended.
+    async fn publish(&self, kind: Channels, args: resp::Args<'_>) -> Result<Answer, Refusal> {
+        let core = &self.core;
+        let message = Message::new(kind, Name::of(args, 1), Text::of(args, 2));
+        let count = match &self.outbox {
+            None => core.publish_anywhere(message).await,
+            Some(outbox) => {
+                let count = core.count_receivers(kind, message.channel.clone()).await;
+                let owed_max = core.hot.borrow().client_limits.pubsub.hard;
+                if count > 0 && outbox.borrow_mut().keep(message, owed_max).is_err() {
+                    return Err(Refusal::line("ERR not enough memory for another message"));
+                }
+                count
+            }
+        };
+        if self.outbox.is_none() {
+            self.note_effect();
+        }
+        let mut out = Output::default();
+        Reply::new(&mut out, self.seen.get().resp3).count(count);
+        Ok(Answer::Done(out))
+    }
+
+    /// What was kept.
+    pub(crate) fn into_outbox(self) -> Option<Outbox> {
+        self.outbox.map(RefCell::into_inner)
     }
 
     /// A command of the connection itself. Where that is gone, what follows sees what it has changed

@@ -146,7 +146,7 @@ mod tests {
         backlog.sent(1, 1);
         assert!(backlog.is_full());
         let payload = Text::Short(vec![0; 8 * 1_024].into());
-        let message = Message { kind: Kind::Channel, channel: Name::from_bytes(b"c"), payload };
+        let message = Message::new(Kind::Channel, Name::from_bytes(b"c"), payload);
         assert_eq!(weight(&message, 5), 8);
         backlog.push(Order::Publish(Publication::new(Arc::new(message)), Sender::Waits(0)));
         assert!(!backlog.can_go_on());

@@ -94,7 +94,7 @@ mod tests {
 
     fn message(kind: Kind, payload: &[u8]) -> Message {
         let payload = Text::Short(payload.into());
-        Message { kind, channel: Name::from_bytes(b"news"), payload }
+        Message::new(kind, Name::from_bytes(b"news"), payload)
     }
 
     fn short(frame: &Frame) -> &str {

@@ -7,6 +7,7 @@
 //! memberships  at the subscribers: who holds which subscriptions
 //! deliveries   at the subscribers: what came from the homes, in its order
 //! frame        a message as a client reads it
+//! outbox       what a script publishes, until it ends
 //! events       which keyspace events are published
 //! ```
 //! docs/design/0025-publish-subscribe.md says who tells whom what, and why.
@@ -17,6 +18,7 @@ pub(crate) mod events;
 pub(crate) mod frame;
 pub(crate) mod memberships;
 pub(crate) mod name;
+pub(crate) mod outbox;
 pub(crate) mod registry;
 
 use backlog::Backlog;
@@ -30,7 +32,7 @@ use std::collections::VecDeque;
 use std::vec::IntoIter;
 
 /// What is subscribed to. Each is a namespace of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// SUBSCRIBE.
     Channel,

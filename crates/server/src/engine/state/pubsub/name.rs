@@ -139,6 +139,26 @@ pub(crate) struct Message {
     pub(crate) kind: Kind,
     pub(crate) channel: Name,
     pub(crate) payload: Text,
+    /// It stands for what is more than its receivers may be owed: it closes them.
+    pub(crate) is_excess: bool,
+}
+
+impl Message {
+    /// A message of these bytes.
+    pub(crate) fn new(kind: Kind, channel: Name, payload: Text) -> Self {
+        Self { kind, channel, payload, is_excess: false }
+    }
+
+    /// One in the place of this and all that follow upon it.
+    pub(crate) fn into_excess(self) -> Self {
+        Self { payload: Text::Short([].into()), is_excess: true, ..self }
+    }
+
+    /// Bytes that a subscriber of the channel is sent, about.
+    pub(crate) fn sent_bytes(&self) -> usize {
+        const FRAME: usize = 32; // Of three lengths, and the word.
+        FRAME + self.channel.text().len() + self.payload.len()
+    }
 }
 
 #[cfg(test)]
