@@ -324,9 +324,10 @@ impl Note {
         Self { command, at: [0; NOTED], hashes: [0; NOTED] }
     }
 
-    /// Adds the hash of the argument at `index`, if there is room.
+    /// Adds the hash of the argument at `index`, if there is room. The name has none.
     #[inline]
     pub fn add(&mut self, index: usize, hash: u64) {
+        debug_assert!(index > 0, "0 says that a place is free");
         if let Some(place) = self.at.iter().position(|at| *at == 0) {
             (self.at[place], self.hashes[place]) = (index as u16, hash);
         }
@@ -335,6 +336,7 @@ impl Note {
     /// The hash of the argument at `index`, if it was added.
     #[inline]
     fn hash(&self, index: usize) -> Option<u64> {
+        debug_assert!(index > 0, "0 says that a place is free");
         let place = self.at.iter().position(|at| usize::from(*at) == index)?;
         Some(self.hashes[place])
     }
