@@ -17,6 +17,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("go-redis: transactions, messages, queues", |server| go(server, "programs")),
     ("ioredis: transactions, messages, queues",  |server| node(&[server], "programs.js")),
     ("Jedis: transactions, messages, queues",    |server| java(server, "Programs.java")),
+    ("node-redis: copies, tracking",             |server| node(&[server], "caching.js")),
     ("redis-py's own tests, RESP2",              |server| redis_py_tests(server, "2")),
     ("redis-py's own tests, RESP3",              |server| redis_py_tests(server, "3")),
 ];
