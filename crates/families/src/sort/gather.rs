@@ -2,7 +2,7 @@
 
 use super::numbers::{Numbers, is_ordered};
 use super::options::Options;
-use super::order::{By, Item, Order};
+use super::order::{By, Common, End, Item, Order};
 use super::pattern::{Lookup, MISSED_AT_ONCE, Pattern, together};
 use super::sorter::{Run, Sorter};
 use super::source::{Reader, Source};
@@ -38,7 +38,7 @@ pub(super) async fn sorted(
     options: &Options,
     lookup: Option<&mut Lookup>,
 ) -> Result<Sorted, Refusal> {
-    let order = options.order(source.is_set());
+    let mut order = options.order(source.is_set());
     // What is in an order of its own, and stays in it, is read where it is wanted.
     let is_in_order = order.by == By::Nothing && !source.is_set();
     let (len, now) = (source.len(), call.tx.home().shard.now());
@@ -48,12 +48,17 @@ pub(super) async fn sorted(
         (true, true) => (len - wanted.end..len - wanted.start, usize::MAX),
         (false, _) => (0..len, options.range(usize::MAX).end),
     };
+    if let By::Texts(end) = order.by {
+        order.skipped = common_bytes(call, &source, end).await;
+    }
+    let reader = Reader::new(&source, places, now);
+    drop(source); // So that what has been read is released.
     let weights = options.weights().filter(|_| matches!(order.by, By::Numbers | By::Weights(_)));
     let by_value = order.by == By::Numbers && weights.is_none();
     let mut gather = Gather {
         by_value,
         keeps_numbers: by_value && keep >= len / WANTED_SHARE,
-        reader: Reader::new(source, places, now),
+        reader,
         order,
         numbers: Numbers::new(order.is_descending),
         sorter: Sorter::new(order, keep),
@@ -76,6 +81,23 @@ pub(super) async fn sorted(
         run.truncate(wanted.len());
     }
     Ok(Sorted { numbers, run, is_backwards: is_in_order && options.is_descending, texts })
+}
+
+/// How many bytes all elements begin with alike. Reads as many of them as it takes to know: few, if
+/// there are none.
+async fn common_bytes(call: &Call, source: &Source, end: End) -> usize {
+    let (mut common, mut bytes) = (Common::default(), 0);
+    let now = call.tx.home().shard.now();
+    let mut reader = Reader::new(source, 0..source.len(), now);
+    loop {
+        for _ in 0..BATCHES {
+            let more = reader.next_slice(BATCH, &mut |text, _| bytes = common.add(text, end));
+            if !more || bytes == 0 {
+                return bytes;
+            }
+        }
+        call.tx.pause().await;
+    }
 }
 
 struct Gather {

@@ -94,7 +94,7 @@ impl Options {
             (_, true, None) => By::Texts(end),
             (_, true, Some(_)) => By::Weights(end),
         };
-        Order { by, is_descending: self.is_descending }
+        Order { by, is_descending: self.is_descending, skipped: 0 }
     }
 
     /// Which of `len` elements are wanted, by their places in the result.

@@ -1,13 +1,14 @@
 //! The order of elements: Redis's `sortCompare`.
 //!
 //! What decides most comparisons is a number made once an element, its *rank*: of a score its bits,
-//! in the order of the scores; of a text its first eight bytes. Only where two ranks are equal are
-//! texts looked at.
+//! in the order of the scores; of a text eight of its bytes, the first behind what all texts begin
+//! with. Only where two ranks are equal are texts looked at.
 
 use super::texts::{TextId, Texts};
 use darter_base::score;
 use darter_command::until_nul;
 use darter_keyspace::Str;
+use darter_structs::table::Scratch;
 use std::cmp::Ordering;
 
 /// Bytes of texts compared at once, and what a comparison costs beside them, in bytes.
@@ -74,6 +75,8 @@ impl End {
 pub(super) struct Order {
     pub(super) by: By,
     pub(super) is_descending: bool,
+    /// Bytes in which all texts begin alike: ranks are of those behind them.
+    pub(super) skipped: usize,
 }
 
 impl Order {
@@ -83,7 +86,7 @@ impl Order {
         let rank = match self.by {
             By::Nothing => 0,
             By::Numbers => bits(number(text)?),
-            By::Texts(end) | By::Weights(end) => prefix(text, end),
+            By::Texts(end) | By::Weights(end) => eight(text, end, self.skipped),
         };
         Some(if self.is_descending { !rank } else { rank })
     }
@@ -157,14 +160,49 @@ fn bits(number: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The first eight bytes of a text, the first one high.
-fn prefix(text: &Str<'_>, end: End) -> u64 {
-    let mut first = Vec::with_capacity(8);
-    text.write_range(0..8, &mut first);
+/// Eight bytes of a text from `at` on, the first one high.
+fn eight(text: &Str<'_>, end: End, at: usize) -> u64 {
     let mut word = [0; 8];
-    let kept = end.cut(&first);
-    word[..kept.len()].copy_from_slice(kept);
+    window(text, at, word.len(), |bytes| {
+        let kept = end.cut(bytes);
+        word[..kept.len()].copy_from_slice(kept);
+    });
     u64::from_be_bytes(word)
+}
+
+/// Calls `f` with `len` bytes of a text from `at` on, or with those that there are.
+fn window<R>(text: &Str<'_>, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
+    if let Str::Inline(text) = text {
+        let mut scratch = Scratch::new();
+        let bytes = text.bytes(&mut scratch);
+        return f(&bytes[at.min(bytes.len())..bytes.len().min(at + len)]);
+    }
+    let mut bytes = Vec::with_capacity(len);
+    text.write_range(at.min(text.len())..text.len().min(at + len), &mut bytes);
+    f(&bytes)
+}
+
+/// What all texts begin with, as far as they are compared: at most [`COMMON_MAX`] bytes.
+#[derive(Debug, Default)]
+pub(super) struct Common(Option<Vec<u8>>);
+
+/// Bytes of a common beginning that are looked for.
+const COMMON_MAX: usize = 64;
+
+impl Common {
+    /// Adds a text. Returns how many bytes all have in common.
+    pub(super) fn add(&mut self, text: &Str<'_>, end: End) -> usize {
+        window(text, 0, COMMON_MAX, |bytes| {
+            let bytes = end.cut(bytes);
+            let common = self.0.get_or_insert_with(|| bytes.to_vec());
+            if bytes.starts_with(common) {
+                return common.len();
+            }
+            let same = common.iter().zip(bytes).take_while(|(one, other)| one == other).count();
+            common.truncate(same);
+            same
+        })
+    }
 }
 
 /// The order of two texts; none comes first. See [`Order::compare`].

@@ -318,7 +318,7 @@ impl Sorter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::order::End;
+    use super::super::order::{Common, End};
     use super::super::texts::TextId;
     use super::*;
     use darter_base::Prng;
@@ -328,7 +328,13 @@ mod tests {
     use darter_structs::table::Text;
 
     /// Sorts texts, and returns the first `keep` of them, and the most items that were in memory.
-    fn sort(words: &[Vec<u8>], order: Order, keep: usize) -> (Vec<Vec<u8>>, usize) {
+    fn sort(words: &[Vec<u8>], mut order: Order, keep: usize) -> (Vec<Vec<u8>>, usize) {
+        if let By::Texts(end) = order.by {
+            let mut common = Common::default();
+            for word in words {
+                order.skipped = common.add(&Str::Inline(Text::raw(word)), end);
+            }
+        }
         let (mut sorter, mut texts) = (Sorter::new(order, keep), Texts::default());
         let mut most = 0;
         for word in words {
@@ -363,7 +369,7 @@ mod tests {
                 .into_iter()
                 .flat_map(|by| [(by, false), (by, true)])
             {
-                let (sorted, most) = sort(&words, Order { by, is_descending }, keep);
+                let (sorted, most) = sort(&words, Order { by, is_descending, skipped: 0 }, keep);
                 let mut expected = words.clone();
                 match by {
                     By::Numbers => {
@@ -393,15 +399,39 @@ mod tests {
             for words in [&up, &down, &halves] {
                 for keep in [usize::MAX, 15_000, 1_500] {
                     let kept = keep.min(up.len());
-                    let order = Order { by, is_descending: false };
+                    let order = Order { by, is_descending: false, skipped: 0 };
                     assert!(sort(words, order, keep).0 == up[..kept], "{by:?} {keep}");
-                    let order = Order { by, is_descending: true };
+                    let order = Order { by, is_descending: true, skipped: 0 };
                     assert!(
                         sort(words, order, keep).0 == down[..kept],
                         "{by:?} {keep}, descending"
                     );
                 }
             }
+        }
+        while lazyfree::run(&Never) {}
+    }
+
+    #[test] // Texts that begin alike, of which some end there or have a NUL there.
+    fn texts_that_begin_alike_are_sorted() {
+        let mut prng = Prng::from_seed(11);
+        for common in [0, 1, 7, 8, 9, 63, 64, 65, 200] {
+            let mut words: Vec<Vec<u8>> = (0..2_000)
+                .map(|_| [vec![b'x'; common], prng.bytes(0..=9), prng.bytes(0..=2)].concat())
+                .collect();
+            let (sorted, _) = sort(
+                &words,
+                Order { by: By::Texts(End::Whole), is_descending: false, skipped: 0 },
+                usize::MAX,
+            );
+            let by = By::Texts(End::Nul);
+            let (until_nul, _) = sort(&words, Order { by, is_descending: false, skipped: 0 }, 700);
+            words.sort_by(|one, other| {
+                darter_command::until_nul(one).cmp(darter_command::until_nul(other))
+            });
+            assert!(until_nul == words[..700], "{common} in common, to a NUL");
+            words.sort();
+            assert!(sorted == words, "{common} in common");
         }
         while lazyfree::run(&Never) {}
     }
@@ -424,7 +454,7 @@ mod tests {
 
     #[test] // What compares as equal stays as it came.
     fn equal_items_stay_in_order() {
-        let order = Order { by: By::Texts(End::Nul), is_descending: true };
+        let order = Order { by: By::Texts(End::Nul), is_descending: true, skipped: 0 };
         let words: Vec<Vec<u8>> =
             (0..10_000_u32).map(|at| [&b"same\0"[..], &at.to_be_bytes()].concat()).collect();
         assert!(sort(&words, order, usize::MAX).0 == words);

@@ -61,7 +61,7 @@ pub(super) enum Reader {
 
 impl Reader {
     /// Of the elements at `places`, or of all members of a set that live at `now`.
-    pub(super) fn new(source: Source, places: Range<usize>, now: u64) -> Self {
+    pub(super) fn new(source: &Source, places: Range<usize>, now: u64) -> Self {
         match source {
             Source::List(list) => Self::List(list.reader(places)),
             Source::Members(set) => Self::Members(table::Reader::new(set.members().clone()), now),
