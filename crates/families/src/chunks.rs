@@ -23,6 +23,7 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
     }
 
     /// The last chunk, with room for `count` more.
+    #[inline]
     pub(crate) fn tail(&mut self, count: usize) -> &mut Vec<T> {
         debug_assert!(count <= LEN, "{count} do not fit a chunk of {LEN}");
         match self.0.back() {
@@ -61,6 +62,16 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
             self.0.pop_back();
         }
         item
+    }
+
+    /// Removes the last `count` items, which are in the last chunk.
+    pub(crate) fn cut_tail(&mut self, count: usize) {
+        let Some(last) = self.0.back_mut() else { return };
+        debug_assert!(count <= last.len(), "{count} of {}", last.len());
+        last.truncate(last.len() - count);
+        if last.is_empty() {
+            self.0.pop_back();
+        }
     }
 
     /// Forgets everything, but for the room of the first chunk.

@@ -5,7 +5,7 @@
 //! bits, the low ones first: it counts how many have which, which says where the first of each kind
 //! belongs, and then moves each behind those of its kind that were before it. So what one pass finds
 //! equal stays as the passes before have left it. Bits in which all are the same need no pass: a
-//! million consecutive numbers take three.
+//! million consecutive numbers take three, and what comes in order takes none.
 //!
 //! ```text
 //! number --xor--> key, unsigned      pages: | 4 096 keys | 4 096 keys | ..   --pass-->   spare: | ..
@@ -53,8 +53,8 @@ enum Stage {
 
 /// See the module.
 pub(super) struct Numbers {
-    /// What makes a key of a number, and a number of a key.
-    flip: u64,
+    /// They are read from the last one on.
+    is_descending: bool,
     pages: Chunks<u64, PAGE>,
     /// Where a pass moves them.
     spare: Chunks<u64, PAGE>,
@@ -70,7 +70,7 @@ pub(super) struct Numbers {
     width: u32,
     /// Of each kind: how many there are, then where the next one belongs.
     places: Box<[usize; KINDS]>,
-    /// Keys of the first page that were taken, and keys left.
+    /// Keys of the first page that were taken, unless from the end, and keys left.
     taken: usize,
     len: usize,
 }
@@ -79,7 +79,7 @@ impl Numbers {
     /// None so far.
     pub(super) fn new(is_descending: bool) -> Self {
         Self {
-            flip: if is_descending { !SIGN } else { SIGN },
+            is_descending,
             pages: Chunks::default(),
             spare: Chunks::default(),
             stage: Stage::Survey,
@@ -99,7 +99,7 @@ impl Numbers {
     #[inline]
     pub(super) fn push(&mut self, number: i64) {
         debug_assert!(is_ordered(number), "{number}");
-        self.pages.tail(1).push(number.cast_unsigned() ^ self.flip);
+        self.pages.tail(1).push(number.cast_unsigned() ^ SIGN);
         self.len += 1;
     }
 
@@ -211,36 +211,48 @@ impl Numbers {
         (self.shift, (KINDS - 1) >> (WIDTH - self.width))
     }
 
-    /// Removes the first numbers, at most `most` and those of one page, and appends them to `out`.
+    /// Removes the next numbers, at most `most` and those of one page, and appends them to `out`.
     pub(super) fn take(&mut self, most: usize, out: &mut Vec<i64>) {
-        let count = self.front(most);
-        let Some(page) = self.pages.chunks().front() else { return };
-        let keys = &page[self.taken..self.taken + count];
-        out.extend(keys.iter().map(|key| (key ^ self.flip).cast_signed()));
+        let count = self.near(most);
+        let number = |key: &u64| (key ^ SIGN).cast_signed();
+        let pages = self.pages.chunks();
+        match (self.is_descending, pages.front(), pages.back()) {
+            (false, Some(page), _) => {
+                out.extend(page[self.taken..self.taken + count].iter().map(number));
+            }
+            (true, _, Some(page)) => out.extend(page.iter().rev().take(count).map(number)),
+            _ => {}
+        }
         self.skip(count);
     }
 
-    /// Removes some of the first `left` numbers, which are counted down. True while there are more.
+    /// Removes some of the next `left` numbers, which are counted down. True while there are more.
     pub(super) fn drop_front(&mut self, left: &mut usize) -> bool {
-        let count = self.front(*left);
+        let count = self.near(*left);
         self.skip(count);
         *left -= count;
         *left > 0 && self.len > 0
     }
 
-    /// Forgets all numbers but the first.
+    /// Forgets all numbers but the next ones.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// How many of the first `most` are in the first page.
-    fn front(&self, most: usize) -> usize {
-        let page = self.pages.chunks().front().map_or(0, Vec::len);
-        most.min(self.len).min(page - self.taken)
+    /// How many of the next `most` are in one page.
+    fn near(&self, most: usize) -> usize {
+        let pages = self.pages.chunks();
+        let page = if self.is_descending { pages.back() } else { pages.front() };
+        most.min(self.len).min(page.map_or(0, Vec::len) - self.taken)
     }
 
+    /// Removes the next numbers, which are in one page.
     fn skip(&mut self, count: usize) {
-        (self.taken, self.len) = (self.taken + count, self.len - count);
+        self.len -= count;
+        if self.is_descending {
+            return self.pages.cut_tail(count);
+        }
+        self.taken += count;
         if self.pages.chunks().front().is_some_and(|page| page.len() == self.taken) {
             self.pages.pop_front();
             self.taken = 0;
@@ -304,15 +316,20 @@ mod tests {
         let numbers: Vec<i64> = (0..50_000).map(|at| at * 7_919 % 50_021).collect();
         let mut expected = numbers.clone();
         expected.sort_unstable();
-        for (start, len) in [(0, 10), (4_096, 4_096), (5_000, 40_000), (49_999, 9), (50_000, 1)] {
-            let mut numbers = sorted(&numbers, false);
-            let (mut left, mut portions) = (start, 1);
-            while numbers.drop_front(&mut left) {
-                portions += 1;
+        for is_descending in [false, true] {
+            for (start, len) in [(0, 10), (4_096, 4_096), (5_000, 40_000), (49_999, 9), (50_000, 1)]
+            {
+                let mut numbers = sorted(&numbers, is_descending);
+                let (mut left, mut portions) = (start, 1);
+                while numbers.drop_front(&mut left) {
+                    portions += 1;
+                }
+                assert!(portions <= start / PAGE + 2, "{portions} portions");
+                numbers.truncate(len);
+                let end = 50_000.min(start + len);
+                assert!(all(numbers) == expected[start..end], "{start} {len} {is_descending}");
             }
-            assert!(portions <= start / PAGE + 2, "{portions} portions");
-            numbers.truncate(len);
-            assert!(all(numbers) == expected[start..][..len.min(50_000 - start)], "{start} {len}");
+            expected.reverse();
         }
         while lazyfree::run(&Never) {}
     }
