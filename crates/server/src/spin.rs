@@ -8,6 +8,10 @@
 //! short does not tell how long it should have been. Their mean forgets: after a wait of a
 //! millisecond or more it takes some short ones until the core polls again.
 //!
+//! A processor that others want, too, is no place for polling: a core that yields it gets it back
+//! when their time slices are over, milliseconds later, where one that sleeps is woken at once. A
+//! yield that took so long ends the polling, for some waits; for twice as many the next time.
+//!
 //! Bounds: polling takes at most [`MOST_NS`], and a core whose waits are longer than [`WORTH_NS`]
 //! does not poll at all. Nor does one without arrivals: it polls only after a turn that brought
 //! something.
@@ -23,29 +27,57 @@ const WORTH_NS: u64 = 150_000;
 const LONG_NS: u64 = 1_000_000;
 /// A new wait's share of the mean is one of this many parts.
 const PARTS: u64 = 4;
+/// A yield that takes longer than this was lost to others. A client on the same processor needs less.
+const LOST_NS: u64 = 300_000;
+/// After such a yield so many waits, at least and at most, are slept through.
+const APART_LEAST: u32 = 16;
+const APART_MOST: u32 = 4_096;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Patience {
     /// The mean of the last waits.
     wait_ns: u64,
+    /// So many waits are slept through, whatever their mean.
+    apart: u32,
+    /// So many are after the next yield that is lost.
+    apart_next: u32,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { wait_ns: LONG_NS }
+        Self { wait_ns: LONG_NS, apart: 0, apart_next: APART_LEAST }
     }
 }
 
 impl Patience {
     /// How long to poll before this sleep, in nanoseconds: twice as long as it usually takes.
     pub(crate) fn before_sleep(&self) -> u64 {
-        if self.wait_ns <= WORTH_NS { (self.wait_ns * 2).min(MOST_NS) } else { 0 }
+        if self.wait_ns <= WORTH_NS && self.apart == 0 {
+            (self.wait_ns * 2).min(MOST_NS)
+        } else {
+            0
+        }
     }
 
     /// Something arrived after the core had nothing to do for `wait_ns`.
     pub(crate) fn learn(&mut self, wait_ns: u64) {
         self.wait_ns = (self.wait_ns * (PARTS - 1) + wait_ns.min(LONG_NS)) / PARTS;
+        if self.apart > 0 {
+            self.apart -= 1;
+        } else {
+            self.apart_next = (self.apart_next - 1).max(APART_LEAST);
+        }
+    }
+
+    /// A yield has taken this long. True if the core had better sleep now.
+    pub(crate) fn yielded(&mut self, ns: u64) -> bool {
+        if ns <= LOST_NS {
+            return false;
+        }
+        self.apart = self.apart_next;
+        self.apart_next = (self.apart_next * 2).min(APART_MOST);
+        true
     }
 }
 
@@ -75,6 +107,25 @@ mod tests {
             assert!(vain <= 3 * MOST_NS, "{vain} in vain");
             looks(&mut patience, 10_000, 20);
         }
+    }
+
+    #[test] // Where others want the processor, it polls ever more seldom; and again once they are gone.
+    fn lost_yields_end_the_polling() {
+        let mut patience = Patience::default();
+        looks(&mut patience, 10_000, 20);
+        assert!(!patience.yielded(LOST_NS));
+        let mut polled = 0;
+        for _ in 0..100_000 {
+            if patience.before_sleep() > 0 {
+                polled += 1;
+                assert!(patience.yielded(LOST_NS * 10));
+            }
+            patience.learn(10_000);
+        }
+        assert!((10..50).contains(&polled), "{polled} lost");
+        let looks = looks(&mut patience, 10_000, 4 * APART_MOST as usize);
+        assert!(looks[APART_MOST as usize..].iter().all(|look| *look > 0));
+        assert_eq!(patience.apart_next, APART_LEAST, "it is forgotten");
     }
 
     #[test] // One long wait ends it; a few short ones bring it back. A new core starts without.

@@ -179,10 +179,16 @@ impl Thread {
             self.waiting_since = Some(self.core.clock.monotonic_ns());
         }
         let Some(since) = self.waiting_since.filter(|_| look_ns > 0) else { return Ok(false) };
-        let mut came = false;
-        while !came && self.core.clock.monotonic_ns() < since + look_ns {
+        let (mut came, mut now) = (false, self.core.clock.monotonic_ns());
+        while !came && now < since + look_ns {
             topology::give_way();
             came = self.has_come()?;
+            let yielded = std::mem::replace(&mut now, self.core.clock.monotonic_ns());
+            if let Some(patience) = &mut self.patience
+                && patience.yielded(now.saturating_sub(yielded))
+            {
+                break;
+            }
         }
         Ok(came)
     }
