@@ -43,7 +43,8 @@ impl Fate {
     const WAITS: u8 = 0;
     /// It is on its way to the core of its keys, which runs it, or has it wait.
     const ASKS: u8 = 1;
-    /// The same of a client that has ended its side: it may be answered, but not wait.
+    /// The same of a client that has ended its side, or whose time is over: it may be answered, but not
+    /// wait.
     const ASKS_LAST: u8 = 2;
     const TAKEN: u8 = 3;
     const OVER: u8 = 4;
@@ -75,7 +76,7 @@ impl Fate {
         self.decide(&[Self::WAITS, Self::ASKS, Self::ASKS_LAST], Self::OVER)
     }
 
-    /// The client has ended its side. True if that ends the waiting; a call that is on its way may still
+    /// The client has ended its side, or its time is over. True if that ends the waiting; a call that is on its way may still
     /// be answered.
     pub(crate) fn end_if_waiting(&self) -> bool {
         !self.decide(&[Self::ASKS], Self::ASKS_LAST) && self.decide(&[Self::WAITS], Self::OVER)

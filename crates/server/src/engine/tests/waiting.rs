@@ -346,6 +346,27 @@ fn who_waits_no_more_as_its_call_arrives_gets_nothing() {
     }
 }
 
+#[test] // Its time is over before the core of its keys has heard of it: that does not count as waiting.
+fn whose_time_is_over_as_its_call_arrives_is_answered() {
+    for is_there in [true, false] {
+        let bench = Bench::new(2);
+        let key = bench.key(1);
+        if is_there {
+            bench.ask(1, &format!("RPUSH {key} x"));
+        }
+        bench.send(0, &format!("BLPOP {key} 0.001"));
+        bench.turn(0);
+        bench.pass_ms(5);
+        bench.turn(0);
+        assert_eq!(bench.got(0), "");
+        bench.settle();
+        let popped = format!("*2\r\n${}\r\n{key}\r\n$1\r\nx\r\n", key.len());
+        assert_eq!(bench.got(0), if is_there { popped } else { "*-1\r\n".to_owned() });
+        assert_eq!(bench.cores[0].blocked_counts(), (0, 0));
+        assert!(bench.is_quiet());
+    }
+}
+
 #[test] // `printf 'BLPOP q 0\r\n' | nc -N`: it gets what is there, and does not wait.
 fn who_ends_its_side_as_its_call_arrives_is_answered() {
     for (is_there, is_early) in [(true, true), (true, false), (false, true), (false, false)] {

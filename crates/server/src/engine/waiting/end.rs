@@ -3,7 +3,7 @@
 
 use super::super::conn::{Conn, Lane, Next};
 use super::super::core::Core;
-use super::super::state::waits::{Blocked, Stage, WaitingCall};
+use super::super::state::waits::{Blocked, Fate, Stage, WaitingCall};
 use darter_command::{Answer, Look, Refusal};
 use darter_keyspace::Key;
 use darter_resp::{self as resp, Reply};
@@ -35,9 +35,18 @@ impl Core {
         }
     }
 
-    /// A client that has ended its side would have to wait.
+    /// A client would have to wait that has ended its side, or whose time is over.
     pub(super) fn end_unserved(&self, client: u64, number: u64) {
-        self.with_blocked(client, number, |core, conn| core.kill(&mut conn.lane));
+        self.with_blocked(client, number, |core, conn| {
+            let lane = &mut conn.lane;
+            if lane.eof || lane.session.killed {
+                return core.kill(lane);
+            }
+            let Some(blocked) = &lane.blocked else { return };
+            let want = |reply: &mut Reply<'_>| blocked.call.wait.want.time_out(reply);
+            let answer = Answer::encode(lane.session.resp3, want);
+            core.end_waiting(conn, None, Ok(answer));
+        });
     }
 
     /// The task of a call has got its places.
@@ -147,7 +156,7 @@ impl Core {
         for _ in 0..TIMED_OUT_AT_ONCE {
             let overdue = self.waits.borrow().overdue(self.now_ms());
             let Some(client) = overdue else { return };
-            self.unblock_now(client, None);
+            self.unblock_now(client, None, Fate::end_if_waiting);
             let next = self.waits.borrow().overdue(self.now_ms());
             assert!(next != Some(client), "client {client} has a deadline, and does not wait");
         }
@@ -194,17 +203,17 @@ impl Core {
     /// `CLIENT UNBLOCK`: ends a client's waiting as if its time were over, or with an error. False if
     /// it does not wait.
     pub fn unblock(&self, client: u64, with_error: bool) -> bool {
-        self.unblock_now(client, with_error.then(|| Refusal::line(UNBLOCKED)))
+        self.unblock_now(client, with_error.then(|| Refusal::line(UNBLOCKED)), Fate::end)
     }
 
-    fn unblock_now(&self, client: u64, refusal: Option<Refusal>) -> bool {
+    fn unblock_now(&self, client: u64, refusal: Option<Refusal>, end: fn(&Fate) -> bool) -> bool {
         let Some(token) = self.clients.token_of(client) else { return false };
         let ended = self.with_conn(token, |conn| {
             let blocked = conn.lane.blocked.as_mut();
             let Some(blocked) = blocked.filter(|blocked| blocked.stage == Stage::Waits) else {
                 return false;
             };
-            if !blocked.call.fate.end() {
+            if !end(&blocked.call.fate) {
                 self.count_unblocked(client, blocked);
                 blocked.stage = Stage::Ends;
                 return false;
