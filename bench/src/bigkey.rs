@@ -20,7 +20,7 @@ use crate::fault::Outcome;
 use crate::options::Options;
 use crate::plot::{self, Panel};
 use crate::prng::Prng;
-use crate::process::{Server, Subject, TempFolder};
+use crate::process::{Server, Slices, Subject, TempFolder};
 use crate::report::{Report, Table, brief};
 use crate::stream::{self, Plan, Record, Request};
 use crate::summary::{Sample, Summary, median, mib_text, nanos, ratio_text, time_text};
@@ -55,16 +55,6 @@ struct Measured {
     /// How long the server was runnable while others had its processor.
     held_up_ns: u64,
     errors: u64,
-}
-
-/// What the server reports of its slices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Slices {
-    all: u64,
-    over_512us: u64,
-    longest_us: u64,
-    /// What the longest was spent on: `free`, or `command SET`.
-    cause: String,
 }
 
 /// A cell of the comparison.
@@ -215,7 +205,7 @@ impl Bench<'_> {
         let others = join(others);
         let same = same.transpose()?.map(join);
         let streamed = acted?;
-        let slices = reported_slices(&mut admin);
+        let slices = Slices::ask(&mut admin);
         let busy = Duration::from_nanos(server.cpu_ns().saturating_sub(cpu_before_ns));
         let held_up_ns = server.held_up_ns().saturating_sub(held_up_before_ns);
         let span = control_span(options, slices.as_ref(), busy / cores.max(1) as u32);
@@ -256,27 +246,6 @@ impl Bench<'_> {
 
 fn join(thread: std::thread::JoinHandle<Record>) -> Record {
     thread.join().unwrap_or_default()
-}
-
-/// The slices of all cores since the statistics were reset.
-fn reported_slices(admin: &mut crate::client::Connection) -> Option<Slices> {
-    let info = admin.ask(&["INFO", "slices"]).ok()?.text();
-    let field = |name: &str| {
-        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-    };
-    let number = |name: &str| Some(field(name)?.parse::<f64>().ok()? as u64);
-    let part = |name: &str| {
-        let mut parts = field("slice_longest_0")?.split(',');
-        parts
-            .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
-            .filter(|text| *text != "-")
-    };
-    Some(Slices {
-        all: number("slice_count")?,
-        over_512us: number("slices_over_512us")?,
-        longest_us: number("slice_max_us")?,
-        cause: [part("cause"), part("command")].into_iter().flatten().collect::<Vec<_>>().join(" "),
-    })
 }
 
 /// How long the control runs without a pause at the end: as long as a core of the server was busy,

@@ -3,7 +3,11 @@
 //! The file is one that redis-server wrote, in its own encodings (lists as compressed nodes, where
 //! `bigkey` has plain elements): it loads what this tool writes, and saves it again. Every server
 //! then starts with that file. Time, from its start to its first PONG, and resident memory are
-//! above those of the same server with the small keys only, which each file has.
+//! above those of the same server with the small keys only, which each file has. CPU time is that of
+//! all threads: Darter's loader has ended by then.
+//!
+//! While it loads, the tool connects every 5 ms and asks: the longest wait for -LOADING is shown next
+//! to the server's own longest slice.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +15,7 @@ use std::time::Duration;
 use crate::data::{Data, Scale};
 use crate::fault::Outcome;
 use crate::options::Options;
-use crate::process::{Program, Server, Subject, TempFolder};
+use crate::process::{Program, Server, Slices, Subject, TempFolder};
 use crate::report::{Report, Table, brief};
 use crate::summary::{median, mib_text, nanos, ratio_text, time_text};
 
@@ -33,11 +37,13 @@ const TABLE: &[Data] = &[
 ];
 
 /// One start of a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Start {
     ready_ns: f64,
     cpu_ns: f64,
     bytes: f64,
+    waited_ns: f64,
+    slices: Option<Slices>,
 }
 
 /// All starts with one file: by subject.
@@ -88,11 +94,12 @@ fn measure(
     for _ in 0..options.repeats {
         for (number, subject) in subjects.iter().enumerate() {
             let Ok(list) = &mut starts[number] else { continue };
-            match (start(options, subject, file), empty[number]) {
+            match (start(options, subject, file), &empty[number]) {
                 (Ok(one), Some(empty)) => list.push(Start {
                     ready_ns: (one.ready_ns - empty.ready_ns).max(0.0),
                     cpu_ns: (one.cpu_ns - empty.cpu_ns).max(0.0),
                     bytes: (one.bytes - empty.bytes).max(0.0),
+                    ..one
                 }),
                 (Ok(_), None) => starts[number] = Err("did not start with small keys".to_owned()),
                 (Err(fault), _) => starts[number] = Err(fault.to_string()),
@@ -106,8 +113,10 @@ fn start(options: &Options, subject: &Subject, file: &Path) -> Outcome<Start> {
     let server = Server::start(subject, &options.processors, Some(file), LIMIT)?;
     Ok(Start {
         ready_ns: nanos(server.ready_after) as f64,
-        cpu_ns: server.cpu_ns() as f64,
+        cpu_ns: server.cpu_ns_of_all() as f64,
         bytes: server.resident_bytes() as f64,
+        waited_ns: nanos(server.waited) as f64,
+        slices: Slices::ask(&mut server.connect(LIMIT)?),
     })
 }
 
@@ -137,17 +146,22 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
     report.say(&format!(
         "From a server's start to its first PONG, and resident memory then, less the same with a \
          file of the small keys only, which each file has; all were written by redis-server. \
-         Medians of {} starts, each server on one core; a ratio is that to {}.",
+         Medians of {} starts, each server on one core; a ratio is that to {}. Of all starts: the \
+         longest wait of a client that connects meanwhile for -LOADING, and the longest slice.",
         options.repeats,
         subjects.first().map_or_else(String::new, Subject::name)
     ));
     let head = ["data", "server", "loaded after", "ratio", "CPU", "ratio", "MiB", "ratio"];
-    let mut table = Table::new(&[&head[..], &["bytes an element"]].concat());
+    let more = ["bytes an element", "waited", "longest slice µs", "slices above 512 µs"];
+    let mut table = Table::new(&[&head[..], &more].concat());
     for row in rows {
         for (number, subject) in subjects.iter().enumerate() {
             let mut line = vec![row.data.name(&options.scale), subject.name()];
             match &row.starts[number] {
-                Ok(_) => line.extend(cells(row, number, &options.scale)),
+                Ok(starts) => {
+                    line.extend(cells(row, number, &options.scale));
+                    line.extend(delays(starts));
+                }
                 Err(text) => line.push(brief(text)),
             }
             table.row(line);
@@ -170,6 +184,20 @@ fn cells(row: &Row, subject: usize, scale: &Scale) -> Vec<String> {
         ratio_text(ratio(row, subject, |one| one.bytes)),
         if elements > 1 { format!("{:.1}", bytes / elements as f64) } else { "–".to_owned() },
     ]
+}
+
+/// The longest wait for an answer, the longest slice, and how many were above 512 µs: of all starts.
+fn delays(starts: &[Start]) -> [String; 3] {
+    let waited_ns = starts.iter().map(|one| one.waited_ns).fold(0.0, f64::max);
+    let slices: Vec<_> = starts.iter().filter_map(|one| one.slices.as_ref()).collect();
+    let longest = slices.iter().max_by_key(|slices| slices.longest_us);
+    let sum = |what: fn(&Slices) -> u64| slices.iter().map(|slices| what(slices)).sum::<u64>();
+    let over = format!("{} of {}", sum(|slices| slices.over_512us), sum(|slices| slices.all));
+    let [longest, over] = match longest {
+        Some(longest) => [format!("{} {}", longest.longest_us, longest.cause), over],
+        None => ["–".to_owned(), "–".to_owned()],
+    };
+    [time_text(waited_ns as u64), longest, over]
 }
 
 #[cfg(test)]

@@ -186,6 +186,8 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     /// From its start to its first PONG.
     pub(crate) ready_after: Duration,
+    /// The longest that it let a new client wait for an answer until then, that it is loading.
+    pub(crate) waited: Duration,
 }
 
 impl Server {
@@ -212,7 +214,8 @@ impl Server {
         processors.pin_client()?;
         let child = child
             .map_err(|error| Fault::Setup(format!("cannot start {}: {error}", subject.name())))?;
-        let mut server = Server { child, folder, port, ready_after: Duration::ZERO };
+        let (ready_after, waited) = (Duration::ZERO, Duration::ZERO);
+        let mut server = Server { child, folder, port, ready_after, waited };
         server.wait_ready(started, limit)?;
         Ok(server)
     }
@@ -225,8 +228,10 @@ impl Server {
                 let last = last.unwrap_or("no log").to_owned();
                 return Err(Fault::Setup(format!("ended while starting: {last} ({status})")));
             }
+            let asked = Instant::now();
             let answer = Connection::open(self.port, Duration::from_secs(5))
                 .and_then(|mut connection| connection.ask(&["PING"]));
+            self.waited = self.waited.max(asked.elapsed());
             match answer {
                 Ok(_) => {
                     self.ready_after = started.elapsed();
@@ -263,6 +268,19 @@ impl Server {
     /// CPU time of all its living threads so far, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.schedule_ns(0)
+    }
+
+    /// CPU time of all its threads so far, those that have ended included, in nanoseconds: of these
+    /// only hundredths of a second are known.
+    pub(crate) fn cpu_ns_of_all(&self) -> u64 {
+        /// The kernel's unit in /proc (`USER_HZ`).
+        const TICK_NS: u64 = 10_000_000;
+        let stat = fs::read_to_string(self.proc_file("stat")).unwrap_or_default();
+        // The name, in parentheses, may hold anything; user and system time are the 12th and 13th
+        // after it.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|text| text.parse::<u64>().ok()).sum();
+        self.cpu_ns().max(ticks * TICK_NS)
     }
 
     /// How long its threads have been runnable while others had their processor, in nanoseconds:
@@ -324,6 +342,40 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// What a server reports of its slices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slices {
+    pub(crate) all: u64,
+    pub(crate) over_512us: u64,
+    pub(crate) longest_us: u64,
+    /// What the longest was spent on: `free`, or `command SET`.
+    pub(crate) cause: String,
+}
+
+impl Slices {
+    /// Those of all cores since the statistics were reset; `None` for a server without any.
+    pub(crate) fn ask(admin: &mut Connection) -> Option<Slices> {
+        let info = admin.ask(&["INFO", "slices"]).ok()?.text();
+        let field = |name: &str| {
+            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+        };
+        let number = |name: &str| Some(field(name)?.parse::<f64>().ok()? as u64);
+        let part = |name: &str| {
+            let mut parts = field("slice_longest_0")?.split(',');
+            parts
+                .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+                .filter(|text| *text != "-")
+        };
+        let cause = [part("cause"), part("command")].into_iter().flatten().collect::<Vec<_>>();
+        Some(Slices {
+            all: number("slice_count")?,
+            over_512us: number("slices_over_512us")?,
+            longest_us: number("slice_max_us")?,
+            cause: cause.join(" "),
+        })
     }
 }
 

@@ -334,13 +334,15 @@ impl Core {
         }
     }
 
-    /// Does a portion of loading within the running slice. Returns what `step` said.
+    /// Does a portion of loading, between two slices. Returns what `step` said.
     pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
         let begun = self.clock.monotonic_ns();
         self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
+        self.meter.begin(begun, || self.clock.cpu_ns());
+        self.meter.blame(Cause::Load);
         let more = step(&mut self.tx.home().shard, &*self.slice);
-        let ns = self.clock.monotonic_ns() - begun;
-        self.record_slice(ns, Cause::Load);
+        let (ns, cause) = self.meter.end(self.clock.monotonic_ns(), || self.clock.cpu_ns());
+        self.record_slice(ns, cause);
         more
     }
 
