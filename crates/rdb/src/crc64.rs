@@ -1,49 +1,58 @@
 //! The checksum of RDB files and `DUMP` payloads: CRC-64 with Jones's polynomial, reflected,
-//! initial value 0. The `crc` crate's 16-byte variant is used: one 32 KiB table, 16 bytes a step,
-//! 2.8 GB/s measured (a quarter of the time that it takes to read a file).
+//! initial value 0. Many bytes are first folded into 16 of the same checksum (`darter_base::fold`);
+//! few, and what is left, are summed by the `crc` crate's 16-byte variant: one 32 KiB table, 16 bytes a
+//! step.
 
-use crc::{CRC_64_REDIS, Crc, Digest, Table};
+use crc::{CRC_64_REDIS, Crc, Table};
+use darter_base::fold::fold;
 
 static ALGORITHM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
 /// A running checksum.
-#[derive(Clone)]
-pub struct Crc64(Digest<'static, u64, Table<16>>);
+#[derive(Clone, Debug, Default)]
+pub struct Crc64(u64);
 
 impl Crc64 {
     /// The checksum of nothing: 0.
     #[must_use]
     pub fn new() -> Self {
-        Self(ALGORITHM.digest())
+        Self::default()
     }
 
-    /// Adds `bytes`. Cost: about 0.4 ns a byte.
+    /// Adds `bytes`. Cost: about 0.06 ns a byte of many, 0.4 ns of few.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        self.0 = match fold(self.0, bytes) {
+            Some((folded, rest)) => by_table(by_table(0, &folded), rest),
+            None => by_table(self.0, bytes),
+        };
     }
 
     /// The checksum of all bytes so far.
     #[must_use]
     pub fn value(&self) -> u64 {
-        self.0.clone().finalize()
+        self.0
     }
 }
 
-impl Default for Crc64 {
-    fn default() -> Self {
-        Self::new()
-    }
+/// The checksum of `bytes` from `sum` on.
+fn by_table(sum: u64, bytes: &[u8]) -> u64 {
+    let mut digest = ALGORITHM.digest_with_initial(sum.reverse_bits()); // It reflects what it is given.
+    digest.update(bytes);
+    digest.finalize()
 }
 
 /// The checksum of `bytes`.
 #[must_use]
 pub fn of(bytes: &[u8]) -> u64 {
-    ALGORITHM.checksum(bytes)
+    let mut sum = Crc64::new();
+    sum.update(bytes);
+    sum.value()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter_base::Prng;
 
     #[test] // The check value that Redis's own source and the CRC catalogue give.
     fn the_catalogues_check_value_comes_out() {
@@ -51,14 +60,15 @@ mod tests {
         assert_eq!(of(b""), 0);
     }
 
-    #[test]
+    #[test] // However they are cut, and however many they are: as the crate alone sums them.
     fn portions_add_up_to_the_whole() {
-        let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
-        for cut in [0, 1, 15, 16, 17, 500, 999, 1000] {
+        let bytes = Prng::from_seed(5).bytes(9_000..=9_000);
+        let whole = ALGORITHM.checksum(&bytes);
+        for cut in [0, 1, 15, 16, 17, 255, 256, 257, 500, 4_000, 8_999, 9_000] {
             let mut running = Crc64::new();
-            running.update(&text[..cut]);
-            running.update(&text[cut..]);
-            assert_eq!(running.value(), of(&text), "{cut}");
+            running.update(&bytes[..cut]);
+            running.update(&bytes[cut..]);
+            assert_eq!(running.value(), whole, "{cut}");
         }
     }
 }

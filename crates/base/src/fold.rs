@@ -1,0 +1,152 @@
+//! Folding the bytes of a CRC-64: carry-less multiplication, 64 bytes a step.
+//!
+//! A table sums 16 bytes a step, and needs 16 lines of cache for them. But a checksum is the remainder of
+//! a polynomial, and what lies n bits before the end may be multiplied by x^n, modulo the polynomial, and
+//! added there instead. So 64 bytes are folded into the next 64, in four lanes that do not wait for each
+//! other, and what is left are 16 bytes that have the same checksum as all of them.
+//!
+//! ```text
+//! | 16 | 16 | 16 | 16 |  16 |  16 |  16 |  16 |  ...  | 16 | 16 | 16 | 16 | tail
+//!    *x^512 ------------^                                *x^128 -----------^
+//! ```
+//! Source: Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"
+//! (Intel, 2009), for reflected bits.
+//!
+//! Not here: the checksum of the 16 bytes and of the tail. See `rdb::crc64`.
+
+/// Bytes folded in one step.
+const STEP: usize = 64;
+/// Fewer bytes are summed by a table at once.
+const MIN: usize = 4 * STEP;
+
+/// The polynomial of RDB files (Jones's), the bit of the highest power lowest.
+const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
+
+/// x^n modulo the polynomial.
+const fn power(n: u32) -> u64 {
+    let (mut value, mut left) = (1 << 63, n);
+    while left > 0 {
+        value = (value >> 1) ^ (POLYNOMIAL * (value & 1));
+        left -= 1;
+    }
+    value
+}
+
+/// By what the two halves of 16 bytes are multiplied to be added `bits` later. The product of two
+/// reflected numbers is one power too high, so each factor is one lower.
+const fn factors(bits: u32) -> [u64; 2] {
+    [power(bits + 63), power(bits - 1)]
+}
+
+/// Sixteen bytes and the rest of `bytes`, which together have the checksum, from 0 on, that `bytes` have
+/// from `sum` on. `None` where that is no gain, or the processor cannot do it.
+#[must_use]
+pub fn fold(sum: u64, bytes: &[u8]) -> Option<([u8; 16], &[u8])> {
+    if bytes.len() < MIN {
+        return None;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("pclmulqdq") {
+        // SAFETY: the processor has the instruction.
+        return Some(unsafe { wide::fold(sum, bytes) });
+    }
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use super::{STEP, factors};
+    use std::arch::x86_64::{
+        __m128i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_setzero_si128,
+        _mm_unpackhi_epi64, _mm_xor_si128,
+    };
+
+    const FAR: [u64; 2] = factors(8 * STEP as u32);
+    const NEAR: [u64; 2] = factors(128);
+
+    /// See [`super::fold`]; of one step at least.
+    #[target_feature(enable = "pclmulqdq")]
+    pub(super) fn fold(sum: u64, bytes: &[u8]) -> ([u8; 16], &[u8]) {
+        let (steps, rest) = bytes.as_chunks::<STEP>();
+        let (first, steps) = steps.split_first().expect("one step at least");
+        let mut lanes = load(first);
+        lanes[0] = _mm_xor_si128(lanes[0], _mm_set_epi64x(0, sum.cast_signed()));
+        let far = pair(FAR);
+        for step in steps {
+            let next = load(step);
+            for (lane, next) in lanes.iter_mut().zip(next) {
+                *lane = add(*lane, far, next);
+            }
+        }
+        let [mut all, others @ ..] = lanes;
+        for next in others {
+            all = add(all, pair(NEAR), next);
+        }
+        (store(all), rest)
+    }
+
+    #[inline]
+    #[target_feature(enable = "pclmulqdq")]
+    fn pair([low, high]: [u64; 2]) -> __m128i {
+        _mm_set_epi64x(high.cast_signed(), low.cast_signed())
+    }
+
+    /// Four times sixteen bytes.
+    #[inline]
+    #[target_feature(enable = "pclmulqdq")]
+    fn load(step: &[u8; STEP]) -> [__m128i; 4] {
+        let (words, _) = step.as_chunks::<8>();
+        let mut lanes = [_mm_setzero_si128(); 4];
+        for (lane, two) in lanes.iter_mut().zip(words.chunks_exact(2)) {
+            *lane = pair([u64::from_le_bytes(two[0]), u64::from_le_bytes(two[1])]);
+        }
+        lanes
+    }
+
+    /// Adds `lane`, multiplied by `factors`, to `next`.
+    #[inline]
+    #[target_feature(enable = "pclmulqdq")]
+    fn add(lane: __m128i, factors: __m128i, next: __m128i) -> __m128i {
+        const LOW: i32 = 0x00;
+        const HIGH: i32 = 0x11;
+        let low = _mm_clmulepi64_si128::<LOW>(lane, factors);
+        let high = _mm_clmulepi64_si128::<HIGH>(lane, factors);
+        _mm_xor_si128(_mm_xor_si128(low, high), next)
+    }
+
+    #[inline]
+    #[target_feature(enable = "pclmulqdq")]
+    fn store(all: __m128i) -> [u8; 16] {
+        let low = _mm_cvtsi128_si64(all).cast_unsigned();
+        let high = _mm_cvtsi128_si64(_mm_unpackhi_epi64(all, all)).cast_unsigned();
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Prng;
+
+    /// Bit by bit, from `sum` on.
+    fn summed(sum: u64, bytes: &[u8]) -> u64 {
+        bytes.iter().fold(sum, |sum, byte| {
+            let bit = |sum: u64, _| (sum >> 1) ^ (POLYNOMIAL * (sum & 1));
+            (0..8).fold(sum ^ u64::from(*byte), bit)
+        })
+    }
+
+    #[test] // However many bytes there are: what is left has their checksum.
+    fn what_is_folded_keeps_its_checksum() {
+        let mut prng = Prng::from_seed(3);
+        for len in [MIN - 1, MIN, MIN + 1, MIN + STEP - 1, 1_000, 5_000] {
+            let (sum, bytes) = (prng.next_u64(), prng.bytes(len..=len));
+            let Some((folded, rest)) = fold(sum, &bytes) else {
+                assert!(len < MIN || cfg!(not(target_arch = "x86_64")) || cfg!(miri), "{len}");
+                continue;
+            };
+            assert_eq!(rest.len(), len % STEP);
+            assert_eq!(summed(summed(0, &folded), rest), summed(sum, &bytes), "{len}");
+        }
+    }
+}
