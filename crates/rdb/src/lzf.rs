@@ -16,11 +16,19 @@ mod pack;
 
 pub use pack::Packer;
 
+use std::ops::Range;
+
 /// How far back a copy may reach: what must stay in the vector between calls.
 pub const WINDOW_BYTES: usize = 1 << 13;
 
 /// The most that one operation of 3 bytes can produce: the bound of every compression ratio.
 pub const RUN_BYTES_MAX: usize = 264;
+
+/// Bytes that a short operation writes, however few it makes.
+const WIDE: usize = 16;
+
+/// What [`unpack`] needs besides the bytes that are wanted, while it runs.
+pub const SPARE_BYTES: usize = RUN_BYTES_MAX + WIDE;
 
 /// Why packed bytes cannot be unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,35 +62,99 @@ pub fn absurd(packed: u64, len: u64) -> bool {
 /// Unpacks whole operations from the head of `packed` onto `out`, until `out` holds `want` bytes or
 /// the next operation is incomplete. Returns the bytes used.
 ///
-/// `out` grows past `want` by less than [`RUN_BYTES_MAX`]. Copies reach into what `out` holds.
+/// `out` grows past `want` by less than [`RUN_BYTES_MAX`], and by a little more meanwhile
+/// ([`SPARE_BYTES`]). Copies reach into what `out` holds.
 ///
 /// # Errors
 /// [`Corrupt::ReachesBack`], with the place of the operation.
 pub fn unpack(packed: &[u8], out: &mut Vec<u8>, want: usize) -> Result<usize, (usize, Corrupt)> {
-    let mut at = 0;
+    let mut used = 0;
     while out.len() < want {
-        let rest = &packed[at..];
-        match *rest {
-            [control @ 0..=0x1f, ref literal @ ..] => {
-                let len = usize::from(control) + 1;
-                let Some(literal) = literal.get(..len) else { break };
-                out.extend_from_slice(literal);
-                at += 1 + len;
-            }
-            [control @ 0xe0..=0xff, more, low, ..] => {
-                copy_back(out, distance(control, low), usize::from(more) + 9)
-                    .map_err(|fault| (at, fault))?;
-                at += 3;
-            }
-            [control @ 0x20..=0xdf, low, ..] => {
-                copy_back(out, distance(control, low), usize::from(control >> 5) + 2)
-                    .map_err(|fault| (at, fault))?;
-                at += 2;
-            }
-            _ => break,
+        // In parts, as the room for each is written twice: with zeros first. No more than can be made.
+        let most = (packed.len() - used).saturating_mul(RUN_BYTES_MAX / 3).min(WINDOW_BYTES);
+        let (from, to) = (out.len(), want.min(out.len() + most));
+        out.resize(to + SPARE_BYTES, 0);
+        let (more, end) = fill(&packed[used..], out, from..to).map_err(|(behind, fault)| {
+            out.truncate(from);
+            (used + behind, fault)
+        })?;
+        out.truncate(end);
+        used += more;
+        if end < to || used == packed.len() {
+            break;
         }
     }
-    Ok(at)
+    Ok(used)
+}
+
+/// Unpacks whole operations onto `range` of `out`, which has [`SPARE_BYTES`] behind it. Returns the
+/// bytes used, and the end of what was written.
+///
+/// Which operation comes next cannot be foretold, and to guess wrong takes longer than to copy. So short
+/// ones, nearly all, are done alike: 16 bytes are read from either place, and the right ones written;
+/// what was too much is overwritten.
+fn fill(
+    packed: &[u8],
+    out: &mut [u8],
+    range: Range<usize>,
+) -> Result<(usize, usize), (usize, Corrupt)> {
+    let (mut at, mut to) = (0, range.start);
+    while to < range.end {
+        if let Some((used, len)) = short(&packed[at..], out, to) {
+            (at, to) = (at + used, to + len);
+            continue;
+        }
+        match operation(&packed[at..], out, to) {
+            Ok(Some((used, len))) => (at, to) = (at + used, to + len),
+            Ok(None) => break,
+            Err(fault) => return Err((at, fault)),
+        }
+    }
+    Ok((at, to))
+}
+
+/// Does an operation that makes at most [`WIDE`] bytes, which do not overlap those that they are copied
+/// from, and that is not at either end. Returns the bytes that it has, and that it makes. `None` for any
+/// other.
+#[inline]
+fn short(packed: &[u8], out: &mut [u8], to: usize) -> Option<(usize, usize)> {
+    let [control, next @ ..] = packed.first_chunk::<{ 1 + WIDE }>()?;
+    let control = *control;
+    let is_literal = control < 0x20;
+    let distance = if is_literal { WIDE } else { distance(control, next[0]) };
+    let used = if is_literal { 2 + usize::from(control) } else { 2 };
+    let len = if is_literal { 1 + usize::from(control) } else { 2 + usize::from(control >> 5) };
+    if control >= 0xe0 || len > WIDE || distance < WIDE {
+        return None;
+    }
+    let earlier: [u8; WIDE] = *out.get(to.checked_sub(distance)?..)?.first_chunk()?;
+    let all = u128::from(is_literal).wrapping_neg();
+    let word = u128::from_le_bytes(*next) & all | u128::from_le_bytes(earlier) & !all;
+    *out.get_mut(to..)?.first_chunk_mut()? = word.to_le_bytes();
+    Some((used, len))
+}
+
+/// Does any operation. Returns the bytes that it has, and that it makes; `None` if it is incomplete.
+fn operation(packed: &[u8], out: &mut [u8], to: usize) -> Result<Option<(usize, usize)>, Corrupt> {
+    match *packed {
+        [control @ 0..=0x1f, ref literal @ ..] => {
+            let len = usize::from(control) + 1;
+            let Some(literal) = literal.get(..len) else { return Ok(None) };
+            out[to..to + len].copy_from_slice(literal);
+            Ok(Some((1 + len, len)))
+        }
+        [control @ 0xe0..=0xff, more, low, ..] => {
+            let len = usize::from(more) + 9;
+            copy_back(out, to, distance(control, low), len)?;
+            Ok(Some((3, len)))
+        }
+        [control @ 0x20..=0xdf, low, ..] => {
+            let len = usize::from(control >> 5) + 2;
+            copy_back(out, to, distance(control, low), len)?;
+            Ok(Some((2, len)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Unpacks all of `packed` into `out`, which is cleared first; exactly `len` bytes must result.
@@ -114,14 +186,14 @@ fn distance(control: u8, low: u8) -> usize {
     (usize::from(control & 0x1f) << 8) + usize::from(low) + 1
 }
 
-/// Appends `len` bytes from `distance` back; the run may overlap itself.
-fn copy_back(out: &mut Vec<u8>, distance: usize, len: usize) -> Result<(), Corrupt> {
-    let from = out.len().checked_sub(distance).ok_or(Corrupt::ReachesBack)?;
-    let mut left = len;
-    while left > 0 {
-        let step = left.min(out.len() - from);
-        out.extend_from_within(from..from + step);
-        left -= step;
+/// Writes `len` bytes from `distance` back; the run may overlap itself.
+fn copy_back(out: &mut [u8], mut to: usize, distance: usize, len: usize) -> Result<(), Corrupt> {
+    let from = to.checked_sub(distance).ok_or(Corrupt::ReachesBack)?;
+    let end = to + len;
+    while to < end {
+        let step = (end - to).min(to - from);
+        out.copy_within(from..from + step, to);
+        to += step;
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ impl Reader {
             *unpacking = Unpacking { origin, ..Unpacking::default() };
             text.clear();
             // No more than 88 times what has arrived (`lzf::absurd`).
-            let room = len + lzf::RUN_BYTES_MAX;
+            let room = len + lzf::SPARE_BYTES;
             if text.capacity() < room {
                 free(std::mem::replace(text, Vec::with_capacity(room)));
             }
