@@ -266,7 +266,7 @@ impl Build for Loading {
             is_twice.set(true);
             score
         });
-        if is_twice.get() { Err(Twice) } else { Ok(more) }
+        if is_twice.get() || self.0.is_overfull() { Err(Twice) } else { Ok(more) }
     }
 
     fn finish(self: Box<Self>) -> Object {

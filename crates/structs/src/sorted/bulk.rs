@@ -12,7 +12,9 @@
 //! step 3  the only run         -> entries
 //! ```
 //! What comes in the order of scores, ascending as from a sorted set that is read or descending as in a
-//! file, makes runs that need no merging but one behind the other.
+//! file, makes runs that need no merging but one behind the other. Members that should come once each, as
+//! those of a file, are not even gathered while they come in order, but written at once (`straight`); then
+//! only the index is left, for which all are in buckets.
 //!
 //! Everything lies in blocks, so that nothing grows by being moved, and is released as it is used up.
 //! A step is bounded by entries and by the bytes of their members; a bucket that is too large for one is
@@ -23,16 +25,18 @@ use super::bucket::{BUCKET, Blocks, Bucket, Hashed, Opened, Parting};
 use super::index::{self, Hash, Items};
 use super::item::{Entries, INLINE_MAX, New};
 use super::scan::ordered;
+use super::straight::Straight;
 use super::{Root, Sorted};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
+use crate::table::{Scratch, Text};
 use crate::tree::{Appender, defer, is_worth_deferring};
 use darter_base::long::{self, Long};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// The most buckets: more streams at once are no gain.
-const BUCKETS_MAX: usize = 1 << 14;
+/// The most buckets: so many streams at once stay in the nearest caches.
+const BUCKETS_MAX: usize = 1 << 8;
 /// Entries of a block, and of a run at first: sorting one takes some 30 us.
 const BLOCK: usize = 1_024;
 /// Bytes of a block of texts.
@@ -208,6 +212,14 @@ impl Stuff {
         stuff.merged.reserve(blocks);
         stuff
     }
+
+    #[inline]
+    fn gather(&mut self, entry: Gathered) {
+        if self.gathered.last().is_none_or(|block| block.len() == BLOCK) {
+            self.gathered.push(Vec::with_capacity(BLOCK));
+        }
+        self.gathered.last_mut().expect("just made").push(entry);
+    }
 }
 
 impl Dismantle for Stuff {
@@ -252,6 +264,9 @@ pub struct Builder {
     /// The most entries of a bucket, where a member must not come twice.
     bucket_max: Option<usize>,
     is_overfull: bool,
+    /// Those that came first, if all came in order, and each member should come once.
+    straight: Option<Straight>,
+    /// All of them, those included.
     len: u64,
     /// Buckets that were opened.
     indexed: usize,
@@ -275,6 +290,7 @@ impl Builder {
     pub fn of_different(len: usize) -> Self {
         let mut builder = Self::new(len);
         builder.bucket_max = Some(OVERFULL * BUCKET.max(len / builder.stuff.buckets.len()));
+        builder.straight = Some(Straight::default());
         builder
     }
 
@@ -293,6 +309,7 @@ impl Builder {
             times,
             bucket_max: None,
             is_overfull: false,
+            straight: None,
             len,
             indexed,
             sorted,
@@ -317,21 +334,27 @@ impl Builder {
             self.is_overfull = true;
             return;
         }
-        let text = self.stuff.texts.push(hash, member);
-        let gathered = &mut self.stuff.gathered;
-        if gathered.last().is_none_or(|block| block.len() == BLOCK) {
-            gathered.push(Vec::with_capacity(BLOCK));
-        }
-        gathered.last_mut().expect("just made").push(Gathered { score, text });
         self.stuff.buckets[bucket].push(Hashed { hash, score, number: self.len });
         self.len += 1;
+        if !self.straight.as_mut().is_some_and(|straight| straight.push(hash, member, score)) {
+            let text = self.stuff.texts.push(hash, member);
+            self.stuff.gather(Gathered { score, text });
+        }
+    }
+
+    /// True when nothing was gathered but what the index needs.
+    #[cfg(test)]
+    pub(super) fn is_straight(&self) -> bool {
+        self.stuff.gathered.is_empty()
     }
 
     /// Bytes of memory held, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let each = size_of::<Gathered>() + size_of::<Hashed>();
-        self.stuff.texts.bytes() + self.len as usize * each
+        let gathered = self.stuff.gathered.len() * BLOCK * size_of::<Gathered>();
+        let straight = self.straight.as_ref().map_or(0, Straight::memory_bytes);
+        let hashed = self.len as usize * size_of::<Hashed>();
+        self.stuff.texts.bytes() + gathered + straight + hashed
     }
 
     /// Does a portion of the work, once all entries are added. A member that was added several times
@@ -339,7 +362,8 @@ impl Builder {
     ///
     /// Cost: at most some 50 us.
     pub fn step(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
-        if self.stuff.open.1 < self.stuff.open.0.len() {
+        if self.gather_again() {
+        } else if self.stuff.open.1 < self.stuff.open.0.len() {
             self.index_some(merge);
         } else if self.open_bucket() {
         } else if self.sorted < self.stuff.gathered.len() {
@@ -355,10 +379,28 @@ impl Builder {
         true
     }
 
+    /// Gathers some of those that were written as they came, if others did not come in order. False when
+    /// there is none.
+    fn gather_again(&mut self) -> bool {
+        let Self { straight, stuff, .. } = self;
+        let Some(straight) = straight else { return false };
+        straight.close();
+        let is_to_be_read = straight.is_to_be_read();
+        if is_to_be_read {
+            straight.read(|entry| {
+                // None is long: then the hash is not asked for.
+                let text = stuff.texts.push(0, entry.member.bytes(&mut Scratch::new()));
+                stuff.gather(Gathered { score: entry.score, text });
+            });
+        }
+        is_to_be_read
+    }
+
     /// The set, once no work is left.
     #[must_use]
     pub fn finish(mut self) -> Sorted {
-        let entries = std::mem::take(&mut self.entries).finish();
+        let written = self.straight.as_mut().and_then(Straight::take);
+        let entries = written.or_else(|| std::mem::take(&mut self.entries).finish());
         let index = std::mem::take(&mut self.index).finish();
         if entries.is_none() {
             return Sorted::new();
@@ -375,7 +417,12 @@ impl Builder {
             if parting.step() {
                 stuff.parting = Some(parting);
             } else {
+                // One member again and again cannot be parted.
+                let most = OVERFULL * BUCKET.max(parting.mean());
+                let before = stuff.parts.len();
                 stuff.parts.extend(parting.finish());
+                let is_overfull = stuff.parts[before..].iter().any(|part| part.len() > most);
+                self.is_overfull |= self.bucket_max.is_some() && is_overfull;
             }
             return true;
         }
@@ -399,6 +446,13 @@ impl Builder {
         let (mut bucket, mut at) = std::mem::take(&mut self.stuff.open);
         let (end, mut compared) = (bucket.len().min(at + STEP), 0);
         while at < end && compared < STEP_BYTES {
+            let alone = if self.times > 1 { 0 } else { alone(&bucket[at..], end - at) };
+            if alone > 0 {
+                let code = |one: Hashed| (index::code(Hash::of(one.hash), one.score), index::ITEM);
+                self.index.push_words(&bucket[at..at + alone], code);
+                at += alone;
+                continue;
+            }
             let (first, others) = bucket[at..].split_first_mut().expect("it is not through");
             if !first.score.is_nan() {
                 let alike = others.iter().take_while(|other| other.hash == first.hash).count();
@@ -422,14 +476,13 @@ impl Builder {
         for other in others.iter_mut().filter(|other| !other.score.is_nan()) {
             if self.is_one_member(first.number, other.number, &mut compared) {
                 score = merge(score, other.score);
+                if self.bucket_max.is_some() {
+                    // That is all there is to know: what is built is of no use, and the step is over.
+                    return STEP_BYTES;
+                }
                 times += 1;
                 other.score = f64::NAN;
                 self.gathered(other.number).score = f64::NAN;
-                if self.bucket_max.is_some() {
-                    // That is all there is to know: the step is over.
-                    compared += STEP_BYTES;
-                    break;
-                }
             }
         }
         assert!(!score.is_nan(), "a score is a number");
@@ -444,16 +497,35 @@ impl Builder {
         compared
     }
 
+    /// The entry that came as this one, where none is written at once.
     fn gathered(&mut self, number: u64) -> &mut Gathered {
+        debug_assert!(self.straight.is_none(), "it would be elsewhere");
         let number = number as usize;
         &mut self.stuff.gathered[number / BLOCK][number % BLOCK]
     }
 
-    fn is_one_member(&mut self, one: u64, other: u64, compared: &mut usize) -> bool {
-        let (one, other) = (self.gathered(one).text, self.gathered(other).text);
-        let (one, other) = (self.stuff.texts.get(one), self.stuff.texts.get(other));
+    /// The member of the entry that came as this one.
+    fn member(&self, number: u64) -> Text<'_> {
+        let mut place = number;
+        if let Some(straight) = &self.straight {
+            match number.checked_sub(straight.len()) {
+                Some(past) => place = past,
+                None if straight.is_read() => {
+                    // They were gathered again behind the others.
+                    place = self.len - straight.len() + straight.rank(number);
+                }
+                None => return straight.member(straight.rank(number)),
+            }
+        }
+        let place = place as usize;
+        Text::raw(self.stuff.texts.get(self.stuff.gathered[place / BLOCK][place % BLOCK].text))
+    }
+
+    fn is_one_member(&self, one: u64, other: u64, compared: &mut usize) -> bool {
+        let (one, other) = (self.member(one), self.member(other));
         *compared += one.len();
-        long::same(one, other)
+        let (mut first, mut second) = (Scratch::new(), Scratch::new());
+        long::same(one.bytes(&mut first), other.bytes(&mut second))
     }
 
     /// Makes a run of the next block, or of a part of it that has not too many bytes.
@@ -556,6 +628,16 @@ impl Builder {
             run.advance();
         }
         true
+    }
+}
+
+/// How many items at the beginning are of a hash that no other has, `most` at most.
+fn alone(bucket: &[Hashed], most: usize) -> usize {
+    let is_alone = |pair: &&[Hashed]| pair[0].hash != pair[1].hash && !pair[0].score.is_nan();
+    let alone = bucket.windows(2).take(most).take_while(is_alone).count();
+    match &bucket[alone..] {
+        [last] if alone < most && !last.score.is_nan() => alone + 1,
+        _ => alone,
     }
 }
 

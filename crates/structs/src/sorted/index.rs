@@ -16,7 +16,7 @@ use crate::chunk::{Chunk, Coding, Encoded, Held};
 use crate::tree::{self, Child, Reached, Search, Spot};
 
 /// Bytes of an item.
-const ITEM: usize = 12;
+pub(super) const ITEM: usize = 12;
 
 /// The part of a member's hash that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

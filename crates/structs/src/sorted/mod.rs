@@ -21,6 +21,7 @@
 //! | `stale`  | what a range left in the index as it was removed                     |
 //! | `bulk`   | building very many entries at once                                   |
 //! | `bucket` | what that gathers by hash                                            |
+//! | `straight` | entries that come in order                                         |
 //! | `run`    | reading in place, both ways                                          |
 //! | `reader` | reading a cut in slices, both ways                                   |
 //! | `scan`   | cursors                                                              |
@@ -48,6 +49,7 @@ mod reader;
 mod run;
 mod scan;
 mod stale;
+mod straight;
 #[cfg(test)]
 mod tests;
 

@@ -605,6 +605,102 @@ fn order_needs_no_merging() {
     while lazyfree::run(&Never) {}
 }
 
+/// Entries of `members` different members, descending or ascending.
+fn in_order(prng: &mut Prng, members: u64, descends: bool) -> Vec<(f64, Vec<u8>)> {
+    let named = |number| (score(prng), format!("member:{number}").into_bytes());
+    let mut entries: Vec<_> = (0..members).map(named).collect();
+    // -0 and 0 are one score: then the members decide.
+    entries.sort_by(|one, other| {
+        one.0.partial_cmp(&other.0).expect("numbers").then_with(|| one.1.cmp(&other.1))
+    });
+    if descends {
+        entries.reverse();
+    }
+    entries
+}
+
+#[test] // In order, from either end, and from where on the order is broken: as if added one by one.
+fn what_comes_in_order_is_written_at_once() {
+    let members = if cfg!(miri) { 800 } else { 6_000 };
+    for (seed, descends) in (0..4).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut prng = Prng::from_seed(seed);
+        let mut entries = in_order(&mut prng, members, descends);
+        let last = entries.len() - 1;
+        match seed {
+            0 => {}
+            1 => entries.swap(0, last),
+            2 => entries[last].1.resize(5_000, b'x'),
+            _ => entries[last / 2..].reverse(),
+        }
+        let mut builder = Builder::of_different(entries.len());
+        let mut added = Sorted::new();
+        for (score, name) in &entries {
+            builder.push(hash::of(name), name, *score);
+            added.insert(hash::of(name), name, *score);
+        }
+        assert_eq!(builder.is_straight(), seed == 0, "seed={seed} descends={descends}");
+        while builder.step(&|_, _| unreachable!("none comes twice")) {}
+        let set = builder.finish();
+        set.check_invariants();
+        assert!(content(&set) == content(&added), "seed={seed} descends={descends}");
+        assert!(set.memory_bytes() * 100 <= added.memory_bytes() * 101, "chunks are full");
+    }
+    while lazyfree::run(&Never) {}
+}
+
+#[test] // A member that comes again is found, be it among those that were written or among the others.
+fn members_that_come_twice_are_found_in_any_order() {
+    for (again, descends) in (0..4).flat_map(|again| [(again, false), (again, true)]) {
+        let mut prng = Prng::from_seed(again);
+        let mut entries = in_order(&mut prng, 3_000, descends);
+        let (first, last) = (entries[0].clone(), entries[2_999].clone());
+        match again {
+            // Next to the one before, the same; further in the order; back in the order, twice.
+            0 => entries.push(last),
+            1 => entries.push((if descends { f64::NEG_INFINITY } else { f64::INFINITY }, first.1)),
+            2 => entries.push(first),
+            _ => entries.extend([(0.5, b"other".to_vec()), (0.25, b"other".to_vec())]),
+        }
+        let mut builder = Builder::of_different(entries.len());
+        entries.iter().for_each(|(score, name)| builder.push(hash::of(name), name, *score));
+        let twice = std::cell::Cell::new(0);
+        let merge = |one, _| {
+            twice.set(twice.get() + 1);
+            one
+        };
+        while twice.get() == 0 && builder.step(&merge) {}
+        assert_eq!(twice.get(), 1, "again={again} descends={descends}");
+    }
+    while lazyfree::run(&Never) {}
+}
+
+#[test] // Of very many entries a bucket is parted before it is sorted: steps stay as short.
+fn large_buckets_are_parted() {
+    let (members, mut builder) = (40_000_u64, Builder::of_different(2));
+    for number in 0..members {
+        let name = format!("member:{number}").into_bytes();
+        builder.push(hash::of(&name), &name, number as f64);
+        if builder.is_overfull() {
+            break;
+        }
+    }
+    assert!(builder.is_overfull(), "two buckets are too few");
+    let mut builder = Builder::new(2);
+    for number in 0..members {
+        let name = format!("member:{number}").into_bytes();
+        builder.push(hash::of(&name), &name, (number % 77) as f64);
+    }
+    let mut steps = 0;
+    while builder.step(&|_, _| unreachable!("none comes twice")) {
+        steps += 1;
+    }
+    assert!(steps as u64 > 3 * members / 1_024, "{steps} steps");
+    let set = builder.finish();
+    set.check_invariants();
+    assert_eq!(set.len() as u64, members);
+    while lazyfree::run(&Never) {}
+}
+
 #[test] // Of two sets: what both have.
 fn common_members_are_kept() {
     let mut builder = Builder::of_common(9_000, 2);

@@ -1,45 +1,80 @@
-//! Writing a tree from its beginning to its end.
+//! Writing a tree from its beginning to its end, or from its end to its beginning.
 
 use super::{Child, join_some};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, ROOM_MAX, own, trim};
 
-/// A tree that is written from its beginning to its end.
+/// A tree that is written at one end.
 pub(crate) struct Appender<C: Coding> {
+    end: End,
     tree: Option<Child<C>>,
-    /// What comes behind it.
+    /// What comes behind it, or before.
     chunk: Option<Handle<C>>,
 }
 
 impl<C: Coding> Default for Appender<C> {
     fn default() -> Self {
-        Self { tree: None, chunk: None }
+        Self::at(End::Back)
     }
 }
 
 impl<C: Coding> Appender<C> {
-    /// Adds an item at the end. Cost: some 20 ns; of every hundredth, O(log n).
+    /// Of a tree that is written at this end.
+    pub(crate) fn at(end: End) -> Self {
+        Self { end, tree: None, chunk: None }
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let tree = self.tree.as_ref().map_or(0, |tree| tree.bytes);
+        tree + self.chunk.as_ref().map_or(0, |chunk| chunk.memory_bytes())
+    }
+
+    /// Adds an item. Cost: some 20 ns; of every hundredth, O(log n).
     #[inline]
     pub(crate) fn push(&mut self, code: &C::Code<'_>) {
-        let fits = |chunk: &mut Handle<C>| own(chunk).push(End::Back, code);
+        let fits = |chunk: &mut Handle<C>| own(chunk).push(self.end, code);
         if !self.chunk.as_mut().is_some_and(fits) {
-            self.begin(code);
+            self.begin();
+            let chunk = self.chunk.as_mut().expect("begun");
+            let is_pushed = own(chunk).push(self.end, code);
+            assert!(is_pushed, "an empty chunk has room for {} bytes", code.len());
+        }
+    }
+
+    /// Adds items at the back, none of which refers to anything outside: `code` has the bytes of one at
+    /// the front of a word, and their number. Cost: some 3 ns each.
+    pub(crate) fn push_words<T: Copy, const WORD: usize>(
+        &mut self,
+        items: &[T],
+        code: impl Fn(T) -> ([u8; WORD], usize),
+    ) {
+        assert!(self.end == End::Back, "words are added at the back");
+        let mut left = items;
+        while !left.is_empty() {
+            let chunk = self.chunk.as_mut();
+            let added = chunk.map_or(0, |chunk| own(chunk).push_words(left, &code));
+            left = &left[added..];
+            if !left.is_empty() {
+                self.begin();
+            }
         }
     }
 
     /// Begins a chunk.
     #[cold]
-    fn begin(&mut self, code: &C::Code<'_>) {
+    fn begin(&mut self) {
         self.attach();
-        let mut chunk = Chunk::empty(ROOM_MAX, End::Back);
-        let is_pushed = own(&mut chunk).push(End::Back, code);
-        assert!(is_pushed, "an empty chunk has room for {} bytes", code.len());
-        self.chunk = Some(chunk);
+        self.chunk = Some(Chunk::empty(ROOM_MAX, self.end));
     }
 
     fn attach(&mut self) {
         if let Some(mut chunk) = self.chunk.take() {
             trim(&mut chunk);
-            self.tree = join_some(self.tree.take(), Some(Child::of(chunk)));
+            let (tree, new) = (self.tree.take(), Some(Child::of(chunk)));
+            self.tree = match self.end {
+                End::Back => join_some(tree, new),
+                End::Front => join_some(new, tree),
+            };
         }
     }
 
