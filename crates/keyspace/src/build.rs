@@ -22,6 +22,11 @@ pub trait Build: Send {
         })
     }
 
+    /// Adds the next items, names alone: as [`Build::take_in`] of each.
+    fn take_names(&mut self, names: &[&[u8]]) -> bool {
+        names.iter().all(|name| self.take_in(NewItem::Single { name, deadline: None }))
+    }
+
     /// Does a portion of the work, once all items are in. True while some is left. Cost: at most some
     /// 50 us.
     ///
@@ -71,6 +76,14 @@ impl Building {
         }
     }
 
+    /// Adds the next items, names alone: as [`Building::take_in`] of each.
+    pub fn take_names(&mut self, names: &[&[u8]]) -> bool {
+        match &mut self.builder {
+            Some(builder) => builder.take_names(names),
+            None => self.value.face_mut().take_names(names),
+        }
+    }
+
     /// Adds all items of a value that has none yet: [`Value::take_all`](crate::Value::take_all).
     pub fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
         match &mut self.builder {
@@ -100,10 +113,11 @@ impl Building {
         self.value.is_complete()
     }
 
-    /// True while the value is packed: nothing is far away, and an item costs little.
+    /// True while the value is packed, or its items are gathered: nothing is far away, and an item
+    /// costs little.
     #[must_use]
-    pub fn is_small(&self) -> bool {
-        self.builder.is_none() && self.value.packed().is_some()
+    pub fn is_near(&self) -> bool {
+        self.builder.is_some() || self.value.packed().is_some()
     }
 
     /// The value's entries, if it is worth prefetching some.

@@ -163,6 +163,11 @@ pub trait Value: Send + Sync + 'static {
         })
     }
 
+    /// The same of names as they are: as [`Value::take_in`] of each.
+    fn take_names(&mut self, names: &[&[u8]]) -> bool {
+        names.iter().all(|name| self.take_in(NewItem::Single { name, deadline: None }))
+    }
+
     /// Where the items of a value that is built aside are gathered, if there are very many: about
     /// `items`. Asked of one that has none.
     fn builder(&self, items: u64) -> Option<Box<dyn Build>> {

@@ -123,6 +123,25 @@ impl Form {
     }
 }
 
+impl Form {
+    /// The text at `at`, and where the next entry begins. `None` for what is none, or wrong, and for a
+    /// form whose entries are not alike.
+    #[inline]
+    pub(super) fn text(self, block: &[u8], at: usize) -> Option<(&[u8], usize)> {
+        let entry = match self {
+            Self::Listpack => return listpack_text(block, at),
+            Self::Ziplist => ziplist_entry(block, at),
+            Self::Intset | Self::Zipmap => return None,
+        };
+        match entry {
+            Ok(Some((Entry::Text { start, len }, next))) => {
+                Some((&block[start..start + len], next))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Entry {
     /// The entry as an integer, if it is one.
     pub(super) fn integer(self, block: &[u8]) -> Option<i64> {
@@ -265,6 +284,21 @@ fn listpack_number(block: &[u8], at: usize) -> Option<(i64, usize)> {
         _ => return None,
     };
     (usize::from(bytes[len]) == len).then_some((number, at + len + 1))
+}
+
+/// A listpack entry, if it is a text: of at most 63 bytes by two reads, as many follow each other.
+#[inline]
+fn listpack_text(block: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    if let first @ 0x80..=0xbf = *block.get(at)? {
+        let (start, len) = (at + 1, usize::from(first & 0x3f));
+        let text = block.get(start..start + len)?;
+        let is_right = *block.get(start + len)? == first - 0x7f && start + len + 1 < block.len();
+        return is_right.then_some((text, start + len + 1));
+    }
+    match listpack_entry(block, at) {
+        Ok(Some((Entry::Text { start, len }, next))) => Some((&block[start..start + len], next)),
+        _ => None,
+    }
 }
 
 /// A string entry and where it ends.

@@ -106,6 +106,22 @@ impl<'a> Block<'a> {
         count
     }
 
+    /// The items from `place` on that are names alone and texts, as [`Block::next_numbers`].
+    #[inline]
+    pub fn next_texts(&self, place: &mut BlockPlace, texts: &mut [&'a [u8]]) -> usize {
+        if self.head.arity != 1 {
+            return 0;
+        }
+        let mut at = if place.at == 0 { self.head.form.first() } else { place.at };
+        let mut count = 0;
+        for text in texts {
+            let Some((found, next)) = self.head.form.text(self.bytes, at) else { break };
+            (*text, at, count) = (found, next, count + 1);
+        }
+        (place.at, place.taken) = (at, place.taken + count as u64);
+        count
+    }
+
     /// The entries of the item at `place`, which advances.
     #[inline]
     fn entries(&self, place: &mut BlockPlace) -> Result<Option<(Entry, Option<Entry>)>, Error> {
@@ -189,12 +205,15 @@ mod tests {
         (BlockHead { form, arity: 1, was_packed: false, offset: 0, announced }, bytes)
     }
 
-    /// The texts of a block, its numbers by `most`; `None` when it is wrong.
+    /// The texts of a block, numbers and others by `most`; `None` when it is wrong.
     fn texts_of(block: &Block<'_>, most: usize) -> Option<Vec<Vec<u8>>> {
         let (mut place, mut texts, mut numbers) = (BlockPlace::default(), Vec::new(), [0; 16]);
         loop {
             let count = block.next_numbers(&mut place, &mut numbers[..most]);
             texts.extend(numbers[..count].iter().map(|number| number.to_string().into_bytes()));
+            let mut some = [&[][..]; 16];
+            let count = block.next_texts(&mut place, &mut some[..most]);
+            texts.extend(some[..count].iter().map(|text| text.to_vec()));
             match block.next(&mut place, &mut IntTexts::new()) {
                 Ok(Some(Item::Single { name, .. })) => texts.push(name.to_vec()),
                 Ok(Some(item)) => unreachable!("{item:?} of one entry"),
@@ -205,12 +224,12 @@ mod tests {
     }
 
     #[test] // However many are read at once; and a damaged block is as wrong.
-    fn numbers_in_a_row_are_the_items_one_by_one() {
+    fn items_in_a_row_are_the_items_one_by_one() {
         let mut prng = Prng::from_seed(7);
         for _ in 0..2_000 {
             let texts: Vec<_> = (0..prng.below(60))
                 .map(|_| match prng.below(6) {
-                    0 => prng.bytes(0..=80),
+                    0..=2 => prng.bytes(0..=80),
                     _ => (prng.next_u64().cast_signed() >> prng.below(64)).to_string().into_bytes(),
                 })
                 .collect();

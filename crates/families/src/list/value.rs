@@ -114,6 +114,11 @@ impl Value for List {
         true
     }
 
+    fn take_names(&mut self, names: &[&[u8]]) -> bool {
+        self.0.push_texts(names);
+        true
+    }
+
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -19,6 +19,8 @@ const RECORDS_AT_ONCE: usize = 4;
 const ITEMS_AT_ONCE: usize = 16;
 /// Numbers in a row of it that are added together, some 5 ns each.
 const NUMBERS_AT_ONCE: usize = 128;
+/// Texts in a row of it, some 20 ns each; they have 32 KiB together at most.
+const NAMES_AT_ONCE: usize = 32;
 
 /// Items of a value that are added together: at most 15 us.
 const GATHERED_MAX: usize = 128;
@@ -160,7 +162,7 @@ impl Inbox {
                 self.take_in(record, shard)?;
             }
             // What an item costs changes with the value.
-            let at_once = if self.is_small() { ITEMS_AT_ONCE } else { RECORDS_AT_ONCE };
+            let at_once = if self.is_near() { ITEMS_AT_ONCE } else { RECORDS_AT_ONCE };
             if since >= at_once {
                 since = 0;
                 if preempt.must_yield() {
@@ -171,17 +173,18 @@ impl Inbox {
         Ok(false)
     }
 
-    /// True inside of a value that is packed: nothing is far away, and an item costs little.
-    fn is_small(&self) -> bool {
-        self.building.as_ref().is_some_and(|building| building.value.is_small())
+    /// True inside of a value that is packed, or whose items are only gathered so far: nothing is far
+    /// away, and an item costs little.
+    fn is_near(&self) -> bool {
+        self.building.as_ref().is_some_and(|building| building.value.is_near())
     }
 
     /// Prefetches what the next records will touch.
     fn prefetch(&self, portion: &Portion, mut place: Place, shard: &Shard) {
-        if self.is_small() {
+        let ahead = self.building.as_ref().and_then(|building| building.value.ahead());
+        if self.building.is_some() && ahead.is_none() {
             return;
         }
-        let ahead = self.building.as_ref().and_then(|building| building.value.ahead());
         for _ in 0..PREFETCHED {
             let Some(record) = portion.next(&mut place) else { return };
             match (record, ahead) {
@@ -268,11 +271,13 @@ impl Inbox {
     fn block(&mut self, block: Block<'_>, preempt: &dyn Preempt) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("a block belongs to a value");
         let (value, mut texts) = (&mut building.value, IntTexts::default());
-        let (mut numbers, mut since) = ([0; NUMBERS_AT_ONCE], 0);
+        let mut numbers = [0; NUMBERS_AT_ONCE];
+        let (mut names, mut since) = ([&[][..]; NAMES_AT_ONCE], 0);
         loop {
             let count = block.next_numbers(&mut self.block, &mut numbers);
-            let is_sound = if count > 0 {
-                value.take_numbers(&numbers[..count])
+            let named = block.next_texts(&mut self.block, &mut names);
+            let is_sound = if count + named > 0 {
+                value.take_numbers(&numbers[..count]) && value.take_names(&names[..named])
             } else {
                 let item = block.next(&mut self.block, &mut texts).map_err(Cause::Format)?;
                 let Some(item) = item else { break };
@@ -281,7 +286,7 @@ impl Inbox {
             if !is_sound {
                 return Err(self.bad_item());
             }
-            since += count.max(1);
+            since += (count + named).max(1);
             if since >= ITEMS_AT_ONCE {
                 if preempt.must_yield() {
                     return Ok(false);

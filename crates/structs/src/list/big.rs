@@ -13,7 +13,7 @@
 //! - L1: without a back chunk there is no tree.
 //! - L2: no chunk is empty.
 
-use super::item::Code;
+use super::item::{Code, INLINE_MAX};
 use super::{Child, Chunk, End, Handle};
 use crate::chunk::{Encoded, ROOM_MAX, own, remove_all, trim};
 use crate::owner::Owner;
@@ -186,6 +186,15 @@ impl Big {
     /// Adds numbers at the back as long as the chunk there has room for any. Returns how many.
     pub(super) fn push_numbers(&mut self, numbers: &[i64]) -> usize {
         own(self.peek_mut(End::Back)).push_words(numbers, item::int)
+    }
+
+    /// Adds texts at the back as long as they are kept inside and the chunk there has room. Returns how
+    /// many.
+    pub(super) fn push_texts(&mut self, texts: &[&[u8]]) -> usize {
+        let chunk = own(self.peek_mut(End::Back));
+        let fits =
+            |text: &&&[u8]| text.len() <= INLINE_MAX && chunk.push(End::Back, &Code::text(text));
+        texts.iter().take_while(fits).count()
     }
 
     /// [`Big::push`] when the chunk has no room: it moves to a larger block, or a new chunk is

@@ -122,7 +122,7 @@ pub(crate) enum Code<'a> {
 
 impl<'a> Code<'a> {
     #[inline]
-    fn text(bytes: &'a [u8]) -> Self {
+    pub(super) fn text(bytes: &'a [u8]) -> Self {
         Self::Text(Tagged::of(Packed::of(bytes)))
     }
 }

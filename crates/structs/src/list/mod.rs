@@ -206,6 +206,23 @@ impl List {
         }
     }
 
+    /// Adds these at the back, as [`List::push`] of each. Cost: some 20 ns each.
+    pub fn push_texts(&mut self, texts: &[&[u8]]) {
+        let mut left = texts;
+        while let [first, rest @ ..] = left {
+            let added = match &mut self.0 {
+                Root::Chunks(big) => big.push_texts(left),
+                Root::Pack(_) => 0,
+            };
+            if added > 0 {
+                left = &left[added..];
+            } else {
+                self.push(End::Back, *first);
+                left = rest;
+            }
+        }
+    }
+
     /// Removes the element at one end after calling `f` with it. `None` for an empty list.
     #[inline]
     pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Element<'_>) -> R) -> Option<R> {

@@ -47,6 +47,7 @@ fn check(list: &List, model: &Model, prng: &mut Prng) {
 enum Op {
     Push,
     PushNumbers,
+    PushTexts,
     Pop,
     Insert,
     Set,
@@ -61,12 +62,12 @@ enum Op {
 
 #[rustfmt::skip] // A table.
 const GROW: &[(u64, Op)] = &[
-    (40, Op::Push), (8, Op::PushNumbers), (10, Op::Pop), (20, Op::Insert), (10, Op::Set), (5, Op::Remove),
+    (40, Op::Push), (8, Op::PushNumbers), (8, Op::PushTexts), (10, Op::Pop), (20, Op::Insert), (10, Op::Set), (5, Op::Remove),
     (2, Op::Split), (3, Op::Cut), (1, Op::RemoveValue), (1, Op::Unshare),
 ];
 #[rustfmt::skip] // A table.
 const SHRINK: &[(u64, Op)] = &[
-    (10, Op::Push), (2, Op::PushNumbers), (20, Op::Pop), (5, Op::Insert), (10, Op::Set), (30, Op::Remove),
+    (10, Op::Push), (2, Op::PushNumbers), (2, Op::PushTexts), (20, Op::Pop), (5, Op::Insert), (10, Op::Set), (30, Op::Remove),
     (5, Op::RemoveRange), (3, Op::Trim), (2, Op::Split), (3, Op::Cut), (2, Op::RemoveValue),
     (1, Op::Unshare),
 ];
@@ -85,6 +86,12 @@ impl Trial {
     fn value(&self, prng: &mut Prng) -> Vec<u8> {
         let are_alike = self.are_alike && prng.chance(if self.model.len() < 9 { 99 } else { 96 });
         if are_alike { alike(prng) } else { value(prng, self.longest) }
+    }
+
+    fn push_texts(&mut self, prng: &mut Prng) {
+        let texts: Vec<_> = (0..prng.below(600)).map(|_| self.value(prng)).collect();
+        self.list.push_texts(&texts.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        self.model.extend(texts);
     }
 
     fn step(&mut self, op: Op, prng: &mut Prng) {
@@ -111,6 +118,7 @@ impl Trial {
                 list.push_numbers(&numbers);
                 model.extend(numbers.iter().map(|number| number.to_string().into_bytes()));
             }
+            Op::PushTexts => self.push_texts(prng),
             Op::Pop => {
                 let popped = list.pop(end, |element| element.to_vec());
                 let expected = if end == End::Front { model.pop_front() } else { model.pop_back() };

@@ -191,6 +191,7 @@ impl<'a> Tagged<'a> {
                 *tag = self.head[0];
                 body.copy_from_slice(text);
             }
+            (_, out) if self.head_len == self.head.len() => out.copy_from_slice(&self.head),
             (_, out) => {
                 let (head, body) = out.split_at_mut(self.head_len);
                 head.copy_from_slice(self.head());
