@@ -88,7 +88,8 @@ impl Tally {
         }
         for (code, count) in std::mem::take(&mut self.errors) {
             let Some(counted) = stats.errors.get_mut(&code) else { continue };
-            *counted -= count;
+            // Of a code that was not counted as there were very many, less may be there.
+            *counted = counted.saturating_sub(count);
             if *counted == 0 {
                 stats.errors.remove(&code);
             }
