@@ -76,8 +76,8 @@ impl Fate {
         self.decide(&[Self::WAITS, Self::ASKS, Self::ASKS_LAST], Self::OVER)
     }
 
-    /// The client has ended its side, or its time is over. True if that ends the waiting; a call that is on its way may still
-    /// be answered.
+    /// The client has ended its side, or its time is over. True if that ends the waiting; a call that is
+    /// on its way may still be answered.
     pub(crate) fn end_if_waiting(&self) -> bool {
         !self.decide(&[Self::ASKS], Self::ASKS_LAST) && self.decide(&[Self::WAITS], Self::OVER)
     }

@@ -261,7 +261,7 @@ impl Core {
         (is_other && is_covered && self.waits.borrow().has(second)).then_some(second)
     }
 
-    /// Serves one client, if it agrees.
+    /// Serves one client, if it waits still.
     async fn serve_one(self: &Rc<Self>, name: u64, next: &Next, serving: &mut Serving) -> Outcome {
         let call = &next.call;
         let second = call.wait.want.second().map(|at| self.name_of(call, at));
