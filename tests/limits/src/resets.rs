@@ -331,7 +331,7 @@ fn work_ends(stage: &Stage) -> Result<(), String> {
     let left = watcher.words("EXISTS target").map_err(text)?;
     ensure(left.int() == Some(0), || format!("half of a union: {left:?}"))?;
     stops(&server, &mut watcher, "LCS text like LEN", false)?;
-    leave_after(&server, "SUNIONSTORE target one other", false)?;
+    leave_after(&server, "SUNIONSTORE target one other", Duration::ZERO, false)?;
     let start = Instant::now();
     while watcher.words("SCARD target").map_err(text)?.int() != Some(KEYS as i64) {
         ensure(start.elapsed() < SOON, || "a change is not made".to_owned())?;
@@ -339,24 +339,30 @@ fn work_ends(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A client sends a request and is gone: by a reset, since it has not read a reply, or by a close.
-fn leave_after(server: &Server, line: &str, resets: bool) -> Result<(), String> {
+/// A client sends a request and is gone a while later: by a reset, since it has not read a reply, or by
+/// a close.
+fn leave_after(server: &Server, line: &str, stays: Duration, resets: bool) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     if resets {
         client.send(&encode(&["PING"])).map_err(text)?;
         client.socket().peek(&mut [0; 1]).map_err(text)?;
     }
     let words: Vec<&str> = line.split(' ').collect();
-    client.send(&encode(&words)).map_err(text)
+    client.send(&encode(&words)).map_err(text)?;
+    std::thread::sleep(stays);
+    Ok(())
 }
 
-/// A client leaves, again and again, until its command was under way by then, and has stopped.
+/// A client leaves, again and again, until its command was under way by then, and has stopped: at once,
+/// and then ever later, since a busy machine may show the server the request and the end together.
 fn stops(server: &Server, watcher: &mut Client, line: &str, resets: bool) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (before, start) = (stopped(watcher)?, Instant::now());
+    let mut stays = Duration::ZERO;
     while start.elapsed() < SOON {
         watcher.words("DEL target").map_err(text)?;
-        leave_after(server, line, resets)?;
+        leave_after(server, line, stays, resets)?;
+        stays = stays * 2 + Duration::from_millis(1);
         let left = Instant::now();
         while left.elapsed() < PATIENCE {
             if stopped(watcher)? > before {
