@@ -242,12 +242,12 @@ impl Core {
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
             conn.lane.eof = true;
-            // As in Redis: who has ended its side gets nothing, unless that is on its way.
+            // As in Redis: who has ended its side waits for nothing, unless that is on its way.
             let ends = |blocked: &Blocked| {
                 blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
             };
             if conn.lane.blocked.as_deref().is_some_and(ends) {
-                self.kill(&mut conn.lane);
+                self.waits_no_more(&mut conn.lane);
             }
             if let Some(awaited) = &conn.lane.awaited {
                 awaited.presence.set(Gone::Ended);

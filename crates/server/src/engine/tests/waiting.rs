@@ -116,6 +116,26 @@ fn who_ends_its_side_gets_what_was_taken() {
     assert!(bench.is_quiet());
 }
 
+#[test] // What it asked for before is done, and what it took is in no list any more.
+fn who_ends_its_side_gets_what_it_is_owed() {
+    for (cores, first, second) in [(1, 0, 0), (2, 0, 0), (2, 0, 1), (2, 1, 0), (2, 1, 1)] {
+        for (wait, rest) in
+            [("BLPOP", "0"), ("BRPOPLPUSH", "other 0"), ("XREAD BLOCK 0 STREAMS", "$")]
+        {
+            let bench = Bench::new(cores);
+            let (list, empty) = (bench.key(first), format!("{{{}}}empty", bench.key(second)));
+            let wait = format!("{wait} {empty} {rest}");
+            assert_eq!(bench.ask(0, &format!("RPUSH {list} x")), ":1\r\n");
+            bench.send(0, &format!("LPOP {list}\r\n{wait}\r\nPING"));
+            bench.cores[0].ended(bench.clients[0].token);
+            bench.settle();
+            assert_eq!((bench.got(0), bench.is_closed(0)), ("$1\r\nx\r\n".into(), true), "{wait}");
+            assert_eq!(bench.cores[0].blocked_counts(), (0, 0), "{wait}");
+            assert!(bench.is_quiet(), "{wait}");
+        }
+    }
+}
+
 #[test] // Its core has heard of its end, its time or its killing; the core of the key has not.
 fn nothing_is_taken_for_who_waits_no_more() {
     let ends: [fn(&Bench); 4] = [

@@ -20,9 +20,22 @@ impl Core {
     pub(super) fn now_waits(&self, lane: &mut Lane) {
         self.count_blocked(lane);
         let Some(blocked) = &lane.blocked else { return };
-        if lane.eof && !blocked.call.fate.is_taken() {
-            self.kill(lane); // As Redis does: who has ended its side gets nothing.
+        let fate = &blocked.call.fate;
+        if lane.eof && (fate.end() || !fate.is_taken()) {
+            self.waits_no_more(lane);
         }
+    }
+
+    /// As in Redis: who has ended its side waits for nothing. It gets what it was owed before, and is
+    /// closed. Its call's fate is decided.
+    pub(crate) fn waits_no_more(&self, lane: &mut Lane) {
+        let Some(blocked) = lane.blocked.take() else { return };
+        debug_assert!(!blocked.call.fate.is_taken(), "it has an answer");
+        self.count_unblocked(lane.session.id, &blocked);
+        lane.next = Next::Parsed;
+        self.leave_queues(blocked.call.number, &blocked.cores);
+        lane.session.close_after_reply = true;
+        self.after_settling(lane);
     }
 
     /// From now on its time may be over.
@@ -39,10 +52,14 @@ impl Core {
     pub(super) fn end_unserved(&self, client: u64, number: u64) {
         self.with_blocked(client, number, |core, conn| {
             let lane = &mut conn.lane;
-            if lane.eof || lane.session.killed {
+            if lane.session.killed {
                 return core.kill(lane);
             }
             let Some(blocked) = &lane.blocked else { return };
+            if lane.eof {
+                blocked.call.fate.end();
+                return core.waits_no_more(lane);
+            }
             let want = |reply: &mut Reply<'_>| blocked.call.wait.want.time_out(reply);
             let answer = Answer::encode(lane.session.resp3, want);
             core.end_waiting(conn, None, Ok(answer));
