@@ -93,30 +93,33 @@ impl<'a> Block<'a> {
     /// comes behind them, be it wrong, is left to [`Block::next`].
     #[inline]
     pub fn next_numbers(&self, place: &mut BlockPlace, numbers: &mut [i64]) -> usize {
-        if self.head.arity != 1 {
-            return 0;
-        }
-        let mut at = if place.at == 0 { self.head.form.first() } else { place.at };
-        let mut count = 0;
-        for number in numbers {
-            let Some((found, next)) = self.head.form.number(self.bytes, at) else { break };
-            (*number, at, count) = (found, next, count + 1);
-        }
-        (place.at, place.taken) = (at, place.taken + count as u64);
-        count
+        self.next_in_row(place, numbers, |form, at| form.number(self.bytes, at))
     }
 
     /// The items from `place` on that are names alone and texts, as [`Block::next_numbers`].
     #[inline]
     pub fn next_texts(&self, place: &mut BlockPlace, texts: &mut [&'a [u8]]) -> usize {
+        self.next_in_row(place, texts, |form, at| form.text(self.bytes, at))
+    }
+
+    /// The items from `place` on that are names alone and of one kind, as far as `read` finds one of it,
+    /// and where the next begins.
+    #[inline]
+    fn next_in_row<T>(
+        &self,
+        place: &mut BlockPlace,
+        items: &mut [T],
+        read: impl Fn(&Form, usize) -> Option<(T, usize)>,
+    ) -> usize {
         if self.head.arity != 1 {
             return 0;
         }
-        let mut at = if place.at == 0 { self.head.form.first() } else { place.at };
+        let form = &self.head.form;
+        let mut at = if place.at == 0 { form.first() } else { place.at };
         let mut count = 0;
-        for text in texts {
-            let Some((found, next)) = self.head.form.text(self.bytes, at) else { break };
-            (*text, at, count) = (found, next, count + 1);
+        for item in items {
+            let Some((found, next)) = read(form, at) else { break };
+            (*item, at, count) = (found, next, count + 1);
         }
         (place.at, place.taken) = (at, place.taken + count as u64);
         count
