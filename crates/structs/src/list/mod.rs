@@ -191,33 +191,32 @@ impl List {
     /// Adds the decimal texts of these numbers at the back, as [`List::push`] of each. Cost: some 5 ns
     /// each.
     pub fn push_numbers(&mut self, numbers: &[i64]) {
-        let mut left = numbers;
-        while let [first, rest @ ..] = left {
-            let added = match &mut self.0 {
-                Root::Chunks(big) => big.push_numbers(left),
-                Root::Pack(_) => 0,
-            };
-            if added > 0 {
-                left = &left[added..];
-            } else {
-                self.push(End::Back, New::Number(*first));
-                left = rest;
-            }
-        }
+        self.push_all(numbers, Big::push_numbers, |number| New::Number(*number));
     }
 
     /// Adds these at the back, as [`List::push`] of each. Cost: some 20 ns each.
     pub fn push_texts(&mut self, texts: &[&[u8]]) {
-        let mut left = texts;
+        self.push_all(texts, Big::push_texts, |text| New::Bytes(text));
+    }
+
+    /// Adds these at the back: as many at once as `push_many` says that it has, others by themselves.
+    #[inline]
+    fn push_all<T>(
+        &mut self,
+        items: &[T],
+        push_many: impl Fn(&mut Big, &[T]) -> usize,
+        new: impl Fn(&T) -> New<'_>,
+    ) {
+        let mut left = items;
         while let [first, rest @ ..] = left {
             let added = match &mut self.0 {
-                Root::Chunks(big) => big.push_texts(left),
+                Root::Chunks(big) => push_many(big, left),
                 Root::Pack(_) => 0,
             };
             if added > 0 {
                 left = &left[added..];
             } else {
-                self.push(End::Back, *first);
+                self.push(End::Back, new(first));
                 left = rest;
             }
         }
