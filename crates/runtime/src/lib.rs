@@ -1,4 +1,4 @@
-//! The machine under a core: network, clocks, threads, signals, and rings between cores.
+//! The machine under a core: network, disk, clocks, threads, signals, and rings between cores.
 //!
 //! It knows nothing of Redis. A core owns one [`net::Net`] and drives it: what the core sends is
 //! queued and leaves in one go, what arrived is handed over as [`net::Event`]s. There are two
@@ -13,6 +13,7 @@
 //! crate but replaces it.
 
 pub mod clock;
+pub mod disk;
 pub mod heap;
 pub mod limits;
 pub mod mailbox;

@@ -11,11 +11,12 @@ use darter_rdb::Writer;
 use darter_rdb::functions::begin_library;
 use darter_rdb::lzf::Packer;
 use darter_rdb::types::VERSION_WRITTEN;
+use darter_runtime::disk::Disk;
 use darter_runtime::net::Waker;
 use darter_runtime::topology;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -239,7 +240,7 @@ impl Saver {
     }
 
     fn write(&mut self, temp: &Path) -> Result<(), Stop> {
-        let mut file = File::create(temp)?;
+        let mut file = Disk::create(temp)?;
         self.begin(&mut file)?;
         let mut left = self.wakers.len();
         while left > 0 {
@@ -260,10 +261,10 @@ impl Saver {
             return Err(Stop::Io(io::Error::other(why)));
         }
         self.end(&mut file)?;
-        Ok(file.sync_all()?)
+        Ok(file.finish()?)
     }
 
-    fn begin(&mut self, file: &mut File) -> io::Result<()> {
+    fn begin(&mut self, file: &mut Disk) -> io::Result<()> {
         let Self { writer, head, order, .. } = self;
         let seconds = (order.cut_ms / 1_000).to_string();
         writer.start(order.version, head);
@@ -277,7 +278,7 @@ impl Saver {
     }
 
     /// Writes the libraries of functions, where Redis has them: before all keys.
-    fn write_libraries(&mut self, file: &mut File) -> io::Result<()> {
+    fn write_libraries(&mut self, file: &mut Disk) -> io::Result<()> {
         let libraries = Arc::clone(&self.order.libraries);
         let mut packer = self.order.packs.then(Packer::default);
         for library in libraries.libraries() {
@@ -290,7 +291,7 @@ impl Saver {
         Ok(())
     }
 
-    fn end(&mut self, file: &mut File) -> io::Result<()> {
+    fn end(&mut self, file: &mut Disk) -> io::Result<()> {
         if self.order.sums {
             self.writer.eof(&mut self.head);
         } else {
@@ -300,7 +301,7 @@ impl Saver {
     }
 
     /// Writes a chunk, or puts it aside, while the value of another core is open.
-    fn take_in(&mut self, core: usize, chunk: Chunk, file: &mut File) -> io::Result<()> {
+    fn take_in(&mut self, core: usize, chunk: Chunk, file: &mut Disk) -> io::Result<()> {
         if self.open.is_some_and(|open| open != core) {
             self.aside[core].push_back(chunk);
             return Ok(());
@@ -315,7 +316,7 @@ impl Saver {
         Ok(())
     }
 
-    fn put(&mut self, core: usize, chunk: Chunk, file: &mut File) -> io::Result<()> {
+    fn put(&mut self, core: usize, chunk: Chunk, file: &mut Disk) -> io::Result<()> {
         if self.open.is_none() && self.database != Some(chunk.database) {
             self.name_database(chunk.database, file)?;
         }
@@ -333,7 +334,7 @@ impl Saver {
         Ok(())
     }
 
-    fn name_database(&mut self, database: u32, file: &mut File) -> io::Result<()> {
+    fn name_database(&mut self, database: u32, file: &mut Disk) -> io::Result<()> {
         self.writer.select_db(database, &mut self.head);
         if self.told.insert(database) {
             let (keys, expires) = self.order.sizes.get(&database).copied().unwrap_or_default();
@@ -343,21 +344,22 @@ impl Saver {
         self.write_head(file)
     }
 
-    fn write_head(&mut self, file: &mut File) -> io::Result<()> {
+    fn write_head(&mut self, file: &mut Disk) -> io::Result<()> {
         file.write_all(&self.head)?;
         let bytes = self.head.len() as u64;
         self.head.clear();
         self.note_written(bytes, file)
     }
 
-    /// Syncs now and then, so that the end does not have to wait for all.
-    fn note_written(&mut self, bytes: u64, file: &File) -> io::Result<()> {
+    /// Syncs now and then, so that the end does not have to wait for all. What goes past the page
+    /// cache is on the disk already.
+    fn note_written(&mut self, bytes: u64, file: &mut Disk) -> io::Result<()> {
         self.facts.bytes += bytes;
         self.unsynced += bytes;
-        if self.unsynced >= self.sync_bytes {
+        if self.unsynced >= self.sync_bytes && !file.is_direct() {
             self.unsynced = 0;
             let begun = std::time::Instant::now();
-            file.sync_data()?;
+            file.sync()?;
             let most = self.order.sync_bytes.unwrap_or(u64::MAX);
             self.sync_bytes = sync_bytes(self.sync_bytes, most, begun.elapsed());
         }
