@@ -17,6 +17,7 @@
 //! - Q2: no queue is empty, and `keys` has no name without a queue.
 //! - Q3: `due` and `due_of` say the same, of keys that somebody waits for.
 //! - Q4: a condition is known while somebody waits on it.
+//! - Q5: if a queue has a condition, all of its places wait on that.
 
 use darter_base::hash::IdentityMap;
 use darter_base::runs::Runs;
@@ -24,6 +25,7 @@ use darter_command::{Condition, Look, Patience, Since, Wait};
 use darter_keyspace::Name;
 use darter_resp::Request;
 use darter_tx::CoreId;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -176,6 +178,20 @@ struct Queue {
     db: usize,
     key: Name,
     places: BTreeMap<u64, Place>,
+    /// What all of them wait on, if that is one condition.
+    condition: Option<u64>,
+}
+
+impl Queue {
+    /// Adds a place, unless it is there. False if it was.
+    fn add(&mut self, at: u64, place: Place) -> bool {
+        let Entry::Vacant(vacant) = self.places.entry(at) else { return false };
+        vacant.insert(place);
+        if self.condition != place.condition {
+            self.condition = None;
+        }
+        true
+    }
 }
 
 /// The conditions on which somebody waits on this core, each with a number meanwhile.
@@ -288,16 +304,13 @@ impl Waits {
         let queues = self.keys.entry(name).or_default();
         let known = queues.iter().position(|queue| queue.db == db && *queue.key == *key);
         let index = known.unwrap_or_else(|| {
-            queues.push(Queue { db, key: Name::from(key), places: BTreeMap::new() });
+            let condition = waiter.condition;
+            queues.push(Queue { db, key: Name::from(key), places: BTreeMap::new(), condition });
             queues.len() - 1
         });
         // A key that is named twice is waited for once: as the first says.
-        let mut is_new = false;
-        queues[index].places.entry(waiter.place).or_insert_with(|| {
-            is_new = true;
-            Place { number: call.number, at, since, condition: waiter.condition }
-        });
-        if is_new {
+        let place = Place { number: call.number, at, since, condition: waiter.condition };
+        if queues[index].add(waiter.place, place) {
             waiter.names.push(name);
         }
         is_first
@@ -353,7 +366,8 @@ impl Waits {
 
     /// The first who waits for a key of this name behind `place`, and finds something there. At most
     /// `most` are asked, and few enough passed over who wait on a condition that one has found unmet:
-    /// `Err` has the place up to which nobody did, if there are more behind it.
+    /// `Err` has the place up to which nobody did, if there are more behind it. Where all wait on
+    /// one that is unmet, as those of BLPOP do, nobody is passed over.
     pub(crate) fn next(
         &self,
         name: u64,
@@ -365,8 +379,11 @@ impl Waits {
         let (mut last, mut asked, mut unready) = (place, 0, Vec::new());
         for _ in 0..PASSED_AT_ONCE {
             let behind = (Bound::Excluded(last), Bound::Unbounded);
+            let is_open = |(at, queue): &(usize, &Queue)| {
+                queue.condition.is_none_or(|condition| !unready.contains(&(*at, condition)))
+            };
             // Nearly always there is one queue.
-            let nexts = queues.iter().enumerate();
+            let nexts = queues.iter().enumerate().filter(is_open);
             let nexts =
                 nexts.filter_map(|(at, queue)| Some((at, queue.places.range(behind).next()?)));
             let Some((queue, (&place, &Place { number, at, since, condition }))) =
@@ -482,6 +499,9 @@ impl Waits {
             assert!(!queues.is_empty(), "Q2: {name}");
             for queue in queues {
                 assert!(!queue.places.is_empty(), "Q2: {name}");
+                let is_shared = |place: &Place| place.condition == queue.condition;
+                let are_shared = queue.places.values().all(is_shared);
+                assert!(queue.condition.is_none() || are_shared, "Q5: {name}");
                 for (place, Place { number, .. }) in &queue.places {
                     let is_left = || self.left.iter().any(|(left, _)| left == place);
                     assert!(self.waiters.contains_key(number) || is_left(), "Q1: {number}");
@@ -567,6 +587,24 @@ mod tests {
         waits.remove(6);
         assert_eq!(waits.remove_some(8), [1]);
         assert!(waits.is_empty());
+        waits.check_invariants();
+    }
+
+    #[test] // However many wait: the first has found nothing, and all wait on the same.
+    fn nobody_is_passed_over_where_all_wait_on_the_same() {
+        let mut waits = Waits::default();
+        let many = 3 * PASSED_AT_ONCE as u64;
+        for number in 0..many {
+            waits.add(&call(number), (1, 0), (b"a", 1, Since(0)));
+        }
+        let mut asked = 0;
+        let found = waits.next(1, 0, 8, |_, _, _| {
+            asked += 1;
+            Look::Nothing
+        });
+        assert!(matches!(found, Ok(None)));
+        assert_eq!(asked, 1);
+        assert_eq!(next(&waits, 1, many - 1), Some((many - 1, many)));
         waits.check_invariants();
     }
 
