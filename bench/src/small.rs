@@ -32,6 +32,11 @@ const CLIENTS: usize = 10;
 const PIPELINE: u64 = 100;
 /// Bytes of a hash's values; once overwritten, from half of that to one and a half times.
 const VALUE_BYTES: u64 = 12;
+/// When the first entries of streams are added, those of the saturating client, and those that
+/// replace the first: by their IDs, not by the clock, so that all servers get the same.
+const FILLED_MS: u64 = 1_790_000_000_000;
+const BETWEEN_MS: u64 = FILLED_MS + 450_000;
+const AGAIN_MS: u64 = FILLED_MS + 900_000;
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// Time for an allocator that returns memory with a delay.
@@ -53,6 +58,9 @@ enum Kind {
     /// `member:N`, with an integer below a million as its score; after that was overwritten, with two
     /// digits behind the point.
     Scores,
+    /// Entries of the fields `sensor` and `value`, a second apart; once replaced, a quarter of an
+    /// hour later, and with a longer sensor.
+    Entries,
 }
 
 /// The state of all keys of a server.
@@ -66,8 +74,15 @@ enum State {
 const STATES: [State; 3] = [State::Filled, State::Overwritten, State::Halved];
 
 impl Kind {
-    const ALL: [Kind; 6] =
-        [Kind::Hash, Kind::Strings, Kind::Integers, Kind::Texts, Kind::Numbers, Kind::Scores];
+    const ALL: [Kind; 7] = [
+        Kind::Hash,
+        Kind::Strings,
+        Kind::Integers,
+        Kind::Texts,
+        Kind::Numbers,
+        Kind::Scores,
+        Kind::Entries,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -77,6 +92,7 @@ impl Kind {
             Kind::Texts => "list of strings",
             Kind::Numbers => "list of integers",
             Kind::Scores => "sorted set",
+            Kind::Entries => "stream",
         }
     }
 
@@ -87,6 +103,7 @@ impl Kind {
             Kind::Strings | Kind::Integers => ["SISMEMBER", "SADD, SREM"],
             Kind::Texts | Kind::Numbers => ["LINDEX", "LSET"],
             Kind::Scores => ["ZSCORE", "ZADD"],
+            Kind::Entries => ["XREVRANGE", "XADD"],
         }
     }
 
@@ -96,10 +113,12 @@ impl Kind {
             Kind::Strings | Kind::Integers => format!("set:{key:07}"),
             Kind::Texts | Kind::Numbers => format!("list:{key:07}"),
             Kind::Scores => format!("zset:{key:07}"),
+            Kind::Entries => format!("stream:{key:07}"),
         }
     }
 
-    /// The field, the member or the element with this number, before its replacement or after.
+    /// The field, the member, the element or the first value of the entry with this number, before
+    /// its replacement or after.
     fn entry(self, key: u64, number: u64, state: State) -> String {
         let is_first = state == State::Filled;
         match self {
@@ -109,6 +128,8 @@ impl Kind {
             Kind::Strings => format!("member:{number}:again"),
             Kind::Texts if is_first => format!("element:{number}"),
             Kind::Texts => format!("element:{number}:again"),
+            Kind::Entries if is_first => format!("sensor:{}", number % 10),
+            Kind::Entries => format!("sensor:{}:again", number % 10),
             // 97 and 10 000 are coprime, so a key's numbers are distinct.
             Kind::Integers | Kind::Numbers => {
                 let below = (key * 7_919 + number * 97) % 10_000;
@@ -144,6 +165,16 @@ impl Kind {
             (Kind::Scores, State::Halved) => {
                 words = [vec!["ZREM".to_owned()], words, removed].concat()
             }
+            (Kind::Entries, State::Filled) => return self.add_entries(key, len, to, prng, out),
+            (Kind::Entries, State::Overwritten) => {
+                let added = self.add_entries(key, len, to, prng, out);
+                client::command(out, &["XTRIM", &words[0], "MAXLEN", &len.to_string()]);
+                return added + 1;
+            }
+            (Kind::Entries, State::Halved) => {
+                words = vec!["XTRIM".to_owned(), words.remove(0), "MAXLEN".to_owned()];
+                words.push((len - len / 2).to_string());
+            }
             (Kind::Texts | Kind::Numbers, State::Filled) => {
                 words.insert(0, "RPUSH".to_owned());
                 words.extend(removed);
@@ -176,6 +207,25 @@ impl Kind {
         1
     }
 
+    /// Appends an XADD for each entry of a stream. Returns their number.
+    fn add_entries(
+        self,
+        key: u64,
+        len: u64,
+        state: State,
+        prng: &mut Prng,
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let name = self.key(key);
+        for number in 0..len {
+            let id = format!("{}-0", added_ms(key, number, state));
+            let sensor = self.entry(key, number, state);
+            let value = prng.below(1_000).to_string();
+            client::command(out, &["XADD", &name, &id, "sensor", &sensor, "value", &value]);
+        }
+        len
+    }
+
     /// Appends one request of the saturating client.
     fn request(self, operation: &str, keys: u64, len: u64, prng: &mut Prng, out: &mut Vec<u8>) {
         let (key, number) = (prng.below(keys), prng.below(len));
@@ -189,6 +239,14 @@ impl Kind {
             "SISMEMBER" => client::command(out, &["SISMEMBER", &name, &entry]),
             "ZSCORE" => client::command(out, &["ZSCORE", &name, &entry]),
             "LINDEX" => client::command(out, &["LINDEX", &name, &number.to_string()]),
+            "XREVRANGE" => client::command(out, &["XREVRANGE", &name, "+", "-", "COUNT", "1"]),
+            "XADD" => {
+                let (most, id) = (len.to_string(), format!("{BETWEEN_MS}-*"));
+                let value = prng.below(1_000).to_string();
+                let words =
+                    ["XADD", &name, "MAXLEN", &most, &id, "sensor", &entry, "value", &value];
+                client::command(out, &words);
+            }
             "LSET" => {
                 let state = if prng.below(2) == 0 { State::Filled } else { State::Overwritten };
                 let element = self.entry(key, number, state);
@@ -215,6 +273,12 @@ fn value(prng: &mut Prng, state: State) -> String {
         len += u64::from(len >= VALUE_BYTES);
     }
     (0..len).map(|_| char::from(b'a' + prng.below(26) as u8)).collect()
+}
+
+/// When an entry of a stream was added, before its replacement or after.
+fn added_ms(key: u64, number: u64, state: State) -> u64 {
+    let first_ms = if state == State::Filled { FILLED_MS } else { AGAIN_MS };
+    first_ms + number * 1_000 + key % 1_000
 }
 
 /// A score, before it was overwritten or after.
@@ -353,6 +417,10 @@ fn warm_up(connection: &mut Connection, kind: Kind, len: u64) -> Outcome<()> {
     let keys = (BATCH / len).max(1);
     for state in STATES {
         fill(connection, kind, keys, len, state)?;
+        // As later: an entry of a stream cannot be added before one that has been.
+        if state != State::Filled {
+            continue;
+        }
         for operation in kind.operations() {
             let mut request = Vec::new();
             kind.request(operation, keys, len, &mut Prng::from_seed(0), &mut request);
@@ -408,6 +476,7 @@ fn check(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> 
         Kind::Strings | Kind::Integers => "SCARD",
         Kind::Texts | Kind::Numbers => "LLEN",
         Kind::Scores => "ZCARD",
+        Kind::Entries => "XLEN",
     };
     let found = filled.connection.ask(&[command, &kind.key(keys - 1)])?.number();
     let wanted = if state == State::Halved { len - len / 2 } else { len };
@@ -429,8 +498,12 @@ fn push(
     let operation = kind.operations()[at];
     let request =
         |prng: &mut Prng, out: &mut Vec<u8>| kind.request(operation, keys, len, prng, out);
-    let lines =
-        if matches!(operation, "HGET" | "LINDEX" | "ZSCORE" | "SADD, SREM") { 2 } else { 1 };
+    let lines = match operation {
+        // An array of one entry, which is an ID and an array of four.
+        "XREVRANGE" => 1 + 1 + 2 + 1 + 4 * 2,
+        "HGET" | "LINDEX" | "ZSCORE" | "SADD, SREM" | "XADD" => 2,
+        _ => 1,
+    };
     let load = Load {
         clients: CLIENTS,
         pipeline: PIPELINE,
@@ -491,16 +564,19 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
     report.say(&format!(
         "Resident bytes a key above the empty server, up to {most} keys of a kind and size. Fields \
          are `field:N` with values of {VALUE_BYTES} letters, members `member:N`, elements \
-         `element:N`, integers below 10 000. \"Overwritten\": each value anew with another length, \
-         each member and element replaced by a longer one; \"halved\": then the first half of the \
-         entries removed. A ratio is that to {}.",
+         `element:N`, integers below 10 000, a stream's entries `sensor sensor:N value N`, a second \
+         apart. \"Overwritten\": each value anew with another length, each member, element and \
+         entry replaced by a longer one (in a stream by XADD and XTRIM); \"halved\": then the first \
+         half of the entries removed. redis-server keeps the bytes of a stream's removed entries \
+         until their node of a hundred is empty. A ratio is that to {}.",
         subjects.first().map_or_else(String::new, Subject::name)
     ));
     report.say(&byte_table(subjects, rows).markdown());
     report.say(&format!(
         "Server CPU, nanoseconds a command: {CLIENTS} connections with {PIPELINE} requests in \
          flight each, on random entries of random keys. HSET and LSET change a length; SADD adds a \
-         member that SREM removes again. Medians of {} pairs.",
+         member that SREM removes again; XREVRANGE reads the last entry, and XADD removes the first \
+         (MAXLEN). Medians of {} pairs.",
         options.repeats
     ));
     report.say(&cpu_table(subjects, rows).markdown());
