@@ -109,7 +109,7 @@ func main() {
 	ctx := context.Background()
 	run := map[string]func(context.Context, *redis.Client, int){
 		"drain": drained, "programs": programs, "scripts": scripts, "functions": functions,
-		"asynq": tasksOfAsynq,
+		"asynq": tasksOfAsynq, "caching": caching,
 	}[os.Args[1]]
 	for _, protocol := range []int{2, 3} {
 		options := &redis.Options{Addr: "127.0.0.1:" + os.Args[2], Protocol: protocol}

@@ -18,6 +18,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("ioredis: transactions, messages, queues",  |server| node(&[server], "programs.js")),
     ("Jedis: transactions, messages, queues",    |server| java(server, "Programs.java")),
     ("node-redis: copies, tracking",             |server| node(&[server], "caching.js")),
+    ("go-redis: copies, tracking",               |server| go(server, "caching")),
+    ("ioredis: copies, tracking",                |server| node(&[server], "redirect.js")),
+    ("Jedis: copies, tracking",                  |server| java(server, "Caching.java")),
     ("redis-py's own tests, RESP2",              |server| redis_py_tests(server, "2")),
     ("redis-py's own tests, RESP3",              |server| redis_py_tests(server, "3")),
 ];
