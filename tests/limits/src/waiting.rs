@@ -112,7 +112,7 @@ fn many_clients(stage: &Stage) -> Result<(), String> {
 /// It is served by the last of them, and leaves all others.
 fn many_keys(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 100_000;
-    const BYTES_EACH: u64 = 1_500;
+    const BYTES_EACH: u64 = 400;
     let server = stage.server()?;
     let (mut waiter, mut other) = (client(&server)?, client(&server)?);
     waiter.set_patience(PATIENCE).map_err(text)?;

@@ -17,7 +17,7 @@
 //! - Q2: no queue is empty, and `keys` has no name without a queue.
 //! - Q3: `due` and `due_of` say the same, of keys that somebody waits for.
 //! - Q4: a condition is known while somebody waits on it.
-//! - Q5: if a queue has a condition, all of its places wait on that.
+//! - Q5: if the places of a queue share a condition, all of them wait on that.
 
 use darter_base::hash::IdentityMap;
 use darter_base::runs::Runs;
@@ -25,8 +25,8 @@ use darter_command::{Condition, Look, Patience, Since, Wait};
 use darter_keyspace::Name;
 use darter_resp::Request;
 use darter_tx::CoreId;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU64;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -153,7 +153,7 @@ impl Blocked {
 
     /// Bytes that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
-        /// What a key takes in the lists of its core, beside its name.
+        /// What a key takes in the lists of its core, with a short name, as measured.
         const PLACE_BYTES: usize = 160;
         let keys = self.call.wait.keys.len() * PLACE_BYTES;
         size_of::<Self>() + size_of::<WaitingCall>() + self.call.request.bytes() + keys
@@ -166,49 +166,108 @@ struct Place {
     /// The number of its call.
     number: u64,
     /// Index of the key in its request.
-    at: usize,
-    /// What the key was as the waiting began.
-    since: Since,
+    at: u32,
+    /// What the key was as the waiting began: the halves of [`Since`], which would be aligned to 16.
+    since: [u64; 2],
     /// The number of its condition.
-    condition: Option<u64>,
+    condition: Option<NonZeroU64>,
+}
+
+impl Place {
+    fn since(&self) -> Since {
+        Since(u128::from(self.since[0]) << 64 | u128::from(self.since[1]))
+    }
+}
+
+/// The places of those who wait for a key, in their order. Who waits for a million keys is nearly always
+/// the only one for each: a tree of one place would be a node for eleven.
+enum Places {
+    One(u64, Place),
+    Many(Box<Many>),
+}
+
+struct Many {
+    places: BTreeMap<u64, Place>,
+    /// What all of them wait on, if that is one condition.
+    condition: Option<NonZeroU64>,
+}
+
+impl Places {
+    /// Somebody waits, unless it does already. True if it did not.
+    fn add(&mut self, number: u64, place: Place) -> bool {
+        match self {
+            Self::One(only, _) if *only == number => false,
+            Self::One(only, first) => {
+                let condition = first.condition.filter(|_| first.condition == place.condition);
+                let places = BTreeMap::from([(*only, *first), (number, place)]);
+                *self = Self::Many(Box::new(Many { places, condition }));
+                true
+            }
+            Self::Many(all) => {
+                let count = all.places.len();
+                all.places.entry(number).or_insert(place);
+                all.condition = all.condition.filter(|_| all.condition == place.condition);
+                all.places.len() > count
+            }
+        }
+    }
+
+    /// Somebody does not wait any more. True if nobody does then.
+    fn remove(&mut self, number: u64) -> bool {
+        match self {
+            Self::One(only, _) => *only == number,
+            Self::Many(all) => {
+                all.places.remove(&number);
+                all.places.is_empty()
+            }
+        }
+    }
+
+    /// The first behind a place.
+    fn after(&self, last: u64) -> Option<(u64, &Place)> {
+        match self {
+            Self::One(only, place) => (*only > last).then_some((*only, place)),
+            Self::Many(all) => {
+                let behind = (Bound::Excluded(last), Bound::Unbounded);
+                all.places.range(behind).next().map(|(number, place)| (*number, place))
+            }
+        }
+    }
+
+    /// What all of them wait on, if that is one condition.
+    fn condition(&self) -> Option<NonZeroU64> {
+        match self {
+            Self::One(_, place) => place.condition,
+            Self::Many(all) => all.condition,
+        }
+    }
 }
 
 /// One key, and who waits for it, in the order of their arrival.
 struct Queue {
     db: usize,
     key: Name,
-    places: BTreeMap<u64, Place>,
-    /// What all of them wait on, if that is one condition.
-    condition: Option<u64>,
+    places: Places,
 }
 
-impl Queue {
-    /// Adds a place, unless it is there. False if it was.
-    fn add(&mut self, at: u64, place: Place) -> bool {
-        let Entry::Vacant(vacant) = self.places.entry(at) else { return false };
-        vacant.insert(place);
-        if self.condition != place.condition {
-            self.condition = None;
-        }
-        true
-    }
-}
+/// What a key takes beside its bytes: most of what a call takes that waits for a million.
+const _: () = assert!(size_of::<Queue>() <= 80);
 
 /// The conditions on which somebody waits on this core, each with a number meanwhile.
 #[derive(Default)]
 struct Conditions {
     /// With how many wait on it.
-    known: BTreeMap<Condition, (u64, usize)>,
-    next: u64,
+    known: BTreeMap<Condition, (NonZeroU64, usize)>,
+    last: u64,
 }
 
 impl Conditions {
     /// One more waits on a condition. Returns its number.
-    fn add(&mut self, condition: Condition) -> u64 {
-        let next = &mut self.next;
+    fn add(&mut self, condition: Condition) -> NonZeroU64 {
+        let last = &mut self.last;
         let (number, count) = self.known.entry(condition).or_insert_with(|| {
-            *next += 1;
-            (*next, 0)
+            *last += 1;
+            (NonZeroU64::new(*last).expect("they are counted from 1"), 0)
         });
         *count += 1;
         *number
@@ -229,7 +288,7 @@ impl Conditions {
 struct Waiter {
     call: Arc<WaitingCall>,
     place: u64,
-    condition: Option<u64>,
+    condition: Option<NonZeroU64>,
     /// The names of its keys.
     names: Runs<u64>,
 }
@@ -302,15 +361,24 @@ impl Waits {
         });
         let is_first = !self.keys.contains_key(&name);
         let queues = self.keys.entry(name).or_default();
-        let known = queues.iter().position(|queue| queue.db == db && *queue.key == *key);
-        let index = known.unwrap_or_else(|| {
-            let condition = waiter.condition;
-            queues.push(Queue { db, key: Name::from(key), places: BTreeMap::new(), condition });
-            queues.len() - 1
-        });
-        // A key that is named twice is waited for once: as the first says.
-        let place = Place { number: call.number, at, since, condition: waiter.condition };
-        if queues[index].add(waiter.place, place) {
+        let known = queues.iter_mut().find(|queue| queue.db == db && *queue.key == *key);
+        let place = Place {
+            number: call.number,
+            at: u32::try_from(at).expect("a request has fewer arguments"),
+            since: [(since.0 >> 64) as u64, since.0 as u64],
+            condition: waiter.condition,
+        };
+        let is_new = match known {
+            // A key that is named twice is waited for once: as the first says.
+            Some(queue) => queue.places.add(waiter.place, place),
+            None => {
+                let places = Places::One(waiter.place, place);
+                queues.reserve_exact(1); // Hardly ever are there two.
+                queues.push(Queue { db, key: Name::from(key), places });
+                true
+            }
+        };
+        if is_new {
             waiter.names.push(name);
         }
         is_first
@@ -342,8 +410,7 @@ impl Waits {
             };
             let Some(queues) = self.keys.get_mut(&name) else { continue };
             let place = *place;
-            queues.iter_mut().for_each(|queue| _ = queue.places.remove(&place));
-            queues.retain(|queue| !queue.places.is_empty());
+            queues.retain_mut(|queue| !queue.places.remove(place));
             if queues.is_empty() {
                 self.keys.remove(&name);
                 self.set_due(name, None);
@@ -378,19 +445,17 @@ impl Waits {
         let Some(queues) = self.keys.get(&name) else { return Ok(None) };
         let (mut last, mut asked, mut unready) = (place, 0, Vec::new());
         for _ in 0..PASSED_AT_ONCE {
-            let behind = (Bound::Excluded(last), Bound::Unbounded);
             let is_open = |(at, queue): &(usize, &Queue)| {
-                queue.condition.is_none_or(|condition| !unready.contains(&(*at, condition)))
+                let condition = queue.places.condition();
+                condition.is_none_or(|condition| !unready.contains(&(*at, condition)))
             };
             // Nearly always there is one queue.
             let nexts = queues.iter().enumerate().filter(is_open);
-            let nexts =
-                nexts.filter_map(|(at, queue)| Some((at, queue.places.range(behind).next()?)));
-            let Some((queue, (&place, &Place { number, at, since, condition }))) =
-                nexts.min_by_key(|(_, (place, _))| **place)
-            else {
+            let nexts = nexts.filter_map(|(at, queue)| Some((at, queue.places.after(last)?)));
+            let Some((queue, (place, it))) = nexts.min_by_key(|(_, (place, _))| *place) else {
                 return Ok(None);
             };
+            let (Place { number, condition, .. }, at, since) = (*it, it.at as usize, it.since());
             last = place;
             let condition = condition.map(|condition| (queue, condition));
             if condition.is_some_and(|condition| unready.contains(&condition)) {
@@ -481,7 +546,8 @@ impl Waits {
             for name in waiter.names.iter() {
                 let queues = self.keys.get(name).expect("Q1");
                 let is_there = |queue: &Queue| {
-                    queue.places.get(&waiter.place).is_some_and(|place| place.number == *number)
+                    let place = queue.places.after(waiter.place - 1);
+                    place.is_some_and(|(place, it)| (place, it.number) == (waiter.place, *number))
                 };
                 assert!(queues.iter().any(is_there), "Q1: {number} waits for {name}");
             }
@@ -498,13 +564,14 @@ impl Waits {
         for (name, queues) in &self.keys {
             assert!(!queues.is_empty(), "Q2: {name}");
             for queue in queues {
-                assert!(!queue.places.is_empty(), "Q2: {name}");
-                let is_shared = |place: &Place| place.condition == queue.condition;
-                let are_shared = queue.places.values().all(is_shared);
-                assert!(queue.condition.is_none() || are_shared, "Q5: {name}");
-                for (place, Place { number, .. }) in &queue.places {
-                    let is_left = || self.left.iter().any(|(left, _)| left == place);
+                assert!(queue.places.after(0).is_some(), "Q2: {name}");
+                let (mut last, shared) = (0, queue.places.condition());
+                while let Some((place, Place { number, condition, .. })) = queue.places.after(last)
+                {
+                    assert!(shared.is_none() || *condition == shared, "Q5: {name}");
+                    let is_left = || self.left.iter().any(|(left, _)| *left == place);
                     assert!(self.waiters.contains_key(number) || is_left(), "Q1: {number}");
+                    last = place;
                 }
             }
         }
