@@ -29,4 +29,4 @@ mod vm;
 
 pub use call::{Cx, Error, Function, Outcome, Program, Progress, Start, Step, Work};
 pub use stack::{Kept, Location, Lua, Position, Type};
-pub use vm::{Stop, Vm};
+pub use vm::{STACK_BYTES, Stop, Vm};

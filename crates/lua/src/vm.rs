@@ -28,7 +28,7 @@ use std::rc::Weak;
 
 /// The stack of a VM: of what Lua allows, 200 calls through C need most, some 600 KiB (the test
 /// `deep_recursion_fits` reaches it). Only what is touched takes memory; a guard page follows.
-const STACK_BYTES: usize = 1 << 20;
+pub const STACK_BYTES: usize = 1 << 20;
 
 /// Instructions between two looks at the clock: 4 to 8 µs.
 const INSTRUCTIONS: c_int = 1000;

@@ -252,6 +252,10 @@ impl Machine {
     /// The most that scripts may use at once.
     pub const LIMIT_BYTES_MAX: usize = 1 << 30;
 
+    /// Bytes that are mapped for a machine's stack, beside what Lua allocates. A script touches some
+    /// 10 KiB of them.
+    pub const STACK_BYTES: usize = darter_lua::STACK_BYTES;
+
     /// A machine whose scripts may use `limit_bytes` at once, at most [`Machine::LIMIT_BYTES_MAX`].
     ///
     /// # Errors

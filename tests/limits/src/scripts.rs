@@ -24,6 +24,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("very many scripts are given back",             Asks::AsRedis, flood),
     ("a script has very many keys and a huge reply", Asks::AsRedis, huge),
     ("what scripts take is told",                    Asks::More,    told),
+    ("the stacks of scripts are told",               Asks::More,    stacks),
 ];
 
 fn client(server: &Server) -> Result<Client, String> {
@@ -288,6 +289,35 @@ fn told(stage: &Stage) -> Result<(), String> {
     reaches(&mut other, "used_memory_functions", MIB..MIB + 4096)?;
     is(&run.words("FUNCTION FLUSH").map_err(text)?, "OK")?;
     reaches(&mut other, "used_memory_functions", 0..1)
+}
+
+/// Each script that runs has a stack of its own, of which it touches little; of those that have ended
+/// some stay.
+fn stacks(stage: &Stage) -> Result<(), String> {
+    const RUNS: u64 = 200;
+    /// What a core keeps for the next scripts.
+    const KEPT: u64 = 16;
+    let server = stage.server()?;
+    let mut other = client(&server)?;
+    reaches(&mut other, "script_stacks", 0..1)?;
+    let before = number_of(&mut other, "used_memory_rss")?;
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        let mut run = client(&server)?;
+        start(&mut run, &["PING"])?; // Not read, so that its end is a reset.
+        start(&mut run, &["EVAL_RO", "while true do end", "0"])?;
+        runs.push(run);
+    }
+    reaches(&mut other, "running_scripts", RUNS..RUNS + 1)?;
+    reaches(&mut other, "script_stacks", RUNS..RUNS + KEPT)?;
+    let mapped = number_of(&mut other, "script_stacks_mapped_bytes")?;
+    ensure((RUNS * MIB..(RUNS + KEPT) * MIB).contains(&mapped), || format!("{mapped} bytes"))?;
+    let resident = number_of(&mut other, "used_memory_rss")?.saturating_sub(before);
+    ensure(resident < mapped / 2, || format!("{resident} of {mapped} bytes are resident"))?;
+    drop(runs);
+    let cores = stage.shape.cores as u64;
+    reaches(&mut other, "running_scripts", 0..1)?;
+    reaches(&mut other, "script_stacks", 1..KEPT * cores + 1)
 }
 
 /// Waits until a number of INFO is in this range.

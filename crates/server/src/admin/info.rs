@@ -10,6 +10,7 @@ use crate::shared::Shared;
 use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_families::TYPES;
 use darter_keyspace::{ShardStats, Usage, lazyfree};
+use darter_script::Machine;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -39,8 +40,10 @@ pub(super) struct Facts {
     blocked: (usize, usize),
     tasks: usize,
     locks: (usize, usize),
-    /// Bytes of the machines of scripts, and of those of functions, and how many run.
+    /// Bytes of the machines of scripts, and of those of functions, how many there are of both, and how
+    /// many run.
     machines: [usize; 2],
+    stacks: usize,
     running: usize,
     /// Channels, patterns and shard channels with subscribers that it counts.
     subscribed: [usize; 3],
@@ -179,6 +182,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
         machines: [Kind::Script, Kind::Function].map(|kind| core.machines.used_bytes(kind)),
+        stacks: core.machines.stacks(),
         running: core.machines.running(),
         subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
         trackers: core.tracking.trackers.borrow().len(),
@@ -371,6 +375,11 @@ fn scripts(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_functions", libraries.bytes());
     field(text, "used_memory_scripts", bytes + libraries.bytes());
     field(text, "used_memory_scripts_human", human(bytes + libraries.bytes()));
+    // Mapped, not allocated: `used_memory` has nothing of them, and what scripts have touched of them
+    // is resident.
+    let stacks = report.sum(|facts| facts.stacks);
+    field(text, "script_stacks", stacks);
+    field(text, "script_stacks_mapped_bytes", stacks * Machine::STACK_BYTES);
     field(text, "running_scripts", report.sum(|facts| facts.running));
 }
 

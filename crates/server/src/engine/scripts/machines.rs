@@ -121,6 +121,12 @@ impl Machines {
         machines.sum::<usize>() + self.messages(kind).get()
     }
 
+    /// How many machines there are, of both kinds and wherever they are: each has a stack.
+    pub(crate) fn stacks(&self) -> usize {
+        let accounts = self.accounts.borrow();
+        accounts.iter().filter(|(_, account)| account.strong_count() > 0).count()
+    }
+
     /// The account of what runs of this kind have published.
     pub(crate) fn messages(&self, kind: Kind) -> Rc<Cell<usize>> {
         Rc::clone(&self.messages[kind as usize])
