@@ -3,10 +3,12 @@
 //! Independent requests (a transaction, a script) are sent by the saturating client for their CPU
 //! time, and by a single client, one batch after the other, for their latency. Where clients hear of
 //! each other (messages, hand-overs, invalidations) both come from the same rounds: see `rounds`.
-//! Servers are measured in pairs as in `throughput`: the ratio is that within a pair.
+//! Servers are measured in pairs as in `throughput`: the ratio is that within a pair. Very many
+//! subscriptions are measured step by step, once: see `crowds`.
 //!
 //! What a server does not have is a cell that says so.
 
+mod crowds;
 mod rounds;
 
 use std::time::{Duration, Instant};
@@ -146,7 +148,9 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
             eprintln!("{}", progress(&subjects, rows.last()));
         }
     }
-    write_report(options, &subjects, &rows)
+    drop(servers);
+    let crowds = crowds::run(options, &subjects);
+    write_report(options, &subjects, &rows, &crowds)
 }
 
 /// A server with all keys.
@@ -472,7 +476,12 @@ fn progress(subjects: &[Subject], row: Option<&Row>) -> String {
     text
 }
 
-fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcome<()> {
+fn write_report(
+    options: &Options,
+    subjects: &[Subject],
+    rows: &[Row],
+    crowds: &[crowds::Row],
+) -> Outcome<()> {
     let title = "Transactions, scripts, messages, queues, invalidations";
     let mut report = Report::new(&options.results, "programs", title, &options.processors);
     report.say(&format!(
@@ -489,6 +498,10 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
         shared_text(options, subjects)
     ));
     report.say(&table(subjects, rows).markdown());
+    if !crowds.is_empty() {
+        report.say(&crowds::words());
+        report.say(&crowds::table(subjects, crowds).markdown());
+    }
     let (groups, series) = bars(subjects, rows);
     if !series.is_empty() {
         let heading = "Server CPU per operation, as a share of redis-server's";
@@ -601,7 +614,7 @@ mod tests {
             assert!(rate.per_s > 0.0 && rate.cpu_us > 0.0, "{name:?}: {rate:?}");
             assert!(rate.p50_ns > 0.0 && rate.p99_ns >= rate.p50_ns, "{name:?}: {rate:?}");
         }
-        write_report(&options, subjects, &rows).unwrap();
+        write_report(&options, subjects, &rows, &[]).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nobody to compare with");
     }
 

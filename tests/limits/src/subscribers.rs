@@ -11,7 +11,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a subscriber that does not read is closed",        Asks::AsRedis, deaf),
     ("a subscriber above its soft limit is closed late", Asks::AsRedis, soft),
     ("a message to thousands is sent in slices",         Asks::More,    many_receivers),
+    ("a message to ten thousand clients goes in slices", Asks::More,    ten_thousand),
     ("a hundred thousand subscriptions are given back",  Asks::More,    many_subscriptions),
+    ("many clients' subscriptions come and go",          Asks::More,    crowd),
     ("hostile patterns are matched in slices",           Asks::More,    hostile_patterns),
     ("what a script publishes is bounded",               Asks::More,    from_a_script),
 ];
@@ -129,6 +131,109 @@ fn many_receivers(stage: &Stage) -> Result<(), String> {
             ensure(is_last, || format!("{message:?}"))?;
         }
     }
+    slices::are_short(&mut client)
+}
+
+/// Ten thousand clients with one channel: each receives each message, in order.
+fn ten_thousand(stage: &Stage) -> Result<(), String> {
+    const CLIENTS: usize = 10_000;
+    const MESSAGES: usize = 5;
+    let server = stage.server_with(&["--maxclients", "10100"])?;
+    let mut client = client(&server)?;
+    let mut listeners = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut listener = server.client().map_err(text)?;
+        listener.send(&encode(&["SUBSCRIBE", "news"])).map_err(text)?;
+        listeners.push(listener);
+    }
+    for listener in &mut listeners {
+        listener.receive().map_err(text)?;
+    }
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    for message in 0..MESSAGES {
+        let received = client.command(&["PUBLISH", "news", &message.to_string()]).map_err(text)?;
+        ensure(count(&received) == CLIENTS as i64, || format!("{received:?} receive it"))?;
+    }
+    for listener in &mut listeners {
+        for at in 0..MESSAGES {
+            let message = listener.receive().map_err(text)?;
+            let last = message.items().and_then(<[Reply]>::last).and_then(Reply::text);
+            ensure(last == Some(at.to_string().as_bytes()), || format!("{at}: {message:?}"))?;
+        }
+    }
+    slices::are_short(&mut client)?;
+    drop(listeners);
+    none_left(&mut client)?;
+    slices::are_short(&mut client)
+}
+
+/// Waits until nobody subscribes to anything.
+fn none_left(client: &mut Client) -> Result<(), String> {
+    let begun = Instant::now();
+    for name in ["pubsub_channels", "pubsub_patterns"] {
+        while number_of(client, name)? > 0 {
+            ensure(begun.elapsed() < Duration::from_secs(20), || format!("{name} are left"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Clients with a hundred thousand channels and fifty thousand patterns: what one of them receives,
+/// what it gives up at once, and what ends with it.
+fn crowd(stage: &Stage) -> Result<(), String> {
+    const CLIENTS: usize = 10;
+    const CHANNELS: usize = 10_000;
+    const PATTERNS: usize = 5_000;
+    let server = stage.server()?;
+    let mut client = client(&server)?;
+    client.set_patience(Duration::from_secs(60)).map_err(text)?;
+    let before = number_of(&mut client, "used_memory")?;
+    let mut listeners = Vec::new();
+    for _ in 0..CLIENTS {
+        let listener = server.client().map_err(text)?;
+        listener.set_patience(Duration::from_secs(60)).map_err(text)?;
+        listeners.push(listener);
+    }
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    for (at, listener) in listeners.iter_mut().enumerate() {
+        let channels = (at * CHANNELS..(at + 1) * CHANNELS).map(|at| format!("channel:{at}"));
+        subscribe(listener, "SUBSCRIBE", channels)?;
+        let patterns = (at * PATTERNS..(at + 1) * PATTERNS).map(|at| format!("*channel:{at}"));
+        subscribe(listener, "PSUBSCRIBE", patterns)?;
+    }
+    slices::are_short(&mut client)?;
+    for (at, listener) in listeners.iter_mut().enumerate() {
+        // Where that is below 50 000, a client with a pattern for it is another one.
+        let channel = format!("channel:{}", at * CHANNELS + 7);
+        let receive = if at * CHANNELS + 7 < CLIENTS * PATTERNS { 2 } else { 1 };
+        let received = client.command(&["PUBLISH", &channel, "x"]).map_err(text)?;
+        ensure(count(&received) == receive, || format!("{received:?} receive {channel}"))?;
+        let is_own = |message: &Reply| {
+            message.items().and_then(|items| items.get(1)).and_then(Reply::text)
+                == Some(channel.as_bytes())
+        };
+        while !is_own(&listener.receive().map_err(text)?) {} // What came by a pattern.
+    }
+    slices::are_short(&mut client)?;
+    let half = listeners.split_off(CLIENTS / 2);
+    for listener in &mut listeners {
+        for (word, held) in [("UNSUBSCRIBE", CHANNELS), ("PUNSUBSCRIBE", PATTERNS)] {
+            listener.send(&encode(&[word])).map_err(text)?;
+            let mut given_up = 0;
+            while given_up < held {
+                let reply = listener.receive().map_err(text)?;
+                let kind = reply.items().and_then(<[Reply]>::first).and_then(Reply::text);
+                given_up += usize::from(kind == Some(word.to_lowercase().as_bytes()));
+            }
+        }
+    }
+    let left = number_of(&mut client, "pubsub_channels")?;
+    ensure(left == (half.len() * CHANNELS) as u64, || format!("{left} channels are left"))?;
+    slices::are_short(&mut client)?;
+    drop(half);
+    none_left(&mut client)?;
+    let after = number_of(&mut client, "used_memory")?;
+    ensure(after < before + 3_000_000, || format!("{before} bytes, then {after}"))?;
     slices::are_short(&mut client)
 }
 
