@@ -1,5 +1,9 @@
 //! A client's pending output, in order: encoded bytes, and shared pieces of large values.
+//!
+//! A client that does not read may be owed hundreds of parts when it is closed, and each takes some
+//! 10 us to free: so those of an output that is dropped are freed one by one (`lazyfree`).
 
+use darter_base::lazyfree;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,7 +36,7 @@ impl Output {
     #[must_use]
     pub fn with_buffer(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
-        Self { tail: buffer, ..Self::default() }
+        Self { parts: Vec::new(), parts_bytes: 0, tail: buffer }
     }
 
     /// Bytes pending.
@@ -119,7 +123,7 @@ impl Output {
         self.close_tail();
         self.parts.append(&mut other.parts);
         self.parts_bytes += other.parts_bytes;
-        self.tail = other.tail;
+        self.tail = std::mem::take(&mut other.tail);
     }
 
     /// Takes everything, leaving an empty output.
@@ -169,10 +173,30 @@ impl Output {
     }
 }
 
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.parts.len() > 1 {
+            lazyfree::defer_each(std::mem::take(&mut self.parts), Part::own_bytes);
+        }
+    }
+}
+
+impl Part {
+    /// What freeing it gives back: nothing, while others read the value.
+    fn own_bytes(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.capacity(),
+            Self::Shared(value, _) if Arc::strong_count(value) == 1 => value.len(),
+            Self::Shared(..) => 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use darter_base::Prng;
+    use darter_base::preempt::Countdown;
 
     #[test] // Whatever is encoded, shared, appended, undone and taken, a vector of bytes agrees.
     fn outputs_match_a_vector() {
@@ -228,7 +252,31 @@ mod tests {
     }
 
     fn joined(parts: Vec<Part>) -> Vec<u8> {
-        Output { parts, ..Output::default() }.flatten()
+        let mut out = Output::default();
+        out.parts = parts;
+        out.flatten()
+    }
+
+    #[test] // What a slow reader is owed is freed part by part; what it shares is not counted.
+    fn what_is_not_sent_is_freed_in_portions() {
+        let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
+        let mut out = Output::default();
+        for _ in 0..50 {
+            out.share(&piece, 0..20_000);
+            out.copy(&[b'y'; ALONE_MIN_BYTES]);
+        }
+        out.tail().extend_from_slice(b"the tail");
+        drop(out);
+        assert_eq!(lazyfree::waiting(), (1, 50 * ALONE_MIN_BYTES));
+        for left in (0..100_usize).rev() {
+            assert_eq!(lazyfree::run(&Countdown::new(0)), left > 0, "{left}");
+            assert_eq!(Arc::strong_count(&piece), 1 + left.div_ceil(2), "{left}");
+        }
+        assert!(lazyfree::is_empty());
+        let mut short = Output::default();
+        short.share(&piece, 0..20_000);
+        drop(short);
+        assert!(lazyfree::is_empty() && Arc::strong_count(&piece) == 1);
     }
 
     #[test] // A piece is sent without a copy from 16 KiB on, and small ones join the tail.

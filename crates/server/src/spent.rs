@@ -3,7 +3,7 @@
 //! A long reply is many parts, of up to 512 KiB each, and returning the pages of one to the system
 //! takes some 40 us: a hundred megabytes at once were a slice of 9 ms.
 
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use darter_runtime::net::{Part, SendBuffer};
 use std::sync::Arc;
 
@@ -15,29 +15,10 @@ pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     match buffer {
         SendBuffer::Parts(mut parts) if parts.len() > FEW => {
             let spare = SendBuffer::Parts(parts.pop().into_iter().collect());
-            let bytes = parts.iter().map(bytes_of).sum();
-            lazyfree::defer(Box::new(Rest { parts, bytes }));
+            lazyfree::defer_each(parts, bytes_of);
             spare.into_spare()
         }
         buffer => buffer.into_spare(),
-    }
-}
-
-/// Parts that are no longer sent.
-struct Rest {
-    parts: Vec<Part>,
-    bytes: usize,
-}
-
-impl Dismantle for Rest {
-    fn dismantle(&mut self) -> bool {
-        let freed = self.parts.pop().as_ref().map_or(0, bytes_of);
-        self.bytes = self.bytes.saturating_sub(freed);
-        !self.parts.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

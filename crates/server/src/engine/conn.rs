@@ -1,6 +1,6 @@
 //! One connection: what it sent, what it is owed, and what it has declared about itself.
 
-use super::owed::{Owed, Waiting, held_by};
+use super::owed::{Owed, Unread, Waiting, held_by};
 use super::point::View;
 use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
@@ -627,5 +627,13 @@ impl Lane {
                 < darter_base::limits::REPLY_BUFFER_BYTES / 4
             && !self.session.close_after_reply
             && !self.session.killed
+    }
+}
+
+impl Drop for Lane {
+    /// Who is closed may be owed very much, above all if it has not read for long.
+    fn drop(&mut self) {
+        let (owed, late) = (std::mem::take(&mut self.owed), std::mem::take(&mut self.late));
+        Unread::free(owed, late, self.waiting.bytes);
     }
 }

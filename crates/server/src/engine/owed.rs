@@ -11,7 +11,11 @@
 //! places in them takes less memory to walk than one of outputs, and no allocation for each. A buffer is
 //! emptied when the last reply in it has left; a pipeline that never pauses fills the other one
 //! meanwhile.
+//!
+//! Messages of channels wait here, too, behind a reply that its client does not read: hundreds of
+//! thousands, until `client-output-buffer-limit` closes it. What is still owed then is freed in portions.
 
+use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Stream;
 use darter_resp::Output;
 use std::cell::Cell;
@@ -191,5 +195,91 @@ impl Waiting {
             }
         }
         self.pinned.get()
+    }
+}
+
+/// What is sent unasked: encoded, and the rest as a stream.
+type Push = (Output, Option<Box<dyn Stream>>);
+
+/// What a connection was owed when it ended.
+pub(super) struct Unread {
+    owed: VecDeque<Owed>,
+    /// What was to come behind the reply of a task.
+    late: Vec<Push>,
+    /// Of those that are ready.
+    bytes: usize,
+}
+
+/// Replies that are freed at once: some 10 us.
+const FREED_AT_ONCE: usize = 64;
+/// Bytes of replies after which no other is freed at once.
+const FREED_BYTES: usize = 64 * 1024;
+
+impl Unread {
+    /// Frees it: a few replies at once, more in portions. `bytes` are those that are ready.
+    pub(super) fn free(owed: VecDeque<Owed>, late: Vec<Push>, bytes: usize) {
+        let mut unread = Self { owed, late, bytes };
+        if unread.dismantle() {
+            lazyfree::defer(Box::new(unread));
+        }
+    }
+
+    /// Frees the first. Returns its bytes; none if there is nothing left.
+    fn free_one(&mut self) -> Option<usize> {
+        match self.owed.pop_front() {
+            Some(Owed::Ready(ready)) => Some(ready.bytes()),
+            Some(_) => Some(0),
+            None => self.late.pop().map(|(out, rest)| out.len() + held_by(rest.as_deref())),
+        }
+    }
+}
+
+impl Dismantle for Unread {
+    fn dismantle(&mut self) -> bool {
+        let mut freed = 0;
+        for _ in 0..FREED_AT_ONCE {
+            let Some(bytes) = self.free_one() else { return false };
+            freed += bytes;
+            if freed >= FREED_BYTES {
+                break;
+            }
+        }
+        self.bytes = self.bytes.saturating_sub(freed);
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Countdown;
+
+    fn push(len: usize) -> Push {
+        let mut out = Output::default();
+        out.copy(&vec![b'x'; len]);
+        (out, None)
+    }
+
+    #[test] // A client that is owed very many messages, or long ones, leaves portions to be freed.
+    fn what_is_owed_is_freed_in_portions() {
+        for (replies, len, portions) in [(20, 100, 0), (10_000, 100, 156), (100, 60_000, 50)] {
+            let (mut waiting, mut owed) = (Waiting::default(), VecDeque::new());
+            for _ in 0..replies / 2 {
+                owed.push_back(waiting.take_in(push(len).0, None));
+            }
+            let late: Vec<Push> = (0..replies / 2).map(|_| push(len)).collect();
+            Unread::free(owed, late, waiting.bytes);
+            let mut left = 0;
+            while !lazyfree::is_empty() {
+                lazyfree::run(&Countdown::new(0));
+                left += 1;
+            }
+            assert_eq!(left, portions, "{replies} replies of {len} bytes");
+            assert_eq!(lazyfree::waiting(), (0, 0));
+        }
     }
 }

@@ -3,7 +3,9 @@
 use crate::engine::conn::{Conn, Lane};
 use crate::engine::owed::Owed;
 use crate::engine::{Session, Token};
+use darter_base::lazyfree;
 use darter_base::limits::REPLY_BUFFER_BYTES;
+use darter_base::preempt::Countdown;
 use darter_command::Stream;
 use darter_resp::{Output, Reply, Request};
 use std::sync::Arc;
@@ -301,5 +303,27 @@ fn a_full_reply_buffer_is_no_output() {
         conn.lane.out = text(len);
         let sizes = conn.sizes();
         assert_eq!((sizes.reply_bytes, sizes.output), (reply_bytes, output), "{len}");
+    }
+}
+
+#[test] // Messages wait behind a reply that is not read, or in the output: either is freed in portions.
+fn what_an_ended_connection_is_owed_is_freed_in_portions() {
+    for waits in [true, false] {
+        let mut conn = conn();
+        if waits {
+            conn.lane.owe(Output::default(), Some(Box::new(Holding(0))));
+        }
+        for _ in 0..1_000 {
+            let mut long = Output::default();
+            long.copy(&vec![b'x'; 70_000]);
+            conn.lane.owe(long, None);
+        }
+        drop(conn);
+        let mut portions = 0;
+        while !lazyfree::is_empty() {
+            lazyfree::run(&Countdown::new(0));
+            portions += 1;
+        }
+        assert_eq!(portions, 1_000, "{waits}");
     }
 }
