@@ -67,6 +67,11 @@ impl Scale {
         self.elements * 20
     }
 
+    /// Bytes that a subscriber may leave unread: 30 MB for ten million elements.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.elements * 3
+    }
+
     /// Keys of [`Data::Populated`]: twenty million for ten million elements.
     pub(crate) fn populated(&self) -> u64 {
         self.elements * 2

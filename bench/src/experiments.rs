@@ -169,6 +169,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("FLUSHALL everything", Everything, EACH, Drawn, |a| a.run(&["FLUSHALL"])),
     row("MSETs of 50 clients", Small,     None, Left,  Actor::crowd),
     row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
+    row("a deaf subscriber",    Small,    None, Left,  Actor::subscribe),
     row("EVAL that fills three keys", Small, None, Drawn, Actor::seed),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
 ];
@@ -291,6 +292,36 @@ impl Actor {
             if streamed.first_byte.is_zero() {
                 streamed.first_byte = streamed.whole;
             }
+            if streamed.whole > self.limit {
+                return Err(Fault::TimedOut);
+            }
+        }
+        Ok(streamed)
+    }
+
+    /// A subscriber reads nothing, until the server closes it for what it is owed; `bytes` are those of
+    /// the messages.
+    fn subscribe(&mut self) -> Outcome<Streamed> {
+        const MESSAGE: usize = 1_000;
+        const PIPELINE: usize = 16;
+        let limit = format!("pubsub {} 0 0", self.scale.unread_bytes());
+        self.connection.ask(&["CONFIG", "SET", "client-output-buffer-limit", &limit])?;
+        let mut deaf = Connection::open(self.port, self.limit)?;
+        deaf.ask(&["SUBSCRIBE", "news"])?;
+        let (mut request, message) = (Vec::new(), "m".repeat(MESSAGE));
+        (0..PIPELINE).for_each(|_| client::command(&mut request, &["PUBLISH", "news", &message]));
+        let (started, mut streamed) = (Instant::now(), Streamed::default());
+        let mut receivers = 1;
+        while receivers > 0 {
+            self.connection.send(&request)?;
+            for _ in 0..PIPELINE {
+                receivers = self.connection.reply()?.number();
+            }
+            streamed.whole = started.elapsed();
+            if streamed.bytes == 0 {
+                streamed.first_byte = streamed.whole;
+            }
+            streamed.bytes += (PIPELINE * MESSAGE) as u64;
             if streamed.whole > self.limit {
                 return Err(Fault::TimedOut);
             }
