@@ -33,6 +33,7 @@ impl Core {
         let wall_ns = self.clock.monotonic_ns();
         self.meter.begin(wall_ns, || self.clock.cpu_ns());
         self.slice.begin(wall_ns);
+        self.clients.begin_slice();
         let now_ms = self.clock.unix_ms();
         if now_ms != self.now_ms.get() {
             self.now_ms.set(now_ms);
@@ -210,12 +211,12 @@ impl Core {
                 let Some(token) = stream else { return false };
                 self.timed(Cause::Stream(None), || self.pump(token));
             }
-            Chore::Messages if self.has_messages() => {
+            Chore::Messages if self.has_messages() && self.clients.room_to_push() > 0 => {
                 self.timed(Cause::Deliver, || {
                     self.work_on_messages();
                 });
             }
-            Chore::Invalidations if self.tracking.has_work() => {
+            Chore::Invalidations if self.tracking.has_work() && self.clients.room_to_push() > 0 => {
                 self.timed(Cause::Deliver, || self.work_on_tracking());
             }
             Chore::Dead if !self.events_are_behind() && self.has_dead() => {

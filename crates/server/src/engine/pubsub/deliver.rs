@@ -23,7 +23,7 @@ const AT_ONCE: usize = 32;
 impl Core {
     /// Publishes and delivers what waits, until the slice is over. False when nothing does.
     pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
-        if !self.has_messages() {
+        if !self.has_messages() || self.clients.room_to_push() == 0 {
             return false;
         }
         loop {
@@ -33,7 +33,7 @@ impl Core {
                 Some((home, Item::Message(delivery))) => self.deliver_some(home, delivery),
                 None => break,
             }
-            if self.slice_is_over() {
+            if self.slice_is_over() || self.clients.room_to_push() == 0 {
                 return true;
             }
         }
@@ -61,8 +61,8 @@ impl Core {
         }
     }
 
-    /// To the channel's subscribers, or to those of one pattern, until `left` is used up. True when
-    /// all have it.
+    /// To the channel's subscribers, or to those of one pattern, until `left` is used up, or as much is
+    /// to be sent as one slice may. True when all have it.
     fn deliver_stage(&self, home: CoreId, delivery: &mut Delivery, left: &mut usize) -> bool {
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         let message = Arc::clone(&delivery.message);
@@ -72,11 +72,12 @@ impl Core {
             None => (message.kind, &message.channel),
         };
         loop {
-            if *left == 0 {
+            let some = (*left).min(self.clients.room_to_push());
+            if some == 0 {
                 return false;
             }
             let next: Vec<u64> =
-                memberships.members_after(kind, name, delivery.after).take(*left).collect();
+                memberships.members_after(kind, name, delivery.after).take(some).collect();
             if next.is_empty() {
                 return true;
             }
@@ -143,7 +144,7 @@ impl Core {
     /// owed too much.
     pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
         self.mark_streaming(&mut conn.lane);
-        self.mark_dirty(&mut conn.lane);
+        self.clients.mark_pushed(&mut conn.lane);
         self.check_output(conn, early);
     }
 

@@ -27,6 +27,38 @@ fn patterns_are_handed_over_in_portions() {
     assert_eq!(received, PATTERNS);
 }
 
+/// Turns of a core until its clients, but for the first, have all got something, and how many got it in
+/// one turn at most.
+fn turns_until_all_have_it(bench: &Bench, clients: &[usize]) -> (usize, usize) {
+    let (mut turns, mut most, mut all) = (0, 0, 0);
+    while all < clients.len() && turns < 1_000 {
+        bench.turn(0);
+        let now = clients.iter().filter(|client| !bench.got(**client).is_empty()).count();
+        (turns, most, all) = (turns + 1, most.max(now), all + now);
+    }
+    assert_eq!(all, clients.len(), "each has got it once");
+    (turns, most)
+}
+
+#[test] // A slice sends a message to few, however fast it is appended for all; and so an invalidation.
+fn a_slice_pushes_to_few() {
+    const CLIENTS: usize = 200;
+    let mut bench = Bench::new(1);
+    let listeners: Vec<usize> = (0..CLIENTS).map(|_| bench.connect(0)).collect();
+    for line in ["HELLO 3", "SUBSCRIBE news", "CLIENT TRACKING ON", "GET key"] {
+        listeners.iter().for_each(|listener| bench.send(*listener, line));
+        bench.settle();
+    }
+    listeners.iter().for_each(|listener| _ = bench.got(*listener));
+    for line in ["PUBLISH news x", "SET key value", "FLUSHALL"] {
+        bench.send(0, line);
+        let (turns, most) = turns_until_all_have_it(&bench, &listeners);
+        assert!(most <= 32 && turns < 40, "{line}: to {most} in one turn, {turns} turns");
+        bench.settle();
+        bench.got(0);
+    }
+}
+
 #[test] // A pattern that is given up while a message is matched with it, in portions.
 fn a_pattern_that_goes_while_it_is_matched_does_no_harm() {
     let mut bench = Bench::new(1);
