@@ -152,7 +152,7 @@ fn serve(net: &mut Net, reply: &[u8], stop: &AtomicBool) -> Cost {
                 state.ended = true;
                 touch(state, conn, &mut touched);
             }
-            Event::Closed { .. } | Event::Woken => {}
+            Event::Closed { .. } | Event::Released { .. } | Event::Woken => {}
         };
         net.poll(Wait::Forever, handler).expect("the backend works");
         polls += 1;

@@ -65,10 +65,10 @@ struct Conn {
 }
 
 impl Conn {
-    fn new(socket: OwnedFd, listener: usize, peer: Peer) -> Self {
+    fn new(socket: OwnedFd, fresh: Option<Box<(usize, Peer)>>) -> Self {
         Self {
             socket,
-            fresh: Some(Box::new((listener, peer))),
+            fresh,
             interest: None,
             paused: false,
             eof: false,
@@ -274,8 +274,27 @@ impl Epoll {
     }
 
     pub(super) fn adopt(&mut self, parcel: Parcel) -> Token {
-        let token = self.conns.insert(Conn::new(parcel.socket, parcel.listener, parcel.peer));
+        let fresh = Box::new((parcel.listener, parcel.peer));
+        let token = self.conns.insert(Conn::new(parcel.socket, Some(fresh)));
         self.fresh.push(token);
+        token
+    }
+
+    pub(super) fn release(&mut self, token: Token) {
+        let Some(conn) = self.conns.get_mut(token) else { return };
+        let is_idle = conn.sending.is_none() && conn.shut == Shut::Open;
+        assert!(is_idle, "given away while it sends: {token:?}");
+        // What the set has reported of it and is still to be handled finds no connection.
+        self.unwatch(token);
+        let Some(conn) = self.conns.remove(token) else { return };
+        self.pending.push(Pending::Released(token, conn.socket));
+    }
+
+    pub(super) fn take_over(&mut self, socket: OwnedFd) -> Token {
+        // io_uring's sockets block. This cannot fail for a socket.
+        let _ = rustix::io::ioctl_fionbio(&socket, true);
+        let token = self.conns.insert(Conn::new(socket, None));
+        self.arm(token);
         token
     }
 
@@ -452,7 +471,7 @@ impl Epoll {
                 Ok(socket) => {
                     let Ok(peer) = listen::peer_of(&socket, &listener.address) else { continue };
                     let ends = peer.clone();
-                    let conn = self.conns.insert(Conn::new(socket, id, peer));
+                    let conn = self.conns.insert(Conn::new(socket, Some(Box::new((id, peer)))));
                     self.fresh.push(conn);
                     handler(Event::Accepted { listener: id, conn, peer: ends });
                 }

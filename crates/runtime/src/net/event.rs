@@ -58,7 +58,8 @@ pub struct Parcel {
 }
 
 /// What happened. For one connection the order is: `Accepted`, any number of `Received` and
-/// `Sent`, `Eof` at most once and no `Received` after it, `Closed` exactly once and last.
+/// `Sent`, `Eof` at most once and no `Received` after it, `Closed` or `Released` exactly once and
+/// last.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A client connected. Receiving begins with the next poll, so that the connection can be
@@ -98,6 +99,14 @@ pub enum Event<'a> {
         conn: Token,
         /// Why, unless we closed it or both directions had ended.
         error: Option<io::Error>,
+    },
+    /// The connection was given away, and nothing of it is left here: see
+    /// [`super::Net::release`].
+    Released {
+        /// The connection.
+        conn: Token,
+        /// Its socket, for [`super::Net::take_over`] on another core.
+        socket: OwnedFd,
     },
     /// Another thread woke us: one event for any number of wakes since the last.
     Woken,

@@ -28,6 +28,7 @@ mod waker;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -244,6 +245,22 @@ impl Net {
     /// Takes a connection that another core accepted. No `Accepted` follows.
     pub fn adopt(&mut self, parcel: Parcel) -> Token {
         backend!(self, backend => backend.adopt(parcel))
+    }
+
+    /// Gives away a connection that is in use, and has nothing to send. Receiving stops; when the
+    /// kernel holds nothing of it for us, [`Event::Released`] hands out its socket, after all that
+    /// was received. An end that is met meanwhile is not reported, as whoever takes the socket over
+    /// meets it again; a connection that breaks is closed as any other. Nothing happens if it is
+    /// gone or going.
+    ///
+    /// Panics with a send in flight, or after [`Net::shutdown_send`].
+    pub fn release(&mut self, conn: Token) {
+        backend!(self, backend => backend.release(conn));
+    }
+
+    /// Takes a connection that another core has given away. No `Accepted` follows.
+    pub fn take_over(&mut self, socket: OwnedFd) -> Token {
+        backend!(self, backend => backend.take_over(socket))
     }
 
     /// Wakes this net from another thread.

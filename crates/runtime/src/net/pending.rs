@@ -1,6 +1,7 @@
 //! Events that a backend could not deliver yet.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use super::buffer::SendBuffer;
 use super::event::{Event, Token};
@@ -12,6 +13,8 @@ pub(super) enum Pending {
     Sent(Token, SendBuffer, Option<io::ErrorKind>),
     /// A connection is gone.
     Closed(Token, Option<io::Error>),
+    /// A connection was given away.
+    Released(Token, OwnedFd),
 }
 
 impl Pending {
@@ -22,6 +25,7 @@ impl Pending {
                 Event::Sent { conn, buffer, result }
             }
             Self::Closed(conn, error) => Event::Closed { conn, error },
+            Self::Released(conn, socket) => Event::Released { conn, socket },
         }
     }
 }

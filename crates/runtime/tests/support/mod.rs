@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -38,6 +39,9 @@ pub(crate) enum Command {
     SendEach(Vec<u8>),
     Block(Receiver<()>),
     Adopt(Vec<Parcel>),
+    /// Give away every connection that has nothing to send.
+    Release(Remote),
+    TakeOver(OwnedFd, Client),
     Stop,
 }
 
@@ -49,6 +53,7 @@ pub(crate) struct Tally {
     pub(crate) sends: AtomicUsize,
     pub(crate) sends_failed: AtomicUsize,
     pub(crate) closed: AtomicUsize,
+    pub(crate) released: AtomicUsize,
     pub(crate) close_errors: Mutex<Vec<std::io::ErrorKind>>,
     pub(crate) peers: Mutex<Vec<String>>,
     pub(crate) waiting_bytes_max: AtomicUsize,
@@ -95,7 +100,8 @@ impl Server {
             }
             let Some(Address::Tcp(address)) = net.listener_address(id) else { panic!("not TCP") };
             sender.send(address).unwrap();
-            Echo { net, options, tally: their_tally, conns: HashMap::new() }.run(&inbox);
+            let (conns, heir) = (HashMap::new(), None);
+            Echo { net, options, tally: their_tally, conns, heir }.run(&inbox);
         });
         Self { address: receiver.recv().unwrap(), remote, tally, thread: Some(thread) }
     }
@@ -138,12 +144,14 @@ impl Drop for Server {
 }
 
 #[derive(Default)]
-struct Client {
+pub(crate) struct Client {
     out: Vec<u8>,
     sending: bool,
     eof: bool,
     paused: bool,
     shut: bool,
+    /// It is being given away.
+    leaves: bool,
 }
 
 struct Echo {
@@ -151,6 +159,8 @@ struct Echo {
     options: Options,
     tally: Arc<Tally>,
     conns: HashMap<Token, Client>,
+    /// Who takes over what is released.
+    heir: Option<Remote>,
 }
 
 const WAITING_MAX: usize = 256 * 1024;
@@ -158,10 +168,18 @@ const WAITING_MAX: usize = 256 * 1024;
 impl Echo {
     fn run(&mut self, inbox: &Receiver<(Command, Sender<()>)>) {
         loop {
-            let mut notes = Vec::new();
+            let (mut notes, mut released) = (Vec::new(), Vec::new());
             let (conns, tally, options) = (&mut self.conns, &self.tally, &self.options);
-            let note = &mut |event: Event<'_>| observe(event, conns, tally, options, &mut notes);
+            let note = &mut |event: Event<'_>| match event {
+                Event::Released { conn, socket } => {
+                    let client = conns.remove(&conn).unwrap();
+                    assert!(client.leaves && !client.eof, "{conn:?} was to stay");
+                    released.push((socket, client));
+                }
+                event => observe(event, conns, tally, options, &mut notes),
+            };
             self.net.poll(Wait::Forever, note).unwrap();
+            self.bequeath(released);
             self.act(notes);
             loop {
                 match inbox.try_recv() {
@@ -176,9 +194,22 @@ impl Echo {
         }
     }
 
+    fn bequeath(&self, released: Vec<(OwnedFd, Client)>) {
+        for (socket, client) in released {
+            self.tally.released.fetch_add(1, SeqCst);
+            let heir = self.heir.as_ref().unwrap();
+            let client = Client { out: client.out, ..Client::default() };
+            heir.commands.send((Command::TakeOver(socket, client), channel().0)).unwrap();
+            heir.waker.wake();
+        }
+    }
+
     fn act(&mut self, touched: Vec<Token>) {
         for (nth, token) in touched.into_iter().enumerate() {
             let Some(client) = self.conns.get_mut(&token) else { continue };
+            if client.leaves {
+                continue; // What it has sent meanwhile is answered by the next one.
+            }
             if let (Some(other), true) = (&self.options.hand_over_to, token.index % 2 == 1)
                 && let Some(parcel) = self.net.hand_over(token)
             {
@@ -233,6 +264,22 @@ impl Echo {
                 }
                 return;
             }
+            Command::Release(heir) => {
+                self.heir = Some(heir);
+                for token in tokens {
+                    let client = self.conns.get_mut(&token).unwrap();
+                    let is_idle = !client.sending && client.out.is_empty();
+                    if is_idle && !client.eof && !client.leaves {
+                        client.leaves = true;
+                        self.net.release(token);
+                    }
+                }
+            }
+            Command::TakeOver(socket, client) => {
+                let token = self.net.take_over(socket);
+                self.conns.insert(token, client);
+                self.act(vec![token]);
+            }
             Command::Stop => unreachable!("run stops"),
         }
         self.net.flush_submissions().unwrap();
@@ -283,7 +330,7 @@ fn observe(
             }
             tally.closed.fetch_add(1, SeqCst);
         }
-        Event::Woken => {}
+        Event::Woken | Event::Released { .. } => {}
     }
 }
 

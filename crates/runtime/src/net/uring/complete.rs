@@ -73,6 +73,7 @@ impl Uring {
         };
         assert!(conn.receive != Receive::Idle, "I1: {token:?} receives without an operation");
         let silent = conn.closing || conn.eof;
+        let ends = result == 0 && !silent && !conn.releasing;
         if let Some(id) = cqueue::buffer_select(flags) {
             if result > 0 && !silent {
                 self.received_bytes += result as usize;
@@ -83,7 +84,7 @@ impl Uring {
             }
             self.lent.buffers.put_back(id);
         }
-        if result == 0 && !silent {
+        if ends {
             handler(Event::Eof { conn: token });
         }
         if !cqueue::more(flags) {
@@ -99,6 +100,7 @@ impl Uring {
             return self.close_if_free(token);
         }
         match result {
+            0.. if conn.releasing => self.release_if_free(token),
             0 => {
                 conn.eof = true;
                 if conn.shut == Shut::Done || conn.is_over() {
@@ -111,6 +113,7 @@ impl Uring {
             _ => match -result {
                 libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
                     self.arming.push(token);
+                    self.release_if_free(token);
                 }
                 errno => self.finish(token, Some(io::Error::from_raw_os_error(errno))),
             },
@@ -167,7 +170,7 @@ impl Uring {
         // Dropped if we have stopped listening or the client has gone.
         let Some(Some(listener)) = self.listeners.get(id) else { return };
         let Ok(peer) = listen::peer_of(&socket, &listener.address) else { return };
-        let conn = self.insert(Conn::new(socket, id, peer.clone()));
+        let conn = self.insert(Conn::new(socket, Some(Box::new((id, peer.clone())))));
         handler(Event::Accepted { listener: id, conn, peer });
     }
 

@@ -64,16 +64,18 @@ pub(super) struct Conn {
     /// The kernel holds the send, and with it the addresses of `sending` and `message`.
     pub(super) with_kernel: bool,
     pub(super) message: Option<Box<Message>>,
+    /// It is being given away: what still arrives is reported, but for its end.
+    pub(super) releasing: bool,
     /// It is being closed: what still arrives is not reported.
     pub(super) closing: bool,
     pub(super) error: Option<io::Error>,
 }
 
 impl Conn {
-    pub(super) fn new(socket: OwnedFd, listener: usize, peer: Peer) -> Self {
+    pub(super) fn new(socket: OwnedFd, fresh: Option<Box<(usize, Peer)>>) -> Self {
         Self {
             socket,
-            fresh: Some(Box::new((listener, peer))),
+            fresh,
             receive: Receive::Idle,
             paused: false,
             eof: false,
@@ -83,6 +85,7 @@ impl Conn {
             sending: None,
             with_kernel: false,
             message: None,
+            releasing: false,
             closing: false,
             error: None,
         }
@@ -90,6 +93,11 @@ impl Conn {
 }
 
 impl Conn {
+    /// True when the kernel holds nothing of it (I1).
+    pub(super) fn is_free(&self) -> bool {
+        self.receive == Receive::Idle && !self.watched && !self.with_kernel
+    }
+
     /// True when nothing can be received or sent any more. A reset ends a paused connection too,
     /// and with it what was not received; an orderly end does not.
     pub(super) fn is_over(&self) -> bool {

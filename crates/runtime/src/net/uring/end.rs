@@ -5,7 +5,7 @@ use std::io;
 use rustix::net::Shutdown;
 
 use super::Uring;
-use super::conn::{Far, Receive, Shut};
+use super::conn::{Far, Shut};
 use super::word::{self, Kind};
 use crate::net::event::Token;
 use crate::net::pending::Pending;
@@ -40,6 +40,13 @@ impl Uring {
         }
         conn.closing = true;
         conn.error = error;
+        self.take_back(token);
+        self.close_if_free(token);
+    }
+
+    /// Asks the kernel for all that it holds of a connection.
+    pub(super) fn take_back(&mut self, token: Token) {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return };
         let with_kernel = [
             (conn.receive.is_armed(), Kind::Receive),
             (conn.with_kernel, Kind::Send),
@@ -48,7 +55,6 @@ impl Uring {
         for (_, kind) in with_kernel.into_iter().filter(|(is_there, _)| *is_there) {
             self.cancel(word::of(kind, token));
         }
-        self.close_if_free(token);
     }
 
     /// Ends a connection that is known to be over, with its socket's error as the reason.
@@ -65,6 +71,9 @@ impl Uring {
         if conn.closing {
             return self.close_if_free(token);
         }
+        if conn.releasing {
+            return self.release_if_free(token); // Whoever has it next watches it, too.
+        }
         // A negative result, which is the poll's own failure, has both bits.
         conn.far = match i32::from(libc::POLLERR) & result {
             0 if i32::from(libc::POLLHUP) & result == 0 => Far::Shut,
@@ -77,7 +86,7 @@ impl Uring {
     /// Ends it when the kernel holds nothing more of it (I1).
     pub(super) fn close_if_free(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
-        if conn.receive != Receive::Idle || conn.with_kernel || conn.watched {
+        if !conn.is_free() {
             return;
         }
         let Some(conn) = self.lent.conns.remove(token) else { return };
@@ -87,5 +96,16 @@ impl Uring {
             self.pending.push(Pending::Sent(token, sending.into_buffer(), Some(reason)));
         }
         self.pending.push(Pending::Closed(token, conn.error));
+    }
+
+    /// Hands out the socket of a connection that is being given away, when the kernel holds nothing
+    /// more of it (I1).
+    pub(super) fn release_if_free(&mut self, token: Token) {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return };
+        if !conn.releasing || !conn.is_free() {
+            return;
+        }
+        let Some(conn) = self.lent.conns.remove(token) else { return };
+        self.pending.push(Pending::Released(token, conn.socket));
     }
 }

@@ -12,7 +12,7 @@
 //! Invariants:
 //! - I1: a connection stays in the table, its socket and its buffers alive, until the kernel holds
 //!   no operation of it: `receive` is `Idle`, `with_kernel` and `watched` are false. Only then it
-//!   is closed.
+//!   is closed, or given away.
 //! - I2: `operations` counts outstanding completions: receives, sends, watches, accepts, the wake.
 //!   Cancels are not counted, they hold no memory.
 //! - I3: a fresh connection has no operation.
@@ -29,6 +29,7 @@ mod word;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::os::fd::OwnedFd;
 
 use io_uring::types::CancelBuilder;
 use io_uring::{IoUring, opcode};
@@ -251,8 +252,7 @@ impl Uring {
         let conn = self.lent.conns.get_mut(token)?;
         assert!(conn.sending.is_none(), "handed over with a send in flight: {token:?}");
         let (listener, peer) = *conn.fresh.take()?;
-        let is_free = conn.receive == Receive::Idle && !conn.watched && !conn.with_kernel;
-        assert!(is_free, "I1: handed over while the kernel holds it: {token:?}");
+        assert!(conn.is_free(), "I1: handed over while the kernel holds it: {token:?}");
         let conn = self.lent.conns.remove(token)?;
         Some(Parcel { socket: conn.socket, listener, peer })
     }
@@ -261,7 +261,25 @@ impl Uring {
         // Either backend may have accepted it. This cannot fail for a socket; if it did, the first
         // receive would report "would block", and is armed again.
         let _ = rustix::io::ioctl_fionbio(&parcel.socket, false);
-        self.insert(Conn::new(parcel.socket, parcel.listener, parcel.peer))
+        let fresh = Box::new((parcel.listener, parcel.peer));
+        self.insert(Conn::new(parcel.socket, Some(fresh)))
+    }
+
+    pub(super) fn release(&mut self, token: Token) {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return };
+        if conn.closing {
+            return;
+        }
+        let is_idle = conn.sending.is_none() && conn.shut == Shut::Open;
+        assert!(is_idle, "given away while it sends: {token:?}");
+        conn.releasing = true;
+        self.take_back(token);
+        self.release_if_free(token);
+    }
+
+    pub(super) fn take_over(&mut self, socket: OwnedFd) -> Token {
+        let _ = rustix::io::ioctl_fionbio(&socket, false); // As in `adopt`.
+        self.insert(Conn::new(socket, None))
     }
 
     fn insert(&mut self, conn: Conn) -> Token {

@@ -136,7 +136,7 @@ impl Uring {
     fn arm(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
         conn.fresh = None;
-        if conn.closing {
+        if conn.closing || conn.releasing {
             return Ok(());
         }
         self.watch(token)?;
