@@ -13,8 +13,8 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::point",
-          "engine::scripts::registry", "engine::state::requests", "engine::stats",
+    (0, &["absent", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::moving::policy",
+          "engine::point", "engine::scripts::registry", "engine::state::requests", "engine::stats",
           "engine::transaction::half"]),
     (1, &["doors", "log", "shared", "supervisor", "engine::presence",
           "engine::scripts::recent", "engine::scripts::tally", "engine::transaction::queued"]),
@@ -22,7 +22,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::slices",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
-          "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
+          "engine::state::moves", "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
           "engine::state::tracking",
           "engine::state::waits",
           "engine::state::watchers", "engine::transaction::begun"]),
@@ -34,7 +34,8 @@ const RANKS: &[(u8, &[&str])] = &[
     (7, &["engine::entry"]),
     (8, &["engine::core"]),
     // What a core does.
-    (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch",
+    (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::moving",
+          "engine::prefetch",
           "engine::pubsub", "engine::tracking"]),
     (10, &["engine::account", "engine::census", "engine::saving", "engine::wanted"]),
     (11, &["engine::batch", "engine::upkeep", "engine::writers"]),

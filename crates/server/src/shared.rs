@@ -90,6 +90,8 @@ pub struct Told {
     is_behind: AtomicBool,
     /// Connections of it wait for other cores' parts.
     has_waiting: AtomicBool,
+    /// How busy it is: a word of `moving::policy`.
+    share: AtomicU64,
 }
 
 impl Told {
@@ -129,6 +131,16 @@ impl Told {
     /// Whether it is to be woken when another core's part has caught up.
     pub(crate) fn expects_news(&self) -> bool {
         self.has_waiting.load(Ordering::SeqCst)
+    }
+
+    /// So busy it was: a word of `moving::policy`.
+    pub(crate) fn tell_share(&self, word: u64) {
+        self.share.store(word, Ordering::Relaxed);
+    }
+
+    /// What it told last of that.
+    pub(crate) fn share(&self) -> u64 {
+        self.share.load(Ordering::Relaxed)
     }
 
     /// There are no clients, or their sizes are no longer needed.

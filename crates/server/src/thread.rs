@@ -11,7 +11,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::doors::Doors;
-use crate::engine::{Action, Core, Peer, Wait};
+use crate::engine::{Action, Core, Moving, Peer, Wait};
 use crate::post::Post;
 use crate::settings::Settings;
 use crate::spent;
@@ -21,6 +21,7 @@ use darter_runtime::net::{self, Address, Event, Net, SendBuffer, Token};
 use darter_runtime::topology;
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +68,7 @@ impl Thread {
                 let now = self.core.clock.monotonic_ns();
                 let since = *stopping_since.get_or_insert_with(|| {
                     self.net.borrow_mut().stop_listening();
+                    self.core.end_moves();
                     now
                 });
                 if self.all_are_quiet() || now - since > self.linger_ns() {
@@ -115,7 +117,7 @@ impl Thread {
         let core = &self.core;
         let holds = self.mailbox.borrow().backlog() > 0;
         core.hold_requests(holds);
-        let mut accepted = Vec::new();
+        let (mut accepted, mut released) = (Vec::new(), Vec::new());
         let (mut begun, mut asked) = (false, false);
         if !holds {
             self.net.borrow_mut().poll(sleep, &mut |event| {
@@ -134,6 +136,7 @@ impl Thread {
                         core.sent(conn, Some(spent::take_back(buffer)));
                     }
                     Event::Closed { conn, .. } => core.closed(conn),
+                    Event::Released { conn, socket } => released.push((conn, socket)),
                     Event::Woken => {}
                 }
             })?;
@@ -145,13 +148,23 @@ impl Thread {
         for (conn, peer) in accepted {
             self.place(conn, &peer, next_core);
         }
-        let (core, net) = (&self.core, &self.net);
+        for (conn, socket) in released {
+            if let Some((to, moving)) = self.core.released(conn) {
+                self.move_to(to, socket, moving);
+            }
+        }
+        let (core, net, quiet) = (&self.core, &self.net, &self.quiet);
         let messages = self.mailbox.borrow_mut().drain(|from, post| match post {
             Post::Mail(mail) => core.deliver(from, mail),
             Post::Adopt(parcel) => {
                 let peer = peer_of(&parcel.peer);
                 let token = net.borrow_mut().adopt(parcel);
                 core.accepted(token, peer);
+            }
+            Post::Move(socket, moving) => {
+                // Before the core that it comes from learns of it, and is quiet.
+                quiet[core.id()].store(false, Ordering::SeqCst);
+                core.arrived(net.borrow_mut().take_over(socket), moving);
             }
         });
         if asked {
@@ -167,6 +180,9 @@ impl Thread {
     /// Polls for a little while, if the core had requests before it had nothing left to do: see
     /// `spin`. True when something has arrived, even if only that a reply is sent.
     fn look_on(&mut self) -> io::Result<bool> {
+        if self.core.tx.cores() > 1 {
+            self.core.rests(self.core.clock.monotonic_ns()); // See `moving`: how busy it is.
+        }
         let Some(patience) = &self.patience else { return Ok(false) };
         let look_ns = patience.before_sleep();
         if self.asked && look_ns > 0 {
@@ -180,6 +196,7 @@ impl Thread {
         }
         let Some(since) = self.waiting_since.filter(|_| look_ns > 0) else { return Ok(false) };
         let (mut came, mut now) = (false, self.core.clock.monotonic_ns());
+        let began = now;
         while !came && now < since + look_ns {
             topology::give_way();
             came = self.has_come()?;
@@ -190,6 +207,7 @@ impl Thread {
                 break;
             }
         }
+        self.core.polled(now - began);
         Ok(came)
     }
 
@@ -216,6 +234,15 @@ impl Thread {
             return;
         }
         self.core.accepted(conn, peer_of(peer));
+    }
+
+    /// Sends a connection to the core of its keys, unless it stays after all.
+    fn move_to(&self, core: usize, socket: OwnedFd, moving: Box<Moving>) {
+        if core == self.core.id() {
+            let token = self.net.borrow_mut().take_over(socket);
+            return self.core.arrived(token, moving);
+        }
+        self.mailbox.borrow_mut().post(core, Post::Move(socket, moving));
     }
 
     /// A slice, and its actions. True while there is more to load.
@@ -291,6 +318,7 @@ impl Thread {
             Action::Pause(conn) => return net.pause_receive(conn),
             Action::Resume(conn) => return net.resume_receive(conn),
             Action::Close(conn) => return net.close(conn),
+            Action::Release(conn) => return net.release(conn),
             Action::Listen(settings, ticket) => {
                 drop(net);
                 return self.listen(&settings, ticket);

@@ -17,6 +17,7 @@ mod functions;
 mod input;
 mod life;
 mod memory;
+mod moves;
 mod names;
 mod peers;
 mod pipelines;
@@ -92,6 +93,7 @@ const GROUPS: &[&[Check]] = &[
     waiting::CHECKS,
     scripts::CHECKS,
     pipelines::CHECKS,
+    moves::CHECKS,
     stalls::CHECKS,
     memory::CHECKS,
     saving::CHECKS,

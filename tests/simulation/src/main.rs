@@ -2,8 +2,9 @@
 //!
 //! For every tenth seed it also checks that replaying the recorded effects gives the same data (see
 //! `replay`), and for every second that pipelines are seen in order (see `order`),
-//! that messages are (see `pubsub`), that those who wait are served (see `waiting`), and that no copy
-//! outlives its value (see `tracking`).
+//! that messages are (see `pubsub`), that those who wait are served (see `waiting`), that no copy
+//! outlives its value (see `tracking`), and that no connection is lost on its way to another core (see
+//! `moving`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cuts in every byte stream. A failure prints its seed and the command that
@@ -16,6 +17,7 @@ mod check;
 mod client;
 mod faults;
 mod model;
+mod moving;
 mod ops;
 mod order;
 mod pubsub;
@@ -59,6 +61,7 @@ const WORLDS: &[World] = &[
     World { name: "replay",              each: 10, from: 1, range: 1, run: |seed, _| replay::replay(seed) },
     World { name: "order",               each: 2,  from: 2, range: 4, run: |seed, cores| order::watch(seed, cores, world::Flaw::None) },
     World { name: "messages",            each: 2,  from: 1, range: 8, run: |seed, cores| pubsub::publish(seed, cores, world::Flaw::None) },
+    World { name: "moves",               each: 2,  from: 2, range: 4, run: |seed, cores| moving::wander(seed, cores, world::Flaw::None, moving::LIST) },
     World { name: "tracking",            each: 2,  from: 1, range: 8, run: |seed, cores| tracking::track(seed, cores, tracking::Bug::None) },
     World { name: "waiting",             each: 2,  from: 1, range: 8, run: |seed, cores| waiting::wait_for(seed, cores, "BLPOP") },
     World { name: "waiting for streams", each: 2,  from: 1, range: 8, run: |seed, cores| streams::wait_for(seed, cores, ["XREADGROUP", "XREAD"]) },
@@ -92,12 +95,13 @@ fn main() -> ExitCode {
     let missed = broken::caught_in_all().into_iter().chain(order::missed());
     let missed = missed.chain(saving::missed()).chain(pubsub::missed());
     let missed = missed.chain(waiting::missed()).chain(streams::missed());
-    for name in missed.chain(tracking::missed()) {
+    for name in missed.chain(tracking::missed()).chain(moving::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
     let bugs = [broken::BUGS.len(), order::BUGS.len(), pubsub::BUGS.len(), waiting::BUGS.len()];
     let bugs = bugs.iter().sum::<usize>() + streams::BUGS.len() + tracking::BUGS.len() + 1;
+    let bugs = bugs + moving::BUGS.len();
     let besides = WORLDS.iter().map(|world| seeds.div_ceil(world.each)).sum::<u64>();
     let runs = seeds + besides + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);

@@ -26,6 +26,7 @@ pub(crate) const BUGS: &[(&str, Flaw, usize)] = &[
     ("sockets before the messages of their look", Flaw::SocketsFirst, 2),
     ("messages that are left over and overtaken", Flaw::Reorders, 2),
     ("replies before the messages of their flush", Flaw::RepliesFirst, 2),
+    ("a connection that moves before the messages of its core", Flaw::MovesFirst, 2),
 ];
 
 /// A writer.

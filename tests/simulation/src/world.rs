@@ -10,6 +10,10 @@
 //! time that it asked for. When all sleep and nothing is in transit, time jumps to the first of
 //! those moments. A client that is still owed a reply then has been forgotten: [`Sim::is_asleep`].
 //!
+//! A connection may move to another core. The core that it leaves still receives what is on the wire,
+//! or a part of that; then the connection travels with the next flush, and the rest is received by
+//! the core to which it comes.
+//!
 //! A connection ends in one of three ways: the client half-closes it and reads on, the client
 //! resets it, or its core closes it. The client's next connection takes its place.
 
@@ -18,7 +22,7 @@ use darter_base::{Preempt, Prng};
 use darter_keyspace::lazyfree;
 use darter_server::admin::Local;
 use darter_server::engine::{
-    Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, Wait, World,
+    Action, Clock, Core, Mail, Moving, Peer, Policy, SliceClock, Table, Token, Wait, World,
 };
 use darter_server::saving::Store;
 use darter_server::settings::Settings;
@@ -57,7 +61,7 @@ impl Clock for SimClock {
     }
 
     fn cpu_ns(&self) -> u64 {
-        self.now_ns.get()
+        self.now_ns.get() / 2 // So that a core that never sleeps differs from one that does.
     }
 }
 
@@ -116,6 +120,18 @@ struct Wire {
     /// Whether the client reads.
     reads: bool,
     phase: Phase,
+    place: Place,
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On its core.
+    Core,
+    /// There, and its core gives it away.
+    Leaving,
+    /// Between two cores.
+    Between,
 }
 
 /// How far a connection's end has progressed.
@@ -156,6 +172,12 @@ pub(crate) enum Flaw {
     Reorders,
     /// Replies leave before the messages of their flush.
     RepliesFirst,
+    /// A connection that moves overtakes the messages of its core.
+    MovesFirst,
+    /// The end of a connection that moves is not noticed.
+    ForgetsEnds,
+    /// What a connection receives while it leaves is lost.
+    ForgetsBytes,
 }
 
 /// How long a core sleeps.
@@ -169,8 +191,15 @@ enum Sleep {
     Forever,
 }
 
+/// What one core sends another.
+enum Letter {
+    Mail(Mail),
+    /// The connection of this client.
+    Move(usize, Box<Moving>),
+}
+
 /// A flush's messages to one core, with its stamp.
-type Bundle = (u64, Vec<Mail>);
+type Bundle = (u64, Vec<Letter>);
 
 /// A look under way.
 struct Look {
@@ -183,7 +212,7 @@ struct Look {
 struct Flush {
     stamp: u64,
     /// Its messages by target core; the last entry goes into its ring next.
-    bundles: Vec<(usize, Vec<Mail>)>,
+    bundles: Vec<(usize, Vec<Letter>)>,
     /// Carried out once the flush is published.
     actions: Vec<Action>,
 }
@@ -215,7 +244,9 @@ pub(crate) struct Sim {
     /// The stamp of each core's last flush.
     published: Vec<u64>,
     /// Messages that a flaw holds back, by target core: the sender and the message.
-    late: Vec<Vec<(usize, Mail)>>,
+    late: Vec<Vec<(usize, Letter)>>,
+    /// Connections that leave each core with its next flush, and for where.
+    departing: Vec<Vec<(usize, Letter)>>,
     wires: Vec<Wire>,
     sleep: Vec<Sleep>,
     /// The seeded bug.
@@ -268,10 +299,14 @@ impl Sim {
             mail,
             published: vec![0; cores],
             late: (0..cores).map(|_| Vec::new()).collect(),
+            departing: (0..cores).map(|_| Vec::new()).collect(),
             wires: Vec::new(),
             sleep: vec![Sleep::Awake; cores],
             flaw: Flaw::None,
         };
+        if let Some(policy) = eager(seed) {
+            sim.cores.iter().for_each(|core| core.set_move_policy(policy));
+        }
         for client in 0..clients {
             let index = u32::try_from(client).unwrap_or(0);
             sim.wires.push(Wire::new(client % cores, Token { index, generation: 0 }));
@@ -392,6 +427,8 @@ impl Sim {
                     let look = Look { began_ns: self.clock.monotonic_ns(), published: Vec::new() };
                     self.stages[core] = Stage::Looking(look);
                     self.sleep[core] = Sleep::Awake;
+                } else {
+                    self.cores[core].rests(self.clock.monotonic_ns());
                 }
                 return looks;
             }
@@ -483,14 +520,15 @@ impl Sim {
             self.cores[core].hot.borrow_mut().pause = None;
         }
         let held = self.flaw == Flaw::SocketsFirst || self.flaw == Flaw::Reorders;
-        for (from, mail) in std::mem::take(&mut self.late[core]) {
-            self.cores[core].deliver(from, mail);
+        for (from, letter) in std::mem::take(&mut self.late[core]) {
+            self.open(core, from, letter);
         }
-        for (from, mail) in self.take_mail(core, look) {
-            if held && (self.flaw == Flaw::SocketsFirst || self.prng.chance(30)) {
-                self.late[core].push((from, mail));
+        for (from, letter) in self.take_mail(core, look) {
+            let is_late = held && (self.flaw == Flaw::SocketsFirst || self.prng.chance(30));
+            if is_late {
+                self.late[core].push((from, letter));
             } else {
-                self.cores[core].deliver(from, mail);
+                self.open(core, from, letter);
             }
         }
         if self.cores[core].serve_all() {
@@ -499,14 +537,63 @@ impl Sim {
         self.work_on(core)
     }
 
+    fn open(&mut self, core: usize, from: usize, letter: Letter) {
+        match letter {
+            Letter::Mail(mail) => self.cores[core].deliver(from, mail),
+            Letter::Move(client, moving) => self.arrive_at(core, client, moving),
+        }
+    }
+
+    /// A connection that moves has come to a core.
+    fn arrive_at(&mut self, core: usize, client: usize, moving: Box<Moving>) {
+        let wire = &mut self.wires[client];
+        wire.core = core;
+        wire.token.generation += 1;
+        wire.place = Place::Core;
+        self.cores[core].arrived(wire.token, moving);
+    }
+
+    /// A core gives away connections, if it has noticed that it is to. True if there were any.
+    fn let_go(&mut self, core: usize) -> bool {
+        let mut came = false;
+        for client in 0..self.wires.len() {
+            let wire = &mut self.wires[client];
+            if wire.core != core || wire.place != Place::Leaving || !self.prng.chance(40) {
+                continue;
+            }
+            came = true;
+            match self.flaw {
+                Flaw::ForgetsEnds if wire.phase == Phase::HalfClosing => {
+                    wire.phase = Phase::HalfClosed;
+                }
+                Flaw::ForgetsBytes => wire.to_core.clear(),
+                _ => {}
+            }
+            match self.cores[core].released(wire.token) {
+                None => (wire.phase, wire.place) = (Phase::Closed, Place::Core),
+                Some((to, moving)) if to == core => self.arrive_at(core, client, moving),
+                Some((to, moving)) => {
+                    wire.place = Place::Between;
+                    let letter = Letter::Move(client, moving);
+                    if self.flaw == Flaw::MovesFirst {
+                        self.mail[core][to].push_front((0, vec![letter]));
+                    } else {
+                        self.departing[core].push((to, letter));
+                    }
+                }
+            }
+        }
+        came
+    }
+
     fn work_on(&mut self, core: usize) -> Stage {
         self.cores[core].work_on();
         Stage::Flushing(self.collect(core))
     }
 
     /// The messages that a look takes, in their order.
-    fn take_mail(&mut self, core: usize, look: &Look) -> Vec<(usize, Mail)> {
-        let mut taken: Vec<(u64, usize, Vec<Mail>)> = Vec::new();
+    fn take_mail(&mut self, core: usize, look: &Look) -> Vec<(usize, Letter)> {
+        let mut taken: Vec<(u64, usize, Vec<Letter>)> = Vec::new();
         for from in 0..self.cores.len() {
             let until = match self.flaw {
                 Flaw::TakesUnpublished => u64::MAX,
@@ -518,8 +605,8 @@ impl Sim {
             taken.extend(mail.drain(..count).map(|(stamp, messages)| (stamp, from, messages)));
         }
         taken.sort_by_key(|(stamp, from, _)| (*stamp, *from));
-        let each = |(_, from, messages): (u64, usize, Vec<Mail>)| {
-            messages.into_iter().map(move |mail| (from, mail))
+        let each = |(_, from, messages): (u64, usize, Vec<Letter>)| {
+            messages.into_iter().map(move |letter| (from, letter))
         };
         taken.into_iter().flat_map(each).collect()
     }
@@ -539,7 +626,8 @@ impl Sim {
     /// Delivers bytes and closes to a core's connections. True when there were any.
     fn deliver_bytes(&mut self, core: usize) -> bool {
         let (mut came, cuts_off) = (false, self.flaw == Flaw::ClosesHalfClosed);
-        for wire in self.wires.iter_mut().filter(|wire| wire.core == core) {
+        let is_here = |wire: &&mut Wire| wire.core == core && wire.place != Place::Between;
+        for wire in self.wires.iter_mut().filter(is_here) {
             if wire.unacknowledged && wire.reads && self.prng.chance(70) {
                 wire.unacknowledged = false;
                 self.cores[core].sent(wire.token, None);
@@ -558,7 +646,7 @@ impl Sim {
                 came = true;
             }
         }
-        came
+        came | self.let_go(core)
     }
 
     /// What a core wants sent and done.
@@ -566,8 +654,11 @@ impl Sim {
         let (mut outbox, mut actions) = (Vec::new(), Vec::new());
         self.cores[core].drain_outbox(&mut outbox);
         self.cores[core].drain_actions(&mut actions);
-        let mut sent: Vec<Vec<Mail>> = (0..self.cores.len()).map(|_| Vec::new()).collect();
-        outbox.into_iter().for_each(|(to, mail)| sent[to].push(mail));
+        let mut sent: Vec<Vec<Letter>> = (0..self.cores.len()).map(|_| Vec::new()).collect();
+        // As in the thread: connections are posted as they are let go, before the turn.
+        let departing = std::mem::take(&mut self.departing[core]).into_iter();
+        departing.for_each(|(to, letter)| sent[to].push(letter));
+        outbox.into_iter().for_each(|(to, mail)| sent[to].push(Letter::Mail(mail)));
         let mut bundles: Vec<_> =
             sent.into_iter().enumerate().filter(|(_, messages)| !messages.is_empty()).collect();
         if self.prng.chance(50) {
@@ -595,6 +686,7 @@ impl Sim {
                 }
                 Action::Pause(_) | Action::Resume(_) => {} // The wires here are short.
                 Action::Close(token) => self.wire(core, token).phase = Phase::Closing,
+                Action::Release(token) => self.wire(core, token).place = Place::Leaving,
                 Action::Listen(..) => panic!("no client was to change the port"),
             }
         }
@@ -632,11 +724,22 @@ impl Sim {
             let wires = self.wires.iter().filter(open).count();
             assert_eq!(core.conns_len(), wires, "connections of core {}", core.id());
         }
+        let is_settled = |wire: &Wire| wire.place == Place::Core;
+        assert!(self.wires.iter().all(is_settled), "a connection has not arrived");
         let has_ended = |wire: &Wire| !matches!(wire.phase, Phase::Open | Phase::Closed);
         assert!(!self.wires.iter().any(has_ended), "a connection that ended is not closed");
         assert!(self.mail.iter().flatten().all(VecDeque::is_empty), "mail is left");
         assert!(lazyfree::is_empty(), "what was let go of is not freed");
     }
+}
+
+/// In most worlds connections move soon, and again.
+fn eager(seed: u64) -> Option<Policy> {
+    let mut prng = Prng::from_seed(seed ^ 0x000e_a6e4);
+    let requests = 1 + u32::try_from(prng.below(4)).unwrap_or(0);
+    let (streak_ms, stay_ms) = (prng.below(2), prng.below(3));
+    let policy = Policy { requests, streak_ms, stay_ms, span_ms: 1 };
+    prng.chance(70).then_some(policy)
 }
 
 /// A random number, at most this.
@@ -647,20 +750,23 @@ fn at_most(prng: &mut Prng, most: usize) -> usize {
 impl Wire {
     fn new(core: usize, token: Token) -> Self {
         let (to_core, from_core) = (Vec::new(), Vec::new());
-        let (unacknowledged, reads, phase) = (false, true, Phase::Open);
-        Self { core, token, to_core, from_core, unacknowledged, reads, phase }
+        let (unacknowledged, reads, phase, place) = (false, true, Phase::Open, Place::Core);
+        Self { core, token, to_core, from_core, unacknowledged, reads, phase, place }
     }
 
     /// True when nothing is in transit, except what its client refuses to read.
     fn is_quiet(&self) -> bool {
         let is_taken = self.to_core.is_empty() || self.phase == Phase::Closed;
-        is_taken && !(self.unacknowledged && self.reads) && !self.has_end_to_deliver()
+        is_taken
+            && !(self.unacknowledged && self.reads)
+            && !self.has_end_to_deliver()
+            && self.place == Place::Core
     }
 
     /// True when the core must be notified that the connection has ended.
     fn has_end_to_deliver(&self) -> bool {
-        self.phase == Phase::Closing
-            || (self.phase == Phase::HalfClosing && self.to_core.is_empty())
+        let half_closes = self.phase == Phase::HalfClosing && self.to_core.is_empty();
+        self.phase == Phase::Closing || (half_closes && self.place != Place::Leaving)
     }
 
     /// Notifies the core that the client half-closed the connection, or that it is closed.
@@ -669,7 +775,7 @@ impl Wire {
             self.phase = Phase::HalfClosed;
             core.ended(self.token);
         } else {
-            self.phase = Phase::Closed;
+            (self.phase, self.place) = (Phase::Closed, Place::Core);
             self.unacknowledged = false;
             core.closed(self.token);
         }

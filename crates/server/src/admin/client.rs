@@ -124,7 +124,7 @@ fn reply(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 }
 
 async fn info(call: ServerCall) -> Result<Answer, Refusal> {
-    let id = call.session.id;
+    let id = call.session.handle;
     let core = &call.core;
     let text = core.with_client(id, |conn| line(core, &conn.lane.session, Some(conn)).text);
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
@@ -134,12 +134,15 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
 /// the order requested, as often as requested.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let wanted = Wanted::read(&call).await?;
+    let held = call.core.hold_moves().await;
     let gathered = call.core.run_on_all(|| {
         let wanted = wanted.clone();
         move |core: Rc<Core>| async move { lines(&core, &wanted).await }
     });
+    let gathered = gathered.await;
+    drop(held);
     let mut by_id = BTreeMap::new();
-    for line in gathered.await.into_iter().flatten() {
+    for line in gathered.into_iter().flatten() {
         by_id.insert(line.id, line.text);
         call.core.tx.pause().await;
     }
@@ -184,11 +187,13 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     let old_form = args.left() == 1;
     let filter = if old_form { Filter::of_addr(args.bytes()?) } else { Filter::parse(&mut args)? };
     let me = call.session.id;
+    let held = call.core.hold_moves().await;
     let killed = call.core.run_on_all(|| {
         let filter = filter.clone();
         move |core: Rc<Core>| async move { kill_here(&core, &filter, me).await }
     });
     let killed = killed.await.into_iter().sum();
+    drop(held);
     if old_form {
         if killed == 0 {
             return Err(Refusal::line("ERR No such client"));
@@ -266,8 +271,9 @@ async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     let id = number::parse_i64(id).ok_or(Refusal::NotAnInteger)?;
     let done = match u64::try_from(id) {
         Ok(id) if id > 0 => {
-            let home = call.core.core_of_client(id);
-            call.core.ask(home, move |core| core.unblock(id, with_error)).await
+            // One that is between two cores does not wait.
+            let unblock = || move |core: &Rc<Core>| core.unblock(id, with_error);
+            call.core.ask_all(unblock).await.contains(&true)
         }
         _ => false,
     };

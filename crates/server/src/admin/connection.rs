@@ -89,13 +89,13 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let session = &mut *cx.session;
     if session.monitor {
         session.monitor = false;
-        cx.core.monitor_left(session.id);
+        cx.core.monitor_left(session.handle);
     }
     let subscribed = std::mem::take(&mut session.subscribed);
     if subscribed.id > 0 {
         cx.core.subscriber_left(subscribed.id);
     }
-    cx.core.stop_tracking(session.id, std::mem::take(&mut session.tracking));
+    cx.core.stop_tracking(session.handle, std::mem::take(&mut session.tracking));
     session.db = 0;
     session.resp3 = false;
     session.name.clear();

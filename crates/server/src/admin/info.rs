@@ -39,6 +39,8 @@ pub(super) struct Facts {
     /// Clients that wait, and those of them that do not for ever.
     blocked: (usize, usize),
     tasks: usize,
+    /// How busy it was lately; 0 where there is no other core.
+    busy_percent: u16,
     locks: (usize, usize),
     /// Bytes of the machines of scripts, and of those of functions, how many there are of both, and how
     /// many run.
@@ -180,6 +182,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         conns: core.conns_len(),
         blocked: core.blocked_counts(),
         tasks: core.tx.tasks_len(),
+        busy_percent: core.busy_percent(),
         locks: home.locks.counts(),
         machines: [Kind::Script, Kind::Function].map(|kind| core.machines.used_bytes(kind)),
         stacks: core.machines.stacks(),
@@ -449,6 +452,7 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "tracking_total_prefixes", prefixes.unwrap_or(0));
     field(text, "total_error_replies", report.sum(|facts| facts.stats.error_replies));
     field(text, "hops", report.sum(|facts| facts.stats.hops));
+    field(text, "connections_moved", report.sum(|facts| facts.stats.moves));
 }
 
 fn replication(report: &Report<'_>, text: &mut String) {
@@ -566,7 +570,7 @@ fn cores(report: &Report<'_>, text: &mut String) {
     for facts in report.facts {
         let value = format!(
             "clients={},commands={},hops={},keys={},used_memory={},tasks={},locks_held={},\
-             locks_waiting={},slices={},slice_max_us={}",
+             locks_waiting={},slices={},slice_max_us={},busy_percent={}",
             facts.conns,
             facts.stats.commands,
             facts.stats.hops,
@@ -576,7 +580,8 @@ fn cores(report: &Report<'_>, text: &mut String) {
             facts.locks.0,
             facts.locks.1,
             facts.slices.count,
-            facts.slices.max_ns / 1_000
+            facts.slices.max_ns / 1_000,
+            facts.busy_percent
         );
         field(text, &format!("core{}", facts.core), value);
     }

@@ -78,7 +78,7 @@ async fn unsubscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
 
 /// Returns what is left to reply: nothing, but in EXEC.
 async fn change_named(call: &ServerCall, kind: Kind, joins: bool) -> Output {
-    let begun = Subscribing::begin(&call.core, call.session.id, kind, joins);
+    let begun = Subscribing::begin(&call.core, call.session.handle, kind, joins);
     let Some(mut subscribing) = begun else { return Output::default() };
     let args = resp::Args::owned(&call.request);
     for from in (call.first..args.len()).step_by(Subscribing::AT_ONCE) {
@@ -98,7 +98,7 @@ fn end(subscribing: Subscribing, call: &ServerCall) -> Output {
 }
 
 async fn give_up_all(call: &ServerCall, kind: Kind) -> Output {
-    let begun = Subscribing::begin(&call.core, call.session.id, kind, false);
+    let begun = Subscribing::begin(&call.core, call.session.handle, kind, false);
     let Some(mut subscribing) = begun else { return Output::default() };
     let mut held = subscribing.held();
     if held.is_empty() {

@@ -49,7 +49,7 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
     if call.is_inside() {
         return Err(Refusal::line("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
-    let id = call.session.id;
+    let id = call.session.handle;
     let begun =
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {

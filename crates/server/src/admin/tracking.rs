@@ -6,11 +6,12 @@ use crate::engine::state::tracking::Prefix;
 use crate::engine::state::tracking::mode::{Mode, Reads};
 use crate::engine::state::tracking::trackers::Prefixes;
 use crate::engine::tracking::Tracks;
-use crate::engine::{ServerCall, SessionCx};
+use crate::engine::{Core, ServerCall, SessionCx};
 use darter_command::{Answer, Args, Refusal};
 use darter_resp::{Output, Reply};
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::rc::Rc;
 
 const NO_TARGET: &str = "ERR The client ID you want redirect to does not exist";
 const TWO_TARGETS: &str = "ERR A client can only redirect to a single other client";
@@ -35,6 +36,7 @@ const AT_ONCE: usize = 16;
 #[derive(Default)]
 struct Options {
     redirect: u64,
+    target: u64,
     is_broadcast: bool,
     is_optin: bool,
     is_optout: bool,
@@ -59,7 +61,7 @@ pub(super) async fn tracking(call: ServerCall) -> Result<Answer, Refusal> {
             if mode.reads == Reads::Broadcast {
                 check_overlaps(&call, &prefixes).await?;
             }
-            let Some(tracks) = Tracks::begin(core, call.session.id, mode) else {
+            let Some(tracks) = Tracks::begin(core, call.session.handle, mode) else {
                 return Ok(call.answer(|reply| reply.ok()));
             };
             if mode.reads == Reads::Broadcast && prefixes.is_empty() {
@@ -68,7 +70,7 @@ pub(super) async fn tracking(call: ServerCall) -> Result<Answer, Refusal> {
             tracks.add(&prefixes).await;
         }
         b"off" => {
-            let id = call.session.id;
+            let id = call.session.handle;
             let before =
                 core.with_client(id, |conn| std::mem::take(&mut conn.lane.session.tracking));
             core.stop_tracking(id, before.unwrap_or_default());
@@ -88,7 +90,7 @@ impl Options {
                     if options.redirect > 0 {
                         return Err(Refusal::line(TWO_TARGETS));
                     }
-                    options.redirect = target(call, args.int()?).await?;
+                    (options.redirect, options.target) = target(call, args.int()?).await?;
                 }
                 b"bcast" => options.is_broadcast = true,
                 b"optin" => options.is_optin = true,
@@ -131,24 +133,25 @@ impl Options {
             (.., true) => Reads::OptOut,
             _ => Reads::All,
         };
-        let (redirect, is_quiet) = (self.redirect, self.is_quiet);
-        Ok(Mode { is_on: true, reads, is_quiet, redirect, ..Mode::default() })
+        let Self { redirect, target, is_quiet, .. } = *self;
+        Ok(Mode { is_on: true, reads, is_quiet, redirect, target, ..Mode::default() })
     }
 }
 
-/// The client of an id, if it is connected now.
-async fn target(call: &ServerCall, id: i64) -> Result<u64, Refusal> {
+/// The client of an id, if it is connected now, and its handle. It stays on its core from now on.
+async fn target(call: &ServerCall, id: i64) -> Result<(u64, u64), Refusal> {
     let gone = || Refusal::line(NO_TARGET);
     let id = u64::try_from(id).ok().filter(|id| *id > 0).ok_or_else(gone)?;
-    let home = call.core.core_of_client(id);
-    let is_there = call.core.ask(home, move |core| core.is_connected(id)).await;
-    if is_there { Ok(id) } else { Err(gone()) }
+    let _held = call.core.hold_moves().await;
+    let handles = call.core.ask_all(|| move |core: &Rc<Core>| core.keep_target(id)).await;
+    let handle = handles.into_iter().flatten().next();
+    Ok((id, handle.ok_or_else(gone)?))
 }
 
 /// Refuses prefixes of which one begins with another, or with one that the client has already: the
 /// first such prefix, in the order given, with the first that it overlaps with.
 async fn check_overlaps(call: &ServerCall, prefixes: &[Prefix]) -> Result<(), Refusal> {
-    let client = call.session.id;
+    let client = call.session.handle;
     for (at, prefix) in prefixes.iter().enumerate() {
         let other = {
             let trackers = call.core.tracking.trackers.borrow();
@@ -258,7 +261,7 @@ pub(super) async fn trackinginfo(call: ServerCall) -> Result<Answer, Refusal> {
     let of = |after: Option<&Prefix>| -> Vec<Prefix> {
         let trackers = call.core.tracking.trackers.borrow();
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(&**after));
-        let own = trackers.prefixes_of(call.session.id).into_iter();
+        let own = trackers.prefixes_of(call.session.handle).into_iter();
         own.flat_map(|own| own.range::<[u8], _>((from, Bound::Unbounded)))
             .take(AT_ONCE)
             .cloned()
@@ -266,7 +269,7 @@ pub(super) async fn trackinginfo(call: ServerCall) -> Result<Answer, Refusal> {
     };
     let count = {
         let trackers = call.core.tracking.trackers.borrow();
-        trackers.prefixes_of(call.session.id).map_or(0, Prefixes::len)
+        trackers.prefixes_of(call.session.handle).map_or(0, Prefixes::len)
     };
     reply.array(count);
     let mut some = of(None);

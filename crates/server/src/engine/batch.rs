@@ -226,14 +226,14 @@ impl Core {
     pub(super) fn wake_wanted(&self, lane: &mut Lane) {
         if let Some(at) = wanted(lane) {
             let core = lane.resting.swap_remove(at);
-            self.wake_batch(core, lane.session.id);
+            self.wake_batch(core, lane.session.handle);
         }
     }
 
     /// The connection has gone: what rests for it continues, as what it sent must be done.
     pub(super) fn wake_all(&self, lane: &mut Lane) {
         for core in std::mem::take(&mut lane.resting) {
-            self.wake_batch(core, lane.session.id);
+            self.wake_batch(core, lane.session.handle);
         }
     }
 

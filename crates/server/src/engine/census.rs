@@ -77,7 +77,7 @@ impl Census {
         }
         self.bytes += sizes.total;
         if limits.all > 0 && !conn.lane.session.no_evict {
-            self.evictable.push((sizes.total, conn.lane.session.id));
+            self.evictable.push((sizes.total, conn.lane.session.handle));
         }
         false
     }

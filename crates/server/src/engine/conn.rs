@@ -1,5 +1,6 @@
 //! One connection: what it sent, what it is owed, and what it has declared about itself.
 
+use super::moving::policy::Trail;
 use super::owed::{Owed, Unread, Waiting, held_by};
 use super::point::View;
 use super::presence::{Awaited, Gone};
@@ -13,6 +14,7 @@ use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
 use darter_runtime::net::Token;
+use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,8 +47,12 @@ pub enum ReplyMode {
 /// What a connection has declared about itself, and what CLIENT LIST shows of it.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Unique among all connections since startup.
+    /// What clients see: unique among all connections since startup.
     pub id: u64,
+    /// By which cores know it: it names its core, and is new after each move to another.
+    pub handle: u64,
+    /// Another client has named it, to be told in its place: it stays on its core.
+    pub is_target: bool,
     /// Where it comes from.
     pub peer: Peer,
     /// The selected database.
@@ -93,7 +99,7 @@ pub struct Session {
 
 impl Session {
     pub(super) fn view(&self) -> View {
-        let tracker = self.tracking.tracker(self.id);
+        let tracker = self.tracking.tracker(self.handle);
         View { db: self.db, no_touch: self.no_touch, tracker }
     }
 }
@@ -170,6 +176,13 @@ pub struct Lane {
     pub token: Token,
     /// What it has declared.
     pub session: Session,
+    /// The core that accepted it, and when it came from another, in Unix milliseconds.
+    pub(super) home: CoreId,
+    pub(super) came_ms: u64,
+    /// Where its last requests have gone.
+    pub(super) trail: Trail,
+    /// It is about to move to this core: nothing is parsed until then.
+    pub(super) leaving: Option<CoreId>,
     /// Encoded and not yet handed to the socket.
     pub(super) out: Output,
     /// Bytes in flight: 0 when no send is.
@@ -248,46 +261,7 @@ pub struct Lane {
 impl Conn {
     pub(super) fn new(token: Token, session: Session, bulk_max: usize, cores: usize) -> Self {
         let parser = Parser::new(bulk_max, session.authenticated);
-        let lane = Lane {
-            token,
-            session,
-            out: Output::default(),
-            in_flight: 0,
-            owed: VecDeque::new(),
-            waiting: Waiting::default(),
-            late: Vec::new(),
-            owed_max: OWED_FIRST,
-            stream: None,
-            next: Next::default(),
-            awaited: None,
-            queued_commands: None,
-            watched: None,
-            halves: Halves::default(),
-            blocked: None,
-            resting: Vec::new(),
-            script_at: None,
-            published_at: None,
-            away_bytes: 0,
-            away_now: 0,
-            batches: (0..cores).map(|_| None).collect(),
-            queued: false,
-            look: 0,
-            streaming: false,
-            dirty: false,
-            corked_until: None,
-            wanting: false,
-            eof: false,
-            silent_ns: 0,
-            paused: false,
-            awaits_pause: false,
-            waits_to_write: false,
-            closing: false,
-            reply_peak: (0, 0),
-            soft_since_ms: None,
-            bytes_in: 0,
-            bytes_out: 0,
-        };
-        Self { parser, lane }
+        Self { parser, lane: Lane::new(token, session, cores) }
     }
 
     /// True when the reply of another request of its pipeline will soon be there: one waits or runs,
@@ -355,6 +329,52 @@ impl Conn {
 }
 
 impl Lane {
+    pub(super) fn new(token: Token, session: Session, cores: usize) -> Self {
+        Self {
+            token,
+            session,
+            home: 0,
+            came_ms: 0,
+            trail: Trail::default(),
+            leaving: None,
+            out: Output::default(),
+            in_flight: 0,
+            owed: VecDeque::new(),
+            waiting: Waiting::default(),
+            late: Vec::new(),
+            owed_max: OWED_FIRST,
+            stream: None,
+            next: Next::default(),
+            awaited: None,
+            queued_commands: None,
+            watched: None,
+            halves: Halves::default(),
+            blocked: None,
+            resting: Vec::new(),
+            script_at: None,
+            published_at: None,
+            away_bytes: 0,
+            away_now: 0,
+            batches: (0..cores).map(|_| None).collect(),
+            queued: false,
+            look: 0,
+            streaming: false,
+            dirty: false,
+            corked_until: None,
+            wanting: false,
+            eof: false,
+            silent_ns: 0,
+            paused: false,
+            awaits_pause: false,
+            waits_to_write: false,
+            closing: false,
+            reply_peak: (0, 0),
+            soft_since_ms: None,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
     /// True while a task runs a request.
     pub(super) fn awaits_task(&self) -> bool {
         matches!(self.next, Next::AwaitsTask)

@@ -16,6 +16,7 @@ use super::state::hot::Hot;
 use super::state::idle::IdleCheck;
 use super::state::local::Local;
 use super::state::meter::Meter;
+use super::state::moves::Moves;
 use super::state::outgoing::{Action, Outgoing};
 use super::state::pubsub::PubSub;
 use super::state::release::Release;
@@ -92,6 +93,8 @@ pub struct Core {
     pub(super) release: Release,
     /// Connections whose replies wait for each other.
     pub(super) corked: Corked,
+    /// Connections that move to other cores.
+    pub(super) moves: Moves,
     /// The scans for idle connections, and of what clients hold.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<Census>,
@@ -150,6 +153,7 @@ impl Core {
             look: Cell::new(0),
             release: Release::default(),
             corked: Corked::default(),
+            moves: Moves::default(),
             idle_check: IdleCheck::default(),
             census: RefCell::default(),
             saving: Saving::default(),
@@ -183,15 +187,17 @@ impl Core {
     /// A connection was accepted. Beyond the limits it is refused, and closed.
     pub fn accepted(&self, token: Token, peer: Peer) {
         let hot = self.hot.borrow();
-        let refusal = if self.clients.len() >= hot.clients_max {
+        let refusal = if self.accepted_len() >= hot.clients_max {
             Some("-ERR max number of clients reached\r\n")
         } else if hot.protected && hot.password.is_none() && !peer.is_local {
             Some(PROTECTED)
         } else {
             None
         };
+        let handle = self.new_handle();
         let mut session = Session {
-            id: self.new_id(),
+            id: handle,
+            handle,
             peer,
             authenticated: hot.password.is_none(),
             created_ms: self.now_ms(),
@@ -205,6 +211,7 @@ impl Core {
         }
         session.close_after_reply = refusal.is_some();
         let mut conn = Box::new(Conn::new(token, session, hot.bulk_max, self.tx.cores()));
+        conn.lane.home = self.id();
         conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
         self.mark_dirty(&mut conn.lane);
         self.clients.add(conn);
@@ -253,7 +260,7 @@ impl Core {
                 awaited.presence.set(Gone::Ended);
             }
             if let Some(core) = conn.lane.script_at {
-                let client = conn.lane.session.id;
+                let client = conn.lane.session.handle;
                 let end = move |there: &Rc<Self>| there.batches.borrow_mut().note_ended(client);
                 self.post(core, Mail::Ask(Box::new(end)));
             }
@@ -288,6 +295,7 @@ impl Core {
             self.stop_work(&conn.lane);
             self.unwatch_all(&mut conn.lane);
             self.stop_waiting(&mut conn.lane);
+            self.mover_left(&conn.lane);
             self.connection_left(&conn.lane.session);
         }
     }
@@ -299,7 +307,7 @@ impl Core {
             presence.set(Gone::Closed);
             self.tx.wake(*task);
         }
-        let client = lane.session.id;
+        let client = lane.session.handle;
         for core in lane.owing() {
             let stop = move |there: &Rc<Self>| there.stop_batch(client);
             self.post(core, Mail::Ask(Box::new(stop)));
@@ -358,6 +366,7 @@ impl Core {
         self.clients.all(quiet)
             && self.batches.borrow().is_empty()
             && !self.queue.borrow().has_mail()
+            && !self.moves.are_under_way()
             && !self.tx.has_ready()
             && self.pubsub.is_quiet()
             && self.tracking.is_quiet()
@@ -540,14 +549,22 @@ impl Core {
         self.clients.visit_some(from, most, visit)
     }
 
-    /// Calls `visit` with the connection of this client id, if it is here and not running.
-    pub fn with_client<R>(&self, id: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
-        self.with_conn(self.clients.token_of(id)?, visit)
+    /// Calls `visit` with the connection of this handle, if it is here and not running.
+    pub fn with_client<R>(&self, client: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
+        self.with_conn(self.clients.token_of(client)?, visit)
     }
 
-    /// Whether this client is connected, to this core.
-    pub(crate) fn is_connected(&self, id: u64) -> bool {
-        self.clients.token_of(id).is_some()
+    /// Calls `visit` with the connection of this id, if it is here and not running.
+    pub fn with_id<R>(&self, id: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
+        self.with_client(self.clients.handle_of(id)?, visit)
+    }
+
+    /// The handle of the client with this id, if it is connected to this core. It stays here from now
+    /// on.
+    pub(crate) fn keep_target(&self, id: u64) -> Option<u64> {
+        let handle = self.clients.handle_of(id)?;
+        self.with_client(handle, |conn| conn.lane.session.is_target = true)?;
+        Some(handle)
     }
 
     /// Connections of this core.
@@ -614,7 +631,8 @@ impl Core {
         self.clients.with(token, visit)
     }
 
-    fn new_id(&self) -> u64 {
+    /// A handle that no connection has had.
+    pub(super) fn new_handle(&self) -> u64 {
         self.unique(self.clients.next_number()) + 1
     }
 
@@ -623,9 +641,9 @@ impl Core {
         number * self.tx.cores() as u64 + self.id() as u64
     }
 
-    /// The core of the client with this id.
-    pub(crate) fn core_of_client(&self, id: u64) -> CoreId {
-        ((id - 1) % self.tx.cores() as u64) as CoreId
+    /// The core of the client with this handle.
+    pub(crate) fn core_of_client(&self, handle: u64) -> CoreId {
+        ((handle - 1) % self.tx.cores() as u64) as CoreId
     }
 }
 

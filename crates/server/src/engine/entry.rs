@@ -133,6 +133,16 @@ pub struct Entry {
     letters: Option<u64>,
 }
 
+impl Entry {
+    /// Its function for keys of one shard.
+    pub(super) fn point(&self) -> Option<PointFn> {
+        match self.run {
+            Runner::Point(run) | Runner::Multi(Some(run), _) => Some(run),
+            _ => None,
+        }
+    }
+}
+
 /// All commands.
 pub struct Table {
     entries: Vec<Entry>,

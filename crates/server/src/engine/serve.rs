@@ -16,9 +16,7 @@ use super::state::outgoing::Action;
 use super::state::pubsub::name::{Message, Name, Text, home};
 use super::transaction::queued::Verb;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{
-    Answer, Args, Call, Cx, Flags, Flow, Job, Patience, PointFn, Refusal, Step, Stream,
-};
+use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, Patience, Refusal, Step, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
 use darter_runtime::net::Token;
 use darter_script::Flags as ScriptFlags;
@@ -40,6 +38,10 @@ impl Core {
     pub(super) fn serve(self: &Rc<Self>, token: Token) {
         let Some(mut conn) = self.clients.take(token) else { return };
         conn.lane.queued = false;
+        if self.leaves(&mut conn) {
+            self.mark_dirty(&mut conn.lane); // It may have been killed.
+            return self.clients.put(conn);
+        }
         self.parse_and_run(&mut conn);
         self.send_batches(&mut conn.lane);
         self.mark_streaming(&mut conn.lane);
@@ -462,6 +464,7 @@ impl Core {
 
     #[inline(always)]
     fn run_in_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        lane.trail.stays();
         let in_turn = lane.owed.is_empty()
             && lane.stream.is_none()
             && lane.session.reply_mode == ReplyMode::On;
@@ -511,7 +514,7 @@ impl Core {
         work: Work,
     ) {
         lane.await_task();
-        let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
+        let (core, client, index) = (Rc::clone(self), lane.session.handle, entry.index);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
         let presence = Presence::new(lane.gone());
@@ -759,7 +762,8 @@ impl Core {
     /// Starts a coordinated command, or one of the server: nothing is owed before it.
     fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         lane.await_task();
-        let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
+        lane.trail.stays();
+        let (core, client, index) = (Rc::clone(self), lane.session.handle, entry.index);
         let (first, request) = (entry.first, args.to_request());
         let tracker = lane.session.view().tracker;
         let presence = Presence::new(lane.gone());
@@ -879,7 +883,8 @@ impl Core {
         core: CoreId,
         args: resp::Args<'_>,
     ) {
-        let (from, client, resp3) = (self.id(), lane.session.id, lane.session.resp3);
+        let (from, client, resp3) = (self.id(), lane.session.handle, lane.session.resp3);
+        lane.trail.goes(core, self.now_ms());
         let slot = &mut lane.batches[core];
         if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {
             self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET came in between.
@@ -967,16 +972,6 @@ fn script_flags(core: &Core, own: Flags, script: Scripted, args: resp::Args<'_>)
 fn is_http(args: resp::Args<'_>) -> bool {
     let name = args.head(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
-}
-
-impl Entry {
-    /// Its function for keys of one shard.
-    pub(super) fn point(&self) -> Option<PointFn> {
-        match self.run {
-            Runner::Point(run) | Runner::Multi(Some(run), _) => Some(run),
-            _ => None,
-        }
-    }
 }
 
 /// Runs a task of command `row`: the slice of each of its steps names the command, and so does the

@@ -102,7 +102,11 @@ impl Core {
         /// Connections checked: all, except in tests about their number.
         const MOST: usize = 256;
         let conns = self.clients.places();
-        let open = conns.iter().take(MOST).flatten().filter(|conn| !conn.lane.closing);
+        let open = conns
+            .iter()
+            .take(MOST)
+            .flatten()
+            .filter(|conn| !conn.lane.closing && conn.lane.leaving.is_none());
         for conn in open {
             let lost = lost(conn);
             assert!(lost.is_none(), "core {}: {lost:?} is in no queue", self.id());

@@ -151,6 +151,8 @@ pub struct CoreStats {
     pub scripts_restarted: u64,
     /// Messages from other cores.
     pub hops: u64,
+    /// Connections that came from another core.
+    pub moves: u64,
     /// By command: the same index as in the table.
     pub by_command: Vec<CommandStats>,
 }

@@ -6,6 +6,7 @@ mod corked;
 mod events;
 mod knocks;
 mod lanes;
+mod moving;
 mod order;
 mod portions;
 mod pubsub;
@@ -103,6 +104,8 @@ struct Bench {
     clients: Vec<Client>,
     /// Tickets of pending requests to listen elsewhere, with their cores.
     listening: RefCell<Vec<(usize, u64)>>,
+    /// Connections that are to be given away, with their cores.
+    leaving: RefCell<Vec<(usize, Token)>>,
 }
 
 impl Bench {
@@ -155,6 +158,7 @@ impl Bench {
             mail,
             clients: Vec::new(),
             listening: RefCell::default(),
+            leaving: RefCell::default(),
         };
         for core in 0..cores {
             bench.connect(core);
@@ -228,6 +232,7 @@ impl Bench {
                 of(token).closed.set(true);
                 self.cores[at].closed(token);
             }
+            Action::Release(token) => self.leaving.borrow_mut().push((at, token)),
             Action::Pause(token) => of(token).paused.set(true),
             Action::Resume(token) => of(token).paused.set(false),
             Action::Listen(_, ticket) => self.listening.borrow_mut().push((at, ticket)),

@@ -34,10 +34,15 @@ impl Core {
         self.meter.begin(wall_ns, || self.clock.cpu_ns());
         self.slice.begin(wall_ns);
         self.clients.begin_slice();
+        self.moves.works(wall_ns);
         let now_ms = self.clock.unix_ms();
         if now_ms != self.now_ms.get() {
             self.now_ms.set(now_ms);
             self.tx.home().shard.set_now(now_ms);
+            if self.tx.cores() > 1 {
+                let told = &self.admin.shared.told;
+                self.moves.look(self.id(), told, now_ms, wall_ns, || self.clock.cpu_ns());
+            }
         }
     }
 

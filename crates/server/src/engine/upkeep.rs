@@ -65,11 +65,11 @@ impl Core {
             census::forget(self);
         }
         if session.monitor {
-            self.monitor_left(session.id);
+            self.monitor_left(session.handle);
         }
         if session.subscribed.id > 0 {
             self.subscriber_left(session.subscribed.id);
         }
-        self.stop_tracking(session.id, session.tracking);
+        self.stop_tracking(session.handle, session.tracking);
     }
 }

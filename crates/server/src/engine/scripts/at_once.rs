@@ -99,6 +99,7 @@ impl Core {
                 Owner::None | Owner::Many => return false,
             }
         }
+        lane.trail.stays();
         self.script_here(lane, entry, script, args)
     }
 
@@ -156,7 +157,7 @@ impl Core {
     ) {
         lane.await_task();
         let (session, request) = (lane.session.clone(), args.to_request());
-        let (client, row) = (session.id, entry.index);
+        let (client, row) = (session.handle, entry.index);
         let presence = Presence::new(lane.gone());
         let call = ServerCall {
             core: Rc::clone(self),

@@ -143,7 +143,7 @@ impl Core {
         script: Scripted,
         begun: Begun,
     ) -> (ServerCall, Item) {
-        let (item, id) = (&batch.items[batch.next], batch.client);
+        let (item, handle) = (&batch.items[batch.next], batch.client);
         let (entry, args) = (&self.table.entries()[item.entry], batch.args(item));
         // One that writes goes on where what came after it may have been done.
         let is_last = || batch.next + 1 == batch.items.len() && !(script.stays)(self, args);
@@ -151,13 +151,20 @@ impl Core {
             true => Some(Stops::Always),
             false => is_last().then_some(Stops::AtTheEnd),
         };
-        self.batches.borrow_mut().hold(id);
-        let gone = stops.map_or(Gone::No, |_| self.batches.borrow().gone(id));
+        self.batches.borrow_mut().hold(handle);
+        let gone = stops.map_or(Gone::No, |_| self.batches.borrow().gone(handle));
         let presence = Presence::new(gone);
         let (View { db, no_touch, .. }, resp3) = (item.view, batch.resp3);
         let call = ServerCall {
             core: Rc::clone(self),
-            session: Session { id, db, no_touch, resp3, authenticated: true, ..Session::default() },
+            session: Session {
+                handle,
+                db,
+                no_touch,
+                resp3,
+                authenticated: true,
+                ..Session::default()
+            },
             request: args.to_request(),
             first: entry.first,
             within: None,

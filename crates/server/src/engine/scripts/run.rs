@@ -408,7 +408,7 @@ impl Running {
     pub(super) fn new(call: &ServerCall, evaluation: &Evaluation, is_undoable: bool) -> Self {
         let core = Rc::clone(&call.core);
         let current = core.machines.begin(Current {
-            client: call.session.id,
+            client: call.session.handle,
             kind: evaluation.kind(),
             name: Arc::clone(&evaluation.name),
             request: Arc::clone(&call.request),

@@ -1,11 +1,11 @@
-//! The connections of one core: by place, by client, and those with something to be done.
+//! The connections of one core: by place, by handle, by id, and those with something to be done.
 //!
 //! A place is the index of the connection's token. While a connection is served it is taken out of
 //! its place and put back afterwards, so that its commands may look at all the others.
 //!
 //! Invariants (`check_invariants`):
 //! - C1: a place holds the connection whose token names it.
-//! - C2: every connection in a place is found by its client's id.
+//! - C2: every connection in a place is found by its handle, and by its id.
 //! - C3: a connection whose lane is marked as dirty or streaming is in that list, once.
 
 use super::super::conn::{Conn, Lane};
@@ -25,8 +25,10 @@ type Places = Vec<Option<Box<Conn>>>;
 #[derive(Default)]
 pub(crate) struct Clients {
     places: RefCell<Places>,
-    /// By the client's id.
+    /// By the handle.
     tokens: RefCell<IdentityMap<Token>>,
+    /// The handles, by the id, of those that have moved: others have their id for a handle.
+    moved: RefCell<IdentityMap<u64>>,
     numbers: Cell<u64>,
     /// Those with output to send.
     dirty: RefCell<Vec<Token>>,
@@ -51,7 +53,7 @@ impl Clients {
 
     /// A connection was accepted.
     pub(crate) fn add(&self, conn: Box<Conn>) {
-        let (token, id) = (conn.lane.token, conn.lane.session.id);
+        let (token, id, handle) = (conn.lane.token, conn.lane.session.id, conn.lane.session.handle);
         let index = token.index as usize;
         let mut places = self.places.borrow_mut();
         if places.len() <= index {
@@ -59,15 +61,22 @@ impl Clients {
         }
         assert!(places[index].is_none(), "a place of a connection is used twice");
         places[index] = Some(conn);
-        let old = self.tokens.borrow_mut().insert(id, token);
-        assert!(old.is_none(), "client {id} is there twice");
+        let old = self.tokens.borrow_mut().insert(handle, token);
+        assert!(old.is_none(), "client {handle} is there twice");
+        if id != handle {
+            self.moved.borrow_mut().insert(id, handle);
+        }
     }
 
     /// A connection is gone. None when it was not there.
     pub(crate) fn remove(&self, token: Token) -> Option<Box<Conn>> {
         let conn = self.take(token)?;
-        let known = self.tokens.borrow_mut().remove(&conn.lane.session.id);
-        assert_eq!(known, Some(token), "client {}", conn.lane.session.id);
+        let (id, handle) = (conn.lane.session.id, conn.lane.session.handle);
+        let known = self.tokens.borrow_mut().remove(&handle);
+        assert_eq!(known, Some(token), "client {handle}");
+        if id != handle {
+            self.moved.borrow_mut().remove(&id);
+        }
         Some(conn)
     }
 
@@ -94,9 +103,15 @@ impl Clients {
         (conn.lane.token == token).then(|| visit(conn))
     }
 
-    /// The connection of this client, if it is one of this core.
-    pub(crate) fn token_of(&self, id: u64) -> Option<Token> {
-        self.tokens.borrow().get(&id).copied()
+    /// The connection of this handle, if it is one of this core.
+    pub(crate) fn token_of(&self, handle: u64) -> Option<Token> {
+        self.tokens.borrow().get(&handle).copied()
+    }
+
+    /// The handle of the client with this id, if it is one of this core.
+    pub(crate) fn handle_of(&self, id: u64) -> Option<u64> {
+        let moved = self.moved.borrow().get(&id).copied();
+        moved.or_else(|| self.token_of(id).map(|_| id))
     }
 
     /// All places, for callers that walk them in an order of their own. The clients are borrowed
@@ -215,7 +230,8 @@ impl Clients {
             let Some(conn) = place else { continue };
             let (lane, token) = (&conn.lane, conn.lane.token);
             assert_eq!(token.index as usize, index, "C1");
-            assert_eq!(self.token_of(lane.session.id), Some(token), "C2");
+            assert_eq!(self.token_of(lane.session.handle), Some(token), "C2");
+            assert_eq!(self.handle_of(lane.session.id), Some(lane.session.handle), "C2");
             let times =
                 |list: &mut dyn Iterator<Item = &Token>| list.filter(|at| **at == token).count();
             assert_eq!(times(&mut dirty.iter()), usize::from(lane.dirty), "C3");
@@ -230,7 +246,8 @@ mod tests {
     use crate::engine::Session;
 
     fn conn(token: Token, id: u64) -> Box<Conn> {
-        Box::new(Conn::new(token, Session { id, ..Session::default() }, 1 << 20, 1))
+        let session = Session { id, handle: id, ..Session::default() };
+        Box::new(Conn::new(token, session, 1 << 20, 1))
     }
 
     #[test] // A place is reused, by another token: what is meant for the first finds nothing.
@@ -246,7 +263,7 @@ mod tests {
         assert!(clients.with(first, |_| ()).is_none(), "it is being served");
         assert_eq!((clients.len(), clients.token_of(7)), (1, Some(first)));
         clients.put(taken);
-        assert!(clients.remove(first).is_some_and(|conn| conn.lane.session.id == 7));
+        assert!(clients.remove(first).is_some_and(|conn| conn.lane.session.handle == 7));
         assert_eq!((clients.len(), clients.token_of(7)), (0, None));
         assert!(clients.remove(first).is_none());
         clients.add(conn(second, 8));

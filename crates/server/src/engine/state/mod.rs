@@ -12,6 +12,7 @@ pub(super) mod idle;
 pub(crate) mod latency;
 pub(super) mod local;
 pub(super) mod meter;
+pub(crate) mod moves;
 pub(super) mod outgoing;
 pub(super) mod patience;
 pub(crate) mod pubsub;

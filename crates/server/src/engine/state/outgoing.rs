@@ -22,6 +22,8 @@ pub enum Action {
     Resume(Token),
     /// Close.
     Close(Token),
+    /// Give away; `Core::released` when that is done.
+    Release(Token),
     /// Listen where these settings say, and nowhere else; complete the ticket with whether that could
     /// be done, a `bool`. Core 0 only.
     Listen(Arc<Settings>, u64),

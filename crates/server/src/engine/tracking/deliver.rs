@@ -90,7 +90,7 @@ impl Core {
             message = others;
         }
         if mode.redirect > 0 {
-            return self.redirect(client, mode.redirect, message, served);
+            return self.redirect(client, mode.target, message, served);
         }
         let frames = if is_whole { Some(&mut delivery.frames) } else { None };
         self.push_to(client, served, |lane| {
@@ -152,7 +152,7 @@ impl Core {
         visit: impl FnOnce(&mut Lane) -> R,
     ) -> Option<R> {
         match served {
-            Some(lane) if lane.session.id == client => Some(visit(lane)),
+            Some(lane) if lane.session.handle == client => Some(visit(lane)),
             _ => self.with_client(client, |conn| visit(&mut conn.lane)),
         }
     }
@@ -164,7 +164,7 @@ impl Core {
         served: &mut Served<'_>,
         make: impl FnOnce(&mut Lane) -> Option<Push>,
     ) {
-        if let Some(lane) = served.as_deref_mut().filter(|lane| lane.session.id == client) {
+        if let Some(lane) = served.as_deref_mut().filter(|lane| lane.session.handle == client) {
             if let Some(push) = make(lane) {
                 lane.owe_late(push);
             }

@@ -69,16 +69,20 @@ impl Core {
                 return true;
             }
             Place::Both(other) => match self.begin_halves(lane, entry, other, args, queued) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    lane.trail.stays();
+                    return true;
+                }
                 Err(queued) => queued,
             },
             Place::Anywhere => queued,
         };
+        lane.trail.stays();
         if place != Place::Here {
             lane.queued_commands = Some(queued);
             return false;
         }
-        let (db, client) = (lane.session.db, lane.session.id);
+        let (db, client) = (lane.session.db, lane.session.handle);
         let watched = lane.watched.as_deref();
         let Some(is_touched) = self.may_run_at_once(&queued, db, watched, client) else {
             lane.queued_commands = Some(queued);

@@ -133,11 +133,11 @@ impl Core {
         watched: Watched,
     ) -> Exec {
         let item = &batch.items[at];
-        let (View { db, no_touch, .. }, resp3, id) = (item.view, batch.resp3, batch.client);
-        let session = Session { id, db, no_touch, resp3, ..Session::default() };
+        let (View { db, no_touch, .. }, resp3, handle) = (item.view, batch.resp3, batch.client);
+        let session = Session { handle, db, no_touch, resp3, ..Session::default() };
         Exec {
             core: Rc::clone(self),
-            client: id,
+            client: handle,
             row: item.entry,
             request: batch.args(item).to_request(),
             inner: Inner::of(self, &session),

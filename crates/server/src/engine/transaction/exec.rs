@@ -128,7 +128,7 @@ impl Exec {
         lane.await_task();
         Self {
             core: Rc::clone(core),
-            client: lane.session.id,
+            client: lane.session.handle,
             row: entry.index,
             request: args.to_request(),
             inner: Inner::of(core, &lane.session),

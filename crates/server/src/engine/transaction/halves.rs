@@ -85,7 +85,7 @@ impl Core {
         if !is_behind || !lane.halves.allow(other) {
             return Err(queued);
         }
-        let (db, client) = (lane.session.db, lane.session.id);
+        let (db, client) = (lane.session.db, lane.session.handle);
         let watched = lane.watched.as_deref();
         let is_watched = watched.is_some_and(|watched| watched.cores().contains(&self.id()));
         if is_watched && self.tx.home().shard.ask_watches(client) != Seen::Clean {
@@ -253,7 +253,7 @@ impl Core {
         let watched = queued.watched.take().unwrap_or_default();
         let exec = Exec {
             core: Rc::clone(self),
-            client: lane.session.id,
+            client: lane.session.handle,
             row,
             request: Arc::new(Request::from_args([&b"EXEC"[..]])),
             inner: Inner::of(self, &lane.session),

@@ -57,7 +57,7 @@ pub(crate) struct Inner {
 impl Inner {
     /// Of a connection of this core.
     pub(super) fn of(core: &Rc<Core>, session: &Session) -> Self {
-        let (core, client) = (Rc::clone(core), session.id);
+        let (core, client) = (Rc::clone(core), session.handle);
         Self { core, client, seen: Cell::new(Seen::of(session)), script: None, outbox: None }
     }
 
@@ -65,13 +65,20 @@ impl Inner {
     /// kept in an outbox.
     pub(crate) fn of_script(core: &Rc<Core>, caller: &Session, outbox: Option<Outbox>) -> Self {
         let peer = Peer { remote: "lua".into(), ..Peer::default() }; // As MONITOR shows it.
-        let &Session { id, db, no_touch, tracking, .. } = caller;
-        let authenticated = true;
-        let session =
-            Session { id, db, no_touch, tracking, authenticated, peer, ..Session::default() };
+        let &Session { id, handle, db, no_touch, tracking, .. } = caller;
+        let session = Session {
+            id,
+            handle,
+            db,
+            no_touch,
+            tracking,
+            authenticated: true,
+            peer,
+            ..Session::default()
+        };
         let (core, seen) = (Rc::clone(core), Cell::new(Seen::of(&session)));
         let (script, outbox) = (Some(RefCell::new(session)), outbox.map(RefCell::new));
-        Self { core, client: id, seen, script, outbox }
+        Self { core, client: handle, seen, script, outbox }
     }
 
     /// The database in which the next command works.
@@ -294,8 +301,8 @@ impl Inner {
     fn session_of_gone(&self) -> Session {
         let Seen { view: View { db, no_touch, .. }, resp3, reply_mode } = self.seen.get();
         let authenticated = true;
-        let id = self.client;
-        Session { id, db, no_touch, resp3, reply_mode, authenticated, ..Session::default() }
+        let handle = self.client;
+        Session { handle, db, no_touch, resp3, reply_mode, authenticated, ..Session::default() }
     }
 
     /// What has happened is no change of data, and yet done: the rest is, too.

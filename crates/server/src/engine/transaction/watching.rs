@@ -23,7 +23,7 @@ pub(super) const FEW: usize = ENTRIES_AT_ONCE / 4;
 impl Core {
     /// `WATCH key [key ...]` of a few keys.
     pub(super) fn watch_few(&self, lane: &mut Lane, args: Args<'_>) {
-        let (db, client) = (lane.session.db, lane.session.id);
+        let (db, client) = (lane.session.db, lane.session.handle);
         let mut away: Vec<(CoreId, Vec<Vec<u8>>)> = Vec::new();
         for at in 1..args.len() {
             let (key, hash) = (args.get(at), args.hash(at));
@@ -62,7 +62,7 @@ impl Core {
         lane.session.watched = 0;
         lane.session.is_touched = false;
         let Some(watched) = lane.watched.take() else { return };
-        self.unwatch_on(lane.session.id, &watched.cores());
+        self.unwatch_on(lane.session.handle, &watched.cores());
     }
 
     /// A client watches nothing of these cores any more.

@@ -34,7 +34,7 @@ impl Core {
         let call = WaitingCall {
             number: self.unique(self.waits.borrow_mut().next_call()),
             core: self.id(),
-            client: lane.session.id,
+            client: lane.session.handle,
             entry: entry.index,
             request: args.to_request(),
             view: lane.session.view(),
@@ -50,6 +50,7 @@ impl Core {
             && call.wait.keys.len() <= ENTRIES_AT_ONCE
             && !is_blocked(&self.tx.home(), entry, args, call.view.db);
         if is_here {
+            lane.trail.stays();
             let call = Arc::new(call);
             if self.look_at(&call, call.wait.keys.clone()).is_some() {
                 return false;
@@ -92,6 +93,7 @@ impl Core {
             return self.send_call(lane, call, there);
         }
         assert!(lane.is_settled(), "a task would answer before what is owed");
+        lane.trail.stays();
         self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.now_ms())));
     }
 
@@ -114,6 +116,7 @@ impl Core {
             self.post(there, Mail::Batch(batch)); // It comes before.
         }
         lane.next = Next::Waits;
+        lane.trail.goes(there, self.now_ms());
         let blocked = Blocked::new(Arc::clone(&call), vec![there], self.now_ms());
         lane.blocked = Some(Box::new(blocked));
         self.count_blocked(lane);

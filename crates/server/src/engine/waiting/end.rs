@@ -31,7 +31,7 @@ impl Core {
     pub(crate) fn waits_no_more(&self, lane: &mut Lane) {
         let Some(blocked) = lane.blocked.take() else { return };
         debug_assert!(!blocked.call.fate.is_taken(), "it has an answer");
-        self.count_unblocked(lane.session.id, &blocked);
+        self.count_unblocked(lane.session.handle, &blocked);
         lane.next = Next::Parsed;
         self.leave_queues(blocked.call.number, &blocked.cores);
         lane.session.close_after_reply = true;
@@ -40,7 +40,7 @@ impl Core {
 
     /// From now on its time may be over.
     pub(super) fn count_blocked(&self, lane: &mut Lane) {
-        let client = lane.session.id;
+        let client = lane.session.handle;
         let begins = |blocked: &&mut Box<Blocked>| blocked.stage == Stage::Begins;
         if let Some(blocked) = lane.blocked.as_mut().filter(begins) {
             blocked.stage = Stage::Waits;
@@ -124,7 +124,7 @@ impl Core {
         conn.parser.release_request();
         let lane = &mut conn.lane;
         let Some(mut blocked) = lane.blocked.take() else { return };
-        self.count_unblocked(lane.session.id, &blocked);
+        self.count_unblocked(lane.session.handle, &blocked);
         debug_assert!(lane.is_blocked(), "a task has it begin to wait");
         lane.next = Next::Parsed;
         blocked.cores.retain(|core| Some(*core) != served);
@@ -143,7 +143,7 @@ impl Core {
         if let Some(blocked) = lane.blocked.take() {
             blocked.call.fate.end();
             is_amid |= blocked.stage == Stage::Begins || blocked.call.fate.is_taken();
-            self.count_unblocked(lane.session.id, &blocked);
+            self.count_unblocked(lane.session.handle, &blocked);
             self.leave_queues(blocked.call.number, &blocked.cores);
         }
         if is_amid {
@@ -219,7 +219,8 @@ impl Core {
 
     /// `CLIENT UNBLOCK`: ends a client's waiting as if its time were over, or with an error. False if
     /// it does not wait.
-    pub fn unblock(&self, client: u64, with_error: bool) -> bool {
+    pub fn unblock(&self, id: u64, with_error: bool) -> bool {
+        let Some(client) = self.clients.handle_of(id) else { return false };
         self.unblock_now(client, with_error.then(|| Refusal::line(UNBLOCKED)), Fate::end)
     }
 

@@ -27,8 +27,10 @@ pub struct Mode {
     pub is_quiet: bool,
     /// CLIENT CACHING was called for the next command, or transaction.
     pub is_excepted: bool,
-    /// REDIRECT: the client that is told instead, or 0.
+    /// REDIRECT: the id of the client that is told instead, or 0.
     pub redirect: u64,
+    /// Its handle.
+    pub target: u64,
     /// That was gone when it was last to be told.
     pub is_broken: bool,
     /// Bytes of its prefixes, and of what they take.
