@@ -145,10 +145,7 @@ impl Core {
             let answer = core.while_wanted(!entry.row.is_write(), &seen, answer).await;
             let (out, stream) = match answer {
                 Ok(answer) => core.encode_answer(answer, resp3),
-                Err(Stopped::Unwanted) => {
-                    core.leave_unanswered(&mut batch);
-                    return core.batches.borrow_mut().answered(batch);
-                }
+                Err(Stopped::Unwanted) => Default::default(), // Nobody will read it.
                 Err(Stopped::Busy(line)) => {
                     core.encode_answer(Err(core.refuse_busy(entry, line)), resp3)
                 }

@@ -567,24 +567,6 @@ impl Lane {
         self.owed[slot] = self.waiting.take_in(out, stream);
     }
 
-    /// The next reply that this core owes, and all behind it, are not to be sent.
-    pub(super) fn silence_from(&mut self, core: usize) {
-        let is_next =
-            |owed: &Owed| matches!(owed, Owed::Remote(from) | Owed::Silent(from) if *from == core);
-        let Some(at) = self.owed.iter().position(is_next) else { return };
-        for owed in self.owed.range_mut(at..) {
-            match owed {
-                Owed::Remote(from) => *owed = Owed::Silent(*from),
-                Owed::Early(place) => self.waiting.let_out_early(*place, &mut Output::default()),
-                Owed::Ready(ready) => self.waiting.let_out(ready),
-                Owed::Silent(_) | Owed::Half(_) => {}
-            }
-            if let Owed::Early(_) | Owed::Ready(_) = owed {
-                *owed = self.waiting.take_in_flat(&[]);
-            }
-        }
-    }
-
     /// The last request, an EXEC, is run by another core and this one: it is answered by its number.
     pub(super) fn owe_half(&mut self, number: u64) {
         let last = self.owed.back_mut().expect("it has just been sent there");

@@ -10,13 +10,11 @@
 //!   it is answered `BUSY`. See `scripts::busy`.
 
 use super::conn::Lane;
-use super::core::{Core, Mail};
+use super::core::Core;
 use super::entry::{Entry, ServerCall};
 use super::presence::{Gone, Presence};
-use super::state::batches::Batch;
 use darter_command::{Answer, Refusal};
-use darter_resp::Output;
-use darter_tx::{CoreId, TaskId};
+use darter_tx::TaskId;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -83,7 +81,7 @@ impl Core {
     }
 
     /// The task of a command of this row has stopped: it is refused; or, if its client wants no answer
-    /// and has only ended its side, the connection is closed, once it has got what it was owed before.
+    /// and has only ended its side, the connection is closed.
     pub(super) fn stopped(&self, client: u64, entry: &Entry, why: Stopped) {
         if let Stopped::Busy(line) = why {
             return self.finish(client, Err(self.refuse_busy(entry, line)));
@@ -91,34 +89,9 @@ impl Core {
         let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
             conn.lane.task_done();
-            self.close_when_settled(&mut conn.lane);
+            self.kill(&mut conn.lane);
+            self.mark_dirty(&mut conn.lane);
         });
-    }
-
-    /// The next command of a batch has stopped, as nobody wants its answer: its connection gets the
-    /// replies before it, and is closed, if it still is there.
-    pub(super) fn leave_unanswered(self: &Rc<Self>, batch: &mut Batch) {
-        let (client, here) = (batch.client, self.id());
-        if !batch.ends.is_empty() {
-            self.post(batch.from, Mail::BatchDone(batch.split_replies(false)));
-        }
-        self.tell(batch.from, move |home| home.end_unanswered(client, here));
-        batch.replied(Output::default(), None);
-    }
-
-    /// The next command that another core is to answer has stopped.
-    fn end_unanswered(&self, client: u64, by: CoreId) {
-        let Some(token) = self.clients.token_of(client) else { return };
-        self.with_conn(token, |conn| {
-            conn.lane.silence_from(by);
-            self.close_when_settled(&mut conn.lane);
-        });
-    }
-
-    /// Nothing more runs for a connection: it is closed once it has got what it is owed.
-    fn close_when_settled(&self, lane: &mut Lane) {
-        lane.session.close_after_reply = true;
-        self.after_settling(lane);
     }
 }
 

@@ -53,6 +53,16 @@ impl Core {
         true
     }
 
+    /// The task of a client's script has stopped without an answer, on another core: if the client has
+    /// only ended its side, the connection is closed.
+    fn end_unanswered(self: &Rc<Self>, client: u64) {
+        let Some(token) = self.clients.token_of(client) else { return };
+        self.with_conn(token, |conn| {
+            self.kill(&mut conn.lane);
+            self.mark_dirty(&mut conn.lane);
+        });
+    }
+
     /// True for a request that may not run before a script of its connection is answered: it is held
     /// until then, unless it goes where the script is.
     #[inline]
@@ -203,8 +213,9 @@ async fn answer(core: Rc<Core>, item: Item, work: ServerFuture) {
             core.encode_answer(answer, batch.resp3)
         }
         Err(Stopped::Unwanted) => {
-            core.leave_unanswered(&mut batch);
-            return core.batches.borrow_mut().answered(batch);
+            let client = batch.client;
+            core.tell(batch.from, move |there| there.end_unanswered(client));
+            Default::default()
         }
         Err(Stopped::Busy(line)) => {
             core.encode_answer(Err(core.refuse_busy(entry, line)), batch.resp3)

@@ -237,32 +237,6 @@ fn connections_end() {
     }
 }
 
-#[test] // A long read is stopped: what came before it is sent, and what follows does not run.
-fn who_ends_its_side_gets_what_came_before_a_long_read() {
-    let endless = "EVAL_RO \"while true do redis.call('GET', KEYS[1]) end\" 1 {key}";
-    for (cores, home, long, rounds) in [
-        (1, 0, "KEYS *no*", 0),
-        (2, 1, "KEYS *no*", 0),
-        (1, 0, endless, 10),
-        (2, 1, endless, 0),
-        (2, 1, endless, 10),
-    ] {
-        let bench = Bench::new(cores);
-        let key = bench.key(home);
-        assert_eq!(bench.ask(0, "DEBUG POPULATE 5000"), "+OK\r\n");
-        bench.short.set(true);
-        let long = long.replace("{key}", &key);
-        bench.send(0, &format!("SET {key} v\r\nGET {key}\r\n{long}\r\nGET {key}"));
-        (0..rounds).for_each(|_| bench.round());
-        bench.cores[0].ended(bench.clients[0].token);
-        bench.clock.reading_ns.set(30_000_000);
-        (0..20).for_each(|_| bench.settle());
-        assert_eq!(bench.got(0), "+OK\r\n$1\r\nv\r\n", "{cores} {long} {rounds}");
-        assert!(bench.is_closed(0), "{cores} {long} {rounds}");
-        assert!(bench.cores.iter().all(|core| core.machines.running() == 0), "{long} {rounds}");
-    }
-}
-
 #[test] // CLIENT REPLY, for what runs here and for what runs elsewhere.
 fn silence_is_kept_in_order() {
     let bench = Bench::new(2);
