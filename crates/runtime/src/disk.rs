@@ -10,9 +10,10 @@
 //! write_all ──copies──► block of BLOCK_BYTES, aligned ──when full──► file, at a multiple of it
 //! finish    ──the rest of the last block, through the page cache; then all is synced
 //! ```
-//! Some file systems know no `O_DIRECT` (tmpfs, some of FUSE), or refuse it at the first write; and
-//! none takes a piece that is no multiple of the disk's blocks, as is left where a file may grow no
-//! further. Then the file goes on through the page cache, and [`Disk::is_direct`] says so.
+//! Some file systems refuse `O_DIRECT`, as it is opened or at the first write; and those of disks take
+//! no piece that is not a multiple of the disk's blocks, as is left where a file may grow no further.
+//! Then the file goes on through the page cache, and [`Disk::is_direct`] says so. Some (tmpfs, some
+//! that keep checksums) accept it and use the page cache all the same.
 //!
 //! Not here: names, places, when to sync on the way. See `server`.
 
@@ -78,7 +79,7 @@ impl Disk {
             self.filled += now.len();
             bytes = later;
             if self.filled == BLOCK_BYTES {
-                self.empty()?;
+                self.flush()?;
             }
         }
         Ok(())
@@ -89,7 +90,7 @@ impl Disk {
     /// Errors: those of writing and syncing a file.
     pub fn sync(&mut self) -> io::Result<()> {
         if !self.is_direct {
-            self.empty()?;
+            self.flush()?;
         }
         self.file.sync_data()
     }
@@ -99,12 +100,12 @@ impl Disk {
     /// Errors: those of writing and syncing a file.
     pub fn finish(mut self) -> io::Result<()> {
         self.leave_direct()?;
-        self.empty()?;
+        self.flush()?;
         self.file.sync_all()
     }
 
     /// Writes what the block holds.
-    fn empty(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         let mut written = 0;
         while written < self.filled {
             let rest = &self.memory[self.start + written..self.start + self.filled];
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    #[test] // tmpfs knew no O_DIRECT until Linux 6.6, and may refuse it still.
+    #[test] // tmpfs refuses O_DIRECT, or since Linux 6.6 ignores it.
     fn a_file_system_in_memory_is_written_too() {
         let folder = Path::new("/dev/shm");
         if folder.is_dir() {
@@ -201,15 +202,12 @@ mod tests {
         let place = Place::new(&std::env::temp_dir(), "unaligned");
         let mut disk = Disk::create(&place.0).unwrap();
         disk.write_all(&bytes(0, BLOCK_BYTES)).unwrap();
-        if disk.is_direct() {
-            disk.filled = 1_000; // Bytes that were in the block before.
-            disk.empty().unwrap();
-            assert!(!disk.is_direct());
-            disk.write_all(&bytes(7, 2 * BLOCK_BYTES)).unwrap();
-            disk.finish().unwrap();
-            let all = [bytes(0, BLOCK_BYTES), bytes(0, 1_000), bytes(7, 2 * BLOCK_BYTES)].concat();
-            assert!(std::fs::read(&place.0).unwrap() == all);
-        }
+        disk.filled = 1_000; // Bytes that were in the block before.
+        disk.flush().unwrap();
+        disk.write_all(&bytes(7, 2 * BLOCK_BYTES)).unwrap();
+        disk.finish().unwrap();
+        let all = [bytes(0, BLOCK_BYTES), bytes(0, 1_000), bytes(7, 2 * BLOCK_BYTES)].concat();
+        assert!(std::fs::read(&place.0).unwrap() == all);
     }
 
     #[test]

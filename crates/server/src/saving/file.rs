@@ -27,6 +27,9 @@ use std::time::Duration;
 /// Chunks of one core that wait to be written.
 const CHUNKS_MAX: usize = 4;
 
+/// Past the page cache a sync comes after so many times the bytes.
+const DIRECT_SYNCS: u64 = 8;
+
 /// What we say we are: the version whose files these are.
 const REDIS_VERSION: &[u8] = b"7.0.15";
 
@@ -352,11 +355,12 @@ impl Saver {
     }
 
     /// Syncs now and then, so that the end does not have to wait for all. What goes past the page
-    /// cache is on the disk already.
+    /// cache needs it seldom: for the disk's own cache, and where a file system only seems to do so.
     fn note_written(&mut self, bytes: u64, file: &mut Disk) -> io::Result<()> {
         self.facts.bytes += bytes;
         self.unsynced += bytes;
-        if self.unsynced >= self.sync_bytes && !file.is_direct() {
+        let seldom = if file.is_direct() { DIRECT_SYNCS } else { 1 };
+        if self.unsynced >= self.sync_bytes.saturating_mul(seldom) {
             self.unsynced = 0;
             let begun = std::time::Instant::now();
             file.sync()?;

@@ -180,7 +180,7 @@ const OWN: &[Setting] = &[
     row("auto-aof-rewrite-min-size", "67108864",    Memory(0, I64_MAX),        "bytes",  Accepted,  "The journal is not here yet."),
     row("auto-aof-rewrite-percentage", "100",         Int(0, I32_MAX),           "%",      Accepted,  "The journal is not here yet."),
     row("no-appendfsync-on-rewrite", "no",          Bool,                      "",       Accepted,  "The journal is not here yet."),
-    row("rdb-save-incremental-fsync", "yes",         Bool,                      "",       Running,   "Snapshots that go through the page cache are synced while they are written, too."),
+    row("rdb-save-incremental-fsync", "yes",         Bool,                      "",       Running,   "Snapshots are synced while they are written, not only at the end."),
     row("rdb-del-sync-files",        "no",          Bool,                      "",       Accepted,  "Replication is not here yet."),
     row("bgsave_cpulist",            "",            Text,                      "",       Inert,     "Snapshots are encoded by the cores."),
     row("bio_cpulist",               "",            Text,                      "",       Inert,     "There are no such threads."),
