@@ -218,7 +218,13 @@ impl Places {
             Self::One(only, _) => *only == number,
             Self::Many(all) => {
                 all.places.remove(&number);
-                all.places.is_empty()
+                // The last one's condition is that of all again.
+                if all.places.len() == 1
+                    && let Some((only, place)) = all.places.pop_first()
+                {
+                    *self = Self::One(only, place);
+                }
+                false
             }
         }
     }
@@ -600,7 +606,28 @@ mod tests {
         }
     }
 
+    /// It waits on what no other does.
+    struct Alone;
+
+    impl Want for Alone {
+        fn condition(&self) -> Option<Condition> {
+            None
+        }
+
+        fn look(&self, _: &Looking<'_>) -> Look {
+            Look::Nothing
+        }
+
+        fn take(&self, _: &mut Taking<'_>, _: usize) -> Result<Flow, Refusal> {
+            Ok(Flow::Done)
+        }
+    }
+
     fn call(number: u64) -> Arc<WaitingCall> {
+        call_for(number, Box::new(Nothing))
+    }
+
+    fn call_for(number: u64, want: Box<dyn Want>) -> Arc<WaitingCall> {
         Arc::new(WaitingCall {
             number,
             core: 0,
@@ -609,7 +636,7 @@ mod tests {
             request: Arc::new(Request::from_args([&b"BLPOP"[..], b"a", b"0"])),
             view: View { db: 0, no_touch: false, tracker: Tracker::default() },
             resp3: false,
-            wait: Wait { keys: 1..2, patience: Patience::Endless, want: Box::new(Nothing) },
+            wait: Wait { keys: 1..2, patience: Patience::Endless, want },
             fate: Fate::default(),
             has_left: AtomicBool::new(false),
         })
@@ -672,6 +699,35 @@ mod tests {
         assert!(matches!(found, Ok(None)));
         assert_eq!(asked, 1);
         assert_eq!(next(&waits, 1, many - 1), Some((many - 1, many)));
+        waits.check_invariants();
+    }
+
+    #[test] // Who waits on something else is asked; when it has left, all wait on one thing again.
+    fn one_who_waits_on_something_else_is_asked() {
+        let mut waits = Waits::default();
+        let asked = |waits: &Waits| {
+            let mut asked = Vec::new();
+            let found = waits.next(1, 0, 8, |call, _, _| {
+                asked.push(call.number);
+                Look::Nothing
+            });
+            assert!(matches!(found, Ok(None)));
+            asked
+        };
+        for number in [1, 3] {
+            waits.add(&call(number), (1, 0), (b"a", 1, Since(0)));
+        }
+        waits.add(&call_for(4, Box::new(Alone)), (1, 0), (b"a", 1, Since(0)));
+        waits.check_invariants();
+        assert_eq!(asked(&waits), [1, 4]);
+        waits.remove(3);
+        waits.remove(4);
+        waits.remove_some(8);
+        let many = 3 * PASSED_AT_ONCE as u64;
+        for number in 10..many {
+            waits.add(&call(number), (1, 0), (b"a", 1, Since(0)));
+        }
+        assert_eq!(asked(&waits), [1], "and nobody is passed over");
         waits.check_invariants();
     }
 
