@@ -6,6 +6,7 @@
 
 use super::super::conn::{Conn, Lane};
 use super::super::core::Core;
+use super::super::state::clients::Pushed;
 use super::super::state::pubsub::Kind;
 use super::super::state::pubsub::backlog::Change;
 use super::super::state::pubsub::deliveries::{Delivery, Item};
@@ -23,7 +24,7 @@ const AT_ONCE: usize = 32;
 impl Core {
     /// Publishes and delivers what waits, until the slice is over. False when nothing does.
     pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
-        if !self.has_messages() || self.clients.room_to_push() == 0 {
+        if !self.can_deliver() {
             return false;
         }
         loop {
@@ -33,13 +34,22 @@ impl Core {
                 Some((home, Item::Message(delivery))) => self.deliver_some(home, delivery),
                 None => break,
             }
-            if self.slice_is_over() || self.clients.room_to_push() == 0 {
+            if self.slice_is_over() || !self.has_room_for_messages() {
                 return true;
             }
         }
         self.publish_waiting();
         self.publish_recorded();
         true
+    }
+
+    /// True when messages wait, and this slice has room for them.
+    pub(crate) fn can_deliver(&self) -> bool {
+        self.has_messages() && self.has_room_for_messages()
+    }
+
+    fn has_room_for_messages(&self) -> bool {
+        self.clients.room_to_push(Pushed::Message) > 0
     }
 
     /// A portion of a message's receivers; if it is not the last, the rest waits.
@@ -72,7 +82,7 @@ impl Core {
             None => (message.kind, &message.channel),
         };
         loop {
-            let some = (*left).min(self.clients.room_to_push());
+            let some = (*left).min(self.clients.room_to_push(Pushed::Message));
             if some == 0 {
                 return false;
             }
@@ -144,7 +154,7 @@ impl Core {
     /// owed too much.
     pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
         self.mark_streaming(&mut conn.lane);
-        self.clients.mark_pushed(&mut conn.lane);
+        self.clients.mark_pushed(&mut conn.lane, Pushed::Message);
         self.check_output(conn, early);
     }
 
