@@ -169,7 +169,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("FLUSHALL everything", Everything, EACH, Drawn, |a| a.run(&["FLUSHALL"])),
     row("MSETs of 50 clients", Small,     None, Left,  Actor::crowd),
     row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
-    row("a deaf subscriber",    Small,    None, Left,  Actor::subscribe),
+    row("unread messages",      Small,    None, Left,  Actor::subscribe),
     row("EVAL that fills three keys", Small, None, Drawn, Actor::seed),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
 ];
@@ -306,8 +306,8 @@ impl Actor {
         const PIPELINE: usize = 16;
         let limit = format!("pubsub {} 0 0", self.scale.unread_bytes());
         self.connection.ask(&["CONFIG", "SET", "client-output-buffer-limit", &limit])?;
-        let mut deaf = Connection::open(self.port, self.limit)?;
-        deaf.ask(&["SUBSCRIBE", "news"])?;
+        let mut subscriber = Connection::open(self.port, self.limit)?;
+        subscriber.ask(&["SUBSCRIBE", "news"])?;
         let (mut request, message) = (Vec::new(), "m".repeat(MESSAGE));
         (0..PIPELINE).for_each(|_| client::command(&mut request, &["PUBLISH", "news", &message]));
         let (started, mut streamed) = (Instant::now(), Streamed::default());
