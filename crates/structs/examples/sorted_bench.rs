@@ -23,14 +23,8 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let case = args.next();
     let members = args.next().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let cases: [(&str, Case); 6] = [
-        ("memory", memory),
-        ("speed", speed),
-        ("pipelines", pipelines),
-        ("bulk", bulk),
-        ("cut", cut),
-        ("small", small),
-    ];
+    let cases: [(&str, Case); 5] =
+        [("memory", memory), ("speed", speed), ("bulk", bulk), ("cut", cut), ("small", small)];
     for (name, run) in cases {
         if case.as_deref().is_none_or(|case| case == name) {
             println!("== {name}, {members} members");
@@ -202,39 +196,6 @@ fn prefetched(set: &mut Sorted, kind: Kind, rounds: u64) {
         }
     });
     black_box(sum);
-}
-
-/// Question: what does a change cost that comes in a pipeline of sixteen, as the server prefetches it?
-fn pipelines(members: u64) {
-    let names: Vec<_> = (0..members).map(|number| format!("member:{number:012}")).collect();
-    let mut set = Sorted::new();
-    for (number, name) in names.iter().enumerate() {
-        let score = number as u64 * 7_919 % members;
-        set.insert(hash::of(name.as_bytes()), name.as_bytes(), score as f64);
-    }
-    for (what, change) in CHANGES {
-        timed(what, members / 16, |round| pipeline(&mut set, &names, round, change));
-    }
-}
-
-/// What a score becomes, by the number of the change and the score that was there.
-type Change = fn(u64, f64) -> f64;
-
-const CHANGES: [(&str, Change); 3] = [
-    ("16 with another score", |n, _| (mixed(n) % 100_000) as f64),
-    ("16 with one more", |_, old| old + 1.0),
-    ("16 that stay", |_, old| old),
-];
-
-fn pipeline(set: &mut Sorted, names: &[String], round: u64, change: Change) {
-    let numbers: [u64; 16] = std::array::from_fn(|at| round * 16 + at as u64);
-    let batch = numbers.map(|n| names[(mixed(n ^ 0x5a) % names.len() as u64) as usize].as_bytes());
-    let hashes = batch.map(hash::of);
-    hashes.iter().for_each(|hash| set.prefetch(*hash));
-    set.prefetch_entries(&hashes);
-    for ((number, name), hash) in numbers.into_iter().zip(batch).zip(hashes) {
-        set.update(hash, name, |old| Some(change(number, old.unwrap_or(0.0))));
-    }
 }
 
 /// Question: what does it cost to build at once what comes in any order, and how long is a step?

@@ -12,14 +12,10 @@ use super::index::{Hash, Index, Items};
 use super::item::{self, Entries, New};
 use super::place::{Entry, Place, order};
 use super::stale::{Stale, each};
-use super::trail::Trail;
 use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
-use crate::tree::{
-    self, Child, PREFETCHED_MAX, Reached, Rest, Search, Spot, Trace, is_worth_deferring,
-};
-use arrayvec::ArrayVec;
+use crate::tree::{self, Child, PREFETCHED_MAX, Reached, Rest, Search, Spot, is_worth_deferring};
 use darter_base::hash;
 use std::ops::Range;
 
@@ -31,17 +27,12 @@ const SETTLED_BESIDE: usize = 4;
 /// Of as many removed entries, the items are removed at once.
 const SETTLED_AT_ONCE: usize = 64;
 
-/// Sets with so many entries have a trail: smaller ones are not prefetched.
-const TRAIL_MIN: usize = 4_096;
-
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Big {
     entries: Option<Child<Entries>>,
     index: Index,
     stale: Stale,
-    /// What prefetching has found.
-    trail: Option<Box<Trail>>,
     /// The set's.
     owner: Owner,
 }
@@ -90,8 +81,8 @@ impl Big {
     /// The entries with these items, in order.
     pub(super) fn of_items<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Self {
         let owner = Owner::new();
-        let (index, stale) = (Index::default(), Stale::default());
-        let mut big = Self { entries: None, index, stale, trail: None, owner };
+        let mut big =
+            Self { entries: None, index: Index::default(), stale: Stale::default(), owner };
         for entry in entries {
             let mut scratch = crate::table::Scratch::new();
             let member = entry.member.bytes(&mut scratch);
@@ -105,9 +96,8 @@ impl Big {
 
     /// These entries, and the items of them.
     pub(super) fn of_trees(entries: Option<Child<Entries>>, index: Option<Child<Items>>) -> Self {
-        let (index, stale) = (Index(index), Stale::default());
-        let mut big = Self { entries, index, stale, trail: None, owner: Owner::new() };
-        big.begin_trail();
+        let big =
+            Self { entries, index: Index(index), stale: Stale::default(), owner: Owner::new() };
         big.assert_counts();
         big
     }
@@ -130,8 +120,7 @@ impl Big {
     /// A cut for a long read: it does not count as a version of the set.
     pub(super) fn reader(&self) -> Self {
         let (entries, index) = (self.entries.clone(), self.index.clone());
-        let (stale, owner) = (self.stale.clone(), self.owner.reader());
-        Self { entries, index, stale, trail: None, owner }
+        Self { entries, index, stale: self.stale.clone(), owner: self.owner.reader() }
     }
 
     #[inline]
@@ -151,21 +140,7 @@ impl Big {
         const OWNER_BYTES: usize = 3 * size_of::<usize>();
         let entries = self.entries.as_ref().map_or(0, |tree| tree.bytes);
         let trees = entries + self.stale.memory_bytes() + self.index.memory_bytes();
-        let trail = self.trail.as_ref().map_or(0, |trail| size_of_val(&**trail));
-        size_of::<Self>() + OWNER_BYTES + trail + trees
-    }
-
-    /// Makes a trail if there are enough entries. Only changes may, since prefetching counts no memory.
-    fn begin_trail(&mut self) {
-        if self.trail.is_none() && self.len() >= TRAIL_MIN {
-            self.trail = Some(Box::default());
-        }
-    }
-
-    /// Where the items with a hash were found, and the entry of the first of them.
-    #[inline]
-    fn traces(&self, hash: Hash) -> (Trace, Trace) {
-        self.trail.as_ref().map_or_else(Default::default, |trail| trail.traces(hash))
+        size_of::<Self>() + OWNER_BYTES + trees
     }
 
     /// The chunk that the entry with this rank is in, and the rank of its first.
@@ -191,17 +166,14 @@ impl Big {
     /// The entry of a member; without one, where an item of it can be added to the index.
     #[inline]
     fn look(&self, hash: u64, member: &[u8]) -> Result<Found, Spot> {
-        let hash = Hash::of(hash);
-        let (item, entry) = self.traces(hash);
-        let found = self.index.find_from(item, hash, |score| {
+        let found = self.index.find(Hash::of(hash), |score| {
             let tree = self.entries.as_ref()?;
             // The last chunk that does not begin behind it: it may begin with it.
-            let search = Search {
+            let reached = tree.search(&Search {
                 is_less: |first| first < score,
                 is_equal: |first| first == score,
                 is_before: |child: &Child<_>| order(&first(child).member, member).is_le(),
-            };
-            let reached = tree.resume(entry, &search);
+            });
             let (spot, chunk) = lower_bound(&reached, &Place::Entry(score, member));
             let items = &chunk.items()[spot.offset..];
             let entry = (!items.is_empty()).then(|| item::entry(items, Some(chunk)))?;
@@ -226,26 +198,15 @@ impl Big {
 
     /// Prefetches the items of a hash.
     pub(super) fn prefetch(&self, hash: u64) {
-        let hash = Hash::of(hash);
-        let trace = self.index.prefetch(hash);
-        if let Some(trail) = &self.trail {
-            trail.keep_item(hash, trace);
-        }
+        self.index.prefetch(Hash::of(hash));
     }
 
     /// Prefetches the entries of the first items of these hashes, which were prefetched before.
     pub(super) fn prefetch_entries(&self, hashes: &[u64]) {
         let Some(tree) = &self.entries else { return };
         for hashes in hashes.chunks(PREFETCHED_MAX) {
-            let found = self.scores_of(hashes);
-            let search = |(_, score)| by_score(score);
-            let part = |(_, score), low, high| share(score, low, high);
-            tree.prefetch_all(&found, search, part, |which, trace, chunk, part| {
-                chunk.prefetch_near(part);
-                if let Some(trail) = &self.trail {
-                    trail.keep_entry(found[which].0, trace);
-                }
-            });
+            let (scores, len) = self.scores_of(hashes);
+            tree.prefetch_all(&scores[..len], by_score, share, Chunk::prefetch_near);
         }
     }
 
@@ -261,22 +222,21 @@ impl Big {
             let hashes = &hashes[..wanted.len()];
             self.index.prefetch_all(hashes);
             let scores = &scores[..wanted.len()];
-            let prefetch = |_, _, chunk: &Chunk, part| chunk.prefetch_items(part);
-            tree.prefetch_all(scores, by_score, share, prefetch);
-            let found = self.scores_of(hashes);
-            let search = |(_, score)| by_score(score);
-            let part = |(_, score), low, high| share(score, low, high);
-            tree.prefetch_all(&found, search, part, prefetch);
+            tree.prefetch_all(scores, by_score, share, Chunk::prefetch_items);
+            let (scores, len) = self.scores_of(hashes);
+            tree.prefetch_all(&scores[..len], by_score, share, Chunk::prefetch_items);
         }
     }
 
-    /// The scores of the first items of some hashes: of those that there are.
-    fn scores_of(&self, hashes: &[u64]) -> ArrayVec<(Hash, f64), PREFETCHED_MAX> {
-        let found = |hash: &u64| {
-            let hash = Hash::of(*hash);
-            Some((hash, self.index.find_from(self.traces(hash).0, hash, Some).ok()?.1))
-        };
-        hashes.iter().filter_map(found).collect()
+    /// The scores of the first items of some hashes, and how many there are.
+    fn scores_of(&self, hashes: &[u64]) -> ([f64; PREFETCHED_MAX], usize) {
+        let (mut scores, mut len) = ([0.0; PREFETCHED_MAX], 0);
+        let found = |hash: &u64| Some(self.index.find(Hash::of(*hash), Some).ok()?.1);
+        for score in hashes.iter().filter_map(found) {
+            scores[len] = score;
+            len += 1;
+        }
+        (scores, len)
     }
 
     /// See [`super::Sorted::update`].
@@ -290,7 +250,6 @@ impl Big {
         let score = old.as_ref().ok().map(|found| found.score);
         let Some(new) = f(score).filter(|new| score != Some(*new)) else { return score };
         assert!(!new.is_nan(), "a score is a number");
-        self.begin_trail();
         match &old {
             Err(item) => self.index.insert(item, Hash::of(hash), new),
             Ok(found) => {

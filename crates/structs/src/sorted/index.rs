@@ -13,7 +13,7 @@
 //! where they are to be expected.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held};
-use crate::tree::{self, Child, Reached, Search, Spot, Trace};
+use crate::tree::{self, Child, Reached, Search, Spot};
 
 /// Bytes of an item.
 pub(super) const ITEM: usize = 12;
@@ -136,8 +136,8 @@ type Never = fn(&Child<Items>) -> bool;
 
 /// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.
 #[inline]
-fn spot(tree: &Child<Items>, hash: Hash, trace: Trace) -> (Spot, &Chunk<Items>) {
-    let Reached { chunk, way, len, first, next } = tree.resume(trace, &search(hash));
+fn spot(tree: &Child<Items>, hash: Hash) -> (Spot, &Chunk<Items>) {
+    let Reached { chunk, way, len, first, next } = tree.search(&search(hash));
     let index = lower_bound(chunk, hash, expected(hash, first, next, len));
     (Spot { way, index, offset: index * ITEM }, chunk)
 }
@@ -160,7 +160,7 @@ impl Index {
     #[inline]
     pub(crate) fn rank_of(&self, hash: Hash) -> usize {
         let Some(tree) = &self.0 else { return 0 };
-        tree.index_of(&spot(tree, hash, Trace::default()).0)
+        tree.index_of(&spot(tree, hash).0)
     }
 
     /// The items from a rank on: their hashes and scores.
@@ -185,21 +185,10 @@ impl Index {
     pub(crate) fn find<R>(
         &self,
         hash: Hash,
-        f: impl FnMut(f64) -> Option<R>,
-    ) -> Result<(Spot, R), Spot> {
-        self.find_from(Trace::default(), hash, f)
-    }
-
-    /// [`Index::find`], if [`Index::prefetch`] has returned a trace for the hash.
-    #[inline]
-    pub(super) fn find_from<R>(
-        &self,
-        trace: Trace,
-        hash: Hash,
         mut f: impl FnMut(f64) -> Option<R>,
     ) -> Result<(Spot, R), Spot> {
         let Some(tree) = &self.0 else { return Err(Spot::default()) };
-        let (first, chunk) = spot(tree, hash, trace);
+        let (first, chunk) = spot(tree, hash);
         for index in first.index..chunk.len() {
             let (other, score) = read(chunk.items(), index);
             if other != hash {
@@ -219,13 +208,12 @@ impl Index {
         }
     }
 
-    /// Prefetches the items with this hash. Returns which chunk they are in.
+    /// Prefetches the items with this hash.
     #[inline]
-    pub(super) fn prefetch(&self, hash: Hash) -> Trace {
-        let Some(tree) = &self.0 else { return Trace::default() };
-        let Reached { chunk, way, len, first, next } = tree.search(&search(hash));
+    pub(super) fn prefetch(&self, hash: Hash) {
+        let Some(tree) = &self.0 else { return };
+        let Reached { chunk, len, first, next, .. } = tree.search(&search(hash));
         chunk.prefetch(expected(hash, first, next, len) * ITEM);
-        way.trace()
     }
 
     /// Prefetches the items with these hashes.
@@ -235,8 +223,7 @@ impl Index {
             let hash = Hash::of(hash);
             f64::from(hash.0.saturating_sub(low.0)) / f64::from(high.0.saturating_sub(low.0).max(1))
         };
-        let search = |hash| search(Hash::of(hash));
-        tree.prefetch_all(hashes, search, part, |_, _, chunk, part| chunk.prefetch_items(part));
+        tree.prefetch_all(hashes, |hash| search(Hash::of(hash)), part, Chunk::prefetch_items);
     }
 
     /// Adds an item at a spot that [`Index::find`] gave for its hash.

@@ -18,7 +18,6 @@
 //! | `pack`   | small sorted sets as bytes                                           |
 //! | `index`  | from a member's hash to its score                                    |
 //! | `big`    | both trees                                                           |
-//! | `trail`  | where prefetching has been                                          |
 //! | `stale`  | what a range left in the index as it was removed                     |
 //! | `bulk`   | building very many entries at once                                   |
 //! | `bucket` | what that gathers by hash                                            |
@@ -53,7 +52,6 @@ mod stale;
 mod straight;
 #[cfg(test)]
 mod tests;
-mod trail;
 
 pub use crate::chunk::End;
 pub use bulk::Builder;

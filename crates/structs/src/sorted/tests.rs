@@ -210,58 +210,6 @@ fn numbers(count: u64) -> Sorted {
     set
 }
 
-#[test] // Notes of a prefetch are taken up after the trees have changed, in a cut as well.
-fn notes_of_a_prefetch_may_be_old() {
-    const MEMBERS: u64 = 12_000;
-    let mut set = numbers(MEMBERS);
-    let mut model: Model = set.range(0..set.len()).map(shown).map(|(s, m)| (m, s)).collect();
-    let mut cuts = Vec::new();
-    let mut prng = Prng::from_seed(1);
-    let name = |number: u64| format!("member:{number}").into_bytes();
-    for round in 0..600 {
-        let batch: Vec<_> = (0..16).map(|_| name(prng.below(MEMBERS + 500))).collect();
-        let hashes: Vec<_> = batch.iter().map(|name| hash::of(name)).collect();
-        hashes.iter().for_each(|hash| set.prefetch(*hash));
-        set.prefetch_entries(&hashes);
-        match round % 60 {
-            // Chunks and nodes go, come, and are copied, between the prefetch and what it was for.
-            10 => {
-                let from = prng.below(MEMBERS / 2) as usize;
-                let gone: Vec<_> = set.range(from..from + 1_000).map(shown).collect();
-                set.remove_range(from..from + 1_000);
-                gone.iter().for_each(|(_, name)| _ = model.remove(name));
-            }
-            20 => {
-                let fresh = (0..MEMBERS).map(name).filter(|name| !model.contains_key(name));
-                for name in fresh.collect::<Vec<_>>() {
-                    set.insert(hash::of(&name), &name, 7.0);
-                    model.insert(name, 7.0);
-                }
-            }
-            30 => cuts.push((set.clone(), model.clone())),
-            _ => {}
-        }
-        for (name, hash) in batch.into_iter().zip(hashes) {
-            let score = if prng.chance(30) { 7.0 } else { prng.below(MEMBERS) as f64 };
-            assert_eq!(set.score(hash, &name), model.get(&name).copied(), "round={round}");
-            if prng.chance(20) {
-                assert_eq!(set.remove(hash, &name), model.remove(&name), "round={round}");
-            } else {
-                let old = set.insert(hash, &name, score);
-                assert_eq!(old, model.insert(name, score), "round={round}");
-            }
-        }
-        if round % 60 == 0 {
-            set.check_invariants();
-        }
-    }
-    cuts.push((set, model));
-    for (cut, model) in cuts {
-        cut.check_invariants();
-        assert_eq!(content(&cut), ordered(&model));
-    }
-}
-
 #[test] // A large set: ranks, bounds, and its bytes.
 fn a_large_set_is_two_trees() {
     let set = numbers(100_000);

@@ -26,7 +26,7 @@ pub(crate) use append::Appender;
 use change::merge_near;
 pub(crate) use change::{insert, join_seam, remove_range};
 pub(crate) use rest::{Rest, Unread, defer, is_worth_deferring};
-pub(crate) use way::{PREFETCHED_MAX, Reached, Search, Spot, Trace, insert_at, remove, remove_at};
+pub(crate) use way::{PREFETCHED_MAX, Reached, Search, Spot, insert_at, remove, remove_at};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
 use crate::kept;

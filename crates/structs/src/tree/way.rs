@@ -3,7 +3,7 @@
 //! A change by index adds up lengths at every level to find its chunk, and walks to the item in it. Who
 //! has searched for the item was just there, and has noted the way.
 
-use super::{CHILDREN_MAX, Child, Link, Node, insert, merge_near, own_node, remove_range};
+use super::{Child, Link, Node, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
 use crate::table::prefetch;
 use std::ptr;
@@ -23,32 +23,10 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Its trace; none if it goes through more levels than a word has room for, which takes a quarter of
-    /// a million chunks of the emptiest nodes.
-    pub(crate) fn trace(&self) -> Trace {
-        /// A bit above all children says that there is a trace.
-        const LEVELS: usize = ((u32::BITS - 1) / Trace::BITS) as usize;
-        if self.len > LEVELS {
-            return Trace::default();
-        }
-        let levels = self.children[..self.len].iter().rev();
-        Trace(levels.fold(1, |trace, child| trace << Trace::BITS | u32::from(*child)))
-    }
-
     fn push(&mut self, child: usize) {
         self.children[self.len] = child as u8;
         self.len += 1;
     }
-}
-
-/// A way in a word, noted where it was searched and taken up later: a hint, as the tree may have
-/// changed meanwhile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Trace(pub(crate) u32);
-
-impl Trace {
-    /// A child takes so many bits.
-    const BITS: u32 = CHILDREN_MAX.ilog2();
 }
 
 /// A place in a tree: the way to a chunk, and an item in it, or the end.
@@ -160,47 +138,6 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// [`Child::search`], which probably leads where a trace does. The last node on that way tells
-    /// whether it does: what is searched for lies between the chunk's first item and the next one's, and
-    /// nowhere else, as all items are in order. So a trace from before a change does no harm.
-    #[inline]
-    pub(crate) fn resume<L, E, B>(&self, trace: Trace, search: &Search<L, E, B>) -> Reached<'_, C>
-    where
-        L: Fn(C::First) -> bool,
-        E: Fn(C::First) -> bool,
-        B: Fn(&Self) -> bool,
-    {
-        self.follow(trace, search).unwrap_or_else(|| self.search(search))
-    }
-
-    /// Where a trace leads, if what is searched for is there, and not at the node's end.
-    #[inline]
-    fn follow<L, E, B>(&self, trace: Trace, search: &Search<L, E, B>) -> Option<Reached<'_, C>>
-    where
-        L: Fn(C::First) -> bool,
-        E: Fn(C::First) -> bool,
-        B: Fn(&Self) -> bool,
-    {
-        const CHILD: u32 = (1 << Trace::BITS) - 1;
-        if trace == Trace::default() {
-            return None;
-        }
-        let (mut at, mut way, mut rest, mut next) = (self, Way::default(), trace.0, None);
-        while let Link::Node(node) = &at.link {
-            let child = (rest & CHILD) as usize;
-            rest >>= Trace::BITS;
-            at = node.children.get(child)?;
-            next = node.firsts[..node.children.len()].get(child + 1).copied();
-            way.push(child);
-        }
-        let Link::Chunk(chunk) = &at.link else { unreachable!("not a node") };
-        let (first, behind) = (at.first, next?);
-        let is_it =
-            (search.is_less)(first) && !(search.is_less)(behind) && !(search.is_equal)(behind);
-        debug_assert!(!is_it || self.search(search).way.children == way.children, "{trace:?}");
-        is_it.then_some(Reached { chunk, way, len: at.len, first, next })
-    }
-
     /// The last chunk for which `is_before` holds, and the index of its first item; the first chunk
     /// if there is none. `is_before` must hold for all children up to some place, and for none
     /// after it.
@@ -214,44 +151,42 @@ impl<C: Coding> Child<C> {
     /// Prefetches the chunks that several searches would find, level by level: so that what they
     /// wait for arrives together. Each node is waited for twice, for what it knows of its children
     /// and for the child; each chunk once, for its head. `part` tells how far something lies
-    /// between what is known of its chunk and of the next: `reached` prefetches what lies there, and is
-    /// told which search it is, and its trace.
+    /// between what is known of its chunk and of the next.
     #[inline]
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,
         wanted: &[T],
         search: impl Fn(T) -> Search<L, E, B>,
         part: impl Fn(T, C::First, C::First) -> f64,
-        reached: impl Fn(usize, Trace, &Chunk<C>, f64),
+        prefetch_items: fn(&Chunk<C>, f64),
     ) where
         L: Fn(C::First) -> bool,
         E: Fn(C::First) -> bool,
         B: Fn(&Self) -> bool,
     {
         let Some(first) = wanted.first() else { return };
-        let mut ways = [(*first, self, None, Way::default()); PREFETCHED_MAX];
+        let mut ways = [(*first, self, None); PREFETCHED_MAX];
         let ways = &mut ways[..wanted.len().min(PREFETCHED_MAX)];
         ways.iter_mut().zip(wanted).for_each(|(way, wanted)| way.0 = *wanted);
         while let Link::Node(_) = &ways[0].1.link {
-            for (wanted, at, next, way) in &mut *ways {
+            for (wanted, at, next) in &mut *ways {
                 let Link::Node(node) = &at.link else { unreachable!("N2: all are of one level") };
                 let child = node.search(&search(*wanted));
                 *next = node.firsts[..node.children.len()].get(child + 1).copied().or(*next);
                 *at = &node.children[child];
-                way.push(child);
                 prefetch(ptr::from_ref(*at).cast());
             }
-            for (_, at, ..) in &*ways {
+            for (_, at, _) in &*ways {
                 match &at.link {
                     Link::Node(node) => node.prefetch(),
                     Link::Chunk(chunk) => Chunk::prefetch_head(chunk),
                 }
             }
         }
-        for (which, (wanted, at, next, way)) in ways.iter().enumerate() {
+        for (wanted, at, next) in &*ways {
             if let Link::Chunk(chunk) = &at.link {
                 let share = next.map_or(0.5, |next| part(*wanted, at.first, next));
-                reached(which, way.trace(), chunk, share.clamp(0.0, 1.0));
+                prefetch_items(chunk, share.clamp(0.0, 1.0));
             }
         }
     }
