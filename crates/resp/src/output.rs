@@ -14,6 +14,10 @@ const SHARE_MIN_BYTES: usize = 16 * 1024;
 /// their buffer.
 const ALONE_MIN_BYTES: usize = 64 * 1024;
 
+/// From this length on, a tail that pieces are added to does not grow, but becomes a part: it would
+/// double, and with it those of all clients that have been sent as much.
+const GROWN_BYTES: usize = 8 * 1024;
+
 /// A piece of output.
 #[derive(Debug)]
 pub enum Part {
@@ -79,10 +83,14 @@ impl Output {
         }
     }
 
-    /// Appends a copy of `bytes`, one of many that may wait: a tail that has grown long becomes a
-    /// part, so that it is never copied as a whole.
+    /// Appends a copy of `bytes`, one of many that may wait: a tail that is full and not short becomes
+    /// a part, so that what waits takes no more memory than its length, and little is copied at once.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
+        let is_full = self.tail.capacity() - self.tail.len() < bytes.len();
+        if is_full && self.tail.len() >= GROWN_BYTES {
+            self.close_tail();
+        }
         self.part_tail();
         self.copy(bytes);
     }
@@ -321,7 +329,15 @@ mod tests {
             out.add(&piece);
             model.extend_from_slice(&piece);
         }
-        assert_eq!((out.len(), out.parts().0), (200_000, 3));
+        let (parts, tail) = (out.parts().0, out.tail_bytes());
+        assert!((out.len() == 200_000) && (19..=24).contains(&parts), "{parts}");
+        assert!(tail.1 <= 2 * GROWN_BYTES, "{tail:?}");
+        let capacity = |part: &Part| match part {
+            Part::Bytes(bytes) => bytes.capacity(),
+            Part::Shared(..) => 0,
+        };
+        let taken: usize = out.parts.iter().map(capacity).sum();
+        assert!(taken + tail.0 < 201_000, "{taken} and {tail:?}");
         assert_eq!(out.flatten(), model);
     }
 
