@@ -117,7 +117,7 @@ impl Thread {
         let core = &self.core;
         let holds = self.mailbox.borrow().backlog() > 0;
         core.hold_requests(holds);
-        let (mut accepted, mut released) = (Vec::new(), Vec::new());
+        let (mut accepted, mut moving) = (Vec::new(), Vec::new());
         let (mut begun, mut asked) = (false, false);
         if !holds {
             self.net.borrow_mut().poll(sleep, &mut |event| {
@@ -136,7 +136,10 @@ impl Thread {
                         core.sent(conn, Some(spent::take_back(buffer)));
                     }
                     Event::Closed { conn, .. } => core.closed(conn),
-                    Event::Released { conn, socket } => released.push((conn, socket)),
+                    Event::Released { conn, socket } => {
+                        // At once: from then on another may have its token's index.
+                        moving.extend(core.released(conn).map(|(to, state)| (to, socket, state)));
+                    }
                     Event::Woken => {}
                 }
             })?;
@@ -148,10 +151,8 @@ impl Thread {
         for (conn, peer) in accepted {
             self.place(conn, &peer, next_core);
         }
-        for (conn, socket) in released {
-            if let Some((to, moving)) = self.core.released(conn) {
-                self.move_to(to, socket, moving);
-            }
+        for (to, socket, state) in moving {
+            self.move_to(to, socket, state);
         }
         let (core, net, quiet) = (&self.core, &self.net, &self.quiet);
         let messages = self.mailbox.borrow_mut().drain(|from, post| match post {

@@ -69,7 +69,7 @@ fn moves(stage: &Stage) -> Result<(), String> {
 }
 
 /// Pipelines of INCR to one key, then to one of the other core: each reply comes once, in its order,
-/// while the client moves from core to core.
+/// while the client moves from core to core, and others come and go.
 fn pipelines_on_the_move(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut watcher = server.client().map_err(text)?;
@@ -86,6 +86,8 @@ fn pipelines_on_the_move(stage: &Stage) -> Result<(), String> {
         let key = (began.elapsed().as_millis() / 600 % 2) as usize;
         round += 1;
         let name = ["queue:0", "queue"][key];
+        let others: Vec<Client> = (0..4).flat_map(|_| server.client()).collect();
+        ensure(others.len() == 4, || "others cannot connect".to_owned())?;
         for (number, client) in clients.iter_mut().enumerate() {
             let line = format!("HINCRBY {name} {number} 1\r\n").repeat(1 + round % 9);
             client.send(line.as_bytes()).map_err(text)?;

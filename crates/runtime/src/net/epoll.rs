@@ -6,7 +6,8 @@
 //! the end of input or when a paused client sends nevertheless.
 //!
 //! Invariants:
-//! - I1: a connection is in the table until its `Closed` is in `pending`, and never after.
+//! - I1: a connection is in the table until its `Closed` or `Released` is in `pending`, and never
+//!   after; its place is free once that is delivered.
 //! - I2: `sending` is set from `send` until its `Sent` is in `pending`.
 //! - I3: a fresh connection (not armed yet) is not in the kernel's set.
 //!
@@ -286,7 +287,7 @@ impl Epoll {
         assert!(is_idle, "given away while it sends: {token:?}");
         // What the set has reported of it and is still to be handled finds no connection.
         self.unwatch(token);
-        let Some(conn) = self.conns.remove(token) else { return };
+        let Some(conn) = self.conns.leave(token) else { return };
         self.pending.push(Pending::Released(token, conn.socket));
     }
 
@@ -300,7 +301,11 @@ impl Epoll {
 
     fn deliver(&mut self, handler: &mut dyn FnMut(Event<'_>)) {
         for pending in self.pending.drain(..) {
+            let ended = pending.ended();
             handler(pending.into_event());
+            if let Some(token) = ended {
+                self.conns.vacate(token);
+            }
         }
     }
 
@@ -420,7 +425,7 @@ impl Epoll {
 
     /// Ends a connection: its socket closes now, its last events are pending.
     fn finish(&mut self, token: Token, error: Option<io::Error>) {
-        let Some(conn) = self.conns.remove(token) else { return };
+        let Some(conn) = self.conns.leave(token) else { return };
         if let Some(sending) = conn.sending {
             let reason = error.as_ref().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind);
             self.pending.push(Pending::Sent(token, sending.into_buffer(), Some(reason)));

@@ -59,7 +59,7 @@ pub struct Parcel {
 
 /// What happened. For one connection the order is: `Accepted`, any number of `Received` and
 /// `Sent`, `Eof` at most once and no `Received` after it, `Closed` or `Released` exactly once and
-/// last.
+/// last. No other connection has the index of its token before that.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A client connected. Receiving begins with the next poll, so that the connection can be

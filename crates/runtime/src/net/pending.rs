@@ -18,6 +18,14 @@ pub(super) enum Pending {
 }
 
 impl Pending {
+    /// The connection whose last event this is.
+    pub(super) fn ended(&self) -> Option<Token> {
+        match self {
+            Self::Sent(..) => None,
+            Self::Closed(conn, _) | Self::Released(conn, _) => Some(*conn),
+        }
+    }
+
     pub(super) fn into_event(self) -> Event<'static> {
         match self {
             Self::Sent(conn, buffer, reason) => {

@@ -2,6 +2,9 @@
 //!
 //! Places are reused, last freed first, so that the table stays dense and in cache; each use has a
 //! generation, and a token of an older one finds nothing.
+//!
+//! Whoever keeps something of its own at a connection's place must have heard of its end before
+//! another comes to that place: so the value can go before the place is free.
 
 use super::event::Token;
 
@@ -14,15 +17,17 @@ struct Place<T> {
 pub(super) struct Slab<T> {
     places: Vec<Place<T>>,
     free: Vec<u32>,
+    /// Places whose value has gone, and that are not free yet.
+    left: usize,
 }
 
 impl<T> Slab<T> {
     pub(super) fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { places: Vec::new(), free: Vec::new(), left: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.places.len() - self.free.len() - self.left
     }
 
     pub(super) fn insert(&mut self, value: T) -> Token {
@@ -42,16 +47,31 @@ impl<T> Slab<T> {
         if place.generation == token.generation { place.value.as_mut() } else { None }
     }
 
+    /// Takes a value out; its place is free.
     pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+        let value = self.leave(token)?;
+        self.vacate(token);
+        Some(value)
+    }
+
+    /// Takes a value out. Its token is invalid from now on, but its place is not free until
+    /// [`Slab::vacate`].
+    pub(super) fn leave(&mut self, token: Token) -> Option<T> {
         let place = self.places.get_mut(token.index as usize)?;
         if place.generation != token.generation {
             return None;
         }
         let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
+        self.left += 1;
+        Some(value)
+    }
+
+    /// The place of a value that has left is free.
+    pub(super) fn vacate(&mut self, token: Token) {
+        self.left -= 1;
         self.free.push(token.index);
         debug_assert!(self.free.len() <= self.places.len(), "a place is free twice");
-        Some(value)
     }
 
     /// The current token of place `index`. Panics when nothing is there.
@@ -88,5 +108,18 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get_mut(second), Some(&mut "second"));
         assert_eq!((slab.len(), slab.tokens()), (1, vec![second]));
+    }
+
+    #[test] // Nobody comes to the place of one whose end is still to be told.
+    fn places_are_free_when_they_are_vacated() {
+        let mut slab = Slab::new();
+        let first = slab.insert("first");
+        assert_eq!((slab.leave(first), slab.leave(first)), (Some("first"), None));
+        assert_eq!((slab.len(), slab.tokens()), (0, vec![]));
+        let second = slab.insert("second");
+        assert_ne!(first.index, second.index);
+        slab.vacate(first);
+        assert_eq!(slab.insert("third").index, first.index);
+        assert_eq!(slab.len(), 2);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::clock::MachineClock;
-use crate::engine::{Local, Mail, World};
+use crate::engine::{Local, Mail, Policy, World};
 use crate::knock::{Knocker, SliceTimer};
 use crate::load::Loaded;
 use crate::shared::Shared;
@@ -11,6 +11,7 @@ use darter_runtime::mailbox;
 use darter_runtime::net::{BackendChoice, Waker};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 
 /// Core 0 of two with two clients, and the other end of its ring, which takes one flush.
@@ -24,21 +25,10 @@ impl Bench {
     /// `None` where the system lacks the backend.
     fn new(choice: BackendChoice) -> Option<Self> {
         let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
-        let (mut net, _) = match Net::open(choice, &wakers[0]) {
-            Err(error) if choice == BackendChoice::Uring => {
-                eprintln!("no io_uring here: {error}");
-                return None;
-            }
-            opened => opened.unwrap(),
-        };
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("darter-thread-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        net.listen_unix(&path, 2, None).unwrap();
+        let (net, path) = listening(choice, &wakers[0])?;
         let mut mailboxes = mailbox::mesh::<Post>(wakers.to_vec(), 1);
         let other = mailboxes.pop().unwrap();
-        let thread = thread(net, mailboxes.pop().unwrap(), &wakers);
+        let thread = thread(0, net, mailboxes.pop().unwrap(), &wakers);
         let mut bench = Self { thread, other, clients: Vec::new() };
         for conns in 1..=2 {
             // One by one: of two in a look the other core would get the second.
@@ -96,13 +86,38 @@ impl Bench {
 
     /// A request for a key of the other core.
     fn remote(&self) -> String {
-        let tx = &self.thread.core.tx;
-        let mut keys = (0..).map(|at| format!("key:{at}"));
-        format!("GET {}", keys.find(|key| tx.core_of(key.as_bytes()) == 1).unwrap())
+        remote(&self.thread)
     }
 }
 
-fn thread(net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thread {
+/// A request for a key of core 1.
+fn remote(thread: &Thread) -> String {
+    let mut keys = (0..).map(|at| format!("key:{at}"));
+    format!("GET {}", keys.find(|key| thread.core.tx.core_of(key.as_bytes()) == 1).unwrap())
+}
+
+/// `None` where the system lacks the backend.
+fn open(choice: BackendChoice, waker: &Waker) -> Option<Net> {
+    match Net::open(choice, waker) {
+        Err(error) if choice == BackendChoice::Uring => {
+            eprintln!("no io_uring here: {error}");
+            None
+        }
+        opened => Some(opened.unwrap().0),
+    }
+}
+
+/// The same, and the path at which it listens.
+fn listening(choice: BackendChoice, waker: &Waker) -> Option<(Net, PathBuf)> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("darter-thread-{}-{number}", std::process::id());
+    let (mut net, path) = (open(choice, waker)?, std::env::temp_dir().join(name));
+    net.listen_unix(&path, 2, None).unwrap();
+    Some((net, path))
+}
+
+fn thread(id: usize, net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thread {
     let (net, mailbox) = (Rc::new(RefCell::new(net)), Rc::new(RefCell::new(mailbox)));
     let arrivals = Rc::new(Arrivals::new(&net, &mailbox));
     let clock = Rc::new(MachineClock);
@@ -110,7 +125,7 @@ fn thread(net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thread {
     let slice = Rc::new(SliceTimer::new(Rc::clone(&clock), knocker));
     let local = Local::new(Shared::nowhere(wakers.len(), 0), Arc::default());
     let table = Arc::new(crate::boot::table());
-    let core = Core::new(0, wakers.len(), 16, table, World { clock, slice, seed: 1 }, local);
+    let core = Core::new(id, wakers.len(), 16, table, World { clock, slice, seed: 1 }, local);
     Thread {
         core,
         net,
@@ -155,5 +170,57 @@ fn a_full_ring_holds_requests_and_replies() {
         bench.turn_until(|bench| bench.commands() == ran + 1);
         assert_eq!((bench.backlog(), bench.got(1).as_str()), (0, "+PONG\r\n"), "{choice:?}");
         assert_eq!(bench.other.drain(|_, _| ()), 1, "{choice:?}");
+    }
+}
+
+#[test] // Who comes as another one leaves, or just after, is not taken for that one.
+fn some_come_as_others_leave() {
+    for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
+        let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
+        let Some((net, path)) = listening(choice, &wakers[0]) else { continue };
+        let nets = [net, open(choice, &wakers[1]).unwrap()];
+        let mailboxes = mailbox::mesh::<Post>(wakers.to_vec(), 16);
+        let mut threads: Vec<Thread> = nets
+            .into_iter()
+            .zip(mailboxes)
+            .enumerate()
+            .map(|(id, (net, mailbox))| thread(id, net, mailbox, &wakers))
+            .collect();
+        let eager = Policy { requests: 1, streak_ms: 0, stay_ms: 0, span_ms: 1 };
+        threads.iter().for_each(|thread| thread.core.set_move_policy(eager));
+        let mut turn = |threads: &mut [Thread]| {
+            for thread in threads {
+                thread.look(Wait::Nothing, &mut 0).unwrap();
+                thread.turn().unwrap();
+                thread.net.borrow_mut().flush_submissions().unwrap();
+            }
+        };
+        let remote = remote(&threads[0]);
+        let mut clients = Vec::new();
+        for _ in 0..200 {
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.set_nonblocking(true).unwrap();
+            write!(client, "{remote}\r\n{remote}\r\n").unwrap();
+            clients.push(client);
+            turn(&mut threads);
+        }
+        let moves = |thread: &Thread| thread.core.stats.borrow().moves;
+        assert!(threads.iter().map(moves).sum::<u64>() > 0, "{choice:?}: nobody has moved");
+        for client in &mut clients {
+            let (mut got, mut bytes) = (Vec::new(), [0; 64]);
+            for _ in 0..100_000 {
+                turn(&mut threads);
+                match client.read(&mut bytes) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    read => got.extend_from_slice(&bytes[..read.unwrap()]),
+                }
+                if got.len() == 10 {
+                    break;
+                }
+            }
+            assert_eq!(got, b"$-1\r\n$-1\r\n", "{choice:?}");
+        }
+        let conns: usize = threads.iter().map(|thread| thread.core.conns_len()).sum();
+        assert_eq!(conns, clients.len(), "{choice:?}");
     }
 }

@@ -89,7 +89,7 @@ impl Uring {
         if !conn.is_free() {
             return;
         }
-        let Some(conn) = self.lent.conns.remove(token) else { return };
+        let Some(conn) = self.lent.conns.leave(token) else { return };
         if let Some(sending) = conn.sending {
             let reason = conn.error.as_ref().map(io::Error::kind);
             let reason = reason.unwrap_or(io::ErrorKind::ConnectionAborted);
@@ -105,7 +105,7 @@ impl Uring {
         if !conn.releasing || !conn.is_free() {
             return;
         }
-        let Some(conn) = self.lent.conns.remove(token) else { return };
+        let Some(conn) = self.lent.conns.leave(token) else { return };
         self.pending.push(Pending::Released(token, conn.socket));
     }
 }

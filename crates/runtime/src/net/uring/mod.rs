@@ -290,7 +290,11 @@ impl Uring {
 
     fn deliver(&mut self, handler: &mut dyn FnMut(Event<'_>)) {
         for pending in self.pending.drain(..) {
+            let ended = pending.ended();
             handler(pending.into_event());
+            if let Some(token) = ended {
+                self.lent.conns.vacate(token);
+            }
         }
     }
 }
