@@ -58,12 +58,16 @@ impl Core {
         self.idle_check.look(&self.clients, self.now_ms(), timeout_ms, kill);
     }
 
-    /// A connection of this core is gone. With the last one the scans end, and what they published is
-    /// reset.
-    pub(super) fn connection_left(self: &Rc<Self>, session: &Session) {
+    /// With the last connection the scans end, and what they published is reset.
+    pub(super) fn forget_if_last(&self) {
         if self.conns_len() == 0 {
             census::forget(self);
         }
+    }
+
+    /// A connection of this core is gone.
+    pub(super) fn connection_left(self: &Rc<Self>, session: &Session) {
+        self.forget_if_last();
         if session.monitor {
             self.monitor_left(session.handle);
         }

@@ -37,6 +37,8 @@ pub struct Moving {
     /// Where it comes from.
     from: CoreId,
     home: CoreId,
+    /// When it came there.
+    came_ms: u64,
     owed_max: usize,
     reply_peak: (usize, u64),
     bytes_in: u64,
@@ -78,7 +80,8 @@ impl Core {
     /// core, under a new token. None if it is to be closed, and with it the socket.
     pub fn released(self: &Rc<Self>, token: Token) -> Option<(CoreId, Box<Moving>)> {
         let state = self.with_conn(token, |conn| {
-            let lane = &conn.lane;
+            let lane = &mut conn.lane;
+            lane.paused = false; // Of what is received under its new token there is nothing yet.
             let ends = lane.session.killed || lane.closing;
             (ends, lane.leaving.filter(|_| is_free(lane)))
         });
@@ -88,6 +91,7 @@ impl Core {
             return None;
         }
         let Conn { parser, mut lane } = *self.clients.remove(token)?;
+        self.forget_if_last();
         let (from, home) = (self.id(), lane.home);
         let to = to.unwrap_or(from);
         match home == from {
@@ -96,9 +100,18 @@ impl Core {
             false => self.moves.guest_goes(),
         }
         let session = std::mem::take(&mut lane.session);
-        let Lane { owed_max, reply_peak, bytes_in, bytes_out, .. } = lane;
-        let moving =
-            Moving { parser, session, from, home, owed_max, reply_peak, bytes_in, bytes_out };
+        let Lane { came_ms, owed_max, reply_peak, bytes_in, bytes_out, .. } = lane;
+        let moving = Moving {
+            parser,
+            session,
+            from,
+            home,
+            came_ms,
+            owed_max,
+            reply_peak,
+            bytes_in,
+            bytes_out,
+        };
         Some((to, Box::new(moving)))
     }
 
@@ -114,6 +127,7 @@ impl Core {
         (lane.bytes_in, lane.bytes_out) = (moving.bytes_in, moving.bytes_out);
         lane.look = self.look.get();
         if from == self.id() {
+            lane.came_ms = moving.came_ms;
             self.move_ended();
         } else {
             lane.came_ms = self.now_ms();

@@ -26,6 +26,9 @@ const GIVEN_MAX: u32 = 100;
 /// What a request takes of a core, with its part of the work on the socket, at most: 10 us. So one
 /// in a millisecond is this share.
 const REQUEST: u32 = 10;
+/// However little a connection asks, to move it takes some microseconds, of which a span is not to have
+/// too many at once.
+const LEAST: u64 = 4;
 /// What a guest takes that goes back, whose requests are not counted.
 const GUEST: u32 = GIVEN_MAX / 4;
 
@@ -61,7 +64,8 @@ impl Trail {
     /// A request goes to another core.
     #[inline]
     pub(crate) fn goes(&mut self, to: CoreId, now_ms: u64) {
-        if self.count > 0 && usize::from(self.core) == to {
+        let goes_on = usize::from(self.core) == to && self.since_ms <= now_ms; // The clock may be set back.
+        if self.count > 0 && goes_on {
             self.count = self.count.saturating_add(1);
         } else {
             *self = Self { core: to as u16, count: 1, since_ms: now_ms };
@@ -110,7 +114,7 @@ impl Policy {
         share: impl Fn(CoreId) -> Share,
     ) -> Option<Wish> {
         let Roamer { trail, home, here, came_ms } = roamer;
-        if now_ms.saturating_sub(came_ms) < self.stay_ms {
+        if now_ms.checked_sub(came_ms).is_some_and(|stayed_ms| stayed_ms < self.stay_ms) {
             return None;
         }
         let streak_ms = now_ms.saturating_sub(trail.since_ms);
@@ -118,7 +122,7 @@ impl Policy {
         let to = usize::from(trail.core);
         if is_long && share(to) <= share(here).max(CALM) {
             let weight = u64::from(trail.count) * u64::from(REQUEST) / streak_ms.max(1);
-            return Some(Wish { to, weight: weight.min(1_000) as u32 });
+            return Some(Wish { to, weight: weight.clamp(LEAST, 1_000) as u32 });
         }
         let is_crowded = home != here && share(here) >= FULL;
         let goes_back = is_crowded && share(home) + GAP <= share(here);
@@ -201,6 +205,11 @@ mod tests {
         assert_eq!(trail.len(), 0);
         trail.goes(2, 9);
         assert_eq!((trail.len(), trail.since_ms), (1, 9));
+        trail.goes(2, 8);
+        assert_eq!((trail.len(), trail.since_ms), (1, 8), "the clock was set back");
+        trail.goes(2, 9);
+        trail.stays();
+        trail.goes(2, 9);
         let here = Roamer { trail, home: 0, here: 0, came_ms: 0 };
         assert_eq!(POLICY.wish(here, 99_999, |_| 0), None, "one is not enough");
     }
@@ -208,7 +217,7 @@ mod tests {
     #[test] // A busy connection weighs more; of the heaviest, one goes in a span.
     fn who_asks_much_weighs_much() {
         for (requests, ms, weight) in
-            [(3, 1_000, 0), (1_000, 1_000, 10), (5_000, 500, 100), (u32::MAX, 1_000, 1_000)]
+            [(3, 1_000, 4), (1_000, 1_000, 10), (5_000, 500, 100), (u32::MAX, 1_000, 1_000)]
         {
             let trail = Trail { core: 1, count: requests, since_ms: 5_000 };
             let roamer = Roamer { trail, home: 0, here: 0, came_ms: 0 };
@@ -227,6 +236,8 @@ mod tests {
         assert_eq!(wish(FULL, FULL - GAP + 1), None, "home is busy, too");
         assert_eq!(wish(FULL - 1, 0), None, "there is time");
         assert_eq!(POLICY.wish(guest, 10_999, |core| [1_000, 0][core]), None, "it has just come");
+        let goes = POLICY.wish(guest, 9_999, |core| [1_000, 0][core]).is_some();
+        assert!(goes, "the clock was set back, nobody knows when it came");
         let native = Roamer { home: 0, ..guest };
         assert_eq!(POLICY.wish(native, 11_000, |core| [1_000, 0][core]), None);
     }

@@ -5,7 +5,8 @@
 //!
 //! Invariants (`check_invariants`):
 //! - C1: a place holds the connection whose token names it.
-//! - C2: every connection in a place is found by its handle, and by its id.
+//! - C2: every connection in a place is found by its handle, and by its id; by nothing
+//!   else.
 //! - C3: a connection whose lane is marked as dirty or streaming is in that list, once.
 
 use super::super::conn::{Conn, Lane};
@@ -37,8 +38,9 @@ pub(crate) struct Clients {
     places: RefCell<Places>,
     /// By the handle.
     tokens: RefCell<IdentityMap<Token>>,
-    /// The handles, by the id, of those that have moved: others have their id for a handle.
-    moved: RefCell<IdentityMap<u64>>,
+    /// Of those that have moved: the handle of each id, and none of each handle, which is no id. Others
+    /// have their id for a handle.
+    moved: RefCell<IdentityMap<Option<u64>>>,
     numbers: Cell<u64>,
     /// Those with output to send.
     dirty: RefCell<Vec<Token>>,
@@ -74,7 +76,7 @@ impl Clients {
         let old = self.tokens.borrow_mut().insert(handle, token);
         assert!(old.is_none(), "client {handle} is there twice");
         if id != handle {
-            self.moved.borrow_mut().insert(id, handle);
+            self.moved.borrow_mut().extend([(id, Some(handle)), (handle, None)]);
         }
     }
 
@@ -85,7 +87,8 @@ impl Clients {
         let known = self.tokens.borrow_mut().remove(&handle);
         assert_eq!(known, Some(token), "client {handle}");
         if id != handle {
-            self.moved.borrow_mut().remove(&id);
+            let mut moved = self.moved.borrow_mut();
+            (moved.remove(&id), moved.remove(&handle));
         }
         Some(conn)
     }
@@ -121,7 +124,7 @@ impl Clients {
     /// The handle of the client with this id, if it is one of this core.
     pub(crate) fn handle_of(&self, id: u64) -> Option<u64> {
         let moved = self.moved.borrow().get(&id).copied();
-        moved.or_else(|| self.token_of(id).map(|_| id))
+        moved.unwrap_or_else(|| self.token_of(id).map(|_| id))
     }
 
     /// All places, for callers that walk them in an order of their own. The clients are borrowed
@@ -242,7 +245,9 @@ impl Clients {
             let (lane, token) = (&conn.lane, conn.lane.token);
             assert_eq!(token.index as usize, index, "C1");
             assert_eq!(self.token_of(lane.session.handle), Some(token), "C2");
-            assert_eq!(self.handle_of(lane.session.id), Some(lane.session.handle), "C2");
+            let (id, handle) = (lane.session.id, lane.session.handle);
+            assert_eq!(self.handle_of(id), Some(handle), "C2");
+            assert!(id == handle || self.handle_of(handle).is_none(), "C2");
             let times =
                 |list: &mut dyn Iterator<Item = &Token>| list.filter(|at| **at == token).count();
             assert_eq!(times(&mut dirty.iter()), usize::from(lane.dirty), "C3");

@@ -62,7 +62,7 @@ impl Moves {
 
     /// One leaves.
     pub(crate) fn begin(&self, wish: Wish) {
-        self.given.set(self.given.get() + wish.weight.max(1));
+        self.given.set(self.given.get() + wish.weight);
         self.leaving.set(self.leaving.get() + 1);
     }
 
