@@ -28,6 +28,8 @@ const FOLDER_PREFIX: &str = "darter-bench-";
 pub(crate) enum Program {
     /// `redis-server`, from this path.
     Redis(PathBuf),
+    /// The same, with an I/O thread for each of its processors.
+    ThreadedRedis(PathBuf),
     /// Darter, from this path.
     Darter {
         /// The program.
@@ -47,7 +49,7 @@ pub(crate) enum Program {
 impl Program {
     fn path(&self) -> &Path {
         match self {
-            Program::Redis(path) => path,
+            Program::Redis(path) | Program::ThreadedRedis(path) => path,
             Program::Darter { path, .. } | Program::Floor { path, .. } => path,
         }
     }
@@ -67,7 +69,8 @@ impl Subject {
     pub(crate) fn name(&self) -> String {
         match (&self.program, self.cores) {
             (Program::Redis(_), 1) => "redis-server".to_owned(),
-            (Program::Redis(_), cores) => format!("redis-server, {cores} cores"),
+            (Program::Redis(_), cores) => format!("redis-server, {cores} processors"),
+            (Program::ThreadedRedis(_), cores) => format!("redis-server, {cores} cores"),
             (Program::Darter { io, .. }, cores) => {
                 let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
                 let io = if io == "auto" { String::new() } else { format!(", {io}") };
@@ -393,11 +396,11 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
     let files =
         ["--dbfilename".as_ref(), "dump.rdb".as_ref(), "--dir".as_ref(), folder.as_os_str()];
     match &subject.program {
-        Program::Redis(_) => {
+        Program::Redis(_) | Program::ThreadedRedis(_) => {
             command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
             command.args(["--appendonly", "no", "--enable-debug-command", "yes"]);
             command.args(["--loglevel", "warning"]).args(files);
-            if subject.cores > 1 {
+            if let Program::ThreadedRedis(_) = subject.program {
                 command.args(["--io-threads", &subject.cores.to_string()]);
                 command.args(["--io-threads-do-reads", "yes"]);
             }

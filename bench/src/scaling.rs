@@ -87,10 +87,14 @@ fn subjects(options: &Options) -> Vec<Subject> {
     let redis = subjects.iter().position(|subject| matches!(subject.program, Program::Redis(_)));
     let Some(redis) = redis else { return subjects };
     let one = subjects.remove(redis);
+    let Program::Redis(path) = &one.program else { unreachable!("it is redis-server") };
     let threaded: Vec<Subject> = subjects
         .iter()
         .filter(|subject| (2..=IO_THREADS_MAX).contains(&subject.cores))
-        .map(|subject| Subject { program: one.program.clone(), cores: subject.cores })
+        .map(|subject| Subject {
+            program: Program::ThreadedRedis(path.clone()),
+            cores: subject.cores,
+        })
         .collect();
     [vec![one], threaded, subjects].concat()
 }

@@ -251,7 +251,11 @@ pub(super) fn table(subjects: &[Subject], rows: &[Row]) -> Table {
                 let mut line = vec![row.crowd.name.to_owned(), row.count.to_string()];
                 line.extend([step.name().to_owned(), subject.name()]);
                 match &row.lives[number] {
-                    Ok(life) => line.extend(cells(life, at, row.lives[0].as_ref().ok())),
+                    Ok(life) => line.extend(cells(
+                        life,
+                        at,
+                        row.lives[super::rival(subjects, number)].as_ref().ok(),
+                    )),
                     Err(text) => line.push(brief(text)),
                 }
                 table.row(line);

@@ -3,7 +3,8 @@
 //! Independent requests (a transaction, a script) are sent by the saturating client for their CPU
 //! time, and by a single client, one batch after the other, for their latency. Where clients hear of
 //! each other (messages, hand-overs, invalidations) both come from the same rounds: see `rounds`.
-//! Servers are measured in pairs as in `throughput`: the ratio is that within a pair. Very many
+//! Servers are measured in pairs as in `throughput`: the ratio is that within a pair, to redis-server
+//! on as many processors, whose clients are the same and wait in the same way. Very many
 //! subscriptions are measured step by step, once: see `crowds`.
 //!
 //! What a server does not have is a cell that says so.
@@ -136,7 +137,7 @@ struct Row {
 
 /// Measures all rows and writes the report.
 pub(crate) fn run(options: &Options) -> Outcome<()> {
-    let subjects = options.subjects();
+    let subjects = subjects(options);
     let servers: Vec<Result<Server, String>> = subjects
         .iter()
         .map(|subject| prepared(options, subject).map_err(|fault| fault.to_string()))
@@ -151,6 +152,22 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     drop(servers);
     let crowds = crowds::run(options, &subjects);
     write_report(options, &subjects, &rows, &crowds)
+}
+
+/// Each of Darter's numbers of cores, and before it redis-server on as many processors: so that both
+/// have the same clients.
+fn subjects(options: &Options) -> Vec<Subject> {
+    let all = options.subjects();
+    let redis = all.iter().find(|subject| matches!(subject.program, Subjected::Redis(_)));
+    let Some(redis) = redis.cloned() else { return all };
+    let darters = all.into_iter().filter(|subject| !matches!(subject.program, Subjected::Redis(_)));
+    darters.flat_map(|darter| [Subject { cores: darter.cores, ..redis.clone() }, darter]).collect()
+}
+
+/// What a subject is compared with: the one before it, where that is redis-server; else the first.
+fn rival(subjects: &[Subject], number: usize) -> usize {
+    let is_redis = |at: &usize| matches!(subjects[*at].program, Subjected::Redis(_));
+    [number, number.saturating_sub(1)].into_iter().find(is_redis).unwrap_or(0)
 }
 
 /// A server with all keys.
@@ -453,11 +470,11 @@ fn middle(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> Option<f64> {
     median(&rates.iter().map(what).collect::<Vec<_>>())
 }
 
-/// The median over pairs of the ratio to the first subject.
-fn ratio(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> Option<f64> {
+/// The median over pairs of the ratio to a rival.
+fn ratio(row: &Row, [subject, rival]: [usize; 2], what: fn(&Rate) -> f64) -> Option<f64> {
     let own = row.rates.get(subject)?.as_ref().ok()?;
-    let first = row.rates.first()?.as_ref().ok()?;
-    let ratios = own.iter().zip(first).map(|(own, first)| what(own) / what(first));
+    let rival = row.rates.get(rival)?.as_ref().ok()?;
+    let ratios = own.iter().zip(rival).map(|(own, rival)| what(own) / what(rival));
     median(&ratios.collect::<Vec<_>>())
 }
 
@@ -490,7 +507,7 @@ fn write_report(
          sending a batch to its last reply. The others: rounds of one batch each, from sending it \
          to the last of what it causes, wherever that arrives; so the server is not saturated, and \
          its wake-ups count. {} keys, values of {} bytes; keys at random are on all cores. Medians \
-         of {}; a ratio is to redis-server in the same round. CPU is the run time of all the \
+         of {}; a ratio is to redis-server on as many processors, in the same round. CPU is the run time of all the \
          server's threads.{}",
         GROUPS * TOGETHER,
         VALUE.len(),
@@ -545,14 +562,15 @@ fn table(subjects: &[Subject], rows: &[Row]) -> Table {
             match &row.rates[number] {
                 Ok(_) => {
                     let value = |what| middle(row, number, what).unwrap_or(f64::NAN);
-                    let to_first = |what| ratio(row, number, what).unwrap_or(f64::NAN);
+                    let pair = [number, rival(subjects, number)];
+                    let to_rival = |what| ratio(row, pair, what).unwrap_or(f64::NAN);
                     line.push(format!("{:.0}", value(|rate| rate.per_s)));
                     line.push(format!("{:.2}", value(|rate| rate.cpu_us)));
-                    line.push(ratio_text(to_first(|rate| rate.cpu_us)));
-                    line.push(bar_text(row.program, subject, to_first(|rate| rate.cpu_us)));
+                    line.push(ratio_text(to_rival(|rate| rate.cpu_us)));
+                    line.push(bar_text(row.program, subject, to_rival(|rate| rate.cpu_us)));
                     for what in [|rate: &Rate| rate.p50_ns, |rate: &Rate| rate.p99_ns] {
                         line.push(time_text(value(what) as u64));
-                        line.push(ratio_text(to_first(what)));
+                        line.push(ratio_text(to_rival(what)));
                     }
                 }
                 Err(text) => line.push(brief(text)),
@@ -574,17 +592,20 @@ fn bar_text(program: &Program, subject: &Subject, ratio: f64) -> String {
 
 /// A group of bars a row, but for what nobody else could be compared in.
 fn bars(subjects: &[Subject], rows: &[Row]) -> (Vec<String>, Vec<Series>) {
-    let cpu_ratio = |row: &Row, number| ratio(row, number, |rate| rate.cpu_us);
+    let cpu_ratio =
+        |row: &Row, number| ratio(row, [number, rival(subjects, number)], |rate| rate.cpu_us);
+    let is_shown = |number: &usize| rival(subjects, *number) != *number;
+    let numbers: Vec<usize> = (0..subjects.len()).filter(is_shown).collect();
     let shown: Vec<&Row> = rows
         .iter()
-        .filter(|row| (1..subjects.len()).any(|number| cpu_ratio(row, number).is_some()))
+        .filter(|row| numbers.iter().any(|number| cpu_ratio(row, *number).is_some()))
         .collect();
     let groups = shown.iter().map(|row| format!("{}\n-P {}", row.program.short, row.pipeline));
-    let series = subjects.iter().enumerate().skip(1).map(|(number, subject)| Series {
-        name: subject.name(),
+    let series = numbers.iter().map(|number| Series {
+        name: subjects[*number].name(),
         points: (0u32..)
             .zip(&shown)
-            .filter_map(|(group, row)| Some((f64::from(group), cpu_ratio(row, number)?)))
+            .filter_map(|(group, row)| Some((f64::from(group), cpu_ratio(row, *number)?)))
             .collect(),
     });
     (groups.collect(), series.filter(|series| !series.points.is_empty()).collect())
