@@ -230,6 +230,8 @@ pub struct Lane {
     pub(super) streaming: bool,
     /// In the list of connections with output.
     pub(super) dirty: bool,
+    /// In the list of connections with output that they did not ask for.
+    pub(super) pushed: bool,
     /// Until when its output waits for that of the next request: see `corked`. It may be over.
     pub(super) corked_until: Option<u64>,
     /// The next request has arrived only in part.
@@ -360,6 +362,7 @@ impl Lane {
             look: 0,
             streaming: false,
             dirty: false,
+            pushed: false,
             corked_until: None,
             wanting: false,
             eof: false,
@@ -502,6 +505,12 @@ impl Lane {
             || self.waits_to_write
             || waits
             || searches
+    }
+
+    /// True for a client that is sent what it does not ask for.
+    pub(super) fn is_pushed_to(&self) -> bool {
+        let session = &self.session;
+        session.subscribed.is_any() || session.tracking.is_on || session.monitor
     }
 
     /// True when nothing is owed and nothing runs.

@@ -279,7 +279,10 @@ impl Core {
             lane.bytes_out += lane.in_flight as u64;
             self.stats.borrow_mut().bytes_out += lane.in_flight as u64;
             lane.in_flight = 0;
-            self.mark_dirty(lane);
+            match lane.is_pushed_to() {
+                true => self.clients.mark_pushed(lane),
+                false => self.mark_dirty(lane),
+            }
             self.mark_streaming(lane);
             let lane = &mut conn.lane;
             if lane.eof || lane.held().is_some() || conn.parser.pending_bytes() > 0 {
@@ -595,7 +598,7 @@ impl Core {
         }
         lane.owe(out, rest);
         self.mark_streaming(lane);
-        self.mark_dirty(lane);
+        self.clients.mark_pushed(lane);
     }
 
     /// Sends mail to another core at the end of the turn.

@@ -216,12 +216,12 @@ impl Core {
                 let Some(token) = stream else { return false };
                 self.timed(Cause::Stream(None), || self.pump(token));
             }
-            Chore::Messages if self.can_deliver() => {
+            Chore::Messages if self.has_messages() => {
                 self.timed(Cause::Deliver, || {
                     self.work_on_messages();
                 });
             }
-            Chore::Invalidations if self.can_work_on_tracking() => {
+            Chore::Invalidations if self.tracking.has_work() => {
                 self.timed(Cause::Deliver, || self.work_on_tracking());
             }
             Chore::Dead if !self.events_are_behind() && self.has_dead() => {

@@ -188,7 +188,7 @@ fn some_come_as_others_leave() {
             .collect();
         let eager = Policy { requests: 1, streak_ms: 0, stay_ms: 0, span_ms: 1 };
         threads.iter().for_each(|thread| thread.core.set_move_policy(eager));
-        let mut turn = |threads: &mut [Thread]| {
+        let turn = |threads: &mut [Thread]| {
             for thread in threads {
                 thread.look(Wait::Nothing, &mut 0).unwrap();
                 thread.turn().unwrap();

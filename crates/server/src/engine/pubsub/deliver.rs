@@ -6,7 +6,6 @@
 
 use super::super::conn::{Conn, Lane};
 use super::super::core::Core;
-use super::super::state::clients::Pushed;
 use super::super::state::pubsub::Kind;
 use super::super::state::pubsub::backlog::Change;
 use super::super::state::pubsub::deliveries::{Delivery, Item};
@@ -24,7 +23,7 @@ const AT_ONCE: usize = 32;
 impl Core {
     /// Publishes and delivers what waits, until the slice is over. False when nothing does.
     pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
-        if !self.can_deliver() {
+        if !self.has_messages() {
             return false;
         }
         loop {
@@ -34,22 +33,13 @@ impl Core {
                 Some((home, Item::Message(delivery))) => self.deliver_some(home, delivery),
                 None => break,
             }
-            if self.slice_is_over() || !self.has_room_for_messages() {
+            if self.slice_is_over() {
                 return true;
             }
         }
         self.publish_waiting();
         self.publish_recorded();
         true
-    }
-
-    /// True when messages wait, and this slice has room for them.
-    pub(crate) fn can_deliver(&self) -> bool {
-        self.has_messages() && self.has_room_for_messages()
-    }
-
-    fn has_room_for_messages(&self) -> bool {
-        self.clients.room_to_push(Pushed::Message) > 0
     }
 
     /// A portion of a message's receivers; if it is not the last, the rest waits.
@@ -71,8 +61,8 @@ impl Core {
         }
     }
 
-    /// To the channel's subscribers, or to those of one pattern, until `left` is used up, or as much is
-    /// to be sent as one slice may. True when all have it.
+    /// To the channel's subscribers, or to those of one pattern, until `left` is used up. True when all
+    /// have it.
     fn deliver_stage(&self, home: CoreId, delivery: &mut Delivery, left: &mut usize) -> bool {
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         let message = Arc::clone(&delivery.message);
@@ -82,12 +72,8 @@ impl Core {
             None => (message.kind, &message.channel),
         };
         loop {
-            let some = (*left).min(self.clients.room_to_push(Pushed::Message));
-            if some == 0 {
-                return false;
-            }
             let next: Vec<u64> =
-                memberships.members_after(kind, name, delivery.after).take(some).collect();
+                memberships.members_after(kind, name, delivery.after).take(*left).collect();
             if next.is_empty() {
                 return true;
             }
@@ -154,7 +140,7 @@ impl Core {
     /// owed too much.
     pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
         self.mark_streaming(&mut conn.lane);
-        self.clients.mark_pushed(&mut conn.lane, Pushed::Message);
+        self.clients.mark_pushed(&mut conn.lane);
         self.check_output(conn, early);
     }
 

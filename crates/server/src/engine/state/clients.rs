@@ -7,7 +7,7 @@
 //! - C1: a place holds the connection whose token names it.
 //! - C2: every connection in a place is found by its handle, and by its id; by nothing
 //!   else.
-//! - C3: a connection whose lane is marked as dirty or streaming is in that list, once.
+//! - C3: a connection whose lane is marked as dirty, pushed or streaming is in that list, once.
 
 use super::super::conn::{Conn, Lane};
 use darter_base::hash::IdentityMap;
@@ -15,19 +15,10 @@ use darter_runtime::net::Token;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 
-/// Connections to which something of a kind is pushed in one slice. To append a message takes 0.3 us, and to send
-/// it 5: so what ends in time takes milliseconds to send if nothing counts those.
+/// Connections to which a slice sends what they did not ask for. To append a message takes 0.3 us, and
+/// to send it 5: so what a slice has appended in time could take it milliseconds to send. What waits
+/// for later slices is sent together with what is appended until then.
 const PUSHED_AT_ONCE: usize = 32;
-
-/// What clients are sent that they did not ask for. Each kind has its own share of a slice, so that
-/// neither waits for the other.
-#[derive(Clone, Copy)]
-pub(crate) enum Pushed {
-    /// Of a channel.
-    Message,
-    /// Of a copy.
-    Invalidation,
-}
 
 /// A place for each connection, by its token's index.
 type Places = Vec<Option<Box<Conn>>>;
@@ -44,8 +35,10 @@ pub(crate) struct Clients {
     numbers: Cell<u64>,
     /// Those with output to send.
     dirty: RefCell<Vec<Token>>,
-    /// Connections to which something was pushed in this slice, by kind.
-    pushed: [Cell<usize>; 2],
+    /// Those with output that they did not ask for: some of them in each slice.
+    pushed: RefCell<VecDeque<Token>>,
+    /// To how many more of them this slice sends.
+    room: Cell<usize>,
     /// Those with a reply that continues as a stream.
     streaming: RefCell<VecDeque<Token>>,
     /// Those that wait for the end of CLIENT PAUSE.
@@ -88,7 +81,8 @@ impl Clients {
         assert_eq!(known, Some(token), "client {handle}");
         if id != handle {
             let mut moved = self.moved.borrow_mut();
-            (moved.remove(&id), moved.remove(&handle));
+            moved.remove(&id);
+            moved.remove(&handle);
         }
         Some(conn)
     }
@@ -162,27 +156,23 @@ impl Clients {
 
     /// A slice begins.
     pub(crate) fn begin_slice(&self) {
-        self.pushed.iter().for_each(|count| count.set(0));
+        self.room.set(PUSHED_AT_ONCE);
     }
 
     /// The connection has output to send that it did not ask for.
-    pub(crate) fn mark_pushed(&self, lane: &mut Lane, what: Pushed) {
-        let count = &self.pushed[what as usize];
-        count.set(count.get() + usize::from(!lane.dirty));
-        self.mark_dirty(lane);
-    }
-
-    /// To how many more connections something may be pushed in this slice: all is sent at its end.
-    pub(crate) fn room_to_push(&self, what: Pushed) -> usize {
-        PUSHED_AT_ONCE.saturating_sub(self.pushed[what as usize].get())
+    pub(crate) fn mark_pushed(&self, lane: &mut Lane) {
+        if !lane.dirty && !std::mem::replace(&mut lane.pushed, true) {
+            self.pushed.borrow_mut().push_back(lane.token);
+        }
     }
 
     /// Whether any has output to send.
     pub(crate) fn are_dirty(&self) -> bool {
-        !self.dirty.borrow().is_empty()
+        !self.dirty.borrow().is_empty() || !self.pushed.borrow().is_empty()
     }
 
-    /// Calls `visit` with all that have output to send: they no longer count as such.
+    /// Calls `visit` with all that have output to send, and of those that did not ask for it with as
+    /// many as this slice has room for: they no longer count as such.
     pub(crate) fn each_dirty(&self, mut visit: impl FnMut(&mut Conn)) {
         let mut dirty = self.dirty.take();
         for token in dirty.drain(..) {
@@ -194,6 +184,17 @@ impl Clients {
         let mut now = self.dirty.borrow_mut();
         if now.is_empty() {
             *now = dirty; // Keeps the capacity.
+        }
+        drop(now);
+        while self.room.get() > 0 {
+            let Some(token) = self.pushed.borrow_mut().pop_front() else { break };
+            self.with(token, |conn| {
+                conn.lane.pushed = false;
+                // It may have been sent with a reply.
+                let is_sent = !conn.lane.out.is_empty() && conn.lane.in_flight == 0;
+                self.room.set(self.room.get() - usize::from(is_sent));
+                visit(conn);
+            });
         }
     }
 
@@ -240,6 +241,7 @@ impl Clients {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         let (dirty, streaming) = (self.dirty.borrow(), self.streaming.borrow());
+        let pushed = self.pushed.borrow();
         for (index, place) in self.places.borrow().iter().enumerate() {
             let Some(conn) = place else { continue };
             let (lane, token) = (&conn.lane, conn.lane.token);
@@ -251,6 +253,7 @@ impl Clients {
             let times =
                 |list: &mut dyn Iterator<Item = &Token>| list.filter(|at| **at == token).count();
             assert_eq!(times(&mut dirty.iter()), usize::from(lane.dirty), "C3");
+            assert_eq!(times(&mut pushed.iter()), usize::from(lane.pushed), "C3");
             assert_eq!(times(&mut streaming.iter()), usize::from(lane.streaming), "C3");
         }
     }
@@ -310,5 +313,39 @@ mod tests {
         clients.with(tokens[1], |conn| clients.mark_streaming(&mut conn.lane));
         assert!(!clients.are_streaming(), "it has no stream");
         assert_eq!([clients.next_number(), clients.next_number()], [0, 1]);
+    }
+
+    #[test] // A slice sends to some of those that did not ask, in their order; and replies to all.
+    fn what_is_pushed_is_sent_to_some_at_once() {
+        const MANY: usize = PUSHED_AT_ONCE + 10;
+        let clients = Clients::default();
+        let token = |at: usize| Token { index: at as u32, generation: 1 };
+        for at in 0..MANY {
+            clients.add(conn(token(at), at as u64 + 1));
+            clients.with(token(at), |conn| {
+                conn.lane.out.copy(b"message");
+                clients.mark_pushed(&mut conn.lane);
+                clients.mark_pushed(&mut conn.lane);
+            });
+        }
+        let slice = || {
+            let mut sent = Vec::new();
+            clients.begin_slice();
+            for _ in 0..2 {
+                clients.each_dirty(|conn| {
+                    drop(conn.lane.out.take());
+                    sent.push(conn.lane.token.index as usize);
+                });
+            }
+            clients.check_invariants();
+            sent
+        };
+        clients.with(token(MANY - 1), |conn| clients.mark_dirty(&mut conn.lane));
+        clients.check_invariants();
+        let first: Vec<usize> = [MANY - 1].into_iter().chain(0..PUSHED_AT_ONCE).collect();
+        assert_eq!(slice(), first);
+        assert!(clients.are_dirty());
+        assert_eq!(slice(), (PUSHED_AT_ONCE..MANY).collect::<Vec<_>>());
+        assert!(!clients.are_dirty() && slice().is_empty());
     }
 }

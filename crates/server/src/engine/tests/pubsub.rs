@@ -50,7 +50,8 @@ fn a_slice_pushes_to_few() {
         bench.settle();
     }
     listeners.iter().for_each(|listener| _ = bench.got(*listener));
-    for line in ["PUBLISH news x", "SET key value", "FLUSHALL"] {
+    let sixteen = ["PUBLISH news x"; 16].join("\r\n");
+    for line in ["PUBLISH news x", &sixteen, "SET key value", "FLUSHALL"] {
         bench.send(0, line);
         let (turns, most) = turns_until_all_have_it(&bench, &listeners);
         assert!(most <= 32 && turns < 40, "{line}: to {most} in one turn, {turns} turns");

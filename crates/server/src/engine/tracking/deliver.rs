@@ -3,7 +3,6 @@
 
 use super::super::conn::Lane;
 use super::super::core::Core;
-use super::super::state::clients::Pushed;
 use super::super::state::tracking::deliveries::{Delivery, To};
 use super::super::state::tracking::message::{self, Message, Push};
 use super::super::state::tracking::mode::Reads;
@@ -29,7 +28,7 @@ impl Core {
 
     #[cold]
     fn deliver_invalidations(self: &Rc<Self>, mut served: Served<'_>) {
-        let mut left = AT_ONCE.min(self.clients.room_to_push(Pushed::Invalidation));
+        let mut left = AT_ONCE;
         while left > 0 {
             let next = self.tracking.deliveries.borrow_mut().take();
             let Some(mut delivery) = next else { return };
@@ -175,7 +174,7 @@ impl Core {
             let Some(push) = make(&mut conn.lane) else { return };
             conn.lane.owe_late(push);
             self.mark_streaming(&mut conn.lane);
-            self.clients.mark_pushed(&mut conn.lane, Pushed::Invalidation);
+            self.clients.mark_pushed(&mut conn.lane);
             self.check_output(conn, conn.lane.late_bytes());
         });
     }

@@ -4,7 +4,6 @@
 //! the turn's other messages, and before the replies to those who have touched the keys.
 
 use super::super::core::Core;
-use super::super::state::clients::Pushed;
 use super::super::state::tracking::broadcasts::Broadcast;
 use super::super::state::tracking::deliveries::To;
 use super::super::state::tracking::message::Message;
@@ -105,12 +104,6 @@ impl Core {
                 });
             }
         }
-    }
-
-    /// True when there is such work; what is ready to be sent waits where this slice has no room.
-    pub(crate) fn can_work_on_tracking(&self) -> bool {
-        let has_room = self.clients.room_to_push(Pushed::Invalidation) > 0;
-        self.tracking.prepares() || (has_room && self.tracking.has_work())
     }
 
     /// A portion of what could not be done at once.

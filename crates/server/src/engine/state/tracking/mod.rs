@@ -51,12 +51,10 @@ pub(crate) struct Tracking {
 impl Tracking {
     /// Whether something can be matched, told, or delivered, now.
     pub(crate) fn has_work(&self) -> bool {
-        !self.deliveries.borrow().is_empty() || self.prepares()
-    }
-
-    /// Whether there is more to be done than to send what is ready.
-    pub(crate) fn prepares(&self) -> bool {
-        !self.fans.borrow().is_empty() || self.is_over.get() || self.broadcasts.borrow().can_match()
+        !self.deliveries.borrow().is_empty()
+            || !self.fans.borrow().is_empty()
+            || self.is_over.get()
+            || self.broadcasts.borrow().can_match()
     }
 
     /// Whether nothing waits, and nothing can be sent as the turn ends.
