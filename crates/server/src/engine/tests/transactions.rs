@@ -259,6 +259,48 @@ fn two_cores_run_a_transaction_together() {
     }
 }
 
+#[test] // The commands of each of several cores run there together, in their order; the replies come in
+// that of all; a slow one, a refused one and one whose keys are on several cores are no exception.
+fn many_cores_run_their_parts_together() {
+    for is_tiny in [false, true] {
+        let bench = Bench::new(4);
+        let keys = [0, 1, 2, 3].map(|core| bench.key(core));
+        let on = |core: usize, command: &str| command.replace('@', &format!("{{{}}}", keys[core]));
+        let members: Vec<String> = (0..120).map(|member| member.to_string()).collect();
+        let lines = [
+            on(2, "SET @ 1"),
+            on(0, "INCR @"),
+            on(2, "INCR @"),
+            on(1, "LPUSH @ a b"),
+            on(3, &format!("SADD @ {}", members.join(" "))),
+            on(1, "INCR @"),
+            on(2, "GET @"),
+            on(3, "SCARD @"),
+            on(1, "LPOP @"),
+            on(0, "INCR @"),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+        let expected = format!(
+            "*10\r\n+OK\r\n:1\r\n:2\r\n:2\r\n:120\r\n{wrong}$1\r\n2\r\n:120\r\n$1\r\nb\r\n:2\r\n"
+        );
+        let hops = || bench.cores.iter().map(|core| core.stats.borrow().hops).sum::<u64>();
+        let before = hops();
+        bench.tiny.set(is_tiny);
+        bench.send(0, &[&["MULTI"], &lines[..], &["EXEC"]].concat().join("\r\n"));
+        (0..10).for_each(|_| {
+            bench.settle();
+            bench.pass_ms(1);
+        });
+        bench.tiny.set(false);
+        bench.settle();
+        let (got, hops) = (bench.got(0), hops() - before);
+        assert!(got.ends_with(&expected), "tiny {is_tiny}: {got:?}");
+        assert_eq!(hops, 15, "of three cores: locks, commands, there and back; and the locks' end");
+        assert!(bench.is_clean());
+    }
+}
+
 #[test] // Watched keys of both cores count; what is watched ends with EXEC, also where it was refused
 // and where its client is gone.
 fn two_cores_watch_for_a_transaction() {

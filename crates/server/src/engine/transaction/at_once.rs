@@ -46,7 +46,7 @@ enum Place {
 
 impl Queued {
     /// True if there are some commands, but few, and each is one of those that can run at once.
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         let is_few = 0 < self.sizes.count && self.args <= ENTRIES_AT_ONCE;
         is_few && self.is_plain && !self.is_aborted
     }

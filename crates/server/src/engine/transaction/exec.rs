@@ -181,6 +181,10 @@ impl Exec {
             Ok(begun) => begun,
             Err(replies) => return replies,
         };
+        if next == 0 && self.is_of_parts() {
+            self.run_parts(&transaction, &mut replies).await;
+            return replies;
+        }
         for (index, args) in self.queued.portions().flat_map(Portion::iter).skip(next) {
             self.inner.run(index, args, transaction.tx(), &mut replies).await;
             self.core.tx.pause().await;

@@ -142,8 +142,8 @@ impl Inner {
                     self.encode(self.run_multi(entry, anywhere, args, tx).await, into)
                 }
                 Owner::One(owner) if owner != core.id() => {
-                    let call = PointCall::new(entry, run, args, before);
-                    self.encode(call.run_on(owner, tx).await, into)
+                    let call = PointCall::new(entry, before).expect("it is a point command");
+                    self.encode(call.run_on(owner, index, args.to_request(), tx).await, into)
                 }
                 _ => self.run_here(entry, run, args, into).await,
             },
@@ -158,7 +158,27 @@ impl Inner {
             }
         };
         let ns = core.clock.monotonic_ns().saturating_sub(begun);
-        core.count_inner(entry, ns, result.as_ref());
+        self.note(entry, args, ns, result.as_ref());
+        result
+    }
+
+    /// A command has run on another core.
+    pub(super) fn take(
+        &self,
+        index: usize,
+        args: resp::Args<'_>,
+        called: Called,
+        ns: u64,
+        replies: &mut Replies,
+    ) {
+        let result = self.encode(called.answer(index), replies);
+        self.note(&self.core.table.entries()[index], args, ns, result.as_ref());
+    }
+
+    /// Counts a command that has run, and shows it to those who watch all commands.
+    fn note(&self, entry: &Entry, args: resp::Args<'_>, ns: u64, refusal: Option<&Refusal>) {
+        let core = &self.core;
+        core.count_inner(entry, ns, refusal);
         if core.is_slow(entry, ns) {
             let caller = match self.script {
                 Some(_) => Caller::Script,
@@ -167,7 +187,6 @@ impl Inner {
             core.slow_command(ns, entry, args, caller);
         }
         self.show(entry, args);
-        result
     }
 
     /// A point command whose keys are all on this core.
@@ -339,57 +358,79 @@ impl Inner {
 }
 
 /// A point command for another core, where its keys are locked.
-struct PointCall {
+#[derive(Clone, Copy)]
+pub(super) struct PointCall {
     run: PointFn,
-    row: usize,
-    request: Arc<Request>,
     first: usize,
     view: View,
     resp3: bool,
 }
 
-impl PointCall {
-    fn new(entry: &Entry, run: PointFn, args: resp::Args<'_>, seen: Seen) -> Self {
-        let (row, first, request) = (entry.index, entry.first, args.to_request());
-        Self { run, row, request, first, view: seen.view, resp3: seen.resp3 }
-    }
+/// What it came to.
+pub(super) struct Called {
+    result: Result<Part, Refusal>,
+    /// Those of its job.
+    pub(super) steps: u64,
+}
 
-    async fn run_on(self, core: CoreId, tx: &Tx) -> Result<Answer, Refusal> {
-        let row = self.row;
-        let mut call = Some(self);
-        let start = |_| {
-            let call = call.take().expect("one core");
-            move |tx: Tx| call.run(tx)
-        };
-        let (out, stream) = tx.drive_each([core], start).await.pop().expect("of one core")?;
+impl Called {
+    /// The same, of a command of this row.
+    pub(super) fn answer(self, row: usize) -> Result<Answer, Refusal> {
+        let (out, stream) = self.result?;
         Ok(match stream {
             Some(stream) => Answer::Stream(out, named(row, stream)),
             None => Answer::Done(out),
         })
     }
+}
+
+impl PointCall {
+    /// None for a command that is no such one.
+    pub(super) fn new(entry: &Entry, seen: Seen) -> Option<Self> {
+        let run = entry.point()?;
+        Some(Self { run, first: entry.first, view: seen.view, resp3: seen.resp3 })
+    }
+
+    async fn run_on(
+        self,
+        core: CoreId,
+        row: usize,
+        request: Arc<Request>,
+        tx: &Tx,
+    ) -> Result<Answer, Refusal> {
+        let mut request = Some(request);
+        let start = |_| {
+            let request = request.take().expect("one core");
+            async move |tx: Tx| self.run(resp::Args::owned(&request), &tx).await
+        };
+        tx.drive_each([core], start).await.pop().expect("of one core").answer(row)
+    }
 
     /// Runs it to its end, in slices.
-    async fn run(self, tx: Tx) -> Result<Part, Refusal> {
-        let mut out = Output::default();
-        let run = |cx: &mut Cx<'_>| {
-            (self.run)(cx, Args::new(resp::Args::owned(&self.request), self.first))
-        };
-        let mut flow = self.call(&tx, &mut out, run)?;
-        loop {
+    pub(super) async fn run(&self, args: resp::Args<'_>, tx: &Tx) -> Called {
+        let (mut out, mut steps) = (Output::default(), 0);
+        let run = |cx: &mut Cx<'_>| (self.run)(cx, Args::new(args, self.first));
+        let mut flow = self.call(tx, &mut out, run);
+        let result = loop {
             match flow {
-                Flow::Done => return Ok((out, None)),
-                Flow::Stream(stream) => return Ok((out, Some(stream))),
-                Flow::Job(mut job) => {
+                Err(refusal) => break Err(refusal),
+                Ok(Flow::Done) => break Ok((out, None)),
+                Ok(Flow::Stream(stream)) => break Ok((out, Some(stream))),
+                Ok(Flow::Job(mut job)) => {
                     flow = loop {
                         tx.pause().await;
                         out = Output::default();
-                        if let Step::Done(next) = self.call(&tx, &mut out, |cx| job.step(cx))? {
-                            break next;
+                        steps += 1;
+                        match self.call(tx, &mut out, |cx| job.step(cx)) {
+                            Ok(Step::Done(next)) => break Ok(next),
+                            Ok(_) => {}
+                            Err(refusal) => break Err(refusal),
                         }
                     };
                 }
             }
-        }
+        };
+        Called { result, steps }
     }
 
     fn call<R>(&self, tx: &Tx, out: &mut Output, act: impl FnOnce(&mut Cx<'_>) -> R) -> R {

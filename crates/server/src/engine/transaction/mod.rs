@@ -5,7 +5,8 @@
 //! core (`away`); one whose keys are on this core and one other runs on both, with a message each way
 //! (`halves`). Any other, and one that takes longer, is a task (`exec`): it locks all keys that the
 //! queued commands name, and those that are watched, on all cores (`claims`); asks whether a watched
-//! one was touched (`watching`); and runs the commands one after another (`inner`) under these locks.
+//! one was touched (`watching`); and runs the commands one after another (`inner`) under these locks, but
+//! those of other cores together, if they are few (`parts`).
 //! A command that does not name all of its keys makes it lock all keys.
 //! docs/design/0024-transaction-context.md.
 //!
@@ -23,6 +24,7 @@ mod exec;
 pub(super) mod half;
 mod halves;
 pub(super) mod inner;
+mod parts;
 pub(super) mod queued;
 pub(super) mod replies;
 mod verbs;

@@ -126,6 +126,8 @@ pub(crate) struct Queued {
     pub(super) is_plain: bool,
     /// Where the keys of all of them are.
     pub(super) places: Places,
+    /// The keys of one of them are on several cores.
+    pub(super) is_split: bool,
     /// What the connection watches, where EXEC is on its way to another core.
     pub(super) watched: Option<Watched>,
     /// If two cores run it: what has become of the other one's part.
@@ -141,7 +143,7 @@ impl Default for Queued {
         let (any, all) = (Flags::NONE, Flags::LOADING);
         let (portions, sizes) = (Vec::new(), Sizes::default());
         let (is_aborted, is_read, is_plain, places) = (false, true, true, Places::None);
-        let (watched, half, args) = (None, None, 0);
+        let (watched, half, args, is_split) = (None, None, 0, false);
         Self {
             portions,
             sizes,
@@ -150,6 +152,7 @@ impl Default for Queued {
             is_read,
             is_plain,
             places,
+            is_split,
             watched,
             half,
             any,
@@ -186,6 +189,7 @@ impl Queued {
 
     /// The keys of the last command are there.
     pub(super) fn note_owner(&mut self, owner: Owner) {
+        self.is_split |= owner == Owner::Many;
         let last = self.portions.last_mut().and_then(|portion| portion.commands.last_mut());
         self.places = match owner {
             Owner::None => self.places,

@@ -1,0 +1,116 @@
+//! EXEC over several cores, under the locks of all of its keys: each other core runs its commands as
+//! one task, all at the same time, for a message there and one back.
+//!
+//! One command after the other would be a message each way, in sequence, for nearly every command.
+//! Where the keys of each are on one core, commands of two cores have none in common, and nobody else
+//! sees their keys meanwhile: so only those of the same core need to keep their order.
+
+use super::super::conn::ReplyMode;
+use super::super::entry::Entry;
+use super::super::state::requests::{Kept, Requests};
+use super::exec::Exec;
+use super::inner::{Called, PointCall, Seen};
+use super::replies::Replies;
+use darter_resp as resp;
+use darter_tx::{CoreId, Transaction, Tx};
+
+/// The commands of one core.
+#[derive(Default)]
+struct Part {
+    requests: Requests,
+    calls: Vec<(Kept, PointCall)>,
+}
+
+impl Part {
+    fn add(&mut self, entry: &Entry, args: resp::Args<'_>, seen: Seen) {
+        let call = PointCall::new(entry, seen).expect("only such commands are sent");
+        self.calls.push((self.requests.keep(args), call));
+    }
+
+    async fn run(self, tx: Tx) -> Vec<Called> {
+        let mut all = Vec::with_capacity(self.calls.len());
+        for (kept, call) in &self.calls {
+            all.push(call.run(self.requests.args(kept), &tx).await);
+            tx.pause().await;
+        }
+        all
+    }
+}
+
+/// What each was found to have taken, of the time that all of them took together: if some took more
+/// than one step, they have taken all of it.
+fn share_ns(all_ns: u64, steps: u64, all_steps: u64, count: usize) -> u64 {
+    if all_steps == 0 { all_ns / count.max(1) as u64 } else { all_ns * steps / all_steps }
+}
+
+impl Exec {
+    /// True if the commands are few, each has its keys on one core, some of them another one, and
+    /// their client wants the answers and tracks nothing.
+    pub(super) fn is_of_parts(&self) -> bool {
+        let seen = self.inner.seen();
+        let is_elsewhere = |core: Option<CoreId>| core.is_some_and(|core| core != self.core.id());
+        self.queued.is_short()
+            && !self.queued.is_split
+            && seen.reply_mode == ReplyMode::On
+            && seen.view.tracker.is_none()
+            && self.queued.placed().any(|(core, ..)| is_elsewhere(core))
+    }
+
+    /// Runs the commands of other cores there, and then those of this core. Appends all replies.
+    pub(super) async fn run_parts(&self, transaction: &Transaction, replies: &mut Replies) {
+        let (core, seen) = (&self.core, self.inner.seen());
+        if !self.queued.is_read {
+            core.events_caught_up().await;
+        }
+        let mut parts: Vec<(CoreId, Part)> = Vec::new();
+        for (owner, row, args) in self.queued.placed() {
+            let Some(owner) = owner.filter(|owner| *owner != core.id()) else { continue };
+            let known = parts.iter().position(|(of, _)| *of == owner);
+            let at = known.unwrap_or_else(|| {
+                parts.push((owner, Part::default()));
+                parts.len() - 1
+            });
+            parts[at].1.add(&core.table.entries()[row], args, seen);
+        }
+        let owners: Vec<CoreId> = parts.iter().map(|(owner, _)| *owner).collect();
+        let mut parts = parts.into_iter().map(|(_, part)| part);
+        let begun_ns = core.clock.monotonic_ns();
+        let start = |_| {
+            let part = parts.next().expect("one for each core");
+            move |tx| part.run(tx)
+        };
+        let done = transaction.tx().drive_each(owners.iter().copied(), start).await;
+        let all_ns = core.clock.monotonic_ns().saturating_sub(begun_ns);
+        let all = || done.iter().flatten();
+        let (all_steps, count) = (all().map(|one| one.steps).sum(), all().count());
+        let mut done: Vec<_> = done.into_iter().map(Vec::into_iter).collect();
+        for (owner, row, args) in self.queued.placed() {
+            let part = owners.iter().position(|of| Some(*of) == owner);
+            match part.and_then(|at| done[at].next()) {
+                Some(called) => {
+                    let ns = share_ns(all_ns, called.steps, all_steps, count);
+                    self.inner.take(row, args, called, ns, replies);
+                }
+                None => _ = self.inner.run(row, args, transaction.tx(), replies).await,
+            }
+            core.tx.pause().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Who took long is told from who did not.
+    fn time_is_shared_by_steps() {
+        let shares = |steps: &[u64]| {
+            let share = |one: &u64| share_ns(900, *one, steps.iter().sum(), steps.len());
+            steps.iter().map(share).collect::<Vec<_>>()
+        };
+        assert_eq!(shares(&[0, 0, 0]), [300, 300, 300]);
+        assert_eq!(shares(&[0, 9, 0]), [0, 900, 0]);
+        assert_eq!(shares(&[1, 2, 0]), [300, 600, 0]);
+        assert_eq!(shares(&[]), []);
+    }
+}
