@@ -40,7 +40,7 @@ impl Part {
 /// What each was found to have taken, of the time that all of them took together: if some took more
 /// than one step, they have taken all of it.
 fn share_ns(all_ns: u64, steps: u64, all_steps: u64, count: usize) -> u64 {
-    if all_steps == 0 { all_ns / count.max(1) as u64 } else { all_ns * steps / all_steps }
+    (all_ns * steps).checked_div(all_steps).unwrap_or(all_ns / count.max(1) as u64)
 }
 
 impl Exec {
