@@ -4,6 +4,7 @@
 //! 10 us to free: so those of an output that is dropped are freed one by one (`lazyfree`).
 
 use darter_base::lazyfree;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub enum Part {
 /// Output to be sent: finished parts, then an open tail that replies are encoded into.
 #[derive(Debug, Default)]
 pub struct Output {
-    parts: Vec<Part>,
+    parts: VecDeque<Part>,
     parts_bytes: usize,
     tail: Vec<u8>,
 }
@@ -40,7 +41,7 @@ impl Output {
     #[must_use]
     pub fn with_buffer(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
-        Self { parts: Vec::new(), parts_bytes: 0, tail: buffer }
+        Self { parts: VecDeque::new(), parts_bytes: 0, tail: buffer }
     }
 
     /// Bytes pending.
@@ -108,7 +109,7 @@ impl Output {
     fn copy_alone(&mut self, bytes: &[u8]) {
         self.close_tail();
         self.parts_bytes += bytes.len();
-        self.parts.push(Part::Bytes(bytes.to_vec()));
+        self.parts.push_back(Part::Bytes(bytes.to_vec()));
     }
 
     /// Appends a piece of a value: shared when it is large, copied when it is small.
@@ -119,7 +120,7 @@ impl Output {
         }
         self.close_tail();
         self.parts_bytes += range.len();
-        self.parts.push(Part::Shared(Arc::clone(piece), range));
+        self.parts.push_back(Part::Shared(Arc::clone(piece), range));
     }
 
     /// Appends all of `other`.
@@ -139,7 +140,22 @@ impl Output {
     pub fn take(&mut self) -> Vec<Part> {
         self.close_tail();
         self.parts_bytes = 0;
-        std::mem::take(&mut self.parts)
+        std::mem::take(&mut self.parts).into()
+    }
+
+    /// Takes parts from the front until they are `bytes` or more, or all. Cost: that of what is taken.
+    #[must_use]
+    pub fn take_some(&mut self, bytes: usize) -> Vec<Part> {
+        self.close_tail();
+        let (mut some, mut taken) = (Vec::new(), 0);
+        while taken < bytes
+            && let Some(part) = self.parts.pop_front()
+        {
+            taken += part.len();
+            some.push(part);
+        }
+        self.parts_bytes -= taken;
+        some
     }
 
     /// If everything is one run of encoded bytes, takes that, leaving `spare` to encode into.
@@ -176,7 +192,7 @@ impl Output {
     fn close_tail(&mut self) {
         if !self.tail.is_empty() {
             self.parts_bytes += self.tail.len();
-            self.parts.push(Part::Bytes(std::mem::take(&mut self.tail)));
+            self.parts.push_back(Part::Bytes(std::mem::take(&mut self.tail)));
         }
     }
 }
@@ -184,12 +200,22 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if self.parts.len() > 1 {
-            lazyfree::defer_each(std::mem::take(&mut self.parts), Part::own_bytes);
+            lazyfree::defer_each(std::mem::take(&mut self.parts).into(), Part::own_bytes);
         }
     }
 }
 
 impl Part {
+    /// Its bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Shared(_, range) => range.len(),
+        }
+    }
+
     /// What freeing it gives back: nothing, while others read the value.
     fn own_bytes(&self) -> usize {
         match self {
@@ -261,7 +287,7 @@ mod tests {
 
     fn joined(parts: Vec<Part>) -> Vec<u8> {
         let mut out = Output::default();
-        out.parts = parts;
+        out.parts = parts.into();
         out.flatten()
     }
 
@@ -352,6 +378,28 @@ mod tests {
         out.tail().push(b'd');
         out.truncate(mark);
         assert_eq!(out.len(), 3 + 20_000 + 1);
+    }
+
+    #[test] // Some parts, at least one; what is left is in its order.
+    fn parts_are_taken_from_the_front() {
+        let piece: Arc<[u8]> = vec![b'p'; SHARE_MIN_BYTES].into();
+        let mut out = Output::default();
+        out.copy(b"head");
+        for _ in 0..5 {
+            out.share(&piece, 0..SHARE_MIN_BYTES);
+        }
+        out.copy(b"tail");
+        let (all, mut got) = (out.len(), Vec::new());
+        let mut takes = 0;
+        while !out.is_empty() {
+            let before = out.len();
+            let some: usize = out.take_some(SHARE_MIN_BYTES + 1).iter().map(Part::len).sum();
+            assert!(some > 0 && out.len() == before - some);
+            got.push(some);
+            takes += 1;
+        }
+        assert_eq!((got.iter().sum::<usize>(), takes), (all, 4), "{got:?}");
+        assert!(out.take_some(1).is_empty());
     }
 
     #[test] // A single run of bytes is taken whole, and only that.

@@ -69,9 +69,10 @@ impl<T> Slab<T> {
 
     /// The place of a value that has left is free.
     pub(super) fn vacate(&mut self, token: Token) {
-        self.left -= 1;
+        debug_assert!(self.places[token.index as usize].value.is_none(), "{token:?} has not left");
+        self.left =
+            self.left.checked_sub(1).expect("a place is free once after its value has left");
         self.free.push(token.index);
-        debug_assert!(self.free.len() <= self.places.len(), "a place is free twice");
     }
 
     /// The current token of place `index`. Panics when nothing is there.

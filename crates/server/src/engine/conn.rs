@@ -232,6 +232,8 @@ pub struct Lane {
     pub(super) dirty: bool,
     /// In the list of connections with output that they did not ask for.
     pub(super) pushed: bool,
+    /// Of the output behind what is being sent, some is a reply.
+    pub(super) reply_waits: bool,
     /// Until when its output waits for that of the next request: see `corked`. It may be over.
     pub(super) corked_until: Option<u64>,
     /// The next request has arrived only in part.
@@ -363,6 +365,7 @@ impl Lane {
             streaming: false,
             dirty: false,
             pushed: false,
+            reply_waits: false,
             corked_until: None,
             wanting: false,
             eof: false,
@@ -507,7 +510,7 @@ impl Lane {
             || searches
     }
 
-    /// True for a client that is sent what it does not ask for.
+    /// True for a client that is mostly sent what it does not ask for.
     pub(super) fn is_pushed_to(&self) -> bool {
         let session = &self.session;
         session.subscribed.is_any() || session.tracking.is_on || session.monitor

@@ -279,10 +279,7 @@ impl Core {
             lane.bytes_out += lane.in_flight as u64;
             self.stats.borrow_mut().bytes_out += lane.in_flight as u64;
             lane.in_flight = 0;
-            match lane.is_pushed_to() {
-                true => self.clients.mark_pushed(lane),
-                false => self.mark_dirty(lane),
-            }
+            self.clients.mark_sent(lane);
             self.mark_streaming(lane);
             let lane = &mut conn.lane;
             if lane.eof || lane.held().is_some() || conn.parser.pending_bytes() > 0 {

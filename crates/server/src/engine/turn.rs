@@ -21,6 +21,8 @@ const BEHIND_NS: u64 = SLICE_AIM_NS / 2;
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
 /// Bytes of a streamed reply that are encoded before its socket drains.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
+/// Bytes that are handed to a socket at once, about: the kernel copies them within the slice.
+const SENT_BYTES: usize = STREAM_BUFFER_BYTES;
 /// Bytes of replies that do not wait for more: it would not save anything.
 const CORKED_BYTES: usize = 16 * 1024;
 /// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
@@ -379,14 +381,15 @@ impl Core {
     /// Hands the output to the socket.
     fn send(&self, lane: &mut Lane) {
         lane.corked_until = None;
-        lane.in_flight = lane.out.len();
-        lane.note_sent(lane.in_flight, self.now_ms());
-        let waiting = lane.waiting_bytes();
+        let (waiting, before) = (lane.waiting_bytes(), lane.out.len());
         self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
-        match lane.out.take_flat(self.outgoing.spare()) {
-            Some(bytes) => self.act(Action::SendFlat(lane.token, bytes)),
-            None => self.act(Action::Send(lane.token, lane.out.take())),
-        }
+        let action = match lane.out.take_flat(self.outgoing.spare()) {
+            Some(bytes) => Action::SendFlat(lane.token, bytes),
+            None => Action::Send(lane.token, lane.out.take_some(SENT_BYTES)),
+        };
+        lane.in_flight = before - lane.out.len();
+        lane.note_sent(lane.in_flight, self.now_ms());
+        self.act(action);
     }
 
     /// Measures the slice. See `slices` for why two clocks.

@@ -5,8 +5,7 @@
 //!
 //! Invariants (`check_invariants`):
 //! - C1: a place holds the connection whose token names it.
-//! - C2: every connection in a place is found by its handle, and by its id; by nothing
-//!   else.
+//! - C2: every connection in a place is found by its handle, and by its id; by nothing else.
 //! - C3: a connection whose lane is marked as dirty, pushed or streaming is in that list, once.
 
 use super::super::conn::{Conn, Lane};
@@ -18,7 +17,11 @@ use std::collections::VecDeque;
 /// Connections to which a slice sends what they did not ask for. To append a message takes 0.3 us, and
 /// to send it 5: so what a slice has appended in time could take it milliseconds to send. What waits
 /// for later slices is sent together with what is appended until then.
-const PUSHED_AT_ONCE: usize = 32;
+const PUSHED_AT_ONCE: usize = 24;
+/// So many bytes take as long as another connection.
+const SENT_AS_ONE: usize = 8 * 1024;
+/// Connections that are looked at for that: most had their output sent with a reply, then.
+const VISITED_AT_ONCE: usize = 256;
 
 /// A place for each connection, by its token's index.
 type Places = Vec<Option<Box<Conn>>>;
@@ -37,7 +40,7 @@ pub(crate) struct Clients {
     dirty: RefCell<Vec<Token>>,
     /// Those with output that they did not ask for: some of them in each slice.
     pushed: RefCell<VecDeque<Token>>,
-    /// To how many more of them this slice sends.
+    /// To how many more of them this slice sends, if it is not much.
     room: Cell<usize>,
     /// Those with a reply that continues as a stream.
     streaming: RefCell<VecDeque<Token>>,
@@ -159,11 +162,29 @@ impl Clients {
         self.room.set(PUSHED_AT_ONCE);
     }
 
-    /// The connection has output to send that it did not ask for.
+    /// The connection has output to send that it did not ask for. While there is room it is sent in the
+    /// order in which it came, between others' replies.
     pub(crate) fn mark_pushed(&self, lane: &mut Lane) {
-        if !lane.dirty && !std::mem::replace(&mut lane.pushed, true) {
-            self.pushed.borrow_mut().push_back(lane.token);
+        if lane.dirty || lane.pushed {
+            return;
         }
+        let mut pushed = self.pushed.borrow_mut();
+        if pushed.is_empty() && self.room.get() > 0 {
+            self.take_room(lane.out.len());
+            return self.mark_dirty(lane);
+        }
+        lane.pushed = true;
+        pushed.push_back(lane.token);
+    }
+
+    fn take_room(&self, bytes: usize) {
+        self.room.set(self.room.get().saturating_sub(1 + bytes / SENT_AS_ONE));
+    }
+
+    /// What the connection was sent is out. It has asked for some of what waits, or not.
+    pub(crate) fn mark_sent(&self, lane: &mut Lane) {
+        let is_pushed = lane.is_pushed_to() && !lane.out.is_empty() && !lane.reply_waits;
+        if is_pushed { self.mark_pushed(lane) } else { self.mark_dirty(lane) }
     }
 
     /// Whether any has output to send.
@@ -178,6 +199,7 @@ impl Clients {
         for token in dirty.drain(..) {
             self.with(token, |conn| {
                 conn.lane.dirty = false;
+                conn.lane.reply_waits = conn.lane.in_flight > 0;
                 visit(conn);
             });
         }
@@ -186,14 +208,18 @@ impl Clients {
             *now = dirty; // Keeps the capacity.
         }
         drop(now);
-        while self.room.get() > 0 {
-            let Some(token) = self.pushed.borrow_mut().pop_front() else { break };
+        for _ in 0..VISITED_AT_ONCE {
+            if self.room.get() == 0 {
+                return;
+            }
+            let Some(token) = self.pushed.borrow_mut().pop_front() else { return };
             self.with(token, |conn| {
                 conn.lane.pushed = false;
-                // It may have been sent with a reply.
-                let is_sent = !conn.lane.out.is_empty() && conn.lane.in_flight == 0;
-                self.room.set(self.room.get() - usize::from(is_sent));
-                visit(conn);
+                let before = conn.lane.in_flight;
+                visit(conn); // It may have been sent with a reply.
+                if before == 0 && conn.lane.in_flight > 0 {
+                    self.take_room(conn.lane.in_flight);
+                }
             });
         }
     }
@@ -319,6 +345,7 @@ mod tests {
     fn what_is_pushed_is_sent_to_some_at_once() {
         const MANY: usize = PUSHED_AT_ONCE + 10;
         let clients = Clients::default();
+        clients.begin_slice();
         let token = |at: usize| Token { index: at as u32, generation: 1 };
         for at in 0..MANY {
             clients.add(conn(token(at), at as u64 + 1));
@@ -330,19 +357,20 @@ mod tests {
         }
         let slice = || {
             let mut sent = Vec::new();
-            clients.begin_slice();
             for _ in 0..2 {
                 clients.each_dirty(|conn| {
+                    conn.lane.in_flight = conn.lane.out.len();
                     drop(conn.lane.out.take());
                     sent.push(conn.lane.token.index as usize);
                 });
             }
             clients.check_invariants();
+            clients.begin_slice();
             sent
         };
         clients.with(token(MANY - 1), |conn| clients.mark_dirty(&mut conn.lane));
         clients.check_invariants();
-        let first: Vec<usize> = [MANY - 1].into_iter().chain(0..PUSHED_AT_ONCE).collect();
+        let first: Vec<usize> = (0..PUSHED_AT_ONCE).chain([MANY - 1]).collect();
         assert_eq!(slice(), first);
         assert!(clients.are_dirty());
         assert_eq!(slice(), (PUSHED_AT_ONCE..MANY).collect::<Vec<_>>());
