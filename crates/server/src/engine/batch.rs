@@ -67,7 +67,11 @@ impl Core {
                 self.pause_batch(batch);
                 return;
             }
-            let ran = match (item.queued.take(), entry.run) {
+            let queued = item.queued.take();
+            if let Some(queued) = &queued {
+                self.prefetch_queued(queued, batch.items[batch.next].view.db);
+            }
+            let ran = match (queued, entry.run) {
                 (Some(queued), _) => self.exec_in_batch(batch, queued),
                 (None, Runner::Script(script)) => self.script_in_batch(batch, script),
                 (None, _) => self.run_in_batch(batch),

@@ -8,6 +8,7 @@
 //! both are computed once.
 
 use super::core::Core;
+use super::transaction::queued::Queued;
 use arrayvec::ArrayVec;
 use darter_keyspace::{Ahead, Db, Key};
 use darter_resp::{self as resp, Args, Note};
@@ -67,6 +68,12 @@ impl Core {
             conn.parser.lookahead().map(|request| (request, conn.lane.session.db))
         }));
         looked_at
+    }
+
+    /// The same of the commands of an EXEC, which were queued some time ago, perhaps on another core.
+    pub(super) fn prefetch_queued(&self, queued: &Queued, db: usize) {
+        let here = queued.placed().filter(|(core, ..)| *core == Some(self.id()));
+        self.prefetch(here.map(|(_, _, args)| (args, db)).take(resp::LOOKAHEAD_MAX));
     }
 
     /// Prefetches the keys of requests, each in its database of this shard, and the first field or

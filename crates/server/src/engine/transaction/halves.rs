@@ -150,6 +150,7 @@ impl Core {
             Outcome::Touched => Reply::new(&mut replies.out, resp3).null_array(),
             Outcome::Done => {
                 Reply::new(&mut replies.out, resp3).array(queued.sizes.count);
+                self.prefetch_queued(&queued, item.view.db);
                 let joined = self.join(from, &queued, whose, &mut half, &mut replies);
                 if let Err(next) = joined {
                     let exec = self.exec_of(batch, at, queued, Watched::default());

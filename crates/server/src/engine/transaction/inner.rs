@@ -369,7 +369,7 @@ pub(super) struct PointCall {
 /// What it came to.
 pub(super) struct Called {
     result: Result<Part, Refusal>,
-    /// Those of its job.
+    /// How many steps its job took; none if it was no job.
     pub(super) steps: u64,
 }
 
@@ -423,7 +423,7 @@ impl PointCall {
                         steps += 1;
                         match self.call(tx, &mut out, |cx| job.step(cx)) {
                             Ok(Step::Done(next)) => break Ok(next),
-                            Ok(_) => {}
+                            Ok(Step::More) => {}
                             Err(refusal) => break Err(refusal),
                         }
                     };

@@ -16,12 +16,12 @@ use darter_tx::{CoreId, Transaction, Tx};
 
 /// The commands of one core.
 #[derive(Default)]
-struct Part {
+struct Commands {
     requests: Requests,
     calls: Vec<(Kept, PointCall)>,
 }
 
-impl Part {
+impl Commands {
     fn add(&mut self, entry: &Entry, args: resp::Args<'_>, seen: Seen) {
         let call = PointCall::new(entry, seen).expect("only such commands are sent");
         self.calls.push((self.requests.keep(args), call));
@@ -40,7 +40,8 @@ impl Part {
 /// What each was found to have taken, of the time that all of them took together: if some took more
 /// than one step, they have taken all of it.
 fn share_ns(all_ns: u64, steps: u64, all_steps: u64, count: usize) -> u64 {
-    (all_ns * steps).checked_div(all_steps).unwrap_or(all_ns / count.max(1) as u64)
+    let share = (u128::from(all_ns) * u128::from(steps)).checked_div(u128::from(all_steps));
+    share.map_or(all_ns / count.max(1) as u64, |ns| ns as u64)
 }
 
 impl Exec {
@@ -62,15 +63,16 @@ impl Exec {
         if !self.queued.is_read {
             core.events_caught_up().await;
         }
-        let mut parts: Vec<(CoreId, Part)> = Vec::new();
+        let mut parts: Vec<(CoreId, Commands)> = Vec::new();
         for (owner, row, args) in self.queued.placed() {
             let Some(owner) = owner.filter(|owner| *owner != core.id()) else { continue };
             let known = parts.iter().position(|(of, _)| *of == owner);
             let at = known.unwrap_or_else(|| {
-                parts.push((owner, Part::default()));
+                parts.push((owner, Commands::default()));
                 parts.len() - 1
             });
             parts[at].1.add(&core.table.entries()[row], args, seen);
+            core.tx.pause().await;
         }
         let owners: Vec<CoreId> = parts.iter().map(|(owner, _)| *owner).collect();
         let mut parts = parts.into_iter().map(|(_, part)| part);

@@ -226,7 +226,7 @@ impl Queued {
     }
 
     /// All of them: where the keys of each are, if they are in one place; its row, and its arguments.
-    pub(super) fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
         self.portions().flat_map(Portion::placed)
     }
 
