@@ -507,8 +507,8 @@ fn write_report(
          sending a batch to its last reply. The others: rounds of one batch each, from sending it \
          to the last of what it causes, wherever that arrives; so the server is not saturated, and \
          its wake-ups count. {} keys, values of {} bytes; keys at random are on all cores. Medians \
-         of {}; a ratio is to redis-server on as many processors, in the same round. CPU is the run time of all the \
-         server's threads.{}",
+         of {}; a ratio is to redis-server on as many processors, in the same round. CPU is the run \
+         time of all the server's threads.{}",
         GROUPS * TOGETHER,
         VALUE.len(),
         options.repeats,

@@ -26,8 +26,8 @@ const GIVEN_MAX: u32 = 100;
 /// What a request takes of a core, with its part of the work on the socket, at most: 10 us. So one
 /// in a millisecond is this share.
 const REQUEST: u32 = 10;
-/// However little a connection asks, to move it takes some microseconds, of which a span is not to have
-/// too many at once.
+/// However little a connection asks, to move it takes some microseconds, of which a span is not to
+/// have too many at once.
 const LEAST: u64 = 4;
 /// What a guest takes that goes back, whose requests are not counted.
 const GUEST: u32 = GIVEN_MAX / 4;
@@ -64,7 +64,8 @@ impl Trail {
     /// A request goes to another core.
     #[inline]
     pub(crate) fn goes(&mut self, to: CoreId, now_ms: u64) {
-        let goes_on = usize::from(self.core) == to && self.since_ms <= now_ms; // The clock may be set back.
+        // The clock may be set back.
+        let goes_on = usize::from(self.core) == to && self.since_ms <= now_ms;
         if self.count > 0 && goes_on {
             self.count = self.count.saturating_add(1);
         } else {
