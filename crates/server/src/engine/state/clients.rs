@@ -163,9 +163,10 @@ impl Clients {
     }
 
     /// The connection has output to send that it did not ask for. While there is room it is sent in the
-    /// order in which it came, between others' replies.
+    /// order in which it came, between others' replies. Where something is being sent, the end of that
+    /// marks it ([`Clients::mark_sent`]): until then it would take room for nothing.
     pub(crate) fn mark_pushed(&self, lane: &mut Lane) {
-        if lane.dirty || lane.pushed {
+        if lane.dirty || lane.pushed || lane.in_flight > 0 {
             return;
         }
         let mut pushed = self.pushed.borrow_mut();
@@ -339,6 +340,58 @@ mod tests {
         clients.with(tokens[1], |conn| clients.mark_streaming(&mut conn.lane));
         assert!(!clients.are_streaming(), "it has no stream");
         assert_eq!([clients.next_number(), clients.next_number()], [0, 1]);
+    }
+
+    #[test] // Of who has moved the handle is no id; nothing of either is left.
+    fn who_has_moved_is_found_by_its_id() {
+        let clients = Clients::default();
+        let token = Token { index: 0, generation: 1 };
+        let mut moved = conn(token, 7);
+        moved.lane.session.handle = 9;
+        clients.add(moved);
+        clients.check_invariants();
+        assert_eq!([7, 9, 8].map(|id| clients.handle_of(id)), [Some(9), None, None]);
+        assert_eq!([7, 9].map(|handle| clients.token_of(handle)), [None, Some(token)]);
+        assert!(clients.remove(token).is_some());
+        assert_eq!([7, 9].map(|id| clients.handle_of(id)), [None; 2]);
+        assert!(clients.moved.borrow().is_empty());
+    }
+
+    #[test] // A reply behind what is being sent does not wait with pushes; more pushes do.
+    fn replies_do_not_wait_with_pushes() {
+        for asks in [true, false] {
+            let clients = Clients::default();
+            let token = |at: usize| Token { index: at as u32, generation: 1 };
+            for at in 0..2 {
+                clients.add(conn(token(at), at as u64 + 1));
+            }
+            clients.with(token(0), |conn| {
+                conn.lane.session.monitor = true;
+                conn.lane.in_flight = 1;
+                conn.lane.out.copy(b"more");
+                clients.mark_pushed(&mut conn.lane);
+                assert!(!clients.are_dirty(), "it is marked when that is sent");
+                if asks {
+                    clients.mark_dirty(&mut conn.lane);
+                }
+            });
+            clients.each_dirty(|_| ());
+            clients.with(token(1), |conn| {
+                conn.lane.out.copy(b"pushed");
+                clients.mark_pushed(&mut conn.lane);
+            });
+            clients.with(token(0), |conn| {
+                conn.lane.in_flight = 0;
+                clients.mark_sent(&mut conn.lane);
+            });
+            clients.check_invariants();
+            let mut seen = Vec::new();
+            clients.each_dirty(|conn| seen.push(conn.lane.token));
+            assert_eq!(seen, if asks { vec![token(0)] } else { vec![] }, "no slice, so no room");
+            clients.begin_slice();
+            clients.each_dirty(|conn| seen.push(conn.lane.token));
+            assert_eq!(seen.len(), 2, "asks {asks}");
+        }
     }
 
     #[test] // A slice sends to some of those that did not ask, in their order; and replies to all.
