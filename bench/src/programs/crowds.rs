@@ -250,12 +250,9 @@ pub(super) fn table(subjects: &[Subject], rows: &[Row]) -> Table {
             for (number, subject) in subjects.iter().enumerate() {
                 let mut line = vec![row.crowd.name.to_owned(), row.count.to_string()];
                 line.extend([step.name().to_owned(), subject.name()]);
+                let rival = row.lives[super::rival(subjects, number)].as_ref().ok();
                 match &row.lives[number] {
-                    Ok(life) => line.extend(cells(
-                        life,
-                        at,
-                        row.lives[super::rival(subjects, number)].as_ref().ok(),
-                    )),
+                    Ok(life) => line.extend(cells(life, at, rival)),
                     Err(text) => line.push(brief(text)),
                 }
                 table.row(line);

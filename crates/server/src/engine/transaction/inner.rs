@@ -374,7 +374,7 @@ pub(super) struct Called {
 }
 
 impl Called {
-    /// The same, of a command of this row.
+    /// The answer of a command of this row.
     pub(super) fn answer(self, row: usize) -> Result<Answer, Refusal> {
         let (out, stream) = self.result?;
         Ok(match stream {
