@@ -150,8 +150,8 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_nextat(state: *mut State, index: c_int, position: *mut c_int) -> c_int;
     pub(crate) fn lua_setreadonly(state: *mut State, index: c_int, readonly: c_int);
     pub(crate) fn lua_isreadonly(state: *mut State, index: c_int) -> c_int;
+    pub(crate) fn lua_writenumber(buffer: *mut c_char, bytes: usize, digits: c_int, value: f64);
 
-    // The C library: numbers as Lua reads and writes them.
+    // The C library: numbers as Lua reads them.
     pub(crate) fn strtod(text: *const c_char, end: *mut *mut c_char) -> f64;
-    pub(crate) fn snprintf(buffer: *mut c_char, length: usize, format: *const c_char, ...) -> c_int;
 }

@@ -101,6 +101,28 @@ int luaO_str2d (const char *s, lua_Number *result) {
 
 
 
+/* Darter: see lua.h; the digits of a whole number are written without sprintf */
+LUA_API void lua_writenumber (char *s, size_t size, int digits, lua_Number n) {
+  static const lua_Number ends[] = {
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17
+  };
+  if (digits <= 17 && size > 18 && n > -ends[digits] && n < ends[digits]) {
+    long long whole = (long long)n;
+    if ((lua_Number)whole == n && (whole != 0 || 1/n > 0)) {  /* not -0 */
+      unsigned long long rest = (whole < 0) ? 0 - (unsigned long long)whole : (unsigned long long)whole;
+      char reversed[20];
+      int count = 0;
+      do reversed[count++] = (char)('0' + rest % 10); while ((rest /= 10) != 0);
+      if (whole < 0) *s++ = '-';
+      while (count > 0) *s++ = reversed[--count];
+      *s = '\0';
+      return;
+    }
+  }
+  snprintf(s, size, "%.*g", digits, n);
+}
+
+
 static void pushstr (lua_State *L, const char *str) {
   setsvalue2s(L, L->top, luaS_new(L, str));
   incr_top(L);

@@ -45,7 +45,10 @@ pub(crate) fn push_handler(cx: Call<'_, '_>) -> Result<(), Error> {
 fn described(lua: &Lua<'_>, index: i32) -> Vec<u8> {
     match lua.kind(index) {
         Some(Type::String) => lua.bytes(index).unwrap_or_default().to_vec(),
-        Some(Type::Number) => number::general(lua.number(index).unwrap_or(0.0), 14).into_bytes(),
+        Some(Type::Number) => {
+            let value = lua.number(index).unwrap_or(0.0);
+            number::general(&mut [0; 64], value, 14).into()
+        }
         Some(Type::Boolean) => lua.truth(index).to_string().into_bytes(),
         None | Some(Type::Nil) => b"nil".to_vec(),
         Some(Type::Light) => b"userdata: (nil)".to_vec(),

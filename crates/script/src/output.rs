@@ -260,7 +260,8 @@ impl Output {
                     self.put(&[b"+", &line, b"\r\n"]);
                 }
                 ("double", Some(Type::Number)) => {
-                    let text = number::general(lua.number(-1).unwrap_or(0.0), 17);
+                    let mut buffer = [0; 64];
+                    let text = number::general(&mut buffer, lua.number(-1).unwrap_or(0.0), 17);
                     if is_two {
                         self.bulk(text.as_bytes());
                     } else {

@@ -47,8 +47,15 @@ fn command(cx: Call<'_, '_>, raises: bool) -> Result<Step, Error> {
     Ok(Step::Work(Box::new(Reading)))
 }
 
-/// Makes the arguments the words of a command.
+/// Makes the arguments the words of a command, and pops them: a call may have as many as the stack
+/// has slots, and the reply needs some.
 fn read_command(cx: Call<'_, '_>) -> Result<(), &'static str> {
+    let result = copy_words(cx);
+    cx.lua.pop(cx.lua.top());
+    result
+}
+
+fn copy_words(cx: Call<'_, '_>) -> Result<(), &'static str> {
     let (words, lua) = (&mut cx.host.command, &cx.lua);
     words.clear();
     if lua.top() == 0 {
@@ -58,7 +65,8 @@ fn read_command(cx: Call<'_, '_>) -> Result<(), &'static str> {
         match lua.kind(index) {
             Some(Type::String) => words.push(lua.bytes(index).unwrap_or_default()),
             Some(Type::Number) => {
-                words.push(number::general(lua.number(index).unwrap_or(0.0), 17).as_bytes());
+                let value = lua.number(index).unwrap_or(0.0);
+                words.push(number::general(&mut [0; 64], value, 17).as_bytes());
             }
             _ => return Err("Lua redis lib command arguments must be strings or integers"),
         }

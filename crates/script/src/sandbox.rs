@@ -219,7 +219,9 @@ fn unknown_global(cx: Call<'_, '_>) -> Result<Step, Error> {
             let name = crate::values::c_text(lua.bytes(2).unwrap_or_default());
             String::from_utf8_lossy(name).into_owned()
         }
-        Some(Type::Number) => number::general(lua.number(2).unwrap_or(0.0), 14),
+        Some(Type::Number) => {
+            number::general(&mut [0; 64], lua.number(2).unwrap_or(0.0), 14).to_owned()
+        }
         _ => {
             return Err(Error::located(
                 "Second argument to luaProtectedTableError must be a string or number",

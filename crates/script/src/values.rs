@@ -51,7 +51,8 @@ pub(crate) fn make_text(lua: &mut Lua<'_>, index: i32) -> Result<(), Error> {
         Some(Type::String) => Ok(()),
         Some(Type::Number) => {
             let index = lua.absolute(index);
-            let text = number::general(lua.number(index).unwrap_or(0.0), 14);
+            let mut buffer = [0; 64];
+            let text = number::general(&mut buffer, lua.number(index).unwrap_or(0.0), 14);
             lua.push_bytes(text.as_bytes())?;
             lua.replace(index);
             Ok(())

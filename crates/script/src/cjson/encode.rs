@@ -239,7 +239,9 @@ impl Encoding {
             2 if !value.is_finite() => self.bytes.extend_from_slice(b"null"),
             _ => {
                 let digits = u8::try_from(self.settings.precision).unwrap_or(14);
-                self.bytes.extend_from_slice(number::general(value, digits).as_bytes());
+                let mut buffer = [0; 64];
+                let text = number::general(&mut buffer, value, digits);
+                self.bytes.extend_from_slice(text.as_bytes());
             }
         }
         Ok(())
