@@ -1,15 +1,11 @@
 //! Random changes to a [`Shard`] and to plain databases that are all walked agree at every step:
 //! sums, next deaths, counters. And what is dropped whole is freed in portions.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod roll;
-
+use crate::roll::{ROLL, Roll};
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{Db, Deadline, Fresh, Key, Shard, Typed, Usage, apply, lazyfree};
 use darter_structs::blob::Blob;
-use roll::{ROLL, Roll};
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 30;

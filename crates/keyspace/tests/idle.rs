@@ -1,13 +1,9 @@
 //! Times of access against a map, under seeds: who leaves one, who does not, and what a cut spares.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod roll;
-
+use crate::roll::{Roll, RollEdit};
 use darter_base::{Prng, lazyfree, preempt};
 use darter_keyspace::{Db, Deadline, Fresh, Key, Object};
 use darter_structs::table::Table;
-use roll::{Roll, RollEdit};
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 300;

@@ -1,12 +1,8 @@
 //! A shard's databases together: sums, deaths, swaps, and totals.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod roll;
-
+use crate::roll::{ROLL, Roll};
 use darter_keyspace::{Act, Deadline, Fresh, Key, Part, Shard, Type, Typed, Usage, Work, apply};
 use darter_structs::blob::Blob;
-use roll::{ROLL, Roll};
 
 const NOW: u64 = 1_000_000;
 /// Side by side, and beyond.

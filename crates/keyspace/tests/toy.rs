@@ -4,16 +4,11 @@
 //! Payloads and digests of the toy are tried in `crates/persist/tests/toy.rs`, files in
 //! `crates/server/src/load/tests.rs`.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod heap;
-mod roll;
-
+use crate::heap::{HEAP, Heap, HeapChange};
+use crate::roll::{ROLL, Roll};
 use darter_keyspace::{
     Act, Db, Deadline, Effect, Fresh, Key, Object, Touch, WrongType, apply_to_db, memory_bytes,
 };
-use heap::{HEAP, Heap};
-use roll::{ROLL, Roll};
 
 fn db() -> Db {
     let mut db = Db::default();
@@ -116,8 +111,7 @@ fn changes_are_recorded_and_made_again() {
     let names = copy.value::<Roll>(&roll).unwrap().unwrap();
     assert!(names.contains(b"stays", 0) && names.len() == 1);
     assert_eq!((copy.usage().keys(&HEAP), copy.usage().keys(&ROLL)), (1, 1));
-    let wrong =
-        Act::Key(b"roll"[..].into(), Effect::Changes(Box::new(vec![heap::HeapChange::Pop])));
+    let wrong = Act::Key(b"roll"[..].into(), Effect::Changes(Box::new(vec![HeapChange::Pop])));
     assert_eq!(apply_to_db(&mut copy, &wrong), Err(WrongType), "it does not follow from the data");
     copy.check_invariants();
 }

@@ -1,11 +1,8 @@
 //! Open transactions of a shard: undone, all is as it was; committed, all is as if nothing could have been
 //! undone.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod heap;
-mod roll;
-
+use crate::heap::Heap;
+use crate::roll::{ROLL, Roll, RollEdit};
 use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_keyspace::{
@@ -13,8 +10,6 @@ use darter_keyspace::{
     Work, apply, lazyfree,
 };
 use darter_rdb::Item;
-use heap::Heap;
-use roll::{ROLL, Roll, RollEdit};
 
 const NOW: u64 = 1_900_000_000_000;
 const DATABASES: usize = 200;

@@ -1,10 +1,6 @@
 //! `DUMP` and `RESTORE` as the engine runs them, against the real server and against themselves.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
-mod common;
-
-use common::{Bytes, Oracle, Record, Reply, Value};
+use crate::common::{Bytes, Oracle, Record, Reply, Value};
 use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_command::{Args, Command, Cx, Flags, Flow, Refusal, Run, Step};

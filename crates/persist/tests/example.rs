@@ -1,8 +1,6 @@
 //! The worked example of docs/formats/rdb.md, taken from the document itself.
 
-mod common;
-
-use common::{Bytes, Oracle, Record, Value, kind, read};
+use crate::common::{Bytes, Oracle, Record, Value, kind, read};
 use darter_rdb::{Item, Source, Survey, Writer, dump};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,7 @@
 //! Encodings that redis-server 7.0 does not write, older and newer ones, from hand-made bytes, and
 //! files that contradict themselves.
 
-mod common;
-
-use common::{File, Record, Value, feed, read};
+use crate::common::{File, Record, Value, feed, read};
 use darter_families::TYPES;
 use darter_rdb::{Crc, Event, Limits, Product, Reader};
 use darter_rdb::{crc64, dump};

@@ -1,9 +1,7 @@
 //! Seeded fuzzing: damaged files and payloads never break a promise of the reader. The target
 //! itself checks them; here are the seeds, and a count that shows that the damage goes deep.
 
-mod common;
-
-use common::{Fields, kind, read};
+use crate::common::{Fields, feed, kind, read};
 use darter_base::Prng;
 use darter_families::TYPES;
 use darter_persist::fuzz::fuzz_rdb;
@@ -114,7 +112,7 @@ fn damaged_payloads_keep_every_promise() {
         bytes.extend_from_slice(&crc.to_le_bytes());
         fuzz_rdb(&bytes);
         let reader = dump::reader(&bytes, TYPES.kinds(), Limits::default()).unwrap();
-        survivors += u32::from(common::feed(reader, &bytes, 50, false).is_ok());
+        survivors += u32::from(feed(reader, &bytes, 50, false).is_ok());
     }
     assert!(survivors > 200, "{survivors}");
 }

@@ -1,9 +1,7 @@
 //! `DUMP` payloads against the real server: the same bytes as its own where the encoding is
 //! deterministic, and values that survive the round trip.
 
-mod common;
-
-use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, kind, read};
+use crate::common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, kind, read};
 use darter_base::Prng;
 use darter_families::TYPES;
 use darter_families::json::Json;

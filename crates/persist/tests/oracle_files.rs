@@ -1,8 +1,6 @@
 //! Files that a real redis-server writes, in every encoding it has, read back as it holds them.
 
-mod common;
-
-use common::{INTEGERS, Oracle, Record, Value, read};
+use crate::common::{File, INTEGERS, Oracle, Record, Value, read};
 use darter_base::Prng;
 use darter_persist::fuzz::fuzz_rdb;
 
@@ -130,7 +128,7 @@ fn a_stream_reads_back() {
 }
 
 /// A file of a few kilobytes that holds a bit of everything.
-fn small_file() -> (Vec<u8>, common::File) {
+fn small_file() -> (Vec<u8>, File) {
     let mut oracle = Oracle::start(&["--hash-max-listpack-entries", "8"]);
     for index in 0..12_u32 {
         let text = index.to_string();

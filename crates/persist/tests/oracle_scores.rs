@@ -1,9 +1,7 @@
 //! Payloads of sorted sets against the real server: the same bytes as its own, and values that survive
 //! the way there and back; and what no server writes any more.
 
-mod common;
-
-use common::{Bytes, Oracle};
+use crate::common::{Bytes, Oracle};
 use darter_base::{Prng, score};
 use darter_families::TYPES;
 use darter_families::zset::ZSet;

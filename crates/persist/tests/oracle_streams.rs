@@ -1,9 +1,7 @@
 //! Streams in payloads, against the real server: what it dumps is read, and what is written from that it
 //! restores, even when it looks deeply.
 
-mod common;
-
-use common::{Bytes, Oracle, Reply};
+use crate::common::{Bytes, Oracle, Reply};
 use darter_base::{Prng, StreamId};
 use darter_families::stream::Stream;
 use darter_keyspace::{NewItem, Value as _};

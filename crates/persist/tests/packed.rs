@@ -1,9 +1,7 @@
 //! Packed collections, built here from the descriptions of their formats, with entries at both
 //! sides of every limit between two codings; and blocks that are wrong by one.
 
-mod common;
-
-use common::{Value, read};
+use crate::common::{Value, read};
 use darter_rdb::crc64;
 use std::collections::BTreeMap;
 

@@ -1,10 +1,6 @@
 //! Snapshots of cuts: what is in the chunks is what was in the databases.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod common;
-
-use common::{Bytes, File, Record, Value, read};
+use crate::common::{Bytes, File, Record, Value, read};
 use darter_base::Prng;
 use darter_families::hash::Hash;
 use darter_families::set::Set;

@@ -1,11 +1,7 @@
 //! The toy type of docs/adding-a-type.md passes through payloads and digests without code of its
 //! own.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-#[path = "../../keyspace/tests/heap/mod.rs"]
-mod heap;
-
+use crate::heap::{HEAP, Heap};
 use darter_base::preempt::Never;
 use darter_command::{Args, Cx, Flow, Refusal, Step};
 use darter_families::TYPES;
@@ -13,7 +9,6 @@ use darter_keyspace::{Key, Shard, Types, types};
 use darter_persist::commands::{dump, restore_as, sizer};
 use darter_persist::digest::{Digester, Sum};
 use darter_resp as resp;
-use heap::{HEAP, Heap};
 use std::sync::Arc;
 
 static TOYS: Types = types![&HEAP];

@@ -1,9 +1,5 @@
 //! The network interface, on both backends, against real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod support;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +8,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::support::{Command, Options, Server, backends, exchange};
 use darter_base::Prng;
 use darter_runtime::limits::raise_open_files;
 use darter_runtime::net::{Address, Event, Net, Wait, Waker};
-use support::{Command, Options, Server, backends, exchange};
 
 #[test] // Pipelined bytes come back whole and in order, on many connections at once.
 fn many_connections() {

@@ -1,7 +1,5 @@
 //! Where io_uring is forbidden, as in container runtimes, the choice falls on epoll and says why.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
 use darter_runtime::net::{BackendChoice, Net, Wait, Waker};
 
 /// Makes the kernel refuse system call `number` to the calling thread with EPERM, for good.

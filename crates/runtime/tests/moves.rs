@@ -1,18 +1,14 @@
 //! Connections that go from one net to another while they are in use, on both backends: every byte is
 //! received once and in its order, and every end is met, by whoever has the connection then.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::support::{Command, Options, Server, Tally, backends, exchange};
 use darter_base::Prng;
 use darter_runtime::net::BackendChoice;
-use support::{Command, Options, Server, backends, exchange};
 
 /// Clients at a time.
 const CLIENTS: u64 = 8;
@@ -39,7 +35,7 @@ fn start_two(backend: BackendChoice) -> [Server; 2] {
     [(); 2].map(|()| Server::start(backend, Options::default()))
 }
 
-fn sum(servers: &[Server; 2], of: impl Fn(&support::Tally) -> usize) -> usize {
+fn sum(servers: &[Server; 2], of: impl Fn(&Tally) -> usize) -> usize {
     servers.iter().map(|server| of(&server.tally)).sum()
 }
 

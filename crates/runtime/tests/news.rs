@@ -1,7 +1,5 @@
 //! Asking between two polls what has arrived: nothing is reported twice.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use darter_runtime::net::{BackendChoice, Event, Net, Wait, Waker};
 
 #[test] // A wake that is known, and not handled yet, is not a newer one, and is taken once.

@@ -1,10 +1,6 @@
 //! Clients that end their connection with a reset, or in the middle of something, thousands of
 //! times on both backends: each end is reported once, and nothing is left of it.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
-mod support;
-
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -12,8 +8,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::support::{Command, Options, Server, backends};
 use darter_base::Prng;
-use support::{Command, Options, Server, backends};
 
 /// Connections that live at a time, and how often they are made: thousands of ends of each kind.
 const AT_ONCE: usize = 50;

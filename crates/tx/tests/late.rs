@@ -1,8 +1,6 @@
 //! Keys that transactions take as they meet them: against the rules taken literally, over messages, and
 //! with random transactions that must all end.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
 use darter_base::preempt::Never;
 use darter_base::{Prng, hash};
 use darter_keyspace::{Deadline, Fresh, Key, Part, Shard};

@@ -1,7 +1,5 @@
 //! The lock table against a list of claims and the module's table, taken literally.
 
-#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
-
 use darter_base::Prng;
 use darter_tx::{Access, Claim, KeyList, KeySet, LockTable, TxId, lock_key};
 use std::sync::Arc;

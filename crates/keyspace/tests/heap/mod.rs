@@ -2,7 +2,7 @@
 //!
 //! A heap of numbers that sum up. It has deadlines as a whole only, and no entries that are found
 //! by name.
-#![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
+#![allow(dead_code, unreachable_pub, reason = "every crate uses another part")]
 
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, Kind, NewItem, Object, Recorder, Type, Typed, Value,

@@ -1,6 +1,6 @@
 //! A type whose entries are found by their names, each with an optional deadline: the second toy of
 //! docs/adding-a-type.md, with all that the heap lacks.
-#![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
+#![allow(dead_code, unreachable_pub, reason = "the library's tests use a part")]
 
 use darter_base::hash;
 use darter_keyspace::{

@@ -1,5 +1,5 @@
 //! A real redis-server to compare with, and a model of what a file holds.
-#![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
+#![allow(dead_code, unreachable_pub, reason = "every crate uses another part")]
 
 use darter_base::score;
 use darter_families::TYPES;

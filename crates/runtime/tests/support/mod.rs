@@ -1,7 +1,5 @@
 //! An echo server on a [`Net`], driven by commands, that counts its events.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,0 +1,11 @@
+//! Databases and shards against naive models, with two types that the keyspace has never heard of.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
+
+mod databases;
+mod heap;
+mod idle;
+mod roll;
+mod shard;
+mod toy;
+mod undo;
