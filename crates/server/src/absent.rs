@@ -1,5 +1,5 @@
-//! Commands of Redis 7.0 that Darter does not have yet. The first request for one logs its name and
-//! where to find the list of what is planned; the reply is Redis's for an unknown command.
+//! Commands of Redis 7.0 that Darter does not support yet. The first request for one is logged, with
+//! the place of the list of missing features; the reply is Redis's for an unknown command.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,11 +13,11 @@ const NAMES: &[&str] = &[
     "slaveof", "sync",
 ];
 
-/// Which of them have been logged, by any core.
+/// A flag for each name that any core has logged.
 #[derive(Debug)]
 pub(crate) struct Absent([AtomicBool; NAMES.len()]);
 
-/// No name is longer.
+/// The length of the longest name, at most.
 const NAME_MAX: usize = 40;
 
 impl Default for Absent {
@@ -27,12 +27,12 @@ impl Default for Absent {
 }
 
 impl Absent {
-    /// An unknown command was requested: the first time it is one of these, logs `name`.
+    /// Logs the unknown command `name`, if it is one of these and was not logged before.
     pub(crate) fn asked_for(&self, name: &[u8]) {
         if self.is_news(name) {
             let name = String::from_utf8_lossy(name).to_ascii_uppercase();
             tracing::warn!(
-                "{name} was asked for and is not there yet: see \"Not there yet\" in docs/compat.md"
+                "{name} is not supported yet: see \"Not supported yet\" in docs/compat.md"
             );
         }
     }
@@ -56,8 +56,8 @@ mod tests {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
         for name in NAMES {
-            assert!(name.len() <= NAME_MAX, "{name} is never told of");
-            assert!(table.find(name.as_bytes()).is_none(), "{name} is there");
+            assert!(name.len() <= NAME_MAX, "{name} is never logged");
+            assert!(table.find(name.as_bytes()).is_none(), "{name} exists");
         }
     }
 
