@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod backlog;
 mod inline;
 mod lookahead;
 mod output;

@@ -8,6 +8,7 @@
 //! time, ahead of their turn ([`Parser::parse_ahead`], `lookahead`). One that is incomplete and has
 //! grown past a chunk is moved into blocks as it arrives, so the buffer stays small, no byte is
 //! parsed twice, and no copy is longer than a chunk. What a header announces allocates nothing.
+//! Bytes beyond [`BUFFER_MAX_BYTES`] stay in blocks (`backlog`) until the parser comes to them.
 //!
 //! Invariants:
 //! - I1: `base <= cursor <= buffer.len()`; spans are in `base..cursor`.
@@ -18,6 +19,7 @@
 //! Source of limits and texts: Redis's protocol handling, byte for byte (conformance: protocol).
 
 use crate::args::{Args, Request, Span, span};
+use crate::backlog::Backlog;
 use crate::inline;
 use crate::lookahead::{self, Cut};
 use darter_base::limits::CHUNK_BYTES;
@@ -29,11 +31,10 @@ const LINE_MAX_BYTES: usize = 64 * 1024;
 /// What a client may announce before it has authenticated.
 const UNAUTHENTICATED_ARGS: i64 = 10;
 const UNAUTHENTICATED_BULK: i64 = 16_384;
-/// Pending bytes that are moved at once: 25 us.
-const MOVED_MAX_BYTES: usize = 256 * 1024;
-/// What may still arrive from a client that is made to wait: the receive buffers of a core. A large
-/// buffer reserves room for that in one step; doubling would move megabytes.
-const BURST_BYTES: usize = 512 * 1024;
+/// Pending bytes above which the buffer takes no more: the rest goes to the backlog. So it is also
+/// the most that is moved in one step. Any part of a request that must be whole in the buffer is
+/// shorter: finished arguments leave it after a chunk.
+const BUFFER_MAX_BYTES: usize = 256 * 1024;
 /// How many arguments of a portion one chunk counts as: copied into new memory, it takes about 20
 /// us.
 const CHUNK_COST: usize = 512;
@@ -86,6 +87,8 @@ pub struct Parser {
     buffer: Vec<u8>,
     base: usize,
     cursor: usize,
+    /// The bytes after those in the buffer.
+    backlog: Backlog,
     spans: Vec<Span>,
     /// Requests parsed ahead; those before `next_cut` were handed out.
     cuts: Vec<Cut>,
@@ -138,6 +141,7 @@ impl Parser {
             buffer: Vec::new(),
             base: 0,
             cursor: 0,
+            backlog: Backlog::default(),
             spans: Vec::new(),
             cuts: Vec::new(),
             next_cut: 0,
@@ -166,7 +170,17 @@ impl Parser {
     /// Bytes received that are not yet part of a request handed out.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
+        self.buffered_bytes() + self.backlog.bytes()
+    }
+
+    fn buffered_bytes(&self) -> usize {
         self.buffer.len() - self.base
+    }
+
+    /// True when more bytes are pending than the buffer takes: they are not one incomplete request.
+    #[must_use]
+    pub fn has_backlog(&self) -> bool {
+        self.backlog.bytes() > 0
     }
 
     /// Those, and the received part of a long argument that is incomplete: what Redis calls the
@@ -210,7 +224,8 @@ impl Parser {
     pub fn memory_bytes(&self) -> usize {
         let lists =
             self.spans.capacity() * size_of::<Span>() + self.cuts.capacity() * size_of::<Cut>();
-        self.buffer.capacity() + lists + self.arriving_bytes() + self.argument_bytes()
+        let backlog = self.backlog.memory_bytes();
+        self.buffer.capacity() + backlog + lists + self.arriving_bytes() + self.argument_bytes()
     }
 
     /// The last request handed out is done: releases it, if it owns its bytes. Parts of it that are
@@ -226,17 +241,34 @@ impl Parser {
         self.pending_bytes() > 0 || !matches!(self.state, State::Start)
     }
 
-    /// Adds received bytes.
+    /// Adds received bytes. Cost: O(bytes), plus at most 256 KiB that are moved.
     pub fn feed(&mut self, bytes: &[u8]) {
+        if self.has_backlog() || self.buffered_bytes() >= BUFFER_MAX_BYTES {
+            self.backlog.push(bytes);
+        } else {
+            self.buffer(bytes);
+        }
+    }
+
+    /// Moves a block of the backlog into the buffer. False when there is none.
+    fn refill(&mut self) -> bool {
+        let Some(block) = self.backlog.pop() else { return false };
+        self.buffer(&block);
+        true
+    }
+
+    /// Appends bytes to the buffer.
+    fn buffer(&mut self, bytes: &[u8]) {
         if self.base > 0 && matches!(self.state, State::Start) && self.base == self.buffer.len() {
             self.buffer.clear();
             (self.base, self.cursor) = (0, 0);
         } else if self.base >= CHUNK_BYTES {
             self.compact();
         }
-        let is_large = self.buffer.len() >= MOVED_MAX_BYTES / 2;
+        let is_large = self.buffer.len() >= BUFFER_MAX_BYTES / 2;
         if is_large && self.buffer.capacity() - self.buffer.len() < bytes.len() {
-            self.buffer.reserve_exact(BURST_BYTES);
+            // In one step: doubling would move it several times.
+            self.buffer.reserve_exact(BUFFER_MAX_BYTES.max(bytes.len()));
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -311,7 +343,7 @@ impl Parser {
         }
         let found = loop {
             match self.advance(usize::MAX)? {
-                Found::Empty => {}
+                Found::Empty | Found::Portion => {}
                 found => break found,
             }
         };
@@ -357,7 +389,15 @@ impl Parser {
         }
     }
 
+    /// Parses `most` arguments at most, or as much of them as one block of the backlog completes.
     fn advance(&mut self, most: usize) -> Result<Found, ProtocolError> {
+        match self.advance_buffered(most)? {
+            Found::Nothing if self.refill() => Ok(Found::Portion),
+            found => Ok(found),
+        }
+    }
+
+    fn advance_buffered(&mut self, most: usize) -> Result<Found, ProtocolError> {
         let mut portion = most;
         loop {
             match &mut self.state {
@@ -550,7 +590,7 @@ impl Parser {
     /// Moves pending bytes to the front of the buffer, if they are few, and no more than the bytes
     /// before them: so no byte is moved more than once on average.
     fn compact(&mut self) {
-        if self.pending_bytes() > self.base.min(MOVED_MAX_BYTES) {
+        if self.buffered_bytes() > self.base.min(BUFFER_MAX_BYTES) {
             return;
         }
         self.buffer.drain(..self.base);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::args::Note;
-use darter_base::preempt::Never;
+use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, lazyfree};
 
 /// What was read: requests, and the error that ended them.
@@ -409,10 +409,10 @@ fn requests_are_borrowed_up_to_a_chunk() {
     }
 }
 
-#[test] // A large buffer grows by the room for a burst, and only when it must.
-fn a_large_buffer_grows_by_a_burst() {
-    let (half, burst) = (MOVED_MAX_BYTES / 2, BURST_BYTES);
-    for (first, expected) in [(half - 1, 2 * (half - 1)), (half, half + burst)] {
+#[test] // Doubling would move a large buffer several times.
+fn a_large_buffer_grows_once_to_its_full_size() {
+    let half = BUFFER_MAX_BYTES / 2;
+    for (first, expected) in [(half - 1, 2 * (half - 1)), (half, half + BUFFER_MAX_BYTES)] {
         let mut parser = Parser::new(512 << 20, true);
         parser.feed(&vec![b'*'; first]);
         assert_eq!(parser.memory_bytes(), first);
@@ -452,6 +452,39 @@ fn notes_wait_with_their_requests() {
             parser.feed(&encode(&requests[4..]));
         }
     }
+}
+
+#[test] // Requests, long arguments and a request of many arguments, cut anywhere by blocks.
+fn pending_bytes_beyond_the_buffer_are_parsed_in_order() {
+    let many = vec![b"argument".to_vec(); 100_000];
+    let long = vec![b"SET".to_vec(), b"k".to_vec(), vec![b'x'; 3 * BUFFER_MAX_BYTES]];
+    let mut requests = vec![many, long];
+    requests.extend((0..50_000).map(|at| vec![b"GET".to_vec(), format!("key:{at}").into_bytes()]));
+    let bytes = encode(&requests);
+    for piece in [1_000, 16 * 1024, 1 << 20] {
+        let mut parser = Parser::new(512 << 20, true);
+        bytes.chunks(piece).for_each(|piece| parser.feed(piece));
+        assert_eq!((parser.pending_bytes(), parser.has_backlog()), (bytes.len(), true));
+        assert!(parser.memory_bytes() < bytes.len() * 11 / 10 + (2 << 20), "piece {piece}");
+        for request in &requests {
+            parser.parse_ahead();
+            let args = parser.next_request().unwrap().expect("it is at hand");
+            assert!(args.iter().eq(request.iter().map(Vec::as_slice)), "piece {piece}");
+        }
+        assert_eq!((parser.pending_bytes(), parser.has_backlog()), (0, false));
+    }
+}
+
+#[test] // A client leaves with a long backlog: no step frees more than a block.
+fn a_backlog_is_freed_in_slices() {
+    let mut parser = Parser::new(512 << 20, true);
+    (0..100).for_each(|_| parser.feed(&vec![b'*'; BUFFER_MAX_BYTES]));
+    drop(parser);
+    let mut steps = 0;
+    while lazyfree::run(&Countdown::new(0)) {
+        steps += 1;
+    }
+    assert!(steps + 1 >= 99 * BUFFER_MAX_BYTES / CHUNK_BYTES, "{steps}");
 }
 
 /// Random bytes, biased towards the protocol's own, never panic; requests end within the input.

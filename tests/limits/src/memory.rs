@@ -41,7 +41,7 @@ fn info(client: &mut Client, section: &str) -> Result<String, String> {
 }
 
 /// The number after `name:` in a section of INFO.
-fn reported(client: &mut Client, section: &str, name: &str) -> Result<u64, String> {
+pub(crate) fn reported(client: &mut Client, section: &str, name: &str) -> Result<u64, String> {
     let info = info(client, section)?;
     number_of(&info, name).ok_or_else(|| format!("no {name} in {info}"))
 }

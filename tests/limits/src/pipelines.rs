@@ -3,6 +3,7 @@
 //!
 //! Always with two cores: a single core has no order to keep.
 
+use crate::memory::reported;
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
 use darter_testkit::notation::show;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("a pipeline is answered when its client reads late",    Asks::AsRedis, late_reader),
+    ("a pipeline may be written whole before it is read",    Asks::AsRedis, written_whole),
+    ("a backlog goes with its client",                       Asks::More,    backlog_goes),
     ("the first long replies of other cores are bounded",    Asks::More,    first_long_replies),
     ("suspended work goes on when its client has gone",      Asks::More,    rest_of_the_gone),
     ("requests for a core that sleeps are bounded",          Asks::More,    sleeping_core),
@@ -87,6 +90,52 @@ fn late_reader(stage: &Stage) -> Result<(), String> {
         }
         Ok(())
     })
+}
+
+/// Requests of [`long_pipeline`].
+const WRITTEN: usize = 400_000;
+
+/// A pipeline whose requests (37 MB) and replies (83 MB) both exceed all socket buffers.
+fn long_pipeline(server: &Server) -> Result<(Client, Vec<u8>), String> {
+    let name = |at: usize| format!("{}{}", "p".repeat(60), key(at));
+    let mut client = server.client().map_err(text)?;
+    for at in 0..50 {
+        client.command(&["SET", &name(at), &"v".repeat(200)]).map_err(text)?;
+    }
+    client.socket().set_write_timeout(Some(Duration::from_secs(30))).map_err(text)?;
+    Ok((client, (0..WRITTEN).flat_map(|at| encode(&["GET", &name(at)])).collect()))
+}
+
+/// As redis-py's `pipeline` and Jedis do: one thread writes everything, and then reads.
+fn written_whole(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let (mut client, pipeline) = long_pipeline(&server)?;
+    client.send(&pipeline).map_err(|error| format!("writing: {error}"))?;
+    for at in 0..WRITTEN {
+        let reply = client.receive().map_err(|error| format!("reply {at}: {error}"))?;
+        ensure(reply.text().is_some_and(|text| text.len() == 200), || format!("reply {at}"))?;
+    }
+    let held = reported(&mut client, "memory", "used_memory")?;
+    ensure(held < 64 << 20, || format!("{held} bytes are still held"))
+}
+
+/// A client that closes amid that leaves nothing behind.
+fn backlog_goes(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let mut other = server.client().map_err(text)?;
+    let mut used = || reported(&mut other, "memory", "used_memory");
+    let before = used()?;
+    let (mut client, pipeline) = long_pipeline(&server)?;
+    client.send(&pipeline).map_err(|error| format!("writing: {error}"))?;
+    let held = used()?.saturating_sub(before);
+    ensure(held > 1 << 20, || format!("only {held} bytes are held: nothing is behind"))?;
+    drop(client);
+    let until = Instant::now() + Duration::from_secs(10);
+    while used()?.saturating_sub(before) > 1 << 20 {
+        ensure(Instant::now() < until, || "it is still held after 10 s".to_owned())?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Clients whose replies were short so far ask for long ones, and read none: what the server learnt

@@ -1,11 +1,14 @@
 //! One connection: what it sent, what it is owed, and what it has declared about itself.
 
+mod receive;
+
 use super::moving::policy::Trail;
 use super::owed::{Owed, Unread, Waiting, held_by};
 use super::point::View;
 use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
 use super::state::pubsub::Subscribed;
+use super::state::receiving::Receiving;
 use super::state::tracking::message::Push;
 use super::state::tracking::mode::Mode;
 use super::state::waits::Blocked;
@@ -242,8 +245,8 @@ pub struct Lane {
     pub(super) eof: bool,
     /// Since then, how long its stream has searched without anything to send.
     pub(super) silent_ns: u64,
-    /// Receiving is paused.
-    pub(super) paused: bool,
+    /// Whether it is received from.
+    pub(super) receiving: Receiving,
     /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
     /// that is noticed, so this is no kind of `next`.
     pub(super) awaits_pause: bool,
@@ -370,7 +373,7 @@ impl Lane {
             wanting: false,
             eof: false,
             silent_ns: 0,
-            paused: false,
+            receiving: Receiving::default(),
             awaits_pause: false,
             waits_to_write: false,
             closing: false,

@@ -19,6 +19,7 @@ use super::state::meter::Meter;
 use super::state::moves::Moves;
 use super::state::outgoing::{Action, Outgoing};
 use super::state::pubsub::PubSub;
+use super::state::receiving::Stalls;
 use super::state::release::Release;
 use super::state::saving::Saving;
 use super::state::tracking::Tracking;
@@ -93,6 +94,8 @@ pub struct Core {
     pub(super) release: Release,
     /// Connections whose replies wait for each other.
     pub(super) corked: Corked,
+    /// Connections whose receiving is paused.
+    pub(super) stalls: Stalls,
     /// Connections that move to other cores.
     pub(super) moves: Moves,
     /// The scans for idle connections, and of what clients hold.
@@ -153,6 +156,7 @@ impl Core {
             look: Cell::new(0),
             release: Release::default(),
             corked: Corked::default(),
+            stalls: Stalls::default(),
             moves: Moves::default(),
             idle_check: IdleCheck::default(),
             census: RefCell::default(),
@@ -215,34 +219,6 @@ impl Core {
         conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
         self.mark_dirty(&mut conn.lane);
         self.clients.add(conn);
-    }
-
-    /// Bytes arrived.
-    pub fn received(&self, token: Token, bytes: &[u8]) {
-        /// Bytes that may wait unparsed before the peer is paused.
-        const PENDING_MAX: usize = 256 * 1024;
-        self.meter.blame_receiving();
-        self.with_conn(token, |conn| {
-            conn.parser.feed(bytes);
-            conn.lane.wanting = false;
-            conn.lane.look = self.look.get();
-            self.release.will_release(self.now_ms());
-            // What is queued has not run yet, and is counted with what has not, as in Redis 7.2.
-            let query =
-                conn.query_bytes() + conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
-            self.stats.borrow_mut().input_recent.note(query, self.now_ms());
-            if query > self.hot.borrow().client_limits.query && !conn.lane.session.killed {
-                self.over_query_limit(conn);
-            }
-            conn.lane.bytes_in += bytes.len() as u64;
-            conn.lane.session.active_ms = self.now_ms();
-            self.stats.borrow_mut().bytes_in += bytes.len() as u64;
-            if conn.parser.pending_bytes() > PENDING_MAX && !conn.lane.paused {
-                conn.lane.paused = true;
-                self.act(Action::Pause(token));
-            }
-            self.mark_ready(&mut conn.lane);
-        });
     }
 
     /// The peer sends no more; it may still read.

@@ -12,7 +12,6 @@ use super::point::{Owner, Ran, View, Work};
 use super::presence::Presence;
 use super::pubsub::Published;
 use super::slices::{Cause, named};
-use super::state::outgoing::Action;
 use super::state::pubsub::name::{Message, Name, Text, home};
 use super::transaction::queued::Verb;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -914,22 +913,6 @@ impl Core {
             if let Some(batch) = batch.take() {
                 self.post(core, super::core::Mail::Batch(batch));
             }
-        }
-    }
-
-    /// Resumes receiving when enough was consumed.
-    fn adjust_receiving(&self, conn: &mut Conn) {
-        /// Pending bytes below which a paused connection is received from again.
-        const RESUME_BYTES: usize = 64 * 1024;
-        if conn.lane.paused && conn.parser.pending_bytes() < RESUME_BYTES {
-            self.resume_receiving(&mut conn.lane);
-        }
-    }
-
-    fn resume_receiving(&self, lane: &mut Lane) {
-        if lane.paused {
-            lane.paused = false;
-            self.act(Action::Resume(lane.token));
         }
     }
 }

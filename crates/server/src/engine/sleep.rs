@@ -89,6 +89,7 @@ impl Core {
             self.next_timeout(),
             self.release.next_ms(),
             self.corked.next_ms(),
+            self.stalls.next_ms(),
             self.next_idle_check(),
             self.next_census(),
             self.saving.next_look(self.now_ms(), &self.admin.shared.saves),

@@ -100,6 +100,7 @@ impl Core {
         self.release.look(&self.clients, self.now_ms());
         self.tell_writers();
         self.uncork();
+        self.end_stalls();
         self.end_tracked_turn();
         self.send_dirty();
         self.end_slice();

@@ -24,6 +24,7 @@ pub(crate) mod policy;
 use super::conn::{Conn, Lane, Session};
 use super::core::{Core, Mail};
 use super::state::outgoing::Action;
+use super::state::receiving::Receiving;
 use darter_resp::Parser;
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
@@ -81,7 +82,7 @@ impl Core {
     pub fn released(self: &Rc<Self>, token: Token) -> Option<(CoreId, Box<Moving>)> {
         let state = self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.paused = false; // Of what is received under its new token there is nothing yet.
+            lane.receiving = Receiving::Open; // Nothing has been received under its new token yet.
             let ends = lane.session.killed || lane.closing;
             (ends, lane.leaving.filter(|_| is_free(lane)))
         });
@@ -222,7 +223,7 @@ fn is_free(lane: &Lane) -> bool {
         && session.queued.is_none()
         && lane.queued_commands.is_none();
     let is_open = !(lane.eof || lane.closing || session.killed || session.close_after_reply);
-    let is_held = lane.paused || lane.awaits_pause || lane.waits_to_write;
+    let is_held = lane.receiving != Receiving::Open || lane.awaits_pause || lane.waits_to_write;
     let is_known = session.monitor
         || session.is_target
         || session.tracking.is_on

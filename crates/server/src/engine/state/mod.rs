@@ -16,6 +16,7 @@ pub(crate) mod moves;
 pub(super) mod outgoing;
 pub(super) mod patience;
 pub(crate) mod pubsub;
+pub(crate) mod receiving;
 pub(super) mod release;
 pub(crate) mod requests;
 pub(super) mod saving;

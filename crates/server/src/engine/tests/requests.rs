@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::engine::Hot;
+use crate::engine::state::receiving::Receiving;
 use darter_base::Prng;
 use std::collections::BTreeMap;
 
@@ -83,6 +84,13 @@ impl Model {
     }
 }
 
+/// The words of a line as a request, without its last CRLF. (Inline requests end at 64 KiB.)
+fn encode(line: &str) -> String {
+    let words: Vec<String> =
+        line.split(' ').map(|word| format!("${}\r\n{word}", word.len())).collect();
+    format!("*{}\r\n{}", words.len(), words.join("\r\n"))
+}
+
 #[test] // Pipelines over several cores, in slices of any length, to clients that read at times.
 fn replies_come_in_order() {
     for seed in 0..12 {
@@ -98,7 +106,8 @@ fn replies_come_in_order() {
                 let lines: Vec<String> =
                     (0..prng.below(30)).map(|_| model.request(&mut prng, &prefix)).collect();
                 if !lines.is_empty() {
-                    bench.send(client, &lines.join("\r\n"));
+                    let requests: Vec<String> = lines.iter().map(|line| encode(line)).collect();
+                    bench.send(client, &requests.join("\r\n"));
                 }
             }
             (0..prng.below(6)).for_each(|_| bench.round());
@@ -131,7 +140,11 @@ fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
             (0, 0, 0)
         );
         assert_eq!(conn.lane.bytes_out, sent_bytes as u64);
-        assert!(conn.lane.is_settled() && !conn.lane.is_working() && !conn.lane.paused);
+        assert!(
+            conn.lane.is_settled()
+                && !conn.lane.is_working()
+                && conn.lane.receiving == Receiving::Open
+        );
     });
 }
 
@@ -299,6 +312,51 @@ fn silent_connections_give_memory_back() {
         bench.settle();
     }
     assert!(memory() < 10_000, "{}", memory());
+}
+
+#[test] // A client that writes all before it reads is received from, up to the limit, and answered.
+fn a_stalled_pipeline_is_received_up_to_the_limit() {
+    const LIMIT: usize = 2 << 20;
+    let bench = Bench::new(1);
+    bench.cores[0].hot.borrow_mut().client_limits.query = LIMIT;
+    bench.ask(0, &format!("SET key {}", "v".repeat(1_000)));
+    let client = &bench.clients[0];
+    client.reads.set(false);
+    let piece = vec!["GET key"; 5_000].join("\r\n");
+    let send = || {
+        let mut pieces = 0;
+        while !client.paused.get() && pieces < 1_000 {
+            bench.send(0, &piece);
+            bench.turn(0);
+            pieces += 1;
+        }
+        pieces
+    };
+    let mut pieces = send();
+    assert!((1..20).contains(&pieces), "{pieces}: paused while the core may still catch up");
+    bench.pass_ms(19);
+    bench.turn(0);
+    assert!(client.paused.get(), "too early");
+    bench.pass_ms(1);
+    bench.turn(0);
+    assert!(!client.paused.get(), "no progress for 20 ms");
+    pieces += send();
+    let pending = bench.cores[0].with_conn(client.token, |conn| conn.query_bytes()).unwrap();
+    assert!((LIMIT..LIMIT + 2 * piece.len()).contains(&pending), "{pending}");
+    bench.pass_ms(1_000);
+    bench.settle();
+    assert!(client.paused.get() && !bench.is_closed(0), "the limit slows it down");
+    client.reads.set(true);
+    let replies = "$1000\r\n".len() + 1_000 + 2;
+    let mut got = 0;
+    while got < pieces * 5_000 * replies {
+        bench.settle();
+        let now = bench.got(0).len();
+        assert!(now > 0, "{got} bytes of replies");
+        got += now;
+    }
+    check_settled(&bench, 0, got + "+OK\r\n".len());
+    assert!(!client.paused.get());
 }
 
 #[test] // Client ids are unique across cores, and all cores are asked.

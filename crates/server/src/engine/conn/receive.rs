@@ -1,0 +1,100 @@
+//! Receiving: bytes of clients into their parsers, and when that is paused.
+//!
+//! ```text
+//!            more than PENDING_MAX, unparsed          no progress for 20 ms
+//!   Open ────────────────────────────────► Paused ──────────────────────────► Ahead
+//!    ▲                                      │ ▲   the limit, or progress again │
+//!    └────────── less than RESUME_BYTES ────┘ └────────────────────────────────┘
+//! ```
+//! A connection that sends faster than the core works is paused, so that the system slows its
+//! client down. One that is paused without progress is received from ahead of its replies, up to
+//! `client-query-buffer-limit`: its client may read nothing before it has written everything.
+
+use super::super::core::Core;
+use super::super::state::outgoing::Action;
+use super::super::state::receiving::{Receiving, Stall};
+use super::{Conn, Lane};
+use darter_runtime::net::Token;
+
+/// Unparsed bytes above which a connection is paused.
+const PENDING_MAX: usize = 256 * 1024;
+/// Unparsed bytes below which a paused connection is received from again.
+const RESUME_BYTES: usize = 64 * 1024;
+
+impl Core {
+    /// Bytes arrived.
+    pub fn received(&self, token: Token, bytes: &[u8]) {
+        self.meter.blame_receiving();
+        self.with_conn(token, |conn| {
+            conn.parser.feed(bytes);
+            conn.lane.wanting = false;
+            conn.lane.look = self.look.get();
+            self.release.will_release(self.now_ms());
+            // Commands queued by MULTI have not run yet, so they count as well, as in Redis 7.2.
+            let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
+            let query = conn.query_bytes() + queued;
+            self.stats.borrow_mut().input_recent.note(query, self.now_ms());
+            let is_over = query > self.hot.borrow().client_limits.query;
+            // A backlog is no incomplete request: its client is slowed down, not closed.
+            if is_over && !conn.parser.has_backlog() && !conn.lane.session.killed {
+                self.over_query_limit(conn);
+            }
+            conn.lane.bytes_in += bytes.len() as u64;
+            conn.lane.session.active_ms = self.now_ms();
+            self.stats.borrow_mut().bytes_in += bytes.len() as u64;
+            let pauses = match conn.lane.receiving {
+                Receiving::Open => conn.parser.pending_bytes() > PENDING_MAX,
+                Receiving::Ahead if is_over => true,
+                Receiving::Ahead => {
+                    conn.lane.may_parse() && conn.parser.pending_bytes() > PENDING_MAX
+                }
+                Receiving::Paused => false, // These bytes were on their way.
+            };
+            if pauses {
+                self.pause_receiving(conn, is_over);
+            }
+            self.mark_ready(&mut conn.lane);
+        });
+    }
+
+    fn pause_receiving(&self, conn: &mut Conn, is_over: bool) {
+        conn.lane.receiving = Receiving::Paused;
+        self.act(Action::Pause(conn.lane.token));
+        if !is_over {
+            let pending = conn.parser.pending_bytes();
+            self.stalls.add(Stall { token: conn.lane.token, pending }, self.now_ms());
+        }
+    }
+
+    /// Looks at the connections that were paused a while ago, and receives from those that have
+    /// made no progress.
+    pub(crate) fn end_stalls(&self) {
+        while let Some(stall) = self.stalls.take_due(self.now_ms()) {
+            self.with_conn(stall.token, |conn| {
+                if conn.lane.receiving != Receiving::Paused || conn.lane.closing {
+                    return;
+                }
+                let pending = conn.parser.pending_bytes();
+                if pending == stall.pending && !conn.lane.may_parse() {
+                    conn.lane.receiving = Receiving::Ahead;
+                    self.act(Action::Resume(conn.lane.token));
+                } else {
+                    self.stalls.add(Stall { pending, ..stall }, self.now_ms());
+                }
+            });
+        }
+    }
+
+    /// Receives as usual when enough was parsed.
+    pub(crate) fn adjust_receiving(&self, conn: &mut Conn) {
+        if conn.parser.pending_bytes() < RESUME_BYTES {
+            self.resume_receiving(&mut conn.lane);
+        }
+    }
+
+    pub(crate) fn resume_receiving(&self, lane: &mut Lane) {
+        if std::mem::take(&mut lane.receiving) == Receiving::Paused {
+            self.act(Action::Resume(lane.token));
+        }
+    }
+}
