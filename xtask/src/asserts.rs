@@ -13,7 +13,7 @@ use std::path::Path;
 /// Crates with a floor, in assertions a thousand lines.
 const FLOORS: &[(&str, usize)] = &[("structs", 25), ("keyspace", 25), ("tx", 25)];
 
-/// What is wrong, and a line for each crate.
+/// Returns the faults, and prints a line for each crate.
 pub(crate) fn faults<'a>(
     root: &Path,
     sources: impl Iterator<Item = (&'a Path, &'a str)>,

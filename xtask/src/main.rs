@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod asserts;
+mod english;
 mod layers;
 mod mutants;
 mod paths;
@@ -17,10 +18,12 @@ mod types;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What a verb does with the rest of the command line.
+/// The act of a verb. The rest of the command line is its input.
 enum Act {
     /// The rules that no compiler checks.
     Tidy,
+    /// A list of the faults of English below a path.
+    English,
     /// A sample of mutations.
     Mutants,
     /// `cargo run -p PACKAGE -- ARGUMENTS`.
@@ -32,6 +35,7 @@ enum Act {
 #[rustfmt::skip] // A table.
 const VERBS: &[(&str, Act, &str)] = &[
     ("tidy",    Act::Tidy,                           "layers, files, comments"),
+    ("english", Act::English,                        "the places that tidy's rule of English counts: PATH"),
     ("conform", Act::Package("darter-conformance"),  "replies against redis-server, byte for byte"),
     ("differ",  Act::Package("darter-differential"), "random commands against redis-server"),
     ("limits",  Act::Package("darter-limits"),       "hostile clients, start and stop"),
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = words.collect();
     match VERBS.iter().find(|(name, _, _)| *name == verb) {
         Some((_, Act::Tidy, _)) => tidy::run(&root()),
+        Some((_, Act::English, _)) => tidy::list_english(&root(), rest.first()),
         Some((_, Act::Mutants, _)) => mutants::run(&root(), &rest),
         Some((_, Act::Package(package), _)) => start_package(package, &rest),
         Some((_, Act::Program(program), _)) => start(Command::new(program).args(&rest)),

@@ -44,7 +44,7 @@ const TESTED_ABOVE: &[(&str, &str)] = &[("keyspace", "darter-families"), ("rdb",
 /// Outcomes, in the order of the table, each the name of a file that the tool writes.
 const OUTCOMES: [&str; 4] = ["caught", "missed", "timeout", "unviable"];
 
-/// What the user asked for.
+/// The options of the command line.
 #[derive(Debug, PartialEq)]
 struct Sample {
     /// Approximate number of places in each part.
@@ -152,7 +152,7 @@ fn shard(places: usize, sample: &Sample) -> String {
 
 /// Changes the places and runs the tests.
 fn test(root: &Path, part: &Part, folder: &Path, shard: &str) -> Result<(), String> {
-    let _ = fs::remove_dir_all(folder); // Of an earlier run, if there was one.
+    let _ = fs::remove_dir_all(folder); // Left by an earlier run, if there was one.
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     let mut command = tool(root, part);
     command.args(["--sharding", "round-robin", "--shard", shard, "--output"]).arg(folder);

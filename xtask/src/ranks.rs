@@ -34,7 +34,7 @@ const RANKS: &[(u8, &[&str])] = &[
     // The core.
     (7, &["engine::entry"]),
     (8, &["engine::core"]),
-    // What a core does.
+    // The work of a core.
     (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::moving",
           "engine::prefetch",
           "engine::pubsub", "engine::tracking"]),
@@ -46,7 +46,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (15, &["engine"]),
     // The commands of connections and of the server.
     (16, &["admin"]),
-    // What runs cores.
+    // The threads that run cores.
     (17, &["clock", "knock", "post"]),
     (18, &["arrivals"]),
     (19, &["thread"]),

@@ -19,7 +19,7 @@ struct Static<'a> {
     kind: &'a str,
 }
 
-/// What the code has and the list lacks, and the other way round.
+/// Statics that only one of the code and the list has.
 pub(crate) fn faults<'a>(
     root: &Path,
     sources: impl Iterator<Item = (&'a Path, &'a str)>,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test] // Only what is listed, by its name and file or by its type; tables and tests are free.
-    fn what_is_not_listed_is_found() {
+    fn statics_missing_from_the_list_are_found() {
         let hash = "static SEED: AtomicU64 = AtomicU64::new(1);\nstatic T: &[u8] = b\"\";\n\
             #[cfg(test)]\nmod tests {\n    static LOCK: Mutex<()> = Mutex::new(());\n}\n";
         let files = [

@@ -1,7 +1,7 @@
 //! Conventions that neither the compiler nor clippy checks. Each is a function from the workspace
 //! to sentences that say what is wrong and where.
 
-use crate::{asserts, layers, ranks, statics, types};
+use crate::{asserts, english, layers, ranks, statics, types};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ const RULES: &[Rule] = &[
     ("each dependency has its reason",              reasons),
     ("few places outside of a type's folder name it", type_names),
     ("assertions where data could be lost",         assertions),
+    ("comments, test names and types in plain English", plain_english),
 ];
 
 /// Checks all rules, and prints a line for each.
@@ -49,6 +50,21 @@ pub(crate) fn run(root: &Path) -> ExitCode {
         });
     }
     tally.close()
+}
+
+/// Lists the faults of English in the files below `path`, or in all.
+pub(crate) fn list_english(root: &Path, path: Option<&String>) -> ExitCode {
+    english::list(files(root, &sources(root)), path.map_or("", |path| path))
+}
+
+/// The files by their paths from the root.
+fn files<'a>(
+    root: &'a Path,
+    sources: &'a [Source],
+) -> impl Iterator<Item = english::File<'a>> + Clone {
+    sources
+        .iter()
+        .map(move |file| (file.path.strip_prefix(root).unwrap_or(&file.path), &*file.text))
 }
 
 /// All Rust files of the workspace.
@@ -93,6 +109,10 @@ fn type_names(root: &Path, sources: &[Source]) -> Vec<String> {
 
 fn assertions(root: &Path, sources: &[Source]) -> Vec<String> {
     asserts::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
+}
+
+fn plain_english(root: &Path, sources: &[Source]) -> Vec<String> {
+    english::faults(files(root, sources))
 }
 
 /// Every root of a crate outside those four forbids unsafe code.

@@ -1,11 +1,11 @@
 //! A type is a folder: how many places outside it know a type by name.
 //!
-//! A type's structure is in `structs`, everything else of it in its folder. What the rest of the
-//! code must know of it is in its row, so no other place names a type: each one that does is one
-//! that the next type would have to find. The counts are printed, and must not exceed their
-//! ceilings; a change that lowers a count lowers its ceiling.
+//! A type's structure is in `structs`, everything else of it in its folder, and its row says all
+//! that other code must know of it. So no other place names a type: each one that does is one that
+//! the next type would have to find. The counts are printed, and must not exceed their ceilings; a
+//! change that lowers a count lowers its ceiling.
 //!
-//! Counted are lines of the crates' own code that contain one of the type's words; comments, tests
+//! Lines of the crates' own code that contain one of the type's words are counted; comments, tests
 //! and derived traits are not.
 
 use std::path::Path;
@@ -95,7 +95,7 @@ const OTHERS: &[&str] = &[
 const APART: &[&str] =
     &["crates/structs", "crates/families/src/string", "crates/runtime", "crates/script"];
 
-/// What is wrong, and a line for each type.
+/// Returns the faults, and prints a line for each type.
 pub(crate) fn faults<'a>(
     root: &Path,
     sources: impl Iterator<Item = (&'a Path, &'a str)> + Clone,
