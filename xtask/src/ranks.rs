@@ -14,10 +14,9 @@ const CRATE: &str = "crates/server/src";
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
     (0, &["absent", "libraries", "listeners", "saving", "settings", "spent", "spin", "engine::moving::policy",
-          "engine::point", "engine::scripts::registry", "engine::state::requests", "engine::stats",
-          "engine::transaction::half"]),
+          "engine::point", "engine::scripts::registry", "engine::state::requests", "engine::stats"]),
     (1, &["doors", "log", "shared", "supervisor", "engine::presence",
-          "engine::scripts::recent", "engine::scripts::tally", "engine::transaction::queued"]),
+          "engine::scripts::recent", "engine::transaction::queued"]),
     (2, &["files", "load", "machine", "engine::owed", "engine::queue", "engine::scripts::machines",
           "engine::slices",
           "engine::state::background", "engine::state::batches", "engine::state::census",
@@ -26,7 +25,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::receiving",
           "engine::state::tracking",
           "engine::state::waits",
-          "engine::state::watchers", "engine::transaction::begun"]),
+          "engine::state::watchers"]),
     (3, &["engine::conn", "engine::scripts::evaluation", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
     (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),

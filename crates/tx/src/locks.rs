@@ -221,16 +221,6 @@ impl LockTable {
         free
     }
 
-    /// [`LockTable::try_acquire`] of a claim that nobody needs any more if it is refused.
-    pub(crate) fn try_take(&mut self, tx: TxId, claim: Claim) -> bool {
-        let free = self.is_obtainable(&claim);
-        if free {
-            self.grant(tx, claim);
-            self.check_if_few();
-        }
-        free
-    }
-
     /// True when `claim` conflicts with nothing that is held or waits.
     fn is_obtainable(&self, claim: &Claim) -> bool {
         self.is_free()

@@ -81,13 +81,6 @@ pub(crate) const BUGS: &[Bug] = &[
         flaw: Flaw::None,
     },
     Bug {
-        name: "an EXEC of two cores that holds nothing while the other one does its part",
-        rows: &[of_two(|call| Box::pin(exec_unheld(call)))],
-        draw: draw_pairs,
-        faults: NO_FAULTS,
-        flaw: Flaw::None,
-    },
-    Bug {
         name: "a script on another core that goes on without locks",
         rows: &[of_two(|call| Box::pin(script_unlocked(call)))],
         draw: draw_twice,
@@ -169,21 +162,6 @@ async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
         values.push(call.tx.on(core, increment(db, key)).await);
         drop(locked);
         call.tx.yield_now().await;
-    }
-    Ok(call.answer(|reply| {
-        reply.array(values.len());
-        values.iter().for_each(|value| reply.int(*value));
-    }))
-}
-
-/// The same in one step on each core, the other one's first, and without locks.
-async fn exec_unheld(call: Call) -> Result<Answer, Refusal> {
-    let mut order = [1, 2];
-    order.sort_by_key(|at| call.tx.core_of(call.arg(*at)) == call.tx.core());
-    let mut values = [0; 2];
-    for at in order {
-        let (key, db) = (call.arg(at).to_vec(), call.db);
-        values[at - 1] = call.tx.on(call.tx.core_of(call.arg(at)), increment(db, key)).await;
     }
     Ok(call.answer(|reply| {
         reply.array(values.len());

@@ -60,10 +60,8 @@ impl Core {
             let entry = &self.table.entries()[batch.items[batch.next].entry];
             let flags = self.own_flags(entry, args);
             let item = &mut batch.items[batch.next];
-            // The core of the client holds locks for a half, which has begun there.
-            let is_half = item.queued.as_ref().is_some_and(|queued| queued.half.is_some());
             let flags = item.queued.as_ref().map_or(flags, |queued| queued.flags_of_exec(flags));
-            if !is_half && self.is_paused(flags) {
+            if self.is_paused(flags) {
                 self.pause_batch(batch);
                 return;
             }
@@ -81,7 +79,7 @@ impl Core {
             if batch.next == batch.items.len() {
                 break;
             }
-            if batch.held_bytes > HELD_BYTES_MAX && !is_half {
+            if batch.held_bytes > HELD_BYTES_MAX {
                 self.post(batch.from, Mail::BatchDone(batch.split_replies(true)));
                 self.batches.borrow_mut().rest(batch);
                 return;
@@ -170,9 +168,6 @@ impl Core {
 
     /// Accepts the replies of a batch that another core has run.
     pub(super) fn batch_done(self: &Rc<Self>, from: CoreId, mut batch: Box<Batch>) {
-        if batch.is_of_halves() {
-            return self.halves_done(from, batch);
-        }
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
                 self.wake_batch(from, batch.client); // Its commands have run.
@@ -214,7 +209,6 @@ impl Core {
                         let (out, stream) = *parts;
                         lane.ready_at(slot, out, stream);
                     }
-                    Replied::Half(_) => unreachable!("they travel by themselves"),
                 }
             }
             self.after_settling(lane);

@@ -12,7 +12,6 @@ use super::state::receiving::Receiving;
 use super::state::tracking::message::Push;
 use super::state::tracking::mode::Mode;
 use super::state::waits::Blocked;
-use super::transaction::begun::Begun as Halves;
 use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
@@ -208,8 +207,6 @@ pub struct Lane {
     pub(super) queued_commands: Option<Box<Queued>>,
     /// What it watches; shared with an EXEC that runs.
     pub(super) watched: Option<Rc<Watched>>,
-    /// The transactions that it has begun with another core.
-    pub(super) halves: Halves,
     /// With what its client waits for keys, if it does.
     pub(super) blocked: Option<Box<Blocked>>,
     /// Cores on which a batch rests until its next reply is wanted.
@@ -355,7 +352,6 @@ impl Lane {
             awaited: None,
             queued_commands: None,
             watched: None,
-            halves: Halves::default(),
             blocked: None,
             resting: Vec::new(),
             script_at: None,
@@ -500,7 +496,6 @@ impl Lane {
     pub(crate) fn is_working(&self) -> bool {
         let waits = match self.owed.front() {
             Some(Owed::Remote(core) | Owed::Silent(core)) => !self.resting.contains(core),
-            Some(Owed::Half(_)) => true,
             _ => false,
         };
         let searches = self.stream.is_some() && self.output_bytes() == 0;
@@ -582,19 +577,6 @@ impl Lane {
         self.owed[slot] = self.waiting.take_in(out, stream);
     }
 
-    /// The last request, an EXEC, is run by another core and this one: it is answered by its number.
-    pub(super) fn owe_half(&mut self, number: u64) {
-        let last = self.owed.back_mut().expect("it has just been sent there");
-        *last = Owed::Half(number);
-    }
-
-    /// The reply of that EXEC has come.
-    pub(super) fn half_done(&mut self, number: u64, put: impl FnOnce(&mut Self, usize)) {
-        let is_it = |owed: &Owed| matches!(owed, Owed::Half(one) if *one == number);
-        let slot = self.owed.iter().position(is_it).expect("its reply is owed");
-        put(self, slot);
-    }
-
     /// Moves replies whose turn has come into the output, up to one that continues as a stream.
     pub(super) fn settle(&mut self) {
         let is_here = |owed: &Owed| matches!(owed, Owed::Early(_) | Owed::Ready(_));
@@ -639,7 +621,6 @@ impl Lane {
     pub(super) fn is_owed_only_by(&self, core: usize) -> bool {
         self.owed.iter().all(|owed| match owed {
             Owed::Remote(from) | Owed::Silent(from) => *from == core,
-            Owed::Half(_) => false,
             Owed::Early(_) | Owed::Ready(_) => true,
         })
     }

@@ -27,7 +27,6 @@ use super::state::waits::{Blocked, Stage, Waits};
 use super::state::watchers::Watchers;
 use super::state::writers::Writers;
 use super::stats::{CommandStats, CoreStats};
-use super::transaction::half::Halves;
 use super::transaction::queued::Spare;
 use crate::settings::Settings;
 use darter_base::Preempt;
@@ -106,8 +105,6 @@ pub struct Core {
     /// The rounds of what takes longer.
     pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
-    /// What it holds for transactions that another core runs, too.
-    pub(super) halves: RefCell<Halves>,
     pub(super) watchers: RefCell<Watchers>,
     pub(crate) pubsub: PubSub,
     pub(crate) tracking: Tracking,
@@ -163,7 +160,6 @@ impl Core {
             saving: Saving::default(),
             background: Background::default(),
             batches: RefCell::default(),
-            halves: RefCell::default(),
             watchers: RefCell::default(),
             pubsub: PubSub::default(),
             tracking: Tracking::default(),

@@ -36,8 +36,6 @@ pub(super) enum Owed {
     Remote(usize),
     /// The same, and the client has its replies off.
     Silent(usize),
-    /// That of an EXEC of this number, which another core and this one run.
-    Half(u64),
 }
 
 /// Where an early reply is: in which buffer, from and to which byte.

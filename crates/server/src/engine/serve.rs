@@ -191,7 +191,7 @@ impl Core {
             return;
         }
         let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
-        if self.waits_for_halves(lane, entry, args) || self.waits_for_script(lane, entry, args) {
+        if self.waits_for_script(lane, entry, args) {
             return;
         }
         if is_exec && !watched && self.exec_at_once(lane, entry, args) {

@@ -10,25 +10,13 @@
 //! ```
 //! A run that may be undone ([`Tx::open_at_once`]) is an open transaction from its first change on: it
 //! ends in its turn, or goes on as one that may take more locks.
-//!
-//! Two cores do their parts of one transaction in the same way, while the one that began it holds
-//! what it needs of its own keys ([`Tx::try_hold`]):
-//!
-//! ```text
-//! core 1   try_hold a | send ...                       begin_at_once | change a | end_part, let a go
-//! core 0                   begin_at_once | change b | end_part | answer
-//! ```
 
 use super::{Locked, Tx};
-use crate::CoreId;
 use crate::executor::TaskId;
 use crate::locks::{Access, Claim, TxId};
 use crate::transaction::{Scope, Transaction};
-use darter_keyspace::{Part, Work};
+use darter_keyspace::Work;
 use std::future::Future;
-
-/// Of a transaction of two cores.
-const PARTS: usize = 2;
 
 /// Where the log and the data were when a run began. It does not outlive the turn.
 #[derive(Clone, Copy, Debug)]
@@ -53,29 +41,6 @@ impl Tx {
         AtOnce { records: home.shard.records_made(), changes: home.shard.changes() }
     }
 
-    /// Locks keys of this core without waiting, while another core does its part of a transaction
-    /// of both: see [`Tx::end_part`].
-    #[must_use]
-    pub fn try_hold(&self, claim: Claim) -> Option<Locked> {
-        assert!(self.takes_locks(), "a transaction within a transaction");
-        let mut locked = Locked::new(self, Vec::new());
-        let is_granted = self.home().locks.try_take(locked.id, claim);
-        is_granted.then(|| {
-            locked.cores.push(self.core());
-            locked
-        })
-    }
-
-    /// A run of this core has ended in its turn, as a part of a transaction of two cores. One of them
-    /// holds its keys since before the other began, until it has done its own part: so the other core
-    /// needs no lock, if nobody holds its keys as it runs, and that is the instant of the whole.
-    pub fn end_part(&self, begun: AtOnce, transaction: TxId) {
-        let part = Part { transaction, parts: PARTS };
-        let mut home = self.home();
-        home.shard.mark_since(begun.records, part);
-        home.shard.end_part(part);
-    }
-
     /// The rest of a run is a task, in the turn in which it began: under locks of all that it has
     /// touched or is going to. What it has recorded so far is part of its transaction.
     ///
@@ -89,44 +54,6 @@ impl Tx {
         let writers = if claim.is_write() { vec![self.core()] } else { Vec::new() };
         let mut locked = Locked::new(self, writers);
         locked.take_first(claim.clone());
-        self.go_on_under(begun, locked, claim, rest)
-    }
-
-    /// [`Tx::go_on`] of a part of a transaction of this core and `other`, which has its number from
-    /// there: nothing of this core is locked yet.
-    pub fn go_on_for<F: Future<Output = ()> + 'static>(
-        &self,
-        begun: AtOnce,
-        (transaction, other): (TxId, CoreId),
-        claim: Claim,
-        rest: impl FnOnce(Transaction) -> F,
-    ) -> TaskId {
-        let mut locked = Locked::new(self, vec![self.core(), other]);
-        locked.id = transaction;
-        locked.take_first(claim.clone());
-        self.go_on_under(begun, locked, claim, rest)
-    }
-
-    /// The same where `locked` holds `claim` of this core already: see [`Tx::try_hold`].
-    pub fn go_on_holding<F: Future<Output = ()> + 'static>(
-        &self,
-        begun: AtOnce,
-        mut locked: Locked,
-        other: CoreId,
-        claim: Claim,
-        rest: impl FnOnce(Transaction) -> F,
-    ) -> TaskId {
-        locked.is_part_with(other);
-        self.go_on_under(begun, locked, claim, rest)
-    }
-
-    fn go_on_under<F: Future<Output = ()> + 'static>(
-        &self,
-        begun: AtOnce,
-        mut locked: Locked,
-        claim: Claim,
-        rest: impl FnOnce(Transaction) -> F,
-    ) -> TaskId {
         let task = self.0.tasks.borrow().next_id();
         let scope = Scope::of(vec![(self.core(), claim)], Some(locked.id()));
         locked.hold_for(task, begun.records);

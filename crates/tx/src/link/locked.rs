@@ -183,13 +183,6 @@ impl Locked {
         self.cores.push(self.tx.core());
     }
 
-    /// What is changed under these locks of this core is a part of a transaction, of which `other`
-    /// has another.
-    pub(super) fn is_part_with(&mut self, other: CoreId) {
-        assert!(self.writers.is_empty() && !self.has_begun, "{} is another's", self.id);
-        self.writers = vec![self.tx.core(), other];
-    }
-
     /// A task that begins later holds what is taken of this core. What was recorded since record
     /// `since` belongs to its transaction.
     pub(super) fn hold_for(&mut self, task: TaskId, since: u64) {

@@ -219,7 +219,6 @@ fn is_free(lane: &Lane) -> bool {
         && lane.late_bytes() == 0
         && lane.blocked.is_none()
         && lane.awaited.is_none()
-        && !lane.halves.are_any()
         && session.queued.is_none()
         && lane.queued_commands.is_none();
     let is_open = !(lane.eof || lane.closing || session.killed || session.close_after_reply);

@@ -42,9 +42,6 @@ pub(crate) enum Replied {
     Flat(usize),
     /// Has parts, or continues as a stream: rare, so it is apart.
     Parts(Box<(Output, Option<Box<dyn Stream>>)>),
-    /// Is made by the core that asked: this is what this one has done of an EXEC. Of a batch all
-    /// replies are such, or none.
-    Half(Box<Queued>),
 }
 
 impl Batch {
@@ -84,11 +81,6 @@ impl Batch {
         item.queued = Some(queued);
         self.request_bytes += bytes;
         bytes
-    }
-
-    /// True if it carries transactions that two cores run: nothing else then.
-    pub(crate) fn is_of_halves(&self) -> bool {
-        matches!(self.ends.first(), Some(Replied::Half(_)))
     }
 
     pub(crate) fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
@@ -137,14 +129,7 @@ impl Batch {
         self.next += 1;
     }
 
-    /// Of the next command, an EXEC, this core has done its part, and answered so many bytes.
-    pub(crate) fn replied_half(&mut self, bytes: usize, queued: Box<Queued>) {
-        self.held_bytes += bytes;
-        self.ends.push(Replied::Half(queued));
-        self.next += 1;
-    }
-
-    /// The same, of a reply that has parts or is streamed.
+    /// [`Batch::replied_flat`] of a reply that has parts or is streamed.
     pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.held_bytes += out.len();
         self.ends.push(Replied::Parts(Box::new((out, stream))));
@@ -181,8 +166,6 @@ pub(crate) struct Batches {
     awaited: IdentityMap<(Awaited, Stops)>,
     /// Clients that are gone, and how far, until their batches are done.
     gone: IdentityMap<Gone>,
-    /// Clients of which a transaction was refused, until their core has heard of it.
-    refusing: IdentityMap<()>,
 }
 
 /// Memory of batches that a core keeps for the next ones: some dozen of fifty requests.
@@ -287,21 +270,6 @@ impl Batches {
         if self.behind.contains_key(&client) || has(&self.queue) || has(&self.paused) {
             self.gone.insert(client, gone);
         }
-    }
-
-    /// A transaction of a client is refused: those that come behind it are, too.
-    pub(crate) fn refuse(&mut self, client: u64) {
-        self.refusing.insert(client, ());
-    }
-
-    /// True while they are.
-    pub(crate) fn refuses(&self, client: u64) -> bool {
-        self.refusing.contains_key(&client)
-    }
-
-    /// The core of the client has heard of it.
-    pub(crate) fn refuse_no_more(&mut self, client: u64) {
-        self.refusing.remove(&client);
     }
 
     /// How far a client has gone whose batch is run.

@@ -4,8 +4,7 @@
 //! commands cost. If it takes longer than the slice, or a command does, the rest is a task, under
 //! the locks of all its keys (`darter_tx::Tx::go_on`): others see all of it or nothing.
 //!
-//! If all of its keys are another core's, it runs there in the same way: see `away`. If they are on
-//! this core and another: see `halves`.
+//! If all of its keys are another core's, it runs there in the same way: see `away`.
 
 use super::super::account::Caller;
 use super::super::conn::{Lane, ReplyMode};
@@ -38,8 +37,6 @@ enum Place {
     Here,
     /// On that other one.
     There(CoreId),
-    /// On this core and that other one.
-    Both(CoreId),
     /// Wherever its keys are, as a task.
     Anywhere,
 }
@@ -68,13 +65,6 @@ impl Core {
                 self.send_exec_away(lane, entry, core, args, queued);
                 return true;
             }
-            Place::Both(other) => match self.begin_halves(lane, entry, other, args, queued) {
-                Ok(()) => {
-                    lane.trail.stays();
-                    return true;
-                }
-                Err(queued) => queued,
-            },
             Place::Anywhere => queued,
         };
         lane.trail.stays();
@@ -116,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Where a transaction runs whose keys and watched ones are on one core or two, if it is short, and
+    /// Where a transaction runs whose keys and watched ones are on one core, if it is short, and
     /// its client wants an answer and does not track what it reads.
     fn place_of(&self, lane: &Lane, queued: &Queued) -> Place {
         let session = &lane.session;
@@ -127,10 +117,7 @@ impl Core {
         }
         let watched = lane.watched.iter().flat_map(|watched| watched.cores());
         match watched.fold(queued.places, Places::and) {
-            Places::Two(one, other) if one == self.id() => Place::Both(other),
-            Places::Two(other, one) if one == self.id() => Place::Both(other),
-            Places::Two(..) | Places::Many => Place::Anywhere,
-            _ if lane.halves.are_any() => Place::Anywhere, // It comes after them.
+            Places::Many => Place::Anywhere,
             Places::One(core) if core != self.id() => Place::There(core),
             Places::None | Places::One(_) => Place::Here,
         }

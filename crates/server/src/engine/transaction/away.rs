@@ -43,9 +43,6 @@ impl Core {
         mut batch: Box<Batch>,
         mut queued: Box<Queued>,
     ) -> Option<Box<Batch>> {
-        if queued.half.is_some() {
-            return self.half_in_batch(batch, queued);
-        }
         let item = &batch.items[batch.next];
         let (entry, view) = (&self.table.entries()[item.entry], item.view);
         let (resp3, caller) = (batch.resp3, Caller::Client(batch.from, batch.client));

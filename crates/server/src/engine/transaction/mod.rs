@@ -2,8 +2,7 @@
 //!
 //! Between MULTI and EXEC requests pass the gates and are queued (`queued`). A short EXEC whose keys
 //! are all one core's runs there at once (`at_once`), in the batch of its connection if that is another
-//! core (`away`); one whose keys are on this core and one other runs on both, with a message each way
-//! (`halves`). Any other, and one that takes longer, is a task (`exec`): it locks all keys that the
+//! core (`away`). Any other, and one that takes longer, is a task (`exec`): it locks all keys that the
 //! queued commands name, and those that are watched, on all cores (`claims`); asks whether a watched
 //! one was touched (`watching`); and runs the commands one after another (`inner`) under these locks, but
 //! those of other cores together, if they are few (`parts`).
@@ -18,11 +17,8 @@
 
 pub(super) mod at_once;
 mod away;
-pub(super) mod begun;
 pub(super) mod claims;
 mod exec;
-pub(super) mod half;
-mod halves;
 pub(super) mod inner;
 mod parts;
 pub(super) mod queued;

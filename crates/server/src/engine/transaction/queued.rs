@@ -2,7 +2,6 @@
 
 use super::super::point::Owner;
 use super::super::state::requests::{Kept, Requests};
-use super::half::Half;
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Flags;
 use darter_resp::Args;
@@ -94,9 +93,7 @@ pub(super) enum Places {
     None,
     /// On one core.
     One(CoreId),
-    /// Those of each command on one of two cores.
-    Two(CoreId, CoreId),
-    /// On more, or those of one command are on several.
+    /// On several.
     Many,
 }
 
@@ -105,8 +102,7 @@ impl Places {
     pub(super) fn and(self, core: CoreId) -> Self {
         match self {
             Self::None => Self::One(core),
-            Self::One(one) if one != core => Self::Two(one, core),
-            Self::Two(one, other) if one != core && other != core => Self::Many,
+            Self::One(one) if one != core => Self::Many,
             same => same,
         }
     }
@@ -130,8 +126,6 @@ pub(crate) struct Queued {
     pub(super) is_split: bool,
     /// What the connection watches, where EXEC is on its way to another core.
     pub(super) watched: Option<Watched>,
-    /// If two cores run it: what has become of the other one's part.
-    pub(crate) half: Option<Half>,
     /// What any of them is flagged with,
     any: Flags,
     /// and all of them are.
@@ -143,7 +137,7 @@ impl Default for Queued {
         let (any, all) = (Flags::NONE, Flags::LOADING);
         let (portions, sizes) = (Vec::new(), Sizes::default());
         let (is_aborted, is_read, is_plain, places) = (false, true, true, Places::None);
-        let (watched, half, args, is_split) = (None, None, 0, false);
+        let (watched, args, is_split) = (None, 0, false);
         Self {
             portions,
             sizes,
@@ -154,7 +148,6 @@ impl Default for Queued {
             places,
             is_split,
             watched,
-            half,
             any,
             all,
         }
