@@ -55,10 +55,10 @@ const fn named(is_read: bool) -> Form {
 
 #[rustfmt::skip] // Tables.
 const RUNS: [Scripted; 4] = [
-    Scripted { run: |call| Box::pin(command::eval(call, text(false))),  declared: |core, args| command::declared(core, args, text(false)),  find: |core, args| command::find(core, args, text(false)),  stays: |core, args| command::stays(core, args, text(false)) },
-    Scripted { run: |call| Box::pin(command::eval(call, text(true))),   declared: |core, args| command::declared(core, args, text(true)),   find: |core, args| command::find(core, args, text(true)),   stays: |core, args| command::stays(core, args, text(true)) },
-    Scripted { run: |call| Box::pin(command::eval(call, named(false))), declared: |core, args| command::declared(core, args, named(false)), find: |core, args| command::find(core, args, named(false)), stays: |core, args| command::stays(core, args, named(false)) },
-    Scripted { run: |call| Box::pin(command::eval(call, named(true))),  declared: |core, args| command::declared(core, args, named(true)),  find: |core, args| command::find(core, args, named(true)),  stays: |core, args| command::stays(core, args, named(true)) },
+    Scripted { run: |call| Box::pin(command::eval(call, text(false))),  declared: |core, args| command::declared(core, args, text(false)),  find: |core, args| command::find(core, args, text(false)) },
+    Scripted { run: |call| Box::pin(command::eval(call, text(true))),   declared: |core, args| command::declared(core, args, text(true)),   find: |core, args| command::find(core, args, text(true)) },
+    Scripted { run: |call| Box::pin(command::eval(call, named(false))), declared: |core, args| command::declared(core, args, named(false)), find: |core, args| command::find(core, args, named(false)) },
+    Scripted { run: |call| Box::pin(command::eval(call, named(true))),  declared: |core, args| command::declared(core, args, named(true)),  find: |core, args| command::find(core, args, named(true)) },
 ];
 
 #[rustfmt::skip] // A table.

@@ -84,8 +84,6 @@ pub struct Scripted {
     pub declared: fn(&Core, darter_resp::Args<'_>) -> Option<darter_script::Flags>,
     /// Which it is, if that is known and quickly found.
     pub(crate) find: fn(&Core, darter_resp::Args<'_>) -> Option<Evaluation>,
-    /// Whether it is known to touch no keys but those that its command names.
-    pub(crate) stays: fn(&Core, darter_resp::Args<'_>) -> bool,
 }
 
 /// How a command runs.

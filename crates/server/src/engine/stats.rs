@@ -117,8 +117,6 @@ pub(crate) fn count_code(errors: &mut Errors, line: &[u8]) {
 /// Counters of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreStats {
-    /// How often they were reset.
-    pub resets: u64,
     /// Bytes of one client's input, and of its output, lately.
     pub input_recent: Recent,
     /// See there.
@@ -174,7 +172,7 @@ impl CoreStats {
     /// Forgets: CONFIG RESETSTAT.
     pub fn reset(&mut self) {
         let by_command = vec![CommandStats::default(); self.by_command.len()];
-        *self = Self { by_command, resets: self.resets + 1, ..Self::default() };
+        *self = Self { by_command, ..Self::default() };
     }
 }
 

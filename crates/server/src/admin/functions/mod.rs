@@ -48,13 +48,11 @@ const FCALL: Scripted = Scripted {
     run: |call| Box::pin(functions::fcall(call, false)),
     declared: functions::declared,
     find: |core, args| functions::find(core, args, false),
-    stays: |_, _| false,
 };
 const FCALL_RO: Scripted = Scripted {
     run: |call| Box::pin(functions::fcall(call, true)),
     declared: functions::declared,
     find: |core, args| functions::find(core, args, true),
-    stays: |_, _| false,
 };
 
 #[rustfmt::skip] // A table.

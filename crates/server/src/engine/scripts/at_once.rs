@@ -33,7 +33,6 @@ use super::feed::Feed;
 use super::gates::Gate;
 use super::lend::Lent;
 use super::run::{self, Begun, Running, Try, evaluate_rest};
-use super::tally::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow};
 use darter_resp::{self as resp, Output, Reply};
@@ -63,8 +62,6 @@ struct Work<'a> {
     touched: Vec<(u64, Access)>,
     /// From its first command on that writes.
     open: Option<OpenAtOnce>,
-    /// What they have counted.
-    tally: Tally,
 }
 
 /// How a run has left its turn.
@@ -94,7 +91,7 @@ impl Core {
             match self.owner_of(entry, args) {
                 Owner::One(core) if core == self.id() => {}
                 Owner::One(core) => {
-                    return self.send_script_away(lane, (entry, script), core, args);
+                    return self.send_script_away(lane, entry, core, args);
                 }
                 Owner::None | Owner::Many => return false,
             }
@@ -187,8 +184,7 @@ impl<'a> AtOnce<'a> {
         let gate = Gate::of(evaluation, core.is_full()).ok()?;
         let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
         let (touched, open) = (Vec::new(), None);
-        let tally = core.machines.spare_tally.take();
-        let mut work = Work { core, gate, view, touched, open, tally };
+        let mut work = Work { core, gate, view, touched, open };
         if !named.clone().all(|at| work.touch(args, at, evaluation.access())) {
             return None;
         }
@@ -275,11 +271,11 @@ impl<'a> AtOnce<'a> {
         answer: impl FnOnce(ServerFuture) -> F,
     ) -> TaskId {
         let Self { work, lent, random, feed } = self;
-        let Work { core, gate, touched, open, tally, .. } = work;
+        let Work { core, gate, touched, open, .. } = work;
         let running = Running::new(&call, &evaluation, true);
         running.note_written(gate.has_written.get());
         core.tx.go_on_open(open, touched, |transaction| {
-            let begun = Some(Begun { running, gate, feed, tally, is_called });
+            let begun = Some(Begun { running, gate, feed, is_called });
             let first = Try { transaction, lent, random, begun };
             answer(Box::pin(async move { evaluate_rest(&call, &evaluation, first).await }))
         })
@@ -295,7 +291,7 @@ impl<'a> AtOnce<'a> {
         if machine.abandon(core.tx.preempt()) {
             *machine.random() = self.random; // Else another machine is taken next.
         }
-        core.undo_counts(&mut self.work.tally);
+        core.stats.borrow_mut().scripts_restarted += 1;
     }
 }
 
@@ -330,8 +326,6 @@ impl Work<'_> {
             Err((entry, refusal)) => {
                 let line = refusal.text();
                 core.count_refused(entry, &line);
-                let row = entry.map(|entry| entry.index);
-                self.tally.note_refused(&core.stats.borrow(), row, &line);
                 return Some((error(&line, false), None));
             }
         };
@@ -354,7 +348,6 @@ impl Work<'_> {
             Err(refusal) => (Some(refusal), None),
         };
         core.account_call(entry, begun, refusal.as_ref(), args, Caller::Script);
-        self.tally.note(&core.stats.borrow(), entry.index, refusal.as_ref());
         match refusal {
             Some(refusal) => Some((error(&refusal.text(), resp3), None)),
             None => Some((out, stream)),
@@ -364,9 +357,6 @@ impl Work<'_> {
     /// What its commands did stays: others learn of it.
     fn commit(&mut self) {
         let core = self.core;
-        let mut tally = std::mem::take(&mut self.tally);
-        tally.clear();
-        core.machines.spare_tally.set(tally);
         if let Some(open) = self.open.take() {
             core.tx.commit_at_once(open);
         }

@@ -4,10 +4,9 @@
 //! ```text
 //! batch: GET  EVALSHA  SET …      it runs at once (`at_once`), else as a task that the batch waits for
 //! ```
-//! Such a task is that core's: it locks, works and is killed there. So it may touch keys of any core,
-//! and what its pipeline sends elsewhere meanwhile would not be in order with that. If all keys that it
-//! can touch are known to be among those that it names (`keys`), this cannot be; any other follows
-//! upon all that other cores owe its connection, and until it is answered nothing is sent anywhere else.
+//! Such a task is that core's: it locks, works and is killed there. It may touch keys of any core. So a
+//! script leaves only when no other core owes its connection a reply, and until it is answered nothing
+//! is sent to another core.
 
 use super::super::account::Begun;
 use super::super::batch::caller_of;
@@ -34,22 +33,19 @@ impl Core {
     pub(super) fn send_script_away(
         &self,
         lane: &mut Lane,
-        (entry, script): (&Entry, Scripted),
+        entry: &Entry,
         core: CoreId,
         args: resp::Args<'_>,
     ) -> bool {
-        let stays = (script.stays)(self, args);
-        if !stays && lane.eof {
+        if lane.eof {
             return false; // It may take for ever: as a task here it knows that its client has ended.
         }
-        if !stays && !lane.is_owed_only_by(core) {
+        if !lane.is_owed_only_by(core) {
             lane.hold(args.to_request());
             return true;
         }
         self.send_away(lane, entry, core, args);
-        if !stays {
-            lane.script_at = Some(core);
-        }
+        lane.script_at = Some(core);
         true
     }
 
@@ -123,7 +119,7 @@ impl Core {
             run.map(|run| (run, evaluation))
         });
         let Some((mut run, evaluation)) = run else {
-            let (call, item) = self.script_that_is_wanted(batch, script, begun);
+            let (call, item) = self.script_that_is_wanted(batch, begun);
             let awaited = item.awaited();
             let task = self.tx.spawn(answer(Rc::clone(self), item, (script.run)(call)));
             self.note_script(awaited, task);
@@ -135,7 +131,7 @@ impl Core {
                 None => batch.replied_flat(run.reply()),
             },
             End::GoesOn { is_called } => {
-                let (call, item) = self.script_that_is_wanted(batch, script, begun);
+                let (call, item) = self.script_that_is_wanted(batch, begun);
                 let awaited = item.awaited();
                 let rest = |work| answer(Rc::clone(self), item, work);
                 let task = run.go_on(call, evaluation, is_called, rest);
@@ -150,13 +146,12 @@ impl Core {
     fn script_that_is_wanted(
         self: &Rc<Self>,
         batch: Box<Batch>,
-        script: Scripted,
         begun: Begun,
     ) -> (ServerCall, Item) {
         let (item, handle) = (&batch.items[batch.next], batch.client);
         let (entry, args) = (&self.table.entries()[item.entry], batch.args(item));
         // One that writes goes on where what came after it may have been done.
-        let is_last = || batch.next + 1 == batch.items.len() && !(script.stays)(self, args);
+        let is_last = || batch.next + 1 == batch.items.len();
         let stops = match entry.row.flags.has(Flags::READONLY) {
             true => Some(Stops::Always),
             false => is_last().then_some(Stops::AtTheEnd),

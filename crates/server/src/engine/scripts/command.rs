@@ -5,7 +5,6 @@ use super::super::entry::ServerCall;
 use super::evaluation::{Callee, Evaluation};
 use super::gates::Gate;
 use super::machines::Kind;
-use super::recent::Known;
 use super::registry::NAME_LEN;
 use super::run::evaluate;
 use darter_command::{Answer, Refusal};
@@ -68,22 +67,21 @@ pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Eval
     const TEXT_MAX: usize = 4096;
     let keys = key_count(args, COUNT).ok()?;
     let script = match form.by_name {
-        true => core.recent_script(args.get(SCRIPT), |known| known.script.clone())?,
+        true => core.recent_script(args.get(SCRIPT))?,
         false if args.arg(SCRIPT).len() > TEXT_MAX => return None,
         false => {
             let mut naming = Naming::default();
             naming.add(args.get(SCRIPT));
-            core.recent_script(naming.finish().as_bytes(), |known| known.script.clone())?
+            core.recent_script(naming.finish().as_bytes())?
         }
     };
     Some(of_script(script, form, keys))
 }
 
 impl Core {
-    /// What `read` finds of the script of this name, if that is known.
-    fn recent_script<R>(&self, name: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
-        let stays = |text: &[u8]| self.stays_with_keys(text);
-        self.machines.recent.borrow_mut().find(name, &self.admin.shared.scripts, stays, read)
+    /// The script of this name, if it is known.
+    fn recent_script(&self, name: &[u8]) -> Option<Script> {
+        self.machines.recent.borrow_mut().find(name, &self.admin.shared.scripts)
     }
 }
 
@@ -91,17 +89,6 @@ fn of_script(script: Script, form: Form, keys: usize) -> Evaluation {
     let (name, flags, is_read) = (Arc::clone(&script.name), script.flags, form.is_read);
     let (callee, first_key) = (Callee::Script(script), COUNT + 1);
     Evaluation { callee, name, flags, is_read, first_key, keys, to_keep: None }
-}
-
-/// Whether a request's script is known to touch no keys but those that the request names.
-pub(crate) fn stays(core: &Core, args: resp::Args<'_>, form: Form) -> bool {
-    match form.by_name {
-        true => core.recent_script(args.head(SCRIPT), |known| known.stays) == Some(true),
-        false => {
-            let text = args.head(SCRIPT); // Of a long one a part.
-            text.len() == args.arg(SCRIPT).len() && core.stays_with_keys(text)
-        }
-    }
 }
 
 /// The number of keys of a request, which is its argument at `index`.
@@ -172,7 +159,7 @@ async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
 /// `None` where there is no such line, or nothing is known of the script.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
     let flags = match form.by_name {
-        true => core.recent_script(args.head(1), |known| known.script.flags)?,
+        true => core.recent_script(args.head(1))?.flags,
         false if args.head(1).starts_with(b"#!") => Script::flags_of(args.head(1)).ok()?,
         false => return None,
     };

@@ -5,7 +5,6 @@
 //! finds it as long as nothing else runs.
 
 use super::recent::Recent;
-use super::tally::Tally;
 use darter_resp::Request;
 use darter_script::Machine;
 use std::cell::{Cell, RefCell};
@@ -68,8 +67,6 @@ pub(crate) struct Machines {
     messages: [Rc<Cell<usize>>; 2],
     /// The scripts that they were asked for lately.
     pub(super) recent: RefCell<Recent>,
-    /// That of a run which has ended: it is empty, and has room.
-    pub(super) spare_tally: Cell<Tally>,
     /// The row of the last command that a script has called: the next is likely the same.
     pub(super) last_row: Cell<usize>,
 }

@@ -4,10 +4,9 @@
 //! `recent` those that this core was asked for lately; `machines` has what they run in, on each core,
 //! and `lend` gives one to a run. `command` and `functions` read requests: what they find is an
 //! `evaluation`. `at_once` runs it in the turn in which it comes, without locks, if that is enough;
-//! `away` does so on another core, if that has its keys, and `keys` knows whether it stays with them;
+//! `away` does so on another core, if that has its keys;
 //! `run` is the task: it takes locks, resumes the machine in slices, and has `gates` look at what the
-//! script calls, before that runs as a command of EXEC does, and `feed` hands over the reply; a
-//! `tally` is of what a try has counted, which may be undone;
+//! script calls, before that runs as a command of EXEC does, and `feed` hands over the reply;
 //! `busy` refuses its keys to others when it takes very long.
 //! docs/design/0028-running-scripts.md, docs/design/0031-scripts-at-once.md.
 //!
@@ -21,7 +20,6 @@ pub(crate) mod evaluation;
 mod feed;
 pub(crate) mod functions;
 mod gates;
-mod keys;
 pub(crate) mod kill;
 mod lend;
 mod locks;
@@ -29,4 +27,3 @@ pub(crate) mod machines;
 mod recent;
 pub(crate) mod registry;
 pub(crate) mod run;
-mod tally;

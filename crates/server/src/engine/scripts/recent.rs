@@ -12,31 +12,16 @@ const PLACES: usize = 64;
 /// Bytes of a text that is kept: after a flush it stays until another script is asked for.
 const TEXT_MAX: usize = 64 << 10;
 
-/// A script, and what is known of it.
-#[derive(Clone)]
-pub(crate) struct Known {
-    pub(crate) script: Script,
-    /// It touches no keys but those that its command names.
-    pub(crate) stays: bool,
-}
-
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Recent {
-    scripts: Vec<Option<Known>>,
+    scripts: Vec<Option<Script>>,
     flushes: u64,
 }
 
 impl Recent {
-    /// What `read` finds in the script of this name, in any case, if that is known. Once for each that is
-    /// kept, `stays` says whether it touches only the keys that it is given.
-    pub(crate) fn find<R>(
-        &mut self,
-        name: &[u8],
-        registry: &Registry,
-        stays: impl FnOnce(&[u8]) -> bool,
-        read: impl FnOnce(&Known) -> R,
-    ) -> Option<R> {
+    /// The script of this name, in any case, if it is known.
+    pub(crate) fn find(&mut self, name: &[u8], registry: &Registry) -> Option<Script> {
         if name.len() != NAME_LEN {
             return None;
         }
@@ -48,19 +33,16 @@ impl Recent {
         }
         let digits = u16::from_le_bytes([name[0], name[1]]) & 0x0f0f;
         let slot = &mut self.scripts[usize::from(digits | digits >> 4) % PLACES];
-        if let Some(known) = slot
-            && known.script.name.as_bytes() == name
+        if let Some(script) = slot
+            && script.name.as_bytes() == name
         {
-            return Some(read(known));
+            return Some(script.clone());
         }
         let script = registry.find(name)?;
-        let is_kept = script.text.len() <= TEXT_MAX;
-        let known = Known { stays: is_kept && stays(&script.text), script };
-        let result = read(&known);
-        if is_kept {
-            *slot = Some(known);
+        if script.text.len() <= TEXT_MAX {
+            *slot = Some(script.clone());
         }
-        Some(result)
+        Some(script)
     }
 }
 
@@ -73,8 +55,7 @@ mod tests {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("a text");
         let mut find = |name: &str, registry: &Registry| {
-            let name_of = |known: &Known| known.script.name.to_string();
-            recent.find(name.as_bytes(), registry, |_| false, name_of)
+            recent.find(name.as_bytes(), registry).map(|script| script.name.to_string())
         };
         for round in 0..2 {
             let all: Vec<Script> = (0..200).map(script).collect();
@@ -97,10 +78,7 @@ mod tests {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let long = Script::new(&vec![b' '; TEXT_MAX + 1]).expect("a text");
         registry.add(&long);
-        assert_eq!(
-            recent.find(long.name.as_bytes(), &registry, |_| true, |known| known.stays),
-            Some(false)
-        );
+        assert_eq!(recent.find(long.name.as_bytes(), &registry), Some(long));
         assert!(recent.scripts.iter().all(Option::is_none));
     }
 }

@@ -22,7 +22,6 @@ use super::gates::Gate;
 use super::lend::Lent;
 use super::locks::{self, Claims, LAST_TRY, Locks};
 use super::machines::Current;
-use super::tally::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Refusal};
 use darter_resp::{self as resp, Reply};
@@ -80,7 +79,6 @@ pub(super) struct Begun {
     pub(super) running: Running,
     pub(super) gate: Gate,
     pub(super) feed: Feed,
-    pub(super) tally: Tally,
     /// The machine waits for a command, which has not run.
     pub(super) is_called: bool,
 }
@@ -114,7 +112,7 @@ async fn run_until_it_ends(
             Some(begun) => run.drive_rest(begun, &mut lent).await,
             None => run.drive_from_start(&mut lent).await,
         };
-        let (messages, mut tally) = (run.inner.into_outbox(), run.tally);
+        let messages = run.inner.into_outbox();
         let End::Refused(more) = end else {
             if let End::Killed(_) = end {
                 transaction.undo().await;
@@ -124,7 +122,7 @@ async fn run_until_it_ends(
             }
             return finish(call, evaluation, lent, end).await;
         };
-        core.undo_counts(&mut tally);
+        core.stats.borrow_mut().scripts_restarted += 1;
         lent.throw_away(core).await;
         *lent.machine().random() = random;
         drop(lent);
@@ -135,15 +133,6 @@ async fn run_until_it_ends(
         };
         transaction.undo().await;
         this = Try::begin(core, evaluation, claims).await?;
-    }
-}
-
-impl Core {
-    /// A try to run a script is undone: what its commands have counted, too.
-    pub(super) fn undo_counts(&self, tally: &mut Tally) {
-        let stats = &mut *self.stats.borrow_mut();
-        stats.scripts_restarted += 1;
-        tally.take_back(stats);
     }
 }
 
@@ -167,8 +156,6 @@ struct Run<'a> {
     row: usize,
     /// What is left to feed of a reply.
     feed: Feed,
-    /// What it has counted.
-    tally: Tally,
 }
 
 /// How a try has ended.
@@ -188,8 +175,8 @@ impl<'a> Run<'a> {
             Locks::Outer(_) => None,
         };
         let inner = Inner::of_script(&call.core, &call.session, outbox);
-        let (row, feed, tally) = (row_of(call), Feed::default(), Tally::default());
-        Self { call, evaluation, locks, inner, gate, row, feed, tally }
+        let (row, feed) = (row_of(call), Feed::default());
+        Self { call, evaluation, locks, inner, gate, row, feed }
     }
 
     fn core(&self) -> &Rc<Core> {
@@ -214,8 +201,8 @@ impl<'a> Run<'a> {
 
     /// Resumes what began at once until it ends.
     async fn drive_rest(&mut self, begun: Begun, lent: &mut Lent) -> End {
-        let Begun { running, gate, feed, tally, is_called } = begun;
-        (self.gate, self.feed, self.tally) = (gate, feed, tally);
+        let Begun { running, gate, feed, is_called } = begun;
+        (self.gate, self.feed) = (gate, feed);
         let (machine, current) = (lent.machine(), &running.current);
         if is_called && let Err(claims) = self.run_command(machine, current).await {
             return End::Refused(claims);
@@ -294,14 +281,11 @@ impl<'a> Run<'a> {
             Ok(entry) => {
                 self.locks.take(entry, args, self.inner.db()).await?;
                 current.has_written.set(self.gate.has_written.get()); // Before anybody can ask.
-                let refusal = self.inner.run(entry.index, args, self.tx(), &mut replies).await;
-                self.tally.note(&core.stats.borrow(), entry.index, refusal.as_ref());
+                self.inner.run(entry.index, args, self.tx(), &mut replies).await;
             }
             Err((entry, refusal)) => {
                 let line = refusal.text();
                 core.count_refused(entry, &line);
-                let row = entry.map(|entry| entry.index);
-                self.tally.note_refused(&core.stats.borrow(), row, &line);
                 Reply::new(&mut replies.out, false).error(&line);
             }
         }
