@@ -4,7 +4,7 @@
 //! positive time, HEXPIRE a non-negative one, EXPIRE any, and Dragonfly's dialect 1 to 2^28-1
 //! seconds.
 
-use crate::word;
+use crate::option_names;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Refusal};
 
@@ -33,7 +33,7 @@ impl Unit {
             ("EXAT", Self::UnixSeconds),
             ("PXAT", Self::UnixMillis),
         ];
-        word::meaning(word, &names)
+        option_names::meaning(word, &names)
     }
 
     /// The absolute time of `amount` of this unit at `now`; `None` when it overflows. May be in the
@@ -132,7 +132,7 @@ impl Conditions {
             ("GT", Self { gt: true, ..none }),
             ("LT", Self { lt: true, ..none }),
         ];
-        word::meaning(word, &names)
+        option_names::meaning(word, &names)
     }
 
     fn and(self, other: Self) -> Self {

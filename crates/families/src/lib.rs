@@ -4,70 +4,70 @@
 //! files the functions, its `mod.rs` the table of rows. A command sees a database of one shard, its
 //! arguments and a reply; it knows no sockets, files, threads, nor the privates of other families.
 //!
-//! What several families share is next to them:
+//! Files that several families share are next to them:
 //!
-//! | files                          | what                                                        |
-//! |--------------------------------|-------------------------------------------------------------|
-//! | `lookup`, `prefetch`           | finding a key for a reader; prefetching entries             |
-//! | `word`, `expiry`, `cursor`     | arguments: options, expire times, cursors                   |
-//! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
-//! | `unsent`                       | long values among others in a reply                         |
-//! | `codes`                        | replies of what became of each entry                        |
-//! | `probes`                       | the items of a request as filters see them                  |
-//! | `runs`                         | filters in pieces                                           |
-//! | `random`, `choice`             | entries at random                                           |
-//! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
-//! | `inputs`                       | cuts of the values at several keys                          |
-//! | `spread`, `cut`                | very many keys, over several cores                          |
-//! | `waiting`                      | timeouts, and what waits where nobody may wait               |
-//! | `text`                         | strings, piece by piece                                     |
-//! | `hashed`, `cells`              | sketches: hashes of items, arrays of counters               |
-//! | `rows`                         | what the tables of rows say in the same words               |
+//! | files                                    | contents                                          |
+//! |------------------------------------------|---------------------------------------------------|
+//! | `lookup`, `prefetch`                     | finding a key for a reader; prefetching entries   |
+//! | `option_names`, `expiry`, `cursor`       | arguments: options, expire times, cursors         |
+//! | `live_entries`, `counted_reply`, `scan`  | long replies: exact counts, late counts, cursors  |
+//! | `pending_values`, `pinned_values`        | long values in a reply; memory that they pin      |
+//! | `code_replies`                           | replies of one outcome code an entry              |
+//! | `filter_hashes`                          | hashes of a request's items, for filters          |
+//! | `filter_dump`, `page_items`              | filters and sketches as pieces of dumps and files |
+//! | `random`, `reservoir`                    | entries at random                                 |
+//! | `unshare`, `bulk_edit`                   | changes of several entries, and of very many      |
+//! | `multi_input`                            | cuts of the values at several keys                |
+//! | `keys_by_core`, `cut`                    | very many keys, over several cores                |
+//! | `waiting`                                | timeouts, and blocking commands that may not wait |
+//! | `text`                                   | strings, piece by piece                           |
+//! | `sketches`                               | hashes of items, arrays of counters               |
+//! | `rows`                                   | words that the tables of rows share               |
 
 #![forbid(unsafe_code)]
 
-mod aside;
 mod bitmap;
 pub mod bloom;
-mod choice;
+mod bulk_edit;
 mod chunks;
 pub mod cms;
-mod codes;
+mod code_replies;
+mod counted_reply;
 pub mod cuckoo;
 mod cursor;
 mod cut;
 mod expiry;
-mod gathered;
+mod filter_dump;
+mod filter_hashes;
 mod geo;
 pub mod hash;
 mod hyperloglog;
-mod inputs;
 pub mod json;
 pub mod keys;
+mod keys_by_core;
 pub mod list;
-mod living;
+mod live_entries;
 mod lookup;
-mod pieces;
+mod multi_input;
+mod option_names;
+mod page_items;
+mod pending_values;
+mod pinned_values;
 mod prefetch;
-mod probes;
 mod random;
+mod reservoir;
 mod rows;
-mod runs;
 mod scan;
 pub mod set;
 mod sketches;
 mod sort;
-mod spread;
 pub mod stream;
 pub mod string;
-mod tally;
 pub mod tdigest;
 mod text;
 pub mod topk;
-mod unsent;
 mod unshare;
 mod waiting;
-mod word;
 pub mod zset;
 
 pub use bitmap::fuzz_bitfield;

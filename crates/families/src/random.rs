@@ -9,8 +9,8 @@
 //!
 //! Not here: how an entry is shown.
 
-use crate::choice::Choice;
-use crate::living::is_alive;
+use crate::live_entries::is_alive;
+use crate::reservoir::Choice;
 use darter_base::{Prng, UnixMillis, number};
 use darter_command::{Flow, Refusal, Stream};
 use darter_resp::Reply;

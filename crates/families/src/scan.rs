@@ -3,8 +3,8 @@
 //!
 //! Not here: how an entry is shown, and the text of the cursor (`cursor`).
 
-use crate::living::is_alive;
-use crate::unsent::Unsent;
+use crate::live_entries::is_alive;
+use crate::pending_values::Unsent;
 use darter_base::{glob, number};
 use darter_command::{Args, Refusal, Stream};
 use darter_resp::Reply;

@@ -3,7 +3,7 @@
 //! A string may be 512 MiB long. So nothing here copies one as a whole: what is read is shared chunk
 //! by chunk, what is written goes in chunk by chunk.
 
-use crate::inputs::{Hold, Input};
+use crate::multi_input::{Hold, Input};
 use darter_base::limits::CHUNK_BYTES;
 use darter_keyspace::{Db, Deadline, Event, Found, Fresh, Key, Str, WrongType};
 use darter_structs::blob::Blob;

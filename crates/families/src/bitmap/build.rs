@@ -5,7 +5,7 @@
 //! that one's chunk, or a chunk of zeros: a sparse bitmap costs no more than its bits.
 
 use super::combine::Act;
-use crate::inputs::Queue;
+use crate::multi_input::Queue;
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::Call;
 use darter_structs::blob::Blob;

@@ -5,8 +5,8 @@
 //! (see `build`), and installed in one step.
 
 use super::build::build;
-use crate::inputs::{Queue, for_target, pause_now_and_then};
-use crate::word;
+use crate::multi_input::{Queue, for_target, pause_now_and_then};
+use crate::option_names;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::event::SET;
 use darter_keyspace::{Deadline, Fresh, Key};
@@ -50,7 +50,7 @@ impl Act {
     /// The meaning of the next argument, if it suits the number of sources.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let word = args.word()?;
-        let act = word::meaning(word, NAMES).ok_or(Refusal::Syntax)?;
+        let act = option_names::meaning(word, NAMES).ok_or(Refusal::Syntax)?;
         let sources = args.left().saturating_sub(1);
         if act == Self::Not && sources != 1 {
             return Err(Refusal::line("ERR BITOP NOT must be called with a single source key."));

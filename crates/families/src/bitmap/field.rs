@@ -6,10 +6,10 @@
 
 use super::edit::{SETBIT, edit};
 use super::integer::{Integer, Kind, Overflow, TOUCHED_MAX, Window};
-use crate::gathered::Gathered;
+use crate::counted_reply::Gathered;
 use crate::lookup::find_text;
+use crate::option_names;
 use crate::text::find_piece;
-use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, KeyFlags, Refusal, Step};
 use darter_keyspace::{Draft, Fresh, Key, Str, TextEdit};
@@ -46,7 +46,7 @@ pub(super) fn bitfield_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refus
 pub(super) fn flags_of(args: resp::Args<'_>) -> KeyFlags {
     let mut at = 2;
     while at < args.len() {
-        let is = |name| word::is(args.head(at), name);
+        let is = |name| option_names::is(args.head(at), name);
         let width = if is("GET") { 3 } else { 2 };
         if !is("GET") && !is("OVERFLOW") || at + width > args.len() {
             return KeyFlags::RW_ACCESS_UPDATE;
@@ -92,12 +92,13 @@ impl<'a> Operations<'a> {
     }
 
     fn next(&mut self) -> Result<Option<Operation>, Refusal> {
-        while let Some(name) = word::take(&mut self.args) {
-            if word::is(name, "OVERFLOW") && self.args.left() > 0 {
+        while let Some(name) = option_names::take(&mut self.args) {
+            if option_names::is(name, "OVERFLOW") && self.args.left() > 0 {
                 self.overflow = parse_overflow(self.args.word()?)?;
                 continue;
             }
-            let needed = |name_is, count| word::is(name, name_is) && self.args.left() >= count;
+            let needed =
+                |name_is, count| option_names::is(name, name_is) && self.args.left() >= count;
             let with_value = needed("SET", 3) || needed("INCRBY", 3);
             if !with_value && !needed("GET", 2) {
                 return Err(Refusal::Syntax);
@@ -106,7 +107,7 @@ impl<'a> Operations<'a> {
             let integer = Integer::parse(kind, self.args.word()?)?;
             let action = match with_value {
                 false => Action::Get,
-                true if word::is(name, "SET") => Action::Replace(self.args.int()?),
+                true if option_names::is(name, "SET") => Action::Replace(self.args.int()?),
                 true => Action::Add(self.args.int()?),
             };
             return Ok(Some(Operation { integer, action, overflow: self.overflow }));
@@ -118,7 +119,7 @@ impl<'a> Operations<'a> {
 fn parse_overflow(text: &[u8]) -> Result<Overflow, Refusal> {
     const NAMES: &[(&str, Overflow)] =
         &[("WRAP", Overflow::Wrap), ("SAT", Overflow::Saturate), ("FAIL", Overflow::Fail)];
-    word::meaning(text, NAMES).ok_or(Refusal::line("ERR Invalid OVERFLOW type specified"))
+    option_names::meaning(text, NAMES).ok_or(Refusal::line("ERR Invalid OVERFLOW type specified"))
 }
 
 /// What the first pass finds.

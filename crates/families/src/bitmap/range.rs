@@ -1,6 +1,6 @@
 //! Which bits BITCOUNT and BITPOS look at.
 
-use crate::word;
+use crate::option_names;
 use darter_command::Refusal;
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ pub(super) enum Unit {
 impl Unit {
     /// The meaning of a client's word.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Refusal> {
-        word::meaning(text, &[("BIT", Self::Bit), ("BYTE", Self::Byte)]).ok_or(Refusal::Syntax)
+        option_names::meaning(text, &[("BIT", Self::Bit), ("BYTE", Self::Byte)])
+            .ok_or(Refusal::Syntax)
     }
 
     fn bits(self) -> usize {

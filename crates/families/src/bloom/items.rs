@@ -6,7 +6,7 @@
 //! p | page: 8 | its bytes                                         of the layer before it; others are zeros
 //! ```
 
-use crate::pieces::Pieces;
+use crate::page_items::Pieces;
 use darter_rdb::{Item, Source};
 use darter_structs::filter::{Bloom, LAYERS_MAX, Layer, Shape};
 

@@ -5,11 +5,11 @@
 
 use super::value::Cms;
 use super::{MISSING, refuse};
-use crate::aside::is_long;
+use crate::bulk_edit::is_long;
 use crate::lookup::find_value;
+use crate::pending_values::flow;
 use crate::sketches::hashed::{Items, Join};
 use crate::text::BYTES_AT_ONCE;
-use crate::unsent::flow;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};

@@ -6,7 +6,7 @@
 
 use super::value::{Cms, Shape};
 use super::{MISSING, refuse};
-use crate::inputs::{Cuts, Hold, Input, Queue, for_target, pause_now_and_then};
+use crate::multi_input::{Cuts, Hold, Input, Queue, for_target, pause_now_and_then};
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Deadline, Event, Found, Key, Object, WrongType};

@@ -1,6 +1,6 @@
 //! The type: its row, its values, how they are changed.
 
-use crate::pieces::Pieces;
+use crate::page_items::Pieces;
 use crate::sketches::cells;
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,

@@ -5,9 +5,9 @@
 
 use super::make::{RESERVE, not_created, options};
 use super::value::{CuckooEdit, CuckooFilter, DEFAULT};
-use crate::aside::is_long;
-use crate::codes::reply_as;
-use crate::probes::Probes;
+use crate::bulk_edit::is_long;
+use crate::code_replies::reply_as;
+use crate::filter_hashes::Probes;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Event, Key};

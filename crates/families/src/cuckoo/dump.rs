@@ -1,9 +1,9 @@
-//! CF.SCANDUMP and CF.LOADCHUNK: filters in pieces. See `runs`.
+//! CF.SCANDUMP and CF.LOADCHUNK: filters in pieces. See `filter_dump`.
 
 use super::items::{of_outline, outline};
 use super::value::{CuckooEdit, CuckooFilter};
+use crate::filter_dump::{OUTLINE, gathered, place_of, run_after};
 use crate::lookup::find_value;
-use crate::runs::{OUTLINE, gathered, place_of, run_after};
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Event;

@@ -5,7 +5,7 @@
 //! p | layer: 4 | page: 8 | its bytes             in order; others are zeros
 //! ```
 
-use crate::pieces::Pieces;
+use crate::page_items::Pieces;
 use darter_rdb::{Item, Source};
 use darter_structs::filter::{CUCKOO_LAYERS_MAX, Cuckoo, CuckooPlan};
 

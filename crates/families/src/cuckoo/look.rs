@@ -2,9 +2,9 @@
 
 use super::add::{LOOKS_AT_ONCE, looks};
 use super::value::CuckooFilter;
-use crate::aside::is_long;
+use crate::bulk_edit::is_long;
+use crate::filter_hashes::Probes;
 use crate::lookup::find_value;
-use crate::probes::Probes;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Event, Key};

@@ -4,7 +4,7 @@
 //! is when it is full, and what is shown is merged from all of them: so no step is long, however many
 //! there are. If only some of the nearest are wanted, there is one run, which is cut now and then.
 
-use crate::inputs::Queue;
+use crate::multi_input::Queue;
 use darter_structs::sorted::Entry;
 use darter_structs::table::{HeldKey, Scratch};
 use std::cmp::{Ordering, Reverse};

@@ -4,7 +4,7 @@ use super::cell::{point_of, to_i64};
 use super::earth::Point;
 use super::hits::{Hits, Shown};
 use super::text;
-use crate::unsent::{PORTION_BYTES, Unsent};
+use crate::pending_values::{PORTION_BYTES, Unsent};
 use darter_command::Stream;
 use darter_resp::Reply;
 use darter_structs::table::Text;

@@ -10,9 +10,9 @@ use super::hits::{Hits, Limit};
 use super::options::{Center, Dialect, Query, Stores};
 use super::reply::Form;
 use super::shape::Shape;
-use crate::inputs;
 use crate::lookup::find_value;
-use crate::unsent::Unsent;
+use crate::multi_input;
+use crate::pending_values::Unsent;
 use crate::zset::ZSet;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
@@ -81,7 +81,7 @@ pub(super) async fn anywhere(
     source: usize,
     dialect: Dialect,
 ) -> Result<Answer, Refusal> {
-    let mut cuts = inputs::anywhere::<ZSet>(call, source..source + 1).await?;
+    let mut cuts = multi_input::anywhere::<ZSet>(call, source..source + 1).await?;
     let (set, mut args) = (cuts.pop().flatten(), call.args());
     args.seek(source + 1);
     let query = Query::parse(args, dialect, set.as_ref())?;

@@ -3,7 +3,7 @@
 use super::hits::{Hits, Shown};
 use super::options::{Center, Dialect, Query, Stores};
 use super::search::{Search, Shows, Walk, anywhere};
-use crate::inputs;
+use crate::multi_input;
 use crate::zset::{Bulk, ZSet, install};
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Collection, Event};
@@ -58,7 +58,8 @@ async fn store(
     (source, target): (usize, usize),
     dialect: Dialect,
 ) -> Result<Answer, Refusal> {
-    let (mut cuts, locked) = inputs::for_target::<ZSet>(call, source..source + 1, target).await?;
+    let (mut cuts, locked) =
+        multi_input::for_target::<ZSet>(call, source..source + 1, target).await?;
     let (set, mut args) = (cuts.pop().flatten(), call.args());
     args.seek(source + 1);
     let query = Query::parse(args, dialect, set.as_ref())?;

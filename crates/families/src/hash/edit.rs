@@ -7,13 +7,13 @@
 
 use super::field::Values;
 use super::value::{Hash, HashEdit, value_of};
-use crate::aside::{args_at_once, is_long};
-use crate::codes::{
+use crate::bulk_edit::{args_at_once, is_long};
+use crate::code_replies::{
     ABSENT, DONE, GONE, NO_DEADLINE, UNCHANGED, reply_absent, reply_codes, reply_nulls,
 };
 use crate::expiry::Conditions;
+use crate::pending_values::{PORTION_BYTES, Unsent, flow};
 use crate::prefetch::{BATCH, prefetch};
-use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use crate::unshare::{self, KEY};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};

@@ -1,10 +1,10 @@
 //! Fields one by one: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
 
 use super::value::{Hash, value_of};
-use crate::living::reply_count;
+use crate::live_entries::reply_count;
 use crate::lookup;
+use crate::pending_values::{PORTION_BYTES, Unsent, flow};
 use crate::prefetch::prefetch;
-use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
@@ -151,7 +151,9 @@ impl Stream for Values {
             let done = *next - *first;
             let args = Args::new(resp::Args::owned(request), *next);
             *next += ask(reply, unsent, hash, args, *now, &mut |index| {
-                codes.as_ref().is_none_or(|codes| codes[done + index] != crate::codes::ABSENT)
+                codes
+                    .as_ref()
+                    .is_none_or(|codes| codes[done + index] != crate::code_replies::ABSENT)
             });
         } else {
             unsent.pump(reply);

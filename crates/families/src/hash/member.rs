@@ -2,7 +2,7 @@
 
 use super::edit::{Answer, Change, Plan};
 use crate::EXPIRE_ENTRIES;
-use crate::codes::{NO_DEADLINE, reply_absent};
+use crate::code_replies::{NO_DEADLINE, reply_absent};
 use crate::expiry::{Conditions, seconds};
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};

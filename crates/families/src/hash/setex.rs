@@ -20,7 +20,7 @@ use super::deadline::deadline;
 use super::edit::{Answer, Change, Guard, Plan};
 use super::value::Hash;
 use crate::expiry::{Unit, seconds};
-use crate::word::is;
+use crate::option_names::is;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Deadline;

@@ -2,10 +2,10 @@
 
 use super::deadline::{COUNT_REFUSED, fields};
 use super::value::Hash;
-use crate::codes::{ABSENT, NO_DEADLINE};
+use crate::code_replies::{ABSENT, NO_DEADLINE};
 use crate::lookup::find_value;
+use crate::pending_values::flow;
 use crate::prefetch::prefetch;
-use crate::unsent::flow;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Lent;

@@ -5,9 +5,9 @@
 //! what follows is of the same instant.
 
 use super::value::{Hash, value_of};
-use crate::living::{Living, is_alive};
+use crate::live_entries::{Living, is_alive};
 use crate::lookup::find_value;
-use crate::unsent::{Unsent, Walk, flow};
+use crate::pending_values::{Unsent, Walk, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;

@@ -7,7 +7,7 @@ use super::dense;
 use super::format::{Encoding, HEADER_BYTES, STALE, STALE_BYTE, read};
 use super::hash::{Place, Portions};
 use super::sketch::Sketch;
-use crate::aside::is_long;
+use crate::bulk_edit::is_long;
 use crate::text::{BYTES_AT_ONCE, piece};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};

@@ -8,8 +8,8 @@ use super::add::{copy_of, put_back};
 use super::estimate::{Registers, count_of};
 use super::format::{CARDINALITY, Encoding, cardinality, read};
 use super::merge::{Source, Sources, merge};
-use crate::inputs;
 use crate::lookup::find_text;
+use crate::multi_input;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Db, Fresh, Key, ShardStats, TextEdit};
 use darter_resp::Reply;
@@ -32,7 +32,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.int(count.cast_signed());
         return Ok(Flow::Done);
     }
-    let sources = inputs::here::<Source>(cx.db, cx.stats, args, args.left())?;
+    let sources = multi_input::here::<Source>(cx.db, cx.stats, args, args.left())?;
     let few = sources.len() <= PORTION;
     let (sources, merged) = (sources.into_iter().collect(), Registers::default());
     let mut counting = Counting { sources, merged, refusal: None };
@@ -56,7 +56,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
         let count = call.tx.on(core, count).await?;
         return Ok(call.answer(|reply| reply.int(count.cast_signed())));
     }
-    let sources = inputs::anywhere::<Source>(&call, call.first..call.len()).await?;
+    let sources = multi_input::anywhere::<Source>(&call, call.first..call.len()).await?;
     let sources: Arc<Sources> = Arc::new(sources.into_iter().collect());
     let count = merge(&call, sources).await?.registers.count();
     Ok(call.answer(|reply| reply.int(count.cast_signed())))

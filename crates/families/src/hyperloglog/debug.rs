@@ -4,7 +4,7 @@ use super::add::{copy_of, put_back};
 use super::format::{Encoding, REGISTERS, corrupt};
 use super::sketch::Sketch;
 use super::sparse::{ranks, runs};
-use crate::word;
+use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Key;
 use darter_resp::Reply;
@@ -25,18 +25,18 @@ pub(super) fn pfdebug(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     let (mut sketch, _) =
         copy_of(cx.db, &key)?.ok_or(Refusal::line("ERR The specified key does not exist"))?;
     let was_sparse = sketch.encoding() == Encoding::Sparse;
-    if word::is(word, "GETREG") {
+    if option_names::is(word, "GETREG") {
         make_dense(cx, &key, &mut sketch)?;
         cx.reply.array(REGISTERS);
         return Ok(Flow::Stream(Box::new(Sending { sketch, next: 0 })));
-    } else if word::is(word, "DECODE") {
+    } else if option_names::is(word, "DECODE") {
         if !was_sparse {
             return Err(Refusal::line("ERR HLL encoding is not sparse"));
         }
         cx.reply.bulk(decoded(&sketch).as_bytes());
-    } else if word::is(word, "ENCODING") {
+    } else if option_names::is(word, "ENCODING") {
         cx.reply.simple(if was_sparse { "sparse" } else { "dense" });
-    } else if word::is(word, "TODENSE") {
+    } else if option_names::is(word, "TODENSE") {
         make_dense(cx, &key, &mut sketch)?;
         cx.reply.int(i64::from(was_sparse));
     } else {

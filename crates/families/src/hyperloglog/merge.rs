@@ -9,7 +9,7 @@ use super::format::{Encoding, REGISTERS, read};
 use super::hash::Place;
 use super::sketch::Sketch;
 use super::sparse::Cursor;
-use crate::inputs::{Hold, Input, Queue, for_target};
+use crate::multi_input::{Hold, Input, Queue, for_target};
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Found, Key, Str, WrongType};
 use darter_structs::blob::Blob;

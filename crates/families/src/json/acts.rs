@@ -99,7 +99,7 @@ pub(super) struct Outcomes {
     pub(super) changed: usize,
     /// A number for each place; null where the value was of another kind. Encoded, one after the
     /// other, and how many.
-    pub(super) answers: crate::gathered::Gathered,
+    pub(super) answers: crate::counted_reply::Gathered,
     /// The last that was not null.
     pub(super) last: Option<Vec<u8>>,
     /// Elements that were removed.

@@ -7,8 +7,8 @@ use super::found::{self, Found};
 use super::path::{self, Path};
 use super::value::Json;
 use super::waiting::Waiting;
-use crate::inputs::{self, Hold, Input};
-use crate::unsent::flow;
+use crate::multi_input::{self, Hold, Input};
+use crate::pending_values::flow;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_keyspace::WrongType;
 use darter_resp::{Output, Reply};
@@ -350,7 +350,7 @@ impl Input for Document {
 pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let count = args.left() - 1;
     let path = Path::at(args.all(), args.all().len() - 1)?;
-    let cuts = inputs::here::<Document>(cx.db, cx.stats, args, count)?;
+    let cuts = multi_input::here::<Document>(cx.db, cx.stats, args, count)?;
     cx.reply.array(count);
     let mut waiting = Waiting::default();
     cuts.into_iter().for_each(|cut| waiting.push(document(cut)));
@@ -360,14 +360,14 @@ pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal
 /// JSON.MGET of documents on several cores.
 pub(super) async fn mget_anywhere(call: Call) -> Result<Answer, Refusal> {
     let path = Path::at(call.args().all(), call.len() - 1)?;
-    let cuts = inputs::anywhere::<Document>(&call, call.first..call.len() - 1).await?;
+    let cuts = multi_input::anywhere::<Document>(&call, call.first..call.len() - 1).await?;
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, call.resp3);
     reply.array(cuts.len());
     let mut waiting = Waiting::default();
     for (done, cut) in cuts.into_iter().enumerate() {
         waiting.push(document(cut));
-        inputs::pause_now_and_then(&call, done).await;
+        multi_input::pause_now_and_then(&call, done).await;
     }
     let mut rest = Texts::new(waiting, path);
     Ok(if rest.pump(&mut reply) { Answer::Stream(out, Box::new(rest)) } else { Answer::Done(out) })

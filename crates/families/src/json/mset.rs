@@ -9,7 +9,7 @@ use super::path::Path;
 use super::value::Json;
 use super::write::{Change, Only, Order, Parsing, Targets};
 use crate::chunks::Chunks;
-use crate::spread::{Layout, Spread};
+use crate::keys_by_core::{Layout, Spread};
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Request};

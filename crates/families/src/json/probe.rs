@@ -5,8 +5,8 @@
 
 use super::found::{self, Found};
 use super::path::Path;
-use crate::gathered::Gathered;
-use crate::unsent::flow;
+use crate::counted_reply::Gathered;
+use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Key;
 use darter_resp::{Output, Reply};

@@ -1,6 +1,6 @@
 //! DEL and UNLINK. They are the same here: a value is detached at once, and freed in slices.
 
-use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Db;
 use darter_tx::{Home, Tx};

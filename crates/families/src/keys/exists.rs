@@ -1,7 +1,7 @@
 //! EXISTS and TOUCH: both count keys, and TOUCH counts as an access to them.
 
 use crate::cut::{Cuts, KEYS_AT_ONCE};
-use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::slot::owner_of;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};

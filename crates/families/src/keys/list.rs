@@ -4,9 +4,9 @@
 //! header needs the count, so matches are gathered first; if every key is to be listed, the count
 //! is known, and they are streamed from the cuts.
 
+use crate::counted_reply::Gathered;
 use crate::cut::{Cut, Cuts};
-use crate::gathered::Gathered;
-use crate::unsent::Walk;
+use crate::pending_values::Walk;
 use darter_base::glob;
 use darter_command::{Answer, Call, Refusal, Stream};
 use darter_keyspace::{Found, Object};

@@ -1,7 +1,7 @@
 //! RANDOMKEY.
 
 use crate::cut::Cuts;
-use crate::spread::PORTION_KEYS;
+use crate::keys_by_core::PORTION_KEYS;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Db, Found};

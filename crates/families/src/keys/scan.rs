@@ -7,9 +7,9 @@
 //! guarantee of each table's own cursor. A call works in slices, whatever its COUNT.
 
 use crate::TYPES;
-use crate::gathered::{Gathered, write_bulk};
+use crate::counted_reply::{Gathered, write_bulk};
 use crate::scan::Options;
-use crate::{cursor, word};
+use crate::{cursor, option_names};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Db, Found, Type};
@@ -38,7 +38,7 @@ impl Plan {
         let options = Options::parse(args, |args| {
             let takes = args.left() > 1 && args.option("TYPE");
             if takes && let Some(name) = args.next() {
-                kind = Some(TYPES.iter().find(|kind| word::is(name, kind.name)));
+                kind = Some(TYPES.iter().find(|kind| option_names::is(name, kind.name)));
             }
             takes
         })?;

@@ -5,8 +5,8 @@
 
 use super::read::Popped;
 use super::value::{List, sent};
-use crate::aside::is_long;
-use crate::unsent::{Unsent, flow};
+use crate::bulk_edit::is_long;
+use crate::pending_values::{Unsent, flow};
 use crate::unshare::KEY;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;

@@ -7,7 +7,7 @@
 use super::read::Ranging;
 use super::transfer::Ends;
 use super::value::List;
-use crate::unsent::flow;
+use crate::pending_values::flow;
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Flow, Refusal};
 use darter_keyspace::{Db, Key, WrongType};

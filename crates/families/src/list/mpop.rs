@@ -3,7 +3,7 @@
 use super::read::Popped;
 use super::transfer;
 use super::value::List;
-use crate::unsent::flow;
+use crate::pending_values::flow;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};

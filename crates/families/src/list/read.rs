@@ -2,7 +2,7 @@
 
 use super::value::{List, sent};
 use crate::lookup::{find, find_value};
-use crate::unsent::{PORTION_BYTES, Unsent, flow};
+use crate::pending_values::{PORTION_BYTES, Unsent, flow};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Key, ShardStats, WrongType};

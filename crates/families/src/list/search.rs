@@ -5,9 +5,9 @@
 //! aside: writers of the key wait, readers see the previous list.
 
 use super::value::{List, new};
-use crate::gathered::Gathered;
+use crate::counted_reply::Gathered;
 use crate::lookup::find_value;
-use crate::unsent::flow;
+use crate::pending_values::flow;
 use crate::unshare::KEY;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};

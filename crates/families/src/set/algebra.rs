@@ -8,9 +8,9 @@ use super::build::Build;
 use super::plan::{Act, Inputs, Leg};
 use super::reply::{Bits, Chosen, Form, Members, flow};
 use super::walk::Walk;
-use crate::gathered::Gathered;
-use crate::inputs;
-use crate::tally::Tally;
+use crate::counted_reply::Gathered;
+use crate::multi_input;
+use crate::pinned_values::Tally;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
 use darter_structs::Watch;
@@ -48,7 +48,7 @@ pub(super) fn sdiff_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusa
 }
 
 fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
-    let cuts = inputs::here(cx.db, cx.stats, args, args.left())?;
+    let cuts = multi_input::here(cx.db, cx.stats, args, args.left())?;
     let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
     let combine = Combine::new(inputs, cx.now);
@@ -57,7 +57,7 @@ fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
 
 /// SINTER, SUNION or SDIFF of sets on several cores, or of very many.
 pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
-    let cuts = inputs::anywhere(&call, call.first..call.len()).await?;
+    let cuts = multi_input::anywhere(&call, call.first..call.len()).await?;
     let now = call.tx.home().shard.now();
     let combine = Combine::new(Inputs::anywhere(&call, act, cuts).await, now);
     Ok(Answer::Stream(Output::default(), Box::new(combine)))

@@ -9,8 +9,8 @@ use super::plan::{Act, Inputs};
 use super::reply::flow;
 use super::sets::Turns;
 use super::walk::Walk;
-use crate::inputs;
-use crate::tally::Tally;
+use crate::multi_input;
+use crate::pinned_values::Tally;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
@@ -90,7 +90,7 @@ impl Options {
 
 fn here(cx: &mut Cx<'_>, mut args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     let options = Options::parse(&mut args, act)?;
-    let cuts = inputs::here(cx.db, cx.stats, args, options.keys)?;
+    let cuts = multi_input::here(cx.db, cx.stats, args, options.keys)?;
     let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
     let counting = Counting::new(inputs, options, cx.now);
@@ -102,7 +102,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let options = Options::parse(&mut args, act)?;
     let first = args.position();
-    let cuts = inputs::anywhere(&call, first..first + options.keys).await?;
+    let cuts = multi_input::anywhere(&call, first..first + options.keys).await?;
     let now = call.tx.home().shard.now();
     let counting = Counting::new(Inputs::anywhere(&call, act, cuts).await, options, now);
     Ok(Answer::Stream(Output::default(), Box::new(counting)))

@@ -1,8 +1,8 @@
 //! Deadlines of members: for FIELDEXPIRE.
 
 use super::value::{Set, SetEdit};
-use crate::aside::{self, Aside, args_at_once};
-use crate::codes::{ABSENT, DONE, reply_absent, reply_codes};
+use crate::bulk_edit::{self, Aside, args_at_once};
+use crate::code_replies::{ABSENT, DONE, reply_absent, reply_codes};
 use crate::unshare;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
@@ -70,7 +70,7 @@ struct Coded {
     codes: Vec<i8>,
 }
 
-impl aside::Change for Coded {
+impl bulk_edit::Change for Coded {
     type Value = Set;
 
     fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], _: UnixMillis) {

@@ -1,10 +1,10 @@
 //! Adding and removing members: SADD, SADDEX, SREM.
 //!
 //! A few are changed at once, after copying what they share with cuts (`unshare`). More than a
-//! slice can change are changed aside (`aside`).
+//! slice can change are changed aside (`bulk_edit`).
 
 use super::value::{Set, SetEdit};
-use crate::aside::{self, Aside, args_at_once, is_long};
+use crate::bulk_edit::{self, Aside, args_at_once, is_long};
 use crate::expiry::seconds;
 use crate::prefetch::prefetch;
 use crate::unshare;
@@ -142,7 +142,7 @@ struct Counted {
     changed: usize,
 }
 
-impl aside::Change for Counted {
+impl bulk_edit::Change for Counted {
     type Value = Set;
 
     fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], now: UnixMillis) {

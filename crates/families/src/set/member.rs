@@ -2,7 +2,7 @@
 
 use super::reply::{Form, Members, flow, is_small};
 use super::value::Set;
-use crate::living::reply_count;
+use crate::live_entries::reply_count;
 use crate::lookup::find;
 use crate::prefetch::prefetch;
 use darter_base::limits::ENTRIES_AT_ONCE;

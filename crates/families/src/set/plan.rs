@@ -13,8 +13,8 @@
 use super::sets::Sets;
 use super::value::Set;
 use super::walk::{Walk, Wanted};
-use crate::inputs::{Cuts, pause_now_and_then};
-use crate::tally::Tally;
+use crate::multi_input::{Cuts, pause_now_and_then};
+use crate::pinned_values::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::Call;
 use darter_structs::Watch;

@@ -10,11 +10,11 @@
 
 use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
 use super::value::Set;
-use crate::choice::Choice;
-use crate::gathered::Gathered;
-use crate::living::{SEGMENTS_AT_ONCE, is_alive};
+use crate::counted_reply::Gathered;
+use crate::live_entries::{SEGMENTS_AT_ONCE, is_alive};
+use crate::pending_values::Unsent;
 use crate::random::DRAWN_PART;
-use crate::unsent::Unsent;
+use crate::reservoir::Choice;
 use crate::unshare;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};

@@ -2,10 +2,10 @@
 
 use super::reply::{Form, Members};
 use super::value::Set;
-use crate::choice::Choice;
-use crate::living::is_alive;
+use crate::live_entries::is_alive;
+use crate::pending_values::{PORTION_BYTES, Unsent, Walk, flow};
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
-use crate::unsent::{PORTION_BYTES, Unsent, Walk, flow};
+use crate::reservoir::Choice;
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline};

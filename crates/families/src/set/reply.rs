@@ -4,8 +4,8 @@
 //! SINTER) is computed first, in portions that encode nothing; no lock is held meanwhile, as
 //! everything is read from cuts.
 
-use crate::living::{Living, is_alive};
-use crate::unsent::Walk;
+use crate::live_entries::{Living, is_alive};
+use crate::pending_values::Walk;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Cx, Flow, Stream};
 use darter_resp::Reply;

@@ -3,8 +3,8 @@
 use super::reply::flow;
 use super::value::Set;
 use crate::cursor;
+use crate::pending_values::Unsent;
 use crate::scan::{Options, Scan, Show, Walk, nothing};
-use crate::unsent::Unsent;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Value;

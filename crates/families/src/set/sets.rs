@@ -3,7 +3,7 @@
 
 use super::value::Set;
 use super::walk::{Walk, Wanted};
-use crate::inputs::Queue;
+use crate::multi_input::Queue;
 
 /// See the module.
 pub(super) type Sets = Queue<Set>;
@@ -51,7 +51,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inputs::FREED_AT_ONCE;
+    use crate::multi_input::FREED_AT_ONCE;
     use darter_base::preempt::Countdown;
     use darter_keyspace::{Collection, Deadline, lazyfree};
 

@@ -7,7 +7,7 @@
 
 use super::build::Build;
 use super::plan::{Act, Inputs};
-use crate::inputs;
+use crate::multi_input;
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Deadline, Event, Key, Object};
 use darter_tx::Home;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// result is shared with it. Source: <https://redis.io/commands/sinterstore> (1.0.0).
 pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     let target = call.first;
-    let (cuts, locked) = inputs::for_target(&call, target + 1..call.len(), target).await?;
+    let (cuts, locked) = multi_input::for_target(&call, target + 1..call.len(), target).await?;
     let now = call.tx.home().shard.now();
     let mut build = Build::new(Inputs::anywhere(&call, act, cuts).await, now);
     while build.step() {

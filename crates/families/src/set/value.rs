@@ -1,6 +1,6 @@
 //! The type: its row, its values, how they are changed.
 
-use crate::inputs::{Hold, Input};
+use crate::multi_input::{Hold, Input};
 use darter_base::{hash, number};
 use darter_keyspace::{
     Bound, Build, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem,

@@ -9,7 +9,7 @@
 //! Not here: what happens to the members that are kept.
 
 use super::sets::Sets;
-use crate::living::is_alive;
+use crate::live_entries::is_alive;
 use crate::prefetch::BATCH;
 use darter_base::hash;
 use darter_base::long::KNOWN_MIN;

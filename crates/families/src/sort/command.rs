@@ -6,8 +6,8 @@ use super::pattern::Lookup;
 use super::show::Show;
 use super::source::Source;
 use crate::cut::Cuts;
-use crate::inputs::{self, Hold, Input};
 use crate::lookup::find;
+use crate::multi_input::{self, Hold, Input};
 use darter_base::slot::owner_of;
 use darter_command::{Answer, Call, Refusal, Stream};
 use darter_keyspace::{Deadline, Event, Key, Object, ShardStats};
@@ -88,10 +88,10 @@ async fn take_one(
     let source = call.first..call.first + 1;
     let (mut cuts, locked) = match options.store {
         Some(target) => {
-            let (cuts, locked) = inputs::for_target(call, source, target).await?;
+            let (cuts, locked) = multi_input::for_target(call, source, target).await?;
             (cuts, Some(locked))
         }
-        None => (inputs::anywhere(call, source).await?, None),
+        None => (multi_input::anywhere(call, source).await?, None),
     };
     Ok((cuts.pop().flatten(), locked))
 }

@@ -4,7 +4,7 @@ use super::gather::Sorted;
 use super::pattern::{Lookup, MISSED_AT_ONCE, NAME_BYTES, Pattern, few, together};
 use super::texts::{Shown, TextId};
 use crate::list::List;
-use crate::unsent::Unsent;
+use crate::pending_values::Unsent;
 use darter_command::{Call, Stream};
 use darter_keyspace::{Collection, Fresh, Str, Value};
 use darter_resp::Reply;

@@ -1,8 +1,8 @@
 //! What is sorted: the elements of a list, the members of a set or of a sorted set.
 
-use crate::inputs::{Hold, Input};
 use crate::list::List;
-use crate::living::is_alive;
+use crate::live_entries::is_alive;
+use crate::multi_input::{Hold, Input};
 use crate::set::Set as Members;
 use crate::zset::ZSet as Scored;
 use darter_keyspace::{Found, Str, WrongType};

@@ -9,9 +9,9 @@ use super::refs::{Refs, Trimming};
 use super::trim::{self, Trim};
 use super::value::{Stream, StreamEdit, new};
 use super::work::{self, Work};
-use crate::aside::is_long;
+use crate::bulk_edit::is_long;
+use crate::option_names;
 use crate::unshare::KEY;
-use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Fresh, Key};
@@ -80,7 +80,7 @@ impl Adding {
     /// Leaves `args` at the first field.
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let (mut options, mut creates, mut idempotent) = (trim::Options::default(), true, None);
-        let mut said = word::Count::default();
+        let mut said = option_names::Count::default();
         while args.may_be_option() {
             said.add()?;
             if args.option("NOMKSTREAM") {

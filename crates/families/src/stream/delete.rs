@@ -5,7 +5,7 @@ use super::refs::{Found, Refs, look};
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use crate::lookup::find_value;
-use crate::unsent::flow;
+use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream as Portions};
 use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;

@@ -2,8 +2,8 @@
 
 use super::id;
 use super::value::{State, Stream, StreamEdit};
+use crate::option_names;
 use crate::unshare::{self, KEY};
-use crate::word;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Request};
@@ -152,7 +152,7 @@ impl Job for DeletingMany {
 /// Source: <https://redis.io/commands/xsetid> (5.0.0; options 7.0.0).
 pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, last) = (args.key()?, id::parse(args.word()?, 0)?);
-    let mut said = word::Count::default();
+    let mut said = option_names::Count::default();
     let (mut added, mut max_deleted) = (None, StreamId::MIN);
     while args.left() > 0 {
         said.add()?;

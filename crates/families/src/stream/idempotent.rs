@@ -6,7 +6,7 @@
 
 use super::id;
 use super::value::{Stream, StreamEdit};
-use crate::word;
+use crate::option_names;
 use darter_base::digest::Digest;
 use darter_base::hash;
 use darter_command::{Args, Cx, Flow, Refusal};
@@ -221,7 +221,7 @@ impl Fields {
 pub(super) fn xcfgset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let (mut duration, mut messages) = (None, None);
-    let mut said = word::Count::default();
+    let mut said = option_names::Count::default();
     while args.left() > 1 {
         said.add()?;
         let (to, most, what) = if args.option("IDMP-DURATION") {

@@ -5,7 +5,7 @@ use super::value::{NODE_ENTRIES, Stream};
 use super::xgroup::subcommand_syntax;
 use super::{group_info, id};
 use crate::lookup::find_value;
-use crate::unsent::flow;
+use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{End, StreamId};
 

@@ -3,7 +3,7 @@
 use super::value::Stream;
 use super::{id, reply};
 use crate::lookup::find_value;
-use crate::word;
+use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{End, Entries, StreamId};
 use std::ops::Range;
@@ -46,7 +46,7 @@ fn range(cx: &mut Cx<'_>, mut args: Args<'_>, from: End) -> Result<Flow, Refusal
     args.seek(end);
     let last = id::last(&mut args)?;
     args.seek(ends + 2);
-    let mut said = word::Count::default();
+    let mut said = option_names::Count::default();
     let mut count = None;
     while args.left() > 0 {
         said.add()?;

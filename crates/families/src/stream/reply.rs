@@ -3,7 +3,7 @@
 
 use super::id;
 use super::value::sent;
-use crate::unsent::{PORTION_BYTES, Unsent};
+use crate::pending_values::{PORTION_BYTES, Unsent};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;

@@ -4,7 +4,7 @@ use super::id;
 use super::refs::{Refs, Trimming};
 use super::value::{NODE_ENTRIES, Stream};
 use super::work;
-use crate::word;
+use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{Entries, StreamId};
 
@@ -173,7 +173,7 @@ pub(super) fn xtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     let at = args.position();
     let key = args.key()?;
     let mut options = Options::default();
-    let mut said = word::Count::default();
+    let mut said = option_names::Count::default();
     while args.left() > 0 {
         said.add()?;
         if !options.take(&mut args)? {

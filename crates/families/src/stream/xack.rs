@@ -5,7 +5,7 @@ use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
 use crate::lookup::find_value;
-use crate::word;
+use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_resp::{self as resp, Reply};
 use darter_structs::groups::Pending;
@@ -120,7 +120,7 @@ impl Releasing {
         let ids = Ids::new(args.position(), args.position() + count);
         args.seek(args.position() + count);
         let (mut times, mut is_forced) = (None, false);
-        let mut said = word::Count::default();
+        let mut said = option_names::Count::default();
         while args.left() > 0 {
             said.add()?;
             if args.left() > 1 && args.option("RETRYCOUNT") {

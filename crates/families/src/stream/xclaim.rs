@@ -6,8 +6,8 @@ use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
 use crate::lookup::find_value;
-use crate::unsent::flow;
-use crate::word;
+use crate::option_names;
+use crate::pending_values::flow;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Key;
@@ -319,7 +319,7 @@ pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
         return Err(refusal);
     }
     let (next, mut count) = (id::first(&mut args)?, 100);
-    let mut said = word::Count::default();
+    let mut said = option_names::Count::default();
     while args.left() > 0 {
         said.add()?;
         if args.left() > 1 && args.option("COUNT") {

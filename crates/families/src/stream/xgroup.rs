@@ -3,7 +3,7 @@
 use super::id;
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Work};
-use crate::word;
+use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal, until_nul};
 use darter_keyspace::Key;
 use darter_resp::{self as resp, Reply};
@@ -51,7 +51,7 @@ struct Options {
 
 impl Options {
     fn parse(mut args: Args<'_>, is_create: bool) -> Result<Self, Refusal> {
-        let mut said = word::Count::default();
+        let mut said = option_names::Count::default();
         let mut options = Self::default();
         while args.left() > 0 {
             said.add()?;

@@ -4,10 +4,10 @@ use super::id;
 use super::read::between;
 use super::reply::{Head, Part, Showing, name, some};
 use super::value::Stream;
-use crate::inputs::{self, Hold, Input, pause_now_and_then};
 use crate::lookup::find_value;
+use crate::multi_input::{self, Hold, Input, pause_now_and_then};
+use crate::option_names;
 use crate::waiting::milliseconds;
-use crate::word;
 use darter_command::{
     Answer, Args, Call, Condition, Cx, Flow, Look, Looking, Patience, Refusal, Since, Taking, Wait,
     Want, When,
@@ -32,7 +32,7 @@ struct Asked {
 impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let (mut count, mut patience) = (0, Patience::None);
-        let mut said = word::Count::default();
+        let mut said = option_names::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
             said.add()?;
             if args.left() > 1 && args.option("COUNT") {
@@ -246,7 +246,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
             break;
         }
     }
-    let cuts = inputs::anywhere::<Cut>(&call, keys.clone()).await?;
+    let cuts = multi_input::anywhere::<Cut>(&call, keys.clone()).await?;
     let (mut showing, mut streams) = (Showing::default(), 0);
     for (done, (at, cut)) in keys.zip(cuts).enumerate() {
         pause_now_and_then(&call, done).await;

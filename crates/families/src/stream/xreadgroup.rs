@@ -7,11 +7,11 @@ use super::rows::{Before, IdRows, Rows, ShowingRows, Shown, Taken};
 use super::value::{Stream, StreamEdit};
 use super::xgroup::quoting_two;
 use super::xread::{WAITED_COUNT, begin};
+use crate::keys_by_core::{Layout, Spread};
 use crate::lookup::find_value;
-use crate::spread::{Layout, Spread};
-use crate::unsent::flow;
+use crate::option_names;
+use crate::pending_values::flow;
 use crate::waiting::milliseconds;
-use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{
     Answer, Args, Call, Condition, Cx, Flow, Job, Look, Looking, Patience, Refusal, Step, Taking,
@@ -53,7 +53,7 @@ impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let (mut count, mut no_ack, mut names, mut claim_ms) = (0, false, None, None);
         let mut patience = Patience::None;
-        let mut said = word::Count::default();
+        let mut said = option_names::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
             said.add()?;
             if args.left() > 1 && args.option("COUNT") {

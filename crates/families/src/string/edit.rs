@@ -5,8 +5,8 @@
 //! slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions, and
 //! installs the copy at the end.
 
+use crate::option_names;
 use crate::text::{self, BYTES_AT_ONCE, piece};
-use crate::word;
 use darter_base::limits::string_max_bytes;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
@@ -47,7 +47,7 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let first = args.position();
     let key = args.key()?;
-    let offset = number::parse_i64(word::take(&mut args).ok_or(Refusal::Syntax)?);
+    let offset = number::parse_i64(option_names::take(&mut args).ok_or(Refusal::Syntax)?);
     let offset = usize::try_from(offset.ok_or(Refusal::NotAnInteger)?)
         .map_err(|_| Refusal::line("ERR offset is out of range"))?;
     let at = args.position();

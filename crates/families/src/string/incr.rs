@@ -1,6 +1,6 @@
 //! Counting in integers, and INCRBYFLOAT.
 
-use crate::word;
+use crate::option_names;
 use darter_base::{extended, number};
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::event::INCRBY;
@@ -37,7 +37,8 @@ pub(super) fn decrby(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 /// The second argument as an integer.
 fn amount(mut args: Args<'_>) -> Result<i64, Refusal> {
     args.seek(args.position() + 1);
-    number::parse_i64(word::take(&mut args).ok_or(Refusal::Syntax)?).ok_or(Refusal::NotAnInteger)
+    number::parse_i64(option_names::take(&mut args).ok_or(Refusal::Syntax)?)
+        .ok_or(Refusal::NotAnInteger)
 }
 
 fn add(cx: &mut Cx<'_>, mut args: Args<'_>, increment: i64) -> Result<Flow, Refusal> {
@@ -63,7 +64,7 @@ fn add(cx: &mut Cx<'_>, mut args: Args<'_>, increment: i64) -> Result<Flow, Refu
 /// Source: <https://redis.io/commands/incrbyfloat> (2.6.0).
 pub(super) fn incrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let increment = word::take(&mut args).ok_or(Refusal::Syntax)?;
+    let increment = option_names::take(&mut args).ok_or(Refusal::Syntax)?;
     let old =
         cx.db.read_text(&key)?.map_or(Ok(extended::Extended::ZERO), |text| float_of(&text))?;
     let increment = extended::parse(increment).ok_or(Refusal::NotAFloat)?;

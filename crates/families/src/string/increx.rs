@@ -2,7 +2,7 @@
 
 use super::incr::float_of;
 use crate::expiry::{Unit, positive_deadline};
-use crate::word;
+use crate::option_names;
 use darter_base::extended::{self, Extended};
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
@@ -62,7 +62,7 @@ fn flag(place: &mut bool) -> Result<(), Refusal> {
 impl<'a> Words<'a> {
     fn parse(mut args: Args<'a>) -> Result<Self, Refusal> {
         let mut words = Self::default();
-        while let Some(option) = word::take(&mut args) {
+        while let Some(option) = option_names::take(&mut args) {
             words.take(option, &mut args)?;
         }
         if words.persist && (words.time.is_some() || words.only_without) {
@@ -75,8 +75,8 @@ impl<'a> Words<'a> {
     }
 
     fn take(&mut self, option: &[u8], args: &mut Args<'a>) -> Result<(), Refusal> {
-        let is = |name| word::is(option, name);
-        let mut operand = || word::take(args).ok_or(Refusal::Syntax);
+        let is = |name| option_names::is(option, name);
+        let mut operand = || option_names::take(args).ok_or(Refusal::Syntax);
         if is("BYINT") {
             once(&mut self.increment, (Mode::Int, operand()?))
         } else if is("BYFLOAT") {

@@ -14,8 +14,8 @@
 //! ```
 
 use crate::lookup::find;
+use crate::option_names;
 use crate::text::to_blob;
-use crate::word;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
@@ -94,8 +94,8 @@ struct Wanted {
 impl Wanted {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let mut wanted = Self::default();
-        while let Some(option) = word::take(&mut args) {
-            let is = |name| word::is(option, name);
+        while let Some(option) = option_names::take(&mut args) {
+            let is = |name| option_names::is(option, name);
             if is("IDX") {
                 wanted.matches = true;
             } else if is("LEN") {
@@ -103,7 +103,7 @@ impl Wanted {
             } else if is("WITHMATCHLEN") {
                 wanted.match_len = true;
             } else if is("MINMATCHLEN") && args.left() > 0 {
-                let least = word::take(&mut args).and_then(number::parse_i64);
+                let least = option_names::take(&mut args).and_then(number::parse_i64);
                 wanted.match_len_min = least.ok_or(Refusal::NotAnInteger)?.max(0);
             } else {
                 return Err(Refusal::Syntax);

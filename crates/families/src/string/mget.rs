@@ -2,8 +2,8 @@
 
 use super::value::Values;
 use crate::cut::{Cuts, KEYS_AT_ONCE};
+use crate::keys_by_core::{Layout, Portion, Spread};
 use crate::lookup::find;
-use crate::spread::{Layout, Portion, Spread};
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Found, Key, ShardStats, Str, StrPieces};

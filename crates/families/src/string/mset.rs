@@ -5,9 +5,9 @@
 //! and set in portions: no one sees a part of them.
 
 use super::options::{Face, Options, Test};
-use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::option_names;
 use crate::text::BYTES_AT_ONCE;
-use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
@@ -62,7 +62,7 @@ impl Plan {
 
     /// `numkeys`, this many pairs, options.
     fn counted(mut args: Args<'_>, now: u64) -> Result<Self, Refusal> {
-        let count = word::take(&mut args).and_then(number::parse_i64);
+        let count = option_names::take(&mut args).and_then(number::parse_i64);
         let pairs = count
             .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
             .and_then(|count| usize::try_from(count).ok())

@@ -1,7 +1,7 @@
 //! The options that SET, GETEX and MSETEX share: conditions and expire times.
 
 use crate::expiry::{Unit, positive_deadline};
-use crate::word;
+use crate::option_names;
 use darter_base::UnixMillis;
 use darter_command::{Args, Refusal};
 use darter_keyspace::{Deadline, Fresh};
@@ -45,7 +45,7 @@ impl Test {
             ("IFDEQ", Test::DigestEqual),
             ("IFDNE", Test::DigestDifferent),
         ];
-        word::meaning(word, &NAMES)
+        option_names::meaning(word, &NAMES)
     }
 
     /// True when an operand follows: the test compares with the value.
@@ -94,10 +94,10 @@ impl<'a> Options<'a> {
     /// counts; two that exclude each other may not. Errors: `Syntax`.
     pub(super) fn parse(mut args: Args<'a>, face: Face) -> Result<Self, Refusal> {
         let mut options = Self { condition: None, expiry: Expiry::Unsaid, get: false };
-        while let Some(word) = word::take(&mut args) {
+        while let Some(word) = option_names::take(&mut args) {
             let taken = if let Some(test) = Test::of_option(word) {
                 options.take_test(test, &mut args, face)?
-            } else if face == Face::Set && word::is(word, "GET") {
+            } else if face == Face::Set && option_names::is(word, "GET") {
                 options.get = true;
                 true
             } else {
@@ -148,10 +148,10 @@ impl<'a> Options<'a> {
         face: Face,
     ) -> Result<bool, Refusal> {
         let keeps = if face == Face::Getex { "PERSIST" } else { "KEEPTTL" };
-        let new = if word::is(option, keeps) {
+        let new = if option_names::is(option, keeps) {
             if face == Face::Getex { Expiry::Persist } else { Expiry::Keep }
         } else if let Some(unit) = Unit::of_option(option) {
-            Expiry::Time(unit, word::take(args).ok_or(Refusal::Syntax)?)
+            Expiry::Time(unit, option_names::take(args).ok_or(Refusal::Syntax)?)
         } else {
             return Ok(false);
         };

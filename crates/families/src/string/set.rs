@@ -4,7 +4,7 @@ use super::guard::{Guarded, Verdict, judge};
 use super::options::{Condition, Expiry, Face, Options, Test};
 use crate::expiry::{Unit, positive_deadline};
 use crate::lookup::find;
-use crate::word;
+use crate::option_names;
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, reply_str};
 use darter_keyspace::{Deadline, Found, Fresh};
@@ -156,7 +156,7 @@ fn set_for(
     command: &'static str,
 ) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let time = word::take(&mut args).ok_or(Refusal::Syntax)?;
+    let time = option_names::take(&mut args).ok_or(Refusal::Syntax)?;
     let value = args.value()?;
     let deadline = positive_deadline(unit, time, cx.now, command)?;
     cx.db.set_text(&key, value, Deadline::At(deadline));
@@ -256,7 +256,8 @@ fn delex_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Fl
 
 /// The condition of DELEX: a word and its operand.
 fn delex_condition<'a>(mut args: Args<'a>) -> Result<Condition<'a>, Refusal> {
-    let test = word::take(&mut args).and_then(Test::of_option).filter(|test| test.compares());
+    let test =
+        option_names::take(&mut args).and_then(Test::of_option).filter(|test| test.compares());
     let unknown = || Refusal::line("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE");
     let test = test.ok_or_else(unknown)?;
     let at = args.position();

@@ -1,6 +1,6 @@
 //! Several string values on their way out, none of them copied as a whole.
 
-use crate::tally::Tally;
+use crate::pinned_values::Tally;
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{BlobStream, Stream};
 use darter_keyspace::StrPieces;

@@ -4,7 +4,7 @@ use super::create::compression;
 use super::digest::Digest;
 use super::value::TDigest;
 use super::{MISSING, OVERFLOW, refuse};
-use crate::inputs::{Hold, Input, Queue, for_target, pause_now_and_then};
+use crate::multi_input::{Hold, Input, Queue, for_target, pause_now_and_then};
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Deadline, Event, Found, Key, Object, WrongType};

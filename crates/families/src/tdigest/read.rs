@@ -7,7 +7,7 @@ use super::digest::View;
 use super::value::TDigest;
 use super::{MISSING, double, refuse};
 use crate::lookup::find_value;
-use crate::unsent::flow;
+use crate::pending_values::flow;
 use darter_base::{number, score};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_resp::{self as resp, Reply, Request};

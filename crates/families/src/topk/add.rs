@@ -5,10 +5,10 @@
 use super::long::LongItem;
 use super::value::{Expelled, INCRBY, TopK, TopKEdit};
 use super::{MISSING, refuse};
-use crate::aside::is_long;
+use crate::bulk_edit::is_long;
+use crate::pending_values::flow;
 use crate::sketches::hashed::Hashing;
 use crate::text::BYTES_AT_ONCE;
-use crate::unsent::flow;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Prng, hash, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};

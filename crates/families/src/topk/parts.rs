@@ -7,7 +7,7 @@
 
 use super::long::LongItem;
 use super::value::TopK;
-use crate::pieces::Pieces;
+use crate::page_items::Pieces;
 use darter_rdb::{Item, Source};
 use darter_structs::sorted::{End, Reader};
 use darter_structs::table::Scratch;

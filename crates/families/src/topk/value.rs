@@ -2,7 +2,7 @@
 
 use super::long::LongItem;
 use super::parts::Parts;
-use crate::pieces::Pieces;
+use crate::page_items::Pieces;
 use crate::sketches::cells;
 use darter_base::{Prng, hash};
 use darter_keyspace::{

@@ -9,7 +9,7 @@ mod timeout;
 pub(crate) use replicas::TABLE;
 pub(crate) use timeout::{milliseconds, seconds};
 
-use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_command::{
     Answer, Args, Call, Cx, Flow, Look, Looking, Refusal, Taking, Wait, WaitFn, When,
 };

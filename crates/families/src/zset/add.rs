@@ -6,7 +6,7 @@
 use super::options::OPTIONS_MAX;
 use super::reply::double;
 use super::value::{ZSet, ZSetEdit};
-use crate::aside::is_long;
+use crate::bulk_edit::is_long;
 use crate::unshare::{self, KEY};
 use arrayvec::ArrayVec;
 use darter_base::limits::ENTRIES_AT_ONCE;

@@ -1,7 +1,7 @@
 //! ZUNION, ZINTER, ZDIFF, ZINTERCARD, and the STORE forms: combinations of several sorted sets and
 //! sets.
 //!
-//! The inputs are cuts, taken at one instant wherever the keys live (`inputs`). What is shown is
+//! The inputs are cuts, taken at one instant wherever the keys live (`multi_input`). What is shown is
 //! built aside first, in slices: its members have an order, and its header a count. A STORE form
 //! has its destination locked meanwhile, and installs the result in one step.
 
@@ -12,8 +12,8 @@ use super::plan::{Act, Aggregate, Inputs};
 use super::reply::{Entries, Form, flow};
 use super::value::ZSet;
 use super::walk::Walk;
-use crate::inputs::{self, Cuts, pause_now_and_then};
-use crate::tally::Tally;
+use crate::multi_input::{self, Cuts, pause_now_and_then};
+use crate::pinned_values::Tally;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Deadline, Event, Key, Object};
 use darter_resp::{Output, Reply};
@@ -83,7 +83,7 @@ pub(super) const ZDIFFSTORE: Dialect =
 /// A command whose keys are all here, and few.
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Result<Flow, Refusal> {
     let keys = options::keys(&mut args, dialect)?;
-    let cuts = inputs::here(cx.db, cx.stats, args, keys)?;
+    let cuts = multi_input::here(cx.db, cx.stats, args, keys)?;
     let first = args.position();
     args.seek(first + keys);
     let options = Options::parse(args, keys, dialect);
@@ -114,7 +114,7 @@ pub(super) async fn anywhere(call: Call, dialect: Dialect) -> Result<Answer, Ref
     let mut args = call.args();
     let keys = options::keys(&mut args, dialect)?;
     let first = args.position();
-    let cuts = inputs::anywhere(&call, first..first + keys).await?;
+    let cuts = multi_input::anywhere(&call, first..first + keys).await?;
     args.seek(first + keys);
     let (inputs, options) = combine(&call, args, (keys, cuts), dialect).await?;
     let now = call.tx.home().shard.now();
@@ -156,7 +156,7 @@ pub(super) async fn store(call: Call, dialect: Dialect) -> Result<Answer, Refusa
     args.seek(target + 1);
     let keys = options::keys(&mut args, dialect)?;
     let first = args.position();
-    let (cuts, locked) = inputs::for_target(&call, first..first + keys, target).await?;
+    let (cuts, locked) = multi_input::for_target(&call, first..first + keys, target).await?;
     args.seek(first + keys);
     let (inputs, options) = combine(&call, args, (keys, cuts), dialect).await?;
     let now = call.tx.home().shard.now();

@@ -7,7 +7,7 @@ use super::operand::Reader;
 use super::plan::{Act, Aggregate, Inputs, Weighted};
 use super::value::{ZSet, ZSetEdit};
 use super::walk::Walk;
-use crate::inputs::Queue;
+use crate::multi_input::Queue;
 use darter_base::hash;
 use darter_keyspace::Collection;
 use darter_structs::sorted;

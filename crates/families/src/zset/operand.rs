@@ -1,8 +1,8 @@
 //! What the algebra of sorted sets works on: sorted sets, and sets, whose members have the score 1.
 
 use super::value::ZSet;
-use crate::inputs::{Hold, Input};
-use crate::living::is_alive;
+use crate::live_entries::is_alive;
+use crate::multi_input::{Hold, Input};
 use crate::set::Set as Members;
 use darter_keyspace::{Found, Value, WrongType};
 use darter_structs::Watch;

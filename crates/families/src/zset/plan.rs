@@ -3,8 +3,8 @@
 //! Sums of floating-point numbers depend on their order. It is Redis's: small operands first.
 
 use super::operand::Operand;
-use crate::inputs::{Cuts, Queue, pause_now_and_then};
-use crate::tally::Tally;
+use crate::multi_input::{Cuts, Queue, pause_now_and_then};
+use crate::pinned_values::Tally;
 use darter_command::Call;
 use darter_structs::Watch;
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@
 
 use super::reply::{Entries, Form, at_once};
 use super::value::ZSet;
-use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Event, Key, WrongType};

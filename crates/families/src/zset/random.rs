@@ -5,10 +5,10 @@
 
 use super::reply::{Form, entries, member};
 use super::value::ZSet;
-use crate::choice::Choice;
 use crate::lookup::find_value;
+use crate::pending_values::{PORTION_BYTES, Unsent, flow};
 use crate::random::{DRAWS, Way, Wish, fork};
-use crate::unsent::{PORTION_BYTES, Unsent, flow};
+use crate::reservoir::Choice;
 use darter_base::{Prng, hash};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;

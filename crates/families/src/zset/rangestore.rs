@@ -8,7 +8,7 @@ use super::algebra::install;
 use super::build::{Bulk, in_portion};
 use super::range::{Dialect, Query};
 use super::value::ZSet;
-use crate::inputs;
+use crate::multi_input;
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Collection, Event};
 use darter_structs::sorted::{End, Reader};
@@ -33,7 +33,8 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
     let source = target + 1;
     args.seek(source + 1);
     let query = Query::parse(args, Dialect::STORE)?;
-    let (mut cuts, locked) = inputs::for_target::<ZSet>(&call, source..source + 1, target).await?;
+    let (mut cuts, locked) =
+        multi_input::for_target::<ZSet>(&call, source..source + 1, target).await?;
     let set = cuts.pop().flatten().unwrap_or_default();
     let ranks = query.ranks(set.entries());
     let result = if ranks.len() > NEW_MAX && ranks.len() > set.len() / 2 {

@@ -3,7 +3,7 @@
 use super::add::SEARCHES;
 use super::bounds::Bounds;
 use super::value::{ZSet, ZSetEdit};
-use crate::aside::{self, Aside, is_long};
+use crate::bulk_edit::{self, Aside, is_long};
 use crate::prefetch::prefetch;
 use crate::unshare;
 use darter_base::UnixMillis;
@@ -84,7 +84,7 @@ struct Removing {
     removed: usize,
 }
 
-impl aside::Change for Removing {
+impl bulk_edit::Change for Removing {
     type Value = ZSet;
 
     fn apply(&mut self, edit: &mut ZSetEdit<'_>, member: &[u8], _now: UnixMillis) {

@@ -1,6 +1,6 @@
 //! Replies of entries: members, alone or with their scores, streamed from a cut when there are many.
 
-use crate::unsent::{PORTION_BYTES, Unsent};
+use crate::pending_values::{PORTION_BYTES, Unsent};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::score;
 use darter_command::{Cx, Flow, Stream};

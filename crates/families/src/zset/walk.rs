@@ -6,7 +6,7 @@
 
 use super::operand::Reader;
 use super::plan::{Act, Aggregate, Weighted};
-use crate::inputs::Queue;
+use crate::multi_input::Queue;
 use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_base::long::KNOWN_MIN;
