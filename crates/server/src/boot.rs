@@ -116,7 +116,8 @@ pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
     if !crate::supervisor::leaves_terminal(settings) {
         return Ok(());
     }
-    supervise::daemonize().map_err(|error| Failure(format!("cannot be a daemon: {error}")))
+    supervise::daemonize()
+        .map_err(|error| Failure(format!("cannot run in the background: {error}")))
 }
 
 /// Raises the limit for the clients' sockets; if the system does not allow it, for fewer of them.
@@ -124,9 +125,11 @@ fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
     let clients = settings.size("maxclients");
     let Err(fitting) = files::make_room(&System::read(), clients, cores) else { return Ok(()) };
     if fitting == 0 {
-        return Err(Failure("'ulimit -n' is too low to start: raise it".into()));
+        return Err(Failure(
+            "the limit of open files is too low to start: raise 'ulimit -n'".into(),
+        ));
     }
-    tracing::warn!("maxclients has been reduced to {fitting}: raise 'ulimit -n' for more");
+    tracing::warn!("maxclients is reduced to {fitting}; raise 'ulimit -n' to serve more");
     settings
         .set("maxclients", &fitting.to_string())
         .map_err(|wrong| Failure(format!("cannot reduce maxclients: {wrong}")))
@@ -141,8 +144,7 @@ fn enter_folder(settings: &mut Settings) -> Result<(), Failure> {
 fn warn_of_sharing(cores: usize, processors: usize) {
     if cores > processors {
         tracing::warn!(
-            "{cores} cores on {processors} processors take turns, and whoever asks two of them waits \
-             for it: --cores {processors} is faster"
+            "{cores} cores share {processors} processors, which is slow: use --cores {processors}"
         );
     }
 }
@@ -153,7 +155,7 @@ fn wait_for_cores(
     ready: &std::sync::mpsc::Receiver<Result<(), Failure>>,
 ) -> Result<(), Failure> {
     for _ in 0..cores {
-        ready.recv().map_err(|_| Failure("a core ended while it started".into()))??;
+        ready.recv().map_err(|_| Failure("a core ended during startup".into()))??;
     }
     Ok(())
 }
@@ -164,7 +166,7 @@ fn stop_cores(
     wakers: &[Waker],
     threads: Vec<CoreThread>,
 ) -> Result<(), Failure> {
-    tracing::info!("stopping: no new connections, what was received is answered");
+    tracing::info!("stopping: new connections are refused, received commands are answered");
     stop.store(true, Ordering::Release);
     wakers.iter().for_each(Waker::wake);
     for thread in threads {
@@ -228,7 +230,7 @@ impl Running<'_> {
     fn serve(&self, loader: Option<load::Handle>, supervisor: &Supervisor) -> Result<(), Failure> {
         let is_loaded = loader.map_or(Ok(true), |loader| self.finish_loading(loader))?;
         if is_loaded && !self.is_to_end() {
-            tracing::info!("ready to accept connections");
+            tracing::info!("Ready to accept connections");
             supervisor.ready();
         }
         if is_loaded {
@@ -250,7 +252,7 @@ impl Running<'_> {
                 if self.may_end(signal) {
                     return;
                 }
-                tracing::error!("{signal} came, but nothing could be saved: the server goes on");
+                tracing::error!("{signal}: saving failed, so the server continues to run");
                 self.signals.lower();
             }
             self.look_at_save_points();
@@ -262,7 +264,7 @@ impl Running<'_> {
         let saves = &self.shared.saves;
         let (changes, _) = self.shared.unsaved_and_saved();
         if let Some(point) = saves.reached(changes, clock::unix_millis()) {
-            tracing::info!("{changes} changes in {} seconds: saving", point.seconds);
+            tracing::info!("saving: {changes} changes in {} seconds", point.seconds);
             saves.ask(Asked::Snapshot);
             self.wake.wake();
             // Until core 0 has begun, the point stays reached.
@@ -279,7 +281,7 @@ impl Running<'_> {
         if !saves.saves_at_end(words) {
             return true;
         }
-        tracing::info!("{signal}: saving before the end");
+        tracing::info!("{signal}: saving before shutdown");
         saves.ask(Asked::Last);
         self.wake.wake();
         loop {
@@ -399,7 +401,7 @@ impl Plan {
             .map_err(|error| Failure(format!("cannot open the event loop: {error}")))?;
         if self.id == 0 {
             if let Some(reason) = fallback {
-                tracing::warn!("io_uring cannot be used here ({reason}): using epoll");
+                tracing::warn!("io_uring is not available ({reason}); using epoll");
             }
             let _ = self.shared.io.set(net.back_name());
             let doors = listen(&mut net, &self.settings)?;

@@ -163,7 +163,7 @@ fn looked_up(name: &str) -> io::Result<IpAddr> {
     let mut found = (name, 0).to_socket_addrs()?;
     let family = found.find(|address| address.is_ipv6() == name.contains(':'));
     let family = family.map(|address| address.ip());
-    family.ok_or_else(|| io::Error::new(io::ErrorKind::AddrNotAvailable, "no address of this name"))
+    family.ok_or_else(|| io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address"))
 }
 
 fn open_all<'a>(
@@ -225,7 +225,7 @@ fn reopened(
         match open_all(net, std::iter::once(&wanted), settings, open) {
             Ok(opened) => opened.into_iter().next(),
             Err(why) => {
-                tracing::error!("{why}, which was listened on before");
+                tracing::error!("{why}, which was open before");
                 None
             }
         }

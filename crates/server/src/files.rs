@@ -21,7 +21,7 @@ pub(crate) fn make_room(machine: &dyn Machine, clients: usize, cores: usize) -> 
         return Ok(());
     }
     let fitting = allowed.saturating_sub(beside_clients(cores));
-    tracing::warn!("maxclients {clients} needs {wanted} open files, 'ulimit -n' allows {allowed}");
+    tracing::warn!("maxclients {clients} needs {wanted} open files, but the limit is {allowed}");
     Err(usize::try_from(fitting).unwrap_or(clients))
 }
 

@@ -127,24 +127,24 @@ impl fmt::Display for Cause {
             Self::Format(error) => error.fmt(f),
             Self::Database { database, databases, offset } => write!(
                 f,
-                "database {database} is beyond the {databases} of the setting 'databases' at \
+                "database {database} exceeds the setting 'databases' ({databases}) at \
                  offset {offset}"
             ),
             Self::DuplicateKey { key, database, offset } => write!(
                 f,
-                "the key '{}' comes twice in database {database}, again at offset {offset}",
+                "duplicate key '{}' in database {database} at offset {offset}",
                 key.escape_ascii()
             ),
             Self::BadItem { key, database, offset } => write!(
                 f,
-                "a field or member comes twice or is damaged in the key '{}' of database {database} \
+                "duplicate or damaged field or member in key '{}' of database {database} \
                  at offset {offset}",
                 key.escape_ascii()
             ),
             Self::Library { why, offset } => {
-                write!(f, "a library of functions is refused at offset {offset}: {why}")
+                write!(f, "invalid function library at offset {offset}: {why}")
             }
-            Self::Stopped => write!(f, "the server stopped before the end of the file"),
+            Self::Stopped => write!(f, "the server was stopped while loading"),
         }
     }
 }

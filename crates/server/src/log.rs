@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-/// The log level; nothing is kept where no log was started, as in the simulator.
+/// The log level; unset if no log was started, as in the simulator.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Starts the log according to the settings.
@@ -31,7 +31,7 @@ pub fn start(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Logs what a script or a library tells, with its level: from 0 for debugging to 3 for warnings.
+/// Logs a line of `redis.log`, with its level: 0 (debug) to 3 (warning).
 pub(crate) fn of_script(level: u8, line: &[u8]) {
     let line = String::from_utf8_lossy(line);
     match level {
@@ -41,28 +41,28 @@ pub(crate) fn of_script(level: u8, line: &[u8]) {
     }
 }
 
-/// Logs what starts here, with which settings, and which of those have no effect.
+/// Logs the version, the settings, and the settings without effect.
 pub(crate) fn begin(settings: &Settings) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
-    tracing::info!("darter {version} begins, pid {pid}");
+    tracing::info!("darter {version} starting, pid {pid}");
     match &settings.file {
         Some(file) => tracing::info!("settings: {}", file.display()),
-        None => tracing::info!("settings: no file, defaults and options"),
+        None => tracing::info!("settings: no file, only defaults and options"),
     }
-    tracing::info!("folder: {}", settings.text("dir"));
+    tracing::info!("directory: {}", settings.text("dir"));
     for line in read::warnings(settings) {
         tracing::warn!("{line}");
     }
     let unknown = &settings.asked.unknown;
     if !unknown.is_empty() {
-        tracing::info!("left out, unknown here: {}", unknown.join(" "));
+        tracing::info!("ignored, unknown settings: {}", unknown.join(" "));
     }
 }
 
-/// Logs what is running, once all cores are.
+/// Logs addresses, cores and limits, once all cores run.
 pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     let (bind, port) = (settings.text("bind"), settings.text("port"));
-    tracing::info!("addresses: {bind}, port {port} {}", settings.text("unixsocket"));
+    tracing::info!("listening: {bind}, port {port} {}", settings.text("unixsocket"));
     tracing::info!("cores: {cores}, {back}");
     let maxmemory = match settings.text("maxmemory") {
         "0" => "no limit",
@@ -72,20 +72,20 @@ pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     let clients = settings.text("maxclients");
     tracing::info!("limits: maxmemory {maxmemory}, maxclients {clients}, open files {files}");
     match settings.text("save") {
-        "" => tracing::warn!("save is empty: what is in memory ends with this process"),
-        points => tracing::info!("save points: {points}; saved at the end, too"),
+        "" => tracing::warn!("save is empty: all data is lost at shutdown"),
+        points => tracing::info!("save points: {points}, and at shutdown"),
     }
 }
 
-/// Logs what is lost.
+/// Logs the number of unsaved changes, which are lost.
 pub(crate) fn end([changes, keys]: [u64; 2]) {
     if changes > 0 {
-        tracing::warn!("{changes} changes were not saved and are lost; there were {keys} keys");
+        tracing::warn!("{changes} changes were not saved and are lost ({keys} keys in memory)");
     }
     tracing::info!("bye");
 }
 
-/// Logs why the server ends, if standard error goes elsewhere, or nowhere.
+/// Logs a fatal error, as standard error may be redirected or closed.
 pub fn failed(failure: &impl std::fmt::Display) {
     tracing::error!("{failure}");
 }
@@ -98,7 +98,7 @@ pub fn follow(settings: &Settings) {
     }
 }
 
-/// Below this scripts' lines are not logged: levels as `redis.log` counts them.
+/// The lowest level of `redis.log` that is logged.
 pub fn level_of_scripts(settings: &Settings) -> u8 {
     match settings.text("loglevel") {
         "debug" => 0,

@@ -41,7 +41,7 @@ impl Supervisor {
     pub(crate) fn begin(settings: &Settings) -> Self {
         let socket = socket(settings);
         if socket.is_none() && matches!(settings.text("supervised"), "systemd" | "upstart") {
-            tracing::warn!("supervised: no supervisor is there to be told (NOTIFY_SOCKET)");
+            tracing::warn!("supervised: NOTIFY_SOCKET is not set; no supervisor will be notified");
         }
         let name = match settings.text("pidfile") {
             "" if leaves_terminal(settings) => PID_FILE,
@@ -71,7 +71,7 @@ impl Supervisor {
         if let Some(socket) = &self.socket
             && let Err(error) = supervise::notify(socket, state)
         {
-            tracing::warn!("the supervisor cannot be told: {error}");
+            tracing::warn!("cannot notify the supervisor: {error}");
         }
     }
 }

@@ -282,7 +282,7 @@ impl Thread {
         let net = &mut self.net.borrow_mut();
         let listens = self.doors.follow(net, settings, Net::listen_tcp_at_once);
         if let Err(why) = &listens {
-            tracing::warn!("{why}; nothing is changed");
+            tracing::warn!("{why}; the addresses are not changed");
         }
         self.core.tx.complete(ticket, Box::new(listens.is_ok()));
     }

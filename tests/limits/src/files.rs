@@ -35,7 +35,7 @@ fn encoded(number: &str) -> Vec<u8> {
 
 fn reduced(stage: &Stage) -> Result<(), String> {
     let server = server_with_few(stage)?;
-    let words = "maxclients has been reduced to 28";
+    let words = "maxclients is reduced to 28";
     ensure(server.logs(words, Duration::from_secs(5)), || server.log())?;
     let mut client = server.client().map_err(text)?;
     let more = client.words("CONFIG SET timeout 7 maxclients 29").map_err(text)?;

@@ -423,7 +423,7 @@ fn cores_that_share(stage: &Stage) -> Result<(), String> {
         let mut client = server.client().map_err(text)?;
         client.words("PING").map_err(text)?;
         let log = server.log();
-        ensure(log.contains("take turns") == is_said, || format!("{cores} cores: {log}"))?;
+        ensure(log.contains("cores share") == is_said, || format!("{cores} cores: {log}"))?;
     }
     Ok(())
 }

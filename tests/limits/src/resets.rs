@@ -94,7 +94,7 @@ impl Place {
 /// line that says so.
 fn backends(stage: &Stage) -> Result<Vec<Io>, String> {
     let server = Server::subject(Shape { io: Io::Auto, ..stage.shape }).map_err(text)?;
-    if server.log().contains("io_uring cannot be used here") {
+    if server.log().contains("io_uring is not available") {
         eprintln!("io_uring cannot be used here: epoll alone is tried");
         return Ok(vec![Io::Epoll]);
     }

@@ -349,7 +349,7 @@ fn ends_at_once(stage: &Stage) -> Result<(), String> {
         }
         server.wait_for_exit(SOON).map_err(text)?.ok_or("it runs on")?;
         let log = server.log();
-        ensure(!log.contains("nothing could be saved"), || log.clone())?;
+        ensure(!log.contains("saving failed"), || log.clone())?;
         let again = start_on(stage, &server.folder().join("dump.rdb"), &[])?;
         expect(&mut again.client().map_err(text)?, "GET key:299999", "value:299999")?;
     }
@@ -397,7 +397,7 @@ fn reasons(stage: &Stage) -> Result<(), String> {
         expect(&mut client, "SET k v", "MISCONF")?;
         expect(&mut client, "SAVE", "ERR")?;
         let log = server.log();
-        let told = log.lines().filter(|line| line.contains("not saved") && line.contains(why));
+        let told = log.lines().filter(|line| line.contains("saving failed") && line.contains(why));
         ensure(told.count() == 2, || format!("{why}:\n{log}"))?;
         expect(&mut client, "GET key:9999", "value:9999")?;
     }

@@ -176,7 +176,7 @@ fn busy(stage: &Stage) -> Result<(), String> {
     for line in lines {
         begins(&other.command(line).map_err(text)?, "-BUSY Redis is busy running a script.")?;
     }
-    ensure(server.logs("in 1 seconds: saving", PATIENCE), || server.log())?;
+    ensure(server.logs(" changes in 1 seconds", PATIENCE), || server.log())?;
     others_are_served(&mut other)?;
     for at in 0..50 {
         is(&other.words(&format!("MSET one:{at} v two:{at} v three:{at} v")).map_err(text)?, "OK")?;

@@ -53,7 +53,7 @@ async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
                 "ERR Background saving is currently not in progress or scheduled",
             ));
         }
-        tracing::info!("the snapshot under way is given up: BGSAVE CANCEL");
+        tracing::info!("BGSAVE CANCEL: the running snapshot is aborted");
         return Ok(call.answer(|reply| reply.simple("Background saving cancelled")));
     }
     if !args.option("SCHEDULE") && args.left() > 0 {

@@ -31,8 +31,8 @@ impl Core {
         let (cause, by) = (slice.cause.name(), slice.core);
         let command = self.command_of(slice.cause).unwrap_or("-");
         format!(
-            "slice of {us} us, at most {max_us} are wanted: cause {cause}, command {command}, \
-             core {by}; {left_out} more since the last was logged"
+            "slice of {us} us, limit {max_us} us: cause {cause}, command {command}, \
+             core {by}; {left_out} more since the last log line"
         )
     }
 

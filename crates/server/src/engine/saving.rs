@@ -174,7 +174,7 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let outlets = match saves.begin_file(order) {
         Ok(outlets) => outlets,
         Err(why) => {
-            tracing::error!("not saved: {why}");
+            tracing::error!("saving failed: {why}");
             return saves.end(Outcome::Failed(why));
         }
     };

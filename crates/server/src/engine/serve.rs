@@ -124,7 +124,7 @@ impl Core {
         let (entry, flags) = match found.and_then(|entry| self.admit(lane, entry, args)) {
             Ok(admitted) => admitted,
             Err(_) if is_http(args) => {
-                tracing::warn!(peer = lane.session.peer.remote, "HTTP on the port; closed");
+                tracing::warn!(peer = lane.session.peer.remote, "closed a client that sent HTTP");
                 self.kill(lane); // Nor is what came before it answered.
                 return;
             }

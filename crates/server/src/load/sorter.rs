@@ -238,13 +238,13 @@ fn remark(event: Event<'_>) {
     match event {
         Event::Start { product, version } => {
             let name = if product == Product::Valkey { "Valkey" } else { "Redis" };
-            tracing::info!("loading: {name}'s RDB, version {version}");
+            tracing::info!("loading: RDB version {version} of {name}");
         }
         Event::Aux { key, value } => {
             tracing::debug!("loading: {} is {}", key.escape_ascii(), value.escape_ascii());
         }
         Event::ModuleSkipped { module } => {
-            tracing::warn!("loading: data of the module {} is skipped", module.escape_ascii());
+            tracing::warn!("loading: skipped data of module {}", module.escape_ascii());
         }
         _ => {}
     }

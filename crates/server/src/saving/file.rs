@@ -81,7 +81,7 @@ impl Store for Files {
         let spawned = builder.spawn(move || {
             if let Err(error) = topology::spread_thread(&processors) {
                 tracing::warn!(
-                    "the thread that writes snapshots shares core 0's processor: {error}"
+                    "cannot pin the snapshot thread, so it may share core 0's processor: {error}"
                 );
             }
             saver.run(&is_gone);
@@ -98,7 +98,7 @@ impl Store for Files {
         // A core's lane may lie in a message that nobody takes out any more: it is never dropped.
         let _ = sender.send(Parcel::GivenUp); // The thread may have ended.
         if thread.join().is_err() {
-            tracing::error!("the thread that writes snapshots has panicked");
+            tracing::error!("the snapshot thread panicked");
         }
     }
 }
@@ -199,7 +199,7 @@ impl Saver {
     fn run(mut self, is_gone: &AtomicBool) {
         let outcome = self.save();
         if let Outcome::Failed(why) = &outcome {
-            tracing::error!("not saved: {why}; the file before it is left as it was");
+            tracing::error!("saving failed: {why}; the previous file is kept");
         }
         is_gone.store(true, Ordering::Release);
         self.saves.end(outcome);
@@ -233,11 +233,11 @@ impl Saver {
         tracing::info!("saved {keys} keys in {mb:.1} MB to {} in {seconds:.3} s", place.display());
         if is_private {
             tracing::warn!(
-                "it has JSON, filters, sketches, or sets whose members have deadlines: only Darter loads it"
+                "the file contains JSON, filters, sketches or deadlines of set members: only Darter can load it"
             );
         } else if self.order.version > VERSION_WRITTEN {
             tracing::warn!(
-                "it has hashes whose fields have deadlines: Redis 7.4 or later loads it"
+                "the file contains deadlines of hash fields: Redis 7.4 or later can load it"
             );
         }
     }
@@ -255,7 +255,7 @@ impl Saver {
                 Ok(Parcel::Chunk(core, chunk)) => self.take_in(core, chunk, &mut file)?,
                 Ok(Parcel::End) => left -= 1,
                 Ok(Parcel::GivenUp) | Err(_) => {
-                    return Err(Stop::Io(io::Error::other("a core has given up")));
+                    return Err(Stop::Io(io::Error::other("a core aborted the snapshot")));
                 }
             }
         }

@@ -5,18 +5,18 @@ use super::read::{self, Reading};
 use super::{ROWS, Settings, When, place, startable};
 use std::path::Path;
 
-/// What the command line asks for.
+/// The request of a command line.
 #[derive(Debug)]
 pub enum Wanted {
-    /// To run.
+    /// To run the server.
     Run(Box<Settings>),
-    /// To print something, and nothing else.
+    /// To print a text and exit.
     Told(String),
 }
 
 /// Parses the command line's words, without the program's name.
 ///
-/// Errors: everything that is wrong, for people.
+/// Errors: a text with all faults.
 pub fn parse(words: &[String]) -> Result<Wanted, String> {
     let line = Line::split(words)?;
     if line.has("--help") || line.has("-h") {
@@ -89,7 +89,9 @@ impl<'a> Line<'a> {
     fn take_file(&mut self, word: &'a str) -> Result<(), String> {
         match self.file.replace(word) {
             None => Ok(()),
-            Some(other) => Err(format!("darter: one file, not both '{other}' and '{word}'")),
+            Some(other) => Err(format!(
+                "darter: only one settings file is allowed, got '{other}' and '{word}'"
+            )),
         }
     }
 
@@ -102,26 +104,26 @@ fn version() -> String {
     format!("darter {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a start would log about the settings.
+/// The log lines about the settings that a start would write.
 fn checked(settings: &Settings) -> String {
     let mut lines: Vec<String> =
         read::warnings(settings).iter().map(|line| format!("warning: {line}")).collect();
     if !settings.asked.unknown.is_empty() {
-        lines.push(format!("left out, unknown here: {}", settings.asked.unknown.join(" ")));
+        lines.push(format!("ignored, unknown settings: {}", settings.asked.unknown.join(" ")));
     }
-    lines.push("the settings are sound".into());
+    lines.push("the settings are valid".into());
     lines.join("\n")
 }
 
 fn help() -> String {
     let mut text = version();
     text.push_str(
-        "\nAn in-memory data store that speaks the Redis protocol and never stalls on big keys.\n\n\
+        "\nAn in-memory data store that speaks the Redis protocol; big keys do not delay other clients.\n\n\
          Usage: darter [FILE | -] [--name value]...\n\n\
-         \x20 FILE             settings, in the form of redis.conf; - reads standard input\n\
-         \x20 --check-config   read the settings, say what is wrong with them, and end\n\
-         \x20 -h, --help       this text\n\
-         \x20 -v, --version    the version\n\nSettings:\n",
+         \x20 FILE             settings file in redis.conf format; - reads standard input\n\
+         \x20 --check-config   check the settings, report all errors, and exit\n\
+         \x20 -h, --help       print this text\n\
+         \x20 -v, --version    print the version\n\nSettings:\n",
     );
     for row in ROWS.iter() {
         let default = if row.default.is_empty() { "\"\"" } else { row.default };
@@ -187,7 +189,7 @@ mod tests {
             assert_eq!(settings.text("bind"), "127.0.0.1");
         }
         let told = run(&[&name, "--check-config"]).unwrap_err();
-        assert_eq!(told, "the settings are sound");
+        assert_eq!(told, "the settings are valid");
         std::fs::remove_file(&file).unwrap();
         assert!(run(&["a.conf", "b.conf"]).is_err());
         assert!(run(&["/no/such/file.conf"]).unwrap_err().contains("No such file"));

@@ -101,14 +101,14 @@ impl Reading {
         let asked = &self.settings.asked;
         if asked.tls_port != 0 && self.settings.int("port") == 0 {
             let why = format!(
-                "tls-port {} with port 0: there is no TLS yet, so nobody could connect safely",
+                "tls-port {} with port 0: TLS is not supported yet, so no client could connect securely",
                 asked.tls_port
             );
             self.fault("the settings", None, why);
         }
         if asked_journal_with_data(&self.settings) {
-            let why = "appendonly yes: there is no journal yet, and the one in appenddirname would \
-                       not be loaded. Make an RDB file of it first, with the server that wrote it.";
+            let why = "appendonly yes: append-only files are not supported yet, so the existing one would \
+                       not be loaded. Convert it to an RDB file first, with the server that wrote it.";
             self.fault("the settings", None, why.into());
         }
         if self.faults.is_empty() { Ok(self.settings) } else { Err(Faults(self.faults)) }
@@ -225,16 +225,16 @@ fn refused(name: &str, values: &[String]) -> Result<(), String> {
     };
     let why = match name {
         "user" if !gives_all(values) => {
-            "there are no users yet, only 'default' with all rights: protect it with requirepass"
+            "ACL users are not supported yet; the only user is 'default': protect it with requirepass"
         }
         "aclfile" if values.iter().any(|word| !word.is_empty()) => {
-            "there are no users yet, so what the file forbids would be allowed"
+            "ACL users are not supported yet, so commands that the file forbids would be allowed"
         }
         "rename-command" => {
-            "commands are not renamed yet, so what this line hides would be there for everyone"
+            "rename-command is not supported yet, so the command would stay available to all clients"
         }
         "replicaof" | "slaveof" if !is_no_one() => {
-            "there is no replication yet: this server would be empty, and take writes"
+            "replication is not supported yet: this server would be empty and accept writes"
         }
         "sentinel" => "sentinel directive while not in sentinel mode",
         _ => return Ok(()),
@@ -277,23 +277,32 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     let asked = &settings.asked;
     let mut lines = Vec::new();
     if asked.journal {
-        lines
-            .push("appendonly: there is no journal yet; what is written is lost at the end".into());
+        lines.push(
+            "appendonly: append-only files are not supported yet; only snapshots persist data"
+                .into(),
+        );
     }
     if settings.text("maxmemory-policy") != "noeviction" {
-        lines.push("maxmemory-policy: nothing is evicted yet; beyond maxmemory writes fail".into());
+        lines.push(
+            "maxmemory-policy: eviction is not supported yet; beyond maxmemory, writes fail".into(),
+        );
     }
     if asked.tls_port != 0 {
-        lines.push(format!("tls-port: there is no TLS yet; nobody listens on {}", asked.tls_port));
+        lines.push(format!(
+            "tls-port: TLS is not supported yet; port {} is not opened",
+            asked.tls_port
+        ));
     }
     for module in &asked.modules {
-        lines.push(format!("loadmodule: there are no modules; {module} is not loaded"));
+        lines.push(format!("loadmodule: modules are not supported; {module} is not loaded"));
     }
     if settings.int("min-replicas-to-write") > 0 {
-        lines.push("min-replicas-to-write: there are no replicas; writes are taken".into());
+        lines.push(
+            "min-replicas-to-write: replication is not supported yet; writes are accepted".into(),
+        );
     }
     if settings.flag("syslog-enabled") {
-        lines.push("syslog-enabled: the log does not go there, but to logfile".into());
+        lines.push("syslog-enabled: syslog is not supported; see logfile".into());
     }
     lines
 }

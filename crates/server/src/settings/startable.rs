@@ -12,7 +12,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     let mut faults = Vec::new();
     if settings.int("port") != 0 {
         let words = settings.text("bind").split(' ').filter(|word| !is_address(word));
-        faults.extend(words.map(|word| format!("bind: '{word}' is no address")));
+        faults.extend(words.map(|word| format!("bind: '{word}' is not an address")));
     }
     let file = settings.text("logfile");
     if let Some(why) = unwritable(Path::new(file)) {
@@ -49,9 +49,9 @@ fn is_ipv4(word: &str) -> bool {
 fn unwritable(path: &Path) -> Option<&'static str> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() {
-        return Some("is a folder");
+        return Some("is a directory");
     }
-    folder.is_some_and(|folder| !folder.is_dir()).then_some("lies in no folder that is there")
+    folder.is_some_and(|folder| !folder.is_dir()).then_some("is in a directory that does not exist")
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
         settings.set("bind", "127.0.0.1 300.1.1.1").unwrap();
         settings.set("logfile", "/nonexistent/log").unwrap();
         let told = faults(&settings);
-        assert_eq!(told[0], "bind: '300.1.1.1' is no address");
+        assert_eq!(told[0], "bind: '300.1.1.1' is not an address");
         assert!(told[1].starts_with("logfile: "), "{told:?}");
         settings.set("port", "0").unwrap();
         assert_eq!(faults(&settings).len(), 1);

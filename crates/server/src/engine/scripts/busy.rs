@@ -34,9 +34,7 @@ impl Refusing {
         }
         if !run.is_busy.replace(true) {
             let (name, line) = (&run.name, line(run.kind));
-            tracing::warn!(
-                "{name} runs for {ran_ms} ms, and others who want its keys hear: {line}"
-            );
+            tracing::warn!("{name} has run for {ran_ms} ms; commands on its keys now get: {line}");
         }
         tx.refuse_others(line(run.kind), &mut self.told);
     }

@@ -20,7 +20,7 @@ impl Core {
     /// The system has no memory for one.
     pub(crate) fn lend(self: &Rc<Self>, kind: Kind) -> Result<Lent, Refusal> {
         let machine = self.machines.take(kind).map_err(|error| {
-            tracing::warn!("no memory for a script: {error}");
+            tracing::warn!("cannot allocate memory for a script: {error}");
             Refusal::line("ERR not enough memory for another script")
         })?;
         Ok(Lent { core: Rc::downgrade(self), kind, machine: Some(machine) })

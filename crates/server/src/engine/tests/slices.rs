@@ -129,14 +129,14 @@ fn a_slice_that_is_too_long_is_told() {
     let told: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("slice of ")).map(|(_, rest)| rest).collect();
     let [first, last] = told[..] else { panic!("{log}") };
-    let cause = " us, at most 500 are wanted: cause command, command debug, core 1; ";
+    let cause = " us, limit 500 us: cause command, command debug, core 1; ";
     assert!(
         first.contains(cause)
             && first.starts_with("40")
-            && first.ends_with("; 0 more since the last was logged"),
+            && first.ends_with("; 0 more since the last log line"),
         "{log}"
     );
-    assert!(last.contains(cause) && last.ends_with("; 2 more since the last was logged"), "{log}");
+    assert!(last.contains(cause) && last.ends_with("; 2 more since the last log line"), "{log}");
     assert!(log.contains(" WARN "), "{log}");
 
     let Slice { ns, unix_ms, .. } = bench.cores[1].slices.borrow().longest[0];
