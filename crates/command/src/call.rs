@@ -28,6 +28,8 @@ pub struct Call {
     pub no_touch: bool,
     /// The client speaks RESP3.
     pub resp3: bool,
+    /// A script calls the command.
+    pub is_script: bool,
     /// Index of the first argument after the name, or after the subcommand's name.
     pub first: usize,
 }

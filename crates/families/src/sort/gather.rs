@@ -38,7 +38,7 @@ pub(super) async fn sorted(
     options: &Options,
     lookup: Option<&mut Lookup>,
 ) -> Result<Sorted, Refusal> {
-    let mut order = options.order(source.is_set());
+    let mut order = options.order(source.is_set(), call.is_script);
     // What is in an order of its own, and stays in it, is read where it is wanted.
     let is_in_order = order.by == By::Nothing && !source.is_set();
     let (len, now) = (source.len(), call.tx.home().shard.now());

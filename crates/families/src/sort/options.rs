@@ -83,12 +83,12 @@ impl Options {
         self.weights().is_some() || self.get.iter().any(Pattern::names_keys)
     }
 
-    /// What elements are compared by. Those of a set that is stored are sorted in any case, so that
-    /// the result depends on nothing else.
-    pub(super) fn order(&self, is_set: bool) -> Order {
+    /// What elements are compared by. Those of a set are sorted in any case if they are stored or go
+    /// to a script, so that the result depends on nothing else.
+    pub(super) fn order(&self, is_set: bool, is_script: bool) -> Order {
         let end = if self.store.is_some() { End::Whole } else { End::Nul };
         let by = match (self.is_unsorted, self.is_alpha, &self.by) {
-            (true, ..) if is_set && self.store.is_some() => By::Texts(end),
+            (true, ..) if is_set && (is_script || self.store.is_some()) => By::Texts(end),
             (true, ..) => By::Nothing,
             (_, false, _) => By::Numbers,
             (_, true, None) => By::Texts(end),

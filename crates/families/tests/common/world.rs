@@ -132,7 +132,7 @@ impl World {
         let request = Arc::new(Request::from_args(words.iter().copied()));
         let tx = self.cores[core].clone();
         let (db, no_touch, resp3) = (self.db, self.no_touch, self.resp3);
-        let call = Call { tx: tx.clone(), request, db, no_touch, resp3, first };
+        let call = Call { tx: tx.clone(), request, db, no_touch, resp3, is_script: false, first };
         let slot: Slot = Rc::default();
         let result = Rc::clone(&slot);
         tx.spawn(async move {

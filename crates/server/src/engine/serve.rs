@@ -776,6 +776,7 @@ impl Core {
                 db: lane.session.db,
                 no_touch: lane.session.no_touch,
                 resp3: lane.session.resp3,
+                is_script: false,
                 first,
             }),
             Runner::Task(run) | Runner::Script(Scripted { run, .. }) => run(ServerCall {

@@ -233,7 +233,8 @@ impl Inner {
     ) -> Result<Answer, Refusal> {
         let Seen { view: View { db, no_touch, .. }, resp3, .. } = self.seen.get();
         let (tx, request) = (tx.clone(), args.to_request());
-        match anywhere(Call { tx, request, db, no_touch, resp3, first: entry.first }).await? {
+        let (is_script, first) = (self.script.is_some(), entry.first);
+        match anywhere(Call { tx, request, db, no_touch, resp3, is_script, first }).await? {
             Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(entry.index, stream))),
             done @ Answer::Done(_) => Ok(done),
         }

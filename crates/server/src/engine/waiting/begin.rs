@@ -315,6 +315,7 @@ impl Core {
             db: call.view.db,
             no_touch: call.view.no_touch,
             resp3: call.resp3,
+            is_script: false,
             first: entry.first,
         };
         let served = match when {
