@@ -112,6 +112,13 @@ impl Output {
         self.parts.push_back(Part::Bytes(bytes.to_vec()));
     }
 
+    /// Appends bytes without a copy: they become a part of their own.
+    pub fn adopt(&mut self, bytes: Vec<u8>) {
+        self.close_tail();
+        self.tail = bytes;
+        self.close_tail();
+    }
+
     /// Appends a piece of a value: shared when it is large, copied when it is small.
     pub fn share(&mut self, piece: &Arc<[u8]>, range: Range<usize>) {
         if range.len() < SHARE_MIN_BYTES {

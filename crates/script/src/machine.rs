@@ -453,13 +453,12 @@ impl Machine {
         self.vm.host().incoming.feed(bytes);
     }
 
-    /// [`Machine::feed`] of a whole reply, whose memory the machine takes. Returns what it had before,
-    /// for its capacity.
+    /// [`Machine::feed`] of bytes whose memory the machine may take. Returns memory for the next part.
     ///
     /// # Panics
     /// As [`Machine::command`].
-    pub fn feed_whole(&mut self, reply: Vec<u8>) -> Vec<u8> {
-        self.vm.host().incoming.feed_whole(reply)
+    pub fn feed_owned(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        self.vm.host().incoming.feed_owned(bytes)
     }
 
     /// The reply of a run that has ended, in pieces; none for a script that was only compiled.

@@ -105,8 +105,10 @@ impl Output {
     }
 
     fn piece(&mut self) -> &mut Vec<u8> {
-        if self.pieces.last().is_none_or(|piece| piece.len() >= PIECE) {
+        if self.pieces.is_empty() {
             self.pieces.push(Vec::new());
+        } else if self.pieces.last().is_some_and(|piece| piece.len() >= PIECE) {
+            self.pieces.push(Vec::with_capacity(PIECE + PIECE / 16)); // The reply is a long one.
         }
         self.pieces.last_mut().expect("it was pushed")
     }

@@ -36,11 +36,15 @@ impl Incoming {
         self.bytes.capacity() + self.levels.capacity() * size_of::<Level>()
     }
 
-    /// The whole of a reply comes. Returns the memory of the one before.
-    pub(crate) fn feed_whole(&mut self, reply: Vec<u8>) -> Vec<u8> {
-        assert_eq!(self.read, self.bytes.len(), "nothing of it has come before");
+    /// [`Incoming::feed`] of bytes whose memory it takes, if all before them was read. Returns memory
+    /// for the next part.
+    pub(crate) fn feed_owned(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.read < self.bytes.len() {
+            self.feed(&bytes);
+            return bytes;
+        }
         self.read = 0;
-        std::mem::replace(&mut self.bytes, reply)
+        std::mem::replace(&mut self.bytes, bytes)
     }
 
     pub(crate) fn feed(&mut self, bytes: &[u8]) {

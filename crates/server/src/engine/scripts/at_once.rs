@@ -248,7 +248,7 @@ impl<'a> AtOnce<'a> {
             Ok(pieces) => {
                 let mut replies = Replies::default();
                 for piece in pieces {
-                    replies.out.tail().extend_from_slice(&piece);
+                    replies.out.adopt(piece);
                     replies.settle();
                 }
                 replies.into_part()

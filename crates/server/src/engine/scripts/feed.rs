@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 pub(super) struct Feed {
     parts: VecDeque<Part>,
     stream: Option<Box<dyn Stream>>,
+    /// Memory of the last part, for the next one.
+    spare: Vec<u8>,
 }
 
 impl Feed {
@@ -22,7 +24,7 @@ impl Feed {
     ) -> Vec<u8> {
         self.stream = stream;
         match out.take_flat(Vec::new()) {
-            Some(flat) if !flat.is_empty() => machine.feed_whole(flat),
+            Some(flat) if !flat.is_empty() => machine.feed_owned(flat),
             _ => {
                 self.parts = out.take().into();
                 self.next(machine);
@@ -35,12 +37,15 @@ impl Feed {
     pub(super) fn next(&mut self, machine: &mut Machine) {
         loop {
             match self.parts.pop_front() {
-                Some(Part::Bytes(bytes)) => return machine.feed(&bytes),
+                Some(Part::Bytes(bytes)) => {
+                    self.spare = machine.feed_owned(bytes);
+                    return;
+                }
                 Some(Part::Shared(bytes, range)) => return machine.feed(&bytes[range]),
                 None => {}
             }
             let stream = self.stream.as_mut().expect("a reply is whole");
-            let mut out = Output::default();
+            let mut out = Output::with_buffer(std::mem::take(&mut self.spare));
             let resp3 = machine.protocol() == Protocol::Three;
             if !stream.pump(&mut Reply::new(&mut out, resp3)) {
                 self.stream = None;

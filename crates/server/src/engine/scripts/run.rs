@@ -332,7 +332,7 @@ async fn reply(call: &ServerCall, mut lent: Lent) -> Result<Answer, Refusal> {
     drop(lent);
     let mut replies = Replies::default();
     for piece in pieces {
-        replies.out.tail().extend_from_slice(&piece);
+        replies.out.adopt(piece);
         replies.settle();
         core.tx.pause().await;
     }
