@@ -33,6 +33,10 @@ pub(crate) enum Place {
 /// Blocks above this are copied in pieces of it when they change, with looks at the clock.
 const COPY_PIECE: usize = 64 << 10;
 
+/// Bytes of a large block that are freed at once. The server's allocator shrinks such blocks in place
+/// (`darter_runtime::heap`), so that freeing one of 200 MB is no step of 10 ms.
+const FREED_AT_ONCE: usize = 256 << 10;
+
 /// The alignment of each block: that of the widest value in Lua.
 const ALIGNMENT: usize = 16;
 
@@ -144,6 +148,36 @@ impl Core {
         }
     }
 
+    /// Makes room in a long buffer for `bytes` more; short ones grow by themselves. A `Vec` would copy
+    /// and free many megabytes in one step.
+    pub(crate) fn grow(&self, buffer: &mut Vec<u8>, bytes: usize) {
+        if buffer.len() < COPY_PIECE || buffer.capacity() - buffer.len() >= bytes {
+            return;
+        }
+        let mut larger = Vec::with_capacity((2 * buffer.capacity()).max(buffer.len() + bytes));
+        self.copy(&mut larger, buffer);
+        self.discard(std::mem::replace(buffer, larger));
+    }
+
+    /// Appends bytes for which there is room, in portions.
+    pub(crate) fn copy(&self, to: &mut Vec<u8>, bytes: &[u8]) {
+        for piece in bytes.chunks(COPY_PIECE) {
+            to.extend_from_slice(piece);
+            if piece.len() == COPY_PIECE {
+                self.portion(Place::Inner, ptr::null_mut());
+            }
+        }
+    }
+
+    /// Frees a buffer in portions.
+    pub(crate) fn discard(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        while let Some(size) = shorter(buffer.as_ptr().addr(), buffer.capacity(), 0) {
+            buffer.shrink_to(size);
+            self.portion(Place::Inner, ptr::null_mut());
+        }
+    }
+
     /// A portion of work is done at `place`. Within a function of the host every place is inner.
     fn portion(&self, place: Place, state: *mut ffi::State) {
         let place = if self.lenient.get() { Place::Inner } else { place };
@@ -172,9 +206,36 @@ impl Core {
         block
     }
 
+    /// Frees the end of a large block in portions, down to about `least` bytes. Returns what is left.
+    ///
+    /// # Safety
+    /// `block` has `bytes` bytes, and came from this account.
+    unsafe fn shorten(
+        &self,
+        mut block: *mut u8,
+        mut bytes: usize,
+        least: usize,
+    ) -> (*mut u8, usize) {
+        while let Some(size) = shorter(block.addr(), bytes, least) {
+            let layout =
+                Layout::from_size_align(bytes, ALIGNMENT).expect("it was allocated with it");
+            // SAFETY: allocated with this layout; what is left is not empty, and has one, too.
+            let shorter = unsafe { std::alloc::realloc(block, layout, size) };
+            if shorter.is_null() {
+                break; // Then all at once.
+            }
+            self.used_bytes.set(self.used_bytes.get() - (bytes - size));
+            (block, bytes) = (shorter, size);
+            self.portion(Place::Inner, ptr::null_mut());
+        }
+        (block, bytes)
+    }
+
     /// # Safety
     /// `block` has `bytes` bytes, and came from this account.
     unsafe fn free(&self, block: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        let (block, bytes) = unsafe { self.shorten(block, bytes, 0) };
         let layout = Layout::from_size_align(bytes, ALIGNMENT).expect("it was allocated with it");
         // SAFETY: the caller's promise; this is the layout that it was allocated with.
         unsafe { std::alloc::dealloc(block, layout) };
@@ -189,10 +250,12 @@ impl Core {
         if new > old && !self.lenient.get() && self.refuses(new - old) {
             return ptr::null_mut();
         }
-        if new.min(old) > COPY_PIECE {
+        if new > old && old > COPY_PIECE {
             // SAFETY: the caller's promise.
             return unsafe { self.move_block(block, old, new) };
         }
+        // SAFETY: the caller's promise.
+        let (block, old) = unsafe { self.shorten(block, old, new) };
         let Ok(layout) = Layout::from_size_align(new, ALIGNMENT) else { return ptr::null_mut() };
         let before = Layout::from_size_align(old, ALIGNMENT).expect("it was allocated with it");
         // SAFETY: the caller's promise; `new` is not 0, and has a layout.
@@ -207,7 +270,7 @@ impl Core {
         moved
     }
 
-    /// As `resize`, for a large block: the copy is made in portions.
+    /// As `resize`, for a large block that grows: the copy is made in portions.
     ///
     /// # Safety
     /// As for `resize`.
@@ -216,13 +279,12 @@ impl Core {
         if moved.is_null() {
             return moved;
         }
-        let kept = old.min(new);
         let mut copied = 0;
-        while copied < kept {
-            let piece = COPY_PIECE.min(kept - copied);
-            // SAFETY: `copied < kept`, no more than the block has.
+        while copied < old {
+            let piece = COPY_PIECE.min(old - copied);
+            // SAFETY: `copied < old`, no more than the block has.
             let from = unsafe { block.add(copied) };
-            // SAFETY: `copied < kept`, no more than the new block has.
+            // SAFETY: `copied < old`, less than the new block has.
             let to = unsafe { moved.add(copied) };
             // SAFETY: both have `piece` bytes left, and are different blocks.
             unsafe { ptr::copy_nonoverlapping(from, to, piece) };
@@ -233,6 +295,13 @@ impl Core {
         unsafe { self.free(block, old) };
         moved
     }
+}
+
+/// The size to which a long block is shortened next: it then ends at a multiple of the portion, so that
+/// no page is split.
+fn shorter(address: usize, bytes: usize, least: usize) -> Option<usize> {
+    let end = (address + bytes).saturating_sub(1) / FREED_AT_ONCE * FREED_AT_ONCE;
+    end.checked_sub(address).filter(|size| *size >= least.max(FREED_AT_ONCE))
 }
 
 /// Lua's allocator: see `lua_Alloc` in its manual.

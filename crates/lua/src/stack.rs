@@ -312,6 +312,27 @@ impl<'a> Lua<'a> {
         Ok(())
     }
 
+    /// Pushes a buffer's bytes, and frees it: in portions, if it is long.
+    ///
+    /// # Errors
+    /// No slot is left, or no memory.
+    pub fn push_buffer(&mut self, buffer: Vec<u8>) -> Result<(), Error> {
+        let result = self.push_bytes(&buffer);
+        self.core.discard(buffer);
+        result
+    }
+
+    /// Makes room in a buffer for `bytes` more, in portions if it is long.
+    pub fn grow(&self, buffer: &mut Vec<u8>, bytes: usize) {
+        self.core.grow(buffer, bytes);
+    }
+
+    /// Appends to a buffer, in portions if it is long.
+    pub fn append(&self, buffer: &mut Vec<u8>, bytes: &[u8]) {
+        self.core.grow(buffer, bytes.len());
+        self.core.copy(buffer, bytes);
+    }
+
     /// Pushes a value once more.
     ///
     /// # Errors

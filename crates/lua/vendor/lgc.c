@@ -303,6 +303,7 @@ static l_mem propagatemark (global_State *g) {
       th->gclist = g->grayagain;
       g->grayagain = o;
       black2gray(o);
+      luai_gwork(g, 60);
       traversestack(g, th);
       return sizeof(lua_State) + sizeof(TValue) * th->stacksize +
                                  sizeof(CallInfo) * th->size_ci;
@@ -418,8 +419,10 @@ static GCObject **sweeplist (lua_State *L, GCObject **p, lu_mem count) {
   int deadmask = otherwhite(g);
   while ((curr = *p) != NULL && count-- > 0) {
     luai_gwork(g, 10);
-    if (curr->gch.tt == LUA_TTHREAD)  /* sweep open upvalues of each thread */
+    if (curr->gch.tt == LUA_TTHREAD) {  /* sweep open upvalues of each thread */
+      luai_gwork(g, 100);  /* Darter: it has three blocks */
       sweepwholelist(L, &gco2th(curr)->openupval);
+    }
     if ((curr->gch.marked ^ WHITEBITS) & deadmask) {  /* not dead? */
       lua_assert(!isdead(g, curr) || testbit(curr->gch.marked, FIXEDBIT));
       makewhite(g, curr);  /* make it white (for next cycle) */
@@ -582,6 +585,7 @@ static l_mem singlestep (lua_State *L) {
     }
     case GCSsweepstring: {
       lu_mem old = g->totalbytes;
+      luai_prefetch(g->strt.hash, g->sweepstrgc, g->strt.size);
       sweepwholelist(L, &g->strt.hash[g->sweepstrgc++]);
       if (g->sweepstrgc >= g->strt.size)  /* nothing more to sweep? */
         g->gcstate = GCSsweep;  /* end sweep-string phase */

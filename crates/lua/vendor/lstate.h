@@ -102,6 +102,10 @@ typedef struct global_State {
 #define luai_gwork(g,n)	{ if (((g)->work -= (n)) < 0) luaE_tick(g, NULL); }
 #define luai_work(L,n)	luai_gwork(G(L), n)
 
+/* Darter: strings are anywhere in memory: fetches the one of a later list */
+#define luai_prefetch(list,i,size) \
+	{ if ((i) + 8 < (size)) __builtin_prefetch((list)[(i) + 8]); }
+
 LUAI_FUNC void luaE_tick (global_State *g, lua_State *L);
 LUAI_FUNC void luaE_copy (lua_State *L, char *to, const char *from, size_t l);
 

@@ -34,6 +34,7 @@ void luaS_resize (lua_State *L, int newsize) {
   /* rehash */
   for (i=0; i<tb->size; i++) {
     GCObject *p = tb->hash[i];
+    luai_prefetch(tb->hash, i, tb->size);
     while (p) {  /* for each node in the list */
       GCObject *next = p->gch.next;  /* save next */
       unsigned int h = gco2ts(p)->hash;
@@ -95,8 +96,10 @@ TString *luaS_newlstr (lua_State *L, const char *str, size_t l) {
      Published Lua looks at 32 bytes, so that keys could be made to collide. */
   size_t step = (l>>12)+1;
   size_t l1;
-  for (l1=l; l1>=step; l1-=step)  /* compute hash */
+  for (l1=l; l1>=step; l1-=step) {  /* compute hash */
     h = h ^ ((h<<5)+(h>>2)+cast(unsigned char, str[l1-1]));
+    if (step > 1) luai_work(L, 10);  /* Darter: of a long string each byte misses the cache */
+  }
   for (o = G(L)->strt.hash[lmod(h, G(L)->strt.size)];
        o != NULL;
        o = o->gch.next) {

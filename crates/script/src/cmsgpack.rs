@@ -9,6 +9,8 @@ use darter_lua::{Error, Lua, Position, Progress, Type, Work};
 
 /// Tables within tables that are written; deeper ones are nil.
 const NESTING_MAX: usize = 16;
+/// Bytes of the longest header or number.
+const HEADER_MAX: usize = 9;
 
 /// Pushes the library.
 pub(crate) fn push(lua: &mut Lua<'_>) -> Result<(), Error> {
@@ -82,6 +84,7 @@ impl Work<Session> for Packing {
         let mut portion = Portion::new();
         loop {
             let before = self.bytes.len();
+            lua.grow(&mut self.bytes, HEADER_MAX);
             if let Some(level) = self.levels.pop() {
                 self.level(lua, level)?;
             } else if self.next <= self.count {
@@ -90,7 +93,7 @@ impl Work<Session> for Packing {
                 lua.push_copy(argument)?;
                 self.value(lua)?;
             } else {
-                lua.push_bytes(&self.bytes)?;
+                lua.push_buffer(std::mem::take(&mut self.bytes))?;
                 return Ok(Progress::Done(1));
             }
             if self.bytes.len() > lua.left_bytes() {
@@ -110,7 +113,7 @@ impl Packing {
             Some(Type::String) => {
                 let text = lua.bytes(-1).unwrap_or_default();
                 string_header(&mut self.bytes, text.len());
-                self.bytes.extend_from_slice(text);
+                lua.append(&mut self.bytes, text);
             }
             Some(Type::Boolean) => self.bytes.push(if lua.truth(-1) { 0xc3 } else { 0xc2 }),
             Some(Type::Number) => number(&mut self.bytes, lua.number(-1).unwrap_or(0.0)),

@@ -7,6 +7,8 @@ use darter_lua::{Error, Lua, Position, Progress, Type, Work, number};
 
 /// Bytes of a string that are written at once.
 const PIECE: usize = 4 << 10;
+/// Bytes that a step writes at most: six for each byte of a piece, and some besides.
+const STEP_MAX: usize = 8 * PIECE;
 
 pub(super) fn encode(cx: Call<'_, '_>) -> Result<Step, Error> {
     if cx.lua.top() != 1 {
@@ -62,12 +64,13 @@ impl Work<Session> for Encoding {
         }
         loop {
             let before = self.bytes.len();
+            lua.grow(&mut self.bytes, STEP_MAX);
             if let Some((at, is_key)) = self.text {
                 self.piece(lua, at, is_key);
             } else if let Some(level) = self.levels.pop() {
                 self.level(lua, level)?;
             } else {
-                lua.push_bytes(&self.bytes)?;
+                lua.push_buffer(std::mem::take(&mut self.bytes))?;
                 return Ok(Progress::Done(1));
             }
             if self.bytes.len() > lua.left_bytes() {
