@@ -38,7 +38,7 @@ pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool
     })
 }
 
-/// What changes a `V`.
+/// The editor of a `V`.
 pub(crate) type Edit<'a, V> = <V as Collection>::Edit<'a>;
 
 /// A change of entries, and its state so far.
@@ -57,7 +57,7 @@ pub(crate) trait Change: Send + 'static {
 }
 
 /// A change in progress.
-pub(crate) struct Aside<C: Change> {
+pub(crate) struct BulkEdit<C: Change> {
     request: Arc<Request>,
     /// Index of the next entry.
     next: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Aside<C: Change> {
     change: C,
 }
 
-impl<C: Change> Aside<C> {
+impl<C: Change> BulkEdit<C> {
     /// Changes the entries of all remaining arguments.
     pub(crate) fn start(args: Args<'_>, draft: Draft<C::Value>, change: C) -> Flow {
         let (request, next) = (args.all().to_request(), args.position());
@@ -74,7 +74,7 @@ impl<C: Change> Aside<C> {
     }
 }
 
-impl<C: Change> Job for Aside<C> {
+impl<C: Change> Job for BulkEdit<C> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let mut args = Args::new(all, self.next);

@@ -22,7 +22,7 @@ const SENT_AT_ONCE: usize = 32 * 1024;
 
 /// Encoded bulk strings; as a stream: these, after a header that is already written.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct CountedReply {
     full: Chunks,
     tail: Vec<u8>,
     count: usize,
@@ -72,7 +72,7 @@ fn write_header(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-impl Gathered {
+impl CountedReply {
     /// Adds one.
     pub(crate) fn push(&mut self, text: Text<'_>) {
         self.make_room();
@@ -134,7 +134,7 @@ impl Gathered {
     }
 }
 
-impl Stream for Gathered {
+impl Stream for CountedReply {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         if let Some(Chunk::Name(name, sent)) = self.full.0.front_mut() {
             let rest = &name.bytes()[*sent..];
@@ -168,8 +168,8 @@ mod tests {
     use super::*;
     use darter_base::preempt::Never;
 
-    fn gather(count: usize) -> Gathered {
-        let mut all = Gathered::default();
+    fn gather(count: usize) -> CountedReply {
+        let mut all = CountedReply::default();
         for at in 0..count {
             all.push(Text::raw(format!("key:{at}").as_bytes()));
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test] // Nothing, a few, and several chunks: every byte, in order, no chunk too long.
-    fn what_was_gathered_is_sent() {
+    fn gathered_elements_are_sent() {
         for count in [0, 1, 5_000, 50_000] {
             let out = match gather(count).into_answer(false, |reply| reply.simple("head")) {
                 Answer::Done(out) => out,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_freed_in_portions() {
+    fn unread_replies_are_freed_in_portions() {
         drop(gather(100_000));
         assert!(!lazyfree::is_empty());
         while lazyfree::run(&Never) {}

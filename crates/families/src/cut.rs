@@ -25,7 +25,7 @@ impl Cut {
         Self { keys: db.keys().reader(), bytes: db.memory_bytes(), now: db.now(), is_whole }
     }
 
-    /// What was at `key`.
+    /// The value at `key`.
     pub(crate) fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
         self.keys.get(key.hash, key.bytes).and_then(|entry| Found::alive(entry, self.now))
     }

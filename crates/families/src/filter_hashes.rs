@@ -8,15 +8,15 @@ use darter_structs::filter::{Hashing, Probe};
 use std::sync::Arc;
 
 /// All arguments from some place on.
-pub(crate) struct Probes {
+pub(crate) struct ItemHashes {
     request: Arc<Request>,
     next: usize,
-    /// Of a long item, as far as its pieces were hashed.
+    /// The unfinished hash of a long item, and the bytes hashed so far.
     begun: Option<(Box<Hashing>, usize)>,
 }
 
-impl Probes {
-    /// Of the arguments that are left.
+impl ItemHashes {
+    /// The hashes of the arguments that are left.
     pub(crate) fn of(args: Args<'_>) -> Self {
         Self { request: args.all().to_request(), next: args.position(), begun: None }
     }

@@ -2,7 +2,7 @@
 //!
 //! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
 //! grant. So the split is made in portions, the locks of a core are one list that is built aside,
-//! and each core works in portions on its own keys ([`Spread::work`]): on a single portion at once,
+//! and each core works in portions on its own keys ([`KeysByCore::work`]): on a single portion at once,
 //! when the message arrives, on more as a task, in slices. Results that must be merged as they are
 //! found (MGET) come in rounds instead, in each of which every core gets the next of its keys.
 
@@ -96,12 +96,12 @@ impl Layout {
 }
 
 /// See the module.
-pub(crate) struct Spread {
+pub(crate) struct KeysByCore {
     /// For each core, the positions of its keys in the request.
     cores: Vec<Arc<Positions>>,
 }
 
-/// What a core has read, when, and when the first of it dies, by its clock.
+/// A core's result, its time, and the first deadline in it, by the core's clock.
 struct Timed<R> {
     result: R,
     dies: Option<u64>,
@@ -154,7 +154,7 @@ impl Portion {
     }
 }
 
-impl Spread {
+impl KeysByCore {
     /// Splits the keys.
     pub(crate) async fn of(call: &Call, layout: Layout) -> Self {
         let mut cores: Vec<Positions> = Vec::new();
@@ -229,7 +229,7 @@ impl Spread {
         call.tx.drive_each(self.owners(), in_slices).await
     }
 
-    /// [`Spread::work`] that changes the keys, with locks of all of them.
+    /// [`KeysByCore::work`] that changes the keys, with locks of all of them.
     pub(crate) async fn change<R, S>(
         &self,
         call: &Call,
@@ -286,7 +286,7 @@ impl Spread {
         self.owners().all(|core| is_small(self.all(call, core)))
     }
 
-    /// What `core` runs when its only portion is worked on as the message arrives.
+    /// Runs the only portion of `core` as the message arrives.
     fn at_once<R, S>(
         &self,
         call: &Call,

@@ -94,7 +94,7 @@ pub static TYPES: Types = types![
     tdigest::TDigest::TYPE,
 ];
 
-/// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
+/// Gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
 type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
 
 /// The types whose entries die by themselves, and what gives them a deadline.

@@ -44,13 +44,13 @@ impl<X: OutOfLine> Stream for Count<X> {
 
 /// A cut whose living entries are being counted, since a reply's header needs the number before the
 /// first of them; there is nothing to do if nothing is dead.
-pub(crate) struct Living<X: OutOfLine> {
+pub(crate) struct LiveEntries<X: OutOfLine> {
     cut: Table<X>,
     count: Option<LiveCount<X>>,
 }
 
-impl<X: OutOfLine> Living<X> {
-    /// Those of `cut` that live at `now`.
+impl<X: OutOfLine> LiveEntries<X> {
+    /// The entries of `cut` that live at `now`.
     pub(crate) fn new(cut: Table<X>, now: UnixMillis) -> Self {
         let has_dead = !is_alive(cut.earliest_deadline(), now);
         let count = has_dead.then(|| LiveCount::new(cut.clone(), now));

@@ -18,7 +18,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 /// The collections at some keys, in their order; `None` for a key that is absent.
-pub(crate) type Cuts<I> = Vec<Option<I>>;
+pub(crate) type InputCuts<I> = Vec<Option<I>>;
 
 /// How a collection is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) fn here<I: Input>(
     stats: &mut ShardStats,
     mut args: Args<'_>,
     count: usize,
-) -> Result<Cuts<I>, Refusal> {
+) -> Result<InputCuts<I>, Refusal> {
     let mut cuts = Vec::with_capacity(count);
     for _ in 0..count {
         cuts.push(cut(db, stats, args.bytes()?, Hold::Reader)?);
@@ -62,7 +62,7 @@ fn cut<I: Input>(
 pub(crate) async fn anywhere<I: Input>(
     call: &Call,
     keys: Range<usize>,
-) -> Result<Cuts<I>, Refusal> {
+) -> Result<InputCuts<I>, Refusal> {
     let parts = split(call, keys.clone()).await;
     let locked = lock(call, &parts, None).await;
     let cuts = take(call, &parts, keys, Hold::Reader).await;
@@ -77,7 +77,7 @@ pub(crate) async fn for_target<I: Input>(
     call: &Call,
     keys: Range<usize>,
     target: usize,
-) -> Result<(Cuts<I>, Locked), Refusal> {
+) -> Result<(InputCuts<I>, Locked), Refusal> {
     let parts = split(call, keys.clone()).await;
     let mut locked = lock(call, &parts, Some(target)).await;
     let cuts = take(call, &parts, keys, Hold::Value).await?;
@@ -139,8 +139,8 @@ async fn take<I: Input>(
     parts: &Parts,
     keys: Range<usize>,
     hold: Hold,
-) -> Result<Cuts<I>, Refusal> {
-    let mut cuts = Cuts::with_capacity(keys.len());
+) -> Result<InputCuts<I>, Refusal> {
+    let mut cuts = InputCuts::with_capacity(keys.len());
     for done in 0..keys.len() {
         cuts.push(None);
         pause_now_and_then(call, done).await;
@@ -174,7 +174,7 @@ fn take_portion<I: Input>(
     (db, no_touch): (usize, bool),
     (request, positions): (&Arc<resp::Request>, &[usize]),
     hold: Hold,
-) -> Result<Cuts<I>, WrongType> {
+) -> Result<InputCuts<I>, WrongType> {
     let args = resp::Args::owned(request);
     let (db, _, stats) = shard.parts_for(db, no_touch);
     positions.iter().map(|at| cut(db, stats, args.get(*at), hold)).collect()

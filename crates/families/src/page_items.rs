@@ -1,4 +1,4 @@
-//! Pages as items of files: each behind its place, in their order. Those of zeros are left out.
+//! Pages as items of files: each behind its place, in their order. Pages of zeros are left out.
 
 use darter_structs::pages::Pages;
 

@@ -23,7 +23,7 @@ const PORTION_ENTRIES: usize = 384;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Unsent {
+pub(crate) struct PendingValues {
     waiting: VecDeque<Piece>,
 }
 
@@ -37,7 +37,7 @@ enum Piece {
     Name(HeldKey, usize),
 }
 
-impl Unsent {
+impl PendingValues {
     /// True when nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -177,7 +177,7 @@ fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-impl Stream for Unsent {
+impl Stream for PendingValues {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let before = reply.out.len();
         while !self.is_empty() && reply.out.len() - before < PORTION_BYTES {
@@ -186,7 +186,7 @@ impl Stream for Unsent {
         !self.is_empty()
     }
 
-    /// That of the few values of a portion.
+    /// Bytes pinned by the values of one portion.
     fn pinned_bytes(&self) -> usize {
         let bytes = self.waiting.iter().map(|piece| match piece {
             Piece::Bytes(bytes) => bytes.capacity(),
@@ -197,7 +197,7 @@ impl Stream for Unsent {
     }
 }
 
-impl Unsent {
+impl PendingValues {
     /// Sends one chunk of a value, a part of a name, or one run of encoded bytes.
     fn send(&mut self, reply: &mut Reply<'_>) {
         let is_sent = match self.waiting.front_mut() {
@@ -226,18 +226,19 @@ impl Unsent {
 }
 
 /// Walks a cut, and releases what it has read.
-pub(crate) struct Walk<X: OutOfLine> {
+pub(crate) struct CutWalk<X: OutOfLine> {
     reader: Reader<X>,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 /// Encodes an entry, or not; returns the bytes to charge to the portion.
-pub(crate) type Encode<'a, X> = dyn FnMut(&mut Reply<'_>, &mut Unsent, &Entry<'_, X>) -> usize + 'a;
+pub(crate) type Encode<'a, X> =
+    dyn FnMut(&mut Reply<'_>, &mut PendingValues, &Entry<'_, X>) -> usize + 'a;
 
-impl<X: OutOfLine> Walk<X> {
+impl<X: OutOfLine> CutWalk<X> {
     /// Takes over the cut that `reader` reads.
     pub(crate) fn new(reader: Reader<X>) -> Self {
-        Self { reader, unsent: Unsent::default() }
+        Self { reader, unsent: PendingValues::default() }
     }
 
     /// Bytes that only readers hold.

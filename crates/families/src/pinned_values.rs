@@ -37,7 +37,7 @@ impl Pinned for Watch {
 }
 
 /// See the module.
-pub(crate) struct Tally<T> {
+pub(crate) struct PinnedValues<T> {
     values: VecDeque<(T, Cell<usize>)>,
     /// The sum of what was found for each.
     found: Cell<usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Tally<T> {
     next: Cell<usize>,
 }
 
-impl<T: Pinned> Tally<T> {
+impl<T: Pinned> PinnedValues<T> {
     /// The values, in the order in which they leave.
     pub(crate) fn new(values: impl IntoIterator<Item = T>) -> Self {
         let values = values.into_iter().map(|value| (value, Cell::new(0))).collect();
@@ -102,12 +102,12 @@ mod tests {
     }
 
     #[test] // Each deleted value counts once, until it leaves, however far the checks have come.
-    fn what_is_gone_counts_until_it_leaves() {
+    fn deleted_values_count_until_they_are_sent() {
         for count in [1_usize, 100, 1_000] {
             let kept: Vec<_> = (0..count).map(|_| std::rc::Rc::new(())).collect();
-            let mut tally = Tally::new(kept.iter().map(std::rc::Rc::downgrade));
+            let mut tally = PinnedValues::new(kept.iter().map(std::rc::Rc::downgrade));
             let looks = count.div_ceil(ASKED_AT_ONCE);
-            let all = |tally: &Tally<_>| (0..looks).map(|_| tally.pinned_bytes()).last();
+            let all = |tally: &PinnedValues<_>| (0..looks).map(|_| tally.pinned_bytes()).last();
             assert_eq!(all(&tally), Some(0), "{count}: all are there");
             drop(kept);
             assert_eq!(tally.pinned_bytes(), count.min(ASKED_AT_ONCE) * 10);

@@ -10,7 +10,7 @@
 //! Not here: how an entry is shown.
 
 use crate::live_entries::is_alive;
-use crate::reservoir::Choice;
+use crate::reservoir::Reservoir;
 use darter_base::{Prng, UnixMillis, number};
 use darter_command::{Flow, Refusal, Stream};
 use darter_resp::Reply;
@@ -24,7 +24,7 @@ pub(crate) const DRAWN_PART: usize = 16;
 /// Entries copied in one portion: about 25 us.
 const COPIES: usize = 96;
 
-/// What is asked for.
+/// The requested number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// One entry, or null.
@@ -59,7 +59,7 @@ impl Wish {
                 Way::Draw(count, Some(KeySet::with_capacity(count)))
             }
             Self::Distinct(count) => {
-                Way::Choose(count, Choice::new(count, entries, prng.next_u64()))
+                Way::Choose(count, Reservoir::new(count, entries, prng.next_u64()))
             }
         }
     }
@@ -75,12 +75,12 @@ pub(crate) enum Way {
     /// Take them all.
     All,
     /// Choose this many in one walk.
-    Choose(usize, Choice),
+    Choose(usize, Reservoir),
 }
 
 /// A hash or a set that is filled with living entries, to draw from.
 pub(crate) trait Urn: Send + 'static {
-    /// What the values of its entries are out of line.
+    /// The out-of-line values of its entries.
     type Out: OutOfLine;
 
     /// Bytes of memory that it takes.
@@ -138,7 +138,7 @@ impl<U: Urn> Stream for Purge<U> {
         }
     }
 
-    /// What is drawn from was copied for it.
+    /// The draw may be from a copy made for it.
     fn pinned_bytes(&self) -> usize {
         self.reader.pinned_bytes() + self.urn.bytes()
     }

@@ -4,13 +4,13 @@ use darter_base::Prng;
 
 /// Chooses some of the entries of a walk, every subset with the same probability: each entry with
 /// the chance "still to be chosen out of still to come" (Knuth, vol. 2, algorithm S).
-pub(crate) struct Choice {
+pub(crate) struct Reservoir {
     wanted: usize,
     left: usize,
     prng: Prng,
 }
 
-impl Choice {
+impl Reservoir {
     /// To choose `wanted` of `entries`.
     pub(crate) fn new(wanted: usize, entries: usize, seed: u64) -> Self {
         Self { wanted, left: entries, prng: Prng::from_seed(seed) }

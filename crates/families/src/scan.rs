@@ -1,10 +1,10 @@
-//! What SCAN, HSCAN and SSCAN share: their options; and what the last two share: the walk through a
-//! part of one table, and the reply from it.
+//! The options that SCAN, HSCAN and SSCAN share, and for the last two the walk through a part of
+//! one table, and the reply from it.
 //!
 //! Not here: how an entry is shown, and the text of the cursor (`cursor`).
 
 use crate::live_entries::is_alive;
-use crate::pending_values::Unsent;
+use crate::pending_values::PendingValues;
 use darter_base::{glob, number};
 use darter_command::{Args, Refusal, Stream};
 use darter_resp::Reply;
@@ -20,7 +20,7 @@ const PORTION: usize = 24;
 /// Cursors of the table are shorter than ours by the bits it leaves to its caller.
 const CURSOR_MASK: u64 = (1 << 48) - 1;
 
-/// What the client asked for.
+/// The client's options.
 pub(crate) struct Options {
     pattern: Option<Vec<u8>>,
     /// Entries that the call should visit.
@@ -58,7 +58,7 @@ impl Options {
 /// A walk through the part of a cut that one call returns: until `count` entries were seen,
 /// matching or not. It is made twice, first to count and to find the cursor, which are at the
 /// beginning of the reply, then to send. Nothing is gathered, however large the count.
-pub(crate) struct Walk<X: OutOfLine> {
+pub(crate) struct ScanWalk<X: OutOfLine> {
     cut: Table<X>,
     options: Options,
     now: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Walk<X: OutOfLine> {
     places: usize,
 }
 
-impl<X: OutOfLine> Walk<X> {
+impl<X: OutOfLine> ScanWalk<X> {
     /// The part of `cut` that begins at a client's `cursor`.
     pub(crate) fn new(cut: Table<X>, options: Options, cursor: u64, now: u64) -> Self {
         let first = cursor & CURSOR_MASK;
@@ -104,22 +104,22 @@ impl<X: OutOfLine> Walk<X> {
     }
 }
 
-/// What a call shows of the entries of a table.
+/// The reply of a call from the entries of a table.
 pub(crate) trait Show<X: OutOfLine>: Copy + Send + 'static {
     /// The header for so many entries.
     fn header(self, reply: &mut Reply<'_>, entries: usize);
 
     /// Encodes one entry.
-    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_, X>);
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, entry: &Entry<'_, X>);
 }
 
 /// A call: counts, then sends.
 pub(crate) struct Scan<X: OutOfLine, S: Show<X>> {
-    walk: Walk<X>,
+    walk: ScanWalk<X>,
     show: S,
     matches: usize,
     phase: Phase,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 /// How far a call has got.
@@ -144,8 +144,8 @@ fn header(reply: &mut Reply<'_>, cursor: u64) {
 
 impl<X: OutOfLine, S: Show<X>> Scan<X, S> {
     /// The call that takes `walk`.
-    pub(crate) fn new(walk: Walk<X>, show: S) -> Self {
-        Self { walk, show, matches: 0, phase: Phase::Counting, unsent: Unsent::default() }
+    pub(crate) fn new(walk: ScanWalk<X>, show: S) -> Self {
+        Self { walk, show, matches: 0, phase: Phase::Counting, unsent: PendingValues::default() }
     }
 
     fn count(&mut self, reply: &mut Reply<'_>) {

@@ -26,15 +26,15 @@ const AGAIN_MAX: usize = 3;
 pub(crate) const KEY: usize = 1;
 
 /// A change of several entries of one value, each named by an argument.
-pub(crate) trait Edit: Copy + Send + 'static {
+pub(crate) trait EntryEdit: Copy + Send + 'static {
     /// Arguments that an entry takes: its name is the first.
     fn width(self) -> usize;
 
     /// The type of value that it changes, and which entries of it.
     fn touches(self) -> (&'static Type, Touch);
 
-    /// Copies what the next `entries` of the arguments share with cuts, until the slice is over: then
-    /// returns how many are done. Of a type whose entries have no names it is for itself to know how.
+    /// Copies what the next `entries` of the arguments share with cuts, until the slice is over:
+    /// then returns how many are done. A type whose entries have no names decides for itself.
     fn copy(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, entries: usize) -> Option<usize> {
         let (all, first) = (args.all(), args.position());
         let names = (first..all.len()).step_by(self.width()).take(entries);
@@ -47,7 +47,7 @@ pub(crate) trait Edit: Copy + Send + 'static {
 }
 
 /// Runs `edit`: at once if this slice suffices for the copies.
-pub(crate) fn run<E: Edit>(
+pub(crate) fn run<E: EntryEdit>(
     cx: &mut Cx<'_>,
     key: &Key<'_>,
     args: Args<'_>,
@@ -72,7 +72,7 @@ pub(crate) fn run<E: Edit>(
 
 /// Copies what the remaining entries share with cuts. `None`: all of it; otherwise the slice is
 /// over, and this is the position of the next entry.
-fn copy<E: Edit>(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, edit: E) -> Option<usize> {
+fn copy<E: EntryEdit>(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, edit: E) -> Option<usize> {
     let (all, width) = (args.all(), edit.width());
     let mut next = args.position();
     while next < all.len() {
@@ -97,7 +97,7 @@ struct Unsharing<E> {
     again: usize,
 }
 
-impl<E: Edit> Job for Unsharing<E> {
+impl<E: EntryEdit> Job for Unsharing<E> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let key = Key::new(all.get(KEY));

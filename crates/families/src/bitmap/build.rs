@@ -19,7 +19,7 @@ const CHUNKS_EACH_MIN: usize = 8;
 const JOINED_AT_ONCE: usize = 256;
 /// Bytes that are combined between two reads of the clock.
 const BREATH_BYTES: usize = 32 * 1024;
-/// What looking at a source costs, in bytes combined.
+/// The cost of looking at a source, in bytes combined.
 const LOOK_BYTES: usize = 512;
 
 /// The strings at the sources, `None` for those that are absent.

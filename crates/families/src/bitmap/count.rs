@@ -76,7 +76,8 @@ fn count_edges(text: &Str<'_>, bits: &Range<usize>) -> usize {
 struct Counting {
     blob: Blob,
     rest: Range<usize>,
-    /// What was counted, minus the edges: it wraps until they have been counted, too.
+    /// Bits counted so far, minus those of the edges. The number wraps below zero until the edges'
+    /// bytes are counted.
     count: usize,
 }
 

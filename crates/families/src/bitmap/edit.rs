@@ -5,7 +5,7 @@ use darter_keyspace::Db;
 use darter_keyspace::{Deadline, Event, Fresh, Key, TextEdit, WrongType};
 use darter_structs::blob::Blob;
 
-/// What all changes of bits are called.
+/// The keyspace event of every change of bits.
 pub(super) const SETBIT: &Event = &Event::new("setbit", b'$');
 
 /// Changes the string at `key` by `edit`, which also returns how many changes of bits are counted: they are

@@ -6,7 +6,7 @@
 
 use super::edit::{SETBIT, edit};
 use super::integer::{Integer, Kind, Overflow, TOUCHED_MAX, Window};
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::lookup::find_text;
 use crate::option_names;
 use crate::text::find_piece;
@@ -42,7 +42,8 @@ pub(super) fn bitfield_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refus
     run(cx, args, Mode::ReadOnly)
 }
 
-/// What a BITFIELD does to its key: one of GETs only reads. Stops at the first word that is none.
+/// The key flags of a BITFIELD: one with only GETs reads. Stops at the first word that is no
+/// subcommand.
 pub(super) fn flags_of(args: resp::Args<'_>) -> KeyFlags {
     let mut at = 2;
     while at < args.len() {
@@ -56,14 +57,14 @@ pub(super) fn flags_of(args: resp::Args<'_>) -> KeyFlags {
     KeyFlags::RO_ACCESS
 }
 
-/// What a command allows.
+/// The subcommands that a command allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Any,
     ReadOnly,
 }
 
-/// What is done with an integer.
+/// An action on an integer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
     Get,
@@ -122,7 +123,7 @@ fn parse_overflow(text: &[u8]) -> Result<Overflow, Refusal> {
     option_names::meaning(text, NAMES).ok_or(Refusal::line("ERR Invalid OVERFLOW type specified"))
 }
 
-/// What the first pass finds.
+/// The findings of the first pass over the arguments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Survey {
     operations: usize,
@@ -277,7 +278,7 @@ struct Long {
 struct Work {
     draft: Draft<Blob>,
     changer: Changer,
-    results: Gathered,
+    results: CountedReply,
 }
 
 impl Long {
@@ -319,7 +320,7 @@ impl Long {
             None => Changer { last_byte: 0, grows: false, changes: 0 },
         };
         changer.grow(&mut draft.edit_text());
-        self.work = Some(Work { draft, changer, results: Gathered::default() });
+        self.work = Some(Work { draft, changer, results: CountedReply::default() });
         (self.next, self.overflow) = (self.key + 1, Overflow::default());
         Ok(())
     }

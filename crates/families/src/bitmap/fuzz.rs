@@ -34,7 +34,8 @@ impl Bits {
     }
 }
 
-/// What an operation must result in, if only one result is right: SET has an edge of Redis's.
+/// The expected result of an operation, if only one result is right: SET has an edge case of
+/// Redis's own.
 fn due(wanted: i128, bits: usize, is_signed: bool, overflow: Overflow) -> Option<i128> {
     let count = 1_i128 << bits;
     let least = if is_signed { -count / 2 } else { 0 };

@@ -15,7 +15,7 @@ pub(super) const TOUCHED_MAX: usize = 9;
 /// The bytes from the first that an integer touches on; those behind the string's end are zeros.
 pub(super) type Window = [u8; TOUCHED_MAX];
 
-/// What becomes of a result that does not fit.
+/// The handling of a result that does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Overflow {
     /// The bits that fit.
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_follows_the_rule() {
+    fn overflows_follow_the_rule() {
         use Overflow::{Fail, Saturate, Wrap};
         #[rustfmt::skip] // A table.
         let cases = [

@@ -1,8 +1,8 @@
 //! Bitmaps: strings as bits, and as integers of up to 64 bits anywhere among them.
 //!
-//! They have no type of their own: a bitmap is a string, in chunks when it is long. What looks at
-//! all of one is a stream from a cut; what combines several builds the result in chunks, on all
-//! cores.
+//! They have no type of their own: a bitmap is a string, in chunks when it is long. A command that
+//! looks at a whole bitmap is a stream from a cut; one that combines several builds the result in
+//! chunks, on all cores.
 //!
 //! | file       | holds                                                                  |
 //! |------------|------------------------------------------------------------------------|

@@ -44,7 +44,7 @@ pub(super) fn bitpos(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     }
 }
 
-/// What is searched for in a string of `len` bytes.
+/// Reads the search range within a string of `len` bytes.
 fn parse(mut args: Args<'_>, on: bool, len: usize) -> Result<Search, Refusal> {
     if args.left() == 0 {
         return Ok(Search { on, bits: 0..len * 8, is_open: true });

@@ -4,7 +4,7 @@ use crate::option_names;
 use darter_command::Refusal;
 use std::ops::Range;
 
-/// What a client counts in.
+/// The unit of a client's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Byte,

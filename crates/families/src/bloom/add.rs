@@ -6,14 +6,14 @@ use super::make::{RESERVE, not_created, options};
 use super::value::{BloomEdit, BloomFilter, DEFAULT};
 use crate::bulk_edit::is_long;
 use crate::code_replies::reply_as;
-use crate::filter_hashes::Probes;
+use crate::filter_hashes::ItemHashes;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Event, Key};
 use darter_resp::Reply;
 use darter_structs::filter::{Added, Bloom, Plan, Probe};
 
-/// What all additions are called.
+/// The keyspace event of every addition.
 pub(super) const ADD: &Event = &Event::new("bf.add", b'd');
 
 /// Items that are added in one go: each copies a page and what leads to it, if a cut shares them (6 us).
@@ -70,7 +70,8 @@ fn insert(
         Some(Some(codes)) => Ok(reply(&mut cx.reply, codes?)),
         None if !is_long => Err(Refusal::line("ERR not found")),
         _ => {
-            let long = Long { probes: Probes::of(args), key: at, plan, reply, codes: Vec::new() };
+            let long =
+                Long { probes: ItemHashes::of(args), key: at, plan, reply, codes: Vec::new() };
             Ok(Flow::Job(Box::new(Work { long, draft: None })))
         }
     }
@@ -130,7 +131,7 @@ struct Work {
 }
 
 struct Long {
-    probes: Probes,
+    probes: ItemHashes,
     /// The index of the key in the request.
     key: usize,
     plan: Option<Plan>,

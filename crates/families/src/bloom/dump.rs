@@ -10,7 +10,7 @@ use darter_keyspace::Event;
 use darter_structs::filter::{Bloom, Layer};
 use darter_structs::pages::{PAGE_BYTES, Pages};
 
-/// What the arrival of a piece is called.
+/// The keyspace event of a loaded piece.
 const LOAD: &Event = &Event::new("bf.loadchunk", b'd');
 
 fn not_found() -> Refusal {

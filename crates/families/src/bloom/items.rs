@@ -12,7 +12,7 @@ use darter_structs::filter::{Bloom, LAYERS_MAX, Layer, Shape};
 
 const HEAD_BYTES: usize = 9;
 const LAYER_BYTES: usize = 45;
-/// What a dump of ours begins with.
+/// The first bytes of a dump made by Darter.
 const MAGIC: &[u8] = b"darter-bf1";
 
 fn head(chain: &Bloom) -> Vec<u8> {
@@ -164,7 +164,7 @@ impl Source for Parts {
     }
 }
 
-/// What a dump begins with: all but the bits.
+/// The beginning of a dump: everything but the bits.
 pub(super) fn outline(chain: &Bloom) -> Vec<u8> {
     let layers = chain.layers().iter().flat_map(of_layer);
     [MAGIC, &head(chain)].concat().into_iter().chain(layers).collect()

@@ -3,7 +3,7 @@
 use super::add::LOOKS_AT_ONCE;
 use super::value::BloomFilter;
 use crate::bulk_edit::is_long;
-use crate::filter_hashes::Probes;
+use crate::filter_hashes::ItemHashes;
 use crate::lookup::find_value;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
@@ -46,14 +46,14 @@ fn look(reply: &mut Reply<'_>, chain: Option<&Bloom>, mut args: Args<'_>) -> Res
         }
         return Ok(Flow::Done);
     }
-    let mut looking = Looking { probes: Probes::of(args), chain: chain.cloned() };
+    let mut looking = Looking { probes: ItemHashes::of(args), chain: chain.cloned() };
     let more = looking.pump(reply);
     Ok(if more { Flow::Stream(Box::new(looking)) } else { Flow::Done })
 }
 
 /// Items that are being looked for.
 struct Looking {
-    probes: Probes,
+    probes: ItemHashes,
     chain: Option<Bloom>,
 }
 

@@ -6,7 +6,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Event;
 use darter_structs::filter::{Bloom, ERROR_MIN, Plan};
 
-/// What the creation of a filter is called.
+/// The keyspace event of a filter's creation.
 pub(super) const RESERVE: &Event = &Event::new("bf.reserve", b'd');
 
 const CAPACITY_MAX: i64 = 1 << 30;
@@ -19,9 +19,9 @@ pub(super) fn not_created() -> Refusal {
 
 /// `BF.RESERVE key error_rate capacity [EXPANSION expansion] [NONSCALING]`: creates an empty filter.
 ///
-/// Reply: `OK`. Refusals: a key that exists; numbers out of range; both options. What is none of them is
-/// ignored, as in Redis. Cost: O(1): bits take no memory before they are set.
-/// Source: <https://redis.io/commands/bf.reserve> (RedisBloom 1.0.0).
+/// Reply: `OK`. Refusals: a key that exists; numbers out of range; both options. Unknown options
+/// are ignored, as in Redis. Cost: O(1): bits take no memory before they are set. Source:
+/// <https://redis.io/commands/bf.reserve> (RedisBloom 1.0.0).
 pub(super) fn reserve(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let refuse = |text: &'static str| Err(Refusal::line(text));

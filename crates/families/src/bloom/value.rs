@@ -25,14 +25,14 @@ static TYPE: &Type = &Type {
 /// bits.
 const PARTS: u8 = PRIVATE + 8;
 
-/// What BF.ADD creates.
+/// The shape of a filter that BF.ADD creates.
 pub(super) const DEFAULT: Plan = Plan { error: 0.01, capacity: 100, growth: Some(2) };
 
 /// A chain of filters. Cloning it is a cut.
 #[derive(Clone, Default)]
 pub struct BloomFilter {
     chain: Bloom,
-    /// What a file has said and not yet kept.
+    /// Items read from a file and not yet installed.
     building: Building,
 }
 
@@ -92,7 +92,7 @@ impl Collection for BloomFilter {
     }
 }
 
-/// What is recorded of a change to a filter.
+/// A recorded change to a filter.
 #[derive(Debug)]
 pub enum BloomChange {
     /// The filter is this one: without bits, as it was created or as a dump begins.

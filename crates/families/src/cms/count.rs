@@ -31,7 +31,7 @@ const CHECKED: usize = 512;
 /// Counts of a portion of a reply.
 const COUNTS: usize = 1_024;
 
-/// Of counters, the least is the count.
+/// The least counter is the count.
 const LEAST: (u32, Join) = (u32::MAX, u32::min);
 
 const OVERFLOW: &[u8] = b"CMS: INCRBY overflow";

@@ -1,6 +1,6 @@
 //! CMS.INITBYDIM, CMS.INITBYPROB, CMS.INFO.
 
-use super::value::{Cms, CmsEdit, INITBYDIM, INITBYPROB, Shape};
+use super::value::{Cms, CmsEdit, CmsShape, INITBYDIM, INITBYPROB};
 use super::{MISSING, refuse};
 use crate::lookup::find_value;
 use darter_base::{number, score};
@@ -17,7 +17,7 @@ pub(super) fn initbydim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     let key = absent(cx, &mut args)?;
     let width = positive(args.word()?).ok_or_else(|| refuse("CMS: invalid width"))?;
     let depth = positive(args.word()?).ok_or_else(|| refuse("CMS: invalid depth"))?;
-    create(cx, &key, INITBYDIM, Shape { width, depth })
+    create(cx, &key, INITBYDIM, CmsShape { width, depth })
 }
 
 /// `CMS.INITBYPROB key error probability`: makes a sketch whose counts are too high by more than
@@ -38,7 +38,7 @@ pub(super) fn initbyprob(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     if width >= i64::MAX as f64 || !depth.is_finite() || depth < 1.0 {
         return Err(refuse("CMS: invalid init arguments"));
     }
-    create(cx, &key, INITBYPROB, Shape { width: width as u64, depth: depth as u64 })
+    create(cx, &key, INITBYPROB, CmsShape { width: width as u64, depth: depth as u64 })
 }
 
 /// `CMS.INFO key`: the dimensions of the sketch, and the sum of all increments.
@@ -49,7 +49,7 @@ pub(super) fn info(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let key = args.key()?;
     let found = find_value::<Cms>(cx.db, cx.stats, &key)?;
     let found = found.ok_or_else(|| refuse(MISSING))?;
-    let Shape { width, depth } = found.shape();
+    let CmsShape { width, depth } = found.shape();
     cx.reply.map(3);
     for (name, value) in
         [("width", width.cast_signed()), ("depth", depth.cast_signed()), ("count", found.count())]
@@ -73,7 +73,7 @@ fn create(
     cx: &mut Cx<'_>,
     key: &Key<'_>,
     event: &'static Event,
-    shape: Shape,
+    shape: CmsShape,
 ) -> Result<Flow, Refusal> {
     if shape.width.checked_mul(shape.depth).is_none() {
         return Err(refuse("CMS: invalid init arguments"));

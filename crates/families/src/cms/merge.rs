@@ -4,9 +4,9 @@
 //! instant and their locks released; pages do not depend on each other, so each core builds runs of
 //! them, in slices; the result is installed in one step.
 
-use super::value::{Cms, Shape};
+use super::value::{Cms, CmsShape};
 use super::{MISSING, refuse};
-use crate::multi_input::{Cuts, Hold, Input, Queue, for_target, pause_now_and_then};
+use crate::multi_input::{Hold, Input, InputCuts, Queue, for_target, pause_now_and_then};
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Deadline, Event, Found, Key, Object, WrongType};
@@ -105,7 +105,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// The dimensions and the deadline of the sketch at the key that is the argument with this index.
-async fn shape_of(call: &Call, at: usize) -> Result<(Shape, Option<u64>), Refusal> {
+async fn shape_of(call: &Call, at: usize) -> Result<(CmsShape, Option<u64>), Refusal> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let read = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(at));
@@ -116,7 +116,7 @@ async fn shape_of(call: &Call, at: usize) -> Result<(Shape, Option<u64>), Refusa
     found?.ok_or_else(|| refuse(MISSING))
 }
 
-/// What is added up.
+/// The sketches to add up.
 struct Plan {
     sources: Queue<(Pages, i64)>,
     bytes: usize,
@@ -125,8 +125,8 @@ struct Plan {
 /// The sources with their weights, and the weighted sum of their counts.
 async fn plan(
     call: &Call,
-    shape: Shape,
-    sources: Cuts<Cms>,
+    shape: CmsShape,
+    sources: InputCuts<Cms>,
     weights: Vec<i64>,
 ) -> Result<(Plan, i64), Refusal> {
     let mut sources: Queue<_> = sources.into_iter().collect();

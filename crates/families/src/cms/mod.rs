@@ -15,7 +15,7 @@ mod value;
 use crate::rows::{GROW, O1, READ, READ_FAST, range};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Refusal, Run, specs};
 
-pub use value::{Cms, CmsChange, CmsEdit, Shape};
+pub use value::{Cms, CmsChange, CmsEdit, CmsShape};
 
 const GROUP: Group = Group::Type { name: "cms", category: "@cms" };
 

@@ -32,8 +32,8 @@ fn plan(survey: &Survey) -> Plan {
 const COUNT_MAX: u32 = u32::MAX;
 const CELL_BYTES: u64 = size_of::<u32>() as u64;
 
-/// What DEBUG POPULATE makes, as nothing else says how large: an error of 0.1 %.
-const USUAL: Shape = Shape { width: 2_000, depth: 7 };
+/// The shape that DEBUG POPULATE makes: an error of 0.1 %.
+const USUAL: CmsShape = CmsShape { width: 2_000, depth: 7 };
 
 pub(super) const INITBYDIM: &Event = &Event::new("cms.initbydim", b'd');
 pub(super) const INITBYPROB: &Event = &Event::new("cms.initbyprob", b'd');
@@ -41,7 +41,7 @@ const INCRBY: &Event = &Event::new("cms.incrby", b'd');
 
 /// Counters in a row, and rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
+pub struct CmsShape {
     /// Counters in a row.
     pub width: u64,
     /// Rows.
@@ -52,24 +52,24 @@ pub struct Shape {
 /// sketch and its applications", 2005). Cloning it is a cut.
 #[derive(Clone, Default)]
 pub struct Cms {
-    shape: Shape,
+    shape: CmsShape,
     /// The sum of all increments; it wraps.
     count: i64,
     /// Row by row.
     cells: Pages,
-    /// Of a value that is built aside: which pieces may come.
+    /// While a value is built from pieces: the pieces that may come next.
     taken: Pieces,
 }
 
 impl Cms {
     /// One that has counted nothing; `None` if it would be too large, or nothing.
     #[must_use]
-    pub fn new(shape: Shape) -> Option<Self> {
+    pub fn new(shape: CmsShape) -> Option<Self> {
         Self::of(shape, 0, cells::zeros(shape.width, shape.depth, CELL_BYTES)?)
     }
 
     /// One with these counters; `None` if they are too many or too few.
-    pub(super) fn of(shape: Shape, count: i64, cells: Pages) -> Option<Self> {
+    pub(super) fn of(shape: CmsShape, count: i64, cells: Pages) -> Option<Self> {
         let bytes = shape.width.checked_mul(shape.depth)?.checked_mul(CELL_BYTES)?;
         (cells.len() as u64 == bytes).then_some(Self {
             shape,
@@ -81,7 +81,7 @@ impl Cms {
 
     /// Its dimensions.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> CmsShape {
         self.shape
     }
 
@@ -115,7 +115,7 @@ impl Cms {
     }
 
     fn head(&self) -> [u8; 24] {
-        let Shape { width, depth } = self.shape;
+        let CmsShape { width, depth } = self.shape;
         let mut head = [0; 24];
         let numbers = [width, depth, self.count.cast_unsigned()];
         for (place, number) in head.as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -129,7 +129,7 @@ impl Cms {
         let (numbers, []) = head.as_chunks() else { return false };
         let &[width, depth, count] = numbers else { return false };
         let [width, depth, count] = [width, depth, count].map(u64::from_le_bytes);
-        let Some(new) = Self::new(Shape { width, depth }) else { return false };
+        let Some(new) = Self::new(CmsShape { width, depth }) else { return false };
         *self = Self { count: count.cast_signed(), ..new };
         true
     }
@@ -165,7 +165,7 @@ impl Value for Cms {
     }
 
     fn is_empty(&self) -> bool {
-        self.shape == Shape::default()
+        self.shape == CmsShape::default()
     }
 }
 
@@ -209,12 +209,12 @@ impl Source for Parts {
     }
 }
 
-/// What is recorded of a change to a sketch.
+/// A recorded change to a sketch.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum CmsChange {
     /// It is new, with these dimensions.
-    Create { shape: Shape },
+    Create { shape: CmsShape },
     /// The item with this hash came more often.
     Add { hash: u64, by: i64 },
 }
@@ -243,7 +243,7 @@ pub struct CmsEdit<'a> {
 
 impl CmsEdit<'_> {
     /// Gives a new one its dimensions. False if it would be too large.
-    pub fn create(&mut self, event: &'static Event, shape: Shape) -> bool {
+    pub fn create(&mut self, event: &'static Event, shape: CmsShape) -> bool {
         let Some(new) = Cms::new(shape) else { return false };
         *self.sketch = new;
         self.recorder.record(&[event], || CmsChange::Create { shape });

@@ -7,14 +7,14 @@ use super::make::{RESERVE, not_created, options};
 use super::value::{CuckooEdit, CuckooFilter, DEFAULT};
 use crate::bulk_edit::is_long;
 use crate::code_replies::reply_as;
-use crate::filter_hashes::Probes;
+use crate::filter_hashes::ItemHashes;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Event, Key};
 use darter_resp::Reply;
 use darter_structs::filter::{Cuckoo, CuckooPlan, Moving, Probe, Put};
 
-/// What all additions are called.
+/// The keyspace event of every addition.
 const ADD: &Event = &Event::new("cf.add", b'd');
 
 /// Items that are added in one go.
@@ -28,7 +28,7 @@ pub(super) const LOOKS_AT_ONCE: usize = 8 * 1024;
 const FULL: &[u8] = b"Filter is full";
 const STUCK: &[u8] = b"Maximum expansions reached";
 
-/// What a command asks for.
+/// The request of a command.
 #[derive(Clone, Copy)]
 struct Order {
     /// Items that seem to be there are not added.
@@ -97,7 +97,7 @@ fn insert(
         Some(Some(codes)) => Ok((order.reply)(&mut cx.reply, codes?)),
         None if !is_long => Err(Refusal::line("ERR not found")),
         _ => {
-            let (probes, codes) = (Probes::of(args), Vec::new());
+            let (probes, codes) = (ItemHashes::of(args), Vec::new());
             let long =
                 Long { probes, key: at, plan, order, codes, draft: None, moving: None, refused: 0 };
             Ok(Flow::Job(Box::new(long)))
@@ -190,7 +190,7 @@ fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
 
 /// Very many items, very long ones, or such as others have to move for.
 struct Long {
-    probes: Probes,
+    probes: ItemHashes,
     /// The index of the key in the request.
     key: usize,
     plan: Option<CuckooPlan>,

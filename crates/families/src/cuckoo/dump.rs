@@ -9,7 +9,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Event;
 use darter_structs::pages::PAGE_BYTES;
 
-/// What the arrival of a piece is called.
+/// The keyspace event of a loaded piece.
 const LOAD: &Event = &Event::new("cf.loadchunk", b'd');
 
 fn not_found() -> Refusal {

@@ -10,7 +10,7 @@ use darter_rdb::{Item, Source};
 use darter_structs::filter::{CUCKOO_LAYERS_MAX, Cuckoo, CuckooPlan};
 
 const HEAD_BYTES: usize = 36;
-/// What a dump of ours begins with.
+/// The first bytes of a dump made by Darter.
 const MAGIC: &[u8] = b"darter-cf1";
 
 fn head(cuckoo: &Cuckoo) -> Vec<u8> {
@@ -119,7 +119,7 @@ impl Source for Parts {
     }
 }
 
-/// What a dump begins with: all but the bytes.
+/// The beginning of a dump: everything but the bytes of the buckets.
 pub(super) fn outline(cuckoo: &Cuckoo) -> Vec<u8> {
     [MAGIC, &head(cuckoo)].concat()
 }

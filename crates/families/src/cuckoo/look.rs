@@ -3,7 +3,7 @@
 use super::add::{LOOKS_AT_ONCE, looks};
 use super::value::CuckooFilter;
 use crate::bulk_edit::is_long;
-use crate::filter_hashes::Probes;
+use crate::filter_hashes::ItemHashes;
 use crate::lookup::find_value;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
@@ -11,7 +11,7 @@ use darter_keyspace::{Event, Key};
 use darter_resp::Reply;
 use darter_structs::filter::{Cuckoo, Probe};
 
-/// What a removal is called.
+/// The keyspace event of a removal.
 const DEL: &Event = &Event::new("cf.del", b'd');
 
 /// Items that are looked for in one go.
@@ -67,14 +67,14 @@ fn look(cx: &mut Cx<'_>, mut args: Args<'_>, tell: Tell, is_array: bool) -> Resu
         }
         return Ok(Flow::Done);
     }
-    let mut looking = Looking { probes: Probes::of(args), cuckoo: cuckoo.cloned(), tell };
+    let mut looking = Looking { probes: ItemHashes::of(args), cuckoo: cuckoo.cloned(), tell };
     let more = looking.pump(reply);
     Ok(if more { Flow::Stream(Box::new(looking)) } else { Flow::Done })
 }
 
 /// Items that are being looked for.
 struct Looking {
-    probes: Probes,
+    probes: ItemHashes,
     cuckoo: Option<Cuckoo>,
     tell: Tell,
 }
@@ -92,7 +92,7 @@ impl Stream for Looking {
     }
 }
 
-/// `CF.DEL key item`: removes an item once from the filter at `key`. Of an item that was never added, it
+/// `CF.DEL key item`: removes an item once from the filter at `key`. An item that was never added
 /// may remove another.
 ///
 /// Reply: boolean, whether it was there. Refusals: an absent key, `WrongType`. Cost: as CF.EXISTS.
@@ -101,7 +101,7 @@ pub(super) fn del(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     let at = args.position();
     let key = args.key()?;
     if is_long(args, 1, BYTES_AT_ONCE) {
-        return Ok(Flow::Job(Box::new(Deleting { probes: Probes::of(args), key: at })));
+        return Ok(Flow::Job(Box::new(Deleting { probes: ItemHashes::of(args), key: at })));
     }
     delete(cx, &key, Probe::of(args.bytes()?))
 }
@@ -114,7 +114,7 @@ fn delete(cx: &mut Cx<'_>, key: &Key<'_>, probe: Probe) -> Result<Flow, Refusal>
 
 /// A long item is being removed.
 struct Deleting {
-    probes: Probes,
+    probes: ItemHashes,
     /// The index of the key in the request.
     key: usize,
 }

@@ -7,7 +7,7 @@ use darter_keyspace::Event;
 use darter_structs::filter::{Cuckoo, CuckooPlan};
 use std::ops::RangeInclusive;
 
-/// What the creation of a filter is called.
+/// The keyspace event of a filter's creation.
 pub(super) const RESERVE: &Event = &Event::new("cf.reserve", b'd');
 
 /// The refusal of a filter that would be too large.
@@ -18,9 +18,9 @@ pub(super) fn not_created() -> Refusal {
 /// `CF.RESERVE key capacity [BUCKETSIZE size] [MAXITERATIONS times] [EXPANSION factor]`: creates an empty
 /// filter. The buckets are a power of two, and so is the factor; 0 means that it does not grow.
 ///
-/// Reply: `OK`. Refusals: a key that exists; numbers out of range. What is none of the options is
-/// ignored, as in Redis. Cost: O(1): places take no memory before they are used.
-/// Source: <https://redis.io/commands/cf.reserve> (RedisBloom 1.0.0).
+/// Reply: `OK`. Refusals: a key that exists; numbers out of range. Unknown options are ignored, as
+/// in Redis. Cost: O(1): places take no memory before they are used. Source:
+/// <https://redis.io/commands/cf.reserve> (RedisBloom 1.0.0).
 pub(super) fn reserve(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     if args.left().is_multiple_of(2) {
@@ -37,7 +37,7 @@ pub(super) fn reserve(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     Ok(Flow::Done)
 }
 
-/// What the options ask for: of each, the first one counts.
+/// Reads the options. The first one of each name counts.
 fn plan(args: Args<'_>, capacity: i64) -> Result<CuckooPlan, Refusal> {
     let number = |name: &'static str, range: RangeInclusive<i64>| -> Result<Option<i64>, Refusal> {
         let Some(word) = value_of(args, name) else { return Ok(None) };

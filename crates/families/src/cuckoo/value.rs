@@ -25,14 +25,14 @@ static TYPE: &Type = &Type {
 /// bytes.
 const PARTS: u8 = PRIVATE + 9;
 
-/// What CF.ADD creates: room for 1 024 items.
+/// The shape of a filter that CF.ADD creates: room for 1 024 items.
 pub(super) const DEFAULT: CuckooPlan = CuckooPlan { buckets: 512, width: 2, kicks: 20, growth: 1 };
 
 /// A cuckoo filter. Cloning it is a cut.
 #[derive(Clone, Default)]
 pub struct CuckooFilter {
     cuckoo: Cuckoo,
-    /// What a file has said and not yet kept.
+    /// Items read from a file and not yet installed.
     building: Building,
 }
 
@@ -77,7 +77,7 @@ impl Value for CuckooFilter {
     }
 }
 
-/// What becomes of an item at last.
+/// Moves an item on until it has its final place.
 fn finished(cuckoo: &mut Cuckoo, put: Put) -> Put {
     let Put::Moving(mut moving) = put else { return put };
     loop {
@@ -99,7 +99,7 @@ impl Collection for CuckooFilter {
     }
 }
 
-/// What is recorded of a change to a filter. Which items move is a function of what is there.
+/// A recorded change to a filter. Which items move is a function of what is there.
 #[derive(Debug)]
 pub enum CuckooChange {
     /// The filter is this one: without items, as it was created or as a dump begins.

@@ -90,8 +90,8 @@ impl Cell {
 
 /// A rectangle of the finest grid.
 ///
-/// Of two numbers whose bits are spread the larger one stands for the larger number. So a column and a
-/// row are compared where they are among the bits of a score, without putting them together.
+/// A number with spread bits compares as the number itself. So a column and a row are compared
+/// where they are among the bits of a score, without putting them together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     /// The first and the last.
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    #[test] // Those of docs and of redis-server 7.0.15.
+    #[test] // Cells from the documentation and from redis-server 7.0.15.
     fn points_have_redis_scores() {
         let cases = [
             (13.361389, 38.115556, 3479099956230698.0, "sqc8b49rny0"),

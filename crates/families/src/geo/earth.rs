@@ -70,7 +70,7 @@ pub(super) fn distance(one: Point, other: Point) -> f64 {
     2.0 * RADIUS_M * a.sqrt().asin()
 }
 
-/// What can be said of a distance without computing it.
+/// A bound of a distance, known without computing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Within,
@@ -131,7 +131,7 @@ impl Angles {
 /// The square of the sine of half the angle between two places.
 #[inline]
 fn haversine(from: Angles, to: Angles) -> f64 {
-    /// What pi is longer than the number that stands for it.
+    /// The rounding error of `PI`: π − PI.
     const PI_REST: f64 = 1.224_646_799_147_353_2e-16;
     let across = ((to.longitude - from.longitude) / 2.0).abs();
     let across = if across > FRAC_PI_2 { PI - across + PI_REST } else { across };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test] // Near and far, across the date line, and to the other side of the world.
-    fn what_is_said_is_true() {
+    fn bounds_of_distances_hold() {
         let mut prng = Prng::from_seed(3);
         let mut unclear = 0;
         for round in 0..200_000 {

@@ -1,4 +1,4 @@
-//! What a search has found, in the order in which it is shown.
+//! The hits of a search, in the order of the reply.
 //!
 //! Hits are collected in runs, whose members lie one behind the other. If they are to be sorted, a run
 //! is when it is full, and what is shown is merged from all of them: so no step is long, however many
@@ -172,7 +172,7 @@ pub(super) struct Hits {
     limit: Limit,
     open: Run,
     closed: Queue<Run, RUNS_FREED>,
-    /// Of the closed runs, if they are sorted.
+    /// The heads of the closed runs, if the hits are sorted.
     heads: BinaryHeap<Reverse<Head>>,
     /// Shown of the first closed run, if they are not.
     index: usize,
@@ -304,7 +304,7 @@ mod tests {
         set
     }
 
-    #[test] // Of those that are not wanted nothing is held.
+    #[test] // Hits beyond the limit are not kept.
     fn only_the_nearest_are_held() {
         let (set, order) = (long_members(), Some(Order::Nearest));
         let mut hits = Hits::new(Limit { order, most: 10, is_any: false });

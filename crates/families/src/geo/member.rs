@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Members that are looked up at once, and in one portion of a long list: about 50 us.
 const ASKED_AT_ONCE: usize = 32;
 
-/// What is shown of a member, by its score.
+/// Shows a member by its score.
 type Answer = fn(&mut Reply<'_>, Option<f64>);
 
 /// `GEOPOS key [member ...]`: where members are.

@@ -46,7 +46,8 @@ const fn row(
     Command::new(name, since, arity, flags, keys, GROUP, Run::Point(run))
 }
 
-/// What may store is never run as a point command: that would lock its source, too, while it builds.
+/// A command that may store never runs as a point command: that would lock its source, too, while
+/// it builds.
 const fn store(
     name: &'static str,
     since: &'static str,

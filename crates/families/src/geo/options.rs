@@ -57,7 +57,7 @@ pub(super) struct Query {
     pub(super) form: Form,
     /// Index of the key that an option stores the result at.
     pub(super) target: Option<usize>,
-    /// What is stored as scores are distances.
+    /// The stored scores are distances.
     pub(super) stores_distances: bool,
 }
 
@@ -99,7 +99,7 @@ enum Origin {
     Polygon,
 }
 
-/// What has been read of a request.
+/// The options of a request, as far as they are read.
 struct Read<'a> {
     dialect: Dialect,
     set: Option<&'a ZSet>,
@@ -223,7 +223,7 @@ impl<'a> Read<'a> {
         Ok(())
     }
 
-    /// What it says together. `name` is the command's, as it was sent.
+    /// Checks combinations of options. `name` is the command's, as it was sent.
     fn finish(self, name: &[u8]) -> Result<Query, Refusal> {
         let is_option = self.dialect.center == Center::Option;
         if self.form.is_nested() && (self.target.is_some() || self.dialect.stores == Stores::Always)

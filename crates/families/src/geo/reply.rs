@@ -4,7 +4,7 @@ use super::cell::{point_of, to_i64};
 use super::earth::Point;
 use super::hits::{Hits, Shown};
 use super::text;
-use crate::pending_values::{PORTION_BYTES, Unsent};
+use crate::pending_values::{PORTION_BYTES, PendingValues};
 use darter_command::Stream;
 use darter_resp::Reply;
 use darter_structs::table::Text;
@@ -13,7 +13,7 @@ use darter_structs::table::Text;
 const PORTION: usize = 512;
 const PORTION_NESTED: usize = 128;
 
-/// What is shown of a hit beside its member.
+/// The facts of a hit that are shown beside its member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Form {
     pub(super) distance: bool,
@@ -36,7 +36,7 @@ impl Form {
     }
 
     /// Encodes a hit. Returns the bytes to charge to this portion.
-    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, hit: &Shown<'_>) -> usize {
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, hit: &Shown<'_>) -> usize {
         if self.is_nested() {
             let parts = [self.distance, self.hash, self.coordinates];
             unsent.array(reply, 1 + parts.into_iter().filter(|part| *part).count());
@@ -57,7 +57,12 @@ impl Form {
     }
 
     /// Encodes the next hits, or sends what waits. Returns true while some are left.
-    pub(super) fn pump(self, reply: &mut Reply<'_>, hits: &mut Hits, unsent: &mut Unsent) -> bool {
+    pub(super) fn pump(
+        self,
+        reply: &mut Reply<'_>,
+        hits: &mut Hits,
+        unsent: &mut PendingValues,
+    ) -> bool {
         /// Hits at once: 8 KiB with the longest members that are copied.
         const AT_ONCE: usize = 8;
         if !unsent.is_empty() {

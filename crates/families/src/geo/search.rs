@@ -12,7 +12,7 @@ use super::reply::Form;
 use super::shape::Shape;
 use crate::lookup::find_value;
 use crate::multi_input;
-use crate::pending_values::Unsent;
+use crate::pending_values::PendingValues;
 use crate::zset::ZSet;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
@@ -67,7 +67,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Res
     let mut hits = search.hits;
     hits.close();
     cx.reply.array(hits.len());
-    let mut unsent = Unsent::default();
+    let mut unsent = PendingValues::default();
     if form.pump(&mut cx.reply, &mut hits, &mut unsent) {
         let stage = Stage::Showing(hits);
         return Ok(Flow::Stream(Box::new(Show { unsent, ..Show::new(stage, form) })));
@@ -93,7 +93,7 @@ pub(super) async fn anywhere(
     Ok(Answer::Stream(Output::default(), Box::new(Show::new(stage, form))))
 }
 
-/// What becomes of the hits.
+/// The use of the hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
     /// They are shown.
@@ -103,10 +103,10 @@ pub(super) enum Shows {
     Distances,
 }
 
-/// What is searched for, and what was found.
+/// A search: its shape and the hits so far.
 pub(super) struct Search {
     shape: Shape,
-    /// What surrounds the shape: most of what the cells hold is outside.
+    /// The window around the shape: most members of the cells are outside of it.
     window: Window,
     limit: Limit,
     needs_distances: bool,
@@ -123,7 +123,7 @@ impl Search {
         Some(Self { shape, window, limit, needs_distances, hits: Hits::new(limit) })
     }
 
-    /// The same search, from its beginning.
+    /// Restarts the search from its beginning.
     fn again(self) -> Self {
         Self { hits: Hits::new(self.limit), ..self }
     }
@@ -204,7 +204,7 @@ impl Walk {
         !self.search.hits.is_full() && (more || !self.areas.is_empty())
     }
 
-    /// What was found.
+    /// The hits.
     pub(super) fn finish(self) -> Hits {
         let mut hits = self.search.hits;
         hits.close();
@@ -221,7 +221,7 @@ impl Walk {
 struct Show {
     stage: Stage,
     form: Form,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 enum Stage {
@@ -232,7 +232,7 @@ enum Stage {
 
 impl Show {
     fn new(stage: Stage, form: Form) -> Self {
-        Self { stage, form, unsent: Unsent::default() }
+        Self { stage, form, unsent: PendingValues::default() }
     }
 }
 

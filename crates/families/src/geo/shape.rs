@@ -1,4 +1,4 @@
-//! What is searched: a circle, a box, or a polygon.
+//! The searched shape: a circle, a box, or a polygon.
 
 use super::cell::Window;
 use super::earth::{
@@ -38,7 +38,7 @@ impl Outline {
 /// A shape to be searched, ready for the question what is in it.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// What distances are from: of a polygon the middle of its corners.
+    /// The origin of distances. A polygon's is the middle of its corners.
     pub(super) center: Point,
     outline: Outline,
     /// The center.
@@ -196,7 +196,7 @@ fn around(corners: &[Point]) -> Bounds {
     Bounds { longitude, latitude }
 }
 
-/// What any number widens.
+/// An empty span, which any number widens.
 fn turned(span: Span) -> Span {
     Span { min: span.max, max: span.min }
 }

@@ -66,7 +66,7 @@ pub(super) fn hpersist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     Plan::new(Change::Persist, Answer::Codes).run(cx, &key, args)
 }
 
-/// What most of the family say about an invalid count.
+/// The family's usual error for an invalid count.
 pub(super) const COUNT_REFUSED: &str = "ERR Number of fields must be a positive integer";
 
 /// Reads `FIELDS count` and checks that as many fields follow; `refused` is the error for a count

@@ -12,7 +12,7 @@ use crate::code_replies::{
     ABSENT, DONE, GONE, NO_DEADLINE, UNCHANGED, reply_absent, reply_codes, reply_nulls,
 };
 use crate::expiry::Conditions;
-use crate::pending_values::{PORTION_BYTES, Unsent, flow};
+use crate::pending_values::{PORTION_BYTES, PendingValues, flow};
 use crate::prefetch::{BATCH, prefetch};
 use crate::unshare::{self, KEY};
 use darter_base::{Preempt, UnixMillis};
@@ -29,7 +29,7 @@ const BATCHES_MAX: usize = 6;
 /// More bytes of arguments than this are processed aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
 
-/// What is done with each named field.
+/// An action on each named field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Set it to the value that follows it. A deadline that has passed removes it.
@@ -147,7 +147,7 @@ fn expire(
     DONE
 }
 
-/// What must hold for all named fields; otherwise nothing is done and the reply is 0.
+/// A condition on all named fields. If it does not hold, nothing is done and the reply is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
     /// They are there.
@@ -198,11 +198,11 @@ impl Answer {
 /// A command, its arguments understood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// What is done.
+    /// The action.
     pub(super) change: Change,
     /// If.
     pub(super) guard: Option<Guard>,
-    /// What is replied.
+    /// The reply.
     pub(super) answer: Answer,
 }
 
@@ -235,7 +235,7 @@ impl Plan {
         mut args: Args<'_>,
         now: UnixMillis,
     ) -> Flow {
-        let (mut unsent, width) = (Unsent::default(), self.change.width());
+        let (mut unsent, width) = (PendingValues::default(), self.change.width());
         if matches!(self.answer, Answer::Codes | Answer::Values) {
             reply.array(args.left() / width);
         }
@@ -277,7 +277,7 @@ impl Plan {
         }
         let before = (self.answer == Answer::Values).then(|| draft.value().clone());
         let codes = matches!(self.answer, Answer::Codes | Answer::Values);
-        Ok(Flow::Job(Box::new(Aside {
+        Ok(Flow::Job(Box::new(BulkEdit {
             plan: self,
             request: args.all().to_request(),
             first: args.position(),
@@ -293,7 +293,7 @@ impl Plan {
     }
 }
 
-impl unshare::Edit for Plan {
+impl unshare::EntryEdit for Plan {
     fn width(self) -> usize {
         self.change.width()
     }
@@ -319,7 +319,7 @@ impl unshare::Edit for Plan {
 }
 
 /// A change of many fields.
-struct Aside {
+struct BulkEdit {
     plan: Plan,
     request: Arc<Request>,
     first: usize,
@@ -338,7 +338,7 @@ struct Aside {
     codes: Option<Vec<i8>>,
 }
 
-impl Aside {
+impl BulkEdit {
     /// How many of the next fields, at most `most`, make a portion by their bytes.
     fn portion(&self, all: resp::Args<'_>, most: usize) -> usize {
         let width = self.plan.change.width();
@@ -399,7 +399,7 @@ impl Aside {
     }
 }
 
-impl Job for Aside {
+impl Job for BulkEdit {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let request = Arc::clone(&self.request);
         let all = resp::Args::owned(&request);

@@ -3,7 +3,7 @@
 use super::value::{Hash, value_of};
 use crate::live_entries::reply_count;
 use crate::lookup;
-use crate::pending_values::{PORTION_BYTES, Unsent, flow};
+use crate::pending_values::{PORTION_BYTES, PendingValues, flow};
 use crate::prefetch::prefetch;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_resp::{self as resp, Reply, Request};
@@ -83,7 +83,7 @@ pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>,
     let empty = Hash::new();
     let hash = hash.unwrap_or(&empty);
     if args.left() <= ASKED_AT_ONCE {
-        let mut unsent = Unsent::default();
+        let mut unsent = PendingValues::default();
         let asked = ask(reply, &mut unsent, hash, args, now, &mut |_| true);
         if asked == args.left() {
             return unsent.into_flow();
@@ -93,7 +93,7 @@ pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>,
     flow(reply, Values::new(hash, args, now, None))
 }
 
-fn asking(unsent: Unsent, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
+fn asking(unsent: PendingValues, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
     let mut values = Values::new(hash, args, now, None);
     values.unsent = unsent;
     values.next += asked;
@@ -104,7 +104,7 @@ fn asking(unsent: Unsent, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -
 /// those rejected by `shown` are null. Returns how many were processed.
 fn ask(
     reply: &mut Reply<'_>,
-    unsent: &mut Unsent,
+    unsent: &mut PendingValues,
     hash: &Hash,
     mut args: Args<'_>,
     now: u64,
@@ -133,14 +133,14 @@ pub(super) struct Values {
     now: u64,
     /// The codes of a change of the fields: the values of those that were absent are not shown.
     codes: Option<Vec<i8>>,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Values {
     /// The values in `hash`, as of `now`, of the fields among the remaining arguments.
     pub(super) fn new(hash: &Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
         let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());
-        Self { request, first: next, next, hash, now, codes, unsent: Unsent::default() }
+        Self { request, first: next, next, hash, now, codes, unsent: PendingValues::default() }
     }
 }
 

@@ -4,9 +4,9 @@ use super::value::{Hash, value_of};
 use super::whole::{All, Part};
 use crate::live_entries::is_alive;
 use crate::lookup::find_value;
-use crate::pending_values::{PORTION_BYTES, Unsent, Walk, flow};
+use crate::pending_values::{CutWalk, PORTION_BYTES, PendingValues, flow};
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
-use crate::reservoir::Choice;
+use crate::reservoir::Reservoir;
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline, Fresh, Lent, Str};
@@ -28,14 +28,14 @@ pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     let wish = wish(args)?;
     let hash = find_value::<Hash>(cx.db, cx.stats, &key)?.unwrap_or(Lent::Copied(Hash::new()));
     if !is_alive(hash.fields().earliest_deadline(), cx.now) {
-        let urn = Living { hash: Hash::new(), wish, text: Vec::new() };
+        let urn = LiveEntries { hash: Hash::new(), wish, text: Vec::new() };
         let cut = (hash.fields().clone(), hash.memory_bytes());
         return Ok(flow(&mut cx.reply, Purge::new(cut, urn, cx.prng, cx.now)));
     }
     Ok(draw(&mut cx.reply, &hash, wish, cx.prng))
 }
 
-/// What is asked for, and which part of it is shown.
+/// Reads the requested number of fields, and the part of each that is shown.
 fn wish(mut args: Args<'_>) -> Result<(Wish, Part), Refusal> {
     let Some(count) = args.next() else { return Ok((Wish::One, Part::Field)) };
     let wish = Wish::of_count(count)?;
@@ -53,7 +53,7 @@ fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &m
     let (fields, bytes) = (hash.fields(), hash.memory_bytes());
     match wish.way(fields.len(), prng) {
         Way::One => {
-            let mut unsent = Unsent::default();
+            let mut unsent = PendingValues::default();
             match fields.random(&mut || prng.next_u64()) {
                 Some(entry) => _ = unsent.key(reply, &entry),
                 None => reply.null(),
@@ -67,7 +67,7 @@ fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &m
         Way::All => flow(reply, All::new(fields.reader(), bytes, part, 0)),
         Way::Choose(count, choice) => {
             part.header(reply, count);
-            let walk = Walk::new(Reader::of_value(fields.clone(), bytes));
+            let walk = CutWalk::new(Reader::of_value(fields.clone(), bytes));
             flow(reply, Chosen { walk, choice, part })
         }
     }
@@ -81,12 +81,12 @@ struct Draws {
     seen: Option<KeySet>,
     part: Part,
     prng: Prng,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Draws {
     fn new(hash: Hash, left: usize, seen: Option<KeySet>, part: Part, prng: &mut Prng) -> Self {
-        Self { hash, left, seen, part, prng: fork(prng), unsent: Unsent::default() }
+        Self { hash, left, seen, part, prng: fork(prng), unsent: PendingValues::default() }
     }
 }
 
@@ -118,8 +118,8 @@ impl Stream for Draws {
 
 /// Fields chosen in one walk.
 struct Chosen {
-    walk: Walk<Arc<Blob>>,
-    choice: Choice,
+    walk: CutWalk<Arc<Blob>>,
+    choice: Reservoir,
     part: Part,
 }
 
@@ -138,14 +138,14 @@ impl Stream for Chosen {
 }
 
 /// The living fields, and what is asked of them.
-struct Living {
+struct LiveEntries {
     hash: Hash,
     wish: (Wish, Part),
     /// A buffer for the text of a value.
     text: Vec<u8>,
 }
 
-impl Urn for Living {
+impl Urn for LiveEntries {
     type Out = Arc<Blob>;
 
     fn bytes(&self) -> usize {

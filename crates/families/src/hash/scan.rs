@@ -4,8 +4,8 @@ use super::value::Hash;
 use super::whole::Part;
 use crate::cursor;
 use crate::lookup::find_value;
-use crate::pending_values::{Unsent, flow};
-use crate::scan::{Options, Scan, Show, Walk, nothing};
+use crate::pending_values::{PendingValues, flow};
+use crate::scan::{Options, Scan, ScanWalk, Show, nothing};
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Value;
 use darter_resp::Reply;
@@ -39,7 +39,7 @@ pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     let is_whole = hash.encoding() == WHOLE;
     options.count = if is_whole { usize::MAX } else { options.count };
     let first = if is_whole { 0 } else { cursor };
-    let walk = Walk::new(hash.fields().clone(), options, first, cx.now);
+    let walk = ScanWalk::new(hash.fields().clone(), options, first, cx.now);
     Ok(flow(&mut cx.reply, Scan::new(walk, part)))
 }
 
@@ -48,7 +48,12 @@ impl Show<Arc<Blob>> for Part {
         Part::header(self, reply, entries);
     }
 
-    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_, Arc<Blob>>) {
+    fn encode(
+        self,
+        reply: &mut Reply<'_>,
+        unsent: &mut PendingValues,
+        entry: &Entry<'_, Arc<Blob>>,
+    ) {
         Part::encode(self, reply, unsent, entry);
     }
 }

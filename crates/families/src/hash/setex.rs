@@ -113,7 +113,7 @@ impl Options {
 
 /// Reads Dragonfly's dialect, up to the fields.
 fn dragonfly(args: &mut Args<'_>, now: UnixMillis) -> Result<Plan, Refusal> {
-    /// What may be said of fields that are there, or not; one of them.
+    /// The condition FNX or FXX; at most one of them.
     #[derive(Clone, Copy)]
     enum Only {
         New,

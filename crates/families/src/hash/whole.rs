@@ -5,9 +5,9 @@
 //! what follows is of the same instant.
 
 use super::value::{Hash, value_of};
-use crate::live_entries::{Living, is_alive};
+use crate::live_entries::{LiveEntries, is_alive};
 use crate::lookup::find_value;
-use crate::pending_values::{Unsent, Walk, flow};
+use crate::pending_values::{CutWalk, PendingValues, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
@@ -47,7 +47,7 @@ impl Part {
     pub(super) fn encode(
         self,
         reply: &mut Reply<'_>,
-        unsent: &mut Unsent,
+        unsent: &mut PendingValues,
         entry: &Entry<'_, Arc<Blob>>,
     ) -> usize {
         if self == Self::Pairs && reply.is_resp3() {
@@ -96,9 +96,9 @@ fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusa
 /// All living fields of a cut, header included.
 pub(super) struct All {
     /// Until the header is written.
-    living: Option<Living<Arc<Blob>>>,
-    walk: Walk<Arc<Blob>>,
-    /// What the hash takes.
+    living: Option<LiveEntries<Arc<Blob>>>,
+    walk: CutWalk<Arc<Blob>>,
+    /// Bytes of the hash.
     bytes: usize,
     part: Part,
     now: u64,
@@ -107,8 +107,8 @@ pub(super) struct All {
 impl All {
     /// The fields of `cut` that live at `now`; the hash takes `bytes`.
     pub(super) fn new(cut: Fields, bytes: usize, part: Part, now: u64) -> Self {
-        let living = Some(Living::new(cut, now));
-        Self { living, walk: Walk::new(Reader::new(Table::new())), bytes, part, now }
+        let living = Some(LiveEntries::new(cut, now));
+        Self { living, walk: CutWalk::new(Reader::new(Table::new())), bytes, part, now }
     }
 }
 
@@ -118,7 +118,7 @@ impl Stream for All {
             let Some((count, cut)) = living.portion() else { return true };
             self.living = None;
             self.part.header(reply, count);
-            self.walk = Walk::new(Reader::of_value(cut, self.bytes));
+            self.walk = CutWalk::new(Reader::of_value(cut, self.bytes));
         }
         let (part, now) = (self.part, self.now);
         self.walk.portion(reply, &mut |reply, unsent, entry| {

@@ -17,7 +17,7 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::sync::Arc;
 
-/// What all changes of registers are called.
+/// The keyspace event of every change of registers.
 pub(super) const PFADD: &Event = &Event::new("pfadd", b'$');
 
 /// Elements that are added in one portion: each may go through 3 KB of runs, 1.5 us.
@@ -71,7 +71,7 @@ fn add_in_place(text: &mut TextEdit<'_>, mut args: Args<'_>) -> Option<bool> {
     Some(added)
 }
 
-/// What is at `key`, in a copy, if it is a HyperLogLog; and whether its encoding is `raw`.
+/// A copy of the HyperLogLog at `key`, and whether its encoding is `raw`.
 pub(super) fn copy_of(db: &mut Db, key: &Key<'_>) -> Result<Option<(Sketch, bool)>, Refusal> {
     let Some(found) = db.read(key) else { return Ok(None) };
     let (text, mut scratch) = (found.text()?, Scratch::default());

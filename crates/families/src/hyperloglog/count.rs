@@ -1,6 +1,6 @@
 //! PFCOUNT: how many distinct elements were added.
 //!
-//! Of one key the result is kept in the string's header until an element changes a register, as in
+//! The result for one key is kept in the string's header until an element changes a register, as in
 //! Redis, so that GET gives the same bytes: the one read that writes. It has no event, and does not
 //! count as a change of the key's time.
 

@@ -13,7 +13,7 @@ fn place(register: usize) -> (usize, u32) {
     (bit / 8, u32::try_from(bit % 8).unwrap_or(0))
 }
 
-/// What a register holds.
+/// The value of a register.
 pub(super) fn get(registers: &[u8], register: usize) -> u8 {
     let (at, shift) = place(register);
     let next = registers.get(at + 1).copied().unwrap_or(0);

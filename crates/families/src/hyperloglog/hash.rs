@@ -24,7 +24,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a short element.
+    /// The hash of a short element.
     pub(super) fn of(element: &[u8]) -> Self {
         let mut hash = Portions::new(element.len());
         hash.add(element);
@@ -43,7 +43,7 @@ impl Place {
 pub(super) struct Portions(u64);
 
 impl Portions {
-    /// Of an element of `len` bytes.
+    /// Begins the hash of an element of `len` bytes.
     pub(super) fn new(len: usize) -> Self {
         Self(SEED ^ (len as u64).wrapping_mul(FACTOR))
     }

@@ -22,7 +22,7 @@ const SOURCES_EACH_MIN: usize = 32;
 /// Registers that are written between two reads of the clock: about 20 us.
 const WRITTEN_AT_ONCE: usize = 128;
 
-/// What is at a source: a string, or something else, which is refused when its turn comes.
+/// The value at a source: a string, or another type, which is refused in its turn.
 pub(super) struct Source(Option<Blob>);
 
 impl Input for Source {

@@ -38,7 +38,7 @@ impl Sketch {
         self.encoding
     }
 
-    /// What a register holds, if it is dense.
+    /// The value of a register of a dense sketch.
     pub(super) fn dense_register(&self, register: usize) -> u8 {
         dense::get(&self.bytes[HEADER_BYTES..], register)
     }

@@ -80,7 +80,7 @@ pub(super) fn empty() -> Vec<u8> {
     bytes
 }
 
-/// What became of a register.
+/// The outcome for a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raised {
     Yes,

@@ -1,4 +1,4 @@
-//! What becomes of a value at a place: the changes that commands make, one place at a time.
+//! The changes that commands make to the value at a place, one place at a time.
 
 use super::found;
 use super::test::double;
@@ -21,7 +21,7 @@ const ARRINSERT: &Event = &Event::new("json.arrinsert", b'd');
 const ARRPOP: &Event = &Event::new("json.arrpop", b'd');
 const ARRTRIM: &Event = &Event::new("json.arrtrim", b'd');
 
-/// What is to be done at each place that a path finds.
+/// An action on each place that a path finds.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     /// The value there becomes this.
@@ -92,14 +92,14 @@ impl Number {
     }
 }
 
-/// What became of the places so far.
+/// The outcomes so far.
 #[derive(Default)]
 pub(super) struct Outcomes {
     /// Places that were changed.
     pub(super) changed: usize,
     /// A number for each place; null where the value was of another kind. Encoded, one after the
     /// other, and how many.
-    pub(super) answers: crate::counted_reply::Gathered,
+    pub(super) answers: crate::counted_reply::CountedReply,
     /// The last that was not null.
     pub(super) last: Option<Vec<u8>>,
     /// Elements that were removed.
@@ -169,7 +169,7 @@ fn number(number: Number, form: Form) -> Vec<u8> {
 }
 
 impl Act {
-    /// What a value must be, as an error says it.
+    /// The expected kind of value, in the words of an error.
     pub(super) fn expects(&self) -> &'static str {
         match self {
             Self::Toggle => "not a bool",
@@ -305,7 +305,7 @@ impl Act {
     ) -> Option<usize> {
         let within = out.within;
         let from_front = |index: i64| {
-            // Of the length before values were added.
+            // The length before values were added counts.
             let signed = i64::try_from(len - within).unwrap_or(i64::MAX);
             if index < 0 { index.saturating_add(signed) } else { index }
         };
@@ -401,7 +401,7 @@ fn node_len(edit: &JsonEdit<'_>, path: &[usize]) -> usize {
     }
 }
 
-/// What JSON.CLEAR makes of a value; nothing of what is empty already.
+/// The value that JSON.CLEAR leaves; none if it is empty already.
 fn emptied(view: View<'_>) -> Option<Value> {
     match view {
         View::Node(node) => (!node.is_empty()).then(|| Value::empty(node.is_object())),
@@ -468,7 +468,7 @@ struct Level {
     /// Where it is in the patch, and the place of its next member.
     patch: Vec<usize>,
     next: usize,
-    /// What it is merged into.
+    /// The place that it is merged into.
     target: Vec<usize>,
 }
 
@@ -576,7 +576,7 @@ fn merge(target: Value, patch: &Value) -> Value {
     target
 }
 
-/// What a path of the older form is refused with, where it finds nothing of the right kind.
+/// The refusal of a path in the older form that finds no value of the right kind.
 pub(super) fn refusal(act: &Act, path: &super::path::Path) -> darter_command::Refusal {
     match act {
         Act::Number { .. } => darter_command::Refusal::quoting(

@@ -1,4 +1,4 @@
-//! What a path finds, sought in slices, and the errors where it finds nothing.
+//! Finds the places of a path in slices, and refuses where there are none.
 
 use super::path::Path;
 use super::places::{Places, Sorting};
@@ -130,22 +130,22 @@ pub(super) fn cut(cx: &mut Cx<'_>, key: &Key<'_>) -> Result<Option<Value>, Refus
     Ok(json.root().cloned())
 }
 
-/// What RedisJSON says of a key with something else.
+/// RedisJSON's error for a key of another type.
 pub(super) fn wrong_type() -> Refusal {
     Refusal::line("Existing key has wrong Redis type")
 }
 
-/// What it says where a document must be there.
+/// RedisJSON's error for a missing document.
 pub(super) fn no_document() -> Refusal {
     Refusal::line("ERR could not perform this operation on a key that doesn't exist")
 }
 
-/// What it says where a path of the older form finds nothing.
+/// RedisJSON's error for a path in the older form that finds nothing.
 pub(super) fn no_path(path: &Path) -> Refusal {
     Refusal::quoting("ERR Path '", &path.text, "' does not exist")
 }
 
-/// What it says where that may also be of the wrong kind.
+/// RedisJSON's error for a path that finds nothing or a value of the wrong kind.
 pub(super) fn no_path_or(path: &Path, or: &str) -> Refusal {
     Refusal::quoting("ERR Path '", &path.text, &format!("' does not exist or {or}"))
 }

@@ -26,14 +26,13 @@ const LEVELS_AT_ONCE: usize = 8;
 const BYTES: usize = 32 * 1024;
 /// A text up to this long is printed once.
 const KEPT_MAX: usize = 64 * 1024;
-/// What may follow the key: the most paths and options.
+/// The most paths and options after the key.
 const ARGS_MAX: usize = 1024;
 /// The longest INDENT, NEWLINE or SPACE: at the deepest level a line takes 32 KiB.
 const FORMAT_BYTES_MAX: usize = 64;
 /// Paths begun in one portion.
 const PATHS: usize = 16;
-/// Of several documents, those of one portion, and the bytes of their texts: 40 us at most, with
-/// what the last one adds.
+/// Documents of one portion, and the bytes of their texts, which the last one may exceed.
 const TEXTS: usize = 64;
 const TEXT_BYTES: usize = 2 * 1024;
 
@@ -90,7 +89,7 @@ fn options(mut args: Args<'_>) -> Result<(Format, Vec<Path>), Refusal> {
     Ok((format, paths))
 }
 
-/// What is replied where a path of the older form finds nothing.
+/// The reply where a path of the older form finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refused,

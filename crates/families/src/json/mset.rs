@@ -9,7 +9,7 @@ use super::path::Path;
 use super::value::Json;
 use super::write::{Change, Only, Order, Parsing, Targets};
 use crate::chunks::Chunks;
-use crate::keys_by_core::{Layout, Spread};
+use crate::keys_by_core::{KeysByCore, Layout};
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Request};
@@ -49,7 +49,7 @@ pub(super) async fn mset(call: Call) -> Result<Answer, Refusal> {
     }
     let triples = parsed(&call).await?;
     let layout = Layout { first: call.first, step: 3, count: call.args().left() / 3 };
-    let locked = Spread::of(&call, layout).await.lock(&call, Access::Exclusive).await;
+    let locked = KeysByCore::of(&call, layout).await.lock(&call, Access::Exclusive).await;
     let changed = aside(&call, triples).await?;
     install(&call, changed).await;
     drop(locked);

@@ -28,7 +28,7 @@ const DEPTH_MAX: usize = 32;
 pub struct Path {
     /// As it was given.
     pub(super) text: Vec<u8>,
-    /// Of the older form: it names one value.
+    /// True for the older form, which names one value.
     pub(super) is_legacy: bool,
     pub(super) steps: Arc<[Step]>,
 }
@@ -42,7 +42,7 @@ pub(super) enum Step {
     Pick(Vec<Pick>),
 }
 
-/// What is picked.
+/// A step's choice of children.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Pick {
     /// All values.
@@ -131,7 +131,7 @@ impl Step {
     }
 }
 
-/// What a path, or all of a command's, is refused with.
+/// The refusal of paths that are too long, of one or of all of a command.
 pub(super) fn too_long() -> Refusal {
     Refusal::line("ERR path is too long")
 }
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Ok(Pick::Name(rest[..len].to_vec()))
     }
 
-    /// What is between brackets, the closing one included.
+    /// Parses the text between brackets, the closing one included.
     fn picks(&mut self) -> Result<Vec<Pick>, Refusal> {
         let mut picks = Vec::new();
         loop {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_refused() {
         for text in
             ["$.", "$..", "$[", "$[1", "$[?(@.a]", "$.a[", "$x y", "", "$[::0]", "$.a.", "a b"]
         {

@@ -115,7 +115,8 @@ impl Places {
 
 /// Brings places in order, each once, and none below another, in portions.
 ///
-/// A few at a time are sorted, then merged, the shortest runs first. What has been read is freed.
+/// A few at a time are sorted, then merged, the shortest runs first. Places that were read are
+/// freed.
 pub(super) struct Sorting {
     fresh: Places,
     runs: VecDeque<Places>,
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test] // Whatever waits to be merged is counted.
-    fn what_is_being_sorted_is_counted() {
+    fn memory_of_sorting_is_counted() {
         let mut places = Places::default();
         (0..20_000).rev().for_each(|at| places.push(&[at, 1]));
         let mut sorting = Sorting::new(places);

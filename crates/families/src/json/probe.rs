@@ -1,11 +1,12 @@
-//! What values are: JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG MEMORY.
+//! Questions about values: JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG
+//! MEMORY.
 //!
 //! Each value that a path finds is asked; what it answers is encoded as it is found. Answers that
 //! are long themselves (the keys of an object, the elements of RESP) are gathered in portions.
 
 use super::found::{self, Found};
 use super::path::Path;
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Key;
@@ -20,7 +21,7 @@ const NAME_BYTES: usize = 32 * 1024;
 /// The longest text of a value that JSON.ARRINDEX looks for: it is compared in one go.
 const WANTED_BYTES_MAX: usize = 16 * 1024;
 
-/// What is asked.
+/// A question to each value.
 #[derive(Clone, Debug)]
 enum Question {
     Type,
@@ -33,7 +34,7 @@ enum Question {
     Memory,
 }
 
-/// What is replied where the key, or what is asked for, is missing.
+/// The replies where the key, or a value, is missing.
 struct Manners {
     /// For a path with `$`: whether a missing key is refused, and in which words.
     no_key: NoKey,
@@ -41,7 +42,7 @@ struct Manners {
     is_null: bool,
     /// The words that follow "does not exist or".
     or: Option<&'static str>,
-    /// What a value of another kind was expected to be: then it is refused for its type.
+    /// The expected kind, if a value of another kind is refused for its type.
     expected: Option<&'static str>,
 }
 
@@ -114,7 +115,7 @@ fn ask(
         question,
         next: (0, 0),
         amid: None,
-        answers: Gathered::default(),
+        answers: CountedReply::default(),
         is_sending: false,
         refusal: None,
     };
@@ -129,7 +130,7 @@ struct Asking {
     next: (usize, usize),
     /// The value whose answer is long, and how far it is given.
     amid: Option<(Vec<usize>, Amid)>,
-    answers: Gathered,
+    answers: CountedReply,
     is_sending: bool,
     refusal: Option<Refusal>,
 }
@@ -233,7 +234,7 @@ impl Asking {
                 };
                 let mut place = from;
                 let mut index = None;
-                // What is long itself is compared with fewer at once.
+                // Long values are compared with fewer others at once.
                 let steps = 1 + wanted.memory_bytes() / 64;
                 let most = (PORTION / steps).max(1);
                 for child in node.iter(from).take(most.min(end.saturating_sub(from))) {

@@ -30,7 +30,7 @@ struct Frame {
     next: usize,
 }
 
-/// What belongs to a frame during a slice.
+/// The borrowed part of a frame, for one slice.
 struct Live<'a> {
     view: View<'a>,
     iter: Option<Iter<'a>>,
@@ -130,7 +130,7 @@ impl Select {
         Progress::Pause
     }
 
-    /// What belongs to the frames, now that a slice begins.
+    /// Looks up the borrowed parts of all frames at the beginning of a slice.
     fn revive<'a>(&self, from: View<'a>) -> Vec<Live<'a>> {
         let (mut view, mut depth) = (from, 0);
         let mut live = Vec::with_capacity(self.frames.len() + 4);
@@ -227,7 +227,7 @@ const NAME_BYTES: usize = 2 * 1024;
 const UNINDEXED_MAX: usize = 64;
 
 impl Pick {
-    /// What finding its place costs of a budget of values, beside one.
+    /// The cost of finding the place, in values of the budget, beside one.
     pub(super) fn cost(&self, node: Node<'_>) -> usize {
         let Self::Name(name) = self else { return 0 };
         name.len() * node.len().min(UNINDEXED_MAX) / NAME_BYTES

@@ -36,7 +36,7 @@ pub(super) enum Op {
     },
 }
 
-/// What is compared.
+/// A side of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Operand {
     Null,
@@ -44,9 +44,9 @@ pub(super) enum Operand {
     Int(i64),
     Float(f64),
     Text(Vec<u8>),
-    /// What is found from the value that is tested.
+    /// A path from the tested value.
     Here(Route),
-    /// What is found from the root.
+    /// A path from the root.
     Root(Route),
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Testing {
     /// The next instruction, and the result so far.
     at: usize,
     result: bool,
-    /// What was found for the two sides of a comparison, where that takes a search.
+    /// The values found for the two sides of a comparison, if that takes a search.
     sides: [Side; 2],
     /// Bytes of them that are the same.
     compared: usize,
@@ -223,7 +223,7 @@ impl Operator {
     }
 }
 
-/// Of what one can be less than another.
+/// True for a kind of value that has an order.
 fn is_ordered(view: View<'_>) -> bool {
     !matches!(view, View::Null | View::Bool(_))
 }

@@ -335,7 +335,7 @@ impl Source for Tokens {
     }
 }
 
-/// What is recorded of a change to a document. A path is a list of places.
+/// A recorded change to a document. A path is a list of places.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum JsonChange {

@@ -1,14 +1,14 @@
 //! Changes of a document: the values are parsed, the path is followed, each place is changed.
 //!
-//! What is short is done at once, in place. What takes longer is done aside, in slices: writers of
-//! the key wait, readers see the previous document.
+//! Short changes are made at once, in place. Longer ones are made aside, in slices: writers of the
+//! key wait, readers see the previous document.
 
 use super::acts::{self, Act, Form, Number, Outcomes};
 use super::found::{self, Found};
 use super::path::Path;
 use super::places::Places;
 use super::value::{Json, JsonEdit};
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Draft, Key};
@@ -294,7 +294,7 @@ pub(super) struct Parsing {
     piece: usize,
     byte: usize,
     parser: Parser,
-    /// What is parsed, in an array.
+    /// The parsed values, in an array.
     values: Value,
 }
 
@@ -477,7 +477,7 @@ fn popped(
 
 /// Answers, and what ends them.
 struct Ending {
-    answers: Gathered,
+    answers: CountedReply,
     end: &'static [u8],
 }
 

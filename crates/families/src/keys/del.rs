@@ -1,6 +1,6 @@
 //! DEL and UNLINK. They are the same here: a value is detached at once, and freed in slices.
 
-use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Db;
 use darter_tx::{Home, Tx};
@@ -24,9 +24,9 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// The same for keys of several cores, or very many: they are locked until the last is gone.
+/// As above, for keys of several cores, or very many: they are locked until the last is gone.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
-    let spread = Spread::of(&call, Layout::all(&call)).await;
+    let spread = KeysByCore::of(&call, Layout::all(&call)).await;
     let db = call.db;
     let remove = move |home: &mut Home, keys: &Portion, removed: &mut Removed| {
         let db = home.shard.db_mut(db);
@@ -40,7 +40,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(removed.iter().map(|removed| removed.count).sum())))
 }
 
-/// What a core has removed.
+/// The keys that a core has removed.
 #[derive(Default)]
 struct Removed {
     count: usize,

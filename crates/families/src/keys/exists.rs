@@ -1,7 +1,7 @@
 //! EXISTS and TOUCH: both count keys, and TOUCH counts as an access to them.
 
 use crate::cut::{Cuts, KEYS_AT_ONCE};
-use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::slot::owner_of;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
@@ -52,7 +52,7 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
 /// would preserve the times of what it holds. No lock is needed, as a time of access is not data.
 pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     let count = if is_long(&call) {
-        let spread = Spread::of(&call, Layout::all(&call)).await;
+        let spread = KeysByCore::of(&call, Layout::all(&call)).await;
         count_found(&call, &spread, |db, key| db.touch(key).is_some()).await;
         count_in_cuts(&call).await
     } else {
@@ -75,7 +75,7 @@ fn answer(call: &Call, count: usize) -> Answer {
 
 /// The keys that `look` finds; they are locked meanwhile, for the few slices that it takes.
 async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
-    let spread = Spread::of(call, Layout::all(call)).await;
+    let spread = KeysByCore::of(call, Layout::all(call)).await;
     let locked = spread.lock(call, Access::Shared).await;
     let count = count_found(call, &spread, look).await;
     drop(locked);
@@ -83,7 +83,11 @@ async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize
 }
 
 /// Counts the keys that `look` finds, each core as it gets to them.
-async fn count_found(call: &Call, spread: &Spread, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
+async fn count_found(
+    call: &Call,
+    spread: &KeysByCore,
+    look: fn(&mut Db, &Key<'_>) -> bool,
+) -> usize {
     let db = call.db;
     let step = move |home: &mut Home, keys: &Portion, count: &mut usize| {
         let db = home.shard.db_mut(db);

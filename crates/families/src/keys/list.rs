@@ -4,9 +4,9 @@
 //! header needs the count, so matches are gathered first; if every key is to be listed, the count
 //! is known, and they are streamed from the cuts.
 
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::cut::{Cut, Cuts};
-use crate::pending_values::Walk;
+use crate::pending_values::CutWalk;
 use darter_base::glob;
 use darter_command::{Answer, Call, Refusal, Stream};
 use darter_keyspace::{Found, Object};
@@ -26,7 +26,7 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
     if pattern == b"*" && cuts.iter().all(|cut| cut.is_whole) {
         return Ok(list_all(call.resp3, cuts));
     }
-    let mut found = Gathered::default();
+    let mut found = CountedReply::default();
     for Cut { keys, now, .. } in cuts {
         let mut reader = Reader::new(keys);
         loop {
@@ -48,18 +48,18 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
 
 /// All keys of cuts without dead ones.
 fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
-    let walk = |cut: Cut| Walk::new(Reader::of_value(cut.keys, cut.bytes));
+    let walk = |cut: Cut| CutWalk::new(Reader::of_value(cut.keys, cut.bytes));
     let walks: Vec<_> = cuts.into_iter().map(walk).collect();
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, resp3);
-    reply.array(walks.iter().map(Walk::left).sum());
+    reply.array(walks.iter().map(CutWalk::left).sum());
     let mut all = All { walks };
     if all.pump(&mut reply) { Answer::Stream(out, Box::new(all)) } else { Answer::Done(out) }
 }
 
 /// The rest of the list: the last walk is next.
 struct All {
-    walks: Vec<Walk<Object>>,
+    walks: Vec<CutWalk<Object>>,
 }
 
 impl Stream for All {
@@ -73,6 +73,6 @@ impl Stream for All {
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.walks.iter().map(Walk::pinned_bytes).sum()
+        self.walks.iter().map(CutWalk::pinned_bytes).sum()
     }
 }

@@ -4,12 +4,12 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Found, memory_bytes};
 use darter_structs::table::{Text, ValueRef};
 
-/// What every entry takes apart from its texts: flags, and its fingerprint and offset in the index.
+/// The size of every entry without its texts: flags, and its fingerprint and offset in the index.
 const ENTRY_BYTES: usize = 1 + 3;
-/// What a deadline takes: Unix milliseconds of this century as a varint.
+/// The size of a deadline: Unix milliseconds of this century as a varint.
 const DEADLINE_BYTES: usize = 6;
 const POINTER_BYTES: usize = 8;
-/// What precedes a small collection in an entry: its length, its note, its slack.
+/// The bytes before a small collection in an entry: its length, its note, its slack.
 const PACK_BYTES: usize = 4;
 
 /// `MEMORY USAGE key [SAMPLES count]`: bytes that the entry and its value take.
@@ -43,7 +43,7 @@ fn bytes_of(found: &Found<'_>) -> usize {
     ENTRY_BYTES + packed_bytes(entry.key()) + deadline + value
 }
 
-/// What a text takes in a page: see the table's `text`.
+/// The size of a text in a page: see the table's `text`.
 fn packed_bytes(text: Text<'_>) -> usize {
     const UUID_BYTES: usize = 16;
     if let Some(value) = text.as_int() {

@@ -3,11 +3,11 @@
 //! ```text
 //! cursor  | 16: the core | 48: the table's cursor on that core |      0: start, and end
 //! ```
-//! It visits core after core. What exists from the first call to the last is returned, by the
-//! guarantee of each table's own cursor. A call works in slices, whatever its COUNT.
+//! It visits core after core. Elements that exist from the first call to the last are returned, by
+//! the guarantee of each table's own cursor. A call works in slices, whatever its COUNT.
 
 use crate::TYPES;
-use crate::counted_reply::{Gathered, write_bulk};
+use crate::counted_reply::{CountedReply, write_bulk};
 use crate::scan::Options;
 use crate::{cursor, option_names};
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -24,7 +24,7 @@ const GROUPS_AT_ONCE: usize = 64;
 /// Keys looked at in one portion: 10 to 20 us.
 pub(super) const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 
-/// What is asked for.
+/// The request.
 pub(super) struct Plan {
     options: Options,
     /// The type that values must have; `Some(None)`: an unknown one.
@@ -78,7 +78,7 @@ pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
     let cursor = cursor::parse(args.bytes()?)?;
     let plan = Arc::new(Plan::parse(args)?);
     let count = plan.count();
-    let mut found = Gathered::default();
+    let mut found = CountedReply::default();
     let (mut cursor, mut visited) = (Some(cursor), 0);
     while let Some((core, at)) = cursor.and_then(|cursor| split(cursor, call.tx.cores()))
         && visited < count

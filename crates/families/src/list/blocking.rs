@@ -10,8 +10,8 @@ use darter_command::{
 use darter_keyspace::Key;
 use darter_structs::list::End;
 
-/// Whether the list at a key has at least `count` elements. Who waits already goes on waiting while
-/// the key holds something else.
+/// Whether the list at a key has at least `count` elements. A client that waits already keeps
+/// waiting while the key holds another type.
 fn look(call: &Looking<'_>, count: usize) -> Look {
     match call.db.value::<List>(&call.key) {
         Ok(Some(list)) if list.elements().len() >= count => Look::There,

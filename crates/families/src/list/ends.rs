@@ -6,7 +6,7 @@
 use super::read::Popped;
 use super::value::{List, sent};
 use crate::bulk_edit::is_long;
-use crate::pending_values::{Unsent, flow};
+use crate::pending_values::{PendingValues, flow};
 use crate::unshare::KEY;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
@@ -106,9 +106,9 @@ impl Job for Pushing {
 
 /// `LPOP key [count]`: removes the first element, or as many.
 ///
-/// Reply: bulk, or null without a list; with a count an array, or a null array. What is long is
-/// streamed. Refusals: more arguments, a count that is no number or negative, `WrongType`.
-/// Cost: O(log n + elements replied). Source: <https://redis.io/commands/lpop> (1.0.0).
+/// Reply: bulk, or null without a list; with a count an array, or a null array. Long elements are
+/// streamed. Refusals: more arguments, a count that is no number or negative, `WrongType`. Cost:
+/// O(log n + elements replied). Source: <https://redis.io/commands/lpop> (1.0.0).
 pub(super) fn lpop(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     pop(cx, args, End::Front, "lpop")
 }
@@ -150,7 +150,7 @@ fn pop_some(cx: &mut Cx<'_>, key: &Key<'_>, end: End, count: usize) -> Result<Fl
         let gone = cx.db.edit::<List, _>(key, false, |edit| edit.detach(end, count))?;
         return Ok(flow(&mut cx.reply, Popped::new(gone.unwrap_or_default(), end)));
     }
-    let (reply, mut unsent) = (&mut cx.reply, Unsent::default());
+    let (reply, mut unsent) = (&mut cx.reply, PendingValues::default());
     cx.db.edit::<List, _>(key, false, |edit| {
         for _ in 0..count {
             edit.pop(end, |element| unsent.value(reply, &sent(&element)));

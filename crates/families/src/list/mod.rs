@@ -28,7 +28,7 @@ use darter_command::{
 
 pub use value::{List, ListChange, ListEdit};
 
-/// What versions changed.
+/// Changes by version.
 type History = &'static [(&'static str, &'static str)];
 
 const GROUP: Group = Group::Type { name: "list", category: "@list" };

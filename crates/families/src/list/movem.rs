@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Elements put together between two pauses: at most 20 us.
 const REVERSED_AT_ONCE: usize = 32;
 
-/// What is to be moved.
+/// The move that a request asks for.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     ends: Ends,
@@ -31,13 +31,13 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What follows the two keys.
+    /// Reads the arguments after the two keys.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let ends = Ends::read(&mut args)?;
         Self::parse_number(ends, args)
     }
 
-    /// The same with a timeout between the ends and the number, which is returned, too.
+    /// As above, with a timeout between the ends and the number. The timeout is returned, too.
     pub(super) fn parse_waiting(mut args: Args<'_>) -> Result<(Self, &[u8]), Refusal> {
         let ends = Ends::read(&mut args)?;
         let timeout = args.word()?;

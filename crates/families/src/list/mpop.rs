@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Keys asked between two pauses.
 const KEYS_AT_ONCE: usize = 32;
 
-/// What is asked for.
+/// The request.
 pub(super) struct Asked {
     /// Indexes of the keys.
     pub(super) keys: Range<usize>,

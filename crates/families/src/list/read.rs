@@ -2,7 +2,7 @@
 
 use super::value::{List, sent};
 use crate::lookup::{find, find_value};
-use crate::pending_values::{PORTION_BYTES, Unsent, flow};
+use crate::pending_values::{PORTION_BYTES, PendingValues, flow};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Key, ShardStats, WrongType};
@@ -60,7 +60,7 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         let reader = list.reader(range);
         return Ok(flow(&mut cx.reply, Ranging::new(reader)));
     }
-    let mut unsent = Unsent::default();
+    let mut unsent = PendingValues::default();
     list.elements().range(range).for_each(|element| {
         unsent.value(&mut cx.reply, &sent(&element));
     });
@@ -108,13 +108,13 @@ impl<'d> Listed<'d> {
 /// Elements of a cut, on their way out.
 pub(super) struct Ranging {
     reader: Reader,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Ranging {
     /// The header is sent.
     pub(super) fn new(reader: Reader) -> Self {
-        Self { reader, unsent: Unsent::default() }
+        Self { reader, unsent: PendingValues::default() }
     }
 }
 
@@ -146,13 +146,13 @@ impl Stream for Ranging {
 pub(super) struct Popped {
     list: list::List,
     end: End,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Popped {
     /// The header is sent.
     pub(super) fn new(list: list::List, end: End) -> Self {
-        Self { list, end, unsent: Unsent::default() }
+        Self { list, end, unsent: PendingValues::default() }
     }
 }
 

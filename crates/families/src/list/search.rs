@@ -5,7 +5,7 @@
 //! aside: writers of the key wait, readers see the previous list.
 
 use super::value::{List, new};
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::lookup::find_value;
 use crate::pending_values::flow;
 use crate::unshare::KEY;
@@ -92,13 +92,13 @@ struct Looking {
     skipped: usize,
     first: Option<usize>,
     /// The indexes, encoded.
-    found: Gathered,
+    found: CountedReply,
 }
 
 impl Looking {
     fn new(wanted: Wanted, len: usize, element: Fresh<'_>) -> Self {
         let search = Search::new(Needle::new(new(element)), wanted.range(len), wanted.from);
-        Self { wanted, search, skipped: 0, first: None, found: Gathered::default() }
+        Self { wanted, search, skipped: 0, first: None, found: CountedReply::default() }
     }
 
     /// Looks at the next runs, some 20 us. True when all is found.
@@ -126,7 +126,7 @@ impl Looking {
     }
 }
 
-/// What LPOS is asked for.
+/// The request of LPOS.
 struct Wanted {
     from: End,
     /// Which match is the first that counts: 1 is the first.

@@ -19,7 +19,7 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// Of RPOPLPUSH.
+    /// The ends of RPOPLPUSH.
     pub(super) const ROTATION: Self = Self { from: End::Back, to: End::Front };
 
     /// Those that follow the two keys, and nothing else.

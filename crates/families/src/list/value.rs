@@ -213,7 +213,7 @@ impl Source for Elements {
     }
 }
 
-/// What is recorded of a change to a list. Indexes count from the front.
+/// A recorded change to a list. Indexes count from the front.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum ListChange {

@@ -8,9 +8,9 @@ use super::build::Build;
 use super::plan::{Act, Inputs, Leg};
 use super::reply::{Bits, Chosen, Form, Members, flow};
 use super::walk::Walk;
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::multi_input;
-use crate::pinned_values::Tally;
+use crate::pinned_values::PinnedValues;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
 use darter_structs::Watch;
@@ -67,7 +67,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
 pub(super) struct Combine {
     stage: Stage,
     /// Until the result is decided on.
-    inputs: Tally<Watch>,
+    inputs: PinnedValues<Watch>,
 }
 
 enum Stage {
@@ -84,7 +84,7 @@ struct Deciding {
     bits: Bits,
     count: usize,
     /// The members found so far, until they are too many.
-    kept: Option<Gathered>,
+    kept: Option<CountedReply>,
     kept_bytes: usize,
     now: u64,
 }
@@ -101,7 +101,7 @@ impl Combine {
         let mut legs = inputs.legs();
         let walks = legs.iter_mut().map(|leg| leg.walk(now)).collect();
         let cuts = legs.into_iter().map(|leg: Leg| leg.walked).collect();
-        let kept = Some(Gathered::default());
+        let kept = Some(CountedReply::default());
         let deciding = Deciding { walks, cuts, bits, count: 0, kept, kept_bytes: 0, now };
         Self { stage: Stage::Deciding(deciding), inputs: watched }
     }
@@ -166,7 +166,7 @@ impl Stream for Combine {
                 Box::new(Members::made(cut, own, Form::Set, *now))
             }
         };
-        (self.stage, self.inputs) = (Stage::Sending(stream), Tally::new([]));
+        (self.stage, self.inputs) = (Stage::Sending(stream), PinnedValues::new([]));
         true
     }
 

@@ -18,10 +18,10 @@ const NEW_MAX: usize = 512;
 /// and usually about 1 us.
 const PORTION: usize = 4;
 
-/// What a change of a set that shares its memory copies: about a segment.
+/// Bytes copied by a change of a set that shares its memory: about a segment.
 const COPIED_BYTES: usize = 40 * 1024;
 
-/// What is done with the members kept by a walk.
+/// An action on the members that a walk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,

@@ -1,7 +1,7 @@
 //! SINTERCARD, SUNIONCARD, SDIFFCARD: the number of members of a combination of several sets.
 //!
-//! The same walks as for the members themselves, which end at the limit. A union of many sets is
-//! built aside to be counted. `APPROX` estimates a union in 16 KiB, whatever the inputs.
+//! Walks as for the members themselves, which end at the limit. A union of many sets is built aside
+//! to be counted. `APPROX` estimates a union in 16 KiB, whatever the inputs.
 
 use super::build::Build;
 use super::estimate::Estimate;
@@ -10,7 +10,7 @@ use super::reply::flow;
 use super::sets::Turns;
 use super::walk::Walk;
 use crate::multi_input;
-use crate::pinned_values::Tally;
+use crate::pinned_values::PinnedValues;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
@@ -47,7 +47,7 @@ pub(super) fn sdiffcard_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Re
     here(cx, args, Act::Diff)
 }
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Options {
     /// How many keys follow.
@@ -111,7 +111,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
 /// A count in progress.
 struct Counting {
     way: Way,
-    inputs: Tally<Watch>,
+    inputs: PinnedValues<Watch>,
     count: usize,
     limit: usize,
 }

@@ -1,7 +1,7 @@
 //! Deadlines of members: for FIELDEXPIRE.
 
 use super::value::{Set, SetEdit};
-use crate::bulk_edit::{self, Aside, args_at_once};
+use crate::bulk_edit::{self, BulkEdit, args_at_once};
 use crate::code_replies::{ABSENT, DONE, reply_absent, reply_codes};
 use crate::unshare;
 use darter_base::UnixMillis;
@@ -29,7 +29,7 @@ pub(crate) fn expire(
 #[derive(Clone, Copy)]
 struct Expire(UnixMillis);
 
-impl unshare::Edit for Expire {
+impl unshare::EntryEdit for Expire {
     fn width(self) -> usize {
         1
     }
@@ -61,7 +61,7 @@ fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Resu
         return Ok(reply_absent(&mut cx.reply, args.left()));
     }
     let codes = Vec::with_capacity(args.left());
-    Ok(Aside::start(args, draft, Coded { at, codes }))
+    Ok(BulkEdit::start(args, draft, Coded { at, codes }))
 }
 
 /// A new deadline for many members of a set, and what became of each.

@@ -4,7 +4,7 @@
 //! slice can change are changed aside (`bulk_edit`).
 
 use super::value::{Set, SetEdit};
-use crate::bulk_edit::{self, Aside, args_at_once, is_long};
+use crate::bulk_edit::{self, BulkEdit, args_at_once, is_long};
 use crate::expiry::seconds;
 use crate::prefetch::prefetch;
 use crate::unshare;
@@ -15,7 +15,7 @@ use darter_keyspace::{Deadline, Key, Touch, Type, Typed};
 /// More bytes of members than this are processed aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// What is done with the named members.
+/// An action on the named members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
@@ -104,7 +104,7 @@ fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Resul
     }
 }
 
-impl unshare::Edit for Change {
+impl unshare::EntryEdit for Change {
     fn width(self) -> usize {
         1
     }
@@ -133,7 +133,7 @@ fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result
         cx.reply.int(0);
         return Ok(Flow::Done);
     }
-    Ok(Aside::start(args, draft, Counted { what, changed: 0 }))
+    Ok(BulkEdit::start(args, draft, Counted { what, changed: 0 }))
 }
 
 /// A change of many members, and how many of them count.

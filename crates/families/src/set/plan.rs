@@ -13,8 +13,8 @@
 use super::sets::Sets;
 use super::value::Set;
 use super::walk::{Walk, Wanted};
-use crate::multi_input::{Cuts, pause_now_and_then};
-use crate::pinned_values::Tally;
+use crate::multi_input::{InputCuts, pause_now_and_then};
+use crate::pinned_values::PinnedValues;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::Call;
 use darter_structs::Watch;
@@ -68,7 +68,7 @@ pub(super) struct Inputs {
     /// Members of all sets together.
     total: usize,
     /// How much of them only readers hold.
-    watched: Tally<Watch>,
+    watched: PinnedValues<Watch>,
     /// Those that are watched.
     seen: BTreeSet<usize>,
     /// The result is empty, whatever follows.
@@ -77,7 +77,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Sorts the inputs, all at once: a few.
-    pub(super) fn here(act: Act, cuts: Cuts<Set>) -> Self {
+    pub(super) fn here(act: Act, cuts: InputCuts<Set>) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for cut in cuts {
             inputs.push(cut);
@@ -86,7 +86,7 @@ impl Inputs {
     }
 
     /// Sorts the inputs, in portions.
-    pub(super) async fn anywhere(call: &Call, act: Act, cuts: Cuts<Set>) -> Self {
+    pub(super) async fn anywhere(call: &Call, act: Act, cuts: InputCuts<Set>) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for (done, cut) in cuts.into_iter().enumerate() {
             inputs.push(cut);
@@ -96,7 +96,7 @@ impl Inputs {
     }
 
     fn new(act: Act, count: usize) -> Self {
-        let (mut sets, watched, seen) = (Sets::default(), Tally::new([]), BTreeSet::new());
+        let (mut sets, watched, seen) = (Sets::default(), PinnedValues::new([]), BTreeSet::new());
         sets.reserve_exact(count); // It never moves.
         Self { act, sets, total: 0, watched, seen, is_void: false }
     }
@@ -150,8 +150,8 @@ impl Inputs {
 
     /// How much of them only readers hold: each value once, however often it is named. The caller
     /// owns it from here on.
-    pub(super) fn watch(&mut self) -> Tally<Watch> {
-        std::mem::replace(&mut self.watched, Tally::new([]))
+    pub(super) fn watch(&mut self) -> PinnedValues<Watch> {
+        std::mem::replace(&mut self.watched, PinnedValues::new([]))
     }
 
     /// Members of all but the first together.

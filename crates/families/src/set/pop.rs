@@ -10,11 +10,11 @@
 
 use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
 use super::value::Set;
-use crate::counted_reply::Gathered;
+use crate::counted_reply::CountedReply;
 use crate::live_entries::{SEGMENTS_AT_ONCE, is_alive};
-use crate::pending_values::Unsent;
+use crate::pending_values::PendingValues;
 use crate::random::DRAWN_PART;
-use crate::reservoir::Choice;
+use crate::reservoir::Reservoir;
 use crate::unshare;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
@@ -94,7 +94,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     }
 }
 
-/// What is asked for.
+/// The requested number of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     One,
@@ -171,7 +171,7 @@ fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<
 #[derive(Clone, Copy)]
 struct Drawn;
 
-impl unshare::Edit for Drawn {
+impl unshare::EntryEdit for Drawn {
     fn width(self) -> usize {
         1
     }
@@ -196,7 +196,7 @@ impl unshare::Edit for Drawn {
 /// Draws and removes `count` members of a set that has at least as many, and replies with them.
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
-    let mut unsent = Unsent::default();
+    let mut unsent = PendingValues::default();
     cx.db.edit::<Set, _>(key, false, |edit| {
         edit.tell_as(SPOP);
         for _ in 0..count {
@@ -247,14 +247,14 @@ enum Way {
     /// How many are alive?
     Counting(LiveCount<Never>),
     /// One by one.
-    Drawing(Gathered, usize),
+    Drawing(CountedReply, usize),
     /// In one walk.
     Choosing(Box<Choosing>),
 }
 
 struct Choosing {
     reader: Reader<Never>,
-    choice: Choice,
+    choice: Reservoir,
     bits: Bits,
     /// The set starts empty, and what is not taken is added.
     anew: bool,
@@ -273,7 +273,7 @@ impl Pop {
         let count = self.wish.count().min(living);
         let is_clean = living == self.cut.len();
         if is_clean && count.saturating_mul(DRAWN_PART) <= living {
-            self.way = Way::Drawing(Gathered::default(), count);
+            self.way = Way::Drawing(CountedReply::default(), count);
             return;
         }
         let anew = count > living / 2;
@@ -282,7 +282,7 @@ impl Pop {
         }
         self.way = Way::Choosing(Box::new(Choosing {
             reader: Reader::new(self.cut.clone()),
-            choice: Choice::new(count, living, self.seed),
+            choice: Reservoir::new(count, living, self.seed),
             bits: Bits::with_capacity(living),
             anew,
             count,
@@ -325,7 +325,7 @@ impl Pop {
     fn finish(&mut self, cx: &mut Cx<'_>) -> Flow {
         let key = Key::new(&self.key);
         let mut left = std::mem::take(&mut self.left);
-        let way = std::mem::replace(&mut self.way, Way::Drawing(Gathered::default(), 0));
+        let way = std::mem::replace(&mut self.way, Way::Drawing(CountedReply::default(), 0));
         let before = self.cut.len();
         let (count, stream): (usize, Box<dyn Stream>) = match way {
             Way::Drawing(gathered, _) => (before - left.value().len(), Box::new(gathered)),

@@ -3,9 +3,9 @@
 use super::reply::{Form, Members};
 use super::value::Set;
 use crate::live_entries::is_alive;
-use crate::pending_values::{PORTION_BYTES, Unsent, Walk, flow};
+use crate::pending_values::{CutWalk, PORTION_BYTES, PendingValues, flow};
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
-use crate::reservoir::Choice;
+use crate::reservoir::Reservoir;
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline};
@@ -29,7 +29,7 @@ pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     };
     if !is_alive(set.members().earliest_deadline(), now) {
         let cut = (set.members().clone(), set.memory_bytes());
-        let purge = Purge::new(cut, Living { set: Set::new(), wish }, cx.prng, now);
+        let purge = Purge::new(cut, LiveEntries { set: Set::new(), wish }, cx.prng, now);
         return Ok(flow(&mut cx.reply, purge));
     }
     Ok(draw(&mut cx.reply, &set, wish, cx.prng))
@@ -46,7 +46,7 @@ fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
     let members = set.members();
     match wish.way(set.len(), prng) {
         Way::One => {
-            let mut unsent = Unsent::default();
+            let mut unsent = PendingValues::default();
             match members.random(&mut || prng.next_u64()) {
                 Some(entry) => _ = unsent.key(reply, &entry),
                 None => reply.null(),
@@ -60,7 +60,7 @@ fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
         Way::All => flow(reply, Members::new(members.reader(), Form::Array, 0)),
         Way::Choose(count, choice) => {
             reply.array(count);
-            flow(reply, Chosen { walk: Walk::new(Reader::new(members.clone())), choice })
+            flow(reply, Chosen { walk: CutWalk::new(Reader::new(members.clone())), choice })
         }
     }
 }
@@ -72,12 +72,12 @@ struct Draws {
     /// Hashes of those drawn before, if members must be distinct.
     seen: Option<KeySet>,
     prng: Prng,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Draws {
     fn new(set: Set, count: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
-        Self { set, left: count, seen, prng: fork(prng), unsent: Unsent::default() }
+        Self { set, left: count, seen, prng: fork(prng), unsent: PendingValues::default() }
     }
 }
 
@@ -109,8 +109,8 @@ impl Stream for Draws {
 
 /// Members chosen in one walk.
 struct Chosen {
-    walk: Walk<Never>,
-    choice: Choice,
+    walk: CutWalk<Never>,
+    choice: Reservoir,
 }
 
 impl Stream for Chosen {
@@ -128,12 +128,12 @@ impl Stream for Chosen {
 }
 
 /// The living members, and what is asked of them.
-struct Living {
+struct LiveEntries {
     set: Set,
     wish: Wish,
 }
 
-impl Urn for Living {
+impl Urn for LiveEntries {
     type Out = Never;
 
     fn bytes(&self) -> usize {

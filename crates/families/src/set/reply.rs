@@ -4,8 +4,8 @@
 //! SINTER) is computed first, in portions that encode nothing; no lock is held meanwhile, as
 //! everything is read from cuts.
 
-use crate::live_entries::{Living, is_alive};
-use crate::pending_values::Walk;
+use crate::live_entries::{LiveEntries, is_alive};
+use crate::pending_values::CutWalk;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Cx, Flow, Stream};
 use darter_resp::Reply;
@@ -46,8 +46,8 @@ impl Form {
 /// All living members of a cut: SMEMBERS.
 pub(super) struct Members {
     /// Until the header is written.
-    living: Option<Living<Never>>,
-    walk: Walk<Never>,
+    living: Option<LiveEntries<Never>>,
+    walk: CutWalk<Never>,
     form: Form,
     now: u64,
     /// Members of the cut, and bytes that were made for this reply.
@@ -61,10 +61,10 @@ impl Members {
         Self::made(cut, 0, form, now)
     }
 
-    /// The same for a cut that was made for this reply: at most `own_bytes` of it.
+    /// As above, for a cut that was made for this reply: at most `own_bytes` of it.
     pub(super) fn made(cut: Table<Never>, own_bytes: usize, form: Form, now: u64) -> Self {
-        let (len, walk) = (cut.len(), Walk::new(Reader::new(Table::new())));
-        Self { living: Some(Living::new(cut, now)), walk, form, now, len, own_bytes }
+        let (len, walk) = (cut.len(), CutWalk::new(Reader::new(Table::new())));
+        Self { living: Some(LiveEntries::new(cut, now)), walk, form, now, len, own_bytes }
     }
 }
 
@@ -74,7 +74,7 @@ impl Stream for Members {
             let Some((count, cut)) = living.portion() else { return true };
             self.living = None;
             self.form.header(reply, count);
-            self.walk = Walk::new(Reader::new(cut));
+            self.walk = CutWalk::new(Reader::new(cut));
         }
         let now = self.now;
         self.walk.portion(reply, &mut |reply, unsent, entry| {
@@ -128,7 +128,7 @@ impl Bits {
 /// The members of cuts whose bit is set. The header is already written.
 pub(super) struct Chosen {
     cuts: VecDeque<Table<Never>>,
-    walk: Walk<Never>,
+    walk: CutWalk<Never>,
     bits: Bits,
     at: usize,
     /// Members still to come: nothing is read beyond the last.
@@ -139,7 +139,7 @@ pub(super) struct Chosen {
 impl Chosen {
     /// `count` bits are set, one bit for each member that lives at `now`.
     pub(super) fn new(cuts: VecDeque<Table<Never>>, bits: Bits, count: usize, now: u64) -> Self {
-        let walk = Walk::new(Reader::new(Table::new()));
+        let walk = CutWalk::new(Reader::new(Table::new()));
         Self { cuts, walk, bits, at: 0, left: count, now }
     }
 }
@@ -161,7 +161,7 @@ impl Stream for Chosen {
         }
         if !more {
             let Some(next) = cuts.pop_front() else { return false };
-            *walk = Walk::new(Reader::new(next));
+            *walk = CutWalk::new(Reader::new(next));
         }
         true
     }

@@ -3,8 +3,8 @@
 use super::reply::flow;
 use super::value::Set;
 use crate::cursor;
-use crate::pending_values::Unsent;
-use crate::scan::{Options, Scan, Show, Walk, nothing};
+use crate::pending_values::PendingValues;
+use crate::scan::{Options, Scan, ScanWalk, Show, nothing};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Value;
@@ -33,7 +33,7 @@ pub(super) fn sscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     options.count = if is_whole { usize::MAX } else { options.count };
     let small = options.count <= ENTRIES_AT_ONCE || is_whole;
     let first = if is_whole { 0 } else { cursor };
-    let walk = Walk::new(set.members().clone(), options, first, cx.now);
+    let walk = ScanWalk::new(set.members().clone(), options, first, cx.now);
     Ok(flow(cx, small, Scan::new(walk, Member)))
 }
 
@@ -46,7 +46,7 @@ impl Show<Never> for Member {
         reply.array(entries);
     }
 
-    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_, Never>) {
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, entry: &Entry<'_, Never>) {
         unsent.key(reply, entry);
     }
 }

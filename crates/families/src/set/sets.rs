@@ -17,7 +17,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Those of `sets` that live at `now`. Cost: O(1).
+    /// The sets of `sets` with members that live at `now`. Cost: O(1).
     pub(super) fn new(sets: Sets, now: u64) -> Self {
         Self { walk: None, waiting: sets, now }
     }

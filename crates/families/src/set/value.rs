@@ -38,7 +38,7 @@ const ENCODINGS: &[Encoding] = &[
     Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 1)),
     Encoding::of(Origin::Darter, DEADLINES,          Layout::PairsFromEarliest),
     Encoding::of(Origin::Darter, DEADLINES_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
-    // The same without deadlines: what is left where all members with a deadline have died.
+    // As above, without deadlines: sets whose members with a deadline have all died.
     Encoding::of(Origin::Darter, PRIVATE + 4,     Layout::Pairs),
     Encoding::of(Origin::Darter, PRIVATE + 16,    Layout::Block(Form::Listpack, 2)),
 ];

@@ -20,7 +20,7 @@ const COPIED_MAX: usize = 1024;
 /// Bytes of a member that take as long to compare as a lookup does.
 const LOOKUP_BYTES: usize = 1024;
 
-/// What must hold for a member in the sets that are asked, for it to be kept.
+/// The condition, on the other sets, for keeping a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// It is in all of them.
@@ -97,7 +97,7 @@ impl Batch {
         })
     }
 
-    /// What looking them up once more costs, in lookups of short ones.
+    /// The cost of one more lookup in each, in lookups of short members.
     fn cost(&self) -> usize {
         // Those above are compared by what is known of them.
         let compared =

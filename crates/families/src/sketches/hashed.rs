@@ -16,7 +16,7 @@ const BYTES_A_ROW: u64 = 1_024;
 /// The hash of an argument that may be long, in portions of a piece.
 #[derive(Default)]
 pub(crate) struct Hashing {
-    /// Of what was read, and the next piece.
+    /// The hash of the bytes read so far, and the next piece.
     begun: Option<(Box<Digest>, usize)>,
 }
 

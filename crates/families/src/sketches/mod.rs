@@ -1,4 +1,4 @@
-//! What Count-Min sketches and Top-K share: rows of counters, and the hashes of what is counted.
+//! The shared parts of Count-Min sketches and Top-K: rows of counters, and the hashes of items.
 
 pub(crate) mod cells;
 pub(crate) mod hashed;

@@ -21,7 +21,7 @@ const WANTED_SHARE: usize = 8;
 /// Bytes of elements that are read as numbers in one portion, unless one alone has more.
 const RANKED_BYTES: usize = 16 * 1024;
 
-/// What a request wants, in order.
+/// The result of a request, in order.
 pub(super) struct Sorted {
     /// The elements that are wanted, if they are integers and nothing else.
     pub(super) numbers: Numbers,
@@ -39,7 +39,7 @@ pub(super) async fn sorted(
     lookup: Option<&mut Lookup>,
 ) -> Result<Sorted, Refusal> {
     let mut order = options.order(source.is_set(), call.is_script);
-    // What is in an order of its own, and stays in it, is read where it is wanted.
+    // A source that keeps its own order is read directly.
     let is_in_order = order.by == By::Nothing && !source.is_set();
     let (len, now) = (source.len(), call.tx.home().shard.now());
     let wanted = options.range(len);
@@ -110,7 +110,7 @@ struct Gather {
     numbers: Numbers,
     /// All others.
     sorter: Sorter,
-    /// Of the items.
+    /// The texts of the items.
     texts: Texts,
     /// The elements at hand, and their texts.
     batch: Vec<TextId>,

@@ -59,7 +59,7 @@ impl LongName {
 }
 
 impl Drop for LongName {
-    /// What is half made is freed in slices, as what is made is.
+    /// An unfinished name is freed in slices, like a finished one.
     fn drop(&mut self) {
         if let Some(draft) = self.draft.take() {
             draft.release();

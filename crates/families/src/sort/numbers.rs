@@ -1,11 +1,11 @@
 //! Integers in order, which nearly all that is sorted are: a radix sort, in portions.
 //!
-//! Of an integer in the place of its value nothing is needed but the value: 8 bytes, no text, and no
-//! comparison, whose outcome no processor can predict. A pass orders them by up to eight of their
-//! bits, the low ones first: it counts how many have which, which says where the first of each kind
-//! belongs, and then moves each behind those of its kind that were before it. So what one pass finds
-//! equal stays as the passes before have left it. Bits in which all are the same need no pass: a
-//! million consecutive numbers take three, and what comes in order takes none.
+//! An integer in the place of its value needs nothing but the value: 8 bytes, no text, and no
+//! comparison, whose outcome no processor can predict. A pass orders the integers by up to eight of
+//! their bits, the low ones first. First, it counts the keys of each kind; the counts say where the
+//! first key of each kind belongs. Then it moves each key after the earlier ones of its kind. So
+//! keys that are equal in one pass keep the order of the passes before. Bits that all keys share
+//! need no pass: a million consecutive numbers take three passes, and sorted input takes none.
 //!
 //! ```text
 //! number --xor--> key, unsigned      pages: | 4 096 keys | 4 096 keys | ..   --pass-->   spare: | ..
@@ -38,7 +38,7 @@ pub(super) fn is_ordered(number: i64) -> bool {
         || number > 0 && POWERS.iter().all(|power| number.abs_diff(*power) > APART_MAX)
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Finding the bits in which the keys differ.
@@ -68,7 +68,7 @@ pub(super) struct Numbers {
     /// The bits of this pass: from which on, and how many.
     shift: u32,
     width: u32,
-    /// Of each kind: how many there are, then where the next one belongs.
+    /// For each kind: the number of its keys, then the place of the next one.
     places: Box<[usize; KINDS]>,
     /// Keys of the first page that were taken, unless from the end, and keys left.
     taken: usize,

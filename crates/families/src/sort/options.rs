@@ -14,7 +14,7 @@ pub(super) enum Dialect {
     ReadOnly,
 }
 
-/// What a request asks for.
+/// The options of a request.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) is_descending: bool,
@@ -83,7 +83,7 @@ impl Options {
         self.weights().is_some() || self.get.iter().any(Pattern::names_keys)
     }
 
-    /// What elements are compared by. Those of a set are sorted in any case if they are stored or go
+    /// The sort key of elements. Elements of a set are sorted in any case if they are stored or go
     /// to a script, so that the result depends on nothing else.
     pub(super) fn order(&self, is_set: bool, is_script: bool) -> Order {
         let end = if self.store.is_some() { End::Whole } else { End::Nul };

@@ -1,8 +1,8 @@
 //! The order of elements: Redis's `sortCompare`.
 //!
-//! What decides most comparisons is a number made once an element, its *rank*: of a score its bits,
-//! in the order of the scores; of a text eight of its bytes, the first behind what all texts begin
-//! with. Only where two ranks are equal are texts looked at.
+//! Most comparisons are decided by a number made once an element, its *rank*: for a score its bits,
+//! in the order of the scores; for a text eight of its bytes, the first one after the common
+//! beginning of all texts. Only where two ranks are equal are texts looked at.
 
 use super::texts::{TextId, Texts};
 use darter_base::score;
@@ -39,7 +39,7 @@ impl Item {
     }
 }
 
-/// What elements are compared by.
+/// The sort key of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     /// Numbers; equal ones by the elements themselves.
@@ -97,7 +97,7 @@ impl Order {
         if self.is_descending { !rank } else { rank }
     }
 
-    /// What comparing this item with one of the same rank may cost, in bytes.
+    /// The cost of comparing this item with one of the same rank, in bytes.
     pub(super) fn cost(self, item: &Item, texts: &Texts) -> usize {
         match (self.by, item.text.as_int()) {
             (By::Nothing, _) => 0,
@@ -182,7 +182,7 @@ fn window<R>(text: &Str<'_>, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) 
     f(&bytes)
 }
 
-/// What all texts begin with, as far as they are compared: at most [`COMMON_MAX`] bytes.
+/// The common beginning of all texts, as far as they are compared: at most [`COMMON_MAX`] bytes.
 #[derive(Debug, Default)]
 pub(super) struct Common(Option<Vec<u8>>);
 

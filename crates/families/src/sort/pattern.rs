@@ -33,9 +33,9 @@ pub(super) enum Pattern {
     Nothing,
     /// The element stands between two texts; perhaps a field of the hash at that key is meant.
     Key {
-        /// What precedes the element.
+        /// The text before the element.
         prefix: Vec<u8>,
-        /// What follows it.
+        /// The text after it.
         suffix: Vec<u8>,
         /// The field.
         field: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ impl Pattern {
         }
     }
 
-    /// What it stands for at a key that was found: nothing where there is another type, or no such
+    /// The pattern's value at a key that was found: none if its type differs, or without such a
     /// field.
     fn value<'a>(&self, found: Found<'a>, now: u64) -> Option<Str<'a>> {
         match self {
@@ -112,8 +112,7 @@ pub(super) fn together(patterns: &[Pattern], (elements, texts): (&[TextId], &Tex
     elements.iter().take_while(fits).count().max(1).min(elements.len())
 }
 
-/// Those of the first `patterns` whose names for the first of `elements` are of few bytes; one in any
-/// case.
+/// The first of `patterns` whose names for the first of `elements` are short; at least one.
 pub(super) fn few<'a>(
     patterns: &'a [Pattern],
     (elements, texts): (&[TextId], &Texts),
@@ -136,7 +135,7 @@ pub(super) struct Lookup {
     ends: Vec<usize>,
     /// Instead of these the name of one, if that is long.
     long: LongName,
-    /// What was found, and what not.
+    /// The numbers of hits and misses.
     pub(super) stats: ShardStats,
     /// The names of what was not, if a subscriber wants them.
     pub(super) missed: Option<Vec<Vec<u8>>>,
@@ -258,7 +257,8 @@ fn short_names<'a>(names: &'a [u8], ends: &[usize]) -> impl Iterator<Item = &'a 
     starts.zip(ends).map(|(start, end)| &names[*start..*end])
 }
 
-/// What is at some keys, each with the cut of its core and its name. They are prefetched together.
+/// The values at some keys, each with the cut of its core and its name. They are prefetched
+/// together.
 fn find<'a>(
     cuts: &'a Cuts,
     names: impl Iterator<Item = &'a [u8]>,

@@ -4,7 +4,7 @@ use super::gather::Sorted;
 use super::pattern::{Lookup, MISSED_AT_ONCE, NAME_BYTES, Pattern, few, together};
 use super::texts::{Shown, TextId};
 use crate::list::List;
-use crate::pending_values::Unsent;
+use crate::pending_values::PendingValues;
 use darter_command::{Call, Stream};
 use darter_keyspace::{Collection, Fresh, Str, Value};
 use darter_resp::Reply;
@@ -19,10 +19,10 @@ const NUMBERS: usize = 512;
 /// Bytes of a long name that are copied at once: some 10 us.
 const COPIED_AT_ONCE: usize = 32 * 1024;
 
-/// What is shown of the elements, portion by portion.
+/// The reply to show the elements, portion by portion.
 pub(super) struct Show {
     sorted: Sorted,
-    /// What is shown of each; the element itself, if there is nothing.
+    /// The patterns that are shown of each element; the element itself, if there are none.
     get: Vec<Pattern>,
     /// Where keys are looked up.
     pub(super) lookup: Option<Lookup>,
@@ -30,7 +30,7 @@ pub(super) struct Show {
     /// that is more than a portion.
     elements: Vec<TextId>,
     shown: usize,
-    unsent: Unsent,
+    unsent: PendingValues,
     /// Only the elements are shown, and these are integers: those at hand.
     only_numbers: bool,
     numbers: Vec<i64>,
@@ -48,7 +48,7 @@ impl Show {
             lookup,
             elements: Vec::new(),
             shown: 0,
-            unsent: Unsent::default(),
+            unsent: PendingValues::default(),
             only_numbers,
             numbers: Vec::new(),
         }
@@ -76,7 +76,7 @@ impl Show {
                         edit.push(End::Back, Fresh::Bytes(text.bytes(&mut Scratch::new())));
                     }
                     Shown::Text(Str::Blob(blob)) => edit.push(End::Back, Fresh::Blob(blob)),
-                    // Of what is as long, a portion is one value: it is the last as well.
+                    // A portion of such long values is one value, which is also the last.
                     Shown::Name(long) if long.bytes().len() > NAME_BYTES => {
                         assert!(name.is_none(), "two long names in a portion");
                         name = Some(long.clone());
@@ -211,7 +211,8 @@ impl Sorted {
         self.numbers.len() + self.run.len()
     }
 
-    /// Removes the next elements, at most `most`. Of integers, the texts of those before are forgotten.
+    /// Removes the next elements, at most `most`. If they are integers, the texts of the elements
+    /// before are dropped.
     fn next(&mut self, most: usize) -> Vec<TextId> {
         let Self { numbers, run, is_backwards, texts } = self;
         if numbers.len() > 0 {

@@ -5,8 +5,9 @@
 //! A merge reads its runs chunk by chunk, and releases what it has read; so items are in memory
 //! once, but for some chunks. Runs are merged as soon as two have gone through equally many merges:
 //! each item goes through log2(runs), and the shortest are merged while they are in the caches. The
-//! order is stable: of two equal items the earlier one stays first. What of one run comes before all
-//! that is at hand of the other is copied at once: so what comes in order costs next to nothing.
+//! order is stable: of two equal items the earlier one stays first. If a part of one run comes
+//! before all remaining items of the other, it is copied at once: so sorted input costs next to
+//! nothing.
 //!
 //! Where only the first few are wanted (LIMIT), no run is longer than that. Once a run is, nothing
 //! that comes after its last item can be among them, and most items are refused as they come.
@@ -18,7 +19,7 @@ use std::cmp::Ordering;
 
 /// Items of a chunk; as many are sorted at once, by their ranks: some 20 us.
 const CHUNK: usize = 1_024;
-/// What comparing their texts costs at most, in bytes: each is compared some eight times.
+/// The highest cost of comparing their texts, in bytes: each is compared some eight times.
 const SORTED_BYTES: usize = 256 * LOOK;
 /// Items merged in one portion, 3 us, and bytes of their texts: 30 us where each is a cache miss.
 const MERGED: usize = 1_024;
@@ -140,7 +141,7 @@ impl Merge {
         let (mut first, mut second) = (0, 0);
         let to = into.chunks.tail(1);
         let most = most.min(CHUNK - to.len());
-        // Of equal ranks texts decide.
+        // Texts decide between equal ranks.
         let come_first = |one: &[Item], other: &[Item]| match (one.last(), other.first()) {
             (Some(last), Some(first)) => last.rank < first.rank,
             (last, _) => last.is_some(),
@@ -436,7 +437,7 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // What LIMIT leaves out is released in portions.
+    #[test] // Items beyond LIMIT are released in portions.
     fn the_front_is_dropped_in_portions() {
         let mut run = Run::default();
         let item = |at: u64| Item { rank: at, text: TextId::NONE };
@@ -452,7 +453,7 @@ mod tests {
         assert_eq!(run.len(), 0);
     }
 
-    #[test] // What compares as equal stays as it came.
+    #[test] // Items that compare as equal keep their order.
     fn equal_items_stay_in_order() {
         let order = Order { by: By::Texts(End::Nul), is_descending: true, skipped: 0 };
         let words: Vec<Vec<u8>> =

@@ -1,4 +1,4 @@
-//! What is sorted: the elements of a list, the members of a set or of a sorted set.
+//! The input of SORT: the elements of a list, the members of a set or of a sorted set.
 
 use crate::list::List;
 use crate::live_entries::is_alive;
@@ -60,7 +60,7 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// Of the elements at `places`, or of all members of a set that live at `now`.
+    /// Reads the elements at `places`, or all members of a set that live at `now`.
     pub(super) fn new(source: &Source, places: Range<usize>, now: u64) -> Self {
         match source {
             Source::List(list) => Self::List(list.reader(places)),

@@ -63,7 +63,7 @@ impl TextId {
     }
 }
 
-/// What is shown for an element.
+/// The text that is shown for an element.
 pub(super) enum Shown<'a> {
     /// Nothing is there.
     Nothing,

@@ -64,7 +64,7 @@ pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     adding.run(cx, &key, |edit, id| edit.append(id, Fields(args)))
 }
 
-/// What is asked for, besides the fields.
+/// The request, without its fields.
 #[derive(Clone, Copy, Debug)]
 struct Adding {
     wanted: Wanted,
@@ -216,9 +216,9 @@ struct Gathering {
     next: usize,
     adding: Adding,
     fields: List,
-    /// Of the fields so far.
+    /// Bytes of the fields so far.
     bytes: usize,
-    /// What the fields say of the message, once all are gathered.
+    /// The digest of the message, until all fields are gathered.
     digesting: Option<idempotent::Fields>,
 }
 

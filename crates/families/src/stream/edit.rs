@@ -45,7 +45,7 @@ fn checked(args: &mut Args<'_>) -> Option<StreamId> {
     id::parse(args.word().ok()?, 0).ok()
 }
 
-impl unshare::Edit for Deleting {
+impl unshare::EntryEdit for Deleting {
     fn width(self) -> usize {
         1
     }

@@ -13,7 +13,7 @@ const XGROUP_DESTROY: &Event = &Event::new("xgroup-destroy", b't');
 const XGROUP_CREATECONSUMER: &Event = &Event::new("xgroup-createconsumer", b't');
 const XGROUP_DELCONSUMER: &Event = &Event::new("xgroup-delconsumer", b't');
 
-/// What is recorded of a change to a consumer group.
+/// A recorded change to a consumer group.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum GroupChange {
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use darter_keyspace::Draft;
 
-    #[test] // What is asked for a consumer or a group that is not there ends.
+    #[test] // A request for a missing consumer or group ends at once.
     fn an_absent_consumer_is_removed_at_once() {
         let mut draft = Draft::<Stream>::default();
         let mut edit = draft.edit(1);

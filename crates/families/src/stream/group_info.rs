@@ -126,7 +126,7 @@ pub(super) fn full(reply: &mut Reply<'_>, stream: &Stream, count: usize) -> Flow
     flow(reply, Full { stream: stream.clone(), entries, groups, count, next })
 }
 
-/// What comes next: of the group with this index, the consumer with that, the entry with this rank.
+/// The next piece: indexes of the group and the consumer, and the rank of the entry.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Entries,

@@ -1,9 +1,9 @@
 //! Consumer groups as items, for files and payloads.
 //!
-//! Redis 7.0 expects a consumer for each pending entry. Those that have none are written as those of a
-//! consumer without a name, which XPENDING shows for them; when they are read, they have none again: they
-//! were delivered at time 0. What a consumer that has this name got at time 0 is written as of time 1, and
-//! so is that it was seen.
+//! Redis 7.0 expects a consumer for each pending entry. Those that have none are written as those
+//! of a consumer without a name, which XPENDING shows for them; when they are read, they have none
+//! again: they were delivered at time 0. A consumer that has this name is written with time 1 in
+//! place of 0, for its deliveries and for when it was seen.
 
 use super::id::NAME_BYTES_MAX;
 use darter_base::StreamId;
@@ -13,7 +13,7 @@ use darter_structs::groups::{Consumer, Group, Groups, Pending};
 /// Pending entries that are copied out of the tree at a time.
 const BATCH: usize = 64;
 
-/// What comes next.
+/// The next piece.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Group,
@@ -88,7 +88,7 @@ impl GroupItems {
         self.consumer.is_some()
     }
 
-    /// What is written first of the consumers: that without a name, if entries have none.
+    /// Writes the first consumer, the one without a name, if some entries have no consumer.
     fn nobody(&mut self) -> Option<Piece<'static>> {
         let group = self.group.as_ref()?;
         let unowned = group.unowned() as u64;

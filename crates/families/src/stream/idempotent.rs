@@ -23,10 +23,10 @@ const MESSAGES_MAX: u32 = 10_000;
 const DIGESTED_AT_ONCE: usize = 16 * 1024;
 /// Longest name of a producer or of a message: it is digested at once, in 25 us.
 const NAME_BYTES_MAX: usize = 64 * 1024;
-/// What a field of no bytes counts as: finding the next takes time.
+/// An empty field counts as this many bytes: finding the next one takes time.
 const FIELD_BYTES: usize = 64;
 
-/// What a stream remembers of its producers.
+/// A stream's memory of its producers.
 #[derive(Clone, Debug)]
 pub(super) struct Memory {
     producers: Producers,
@@ -73,7 +73,7 @@ impl Memory {
         now.saturating_sub(u64::from(self.limits.duration_s) * 1_000)
     }
 
-    /// What the message has become, if that is remembered.
+    /// The ID that the message got, if it is remembered.
     pub(super) fn find(&self, of: Message, now: u64) -> Option<StreamId> {
         self.producers.find(of.producer, of.message, self.since_ms(now))
     }
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-/// What XADD was asked for: indexes of the arguments.
+/// The request of XADD: indexes of the arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     producer: usize,

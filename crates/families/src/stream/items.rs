@@ -22,7 +22,7 @@ pub(super) struct Entries {
     state: State,
     /// The names and values of the current entry that are still to come, if it is a long one.
     fields: Option<list::Reader>,
-    /// Those of a short one.
+    /// The names and values of a short entry.
     texts: Texts,
     /// The current one of a long entry.
     field: Vec<u8>,

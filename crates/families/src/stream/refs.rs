@@ -1,5 +1,5 @@
-//! What becomes of pending entries when an entry of the stream is deleted or trimmed: KEEPREF, DELREF,
-//! ACKED.
+//! The handling of pending entries when their entry of the stream is deleted or trimmed: KEEPREF,
+//! DELREF, ACKED.
 
 use super::trim::Trim;
 use super::value::{Stream, StreamEdit};
@@ -11,7 +11,7 @@ use darter_structs::stream::StreamId;
 /// Groups, or pending entries of one, that are looked at in one step: up to 2 us each.
 const LOOKED_AT_ONCE: usize = 16;
 
-/// What becomes of references to an entry that is to be deleted.
+/// The handling of references to an entry that is to be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Refs {
     /// They stay.
@@ -31,7 +31,7 @@ impl Refs {
     }
 }
 
-/// What looking through the groups has found of an entry.
+/// The references to an entry, found by looking through the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Those from this index on are still to be looked at.
@@ -82,7 +82,7 @@ pub(super) struct Trimming {
     stage: Stage,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Begin,
@@ -173,7 +173,7 @@ impl Trimming {
         let (name, rank) = (found.name().to_vec(), found.rank_of(next));
         let pending = found.pending(rank..rank + LOOKED_AT_ONCE).map(|pending| pending.id);
         let ids: Vec<_> = pending.take_while(|id| end.is_none_or(|end| *id < end)).collect();
-        // What is pending of an entry that was deleted before stays.
+        // References to an entry that was deleted before stay.
         for id in &ids {
             if edit.stream().entries().contains(*id) {
                 edit.acknowledge(&name, *id);

@@ -3,7 +3,7 @@
 
 use super::id;
 use super::value::sent;
-use crate::pending_values::{PORTION_BYTES, Unsent};
+use crate::pending_values::{PORTION_BYTES, PendingValues};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;
@@ -18,7 +18,7 @@ const PORTION_FIELDS: usize = 512;
 /// Names and values of a long entry read at once.
 const FIELDS: usize = 16;
 
-/// What an entry's array has: its ID, and its names and values.
+/// The parts of an entry's array: its ID, and its names and values.
 const PARTS: usize = 2;
 
 /// Encodes an entry that is not long, as the first of so many `parts` of an array. Returns how many
@@ -85,7 +85,7 @@ pub(super) fn some(
     }
 }
 
-/// What precedes entries in a reply.
+/// The part of a reply before its entries.
 pub(super) enum Head {
     /// Nothing more: their array is begun.
     Begun,
@@ -126,8 +126,8 @@ pub(super) struct Showing {
     reader: Option<Reader>,
     /// Names and values of a long entry that are still to come.
     long: Option<list::Reader>,
-    unsent: Unsent,
-    /// What is shown of each entry besides, by others.
+    unsent: PendingValues,
+    /// The number of further parts of each entry, which others write.
     more_parts: usize,
 }
 
@@ -216,7 +216,7 @@ impl Stream for Showing {
     fn pinned_bytes(&self) -> usize {
         let reader = self.reader.as_ref().map_or(0, Reader::pinned_bytes);
         let long = self.long.as_ref().map_or(0, list::Reader::pinned_bytes);
-        // Those of the first few keys: a request may name very many.
+        // Only the first few keys count: a request may name very many.
         let parts = self.parts.iter().take(ENTRIES_AT_ONCE);
         let parts = parts.filter(|part| part.entries.is_pinned());
         let parts = parts.map(|part| part.entries.memory_bytes()).sum::<usize>();

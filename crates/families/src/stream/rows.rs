@@ -23,8 +23,8 @@ enum Row {
     Gone(StreamId),
 }
 
-/// What is shown of an entry that was delivered before, or not: for how long it was idle, in
-/// milliseconds, and how often it was delivered. What nobody has is idle for -1, as in XPENDING.
+/// The earlier deliveries of an entry: its idle time in milliseconds, and their number. An entry
+/// without a consumer is idle for -1, as in XPENDING.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
     pub(super) idle_ms: i64,
@@ -35,7 +35,7 @@ pub(super) struct Before {
 #[derive(Default)]
 pub(super) struct Rows {
     rows: Chunks<Row, CHUNK_ROWS>,
-    /// What is shown of each row besides, or nothing.
+    /// The earlier deliveries of each row, or nothing.
     before: Chunks<Before, CHUNK_ROWS>,
     len: usize,
 }
@@ -109,7 +109,7 @@ pub(super) enum Shown {
     Ids(IdRows),
 }
 
-/// What is taken out of chunks, one by one.
+/// Items taken out of chunks, one by one.
 pub(super) struct Taken<T: 'static> {
     chunk: std::vec::IntoIter<T>,
     rest: Chunks<T, CHUNK_ROWS>,
@@ -143,7 +143,7 @@ pub(super) struct ShowingRows {
     entries: Option<Entries>,
     ids: Taken<StreamId>,
     showing: Option<Showing>,
-    /// What follows the entry that is being shown.
+    /// The part that follows the entry being shown.
     then: Option<Before>,
 }
 

@@ -1,4 +1,4 @@
-//! What is removed from the front of a stream: XTRIM, and the options that it shares with XADD.
+//! Removal from the front of a stream: XTRIM, and the options that it shares with XADD.
 
 use super::id;
 use super::refs::{Refs, Trimming};
@@ -8,7 +8,7 @@ use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{Entries, StreamId};
 
-/// What a stream is trimmed to.
+/// The size that a stream is trimmed to.
 #[derive(Clone, Copy, Debug)]
 enum Keep {
     /// As many entries.
@@ -85,12 +85,12 @@ impl Options {
         self.keep.is_none() && self.limit.is_none_or(|limit| limit == 0)
     }
 
-    /// What becomes of what is pending.
+    /// The handling of pending entries.
     pub(super) fn refs(self) -> Refs {
         self.refs.unwrap_or_default()
     }
 
-    /// What they mean together.
+    /// Checks the options together, and makes a trim of them.
     pub(super) fn trim(self) -> Result<Option<Trim>, Refusal> {
         let Self { keep, is_approximate, limit, .. } = self;
         if keep.is_none() && !self.is_empty() {

@@ -52,13 +52,13 @@ pub struct Stream {
     entries: Entries,
     state: State,
     pub(super) groups: Groups,
-    /// What producers have sent, if they say so.
+    /// The messages of producers, if they are idempotent.
     memory: Option<Box<Memory>>,
-    /// What [`Value::take_in`] knows of entries that are to come.
+    /// The state of [`Value::take_in`] for entries to come.
     open: Option<Box<Open>>,
 }
 
-/// What a stream knows besides its entries.
+/// The counters of a stream besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The ID of the last entry ever added, or a later one that was set.
@@ -69,7 +69,7 @@ pub struct State {
     pub added: u64,
 }
 
-/// What is known of entries that are being read.
+/// The state of reading entries from a file.
 #[derive(Clone, Default)]
 struct Open {
     /// Names that several entries have, and how many of them are still to come.
@@ -128,7 +128,7 @@ impl Stream {
         &self.entries
     }
 
-    /// What it knows besides.
+    /// Its counters.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
@@ -330,7 +330,7 @@ impl Collection for Stream {
     }
 }
 
-/// What is recorded of a change to a stream.
+/// A recorded change to a stream.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum StreamChange {
@@ -346,7 +346,7 @@ pub enum StreamChange {
     State { state: State },
     /// The entry is what a producer's message has become, at this time.
     Remember { message: Message, id: StreamId, now: u64 },
-    /// What producers have sent is forgotten, and remembered like this from now on.
+    /// The messages of producers are forgotten, and remembered within these limits from now on.
     Configure { limits: Limits },
     /// A consumer group was changed.
     Group { group: Name, change: GroupChange },

@@ -90,11 +90,11 @@ impl Ids {
 }
 
 /// Work aside.
-struct Aside<W: Work> {
+struct BulkEdit<W: Work> {
     request: Arc<Request>,
-    /// Of the key among the arguments.
+    /// The position of the key among the arguments.
     key: usize,
-    /// Of the stream that the command has found: the key may die before all is done.
+    /// The stream that the command has found: the key may die before all is done.
     draft: Draft<Stream>,
     /// True once the arguments are.
     is_read: bool,
@@ -115,7 +115,7 @@ pub(super) fn run<W: Work>(
         let draft = cx.db.draft::<Stream>(&Key::new(all.get(key)))?;
         assert!(!draft.is_new(), "the stream is there");
         let request = all.to_request();
-        return Ok(Flow::Job(Box::new(Aside { request, key, draft, is_read: false, work })));
+        return Ok(Flow::Job(Box::new(BulkEdit { request, key, draft, is_read: false, work })));
     }
     while work.read(all)? {}
     let name = Key::new(all.get(key));
@@ -127,7 +127,7 @@ pub(super) fn run<W: Work>(
     Ok(flow.expect("the stream is there"))
 }
 
-impl<W: Work> Job for Aside<W> {
+impl<W: Work> Job for BulkEdit<W> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let key = Key::new(all.get(self.key));

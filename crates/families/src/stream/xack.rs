@@ -62,7 +62,7 @@ const RELEASED_AT_ONCE: usize = 4;
 /// Deliveries of what is never to be processed.
 const TIMES_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// What becomes of the number of deliveries.
+/// The effect on the number of deliveries.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     /// One less: this one did not count.

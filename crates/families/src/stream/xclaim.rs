@@ -24,7 +24,7 @@ const LOOKED_AT_ONCE: usize = 32;
 /// XAUTOCLAIM looks at as many pending entries for each that it may return.
 const LOOKS_EACH: usize = 10;
 
-/// Who claims, and how.
+/// The claiming consumer, and its options.
 struct Claim {
     group: Vec<u8>,
     consumer: Vec<u8>,
@@ -95,7 +95,7 @@ impl Claim {
         }
     }
 
-    /// What was claimed.
+    /// The claimed entries.
     fn shown(&mut self, stream: &Stream) -> Shown {
         if self.only_ids {
             return Shown::Ids(std::mem::take(&mut self.ids));

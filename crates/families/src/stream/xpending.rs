@@ -23,7 +23,7 @@ pub(super) fn no_group(key: &Key<'_>, group: &[u8]) -> Refusal {
     quoting_two(["NOGROUP No such key '", "' or consumer group '", "'"], [key.bytes, group])
 }
 
-/// What the long form asks for.
+/// The request of the long form.
 struct Asked<'a> {
     idle_ms: u64,
     first: StreamId,
@@ -235,7 +235,7 @@ impl Job for Search {
     }
 }
 
-/// What was found, to be shown.
+/// The entries found, to be shown.
 struct Found {
     listing: Listing,
     found: std::vec::IntoIter<Pending>,

@@ -20,7 +20,7 @@ use std::ops::Range;
 /// The most entries of a stream for who has waited, and has not said how many.
 pub(super) const WAITED_COUNT: usize = 1_000;
 
-/// What is asked for.
+/// The request.
 struct Asked {
     /// Indexes of the keys; as many behind them are the IDs'.
     keys: Range<usize>,
@@ -143,8 +143,9 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(if showing.is_over() { Flow::Done } else { Flow::Stream(Box::new(showing)) })
 }
 
-/// What XREAD waits for: entries of one of its streams, behind what was the last as it began to wait
-/// for `$`. A key that becomes something else, or vanishes, is waited for all the same.
+/// Reads the entries that XREAD waits for: those of its streams after the last one at the time at
+/// which it began to wait for `$`. A key that becomes something else, or vanishes, is waited for
+/// all the same.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     let mut asked = Asked::parse(args)?;
     let (keys, patience) = (asked.keys.clone(), asked.patience);

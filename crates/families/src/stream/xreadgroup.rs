@@ -7,7 +7,7 @@ use super::rows::{Before, IdRows, Rows, ShowingRows, Shown, Taken};
 use super::value::{Stream, StreamEdit};
 use super::xgroup::quoting_two;
 use super::xread::{WAITED_COUNT, begin};
-use crate::keys_by_core::{Layout, Spread};
+use crate::keys_by_core::{KeysByCore, Layout};
 use crate::lookup::find_value;
 use crate::option_names;
 use crate::pending_values::flow;
@@ -30,7 +30,7 @@ const DELIVERED_AT_ONCE: usize = 32;
 /// Entries that are delivered once more in one step: each is searched in three trees.
 const REPEATED_AT_ONCE: usize = 8;
 
-/// What is asked for.
+/// The request.
 #[derive(Clone, Debug)]
 struct Asked {
     group: Vec<u8>,
@@ -41,7 +41,7 @@ struct Asked {
     count: usize,
     /// Nothing new becomes pending.
     no_ack: bool,
-    /// What is pending, and idle for so long, is claimed before new entries are read.
+    /// Entries pending and idle for at least this time are claimed before new ones are read.
     claim_ms: Option<u64>,
     patience: Patience,
     /// It is served after it has waited: as in Redis, that counts as a part of the change that
@@ -86,7 +86,7 @@ impl Asked {
         Ok(Self { group, consumer, keys, count, no_ack, claim_ms, patience, has_waited })
     }
 
-    /// What is to be read now of a stream for the ID at `at`.
+    /// The entries to read now of a stream for the ID at `at`.
     fn reading(
         &self,
         args: resp::Args<'_>,
@@ -131,7 +131,7 @@ impl Asked {
         match self.claim_ms {
             None => 0,
             Some(0) => group.pending_len(), // As XCLAIM does, whatever the clock says.
-            // What nobody has counts as delivered at 0.
+            // An entry without a consumer counts as delivered at 0.
             Some(idle_ms) => group.delivered_until(now.saturating_sub(idle_ms)),
         }
     }
@@ -172,7 +172,7 @@ fn min_idle_ms(args: &mut Args<'_>) -> Result<u64, Refusal> {
     u64::try_from(ms).map_err(|_| negative())
 }
 
-/// What is read of a stream.
+/// The part of a stream that is read.
 #[derive(Clone, Debug)]
 enum Reading {
     /// Pending entries that are claimed, by their ranks in the order of their deliveries; then new
@@ -195,7 +195,7 @@ impl Reading {
         }
     }
 
-    /// What it takes, in new entries.
+    /// Its cost, in new entries.
     fn cost(&self) -> usize {
         const REPEATED: usize = DELIVERED_AT_ONCE / REPEATED_AT_ONCE;
         match self {
@@ -211,7 +211,8 @@ impl Reading {
 struct Delivery {
     asked: Arc<Asked>,
     reading: Reading,
-    /// What is to be claimed. All is noted before any is claimed, as that makes it the youngest.
+    /// The entries to be claimed. All is noted before any is claimed, as that makes it the
+    /// youngest.
     idle: IdRows,
     claims: Taken<StreamId>,
     rows: Rows,
@@ -372,7 +373,7 @@ impl Delivery {
         }
     }
 
-    /// What was read, to be shown.
+    /// The entries read, to be shown.
     fn shown(self, key: &[u8], entries: &Entries) -> Shown {
         Shown::Key(key.to_vec(), self.rows, entries.reader())
     }
@@ -402,7 +403,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     }
     if entries > ENTRIES_AT_ONCE {
         let keys = asked.keys.clone();
-        return Ok(Flow::Job(Box::new(Aside::new(asked, args.all(), keys))));
+        return Ok(Flow::Job(Box::new(BulkEdit::new(asked, args.all(), keys))));
     }
     let (now, mut showing, mut streams) = (cx.now, ShowingRows::default(), 0);
     for at in asked.keys.clone() {
@@ -424,9 +425,8 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(flow(&mut cx.reply, showing))
 }
 
-/// What XREADGROUP waits for: entries that its group has not got, of one of its streams, or that may be
-/// claimed. It is told when
-/// a stream is no more, or the group.
+/// Reads the entries that XREADGROUP waits for: those new to its group in one of its streams, or
+/// claimable ones. The call is notified when a stream or the group is removed.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     let mut asked = Asked::parse(args)?;
     let (keys, patience) = (asked.keys.clone(), asked.patience);
@@ -484,7 +484,7 @@ impl Want for News {
             let delivery = self.0.delivery(args, at, edit.stream(), now)?;
             let mut delivery = delivery.expect("entries were there");
             if delivery.reading.cost() > ENTRIES_AT_ONCE {
-                let aside = Aside::new(Arc::clone(&self.0), args, at..at + 1);
+                let aside = BulkEdit::new(Arc::clone(&self.0), args, at..at + 1);
                 return Ok(Flow::Job(Box::new(aside)));
             }
             while delivery.step(edit, now) {}
@@ -498,18 +498,18 @@ impl Want for News {
 }
 
 /// Readings of so many entries that the streams are changed aside.
-struct Aside {
+struct BulkEdit {
     asked: Arc<Asked>,
     request: Arc<Request>,
     /// Indexes of the keys that are to be read.
     keys: Range<usize>,
     /// A stream for each key, by the key's index.
     drafts: Vec<(usize, Draft<Stream>)>,
-    /// What was read, or is being read: by the key's index, and that of its draft.
+    /// The finished reads and the one in progress: by the key's index, and that of its draft.
     done: Vec<(usize, usize, Delivery)>,
 }
 
-impl Aside {
+impl BulkEdit {
     fn new(asked: Arc<Asked>, args: resp::Args<'_>, keys: Range<usize>) -> Self {
         let request = args.to_request();
         Self { asked, request, keys, drafts: Vec::new(), done: Vec::new() }
@@ -537,7 +537,7 @@ impl Aside {
     }
 }
 
-impl Job for Aside {
+impl Job for BulkEdit {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         loop {
             let more = match self.done.last_mut() {
@@ -572,7 +572,7 @@ impl Job for Aside {
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let asked = Arc::new(Asked::parse(call.args())?);
     let layout = Layout { first: asked.keys.start, step: 1, count: asked.keys.len() };
-    let spread = Spread::of(&call, layout).await;
+    let spread = KeysByCore::of(&call, layout).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
     for at in asked.keys.clone() {
         portion(&call, &asked, at, None).await?;

@@ -140,7 +140,7 @@ impl Comparison {
     }
 }
 
-/// What a command does once it knows whether its condition holds.
+/// The act of a command once the outcome of its condition is known.
 pub(super) type Act = fn(&mut Cx<'_>, Args<'_>, bool) -> Result<darter_command::Flow, Refusal>;
 
 /// Evaluates a long string's condition, then acts.

@@ -82,7 +82,7 @@ fn blob_of(found: Option<&Found<'_>>) -> Result<Blob, Refusal> {
     Ok(to_blob(&text))
 }
 
-/// What the client wants to know.
+/// The request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wanted {
     len: bool,

@@ -2,7 +2,7 @@
 
 use super::value::Values;
 use crate::cut::{Cuts, KEYS_AT_ONCE};
-use crate::keys_by_core::{Layout, Portion, Spread};
+use crate::keys_by_core::{KeysByCore, Layout, Portion};
 use crate::lookup::find;
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
@@ -58,7 +58,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     if keys > GATHERED_MAX {
         return from_cuts(call).await;
     }
-    let spread = Spread::of(&call, Layout::all(&call)).await;
+    let spread = KeysByCore::of(&call, Layout::all(&call)).await;
     let mut values: Vec<Option<StrPieces>> = vec![None; keys];
     let db = (call.db, call.no_touch);
     let read = move |home: &mut Home, keys: &Portion| {
@@ -89,7 +89,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, values))
 }
 
-/// What was read at a key.
+/// The value read at a key.
 struct Read {
     /// The key's position in the request.
     position: usize,
@@ -137,7 +137,7 @@ async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
 async fn cuts(call: &Call) -> Cuts {
     let locked = match call.try_lock_all(Access::Shared).await {
         Some(locked) => locked,
-        None => Spread::of(call, Layout::all(call)).await.lock(call, Access::Shared).await,
+        None => KeysByCore::of(call, Layout::all(call)).await.lock(call, Access::Shared).await,
     };
     let cuts = Cuts::take_locked(call).await;
     drop(locked);

@@ -51,8 +51,7 @@ const ONE_GETEX: Keys = Keys(&[
 /// DELEX: likewise.
 const ONE_DELEX: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "delete", "variable_flags"]))]);
 
-/// What a SET or a DELEX does to its key: it reads the old value only if its option GET asks for
-/// that.
+/// The key flags of a SET or a DELEX: it reads the old value only if its option GET asks for that.
 fn flags_of(args: darter_resp::Args<'_>) -> KeyFlags {
     /// Options follow the name, the key and the value.
     const OPTIONS: usize = 3;

@@ -5,7 +5,7 @@
 //! and set in portions: no one sees a part of them.
 
 use super::options::{Face, Options, Test};
-use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
 use crate::option_names;
 use crate::text::BYTES_AT_ONCE;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -25,14 +25,14 @@ enum Form {
     Msetex,
 }
 
-/// What to set, and when.
+/// The values to set, and the condition.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     form: Form,
     /// The index of the first key; its value follows, then the next key.
     first: usize,
     pairs: usize,
-    /// What must hold for all keys.
+    /// The condition on all keys.
     test: Option<Test>,
     deadline: Deadline,
 }
@@ -212,7 +212,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     let now = call.tx.home().shard.now();
     let plan = Plan::parse(form, call.args(), now)?;
     let layout = Layout { first: plan.first, step: 2, count: plan.pairs };
-    let spread = Spread::of(&call, layout).await;
+    let spread = KeysByCore::of(&call, layout).await;
     if plan.test.is_none() {
         spread.change(&call, portion_keys, setting(&call, plan)).await;
         return Ok(call.answer(|reply| plan.reply(reply, true)));
@@ -227,7 +227,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
 }
 
 /// True when the test holds for all keys; they are locked.
-async fn holds_everywhere(call: &Call, plan: &Plan, spread: &Spread) -> bool {
+async fn holds_everywhere(call: &Call, plan: &Plan, spread: &KeysByCore) -> bool {
     let (db, no_touch, plan) = (call.db, call.no_touch, *plan);
     let check = move |home: &mut Home, keys: &Portion, fails: &mut bool| {
         let db = home.shard.db_for(db, no_touch);

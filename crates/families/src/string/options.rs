@@ -6,7 +6,7 @@ use darter_base::UnixMillis;
 use darter_command::{Args, Refusal};
 use darter_keyspace::{Deadline, Fresh};
 
-/// Whose options are read: each command takes some of them.
+/// The command whose options are read: each takes some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Face {
     /// Conditions, GET, KEEPTTL and times.
@@ -17,7 +17,7 @@ pub(super) enum Face {
     Msetex,
 }
 
-/// What must hold for the command to act.
+/// The condition of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     /// NX.
@@ -65,7 +65,7 @@ pub(super) struct Condition<'a> {
     pub(super) at: usize,
 }
 
-/// What becomes of the deadline.
+/// The effect on the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry<'a> {
     /// No option was given.
@@ -83,7 +83,7 @@ pub(super) enum Expiry<'a> {
 pub(super) struct Options<'a> {
     /// When to act; `None`: always.
     pub(super) condition: Option<Condition<'a>>,
-    /// What becomes of the deadline.
+    /// The effect on the deadline.
     pub(super) expiry: Expiry<'a>,
     /// GET: reply with the old value.
     pub(super) get: bool,

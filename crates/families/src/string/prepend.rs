@@ -48,7 +48,7 @@ struct Prepending {
     first: usize,
     /// The string as it was found.
     draft: Draft<Blob>,
-    /// What is to be.
+    /// The new value.
     whole: Blob,
     /// Pieces of the value, and how many are there, and then of the string.
     of_value: usize,

@@ -57,7 +57,7 @@ fn seconds(ns: i128) -> i64 {
     (ns / NS_PER_SECOND) as i64 + i64::from(part)
 }
 
-/// What is allowed.
+/// The allowed rate.
 struct Rate {
     /// The most at once.
     limit: i64,
@@ -65,7 +65,7 @@ struct Rate {
     interval: i64,
 }
 
-/// What becomes of a request. Times are in nanoseconds.
+/// The outcome of a request. Times are in nanoseconds.
 struct Taken {
     /// When the next one is due; none if nothing was taken.
     due: Option<i64>,
@@ -137,8 +137,10 @@ mod tests {
         }
     }
 
-    #[test] // What is far too much is too much, though the moment at which it would be due is no number.
-    fn only_what_is_kept_must_fit() {
+    // A quantity far beyond the limit is refused, though the time at which it would be due
+    // overflows.
+    #[test]
+    fn only_remembered_times_must_fit() {
         let rate = Rate { limit: 5, interval: 1_000_000_000 };
         let now = 1_700_000_000 * NS_PER_SECOND;
         let taken = rate.take(now, now, 8_000_000_000).expect("nothing is kept");

@@ -1,6 +1,6 @@
 //! Several string values on their way out, none of them copied as a whole.
 
-use crate::pinned_values::Tally;
+use crate::pinned_values::PinnedValues;
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{BlobStream, Stream};
 use darter_keyspace::StrPieces;
@@ -8,15 +8,15 @@ use darter_resp::Reply;
 
 /// Sends values, null for those that are `None`: the elements of an array whose header is out.
 pub(super) struct Values {
-    values: Tally<Option<StrPieces>>,
-    /// What is left of a long one.
+    values: PinnedValues<Option<StrPieces>>,
+    /// The rest of a long string.
     rest: Option<BlobStream>,
 }
 
 impl Values {
     /// A stream of `values`, in order: readers' cuts.
     pub(super) fn new(values: Vec<Option<StrPieces>>) -> Self {
-        Self { values: Tally::new(values), rest: None }
+        Self { values: PinnedValues::new(values), rest: None }
     }
 
     /// Encodes the next value, or a piece of it. Returns about how many bytes that was.

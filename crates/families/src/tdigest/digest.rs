@@ -51,7 +51,7 @@ impl Digest {
         is_one.then(|| Self { compression, ..Self::default() })
     }
 
-    /// What it was made with.
+    /// The compression that it was made with.
     #[must_use]
     pub fn compression(&self) -> u64 {
         self.compression
@@ -75,7 +75,7 @@ impl Digest {
         &self.merged
     }
 
-    /// What is not merged yet.
+    /// The observations not merged yet.
     #[must_use]
     pub fn buffer(&self) -> &[Node] {
         &self.buffer
@@ -172,7 +172,7 @@ impl Digest {
         all
     }
 
-    /// What it says, for reading.
+    /// A view for reading.
     #[must_use]
     pub fn view(&self) -> View {
         let (nodes, weight) = (self.sorted(), self.weight() as f64);
@@ -248,7 +248,7 @@ struct Clusters {
 impl Clusters {
     fn new(compression: u64, weight: u64) -> Self {
         let (compression, weight) = (compression as f64, weight as f64);
-        // Of very few observations for a high compression Z is small, and all stay single.
+        // With very few observations for a high compression Z is small, and all stay single.
         let z = (4.0 * (weight / compression).ln() + 24.0).max(1.0);
         let unit = (z / compression).exp();
         Self { unit, weight, done: Vec::new(), current: None, before: 0.0, end_max: 0.0 }

@@ -23,7 +23,7 @@ impl Input for TDigest {
     }
 }
 
-/// What is asked for.
+/// The request.
 struct Asked {
     sources: Range<usize>,
     compression: Option<u64>,

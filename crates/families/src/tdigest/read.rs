@@ -19,7 +19,7 @@ const CHECKED: usize = 256;
 const NODES: usize = 8_192;
 const ANSWER: usize = 64;
 
-/// What is asked for.
+/// A question to a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     /// `TDIGEST.QUANTILE key quantile [quantile ...]`: the values before which these shares of the

@@ -40,7 +40,7 @@ const ADD: &Event = &Event::new("tdigest.add", b'd');
 pub struct TDigest(Digest);
 
 impl TDigest {
-    /// Of this digest.
+    /// Wraps a digest.
     #[must_use]
     pub fn of(digest: Digest) -> Self {
         Self(digest)
@@ -96,7 +96,7 @@ impl Value for TDigest {
             self.0 = Digest::new(COMPRESSION).expect("it is not too high");
         }
         let mean = value.inline().and_then(score::parse).filter(|value| value.is_finite());
-        // What is no number counts as one, so that every pair is something.
+        // NaN counts as 0, so that every pair is an observation.
         self.0.add(Node { mean: mean.unwrap_or(0.0), weight: 1 }).is_ok()
     }
 
@@ -166,7 +166,7 @@ impl Source for Written {
     }
 }
 
-/// What is recorded of a change to a digest.
+/// A recorded change to a digest.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum TDigestChange {

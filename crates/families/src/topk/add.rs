@@ -22,8 +22,7 @@ const ROWS_AT_ONCE: u64 = 512;
 const TIMES_AT_ONCE: u64 = 2_048;
 /// Pages that are copied at once: 100 us.
 const COPIES_AT_ONCE: usize = 16;
-/// What a bucket is counted up between two looks at whether the slice is over: it may decay as often,
-/// in 30 ns each.
+/// The largest count of a bucket between two looks at the slice: each one may cause a decay.
 const TIMES: u32 = 256;
 /// The largest increment.
 const TIMES_MAX: u32 = 100_000;
@@ -129,7 +128,7 @@ struct Begun {
     hash: u64,
     times: u32,
     row: u32,
-    /// What is left of `times` in this row.
+    /// The rest of `times` in this row.
     left: u32,
     /// The highest count so far.
     most: u32,

@@ -1,6 +1,6 @@
 //! TOPK.RESERVE, TOPK.INFO.
 
-use super::value::{Shape, TopK, TopKEdit};
+use super::value::{TopK, TopKEdit, TopKShape};
 use super::{MISSING, refuse};
 use crate::lookup::find_value;
 use darter_base::{number, score};
@@ -21,7 +21,7 @@ pub(super) fn reserve(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     if cx.db.read(&key).is_some() {
         return Err(refuse("TopK: key already exists"));
     }
-    let mut shape = Shape::usual(size(args.word()?).ok_or_else(|| refuse("TopK: invalid k"))?);
+    let mut shape = TopKShape::usual(size(args.word()?).ok_or_else(|| refuse("TopK: invalid k"))?);
     if args.left() > 0 {
         shape.width = size(args.word()?).ok_or_else(|| refuse("TopK: invalid width"))?;
         shape.depth = size(args.word()?).ok_or_else(|| refuse("TopK: invalid depth"))?;
@@ -49,7 +49,7 @@ fn size(word: &[u8]) -> Option<u32> {
 pub(super) fn info(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let found = find_value::<TopK>(cx.db, cx.stats, &key)?;
-    let Shape { k, width, depth, decay } = found.ok_or_else(|| refuse(MISSING))?.shape();
+    let TopKShape { k, width, depth, decay } = found.ok_or_else(|| refuse(MISSING))?.shape();
     cx.reply.map(4);
     for (name, value) in [("k", k), ("width", width), ("depth", depth)] {
         cx.reply.simple(name);

@@ -15,7 +15,7 @@ pub struct LongItem {
 }
 
 impl LongItem {
-    /// That of an entry, unless it is short enough to be copied at once.
+    /// The name of an entry, unless it is short enough to be copied at once.
     pub(super) fn of(entry: &Entry<'_>) -> Option<Self> {
         let held = is_long(entry.member().len()).then(|| entry.hold_member()).flatten()?;
         Some(Self { held, next: 0 })

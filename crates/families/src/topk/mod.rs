@@ -20,7 +20,7 @@ use crate::rows::{GROW, O1, READ, READ_FAST};
 use darter_command::{Command, Flags, Group, Keys, PointFn, Refusal, Run, specs};
 
 pub use long::LongItem;
-pub use value::{Expelled, Shape, TopK, TopKChange, TopKEdit};
+pub use value::{Expelled, TopK, TopKChange, TopKEdit, TopKShape};
 
 const GROUP: Group = Group::Type { name: "topk", category: "@topk" };
 

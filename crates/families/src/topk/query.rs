@@ -13,13 +13,13 @@ use darter_structs::table::Scratch;
 
 /// Rows read in a portion of a reply: 10 us.
 const ROWS_READ: u64 = 128;
-/// What looking an item up in the list costs, in rows.
+/// The cost of looking an item up in the list, in rows.
 const LISTED: u64 = 4;
 /// Items of the list in a portion of a reply, and about how many bytes.
 const PORTION_ENTRIES: usize = 256;
 const PORTION_BYTES: usize = 32 * 1024;
 
-/// Of buckets, the highest count is the item's.
+/// The highest count of its buckets is the item's.
 const MOST: (u32, Join) = (0, u32::max);
 
 /// `TOPK.QUERY key item [item ...]`: whether items are in the list.

@@ -39,12 +39,12 @@ const CHANCE_MIN: f64 = 1e-18;
 
 const RESERVE: &Event = &Event::new("topk.reserve", b'd');
 const ADD: &Event = &Event::new("topk.add", b'd');
-/// What is told of TOPK.INCRBY.
+/// The keyspace event of TOPK.INCRBY.
 pub(super) const INCRBY: &Event = &Event::new("topk.incrby", b'd');
 
-/// What a sketch was made with.
+/// The parameters of a sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shape {
+pub struct TopKShape {
     /// Items in the list.
     pub k: u32,
     /// Buckets in a row.
@@ -56,8 +56,8 @@ pub struct Shape {
     pub decay: f64,
 }
 
-impl Shape {
-    /// What TOPK.RESERVE takes if only `k` is given.
+impl TopKShape {
+    /// The parameters of a TOPK.RESERVE with only `k`.
     #[must_use]
     pub const fn usual(k: u32) -> Self {
         Self { k, width: 8, depth: 7, decay: 0.9 }
@@ -76,12 +76,12 @@ impl Shape {
 /// that bear its fingerprint, so it is hardly ever too high.
 #[derive(Clone, Default)]
 pub struct TopK {
-    shape: Shape,
+    shape: TopKShape,
     /// Row by row: fingerprint, count.
     buckets: Pages,
     /// At most `k` items, with their counts.
     list: Sorted,
-    /// Of a value that is built aside: which pieces of the buckets may come.
+    /// While a value is built from pieces: the pieces of the buckets that may come next.
     taken: Pieces,
     /// Likewise: how often the item came that is the next of the list, alone as it is long.
     told: Option<u32>,
@@ -168,14 +168,14 @@ fn waited(drawn: f64, chance: f64) -> u64 {
 impl TopK {
     /// One that has seen nothing; `None` if it would be too large, or nothing.
     #[must_use]
-    pub fn new(shape: Shape) -> Option<Self> {
+    pub fn new(shape: TopKShape) -> Option<Self> {
         let buckets = cells::zeros(shape.width.into(), shape.depth.into(), BUCKET_BYTES)?;
         shape.is_one().then(|| Self { shape, buckets, ..Self::default() })
     }
 
-    /// What it was made with.
+    /// Its parameters.
     #[must_use]
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> TopKShape {
         self.shape
     }
 
@@ -234,7 +234,7 @@ impl TopK {
 
     /// Its head in a file.
     pub(super) fn head(&self) -> [u8; 20] {
-        let Shape { k, width, depth, decay } = self.shape;
+        let TopKShape { k, width, depth, decay } = self.shape;
         let mut head = [0; 20];
         for (place, number) in head.as_chunks_mut().0.iter_mut().zip([k, width, depth]) {
             *place = number.to_le_bytes();
@@ -249,7 +249,7 @@ impl TopK {
         let Ok(decay) = <[u8; 8]>::try_from(decay) else { return false };
         let &[k, width, depth] = numbers.as_chunks().0 else { return false };
         let [k, width, depth] = [k, width, depth].map(u32::from_le_bytes);
-        let new = Self::new(Shape { k, width, depth, decay: f64::from_le_bytes(decay) });
+        let new = Self::new(TopKShape { k, width, depth, decay: f64::from_le_bytes(decay) });
         *self = new.unwrap_or_default();
         !self.is_empty()
     }
@@ -277,7 +277,7 @@ impl Value for TopK {
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         if let NewItem::Pair { name, .. } = item {
             if self.is_empty() {
-                *self = Self::new(Shape::usual(50)).expect("it is small");
+                *self = Self::new(TopKShape::usual(50)).expect("it is small");
             }
             self.edit(0, Recorder::none()).add(name, 1, &mut Prng::from_seed(hash::digest(name)));
             return true;
@@ -338,12 +338,12 @@ impl Collection for TopK {
     }
 }
 
-/// What is recorded of a change to a sketch: what chance has made of it.
+/// A recorded change to a sketch: the outcome of its random choices.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum TopKChange {
     /// It is new.
-    Create { shape: Shape },
+    Create { shape: TopKShape },
     /// A bucket has these bytes.
     Bucket { at: u64, bytes: [u8; 8] },
     /// The item is in the list, with this count.
@@ -368,7 +368,7 @@ pub struct TopKEdit<'a> {
 }
 
 impl TopKEdit<'_> {
-    /// What follows is told of as `event`.
+    /// Reports the changes that follow as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }
@@ -380,7 +380,7 @@ impl TopKEdit<'_> {
     }
 
     /// Makes a new one. False if it would be too large, or nothing.
-    pub fn create(&mut self, shape: Shape) -> bool {
+    pub fn create(&mut self, shape: TopKShape) -> bool {
         let Some(new) = TopK::new(shape) else { return false };
         *self.sketch = new;
         self.recorder.record(&[RESERVE], || TopKChange::Create { shape });
@@ -404,7 +404,7 @@ impl TopKEdit<'_> {
         if bucket != before {
             let bytes = bucket.bytes();
             cells::set(&mut self.sketch.buckets, at, bytes);
-            // What is counted as a change is the item.
+            // The item counts as the change.
             self.recorder.record_death(&[ADD], || TopKChange::Bucket { at, bytes });
         }
         if bucket.print == hash as u32 { bucket.count } else { 0 }

@@ -1,7 +1,7 @@
 //! Commands that wait: their timeouts, and how they run where nobody may wait.
 //!
-//! What a command wants, and how it is taken, is in its family; who waits for what, and in which
-//! order they are served, is the engine's business.
+//! A command's wait and its way of taking are in its family; the engine keeps the waiting clients
+//! and the order in which they are served.
 
 mod replicas;
 mod timeout;
@@ -9,7 +9,7 @@ mod timeout;
 pub(crate) use replicas::TABLE;
 pub(crate) use timeout::{milliseconds, seconds};
 
-use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
 use darter_command::{
     Answer, Args, Call, Cx, Flow, Look, Looking, Refusal, Taking, Wait, WaitFn, When,
 };
@@ -42,7 +42,7 @@ pub(crate) fn here(cx: &mut Cx<'_>, args: Args<'_>, read: WaitFn) -> Result<Flow
 pub(crate) async fn anywhere(call: Call, read: WaitFn) -> Result<Answer, Refusal> {
     let wait = Arc::new(read(call.args())?);
     let layout = Layout { first: wait.keys.start, step: 1, count: wait.keys.len() };
-    let spread = Spread::of(&call, layout).await;
+    let spread = KeysByCore::of(&call, layout).await;
     let _locked = spread.lock(&call, Access::Exclusive).await;
     let (db, wanted, request) = (call.db, Arc::clone(&wait), Arc::clone(&call.request));
     let find = move |home: &mut Home, keys: &Portion, first: &mut Option<(usize, Look)>| {

@@ -93,7 +93,7 @@ fn waitaof(mut args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(copies(count, patience, Box::new(Journals)))
 }
 
-/// What there is to say where nobody waits.
+/// The reply where no client may wait.
 fn here(cx: &mut Cx<'_>, args: Args<'_>, read: WaitFn) -> Result<Flow, Refusal> {
     read(args)?.want.time_out(&mut cx.reply);
     Ok(Flow::Done)

@@ -18,7 +18,7 @@ pub(crate) fn seconds(word: &[u8]) -> Result<Patience, Refusal> {
     if number.is_negative() {
         return Err(Refusal::line(NEGATIVE));
     }
-    // What a double has no room for is too large, or as good as nothing.
+    // A number that overflows a double is too large, and one that underflows is as good as zero.
     let is_large = number > extended::parse(b"1").unwrap_or(number);
     let seconds = score::parse(word).unwrap_or(if is_large { f64::INFINITY } else { 0.0 });
     if seconds >= SECONDS_MAX {

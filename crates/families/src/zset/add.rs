@@ -159,7 +159,7 @@ impl Options {
         })
     }
 
-    /// What they mean for the members in `args`.
+    /// Combines the options for the members in `args`.
     fn rule(self, args: Args<'_>) -> Result<Rule, Refusal> {
         let Self { nx, xx, gt, lt, ch, incr } = self;
         if nx && xx {
@@ -196,12 +196,12 @@ pub(crate) enum Only {
 
 /// How many members have changed, and how many of them count.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct PinnedValues {
     changed: usize,
     counted: usize,
 }
 
-impl AddAssign for Tally {
+impl AddAssign for PinnedValues {
     fn add_assign(&mut self, other: Self) {
         self.changed += other.changed;
         self.counted += other.counted;
@@ -283,21 +283,21 @@ impl Rule {
     }
 
     /// Changes one member.
-    fn apply(self, edit: &mut ZSetEdit<'_>, put: Put<'_>) -> Tally {
-        let mut tally = Tally::default();
+    fn apply(self, edit: &mut ZSetEdit<'_>, put: Put<'_>) -> PinnedValues {
+        let mut tally = PinnedValues::default();
         edit.update_hashed(put.hash, put.member, |old| {
             let new = self.decide(old, put.score);
             let changed = new.is_some() && new != old;
             let counts = changed && (old.is_none() || self.counts_changed);
-            tally = Tally { changed: usize::from(changed), counted: usize::from(counts) };
+            tally = PinnedValues { changed: usize::from(changed), counted: usize::from(counts) };
             new
         });
         tally
     }
 
     /// Changes all members that are left, whose scores are checked.
-    fn apply_to(self, edit: &mut ZSetEdit<'_>, mut args: Args<'_>) -> Tally {
-        let mut tally = Tally::default();
+    fn apply_to(self, edit: &mut ZSetEdit<'_>, mut args: Args<'_>) -> PinnedValues {
+        let mut tally = PinnedValues::default();
         loop {
             let batch = self.take(&mut args);
             if batch.is_empty() {
@@ -316,7 +316,7 @@ impl Rule {
     }
 }
 
-impl unshare::Edit for Rule {
+impl unshare::EntryEdit for Rule {
     fn width(self) -> usize {
         self.notation.width
     }
@@ -384,13 +384,13 @@ struct Adding {
     rule: Rule,
     /// The new value, once all scores are checked.
     draft: Option<Draft<ZSet>>,
-    tally: Tally,
+    tally: PinnedValues,
 }
 
 impl Adding {
     fn new(args: Args<'_>, rule: Rule) -> Self {
         let (request, first) = (args.all().to_request(), args.position());
-        Self { request, first, next: first, rule, draft: None, tally: Tally::default() }
+        Self { request, first, next: first, rule, draft: None, tally: PinnedValues::default() }
     }
 
     /// Checks some scores. True once all are.

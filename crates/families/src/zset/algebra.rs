@@ -1,7 +1,7 @@
 //! ZUNION, ZINTER, ZDIFF, ZINTERCARD, and the STORE forms: combinations of several sorted sets and
 //! sets.
 //!
-//! The inputs are cuts, taken at one instant wherever the keys live (`multi_input`). What is shown is
+//! The inputs are cuts, taken at one instant wherever the keys live (`multi_input`). The result is
 //! built aside first, in slices: its members have an order, and its header a count. A STORE form
 //! has its destination locked meanwhile, and installs the result in one step.
 
@@ -12,8 +12,8 @@ use super::plan::{Act, Aggregate, Inputs};
 use super::reply::{Entries, Form, flow};
 use super::value::ZSet;
 use super::walk::Walk;
-use crate::multi_input::{self, Cuts, pause_now_and_then};
-use crate::pinned_values::Tally;
+use crate::multi_input::{self, InputCuts, pause_now_and_then};
+use crate::pinned_values::PinnedValues;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Deadline, Event, Key, Object};
 use darter_resp::{Output, Reply};
@@ -131,7 +131,7 @@ pub(super) async fn anywhere(call: Call, dialect: Dialect) -> Result<Answer, Ref
 async fn combine(
     call: &Call,
     args: Args<'_>,
-    (keys, cuts): (usize, Cuts<Operand>),
+    (keys, cuts): (usize, InputCuts<Operand>),
     dialect: Dialect,
 ) -> Result<(Inputs, Options), Refusal> {
     let mut options = Options::parse(args, keys, dialect);
@@ -205,7 +205,7 @@ struct Show {
     stage: Stage,
     form: Form,
     /// Until it is built.
-    inputs: Tally<Watch>,
+    inputs: PinnedValues<Watch>,
 }
 
 enum Stage {
@@ -233,7 +233,7 @@ impl Stream for Show {
         let set = build.take_set();
         self.form.header(reply, set.len());
         let entries = Entries::new(set.entries().reader(), 0..set.len(), (End::Front, self.form));
-        (self.stage, self.inputs) = (Stage::Showing(entries), Tally::new([]));
+        (self.stage, self.inputs) = (Stage::Showing(entries), PinnedValues::new([]));
         true
     }
 
@@ -251,7 +251,7 @@ struct Count {
     walk: Option<Walk>,
     count: usize,
     limit: usize,
-    inputs: Tally<Watch>,
+    inputs: PinnedValues<Watch>,
 }
 
 impl Count {

@@ -9,8 +9,8 @@ use darter_keyspace::Key;
 use darter_resp::Reply;
 use darter_structs::sorted::End;
 
-/// Whether there is a sorted set at a key. Who waits already goes on waiting while the key holds
-/// something else.
+/// Whether there is a sorted set at a key. A client that waits already keeps waiting while the key
+/// holds another type.
 fn look(call: &Looking<'_>) -> Look {
     match call.db.value::<ZSet>(&call.key) {
         Ok(Some(_)) => Look::There,

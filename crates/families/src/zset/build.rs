@@ -23,7 +23,8 @@ const GATHERED_BYTES: usize = 64 * 1024;
 const LOOKED_UP: usize = 32;
 /// From this many members on they are sorted together.
 const BULK_MIN: usize = 4_096;
-/// Of more operands members are added one by one: those that all have would be merged in one step.
+/// With more operands members are added one by one: members common to all would be merged in one
+/// step.
 const BULK_OPERANDS_MAX: usize = 16;
 
 /// See the module.
@@ -84,14 +85,14 @@ impl Bulk {
     }
 }
 
-/// What is left to do.
+/// The remaining step.
 enum Work {
     /// The members of all operands are merged, one operand after the other; of an intersection those
     /// that all have.
     Merge { operands: Queue<Weighted>, reading: Option<(Reader, f64)> },
     /// The members that are kept are added.
     Filter(Walk),
-    /// What was gathered is sorted.
+    /// The gathered members are sorted.
     Nothing,
 }
 

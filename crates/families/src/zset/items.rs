@@ -17,7 +17,7 @@ pub(super) struct Entries {
     cut: Option<Sorted>,
     from: End,
     reader: Reader,
-    /// Of the entry at hand.
+    /// The member of the current entry.
     member: Vec<u8>,
     score: score::Text,
     /// Its member, if that is long, and how much of it was returned.
@@ -25,7 +25,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Those of `cut`, ascending from the front or descending from the back.
+    /// The entries of `cut`, ascending from the front or descending from the back.
     pub(super) fn new(cut: Sorted, from: End) -> Self {
         let reader = Reader::new(cut.clone(), 0..cut.len(), from);
         let (member, score) = (Vec::new(), score::Text::new(0.0));

@@ -1,8 +1,8 @@
 //! Sorted sets: members with scores, in the order of both.
 //!
 //! Entries have ranks, and those of any range are neighbours, so every range is a range of ranks
-//! (`bounds`), whose length is known before it is read: exact headers, and removals of any length at
-//! once. What is longer than a slice is streamed from a cut; changes of many members are made aside.
+//! (`bounds`), whose length is known before it is read: exact headers, and removals of any length
+//! at once. Longer ranges are streamed from a cut; changes of many members are made aside.
 //!
 //! | file      | holds                                                                  |
 //! |-----------|------------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! What the algebra of sorted sets works on: sorted sets, and sets, whose members have the score 1.
+//! The inputs of the algebra of sorted sets: sorted sets, and sets, whose members have the score 1.
 
 use super::value::ZSet;
 use crate::live_entries::is_alive;
@@ -96,7 +96,7 @@ impl Element<'_> {
 }
 
 impl Reader {
-    /// Of the members that live at `now`.
+    /// Reads the members that live at `now`.
     pub(super) fn new(operand: Operand, now: u64) -> Self {
         match operand {
             Operand::Scored(set) => {

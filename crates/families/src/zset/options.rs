@@ -22,7 +22,7 @@ pub(super) struct Dialect {
     pub(super) yields: Yields,
 }
 
-/// What becomes of the result.
+/// The use of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Yields {
     /// It is shown.
@@ -46,7 +46,7 @@ pub(super) fn keys(args: &mut Args<'_>, dialect: Dialect) -> Result<usize, Refus
     keys.ok_or(Refusal::Syntax)
 }
 
-/// What the options say.
+/// The options.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) aggregate: Aggregate,
@@ -55,7 +55,7 @@ pub(super) struct Options {
     pub(super) limit: usize,
     /// Where weights begin, each time. All are checked, and the last ones count.
     pub(super) weights: Vec<usize>,
-    /// What is wrong behind them.
+    /// The error after them.
     pub(super) refusal: Option<Refusal>,
 }
 

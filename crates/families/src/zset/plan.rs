@@ -3,8 +3,8 @@
 //! Sums of floating-point numbers depend on their order. It is Redis's: small operands first.
 
 use super::operand::Operand;
-use crate::multi_input::{Cuts, Queue, pause_now_and_then};
-use crate::pinned_values::Tally;
+use crate::multi_input::{InputCuts, Queue, pause_now_and_then};
+use crate::pinned_values::PinnedValues;
 use darter_command::Call;
 use darter_structs::Watch;
 use std::collections::BTreeSet;
@@ -38,13 +38,13 @@ pub(super) enum Aggregate {
 }
 
 impl Aggregate {
-    /// What a score of the first operand that has a member counts. Infinity times zero is 0.
+    /// The weighted score of a member in the first operand that has it. Infinity times zero is 0.
     pub(super) fn first(self, score: f64, weight: f64) -> f64 {
         let product = self.weighted(score, weight);
         if product.is_nan() { 0.0 } else { product }
     }
 
-    /// What a score counts.
+    /// The weighted score.
     pub(super) fn weighted(self, score: f64, weight: f64) -> f64 {
         if self == Self::Count { weight } else { score * weight }
     }
@@ -90,7 +90,7 @@ pub(super) struct Inputs {
     /// Members of all operands together.
     pub(super) total: usize,
     /// How much of them only readers hold.
-    watched: Tally<Watch>,
+    watched: PinnedValues<Watch>,
     /// Those that are watched.
     seen: BTreeSet<usize>,
     /// The result is empty, whatever follows.
@@ -99,7 +99,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Sorts the operands, all at once: a few.
-    pub(super) fn here(act: Act, cuts: Cuts<Operand>, weights: &[f64]) -> Self {
+    pub(super) fn here(act: Act, cuts: InputCuts<Operand>, weights: &[f64]) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for (at, cut) in cuts.into_iter().enumerate() {
             inputs.push(cut, weights.get(at));
@@ -111,7 +111,7 @@ impl Inputs {
     pub(super) async fn anywhere(
         call: &Call,
         act: Act,
-        cuts: Cuts<Operand>,
+        cuts: InputCuts<Operand>,
         weights: &[f64],
     ) -> Self {
         let mut inputs = Self::new(act, cuts.len());
@@ -123,7 +123,7 @@ impl Inputs {
     }
 
     fn new(act: Act, count: usize) -> Self {
-        let (mut operands, watched) = (Queue::default(), Tally::new([]));
+        let (mut operands, watched) = (Queue::default(), PinnedValues::new([]));
         operands.reserve_exact(count); // It never moves.
         Self { act, operands, total: 0, watched, seen: BTreeSet::new(), is_void: false }
     }
@@ -163,8 +163,8 @@ impl Inputs {
 
     /// How much of them only readers hold: each value once, however often it is named. The caller
     /// owns it from here on.
-    pub(super) fn watch(&mut self) -> Tally<Watch> {
-        std::mem::replace(&mut self.watched, Tally::new([]))
+    pub(super) fn watch(&mut self) -> PinnedValues<Watch> {
+        std::mem::replace(&mut self.watched, PinnedValues::new([]))
     }
 
     /// Members that are walked.

@@ -1,11 +1,11 @@
 //! Taking out the members at an end: ZPOPMIN, ZPOPMAX, ZMPOP.
 //!
-//! Removing a range takes no time to speak of, however long it is. What was removed is shown from a
-//! cut, if it is too much for a slice.
+//! Removing a range takes no time to speak of, however long it is. If the removed entries are too
+//! many for a slice, they are shown from a cut.
 
 use super::reply::{Entries, Form, at_once};
 use super::value::ZSet;
-use crate::keys_by_core::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Event, Key, WrongType};
@@ -87,7 +87,7 @@ fn event(end: End) -> &'static Event {
     }
 }
 
-/// What ZMPOP is asked for.
+/// The request of ZMPOP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     /// How many keys follow their number.
@@ -165,7 +165,7 @@ pub(super) async fn zmpop_anywhere(call: Call) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let wish = Wish::parse(&mut args)?;
     let layout = Layout { first: args.position(), step: 1, count: wish.keys };
-    let spread = Spread::of(&call, layout).await;
+    let spread = KeysByCore::of(&call, layout).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
     let (db, no_touch) = (call.db, call.no_touch);
     let find = move |home: &mut Home, keys: &Portion, first: &mut Option<usize>| {

@@ -6,9 +6,9 @@
 use super::reply::{Form, entries, member};
 use super::value::ZSet;
 use crate::lookup::find_value;
-use crate::pending_values::{PORTION_BYTES, Unsent, flow};
+use crate::pending_values::{PORTION_BYTES, PendingValues, flow};
 use crate::random::{DRAWS, Way, Wish, fork};
-use crate::reservoir::Choice;
+use crate::reservoir::Reservoir;
 use darter_base::{Prng, hash};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
@@ -17,7 +17,7 @@ use darter_tx::KeySet;
 
 /// Entries walked in one portion: at most about 20 us.
 const WALKED: usize = 256;
-/// Of these, so many are walked between two looks at the bytes that they have: a portion sends no more.
+/// Entries of a walk between two checks of their bytes: a portion sends no more.
 const WALKED_TOGETHER: usize = 16;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`: a random member; or `count` different ones, all when the
@@ -51,7 +51,7 @@ fn wish(mut args: Args<'_>) -> Result<(Wish, Form), Refusal> {
 fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &mut Prng) -> Flow {
     match wish.way(set.len(), prng) {
         Way::One => {
-            let mut unsent = Unsent::default();
+            let mut unsent = PendingValues::default();
             match set.get(below(set.len(), prng)) {
                 Some(entry) => _ = member(reply, &mut unsent, &entry),
                 None => reply.null(),
@@ -61,14 +61,14 @@ fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &
         Way::Draw(count, seen) => {
             form.header(reply, count);
             let (set, prng) = (set.reader(), fork(prng));
-            let unsent = Unsent::default();
+            let unsent = PendingValues::default();
             flow(reply, Draws { set, left: count, seen, form, prng, unsent })
         }
         Way::All => entries(reply, set, 0..set.len(), (End::Front, form)),
         Way::Choose(count, choice) => {
             form.header(reply, count);
             let reader = Reader::new(set.reader(), 0..set.len(), End::Front);
-            flow(reply, Chosen { reader, choice, form, unsent: Unsent::default() })
+            flow(reply, Chosen { reader, choice, form, unsent: PendingValues::default() })
         }
     }
 }
@@ -86,7 +86,7 @@ struct Draws {
     seen: Option<KeySet>,
     form: Form,
     prng: Prng,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Stream for Draws {
@@ -119,9 +119,9 @@ impl Stream for Draws {
 /// Entries chosen in one walk.
 struct Chosen {
     reader: Reader,
-    choice: Choice,
+    choice: Reservoir,
     form: Form,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Stream for Chosen {

@@ -9,7 +9,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::sorted::{End, Sorted};
 use std::ops::Range;
 
-/// What a range is of.
+/// The kind of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -17,7 +17,7 @@ pub(super) enum By {
     Member,
 }
 
-/// What the name of a command says, so that its options need not.
+/// The options that the name of a command implies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
     by: Option<By>,

@@ -3,7 +3,7 @@
 use super::add::SEARCHES;
 use super::bounds::Bounds;
 use super::value::{ZSet, ZSetEdit};
-use crate::bulk_edit::{self, Aside, is_long};
+use crate::bulk_edit::{self, BulkEdit, is_long};
 use crate::prefetch::prefetch;
 use crate::unshare;
 use darter_base::UnixMillis;
@@ -29,14 +29,14 @@ pub(super) fn zrem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.int(0);
         return Ok(Flow::Done);
     }
-    Ok(Aside::start(args, draft, Removing { removed: 0 }))
+    Ok(BulkEdit::start(args, draft, Removing { removed: 0 }))
 }
 
 /// Removal of some members.
 #[derive(Clone, Copy)]
 struct Remove;
 
-impl unshare::Edit for Remove {
+impl unshare::EntryEdit for Remove {
     fn width(self) -> usize {
         1
     }

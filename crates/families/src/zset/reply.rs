@@ -1,6 +1,6 @@
 //! Replies of entries: members, alone or with their scores, streamed from a cut when there are many.
 
-use crate::pending_values::{PORTION_BYTES, Unsent};
+use crate::pending_values::{PORTION_BYTES, PendingValues};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::score;
 use darter_command::{Cx, Flow, Stream};
@@ -14,7 +14,7 @@ const ENTRIES: usize = 32;
 const PORTION_ENTRIES: usize = 512;
 const PORTION_SCORES: usize = 128;
 
-/// What is shown of an entry.
+/// The parts of an entry that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The member.
@@ -23,7 +23,7 @@ pub(super) enum Form {
     WithScore,
     /// The same, flat in RESP3 too.
     Flat,
-    /// The same as a pair, in RESP2 too.
+    /// As above, as a pair, in RESP2 too.
     Pairs,
     /// The member, then its score, among other elements of an array whose header is sent.
     Bare,
@@ -50,7 +50,7 @@ impl Form {
     pub(super) fn encode(
         self,
         reply: &mut Reply<'_>,
-        unsent: &mut Unsent,
+        unsent: &mut PendingValues,
         entry: &Entry<'_>,
     ) -> usize {
         if self == Self::Pairs || self == Self::WithScore && reply.is_resp3() {
@@ -75,7 +75,11 @@ impl Form {
 }
 
 /// Encodes the member of an entry. Returns the bytes to charge to this portion.
-pub(super) fn member(reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_>) -> usize {
+pub(super) fn member(
+    reply: &mut Reply<'_>,
+    unsent: &mut PendingValues,
+    entry: &Entry<'_>,
+) -> usize {
     unsent.held_or_text(reply, &entry.member(), || entry.hold_member())
 }
 
@@ -116,8 +120,8 @@ pub(super) fn at_once(
     set: &Sorted,
     ranks: Range<usize>,
     (from, form): (End, Form),
-) -> Unsent {
-    let mut unsent = Unsent::default();
+) -> PendingValues {
+    let mut unsent = PendingValues::default();
     let mut encode = |entry: Entry<'_>| _ = form.encode(reply, &mut unsent, &entry);
     match from {
         End::Front => set.range(ranks).for_each(&mut encode),
@@ -130,12 +134,12 @@ pub(super) fn at_once(
 pub(super) struct Entries {
     reader: Reader,
     form: Form,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Entries {
     pub(super) fn new(cut: Sorted, ranks: Range<usize>, (from, form): (End, Form)) -> Self {
-        Self { reader: Reader::new(cut, ranks, from), form, unsent: Unsent::default() }
+        Self { reader: Reader::new(cut, ranks, from), form, unsent: PendingValues::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use super::reply::member;
 use super::value::ZSet;
 use crate::cursor;
 use crate::lookup::find_value;
-use crate::pending_values::Unsent;
+use crate::pending_values::PendingValues;
 use crate::scan::Options;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{number, score};
@@ -24,11 +24,11 @@ const INTEGER_END: f64 = (1_i64 << 62) as f64;
 /// the cursor to continue with.
 ///
 /// Reply: array of the cursor and a flat array; scores are texts in RESP3 too. A sorted set that
-/// Redis keeps packed is returned whole. What takes more than a portion is made in slices, from a
-/// cut. Refusals: an invalid cursor, `WrongType`, `NotAnInteger`, `Syntax`, in this order; no option
-/// is looked at when the key is absent. Cost: O(count), and a look at each entry that has the score
-/// of one that is returned.
-/// Source: <https://redis.io/commands/zscan> (2.8.0), <https://valkey.io/commands/zscan> (NOSCORES).
+/// Redis keeps packed is returned whole. A longer reply is made in slices, from a cut. Refusals: an
+/// invalid cursor, `WrongType`, `NotAnInteger`, `Syntax`, in this order; no option is looked at
+/// when the key is absent. Cost: O(count), and a look at each entry that has the score of one that
+/// is returned. Source: <https://redis.io/commands/zscan> (2.8.0),
+/// <https://valkey.io/commands/zscan> (NOSCORES).
 pub(super) fn zscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let cursor = cursor::parse(args.bytes()?)?;
@@ -46,7 +46,7 @@ pub(super) fn zscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     options.count = if is_whole { usize::MAX } else { options.count };
     let first = if is_whole { 0 } else { cursor };
     let set = set.entries();
-    let mut scan = Scan::new(Walk::new(options, first), shown);
+    let mut scan = Scan::new(ScanWalk::new(options, first), shown);
     let all_at_once = set.len() <= ENTRIES_AT_ONCE;
     while scan.pump(set, &mut cx.reply) {
         // Counted in one portion, it is sent in one, unless its members are long.
@@ -64,7 +64,7 @@ fn header(reply: &mut Reply<'_>, cursor: u64, elements: usize) {
     reply.array(elements);
 }
 
-/// What is shown of an entry.
+/// The parts of an entry that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Member,
@@ -80,7 +80,7 @@ impl Shown {
         if self == Self::Member { 1 } else { 2 }
     }
 
-    fn encode(self, reply: &mut Reply<'_>, unsent: &mut Unsent, entry: &Entry<'_>) {
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, entry: &Entry<'_>) {
         member(reply, unsent, entry);
         let score = entry.score();
         let is_integer = score.trunc() == score && score.abs() < INTEGER_END;
@@ -95,17 +95,17 @@ impl Shown {
     }
 }
 
-/// A walk through the part of a set that one call returns; made twice, as `scan::Walk` is.
-struct Walk {
+/// A walk through the part of a set that one call returns; made twice, as `scan::ScanWalk` is.
+struct ScanWalk {
     options: Options,
     /// Where the part begins.
     first: u64,
-    /// Of the entries at hand.
+    /// The scan of the current entries.
     scan: sorted::Scan,
     entries: usize,
 }
 
-impl Walk {
+impl ScanWalk {
     fn new(options: Options, first: u64) -> Self {
         let scan = sorted::Scan::new(first, options.count.min(TOGETHER));
         Self { options, first, scan, entries: 0 }
@@ -137,18 +137,18 @@ impl Walk {
 
 /// A call: counts, then sends.
 struct Scan {
-    walk: Walk,
+    walk: ScanWalk,
     shown: Shown,
     matches: usize,
     counted: bool,
     /// Whether all has been visited for the second time.
     sent: bool,
-    unsent: Unsent,
+    unsent: PendingValues,
 }
 
 impl Scan {
-    fn new(walk: Walk, shown: Shown) -> Self {
-        let unsent = Unsent::default();
+    fn new(walk: ScanWalk, shown: Shown) -> Self {
+        let unsent = PendingValues::default();
         Self { walk, shown, matches: 0, counted: false, sent: false, unsent }
     }
 

@@ -206,7 +206,7 @@ impl Value for ZSet {
         (self.len() >= AHEAD_MIN).then_some(self)
     }
 
-    /// What removing a range has left to do is overdue, as if members had died.
+    /// The remaining work of a removed range is overdue, as if members had died.
     fn earliest_deadline(&self) -> Option<u64> {
         self.entries.is_unsettled().then_some(0)
     }
@@ -371,8 +371,8 @@ impl ZSetEdit<'_> {
         Some(result)
     }
 
-    /// Removes the members with these ranks. Returns how many there were. Of many, some of the work
-    /// is left: [`ZSetEdit::settle`].
+    /// Removes the members with these ranks. Returns how many there were. After a removal of many,
+    /// some of the work is left: [`ZSetEdit::settle`].
     pub fn remove_range(&mut self, ranks: Range<usize>) -> usize {
         let ranks = ranks.start..ranks.end.min(self.zset.len());
         if ranks.is_empty() {

@@ -71,7 +71,7 @@ fn long_bitmaps_agree_with_redis() {
     }
 }
 
-#[test] // What is written meanwhile is not seen.
+#[test] // A write during the reply is not seen.
 fn long_bitmaps_are_read_in_portions_of_a_cut() {
     let mut engine = Engine::new(1_700_000_000_000, 1);
     engine.line("SETBIT k 79999999 1"); // 10 MB.

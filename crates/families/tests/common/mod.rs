@@ -1,4 +1,4 @@
-//! What the tests of all families need: one shard or several cores that run commands, a real
+//! Shared parts of the tests of all families: one shard or several cores that run commands, a real
 //! redis-server alongside them, and replies read as values.
 
 pub(crate) mod engine;

@@ -174,7 +174,7 @@ fn a_head_alone_is_a_filter() {
     assert_eq!(loaded.cuckoo().len(), 200);
 }
 
-#[test] // Of very many items for which there is no room, most are refused without moving others.
+#[test] // If very many items have no room, most are refused without moving others.
 fn moves_in_vain_come_to_an_end() {
     let mut world = World::new(1, NOW, 1);
     text(&mut world, "CF.RESERVE a 64 BUCKETSIZE 2 MAXITERATIONS 65535 EXPANSION 0");

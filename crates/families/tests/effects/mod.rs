@@ -1,5 +1,5 @@
-//! What commands record: what they did, not the value to which they did it; and of what is built,
-//! the whole, shared. Whatever it is, it makes the same of a copy.
+//! The records of commands: the change, not the value that it was made to. A value that is built is
+//! recorded whole, and shared. Applied to a copy, the records always give the same value.
 
 use crate::common::engine::Engine;
 use crate::common::unix_millis;
@@ -92,7 +92,7 @@ fn contents(db: &Db) -> BTreeMap<Vec<u8>, Seen> {
     all
 }
 
-#[test] // Of a long string, the range that was written.
+#[test] // A long string is recorded by the range that was written.
 fn writes_record_ranges() {
     let mut pair = Pair::new();
     let (long, longer) = (vec![b'x'; 2_000_000], vec![b'y'; 300_000]);
@@ -119,7 +119,7 @@ fn writes_record_ranges() {
     assert!(bytes(record) < 100, "five bytes are recorded");
 }
 
-#[test] // Of a hash or a set, the entries that were changed, aside or not.
+#[test] // A hash or a set is recorded by the changed entries, aside or not.
 fn changes_record_entries() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("HSET h", 0, 10_000), ["Install"], "all of it is new");
@@ -141,7 +141,8 @@ fn changes_record_entries() {
     assert_eq!(pair.many("SREM t", 0, 5_000), ["Delete"], "nothing is left");
 }
 
-#[test] // Of a list, what was done at which end or index; of very many pushes to a short one, all of it.
+// A list is recorded by the changes at an end or index; very many pushes to a short one as a whole.
+#[test]
 fn changes_record_elements() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("RPUSH l", 0, 3), ["list 3"]);
@@ -170,7 +171,7 @@ fn changes_record_elements() {
     assert_eq!(pair.run(&[b"LSET", b"l", b"0", &long]), ["list 1"]);
 }
 
-#[test] // What redis-server counts as a change (`rdb_changes_since_last_save`) is counted.
+#[test] // The changes that redis-server counts (`rdb_changes_since_last_save`) are counted.
 fn changes_are_counted_as_in_redis() {
     let mut engine = Engine::new(unix_millis(), 3);
     for (line, count) in [
@@ -218,7 +219,7 @@ fn changes_are_counted_as_in_redis() {
     }
 }
 
-#[test] // The same of what is changed aside, whether someone listens or not.
+#[test] // The records of changes made aside are equal, with or without a reader.
 fn changes_made_aside_are_counted_as_in_redis() {
     let scored = |from: usize| (from..from + 1_000).map(|at| format!(" {at} m{at}"));
     let named = |from: usize, count: usize| (from..from + count).map(|at| format!(" n{at}"));
@@ -253,7 +254,7 @@ fn changes_made_aside_are_counted_as_in_redis() {
     }
 }
 
-#[test] // The same of a collection so small that it is in its key's entry.
+#[test] // The records of a collection so small that it is in its key's entry are equal.
 fn small_ones_record_entries() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("HSET h", 0, 20), ["hash 10"]);
@@ -273,7 +274,7 @@ fn small_ones_record_entries() {
 }
 
 #[test] // A field that is to die takes its hash out of the entry, and back when it has.
-fn what_dies_of_small_ones_is_removed() {
+fn expired_fields_of_packed_hashes_are_logged() {
     let mut pair = Pair::new();
     pair.many("HSET h", 0, 20);
     assert_eq!(pair.run(&[b"HPEXPIRE", b"h", b"10", b"FIELDS", b"1", b"name-4"]), ["hash 1"]);
@@ -287,8 +288,9 @@ fn what_dies_of_small_ones_is_removed() {
     assert_eq!(pair.run(&[b"HSET", b"h", b"name-2", b"v"]), ["hash 1"]);
 }
 
-#[test] // What dies while a change is made aside is recorded before it; then the whole value is.
-fn what_dies_meanwhile_is_not_lost() {
+// An entry that dies during a change made aside is recorded before it; then the whole value is.
+#[test]
+fn deaths_during_a_bulk_edit_are_logged() {
     let mut pair = Pair::new();
     pair.many("HSET h", 0, 10_000);
     pair.many("HPEXPIRE h 10 FIELDS 200", 4_000, 200);
@@ -305,7 +307,7 @@ fn what_dies_meanwhile_is_not_lost() {
     assert_eq!(pair.run(&[b"HDEL", b"h", b"name-2"]), ["hash 1"]);
 }
 
-/// What each core recorded, command by command.
+/// The records of each core, command by command.
 type Blocks = Vec<Vec<Vec<Record>>>;
 
 /// Runs MSETs of six keys each on three cores.
@@ -323,7 +325,7 @@ fn blocks_of_msets(world: &mut World, count: usize) -> Blocks {
     blocks
 }
 
-/// What is left of logs that end there, to whoever takes whole transactions only.
+/// The shards that a reader of whole transactions makes of logs that end at `ends`.
 fn applied(blocks: &Blocks, ends: &[usize]) -> Vec<Shard> {
     let kept = || blocks.iter().zip(ends).map(|(blocks, end)| blocks[..*end].iter().flatten());
     let mut ended: BTreeMap<u64, usize> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! What happened, as the log tells it, beside what redis-server 7.0.15 publishes:
-//! `notify-keyspace-events KEAmn`, line by line and at random, on one core and several. What is
-//! newer than that server stands in a table.
+//! The events in the log, compared with those that redis-server 7.0.15 publishes:
+//! `notify-keyspace-events KEAmn`, line by line and at random, on one core and several. Events
+//! newer than that server stand in a table.
 
 use crate::common::oracle::{Oracle, Published};
 use crate::common::unix_millis;
@@ -492,7 +492,7 @@ const LINES: &[&str] = &[
     "SCAN 0",
 ];
 
-/// What redis-server 7.0 does not have, with the events of Redis 8 or Dragonfly.
+/// Commands that redis-server 7.0 does not have, with the events of Redis 8 or Dragonfly.
 const NEWER: &[(&str, &[&str])] = &[
     ("SET k 5", &["new", "set"]),
     ("INCREX k BYINT 2", &["incrby"]),
@@ -671,9 +671,9 @@ impl Both {
         self.compare(line, found, wanted);
     }
 
-    /// Of several cores only those of one key are in order, and what moves between two keys comes
-    /// there first. What dies while we wait is reported at once, by the oracle when it looks at it,
-    /// or before.
+    /// With several cores only the events of one key are in order, and the oracle reports a move
+    /// between two keys first. A key that dies during a wait is reported at once by the oracle when
+    /// it looks at it, or before.
     fn compare(&mut self, line: &str, mut found: Vec<Published>, mut wanted: Vec<Published>) {
         let is_death = |told: &Published| told.1 == "expired";
         found.retain(|told| !is_death(told));
@@ -688,7 +688,7 @@ impl Both {
     }
 }
 
-#[test] // The same events, of the same keys, in the same order.
+#[test] // The events are equal: keys and order.
 fn events_are_those_of_redis() {
     for cores in [1, 3] {
         let mut both = Both::new(&format!("events-{cores}"), cores);
@@ -809,7 +809,7 @@ fn events_of_large_commands() {
     }
 }
 
-#[test] // The same of entries that are pending.
+#[test] // The events of pending entries are equal.
 fn events_of_large_groups() {
     let mut both = Both::new("events-large-groups", 1);
     (1..=700).for_each(|at| both.line(&format!("XADD u {at} f v")));
@@ -842,7 +842,7 @@ fn misses_of_many_keys() {
 }
 
 #[test] // Whoever wants changes only is not told what was not found.
-fn misses_are_told_to_who_wants_them() {
+fn misses_are_published_if_subscribed() {
     let mut ours = Ours::new(1, 5);
     ours.world.cores[0].home().shard.hear_misses(false);
     assert_eq!(ours.run(&[b"GET", b"k"]), []);
@@ -855,8 +855,8 @@ fn events_at_random_are_those_of_redis() {
     let lasting = |line: &&&str| {
         let word = line.split(' ').next().unwrap();
         let may_wait = ["BL", "BR", "BZ"].iter().any(|begin| word.starts_with(begin));
-        // What is drawn by chance, or dies, would make the two differ; and in any order what may
-        // wait would find nothing.
+        // Random choices and deaths would make the two differ; and a blocking command in a random
+        // order would find nothing.
         !["SPOP", "WAIT", "DB", "SWAPDB"].contains(&word) && !line.contains(" 20") && !may_wait
     };
     let lines: Vec<&str> = LINES.iter().filter(lasting).copied().collect();

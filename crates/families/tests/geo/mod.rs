@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// When all worlds begin.
 const NOW: u64 = 1_000;
-/// Of the sphere.
+/// The radius of the sphere.
 const RADIUS_KM: f64 = 6_372.797_560_856;
 
 /// Runs a command, written as one line.
@@ -51,7 +51,7 @@ fn scatter(world: &mut World, prng: &mut Prng, count: u64) -> BTreeMap<String, (
     places
 }
 
-/// What a search of `g` must reply, nearest first: all within, by the model.
+/// The expected reply to a search of `g`, nearest first: all members within, by the model.
 fn expected(
     places: &BTreeMap<String, (f64, f64)>,
     center: (f64, f64),
@@ -75,8 +75,9 @@ fn agree(expected: &[(f64, String)], shown: &[String]) -> bool {
         })
 }
 
-#[test] // Of a pack, of a tree, of as many as take slices; near, far, and all there is.
-fn searches_find_what_is_there() {
+// Searches in a pack, in a tree, and in one that takes slices; near, far, and of everything.
+#[test]
+fn searches_find_all_members_within() {
     for (seed, count, cores) in [(1, 100, 1), (2, 2_000, 2), (3, 20_000, 3)] {
         let (mut world, mut prng) = (World::new(cores, NOW, seed), Prng::from_seed(seed));
         let places = scatter(&mut world, &mut prng, count);
@@ -84,7 +85,7 @@ fn searches_find_what_is_there() {
             let center = (prng.below(360) as f64 - 180.0, prng.below(140) as f64 - 70.0);
             let radius = [50.0, 700.5, 3_000.25, 9_000.75, 30_000.0][round % 5];
             let all = expected(&places, center, radius);
-            // What is about as far as the radius may be shown or not.
+            // A member about as far as the radius may be shown or not.
             if all.iter().any(|(far, _)| (far - radius).abs() < 0.01) {
                 continue;
             }
@@ -158,7 +159,7 @@ fn long_members_are_found() {
 }
 
 #[test] // Between the corners on a map; as many corners as a circle has.
-fn polygons_hold_what_is_between_their_corners() {
+fn polygons_hold_points_between_their_corners() {
     let (mut world, mut prng) = (World::new(1, NOW, 6), Prng::from_seed(6));
     let places = scatter(&mut world, &mut prng, 4_000);
     for corners in [3_usize, 40, 1_024] {

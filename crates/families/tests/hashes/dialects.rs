@@ -1,4 +1,4 @@
-//! What is newer than redis-server 7.0.15: deadlines of fields, by tables of lines and replies.
+//! Commands newer than redis-server 7.0.15: deadlines of fields, by tables of lines and replies.
 //! The time is 1 000 000 ms at the beginning of each.
 
 use crate::common::engine::Engine;

@@ -76,8 +76,8 @@ fn taken(tokens: &[&[u8]]) -> (Json, bool) {
     (json, is_taken)
 }
 
-#[test] // What is not at its end is no document, and no number is none.
-fn what_no_text_says_is_refused() {
+#[test] // A text with bytes after its end is no document, and NaN is no number.
+fn invalid_documents_are_refused() {
     let token = |token: &[u8]| {
         let (json, is_taken) = taken(&[token]);
         (is_taken, json.is_empty())
@@ -106,8 +106,8 @@ fn long_texts_are_read_in_parts() {
     assert!(!taken(&[b"{", b"K", &part, &part]).1, "too long a name");
 }
 
-#[test] // What a document takes is counted while it is read, too.
-fn what_is_being_read_is_counted() {
+#[test] // The memory of a document counts while it is read, too.
+fn documents_being_read_are_counted() {
     let part = [&b"p"[..], &[b'x'; 50_000]].concat();
     let (json, _) = taken(&[b"[", b"S", &part, &part, &part]);
     assert!(json.content_bytes() >= 150_000, "{}", json.content_bytes());
@@ -121,7 +121,7 @@ fn text(world: &mut World, path: &[u8]) -> String {
 }
 
 #[test] // JSON.MSET sets all, or nothing.
-fn what_is_refused_sets_nothing() {
+fn refused_commands_set_nothing() {
     for seed in 0..8 {
         let mut world = World::new(2, NOW, seed);
         run(&mut world, &[b"JSON.SET", b"k", b"$", b"[1]"]);

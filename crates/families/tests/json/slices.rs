@@ -1,4 +1,4 @@
-//! What takes long is done in portions, and what has no end is refused.
+//! Long work is done in portions, and endless work is refused.
 
 use super::{NOW, run, text};
 use crate::common::value::Value;
@@ -94,7 +94,7 @@ fn a_path_without_end_is_refused() {
 }
 
 #[test]
-fn what_is_added_at_many_places_is_portioned() {
+fn additions_at_many_places_are_portioned() {
     let objects = format!("[{}]", vec!["{}"; 3_000].join(","));
     let mut all = world(&objects);
     assert!(portions(&mut all, &[b"JSON.SET", b"k", b"$[*].b", b"1"]) >= 3_000 / 8);
@@ -116,7 +116,7 @@ fn a_patch_that_makes_a_document_is_portioned() {
     }
 }
 
-#[test] // What is found out of order is sorted in portions, before it is removed.
+#[test] // Places found out of order are sorted in portions, before their removal.
 fn removals_are_sorted_in_portions() {
     let level = |inner: &str| format!(r#"{{"l":[{inner}],"x":{{"a":1}},"a":2}}"#);
     let document = (0..7).fold("0".to_owned(), |inner, _| level(&[&inner[..]; 3].join(",")));
@@ -157,7 +157,7 @@ fn paths_and_formats_have_bounds() {
 }
 
 #[test] // Its length says enough: a copy of a large argument takes longer than a portion.
-fn what_is_too_long_is_refused_uncopied() {
+fn overlong_values_are_refused_uncopied() {
     let world = world("[1]");
     let long = vec![b'a'; 200_000];
     let long = &long[..];
@@ -255,7 +255,7 @@ fn popped_elements_are_freed_in_portions() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // Of texts of some kilobytes a few are sent in one portion.
+#[test] // A portion sends a few texts of some kilobytes each.
 fn many_texts_are_sent_in_portions() {
     let text = format!("[{}]", vec!["1"; 200].join(","));
     let document = format!("[{}]", vec![format!("[{text}]"); 128].join(","));

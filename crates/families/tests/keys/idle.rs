@@ -18,7 +18,7 @@ const CASES: &[(&str, &str, bool)] = &[
     ("SET k 1", "INCR k", true), ("SET k v", "INCRBYFLOAT k 1", true), ("SET k v", "HGET k f", true),
     ("SET k v", "SETRANGE k 0 x", true), ("SET k v", "SETRANGE k 0 ", true),
     ("SET k v", "EXPIRE k 1000", true), ("SET k v", "EXPIRE k 1000 XX", true),
-    // Of 8.4, and so by the rule and not by 7.0.15.
+    // Commands of 8.4, by the rule and not by 7.0.15.
     ("SET k v", "DELEX k IFEQ w", true), ("SET k v", "DELEX k IFDEQ 0000000000000000", true),
     ("SET k v", "PERSIST k", true), ("SET k v", "TOUCH k", true), ("SET k v", "TOUCH none k", true),
     ("SET k v", "COPY k other", true), ("MSET k v src w", "COPY src k", true),

@@ -62,7 +62,7 @@ fn a_large_del_gives_its_memory_back() {
     }
 }
 
-#[test] // What counts while a large DEL is under way sees all of the keys, or none.
+#[test] // A count during a large DEL sees all of the keys, or none.
 fn a_large_del_is_atomic() {
     for seed in 0..40 {
         let mut world = World::new(3, NOW, seed);
@@ -94,7 +94,8 @@ fn a_large_del_is_atomic() {
     }
 }
 
-#[test] // Who writes one of very many keys beside a TOUCH of them waits for a moment, never for its end.
+// A writer of one of very many keys waits for a moment beside a TOUCH of them, never for its end.
+#[test]
 fn a_large_touch_delays_nobody() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
@@ -299,7 +300,7 @@ fn random_keys_are_uniform_and_alive() {
 }
 
 #[test]
-fn memory_follows_what_is_kept() {
+fn memory_follows_the_kept_elements() {
     let mut world = World::new(1, NOW, 9);
     let mut usage = |key: &[u8], value: &[u8]| -> usize {
         world.edit(key, |db| db.set_text(&Key::new(key), Fresh::Bytes(value), Deadline::Clear));

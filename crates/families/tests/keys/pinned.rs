@@ -1,12 +1,11 @@
-//! What a reply that no one reads holds of values that are gone.
+//! Memory that an unread reply holds of values that are gone.
 
 use crate::common::engine::Engine;
 use darter_base::preempt::Never;
 use darter_keyspace::lazyfree;
 use darter_resp::{Output, Reply};
 
-/// What a database is filled with: whole values of several segments or chunks, a few KB each in
-/// all.
+/// The data of a database: whole values of several segments or chunks, a few KB each in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Data {
     /// Twelve long strings.
@@ -58,7 +57,7 @@ fn free_all() {
 }
 
 #[test] // Nothing while they are there; then all, for each reader, and never more.
-fn readers_of_what_is_gone_hold_it() {
+fn readers_pin_deleted_values() {
     let cases = [
         (Data::Strings, format!("MGET{}", many("s", 12))),
         (Data::Hash, "HGETALL h".to_owned()),
@@ -93,7 +92,7 @@ fn readers_of_what_is_gone_hold_it() {
         engine.line(&format!("DEL {}", keys.join(" ")));
         free_all();
         let held = bytes - bytes / 10..bytes + bytes / 10;
-        // Of a small hash only its last reader knows.
+        // Only its last reader knows a small hash.
         let each = if data == Data::Few { vec![] } else { vec![first.pinned_bytes()] };
         drop(first);
         for pinned in each.into_iter().chain([second.pinned_bytes()]) {
@@ -109,14 +108,14 @@ fn readers_of_what_is_gone_hold_it() {
     }
 }
 
-/// What MEMORY USAGE tells.
+/// The reply of MEMORY USAGE.
 fn usage(engine: &mut Engine, key: &str) -> usize {
     let reply = engine.line(&format!("MEMORY USAGE {key}"));
     reply.trim_end().trim_start_matches(':').parse().unwrap_or_else(|_| panic!("{reply}"))
 }
 
-#[test] // What a reply is made of counts as soon as it is made, whatever became of the values.
-fn what_was_made_for_a_reply_counts() {
+#[test] // The values of a reply count as soon as it is made, though they may be gone.
+fn values_made_for_a_reply_count() {
     let mut engine = Engine::new(1_000, 7);
     Data::Sets.fill(&mut engine);
     let bytes = usage(&mut engine, "a");

@@ -1,4 +1,4 @@
-//! The same commands, random, here on one to four cores and on redis-server 7.0.15.
+//! Random commands, equal on one to four cores and on redis-server 7.0.15.
 
 use crate::common::oracle::Oracle;
 use crate::common::unix_millis;
@@ -132,7 +132,7 @@ fn words(prng: &mut Prng) -> Vec<Vec<u8>> {
     words
 }
 
-/// What concerns whole databases. They are seldom flushed.
+/// Commands on whole databases. They are seldom flushed.
 fn whole_words(prng: &mut Prng, name: &str, words: &mut Vec<Vec<u8>>) {
     match name {
         "SELECT" => words.push(pick(prng, &["0", "1", "2"]).into()),
@@ -246,7 +246,7 @@ fn show(words: &[&[u8]]) -> String {
         .join(" ")
 }
 
-/// What of a reply must be equal.
+/// The part of a reply that must be equal.
 fn comparable(name: &[u8], reply: &[u8]) -> Vec<u8> {
     match name {
         b"RANDOMKEY" => reply[..1].to_vec(),

@@ -24,7 +24,7 @@ fn scan(world: &mut World, words: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
 }
 
 #[test] // Keys come and go between the calls, tables grow and shrink; what stays is seen.
-fn what_stays_is_returned() {
+fn lasting_keys_are_returned_by_scan() {
     for seed in 0..30 {
         let mut prng = Prng::from_seed(seed);
         let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), NOW, 9);
@@ -92,7 +92,7 @@ fn counts_patterns_and_foreign_cursors() {
 }
 
 #[test] // Key by key, those that match; one that is held is waited for.
-fn rm_removes_what_scan_finds() {
+fn rm_removes_the_keys_that_scan_finds() {
     let mut world = World::new(3, NOW, 21);
     let keys: Vec<Vec<u8>> = (0..1_000).map(|at| format!("k{at}").into_bytes()).collect();
     keys.iter().for_each(|key| set(&world, key));

@@ -43,7 +43,7 @@ fn ranges_are_streamed() {
     assert!(engine.portion_bytes <= 64 * 1024, "{}", engine.portion_bytes);
 }
 
-#[test] // What is read is the list as it was when the command came.
+#[test] // The reply shows the list as it was when the command came.
 fn a_range_is_of_one_moment() {
     let mut engine = filled();
     let mut stream = engine.begin("LRANGE l 0 -1");
@@ -126,7 +126,7 @@ fn searches_are_sliced() {
 }
 
 #[test] // Very many finds are gathered, sent and removed in portions.
-fn what_is_everywhere_is_found_and_removed() {
+fn repeated_elements_are_found_and_removed() {
     let mut engine = filled();
     for _ in 0..20 {
         let words = [&b"RPUSH"[..], b"l"].into_iter().chain((0..1_000).map(|_| &b"7"[..]));

@@ -12,7 +12,7 @@ const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 struct Test {
     world: World,
-    /// What comes of the records of each core.
+    /// The copies made by the records of each core.
     copies: Vec<Shard>,
     model: BTreeMap<Bytes, VecDeque<Bytes>>,
     prng: Prng,
@@ -135,7 +135,7 @@ fn movem_matches_the_model() {
     }
 }
 
-#[test] // What arrives in reverse is put together in portions; else it is joined at once.
+#[test] // A result in reverse order is put together in portions; otherwise it is joined at once.
 fn long_moves_are_sliced() {
     let mut test = Test::new(1, 1, 20_000);
     while test.model.values().map(VecDeque::len).sum::<usize>() < 40_000 {

@@ -3,13 +3,13 @@
 use super::{of_parts, parts, survives_damage};
 use darter_base::hash::digest;
 use darter_base::{Prng, number};
-use darter_families::cms::{Cms, Shape};
+use darter_families::cms::{Cms, CmsShape};
 use darter_keyspace::{Collection, Value};
 use darter_structs::pages::PAGE_BYTES;
 use std::collections::HashMap;
 
 /// A sketch and exact counts of the same items, few of which are most.
-fn counted(seed: u64, shape: Shape, times: usize) -> (Cms, HashMap<u64, u32>) {
+fn counted(seed: u64, shape: CmsShape, times: usize) -> (Cms, HashMap<u64, u32>) {
     let (mut prng, mut exact) = (Prng::from_seed(seed), HashMap::new());
     let mut sketch = Cms::new(shape).unwrap();
     for _ in 0..times {
@@ -26,7 +26,7 @@ fn counted(seed: u64, shape: Shape, times: usize) -> (Cms, HashMap<u64, u32>) {
 #[test] // Within e / width of all increments, but for one item in 2 to the depth.
 fn counts_are_too_high_as_rarely_as_they_say() {
     for (seed, width, depth) in [(1, 200, 1), (2, 200, 3), (3, 1_000, 5), (4, 37, 4), (5, 1, 1)] {
-        let (sketch, exact) = counted(seed, Shape { width, depth }, 40_000);
+        let (sketch, exact) = counted(seed, CmsShape { width, depth }, 40_000);
         let all: u64 = exact.values().map(|count| u64::from(*count)).sum();
         assert_eq!(sketch.count(), all.cast_signed());
         let bound = 2 * all / width;
@@ -43,7 +43,7 @@ fn counts_are_too_high_as_rarely_as_they_say() {
 
 #[test] // Row by row, in any portions.
 fn portions_add_up() {
-    let shape = Shape { width: 100, depth: 10 };
+    let shape = CmsShape { width: 100, depth: 10 };
     let (mut whole, mut parts) = (Cms::new(shape).unwrap(), Cms::new(shape).unwrap());
     let mut prng = Prng::from_seed(6);
     for item in 0..1_000_u32 {
@@ -60,13 +60,13 @@ fn portions_add_up() {
 
 #[test]
 fn damaged_sketches_are_refused_or_other_ones() {
-    survives_damage(&counted(7, Shape { width: 700, depth: 5 }, 3_000).0, 2_000);
-    survives_damage(&counted(8, Shape { width: 3, depth: 1 }, 10).0, 500);
+    survives_damage(&counted(7, CmsShape { width: 700, depth: 5 }, 3_000).0, 2_000);
+    survives_damage(&counted(8, CmsShape { width: 3, depth: 1 }, 10).0, 500);
 }
 
 #[test] // Cuts stay as they are, and are freed in portions; memory is that of what was counted.
 fn large_ones_are_shared() {
-    let mut sketch = Cms::new(Shape { width: 1 << 20, depth: 16 }).unwrap();
+    let mut sketch = Cms::new(CmsShape { width: 1 << 20, depth: 16 }).unwrap();
     assert!(sketch.content_bytes() < 1_000, "{} before it has counted", sketch.content_bytes());
     let cut = sketch.clone();
     for item in 0..100 {
@@ -86,7 +86,7 @@ fn large_ones_are_shared() {
 
 #[test] // They are never written, and take no memory if they come.
 fn pieces_of_zeros_are_nothing() {
-    let sketch = Cms::new(Shape { width: 100_000, depth: 2 }).unwrap();
+    let sketch = Cms::new(CmsShape { width: 100_000, depth: 2 }).unwrap();
     let mut parts = parts(&sketch);
     parts.push([&3_u64.to_le_bytes()[..], &[0; PAGE_BYTES]].concat());
     let taken = of_parts::<Cms>(&parts).unwrap();

@@ -86,7 +86,7 @@ fn merges_keep_deadlines() {
             world.settle();
             let is_done = world.reply(&merged) == b"+OK\r\n";
             let is_there = world.edit(b"k", |db| db.get(&Key::new(b"k")).is_some());
-            // Who found nothing there, and need not, made something new.
+            // A merge that finds nothing at its destination may make a new value.
             let is_new = steps < 20 && is_done && merge.starts_with("TDIGEST");
             assert!(!is_there || is_new, "{merge}: there is one after {steps} steps");
         }

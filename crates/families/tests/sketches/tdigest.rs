@@ -49,7 +49,7 @@ fn quantiles_are_close() {
             let (digest, exact) = digest(seed as u64, compression, count, draw);
             assert!(digest.merged().len() as u64 <= 2 * compression + 20, "{digest:?}");
             let view = digest.view();
-            // What a cluster multiplies q / (1 - q) by, at most: a unit of the scale.
+            // The largest factor of q / (1 - q) in a cluster: a unit of the scale.
             let size = compression as f64;
             let z = 4.0 * (count as f64 / size).ln() + 24.0;
             let unit = (z / size).exp();
@@ -90,7 +90,7 @@ fn few_observations_are_exact() {
     }
 }
 
-#[test] // Of whatever weights, in whatever order.
+#[test] // Quantiles hold for any weights in any order.
 fn answers_grow_with_questions() {
     let mut prng = Prng::from_seed(9);
     for round in 0..50 {

@@ -5,7 +5,7 @@ use crate::common::value::Value as Answer;
 use crate::common::world::World;
 use darter_base::Prng;
 use darter_base::hash::digest;
-use darter_families::topk::{Shape, TopK};
+use darter_families::topk::{TopK, TopKShape};
 use darter_keyspace::{Collection, Key, Value};
 use darter_rdb::Item;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ fn name(item: u64) -> Vec<u8> {
 }
 
 /// A sketch that items were added to, the lower ones more often, and their exact counts.
-fn counted(seed: u64, shape: Shape, times: usize) -> (TopK, HashMap<u64, u32>) {
+fn counted(seed: u64, shape: TopKShape, times: usize) -> (TopK, HashMap<u64, u32>) {
     let (mut prng, mut exact) = (Prng::from_seed(seed), HashMap::new());
     let mut sketch = TopK::new(shape).unwrap();
     for step in 0..times {
@@ -32,9 +32,9 @@ fn counted(seed: u64, shape: Shape, times: usize) -> (TopK, HashMap<u64, u32>) {
 }
 
 #[test]
-fn the_list_has_what_comes_most_often() {
+fn the_list_has_the_most_frequent_items() {
     for (seed, width, decay) in [(1, 200, 0.9), (2, 1_000, 0.925), (3, 100, 0.8)] {
-        let (sketch, exact) = counted(seed, Shape { k: 8, width, depth: 5, decay }, 60_000);
+        let (sketch, exact) = counted(seed, TopKShape { k: 8, width, depth: 5, decay }, 60_000);
         let mut counts: Vec<(u32, u64)> =
             exact.iter().map(|(item, count)| (*count, *item)).collect();
         counts.sort_unstable_by(|one, other| other.cmp(one));
@@ -50,7 +50,7 @@ fn the_list_has_what_comes_most_often() {
 
 #[test] // Without chance: with a decay of 1 every foreign item takes one off.
 fn buckets_decay_by_one() {
-    let mut sketch = TopK::new(Shape { k: 1, width: 1, depth: 1, decay: 1.0 }).unwrap();
+    let mut sketch = TopK::new(TopKShape { k: 1, width: 1, depth: 1, decay: 1.0 }).unwrap();
     let mut prng = Prng::from_seed(1);
     for (item, times, owner, count) in
         [("a", 5, "a", 5), ("b", 3, "a", 2), ("b", 2, "b", 1), ("b", 4, "b", 5), ("a", 9, "a", 5)]
@@ -67,7 +67,7 @@ fn chances_add_up() {
     let decayed = |times: u32, rounds: u32| {
         let mut prng = Prng::from_seed(7);
         let left = (0..2_000).map(|_| {
-            let shape = Shape { k: 1, width: 1, depth: 1, decay: 0.9 };
+            let shape = TopKShape { k: 1, width: 1, depth: 1, decay: 0.9 };
             let mut sketch = TopK::new(shape).unwrap();
             sketch.edit_aside(0).add(b"a", 10, &mut prng);
             (0..rounds).for_each(|_| _ = sketch.edit_aside(0).add(b"b", times, &mut prng));
@@ -100,7 +100,7 @@ fn in_parts(value: &dyn Value) -> Vec<Vec<u8>> {
     parts
 }
 
-#[test] // Of a list of megabytes no step copies an item as a whole, and all of them come back.
+#[test] // No step copies a whole item of a list of megabytes, and all of them come back.
 fn long_items_go_in_pieces() {
     let long = |byte| vec![byte; 4 << 20];
     let mut world = World::new(1, 1_000_000, 3);
@@ -125,6 +125,6 @@ fn long_items_go_in_pieces() {
 
 #[test]
 fn damaged_lists_are_refused_or_other_ones() {
-    let shape = Shape { k: 20, width: 300, depth: 5, decay: 0.9 };
+    let shape = TopKShape { k: 20, width: 300, depth: 5, decay: 0.9 };
     survives_damage(&counted(8, shape, 3_000).0, 2_000);
 }

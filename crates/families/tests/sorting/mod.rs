@@ -311,7 +311,7 @@ fn long_names_are_stored_in_their_order() {
     }
 }
 
-#[test] // What no step could do is refused.
+#[test] // Options that no step could carry out are refused.
 fn patterns_have_a_bound() {
     let mut world = World::new(2, 1_000, 3);
     run(&mut world, &[b"RPUSH", b"l", b"1", b"2"]);

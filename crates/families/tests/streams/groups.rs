@@ -18,7 +18,7 @@ fn filled() -> Engine {
     engine
 }
 
-/// What is pending with whom.
+/// The number of entries pending at the consumer.
 fn pending(engine: &Engine, consumer: &str) -> usize {
     let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
     let group = stream.groups().get(b"g").unwrap();
@@ -202,8 +202,8 @@ fn references_are_looked_for_in_portions() {
     engine.db.check_invariants();
 }
 
-#[test] // What is pending of entries that were deleted is looked at, too, however few entries are left.
-fn what_is_pending_of_deleted_entries_is_passed_in_portions() {
+#[test] // Pending references to deleted entries are visited, too, however few entries are left.
+fn pending_deleted_entries_are_skipped_in_portions() {
     for line in ["XTRIM x MAXLEN 1 DELREF", "XADD x MAXLEN 1 DELREF 9000 f v"] {
         let mut engine = filled();
         engine.line("XREADGROUP GROUP g a STREAMS x >");
@@ -226,7 +226,7 @@ fn what_is_pending_of_deleted_entries_is_passed_in_portions() {
     assert_eq!(kept(&engine).len(), 200);
 }
 
-#[test] // What is changed aside dies with its key, though the key dies while it is changed.
+#[test] // A change made aside dies with its key, even if the key dies during it.
 fn a_key_that_dies_meanwhile_stays_dead() {
     let few = ids(1..101);
     for (line, wanted) in [
@@ -289,7 +289,7 @@ fn idle_entries_are_claimed_before_new_ones_are_read() {
         [0, 5],
         "what is claimed stays pending"
     );
-    // What is gone, what nobody has, and an ID, for which there is no claim.
+    // A deleted entry, an entry without a consumer, and an ID that was never claimed.
     engine.line("XDEL x 2");
     engine.line("XNACK x g SILENT IDS 1 3-0");
     let reply = engine.line("XREADGROUP GROUP g e COUNT 1 CLAIM 9999999999 STREAMS x >");

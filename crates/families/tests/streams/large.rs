@@ -52,7 +52,7 @@ fn ranges_are_streamed() {
     );
 }
 
-#[test] // What is read is the stream as it was when the command came.
+#[test] // The reply shows the stream as it was when the command came.
 fn a_range_is_of_one_moment() {
     let mut engine = filled();
     let mut stream = engine.begin("XRANGE x - +");
@@ -292,7 +292,7 @@ fn huge_names_are_not_read() {
     }
 }
 
-#[test] // The same options again and again are refused: a million would take a slice, each.
+#[test] // Repeated options are refused: a million of them would take a slice each.
 fn very_many_options_are_refused() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.line("XADD x 1 f v");

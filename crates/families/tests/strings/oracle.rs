@@ -1,4 +1,4 @@
-//! The same commands, random, here and on redis-server 7.0.15: every reply is equal, byte for byte.
+//! Random commands here and on redis-server 7.0.15: every reply is equal, byte for byte.
 
 use crate::common::engine::Engine;
 use crate::common::oracle::Oracle;

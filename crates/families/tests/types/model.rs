@@ -165,7 +165,7 @@ struct Run {
     db: Db,
     model: Model,
     cuts: Vec<Cut>,
-    /// What the records make, under a clock that is far ahead.
+    /// The copy made by the records, under a clock that is far ahead.
     copy: Db,
 }
 
@@ -537,7 +537,7 @@ fn db_matches_a_map_of_maps() {
     }
 }
 
-#[test] // What all dies is found and freed without anyone asking for it.
+#[test] // A collection whose entries all die is found and freed by itself.
 fn the_dead_are_reaped_to_the_last() {
     let mut db = Db::default();
     db.set_now(EPOCH);

@@ -64,7 +64,7 @@ fn a_hash_leaves_its_entry_and_comes_back() {
 }
 
 #[test] // A deadline, a long value: what is not plain lies out of line, under its clock.
-fn what_is_not_plain_leaves_the_entry() {
+fn values_not_plain_leave_the_entry() {
     let mut db = db();
     let long = vec![b'v'; 70_000];
     for (key, value, deadline) in [
@@ -87,7 +87,7 @@ fn what_is_not_plain_leaves_the_entry() {
     assert_eq!(found.value::<Hash>().unwrap().len(), 1);
 }
 
-#[test] // What is read, held, moved and put back is what was there; another type is refused.
+#[test] // A value that is read, held, moved and put back is unchanged; another type is refused.
 fn a_packed_value_is_as_any_other() {
     let mut db = db();
     let (key, other) = (Key::new(b"set"), Key::new(b"other"));

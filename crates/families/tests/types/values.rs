@@ -1,4 +1,4 @@
-//! What a value says of itself: its type, its encoding's name, its bytes, and what it takes.
+//! The facts about a value: its type, its encoding's name, its bytes, and its memory.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -329,7 +329,7 @@ fn long_fields_are_counted() {
     hash(&mut db, "k", [("f".to_owned(), b"short".to_vec())]);
     assert_eq!(bytes(&db), 0, "in its entry");
     hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 100_000])]);
-    let short = 128; // What it takes out of line, from now on.
+    let short = 128; // The memory out of line, from now on.
     assert!((100_000..140_000).contains(&(bytes(&db) - short)), "{}", bytes(&db));
     hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 50_000])]);
     assert!((50_000..90_000).contains(&(bytes(&db) - short)), "{}", bytes(&db));
@@ -354,7 +354,7 @@ fn long_fields_are_counted() {
     db.check_invariants();
 }
 
-#[test] // What is dead is neither read, changed nor counted as there, and its place is free.
+#[test] // A dead entry is not read, changed or counted, and its place is free.
 fn the_dead_are_not_there() {
     let mut db = db();
     let (key, at) = (Key::new(b"k"), Deadline::At(NOW + 10));
@@ -529,7 +529,7 @@ fn name(record: &Record) -> String {
     }
 }
 
-#[test] // What one edit does is one record, or a few where its list would be long.
+#[test] // One edit is one record, or a few if its list would be long.
 fn the_changes_of_an_edit_are_joined() {
     let mut db = db();
     db.listen(true);
@@ -667,7 +667,7 @@ fn long_strings_are_edited_in_place() {
 fn every_type_takes_pairs() {
     for kind in TYPES.iter().filter(|kind| !kind.rdb.is_text()) {
         let mut object = (kind.empty)();
-        let value = Fresh::Bytes(b"5"); // That of a sorted set is a score.
+        let value = Fresh::Bytes(b"5"); // A sorted set's value is a score.
         let pair = NewItem::Pair { name: b"name", value, deadline: None };
         assert!(object.face_mut().take_in(pair), "{}", kind.name);
         assert!(!object.is_empty());

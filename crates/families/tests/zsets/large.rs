@@ -122,7 +122,7 @@ fn minus_zero_stays_in_a_loaded_one() {
     assert!(score == 0.0 && score.is_sign_negative(), "{score}");
 }
 
-#[test] // What was removed is given back by and by, though nobody changes the key again.
+#[test] // Removed entries are freed by and by, though the key is not changed again.
 fn a_removed_range_is_given_back() {
     let mut world = World::new(1, NOW, 3);
     let key = Key::new(b"k");
