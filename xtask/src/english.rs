@@ -21,7 +21,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("bench",                43),
     ("crates/base",          24),
     ("crates/command",       22),
-    ("crates/keyspace",      107),
     ("crates/lua",           16),
     ("crates/persist",       36),
     ("crates/rdb",           66),

@@ -1,8 +1,8 @@
 //! A value built from its items, aside: by the loader, and by RESTORE.
 //!
-//! Most values take their items one by one. Of very many items, some types would rather gather all and
-//! then put them in order together ([`Value::builder`](crate::Value::builder)): the place of each is
-//! found once, and not among those that came before it.
+//! Most values take their items one by one. Some types rather gather very many items and then put
+//! them in order together ([`Value::builder`](crate::Value::builder)): the place of each is found
+//! once, among the final items.
 
 use crate::object::{Object, Type};
 use crate::{Ahead, NewItem};
@@ -10,8 +10,8 @@ use darter_base::number::{I64_TEXT_MAX, i64_text};
 
 /// Gathers very many items of a value, and puts them in order in portions.
 pub trait Build: Send {
-    /// Adds the next item. False when it is not an item of this type: then the builder is of no use. Of
-    /// one that came before, [`Build::step`] tells.
+    /// Adds the next item. False when it is not an item of this type: then the builder is of no
+    /// use. A repeated item is reported by [`Build::step`].
     fn take_in(&mut self, item: NewItem<'_>) -> bool;
 
     /// Adds the next items, names alone: as [`Build::take_in`] of the decimal text of each.

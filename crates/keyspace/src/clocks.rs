@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Bound, Deref};
 
-/// What a pair takes in a node of typical fill, apart from its name.
+/// The size of a pair in a node of typical fill, without its name.
 const PAIR_BYTES: usize = 48;
 
 /// The moment of a value in [`Clocks`], if it has one. It is part of the value: copies and cuts
@@ -118,7 +118,8 @@ impl Clocks {
         self.pairs.first().map(|&(at, _)| at)
     }
 
-    /// True when something has a deadline. What is overdue without one is under the moment 0.
+    /// True when something has a deadline. A value that is overdue without a deadline stands under
+    /// the moment 0.
     pub(crate) fn has_deadlines(&self) -> bool {
         self.pairs.last().is_some_and(|&(at, _)| at > 0)
     }

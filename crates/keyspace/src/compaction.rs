@@ -1,11 +1,11 @@
 //! When a table of keys is compacted by itself.
 //!
-//! What a table gives up as it shrinks lies scattered over the allocator's blocks, hardly one of which
-//! is empty: half of what was removed stays resident. Writing all places anew brings them together
-//! ([`Table::compact`]), at 70 ns a key. So it is done when a good part has gone, and the table has
-//! stopped shrinking: one from which half of the keys are removed at a stretch is compacted once, after
-//! the last of them. Both are seen from counts that the table keeps anyway, so a database that does not
-//! shrink costs a comparison, and a core sleeps until the moment comes.
+//! The places that a shrinking table frees are scattered over the allocator's blocks, hardly one of
+//! which becomes empty: half of the removed memory stays resident. Writing all places anew brings
+//! them together ([`Table::compact`]), at 70 ns a key. So it is done when a good part has gone, and
+//! the table has stopped shrinking: one from which half of the keys are removed at a stretch is
+//! compacted once, after the last of them. Both are seen from counts that the table keeps anyway,
+//! so a database that does not shrink costs a comparison, and a core sleeps until the moment comes.
 //!
 //! Not here: whose turn it is, and for how long. See the engine's `turn`.
 
@@ -21,7 +21,7 @@ const SHRUNK_PART: usize = 8;
 const QUIET_MS: u64 = 1_000;
 /// A table that loses a smaller part than this has stayed as it is.
 const QUIET_PART: usize = 256;
-/// What moves first leaves holes where it was, which what moves last does not fill.
+/// Entries that move early leave holes that later ones do not fill.
 const ROUNDS: u8 = 2;
 
 /// See the module.

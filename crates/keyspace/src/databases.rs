@@ -27,12 +27,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Databases that are stored side by side: the commonly used ones, at one addition's distance.
 pub(crate) const NEAR: usize = 64;
-/// What a far database takes apart from its own count: in a map of typical fill.
+/// The size of a far database without its entries: in a map of typical fill.
 const FAR_BYTES: usize = size_of::<Slot>() + 24;
-/// What a moment in [`Agenda`] takes.
+/// The size of a moment in [`Agenda`].
 const MOMENT_BYTES: usize = 24;
 
-/// What one database holds and has counted, or all of them.
+/// The contents and counters of one database, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) keys: usize,
@@ -93,7 +93,7 @@ impl Next {
 /// Moments, and the databases in which something is to be done then.
 type Moments = BTreeSet<(u64, usize)>;
 
-/// What is next in all databases.
+/// The next deaths and chores of all databases.
 #[derive(Default)]
 struct Agenda {
     keys: Moments,
@@ -245,7 +245,7 @@ impl Databases {
         self.close_blank(at);
     }
 
-    /// Releases a settled one if it is far and blank. What it counted stays in the sums.
+    /// Releases a settled one if it is far and blank. Its counters stay in the sums.
     fn close_blank(&mut self, at: usize) {
         if at < self.near.len() || !self.get(at).is_some_and(Db::is_blank) {
             return;
@@ -264,7 +264,7 @@ impl Databases {
         near.chain(far).map(|(at, slot)| (at, &slot.db))
     }
 
-    /// What all of them hold, without their own overhead: see [`Databases::memory_bytes`].
+    /// The contents of all databases, without their own overhead: see [`Databases::memory_bytes`].
     pub(crate) fn sums(&self) -> Sums {
         let (mut sums, current) = (self.sums, self.current());
         sums.replace(&current.sums, &Sums::of(&current.db));
@@ -338,7 +338,7 @@ impl Databases {
             }
         }
         self.settle();
-        // What is noted now is of far ones only, except for the bytes of empty tables, and for
+        // The sums now cover only far databases, except for the bytes of empty tables, and for
         // counters.
         let near_bytes = self.near.iter().map(|slot| slot.sums.memory_bytes).sum::<usize>();
         let sums = Sums { memory_bytes: self.sums.memory_bytes - near_bytes, ..self.sums };
@@ -394,11 +394,11 @@ impl Databases {
     }
 }
 
-/// What all databases held: freed in slices.
+/// The contents of all databases, freed in slices.
 pub(crate) struct Cleared {
     near: Vec<(usize, Contents)>,
     far: Gone,
-    /// What the far ones held.
+    /// The contents of the far databases.
     sums: Sums,
 }
 
@@ -428,7 +428,7 @@ impl Dismantle for Gone {
         for _ in 0..DATABASES {
             let Some((_, mut gone)) = self.dbs.pop_first() else { break };
             self.bytes = self.bytes.saturating_sub(gone.sums.memory_bytes);
-            gone.db.clear(); // What is large waits for its own turn.
+            gone.db.clear(); // Large contents wait for their own turn.
         }
         if self.dbs.is_empty() {
             for _ in 0..MOMENTS {

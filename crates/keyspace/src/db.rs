@@ -52,7 +52,7 @@ pub(crate) const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
-/// What happens to a deadline when a value is written.
+/// The effect of a write on the key's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// None from now on.
@@ -99,7 +99,7 @@ pub struct Db {
     now: Cell<u64>,
     /// The stamp of an access now.
     stamp: Cell<u32>,
-    /// What is done now does not count as access: CLIENT NO-TOUCH.
+    /// Commands do not count as access: CLIENT NO-TOUCH.
     no_touch: bool,
     expired: u64,
     compaction: Compaction,
@@ -205,8 +205,8 @@ impl Db {
         keys.iter().for_each(|key| self.keys.prefetch_entry(key.hash));
     }
 
-    /// The out-of-line value at `key`, dead or alive, for prefetching its entries. Those of a pack
-    /// in the entry are prefetched here.
+    /// The out-of-line value at `key`, dead or alive, for prefetching its entries. The entries of a
+    /// pack in the key's entry are prefetched here.
     #[must_use]
     pub fn object(&self, key: &Key<'_>) -> Option<&Object> {
         match self.keys.get(key.hash, key.bytes)?.value() {
@@ -863,7 +863,7 @@ impl Db {
             let is_empty = old.out.as_ref().map_or(old.note.is_some(), |object| object.is_empty());
             assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
-            // What emptied it was counted, or time did it.
+            // The removal of the last entries was counted, or time removed them.
             let has_expired = is_dead(old.deadline, self.now.get());
             let event = if has_expired { EXPIRED } else { DEL };
             self.tell(key.bytes, || Events::from(&[event][..]), || Effect::Delete);

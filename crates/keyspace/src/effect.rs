@@ -1,9 +1,9 @@
-//! What a command changed, as data: absolute times, chosen members, results.
+//! The changes of a command, as data: absolute times, chosen members, results.
 //!
 //! Files, replicas and slot migrations receive effects, not commands: applying them gives the same
-//! data whatever the command was, without its randomness, its time or its script. What happens to a
-//! key as a whole is here; what happens inside a value is described by its type ([`Change`]). How
-//! effects are recorded and numbered: see `log`.
+//! data whatever the command was, without its randomness, its time or its script. Changes to a
+//! whole key are here; changes inside a value are described by its type ([`Change`]). How effects
+//! are recorded and numbered: see `log`.
 //!
 //! docs/design/0014-effects.md has the reasons.
 
@@ -22,14 +22,14 @@ pub struct Record {
     pub database: usize,
     /// The transaction that it belongs to, if that spans shards or turns.
     pub part: Option<Part>,
-    /// What was done.
+    /// The act.
     pub act: Act,
-    /// What happened, as Redis names it; in the first of the records of one change.
+    /// The events, by Redis's names; in the first of the records of one change.
     pub events: Events,
 }
 
-/// What one shard contributes to a transaction. A transaction is everything recorded under its
-/// number on all shards; it is complete once each of its parts has ended.
+/// The share of one shard in a transaction. A transaction is everything recorded under its number
+/// on all shards; it is complete once each of its parts has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Which transaction: a number of this process.
@@ -50,7 +50,7 @@ pub enum Work {
     Open(u64),
 }
 
-/// What was done.
+/// A recorded act.
 #[derive(Debug)]
 pub enum Act {
     /// This became of a key.
@@ -67,7 +67,7 @@ pub enum Act {
     EndOfPart,
 }
 
-/// What became of a key. Deadlines are absolute, in Unix milliseconds.
+/// A change to a key. Deadlines are absolute, in Unix milliseconds.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum Effect {

@@ -17,7 +17,7 @@ pub struct Bound {
     pub default: &'static str,
     /// Whether it limits bytes, not entries.
     pub is_bytes: bool,
-    /// What it decides, if that is more than a name.
+    /// The effect of the setting, if its name does not say it.
     pub help: Option<&'static str>,
     value: AtomicUsize,
 }
@@ -36,13 +36,13 @@ impl Bound {
         Self { is_bytes: true, ..self }
     }
 
-    /// The same with what it decides, if that is more than a name.
+    /// Adds a help text about the effect, if the name does not say it.
     #[must_use]
     pub const fn deciding(self, help: &'static str) -> Self {
         Self { help: Some(help), ..self }
     }
 
-    /// The same with a name in older versions.
+    /// Adds a name of older versions.
     #[must_use]
     pub const fn formerly(self, name: &'static str) -> Self {
         Self { older_name: Some(name), ..self }

@@ -1,4 +1,4 @@
-//! What happened to a key, as Redis names it in keyspace notifications.
+//! The events of a key, by the names that Redis uses in keyspace notifications.
 //!
 //! An event is recorded with the effect, once per key and command, at the place where the change is
 //! made. So a method of the database or of a type's editor has its usual event, and a command with
@@ -41,7 +41,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// What was at a key when a value was put there.
+/// The previous value of a key that a value is put at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replaced {
     Nothing,

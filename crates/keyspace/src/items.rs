@@ -31,7 +31,7 @@ pub enum NewItem<'a> {
     Scored { name: &'a [u8], score: f64 },
     /// An element of a list that is out of line already.
     Element(&'a Blob),
-    /// Of a stream.
+    /// A piece of a stream.
     Piece(Piece<'a>),
 }
 
@@ -225,7 +225,7 @@ impl<X: OutOfLine> Entries<X> {
         Some(Item::Part(part))
     }
 
-    /// What follows a long name that was returned completely.
+    /// The item after the last piece of a long name.
     fn value_of_long_name(&mut self) -> Option<Item<'_>> {
         assert!(self.next > 0 && self.value.is_some(), "a value without a name");
         let &mut Copied { name_end, end, ref mut long, .. } = &mut self.copied[self.next - 1];

@@ -3,9 +3,9 @@
 //! - [`Db`] maps keys to values. Reads do not see the dead, and leave nothing but the time of
 //!   access; writes keep the accounts and record their [`Effect`]s. Nothing else changes data.
 //! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
-//!   one is a cut: a clone reads that instant, whatever is written later. What a type of value is,
-//!   see `object`. Strings are the only type in this crate (`text`), as short ones are stored in
-//!   the table of keys.
+//!   one is a cut: a clone reads that instant, whatever is written later. For types of values, see
+//!   `object`. Strings are the only type in this crate (`text`), as short ones are stored in the
+//!   table of keys.
 //! - [`Shard`] is what one core owns.
 //!
 //! Not here: the other types, replies, commands, other shards, the source of time (`now` is set

@@ -68,13 +68,13 @@ pub(crate) struct Log {
 struct Open {
     transaction: u64,
     kept: Box<Kept>,
-    /// What was recorded before, and is not its own; and how many records there were.
+    /// Records made before, by others; and the number of records.
     records: Vec<Record>,
     count: u64,
 }
 
 impl Log {
-    /// What follows concerns this database.
+    /// The records that follow concern this database.
     pub(crate) fn enter(&mut self, database: usize) {
         self.database = database;
     }
@@ -125,7 +125,7 @@ impl Log {
 
     // ---- open transactions ----
 
-    /// What follows belongs to this open transaction.
+    /// The records that follow belong to this open transaction.
     pub(crate) fn begin_open(&mut self, transaction: u64, mut kept: Box<Kept>) {
         assert!(self.open.is_none() && self.part.is_none(), "another is at work");
         let records = std::mem::replace(&mut self.records, kept.take_last_records());
@@ -200,7 +200,7 @@ impl Log {
         self.hear(key, tells.iter().copied());
     }
 
-    /// What follows belongs to this transaction, or to none.
+    /// The records that follow belong to this transaction, or to none.
     pub(crate) fn set_part(&mut self, part: Option<Part>) {
         assert!(part.is_none_or(|part| part.parts > 0), "{part:?} would never be whole");
         (self.part, self.compared) = (part, self.records.len());
@@ -319,7 +319,7 @@ impl Log {
     /// Takes what was recorded.
     pub(crate) fn take(&mut self) -> Vec<Record> {
         if self.open.is_some() {
-            return Vec::new(); // What an open transaction has recorded does not leave.
+            return Vec::new(); // Records of an open transaction stay until its commit.
         }
         self.compared = 0;
         assert!(self.is_taken || self.records.is_empty(), "records that nobody takes");
@@ -370,7 +370,7 @@ pub(crate) struct Lists {
     count: usize,
 }
 
-/// What an edit aside has done: the changes while they are worth recording, and what it told.
+/// The outcome of an edit aside: its changes, while they are worth recording, and its events.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) changes: Option<Lists>,
@@ -435,7 +435,7 @@ impl Dismantle for Remains {
 /// Where an edit of a value tells what it does; nowhere, when the value belongs to no key yet.
 pub struct Recorder<'a> {
     target: Target<'a>,
-    /// What happens is reported as this, whatever the editor calls it.
+    /// Changes are reported as this event, whatever the editor calls them.
     told_as: Option<&'static Event>,
 }
 
@@ -457,24 +457,24 @@ enum Target<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Of a value that belongs to no key yet.
+    /// A recorder for a value that belongs to no key yet.
     #[must_use]
     pub fn none() -> Self {
         Self { target: Target::Nowhere, told_as: None }
     }
 
-    /// Of a value that is changed aside.
+    /// A recorder for a value that is changed aside.
     pub(crate) fn aside(count: &'a mut u64, done: Option<&'a mut Done>) -> Self {
         Self { target: Target::Aside { count, done }, told_as: None }
     }
 
-    /// Of the value at `key`.
+    /// A recorder for the value at `key`.
     #[inline]
     pub(crate) fn new(count: &'a mut u64, log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
         Self::at(count, log, key, false)
     }
 
-    /// Of a value that begins empty, and will be at `key`.
+    /// A recorder for a value that begins empty, and will be at `key`.
     pub(crate) fn of_new(count: &'a mut u64, log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
         Self::at(count, log, key, true)
     }

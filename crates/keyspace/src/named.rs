@@ -1,4 +1,4 @@
-//! What table-like values can do by the names of their entries.
+//! Operations of table-like values on entries by their names.
 
 use crate::db::is_dead;
 use crate::object::{Ahead, Named};

@@ -130,7 +130,7 @@ impl Types {
     }
 }
 
-/// What a value can do, whatever its type.
+/// The operations of a value, whatever its type.
 pub trait Value: Send + Sync + 'static {
     /// Bytes of memory that it owns, itself not included. Cost: O(1).
     fn content_bytes(&self) -> usize;
@@ -163,7 +163,7 @@ pub trait Value: Send + Sync + 'static {
         })
     }
 
-    /// The same of names as they are: as [`Value::take_in`] of each.
+    /// As [`Value::take_in`] of each of these names.
     fn take_names(&mut self, names: &[&[u8]]) -> bool {
         names.iter().all(|name| self.take_in(NewItem::Single { name, deadline: None }))
     }
@@ -267,7 +267,7 @@ pub trait Typed: Value + Clone + Default {
 /// A type whose values are tables: the pack of a small one is a table's, and its entries are found
 /// there without a copy.
 pub trait Tabular: Typed {
-    /// What its entries hold out of line.
+    /// The out-of-line part of its entries.
     type Out: OutOfLine;
 
     /// Its entries, the dead that are not yet reaped included.

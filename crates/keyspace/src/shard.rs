@@ -1,4 +1,4 @@
-//! What one core owns: its part of every database.
+//! The data of one core: its part of every database.
 
 mod open;
 
@@ -42,11 +42,11 @@ pub struct Shard {
     nothing: Db,
     /// The time of this turn.
     now: u64,
-    /// What open transactions keep, while they are not at work.
+    /// The copies of open transactions that are not at work.
     kept: IdentityMap<Box<Kept>>,
     /// The counts as the one at work began.
     before: Counts,
-    /// What was counted of those that were undone.
+    /// The counts of undone transactions.
     undone: Counts,
     /// Counters, for INFO.
     pub stats: ShardStats,
@@ -268,7 +268,7 @@ impl Shard {
 
     // ---- client tracking: see `tracked` ----
 
-    /// Remembers that a client has read a key: the touch that comes next is told. Of more than `most`
+    /// Remembers that a client has read a key: the touch that comes next is told. Beyond `most`
     /// keys, unless that is 0, random ones are dropped.
     pub fn remember(&mut self, client: u64, key: &Key<'_>, most: usize) {
         self.log();
@@ -277,13 +277,13 @@ impl Shard {
         log.tracked.remember(client, key, &mut self.prng);
     }
 
-    /// What is to be heard for those who track, from now on.
+    /// Sets the changes to observe for tracking clients.
     pub fn hear_for(&mut self, hears: Hears) {
         self.log().tracked.hear_for(hears);
         self.drop_unneeded();
     }
 
-    /// Whose command runs from now on: 0, or a client that does not want to hear of its own.
+    /// Sets the author of the commands that follow: 0, or a client that ignores its own changes.
     #[inline]
     pub fn set_author(&mut self, author: u64) {
         if let Some(log) = self.databases.log() {

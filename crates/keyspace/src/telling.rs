@@ -1,5 +1,5 @@
-//! What a database tells of its changes: to a subscriber, who takes records, and to those who watch
-//! keys, who hear of events only.
+//! The readers of a database's changes: a subscriber, which takes records, and watchers of keys,
+//! which observe events only.
 
 use crate::log::Log;
 use crate::{Db, Effect, Events, Record};

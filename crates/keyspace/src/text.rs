@@ -58,7 +58,7 @@ impl Typed for Blob {
     const TYPE: &'static Type = TYPE;
 }
 
-/// What is recorded of a change to a long string.
+/// A recorded change to a long string.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum TextChange {
@@ -94,7 +94,7 @@ impl Db {
     }
 }
 
-/// What changes a long string in place, and records that.
+/// Changes a long string in place, and records that.
 pub struct TextEdit<'a> {
     blob: &'a mut Blob,
     recorder: Recorder<'a>,
@@ -106,7 +106,7 @@ impl<'a> TextEdit<'a> {
         Self { blob, recorder, is_written: false }
     }
 
-    /// Of a string that belongs to no key yet: nothing is recorded.
+    /// An edit of a string that belongs to no key yet: nothing is recorded.
     pub fn aside(blob: &'a mut Blob) -> Self {
         Self::new(blob, Recorder::none())
     }
@@ -197,7 +197,7 @@ impl Fresh<'_> {
         }
     }
 
-    /// The same value out of line.
+    /// Copies a short value out of line.
     #[must_use]
     pub fn to_blob(self) -> Blob {
         match self {
@@ -304,7 +304,7 @@ impl<'a> Str<'a> {
         }
     }
 
-    /// The same for a long-lived reader, which does not count as an owner of the value.
+    /// As above, for a long-lived reader, which does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> StrPieces {
         match self {

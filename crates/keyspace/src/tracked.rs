@@ -10,8 +10,8 @@
 //! key leaves with its readers as they are, and all keys together are freed in portions. Trees, not
 //! hash tables: one that grows to a million keys never moves them all.
 //!
-//! Keys are found by their hashes. Of two that share one, the earlier is dropped as if it had been
-//! touched.
+//! Keys are found by their hashes. If two keys share a hash, the earlier one is dropped as if it
+//! had been touched.
 //!
 //! Invariants (`check_invariants`):
 //! - T1: every remembered key has a reader.
@@ -78,16 +78,16 @@ impl Readers {
 /// touch, as in Redis, where scripts have a client.
 pub const BY_SCRIPT: u64 = 1 << 63;
 
-/// What readers are to be told.
+/// A notice for readers.
 #[derive(Debug)]
 pub enum Touched {
     /// Their copies of this key are no longer valid.
     Read {
         /// The key.
         name: Name,
-        /// Who has read it.
+        /// The clients that have read it.
         readers: Readers,
-        /// Whose command it was, if that does not want to hear of its own; otherwise 0.
+        /// The author of the command, if it ignores its own changes; otherwise 0.
         author: u64,
     },
     /// A key was touched, whoever has read it.
@@ -101,7 +101,7 @@ pub enum Touched {
     All,
 }
 
-/// What a shard hears for those who track.
+/// The changes that a shard observes for tracking clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hears {
     /// That all keys of a database are gone.
@@ -128,7 +128,7 @@ pub(crate) struct Tracked {
     /// How many keys are remembered at most; 0: any number.
     most: usize,
     hears: Hears,
-    /// Whose command runs, if that client does not want to hear of its own; otherwise 0. With
+    /// The author of the running command, if it ignores its own changes; otherwise 0. With
     /// [`BY_SCRIPT`] or without.
     author: u64,
     touched: Vec<Touched>,
@@ -185,12 +185,12 @@ impl Tracked {
         self.author = author;
     }
 
-    /// What is to be heard from now on.
+    /// Sets the changes to observe.
     pub(crate) fn hear_for(&mut self, hears: Hears) {
         self.hears = hears;
     }
 
-    /// Whose command runs from now on: see [`Tracked::author`].
+    /// Sets the author of the commands that follow: see [`Tracked::author`].
     pub(crate) fn set_author(&mut self, author: u64) {
         self.author = author;
     }
@@ -272,7 +272,7 @@ impl Tracked {
     }
 }
 
-/// What is remembered no more.
+/// Keys and readers no longer remembered, to be freed.
 struct Forgotten {
     keys: Keys,
     items: usize,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test] // However many there are, one is dropped for each that is new, and its readers are told.
-    fn what_has_no_room_is_told() {
+    fn evicted_keys_are_invalidated() {
         let (mut tracked, mut prng) = (Tracked::default(), Prng::from_seed(1));
         tracked.limit(10);
         for number in 0..100_u32 {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test] // Every touch, once for each change, with its author; flushes only where they are wanted.
-    fn what_is_wanted_is_heard() {
+    fn requested_touches_are_observed() {
         let mut tracked = Tracked::default();
         tracked.hear(b"k", SET);
         tracked.hear_flush();

@@ -7,7 +7,7 @@ use crate::packed;
 /// Slots for types.
 const TYPES: usize = Type::NUMBERS;
 
-/// What the values of one database take, by type. The table of keys, with its short strings and
+/// The memory of one database's values, by type. The table of keys, with its short strings and
 /// small collections, is accounted by the table itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

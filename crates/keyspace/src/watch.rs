@@ -121,7 +121,7 @@ struct Watched {
     watching: Watching,
 }
 
-/// What a client watches.
+/// The watches of a client.
 #[derive(Debug)]
 struct Watcher {
     time: u64,
@@ -134,7 +134,7 @@ struct Watcher {
     is_dirty: bool,
 }
 
-/// What is known of a client's watches.
+/// The state of a client's watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// No key was touched, and none has died.
@@ -339,8 +339,8 @@ impl Watches {
         all.filter(|(_, watched)| is_touched(watched)).map(|(place, _)| place).collect()
     }
 
-    /// A key is as it was before somebody changed it, who was undone: there with this deadline, or not.
-    /// Who began to watch it meanwhile may have seen something else, and runs again.
+    /// A key was changed and the change undone: it is there again with this deadline, or absent. A
+    /// client that began to watch it in between may have seen another value, and runs again.
     pub(crate) fn hear_undone(&mut self, db: usize, key: &[u8], there: Option<Option<u64>>) {
         if self.watchers.is_empty() {
             return;
@@ -371,7 +371,7 @@ impl Watches {
         }
     }
 
-    /// What is known of the client's watches at `now`. Cost: a portion.
+    /// The state of the client's watches at `now`. Cost: a portion.
     pub(crate) fn ask(&mut self, client: u64, now: u64) -> Seen {
         if !self.touched.is_empty() {
             self.settle();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test] // Redis's rules for keys that are there, that are not, and that have died.
-    fn what_touches_a_key() {
+    fn events_that_touch_a_key() {
         type Act = fn(&mut Shard);
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[u8], Act, bool)] = &[
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test] // A thousand clients may go in one step: it must not remove keys for each of them.
-    fn who_leaves_costs_little() {
+    fn unwatch_cost_is_bounded() {
         let keys_of = |watches: &Watches| watches.keys.len();
         for each in [FEW, FEW + 1, AT_ONCE, RUN + 1] {
             let mut watches = Watches::default();

@@ -44,7 +44,7 @@ struct Run {
     prng: Prng,
     shard: Shard,
     plain: BTreeMap<usize, Db>,
-    /// What the records make, and how many there were.
+    /// The copy made by the records, and their number.
     copy: Shard,
     records: u64,
     now: u64,
@@ -81,7 +81,7 @@ impl Run {
         db
     }
 
-    /// The same change to one database of both.
+    /// Makes one change to a database of both.
     fn both(&mut self, at: usize, change: impl Fn(&mut Db)) {
         change(self.shard.db_mut(at));
         change(self.plain(at));

@@ -34,7 +34,7 @@ impl Run {
         format!("key:{}", self.prng.below(KEYS)).into_bytes()
     }
 
-    /// What OBJECT IDLETIME says.
+    /// The reply of OBJECT IDLETIME.
     fn told(&self, key: &[u8]) -> Option<u64> {
         self.db.get(&Key::new(key)).map(|found| found.idle_seconds(self.now))
     }
@@ -95,7 +95,8 @@ impl Run {
             10 => {
                 let seconds = self.prng.below(KEPT);
                 self.db.set_idle(&key, seconds);
-                // What is given is reported at once, so it counts from the beginning of the second.
+                // A given idle time is reported at once, so it counts from the beginning of the
+                // second.
                 let used = self.now / 1_000 * 1_000 - seconds.min(GIVEN) * 1_000;
                 self.used.entry(name).and_modify(|at| *at = used);
             }
@@ -126,7 +127,7 @@ impl Run {
         assert!(self.agrees(&to, self.used[&to]));
     }
 
-    /// What is copied is new.
+    /// A copied key is new.
     fn copy(&mut self, from: &[u8]) {
         let to = self.key();
         let Some(held) = self.db.get(&Key::new(from)).map(|found| found.hold()) else { return };

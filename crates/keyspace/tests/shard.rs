@@ -170,7 +170,7 @@ fn deaths_of_all_databases_are_found() {
     assert_eq!(shard.expired_count(), 4);
 }
 
-#[test] // What is recorded makes the same of an empty shard, exchanges included.
+#[test] // Records applied to an empty shard make an equal one, exchanges included.
 fn effects_make_the_same_shard() {
     let mut shard = shard();
     text(&mut shard, 0, "unheard", Deadline::Clear);
@@ -203,7 +203,7 @@ fn effects_make_the_same_shard() {
     assert!(shard.take_records().is_empty());
 }
 
-#[test] // What is recorded in the name of a transaction says so, whatever the database, up to its end.
+#[test] // Records of a transaction are marked up to its end, whatever the database.
 fn parts_of_transactions_are_marked() {
     let mut shard = shard();
     shard.listen(true);

@@ -37,7 +37,7 @@ fn a_value_is_known_by_its_row() {
     db.check_invariants();
 }
 
-#[test] // Who asks for another type is refused, and changes nothing.
+#[test] // A request for another type is refused, and changes nothing.
 fn other_types_are_refused() {
     let mut db = db();
     let key = Key::new(b"heap");
@@ -74,7 +74,7 @@ fn it_is_cut_moved_and_removed() {
     db.check_invariants();
 }
 
-#[test] // What a value was done to is recorded by its own names, and makes the same of nothing.
+#[test] // Changes are recorded by the type's own names, and make an equal value of nothing.
 fn changes_are_recorded_and_made_again() {
     let (mut db, mut copy) = (Db::default(), Db::default());
     db.set_now(1_000);

@@ -22,7 +22,7 @@ fn shard() -> Shard {
     shard
 }
 
-/// What a key holds, and how.
+/// A key's value and its form.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     value: Vec<(Vec<u8>, Option<u64>)>,
@@ -161,7 +161,7 @@ fn move_or_look(shard: &mut Shard, how: u64, from: (usize, &Key<'_>), to: (usize
     }
 }
 
-/// What concerns all keys, seldom; not for who shares the shard with others.
+/// Seldom, a change to all keys; not while others share the shard.
 fn whole(shard: &mut Shard, prng: &mut Prng, (db, other): (usize, usize), prefix: &str) {
     match prng.below(20) {
         0 if prefix == "own" => shard.flush(),
@@ -238,7 +238,7 @@ fn an_undone_transaction_has_done_nothing() {
     }
 }
 
-/// What a record says, without its number and its mark.
+/// The text of a record, without its number and its mark.
 fn told(record: &Record) -> String {
     let mut act = format!("{:?}", record.act);
     if matches!(record.act, Act::Key(_, Effect::Install { .. })) {
@@ -247,7 +247,9 @@ fn told(record: &Record) -> String {
     format!("{} {act} {:?}", record.database, record.events)
 }
 
-#[test] // What leaves is what would have left at once, in one transaction; a copy becomes the same by it.
+// Records leave at the commit as they would have left at once, in one transaction; a copy becomes
+// equal.
+#[test]
 fn a_committed_transaction_is_as_any_other() {
     for seed in 0..200 {
         let mut prng = Prng::from_seed(seed);
@@ -352,7 +354,8 @@ fn watches_hear_of_whole_databases_at_the_end() {
     }
 }
 
-#[test] // What was made does not die while it may be undone; what was dead is dead again, and reaped then.
+// A new value does not die while it may be undone; a dead one is dead again, and reaped then.
+#[test]
 fn nothing_dies_while_it_may_be_undone() {
     for is_undone in [true, false] {
         let mut shard = shard();

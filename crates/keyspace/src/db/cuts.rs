@@ -1,4 +1,4 @@
-//! What changes leave to cuts: copied in advance, asked for, and counted.
+//! Copies that changes make for cuts: made in advance, asked for, and counted.
 
 use super::{Db, Key, living};
 use crate::named::Touch;

@@ -1,12 +1,13 @@
-//! What an *open* transaction keeps of a shard, so that it can be undone.
+//! The copies that an *open* transaction keeps of a shard, so that it can be undone.
 //!
-//! Before the first change of a key its entry is kept: a value out of line by its count, which is a cut,
-//! so the change copies what it touches; anything in the entry as a copy. What concerns all keys is kept
-//! whole. Undoing installs it all in reverse order. Keeping is below the commands, in the methods that
-//! change data, so no command can forget it; while no open transaction is at work, it costs these a branch.
+//! Before the first change of a key its entry is kept: a value out of line by its count, which is a
+//! cut, so the change copies what it touches; anything in the entry as a copy. Before a change to
+//! all keys, they are kept whole. Undoing installs it all in reverse order. Keeping is below the
+//! commands, in the methods that change data, so no command can forget it; while no open
+//! transaction is at work, it costs these a branch.
 //!
-//! What is done meanwhile is recorded, and heard of, as always; but it leaves the shard when the
-//! transaction is committed, and never if it is undone:
+//! Its changes are recorded and observed as always, but leave the shard when the transaction is
+//! committed, and never if it is undone:
 //!
 //! ```text
 //! kept:   steps:   key, entry or none | swapped | all keys of a database | of all databases
@@ -48,7 +49,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What was counted between two moments is added.
+    /// Adds the counts between two moments.
     pub(crate) fn add(&mut self, before: &Self, after: &Self) {
         assert!(before.changes <= after.changes, "{} to {}", before.changes, after.changes);
         self.changes += after.changes - before.changes;
@@ -107,7 +108,7 @@ pub(crate) struct KeyStep {
     same: Option<usize>,
 }
 
-/// What is to be undone.
+/// A step to be undone.
 pub(crate) enum Step {
     Key(KeyStep),
     /// These databases were swapped.
@@ -132,7 +133,7 @@ pub(crate) struct Kept {
     touched: HashTree<&'static Event>,
     /// Databases that were emptied; none for all of them.
     flushed: Vec<Option<usize>>,
-    /// What was recorded, in order.
+    /// The records, in order.
     records: VecDeque<Vec<Record>>,
     /// Whether the records that leave are marked as those of one transaction, once some have left.
     is_marked: Option<bool>,
@@ -347,7 +348,7 @@ impl Drop for Kept {
     }
 }
 
-/// What is not undone any more.
+/// Copies that are no longer needed, to be freed.
 struct Remains {
     steps: Vec<Vec<Step>>,
     records: VecDeque<Vec<Record>>,

@@ -6,7 +6,7 @@ use crate::log::kept::{Counts, Step};
 use crate::{Key, Part};
 
 impl Shard {
-    /// What follows is done on behalf of this one.
+    /// The changes that follow are made for this transaction.
     pub fn work_for(&mut self, work: Work) {
         self.rest();
         match work {

@@ -97,7 +97,7 @@ impl Collection for Heap {
 const PUSHED: &Event = &Event::new("pushed", b'd');
 const POPPED: &Event = &Event::new("popped", b'd');
 
-/// What is recorded of a change.
+/// A recorded change.
 #[derive(Debug)]
 pub enum HeapChange {
     Push(u64),
@@ -120,7 +120,7 @@ impl Change for HeapChange {
     }
 }
 
-/// What changes one.
+/// The editor of a heap.
 pub struct HeapEdit<'a> {
     numbers: &'a mut Vec<u64>,
     recorder: Recorder<'a>,

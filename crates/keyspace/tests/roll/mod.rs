@@ -122,7 +122,7 @@ impl Collection for Roll {
     }
 }
 
-/// What is recorded of a change.
+/// A recorded change.
 #[derive(Debug)]
 pub enum RollChange {
     Enter(Name, Option<u64>),
@@ -145,7 +145,7 @@ impl Change for RollChange {
     }
 }
 
-/// What changes one.
+/// The editor of a roll.
 pub struct RollEdit<'a> {
     roll: &'a mut Roll,
     now: u64,
