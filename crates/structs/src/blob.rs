@@ -189,8 +189,8 @@ impl Blob {
     }
 
     /// Bytes that a [`Blob::reader`] keeps alive of a value that only readers still hold; 0 while
-    /// the value exists, whatever has become of it since. Of a single chunk only the last reader
-    /// holds anything.
+    /// the value exists, whatever has become of it since. A single chunk is held by its last reader
+    /// only.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         let is_gone = match &self.0 {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test] // A reader pins nothing while the value or a copy exists, then all of it.
-    fn readers_hold_what_is_gone() {
+    fn readers_pin_deleted_values() {
         for len in [1_000, 10 * CHUNK_BYTES] {
             let value = Blob::from(&vec![7; len][..]);
             let (reader, copy) = (value.reader(), value.clone());
@@ -517,8 +517,8 @@ mod tests {
         }
     }
 
-    #[test] // What is shared does not come back: only the last owner reports its bytes.
-    fn what_is_shared_is_not_about_to_be_freed() {
+    #[test] // A shared value's bytes are not freed yet: only the last owner reports them.
+    fn shared_memory_is_not_about_to_be_freed() {
         let value = Blob::from(&vec![7; 10 * CHUNK_BYTES][..]);
         let (reader, bytes) = (value.reader(), value.memory_bytes());
         drop(value);

@@ -1,5 +1,4 @@
-//! What writers have left to cuts: bytes that a thread has copied, or replaced, because others held
-//! them, too.
+//! Counts the bytes that writers of a thread copied, or replaced, because cuts shared them.
 //!
 //! Tables count what is copied of them for themselves (`owner`), as their readers read that first.
 //! Chunks and nodes of trees, pieces of strings and values that were replaced are counted here, by

@@ -20,7 +20,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a value of `bytes`.
+    /// A reader of a value of `bytes`.
     pub(crate) fn new(owner: &Owner, bytes: usize) -> Self {
         Self { owner: owner.reader(), bytes }
     }
@@ -41,11 +41,11 @@ impl Watch {
     }
 }
 
-/// What all holders share.
+/// The block that all holders share.
 #[derive(Debug)]
 struct Block {
     versions: AtomicU32,
-    /// What versions have copied because others held it, in KiB; it wraps.
+    /// KiB that versions have copied because others held them; the number wraps.
     copied_kib: AtomicU32,
 }
 
@@ -54,7 +54,7 @@ struct Block {
 pub(crate) struct Owner {
     block: Option<Arc<Block>>,
     is_version: bool,
-    /// Of a reader, or of a cut that becomes one: what had been copied when it was taken.
+    /// For a reader, or a cut that becomes one: KiB copied before it was taken.
     copied_before_kib: u32,
 }
 
@@ -102,7 +102,7 @@ impl Owner {
         }
     }
 
-    /// What versions have copied since this reader began, in KiB.
+    /// KiB copied by versions since this reader began.
     pub(crate) fn copied_kib(&self) -> u32 {
         self.all_copied_kib().wrapping_sub(self.copied_before_kib)
     }

@@ -183,7 +183,7 @@ impl Pages {
     }
 
     /// Bytes that a [`Pages::reader`] keeps alive of a value that only readers still hold; 0 while
-    /// the value exists. Of a single page only the last reader holds anything.
+    /// the value exists. A single page is held by its last reader only.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         let is_gone = match &self.0 {
@@ -283,7 +283,7 @@ fn new_branch() -> Branch {
     [const { None }; FAN]
 }
 
-/// What is in a place, to be changed; something new if there was nothing, which takes memory.
+/// The value at a place, to be changed; a new one if there was none, which takes memory.
 fn own<'a, T: Clone>(
     place: &'a mut Option<Arc<T>>,
     held: &mut usize,
@@ -313,7 +313,7 @@ impl Drop for Pages {
     }
 }
 
-/// What is left of a dropped tree.
+/// The rest of a dropped tree.
 struct Rest {
     roots: Vec<Option<Arc<Branch>>>,
     /// Bytes of it, shared or not.
@@ -325,7 +325,7 @@ impl Dismantle for Rest {
     fn dismantle(&mut self) -> bool {
         while self.roots.pop_if(|root| root.is_none()).is_some() {}
         let Some(root) = self.roots.last_mut() else { return false };
-        // What is shared is for its other owner to free.
+        // A shared branch is freed by its other owner.
         let branch = root.as_mut().and_then(Arc::get_mut);
         match branch.and_then(|branch| branch.iter_mut().rev().find_map(Option::take)) {
             Some(leaf) => {

@@ -26,11 +26,11 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// What the members of a family have in common.
+/// The common parts of the members of a family.
 pub trait Family: Sized + 'static {
-    /// What each of them can do.
+    /// The operations of each member.
     type Face: ?Sized + 'static;
-    /// What is known of each type.
+    /// The facts about each type.
     type Row: Sync + 'static;
     /// The word that precedes each value.
     type Mark: Copy + Default + Send + Sync + 'static;
@@ -40,7 +40,7 @@ pub trait Family: Sized + 'static {
 
 /// A family that has `V` as a member.
 pub trait Holds<V: Clone + Send + Sync + 'static>: Family {
-    /// What is known of the type.
+    /// The facts about the type.
     const ROW: &'static Self::Row;
 
     /// The value as one of the family.
@@ -54,7 +54,7 @@ pub trait Holds<V: Clone + Send + Sync + 'static>: Family {
 #[repr(transparent)]
 pub struct Shared<F: Family>(NonNull<Head<F>>);
 
-/// What precedes every value.
+/// The head of every value.
 #[repr(C)]
 struct Head<F: Family> {
     count: AtomicUsize,
@@ -157,7 +157,7 @@ impl<F: Family> Shared<F> {
         unsafe { self.0.as_ref() }
     }
 
-    /// What is known of its type.
+    /// The facts about its type.
     #[inline]
     #[must_use]
     pub fn row(&self) -> &'static F::Row {
@@ -375,7 +375,7 @@ mod tests {
     member!(Feather, "feather", self, self.0.len(), self.0.push(0));
 
     #[test]
-    fn a_value_is_what_it_was_made_as() {
+    fn values_keep_their_type() {
         let one: Shared<Things> = Shared::new(Feather(vec![1, 2]));
         assert_eq!((*one.row(), one.weight(), one.mark(), one.count()), ("feather", 2, 0, 1));
         assert_eq!(one.get::<Feather>(), Some(&Feather(vec![1, 2])));

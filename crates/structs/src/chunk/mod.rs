@@ -49,11 +49,11 @@ use std::sync::Arc;
 pub(crate) trait Coding: Copy + Send + Sync + 'static {
     /// Items of a group. Items of one length need no marks, and are one group.
     const GROUP: usize = 16;
-    /// What an item refers to when it is too long to be kept among the others.
+    /// The outside part of an item that is too long to be kept among the others.
     type Long: Held;
     /// An item to be added to a chunk.
     type Code<'a>: Encoded<Self::Long>;
-    /// What the nodes of a tree store of the first item of each child, to search by.
+    /// The key by which the nodes of a tree search: a part of the first item of each child.
     type First: Copy + PartialEq + fmt::Debug + Send + Sync;
 
     /// Bytes of the item at the front of `bytes`.
@@ -65,7 +65,7 @@ pub(crate) trait Coding: Copy + Send + Sync + 'static {
         (0..count).fold(at, |at, _| at + Self::len(&items[at..]))
     }
 
-    /// What a node stores of the item at the front of `bytes`.
+    /// The search key of the item at the front of `bytes`.
     fn first(bytes: &[u8]) -> Self::First;
 
     /// The number of what the item at the front of `bytes` keeps outside, if anything.
@@ -80,14 +80,14 @@ pub(crate) trait Encoded<L> {
     /// Bytes that it takes in a chunk.
     fn len(&self) -> usize;
 
-    /// What it keeps outside.
+    /// The part that it keeps outside.
     fn long(&self) -> Option<&L>;
 
     /// Writes it over as many bytes, except for the number of what it keeps outside.
     fn write_to(&self, out: &mut [u8]);
 }
 
-/// What can be kept outside: a reference to something shared.
+/// A part that can be kept outside: a reference to something shared.
 pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
     /// Bytes of memory of what it leads to.
     fn memory_bytes(&self) -> usize;
@@ -95,7 +95,7 @@ pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// Bytes of a mark.
 pub(crate) const MARK: usize = size_of::<u16>();
-/// What precedes the room of a block: two counts, and the chunk's own fields.
+/// The bytes before the room of a block: two counts, and the chunk's own fields.
 const HEAD_BYTES: usize = 32;
 /// Bytes of the largest block. Larger ones would make a copy for a cut, and a change in the middle,
 /// cost more; smaller ones, a larger tree.

@@ -17,7 +17,7 @@ pub const LAYERS_MAX: usize = 500;
 /// The number from which an item's block is drawn; its bits have the ones from 0 on.
 const BLOCK: u64 = u64::MAX;
 
-/// What an empty chain is made of.
+/// The parameters of an empty chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// How often it may be wrong.
@@ -28,7 +28,7 @@ pub struct Plan {
     pub growth: Option<u32>,
 }
 
-/// What became of an item.
+/// The outcome for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It was added.
@@ -307,7 +307,7 @@ mod tests {
         wrong.count() as f64 / looks as f64
     }
 
-    #[test] // What was added is there; of what was not, at most as many seem to be as was asked for.
+    #[test] // Added items are found; of others, at most the requested share seems to be there.
     fn errors_are_as_rare_as_promised() {
         for error in [0.1, 0.01, 0.001] {
             for growth in [None, Some(1), Some(2), Some(4)] {

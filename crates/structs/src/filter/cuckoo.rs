@@ -21,7 +21,7 @@ pub const CUCKOO_LAYERS_MAX: usize = 33;
 /// The number from which an item's byte is drawn.
 const FINGER: u64 = 0;
 
-/// What an empty filter is made of.
+/// The parameters of an empty filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CuckooPlan {
     /// Buckets of the first layer: a power of two, at least 2.
@@ -34,7 +34,7 @@ pub struct CuckooPlan {
     pub growth: u32,
 }
 
-/// What became of an item.
+/// The outcome for an item.
 #[derive(Debug)]
 pub enum Put {
     /// It is there.
@@ -54,7 +54,7 @@ pub struct Moving {
     /// The byte that has no place, and the bucket from which it takes one.
     finger: u8,
     bucket: u64,
-    /// What was where, in the order in which it was displaced.
+    /// The displaced fingerprints and their places, in order.
     path: Vec<(usize, u8)>,
     is_back: bool,
 }
@@ -132,7 +132,7 @@ impl Cuckoo {
         true
     }
 
-    /// What it is made of.
+    /// Its parameters.
     #[must_use]
     pub fn plan(&self) -> &CuckooPlan {
         &self.plan
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test] // A filter that is full has everything it had, and is as before.
-    fn who_finds_no_room_leaves_no_trace() {
+    fn refused_items_leave_no_trace() {
         let plan = CuckooPlan { buckets: 1_024, width: 2, kicks: 300, growth: 0 };
         let mut cuckoo = Cuckoo::new(plan).unwrap();
         let bytes = |cuckoo: &Cuckoo| -> Vec<u8> {
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!((cuckoo.len(), occupied(&cuckoo)), (added.len() as u64, added.len() as u64));
     }
 
-    #[test] // Of a bucket of one byte, it is wrong as seldom as it is documented to be.
+    #[test] // A bucket of one byte is wrong as seldom as documented.
     fn errors_are_as_rare_as_documented() {
         let plan = CuckooPlan { buckets: 1 << 16, width: 1, kicks: 20, growth: 1 };
         let mut cuckoo = Cuckoo::new(plan).unwrap();

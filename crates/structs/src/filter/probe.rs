@@ -6,7 +6,7 @@
 
 use darter_base::hash::Wide;
 
-/// What is kept of an item: equal for equal items, on every machine.
+/// The digest of an item: equal for equal items, on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     high: u64,
@@ -37,7 +37,7 @@ impl From<u128> for Probe {
 }
 
 impl Probe {
-    /// Of an item in one piece.
+    /// The probe of an item in one piece.
     #[must_use]
     pub fn of(item: &[u8]) -> Self {
         Self::from(Wide::of(item))

@@ -17,7 +17,7 @@ pub struct Group {
     last: StreamId,
     read: Option<u64>,
     pending: Ordered<Pendings>,
-    /// The same in the order of their deliveries.
+    /// The pending entries in the order of their deliveries.
     ages: Ordered<Aged>,
     /// Pending entries without a consumer.
     unowned: usize,
@@ -27,7 +27,7 @@ pub struct Group {
     consumers: Shelf<Consumer>,
     /// By name.
     names: Shelf<Label>,
-    /// Of the consumer that was created last.
+    /// The number of the consumer that was created last.
     number: u64,
 }
 
@@ -93,7 +93,7 @@ impl Consumer {
         &self.name
     }
 
-    /// What pending entries call it: unique in its group, never used again.
+    /// Its number in pending entries: unique in its group, never used again.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number

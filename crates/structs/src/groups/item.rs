@@ -33,18 +33,18 @@ const ID_BYTES_MAX: usize = 1 + 8 + 8;
 /// Bytes of the longest pending entry.
 const PENDING_BYTES_MAX: usize = ID_BYTES_MAX + 1 + 8 + 8 + 10;
 
-/// What the chunks of a consumer hold.
+/// The items in the chunks of a consumer.
 #[derive(Clone, Copy)]
 pub(super) struct Owned;
 
-/// What the chunks of a group's order of age hold.
+/// The items in the chunks of a group's order of age.
 #[derive(Clone, Copy)]
 pub(super) struct Aged;
 
 /// When a pending entry was delivered, and its ID: those delivered first come first.
 pub(super) type Age = (u64, StreamId);
 
-/// What the chunks of a group hold.
+/// The items in the chunks of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Pendings;
 

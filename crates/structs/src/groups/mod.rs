@@ -20,7 +20,7 @@
 //! | `producers` | what producers have sent lately                         |
 //!
 //! Cuts: `clone` counts a few references, whatever hangs below. Writers copy the chunks that they
-//! change and the nodes above them, where a cut shares them. What is dropped and large is freed in
+//! change and the nodes above them, where a cut shares them. Large dropped parts are freed in
 //! portions.
 //!
 //! Invariants (`check_invariants`; those of trees and chunks are in their files):

@@ -6,7 +6,7 @@ use crate::owner::Owner;
 use crate::tree::{self, Child, defer};
 use std::ops::Range;
 
-/// What such a tree holds: items that begin with their keys.
+/// The items of such a tree begin with their keys.
 pub(super) trait Keyed: for<'a> Coding<First: Ord, Long = Nothing, Code<'a> = Code> {}
 
 impl<C> Keyed for C where C: for<'a> Coding<First: Ord, Long = Nothing, Code<'a> = Code> {}

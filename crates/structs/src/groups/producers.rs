@@ -1,4 +1,4 @@
-//! What producers have sent lately: the IDs of entries, by digests of what their producers call them.
+//! The latest messages of producers: IDs of entries, by digests of the producers' names for them.
 //!
 //! ```text
 //! Producers -> by digest of the name -> Producer --+-- tree of | digest of a message, entry's ID | ...
@@ -29,7 +29,7 @@ pub struct Producers {
     next: usize,
 }
 
-/// What one producer has sent.
+/// The messages of one producer.
 #[derive(Clone)]
 struct Producer {
     digest: u128,
@@ -65,7 +65,7 @@ fn pair(id: StreamId, with: StreamId, came_ms: Option<u64>) -> Pending {
     Pending { id, delivered_ms: with.ms, times: with.seq, consumer: came_ms }
 }
 
-/// What is with an ID.
+/// The value stored with an ID.
 fn with(bytes: &[u8]) -> StreamId {
     let Pending { delivered_ms, times, .. } = item::pending(bytes);
     StreamId { ms: delivered_ms, seq: times }

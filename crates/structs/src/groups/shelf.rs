@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The most in a vector.
 const FEW_MAX: usize = 16;
 
-/// What can be on a shelf. Cloning it is a cut.
+/// A value on a shelf. Cloning it is a cut.
 pub(super) trait Shelved: Clone + fmt::Debug + Send + Sync + 'static {
     /// Bytes of memory that it owns, itself not included.
     fn content_bytes(&self) -> usize;
@@ -44,7 +44,7 @@ impl<T: Shelved> Held for Holder<T> {
 /// Bytes of an item in a chunk: the number of what it stands for.
 const ITEM: usize = size_of::<u16>();
 
-/// What the chunks of a tree hold: numbers of holders.
+/// The items of a tree's chunks: numbers of holders.
 struct Slots<T>(std::marker::PhantomData<fn() -> T>);
 
 impl<T> Clone for Slots<T> {
@@ -146,7 +146,7 @@ impl<T: Shelved> Shelf<T> {
             }
     }
 
-    /// What has this index. Panics when nothing has.
+    /// The value with this index. Panics if there is none.
     pub(super) fn get(&self, index: usize) -> &T {
         match &self.root {
             Root::Few(few) => &few[index].0,
@@ -268,7 +268,7 @@ fn number<T: Shelved>(chunk: &Chunk<Slots<T>>, index: usize) -> u16 {
     u16::from_le_bytes([chunk.items()[at], chunk.items()[at + 1]])
 }
 
-/// What has this index in a chunk.
+/// The value with this index in a chunk.
 fn held<T: Shelved>(chunk: &Chunk<Slots<T>>, index: usize) -> &T {
     &chunk.long(number(chunk, index)).0
 }

@@ -6,7 +6,7 @@ use darter_base::Prng;
 use darter_base::preempt::Never;
 use std::collections::BTreeMap;
 
-/// What a group should be.
+/// The model of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Plain {
     last: StreamId,
@@ -218,7 +218,7 @@ fn pending_entries_have_ranks() {
     assert_eq!(group.get(StreamId::new(7, 7)), None);
 }
 
-#[test] // What was delivered first comes first, whatever its ID; of one moment, by ID.
+#[test] // Entries come in the order of delivery, whatever their ID; those of one moment by ID.
 fn pending_entries_have_ages() {
     let mut groups = filled(3);
     let ids = [0, 1, 2].map(|step| StreamId::new(1_763_841_600_000 + step, 0));

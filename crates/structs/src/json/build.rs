@@ -2,7 +2,7 @@
 
 use super::value::{Text, Value, View};
 
-/// What documents are made of, in the order of their text.
+/// A token of a document, in the order of its text.
 #[derive(Clone, Copy, Debug)]
 pub enum Token<'a> {
     /// The name of a member, before its value.

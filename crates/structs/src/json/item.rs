@@ -42,7 +42,7 @@ pub const TEXT_MAX: usize = 480;
 pub(super) const NAME_MAX: usize = 255;
 /// The most bytes of the values or members of a small container.
 pub(super) const PACK_MAX: usize = 480;
-/// What precedes them.
+/// Bytes before them.
 pub(super) const PACK_HEAD: usize = 5;
 /// Bytes of what stands for something outside.
 pub(super) const OUT_BYTES: usize = 3;
@@ -52,7 +52,7 @@ const ITEM_MAX: usize = 2 + NAME_MAX + PACK_HEAD + PACK_MAX;
 const _: () = assert!(4 * ITEM_MAX <= ROOM_MAX, "four of the longest to a chunk");
 const _: () = assert!(TEXT_MAX <= PACK_MAX);
 
-/// What is kept outside.
+/// A part that is kept outside.
 #[derive(Clone, Debug)]
 pub(super) enum Long {
     Text(Blob),

@@ -32,7 +32,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// What may come next.
+/// The tokens that may come next.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum State {
     /// A value.
@@ -74,7 +74,7 @@ pub struct Parser {
     deepest: usize,
     /// The number or string so far.
     token: Vec<u8>,
-    /// What precedes it, of a long string.
+    /// The beginning of a long string.
     long: Option<Blob>,
     is_name: bool,
     /// The first code of two.

@@ -4,7 +4,7 @@ use super::build::Token;
 use super::value::{Text, View};
 use std::io::Write;
 
-/// What is put between tokens.
+/// The text between tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     /// Before each value, once for every level.
@@ -19,7 +19,7 @@ pub struct Format {
 #[derive(Clone, Debug, Default)]
 pub struct Printer {
     format: Format,
-    /// Of each open array or object, whether it is an object, and whether something was in it.
+    /// For each open array or object: whether it is an object, and whether it has a value.
     open: Vec<(bool, bool)>,
     /// A name was the last token.
     is_named: bool,
@@ -75,7 +75,7 @@ impl Printer {
         }
     }
 
-    /// What precedes a value or a name.
+    /// Writes the text before a value or a name.
     fn begin(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_named) {
             return;

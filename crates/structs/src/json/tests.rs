@@ -168,7 +168,7 @@ fn change(value: &mut Value, model: &mut Model, prng: &mut Prng) {
 }
 
 #[test] // Random changes of a document, and of a model, agree at every step; cuts stay as they were.
-fn a_document_is_what_its_model_is() {
+fn documents_match_their_models() {
     for seed in 0..30 {
         let mut prng = Prng::from_seed(seed);
         let mut model = Model::random(&mut prng, 3);
@@ -186,7 +186,7 @@ fn a_document_is_what_its_model_is() {
     }
 }
 
-#[test] // What is found by name is what is there, with and without an index.
+#[test] // A search by name finds the same values with and without an index.
 fn members_are_found() {
     for len in [0, 5, 64, 65, 3_000] {
         let mut value = Value::empty(true);

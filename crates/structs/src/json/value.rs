@@ -137,7 +137,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What an array or an object holds at one place.
+/// A value in an array or an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Child<'a> {
     /// Its name, in an object.
@@ -200,7 +200,7 @@ impl<'a> Node<'a> {
         self.len() == 0
     }
 
-    /// What is at this place. Cost: O(log n).
+    /// The value at this place. Cost: O(log n).
     #[must_use]
     pub fn get(self, index: usize) -> Option<Child<'a>> {
         self.iter(index).next()
@@ -449,7 +449,7 @@ impl Value {
         })
     }
 
-    /// Changes the value at the end of a path, which must exist. What cuts share on the way is
+    /// Changes the value at the end of a path, which must exist. Shared parts of the path are
     /// copied: a chunk and some nodes for each large container. Cost: O(log n) a step.
     pub fn edit<R>(&mut self, path: &[usize], f: impl FnOnce(&mut Self) -> R) -> R {
         let (mut f, mut result) = (Some(f), None);

@@ -15,7 +15,7 @@ const PART_BYTES: usize = 4 * 1024;
 pub struct Walk {
     /// The value that is read.
     root: Vec<usize>,
-    /// Of each open array or object, the place of its next value.
+    /// For each open array or object, the place of its next value.
     places: Vec<usize>,
     /// Bytes that were read of the long text that comes next: of the value there, or of its name.
     long: Option<Part>,
@@ -174,7 +174,7 @@ impl Walk {
         self.stage != Stage::End
     }
 
-    /// What was read last.
+    /// The value that was read last.
     fn current<'a>(&self, root: View<'a>) -> Child<'a> {
         let mut child = Child { name: None, value: root };
         for place in &self.places {

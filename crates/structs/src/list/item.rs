@@ -84,12 +84,12 @@ impl Element<'_> {
 /// An element to be added to a list.
 #[derive(Clone, Debug)]
 pub enum New<'a> {
-    /// Of any length; copied into a blob if longer than [`INLINE_MAX`].
+    /// Bytes of any length; copied into a blob if longer than [`INLINE_MAX`].
     Bytes(&'a [u8]),
-    /// Of any length; copied out of the blob unless longer than [`INLINE_MAX`].
+    /// A blob of any length; copied out of it unless longer than [`INLINE_MAX`].
     Blob(Blob),
-    /// Of any length; kept outside, as many lists share it. Not for lists that are searched: equal
-    /// elements would differ in their bytes.
+    /// A blob of any length; kept outside, as many lists share it. Not for lists that are searched:
+    /// equal elements would differ in their bytes.
     Shared(Blob),
     /// The decimal text of this number.
     Number(i64),

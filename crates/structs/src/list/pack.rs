@@ -79,7 +79,7 @@ impl<'a> PackRef<'a> {
         })
     }
 
-    /// What all short texts begin with.
+    /// The common beginning of all short texts.
     #[inline]
     fn prefix(self) -> &'a [u8] {
         self.0.get(HEAD..self.items_at()).unwrap_or_default()

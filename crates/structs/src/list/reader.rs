@@ -11,7 +11,7 @@ use super::{End, Handle, List, Root};
 use crate::tree::{Rest, Unread};
 use std::ops::Range;
 
-/// What a reader reads.
+/// The source of a reader.
 enum Source {
     Pack(Pack),
     Chunks(Unread<Elements>),

@@ -257,8 +257,8 @@ impl Run<'_> {
 }
 
 impl Chunk {
-    /// Appends the indexes of the elements that look like the needle. Those of blobs are all that are
-    /// as long as the needle, whatever is in them.
+    /// Appends the indexes of the elements that look like the needle. Every blob as long as the
+    /// needle is included, whatever its content.
     pub(crate) fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
         let before = hits.len();
         let jump = |offset: usize| self.last_mark(|mark| mark <= offset);

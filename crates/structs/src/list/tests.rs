@@ -337,7 +337,9 @@ fn small_lists_are_packs() {
     assert!(list.is_empty() && list.packed() == Some(&[]) && list.memory_bytes() == 0);
 }
 
-#[test] // What all texts of a pack begin with stands once; one that differs changes that, or the form.
+// A common beginning of all texts of a pack is stored once; a text without it changes that, or the
+// form.
+#[test]
 fn texts_that_begin_alike_share_their_beginning() {
     let text = |number: u64| format!("element:{number}").into_bytes();
     let mut list = List::new();
@@ -380,7 +382,7 @@ fn a_pack_becomes_many_chunks() {
 }
 
 #[test] // A reader reads its range of the cut, however the list changes, and holds less and less.
-fn a_reader_lets_go_of_what_it_has_read() {
+fn readers_release_the_chunks_they_have_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
         let mut list = numbers(0..30_000);
         let mut reader = Reader::new(list.reader(), range.clone());
@@ -404,7 +406,7 @@ fn a_reader_lets_go_of_what_it_has_read() {
 }
 
 #[test] // A reader pins nothing while the list exists; then what it has still to read.
-fn a_reader_knows_what_it_pins() {
+fn readers_count_the_bytes_they_pin() {
     let list = numbers(0..50_000);
     let watch = list.watch();
     let mut reader = Reader::new(list.reader(), 0..50_000);
@@ -441,8 +443,8 @@ fn large_lists_are_freed_in_portions() {
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
 
-#[test] // What is cut off is freed later, without an effect on cuts.
-fn what_is_cut_off_is_freed_later() {
+#[test] // A removed part is freed later, without an effect on cuts.
+fn removed_ranges_are_freed_later() {
     let mut list = numbers(0..300_000);
     list.remove_range(100..299_900);
     list.check_invariants();

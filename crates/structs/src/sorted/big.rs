@@ -24,7 +24,7 @@ type Chunk = crate::chunk::Chunk<Entries>;
 /// Entries whose items are removed from the index with each change, while there are stale ones: so
 /// that they are gone before as many were added.
 const SETTLED_BESIDE: usize = 4;
-/// Of as many removed entries, the items are removed at once.
+/// The items of at most this many removed entries are removed at once.
 const SETTLED_AT_ONCE: usize = 64;
 
 /// See the module.
@@ -71,7 +71,7 @@ impl Dismantle for Remains {
 /// Where a member's entry is.
 #[derive(Clone, Copy)]
 struct Found {
-    /// Of its item in the index, and of its entry.
+    /// The places of its item in the index and of its entry.
     item: Spot,
     entry: Spot,
     score: f64,

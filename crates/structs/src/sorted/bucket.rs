@@ -4,9 +4,9 @@
 //! within a few thousand entries of each other: a millisecond for a portion of 128. So each is a list
 //! of blocks, none of which ever moves.
 //!
-//! A builder has few buckets, so that the ends of all of them stay in the nearest caches: an entry that
-//! is gathered then costs no miss. Of very many entries a bucket has more than are sorted in one step;
-//! it is parted first, when its turn comes.
+//! A builder has few buckets, so that the ends of all of them stay in the nearest caches: an entry
+//! that is gathered then costs no miss. A bucket may hold more entries than one step can sort; it
+//! is parted first, when its turn comes.
 
 use std::mem::{replace, take};
 
@@ -94,7 +94,7 @@ pub(super) struct Bucket {
     bits: u32,
 }
 
-/// What becomes of a bucket that is opened.
+/// The contents of a bucket that is opened.
 pub(super) enum Opened {
     Sorted(Vec<Hashed>),
     Parting(Parting),

@@ -11,9 +11,9 @@
 //! step 2  gathered             -> runs of 1 024, sorted, then merged two by two
 //! step 3  the only run         -> entries
 //! ```
-//! What comes in the order of scores, ascending as from a sorted set that is read or descending as in a
-//! file, makes runs that need no merging but one behind the other. Members that should come once each, as
-//! those of a file, are not even gathered while they come in order, but written at once (`straight`); then
+//! Input in the order of scores, ascending as from a sorted set that is read or descending as in a
+//! file, becomes runs that are simply concatenated. Members that should come once each, as those of
+//! a file, are not even gathered while they come in order, but written at once (`straight`); then
 //! only the index is left, for which all are in buckets.
 //!
 //! Everything lies in blocks, so that nothing grows by being moved, and is released as it is used up.
@@ -284,8 +284,8 @@ impl Builder {
         Self::of_common(len, 1)
     }
 
-    /// The same, of members that should come once each, but may not: see [`Builder::is_overfull`]. Of one
-    /// that came twice, two scores are merged, and what is built is of no use.
+    /// As above, for members that should be different, but may repeat: see
+    /// [`Builder::is_overfull`]. A repeated member merges two scores, and spoils the result.
     #[must_use]
     pub fn of_different(len: usize) -> Self {
         let mut builder = Self::new(len);

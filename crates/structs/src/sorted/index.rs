@@ -3,10 +3,10 @@
 //! ```text
 //! item    | hash: 4 | score: 8 |        in chunks without marks, in a tree in the order of the hashes
 //! ```
-//! The member's bytes are not here: an item says where in the tree of entries to look, and the entry
-//! there says whether it is the one. Of ten million members one in four hundred has an item of another
-//! before its own; equal items are as good as one another, so what is left of an entry that is gone
-//! harms nobody, and can be removed later.
+//! The member's bytes are not here: an item says where in the tree of entries to look, and the
+//! entry there says whether it is the one. Among ten million members one in four hundred has an
+//! item of another before its own. Equal items are interchangeable, so a stale item is harmless and
+//! can be removed later.
 //!
 //! A tree in the order of hashes does what a hash table would, for some 50 ns more: it grows, is cut,
 //! copied and freed as all other trees, and the hashes, being random, are found in a chunk at the place
@@ -28,7 +28,7 @@ impl Hash {
     }
 }
 
-/// What the items of the index's chunks are.
+/// The items of the index's chunks.
 #[derive(Clone, Copy)]
 pub(crate) struct Items;
 

@@ -160,7 +160,7 @@ impl Held for Long {
     }
 }
 
-/// What the items of a sorted set's chunks are.
+/// The items of a sorted set's chunks.
 #[derive(Clone, Copy)]
 pub(super) struct Entries;
 

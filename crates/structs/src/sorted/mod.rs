@@ -80,7 +80,7 @@ const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
 #[derive(Clone)]
 pub struct Sorted(Root);
 
-/// What a sorted set is made of.
+/// The form of a sorted set.
 #[derive(Clone)]
 enum Root {
     Pack(Pack),

@@ -55,7 +55,7 @@ impl Place<'_> {
 pub struct Entry<'a> {
     pub(super) score: f64,
     pub(super) member: Text<'a>,
-    /// Of a member that is longer than [`super::INLINE_MAX`].
+    /// The outside part of a member longer than [`super::INLINE_MAX`].
     pub(super) long: Option<&'a Long>,
 }
 

@@ -12,7 +12,7 @@ use crate::chunk::{Coding, Handle};
 use crate::tree::{Rest, Unread};
 use std::ops::Range;
 
-/// What is read.
+/// The source.
 enum Source {
     Pack(Pack),
     Chunks(Unread<Entries>),

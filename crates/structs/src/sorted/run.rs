@@ -114,7 +114,7 @@ pub struct Forward<'a> {
     set: &'a Sorted,
     /// The run at hand.
     run: Option<Run<'a>>,
-    /// Of the next entry in its run.
+    /// The offset of the next entry in its run.
     offset: usize,
     /// Rank of the next entry, of the first behind its run, and of the first that is not wanted.
     next: usize,
@@ -166,7 +166,7 @@ const BATCH: usize = 16;
 pub struct Backward<'a> {
     set: &'a Sorted,
     run: Option<Run<'a>>,
-    /// Of entries of the run, in order; the first `ready` of them are still to come.
+    /// Offsets of entries of the run, in order; the first `ready` of them are still to come.
     offsets: [u16; BATCH],
     ready: usize,
     /// Rank behind the next entry, and the last that is wanted.

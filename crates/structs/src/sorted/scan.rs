@@ -1,11 +1,11 @@
 //! Iterating with a cursor, while the set changes between the calls.
 //!
-//! A rank is no cursor: an entry whose score changes moves, and may never be met. A member's hash does
-//! not change, so a scan goes through the index in the order of hashes. What it finds there are scores;
+//! A rank is no cursor: an entry whose score changes moves, and may never be met. A member's hash
+//! does not change, so a scan goes through the index in the order of hashes. It finds scores there;
 //! the entries are those of these scores whose hashes lie between the cursor and the next.
 //!
-//! So of entries with equal scores all are looked at. What a call has found, and where it is among
-//! them, is kept in a [`Scan`]: however many they are, its steps are short.
+//! So of entries with equal scores all are looked at. The entries found by a call, and its place
+//! among them, are kept in a [`Scan`]: however many they are, its steps are short.
 
 use super::big::{Big, hash_of};
 use super::index::Hash;
@@ -17,18 +17,19 @@ use std::ops::Range;
 /// A scan looks at most at so many entries for one that it returns: where there are very many with
 /// each score, it returns more than it was asked for.
 const LOOKS_AN_ENTRY: usize = 100;
-/// What one step does, in looks at an entry, of some 20 ns.
+/// The work of one step, in looks at an entry.
 const STEP: usize = 1_024;
-/// What else it does, by the same measure: an item of the index, a score found in the tree of entries,
-/// an entry that is returned.
+/// The cost of other work, in looks: an item of the index, a score found in the tree of entries, an
+/// entry that is returned.
 const ITEM: usize = 4;
 const SCORE: usize = 32;
 const RETURNED: usize = 16;
 
 /// The entries between two cursors, which are found in steps.
 ///
-/// Who begins with the cursor 0, continues with [`Scan::cursor`], and ends when that is 0, has met every
-/// entry that was there all the time at least once, whatever was changed meanwhile.
+/// A client that begins with the cursor 0, continues with [`Scan::cursor`], and ends when that is
+/// 0, has met every entry that was there throughout at least once, whatever other changes were
+/// made.
 pub struct Scan {
     start: Hash,
     /// The first hash that is not wanted, if there is one.

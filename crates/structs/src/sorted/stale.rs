@@ -14,10 +14,10 @@ use super::place::Entry;
 use crate::chunk::{Chunk, Coding, End};
 use crate::tree::{Child, PREFETCHED_MAX, join_some, pop};
 
-/// What it takes to copy a chunk of the index, which a cut holds, and the nodes above it: as much as
-/// removing so many items from chunks of our own.
+/// The cost of copying a chunk of the index, which a cut holds, and the nodes above it, in removals
+/// of items from unshared chunks.
 const COPYING: usize = 16;
-/// The same of merging two chunks.
+/// The cost of merging two chunks, in removals.
 const MERGING: usize = 8;
 
 /// See the module.

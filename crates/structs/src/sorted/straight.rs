@@ -88,7 +88,7 @@ impl Straight {
         *self.end.get_or_insert(end) == end
     }
 
-    /// What is written: at first, the one that came last.
+    /// The appended entry: at first, the latest one.
     #[inline]
     fn written(&mut self) -> &mut Appender<Entries> {
         let Self { last, entries, end, .. } = self;

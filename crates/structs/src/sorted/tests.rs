@@ -6,7 +6,7 @@ use darter_base::preempt::Never;
 use darter_base::{Prng, hash};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a sorted set should be: the scores by member.
+/// The model of a sorted set: the scores by member.
 type Model = BTreeMap<Vec<u8>, f64>;
 
 /// The entries in their order.
@@ -284,7 +284,7 @@ fn equal_scores_are_ordered_by_member() {
 }
 
 #[test] // Whatever changes between the calls, a scan meets all that is there all the time.
-fn a_scan_meets_what_stays() {
+fn scans_meet_lasting_entries() {
     let (mut set, mut prng) = (numbers(5_000), Prng::from_seed(1));
     let (mut met, mut cursor) = (BTreeSet::new(), 0);
     loop {
@@ -329,7 +329,7 @@ fn equal_hashes_are_told_apart() {
     set.check_invariants();
 }
 
-#[test] // What is removed as a range is gone at once; the index follows.
+#[test] // A removed range is gone at once; the index follows.
 fn a_removed_range_is_settled_later() {
     let mut set = numbers(50_000);
     let before = set.memory_bytes();
@@ -354,7 +354,7 @@ fn a_removed_range_is_settled_later() {
 }
 
 #[test] // A portion that copies chunks for a cut, or merges them, is for fewer entries.
-fn what_settling_copies_counts() {
+fn copies_of_settling_are_counted() {
     let portions = |set: &mut Sorted| {
         let mut portions = 1;
         while set.settle(64) {
@@ -411,7 +411,7 @@ fn small_sets_are_packs() {
 }
 
 #[test] // A reader reads its range of the cut, either way, whatever becomes of the set.
-fn a_reader_lets_go_of_what_it_has_read() {
+fn readers_release_the_chunks_they_have_read() {
     for from in [End::Front, End::Back] {
         for ranks in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
             let mut set = numbers(30_000);
@@ -459,7 +459,7 @@ fn large_sets_are_freed_in_portions() {
 }
 
 #[test] // Both trees are counted as what is about to be given back, once the set is gone.
-fn what_is_freed_is_counted() {
+fn freed_bytes_are_counted() {
     let set = numbers(60_000);
     let bytes = set.memory_bytes();
     drop(set);
@@ -620,7 +620,7 @@ fn in_order(prng: &mut Prng, members: u64, descends: bool) -> Vec<(f64, Vec<u8>)
 }
 
 #[test] // In order, from either end, and from where on the order is broken: as if added one by one.
-fn what_comes_in_order_is_written_at_once() {
+fn ordered_input_is_written_at_once() {
     let members = if cfg!(miri) { 800 } else { 6_000 };
     for (seed, descends) in (0..4).flat_map(|seed| [(seed, false), (seed, true)]) {
         let mut prng = Prng::from_seed(seed);
@@ -674,7 +674,7 @@ fn members_that_come_twice_are_found_in_any_order() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // Of very many entries a bucket is parted before it is sorted: steps stay as short.
+#[test] // A bucket of very many entries is parted before it is sorted: steps stay as short.
 fn large_buckets_are_parted() {
     let (members, mut builder) = (40_000_u64, Builder::of_different(2));
     for number in 0..members {
@@ -701,7 +701,7 @@ fn large_buckets_are_parted() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // Of two sets: what both have.
+#[test] // The intersection of two sets.
 fn common_members_are_kept() {
     let mut builder = Builder::of_common(9_000, 2);
     for number in (0..5_000_u64).chain(1_000..3_000) {

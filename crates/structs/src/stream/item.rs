@@ -229,7 +229,7 @@ impl Coding for Coded {
 mod tests {
     use super::*;
 
-    #[test] // What was written is read, at every length of every part.
+    #[test] // Written parts are read back, at every length of every part.
     fn entries_are_read_as_written() {
         let numbers = (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]);
         let lens = [0, 1, 230, 240, 253, 254, 255, 256, FIELDS_MAX];

@@ -82,9 +82,9 @@ impl<'a> Entry<'a> {
 /// Names and values of an entry: see [`Entry::fields`].
 pub struct Fields<'a>(Rest<'a>);
 
-/// What is still to come.
+/// The rest of a run.
 enum Rest<'a> {
-    /// What is next is in the first run, and what follows it in the second.
+    /// The next entry is in the first run, and those after it are in the second.
     Packed(&'a [u8], &'a [u8]),
     Own(&'a [u8]),
     Long(list::Forward<'a>),

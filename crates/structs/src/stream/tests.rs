@@ -7,7 +7,7 @@ use darter_base::Prng;
 use darter_base::preempt::Never;
 use std::collections::BTreeMap;
 
-/// What the entries should be: names and values by ID.
+/// The model of the entries: names and values by ID.
 type Model = BTreeMap<StreamId, Vec<Vec<u8>>>;
 
 fn shown(entry: Entry<'_>) -> (StreamId, Vec<Vec<u8>>) {
@@ -251,7 +251,7 @@ fn shapes_are_reused() {
 }
 
 #[test] // A value that does not fit leaves what was gathered before it.
-fn what_is_too_long_is_not_gathered() {
+fn long_entries_are_not_gathered() {
     let mut names = List::new();
     [b"one", b"two"].iter().for_each(|name| names.push(End::Back, &name[..]));
     let mut gathered = Gathered::of(&names).unwrap();
@@ -263,7 +263,7 @@ fn what_is_too_long_is_not_gathered() {
 }
 
 #[test] // A reader reads its range of the cut, either way, however the stream changes.
-fn a_reader_lets_go_of_what_it_has_read() {
+fn readers_release_the_chunks_they_have_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5, 3..90_000] {
         for from in [End::Front, End::Back] {
             let mut entries = events(30_000);
@@ -284,7 +284,7 @@ fn a_reader_lets_go_of_what_it_has_read() {
 }
 
 #[test] // A reader pins nothing while the stream exists; then what it has still to read.
-fn a_reader_knows_what_it_pins() {
+fn readers_count_the_bytes_they_pin() {
     let entries = events(50_000);
     let watch = entries.watch();
     let mut reader = Reader::new(entries.reader(), 0..50_000, End::Front);

@@ -15,7 +15,8 @@
 //! gathered makes room for the table, and both together are never much more than the larger one.
 //!
 //! Invariants:
-//! - B1: gathered entries own nothing. What does (a long key, a value out of line) is in the table.
+//! - B1: gathered entries own nothing. Entries that own something (a long key, a value out of line)
+//!   are in the table.
 //!
 //! Not here: what a segment holds, and which are foreseen. See `rebuild`.
 
@@ -57,7 +58,7 @@ pub struct Twice;
 struct Bucket {
     blocks: Vec<Vec<u8>>,
     len: usize,
-    /// Of the entries, without their hashes.
+    /// Bytes of the entries, without their hashes.
     bytes: usize,
 }
 

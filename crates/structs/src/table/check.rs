@@ -26,7 +26,7 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Of a table, without its segments.
+    /// The sums of a table, without its segments.
     fn of<X: OutOfLine>(table: &Table<X>) -> Self {
         Self { entries: table.len(), bytes: table.memory_bytes(), ..Self::default() }
     }
@@ -101,7 +101,7 @@ impl<X: OutOfLine> Filling<X> {
         self.next.is_some()
     }
 
-    /// What was found.
+    /// The fill found.
     #[must_use]
     pub fn fill(&self) -> Fill {
         self.fill
@@ -161,7 +161,7 @@ impl<X: OutOfLine> Checker<X> {
     }
 }
 
-/// What the segments seen so far add up to.
+/// The sums of the segments seen so far.
 struct Sums {
     len: usize,
     bytes: usize,

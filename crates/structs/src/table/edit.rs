@@ -2,8 +2,8 @@
 //!
 //! All changes work in the same way: unshare the path, build the new entry's bytes on the stack,
 //! take what the old one owned, write. When a segment is full the entry waits in its buffer while
-//! `rebuild` makes room. What an entry owns (a long key, an out-of-line value) has one owner at any
-//! moment: the page, the buffer, or the returned [`Old`].
+//! `rebuild` makes room. The property of an entry (a long key, an out-of-line value) has one owner
+//! at any moment: the page, the buffer, or the returned [`Old`].
 //!
 //! Not here: how room is made, see `rebuild`; reaping, see `expire`.
 

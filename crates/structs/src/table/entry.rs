@@ -43,7 +43,7 @@ pub const INLINE_MAX: usize = 512;
 pub(super) const KEY_INLINE_MAX: usize = 240;
 /// Largest pack in an entry: larger ones do better in a block of their own.
 pub const PACKED_MAX: usize = INLINE_MAX - PACK_HEAD;
-/// What precedes the bytes of a pack: the note, and the slack.
+/// The bytes before those of a pack: the note, and the slack.
 const PACK_HEAD: usize = 2;
 /// A pack's room grows in steps of this many bytes.
 const PACK_STEP: usize = 8;
@@ -94,7 +94,7 @@ impl Buf {
         Self { bytes: [MaybeUninit::uninit(); ENTRY_MAX], len: 0 }
     }
 
-    /// Empties the buffer. What its bytes own must have been taken over.
+    /// Empties the buffer. The property of its bytes must have been taken over.
     fn clear(&mut self) {
         self.len = 0;
     }
@@ -294,8 +294,8 @@ pub(super) struct Needle<'k> {
     text: &'k [u8],
     /// The hash of the text; read only if the key is long.
     hash: u64,
-    /// What the entry holds in place of the text, if it is packed: a number, so that it stays in
-    /// registers. The first byte is the lowest.
+    /// If the text is packed, its number in the entry, so that it stays in registers. The first
+    /// byte is the lowest.
     packed: u128,
     packed_len: usize,
 }
@@ -392,7 +392,7 @@ pub(super) unsafe fn encode_again<X: OutOfLine>(
     push_value(out, value);
 }
 
-/// Encodes the same entry with another deadline. What the old bytes own moves.
+/// Encodes the same entry with another deadline. The property of the old bytes moves.
 ///
 /// # Safety
 /// `old` is an entry, and its bytes are not used as one again.
@@ -959,7 +959,7 @@ pub(super) unsafe fn mark_dead(at: NonNull<u8>, len: usize) {
     unsafe { ptr::copy_nonoverlapping(mark.as_ptr(), at.as_ptr(), used) };
 }
 
-/// What is at a place of a page.
+/// The thing at a place of a page.
 pub(super) enum Stands<X> {
     /// An entry.
     Entry(Raw<X>),

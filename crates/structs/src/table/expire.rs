@@ -39,7 +39,7 @@ pub(super) const COUNTS_PER_LOOK: usize = 8;
 /// Segments reaped side by side.
 const BATCH: usize = 32;
 
-/// What [`Table::reap`] did.
+/// The outcome of [`Table::reap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
     /// Entries removed.
@@ -51,7 +51,7 @@ pub struct Reaped {
 /// Receives the dead: the key, and what the entry was.
 type Tell<'a, X> = dyn FnMut(Text<'_>, Old<X>) + 'a;
 
-/// What counting the dead of a segment costs; [`COUNTS_PER_LOOK`] is a search.
+/// The cost of counting the dead of a segment; [`COUNTS_PER_LOOK`] is a search.
 pub(super) fn count_cost<X: OutOfLine>(segment: &Seg<X>, now: UnixMillis) -> usize {
     if segment.needs_look(now) { COUNTS_PER_LOOK } else { 1 }
 }

@@ -100,7 +100,7 @@ use stream::Ruin;
 /// Every method that takes a `hash` wants `darter_base::hash::of(key)`: splits compute it again.
 pub struct Table<X: OutOfLine>(Root<X>);
 
-/// What a table is made of.
+/// The form of a table.
 #[derive(Clone)]
 enum Root<X: OutOfLine> {
     Empty,
@@ -197,8 +197,8 @@ impl<X: OutOfLine> Table<X> {
     }
 
     /// True when a [`Table::reader`] holds what only readers still hold; never while the table
-    /// exists, whatever has become of it since. Of a small one only the last reader holds anything;
-    /// of a pack each has a copy, too small to be counted.
+    /// exists, whatever has become of it since. A small table is held by its last reader only; each
+    /// reader of a pack has a copy, too small to be counted.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         match &self.0 {

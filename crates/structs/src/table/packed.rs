@@ -44,7 +44,7 @@ fn plain<'v, X>(value: &New<'v, X>) -> Option<Plain<'v>> {
     }
 }
 
-/// What was replaced in a pack.
+/// The old value of an entry in a pack.
 fn plain_old<X>() -> Old<X> {
     Old { out: None, note: None, deadline: None, bits: 0 }
 }

@@ -148,9 +148,9 @@ pub(super) struct Foreseen {
 }
 
 impl Foreseen {
-    /// Of `len` entries of `bytes` bytes, whose hashes begin with the same `depth` bits: as many
-    /// segments as there would be, had they been added one by one. Where chance decides whether the
-    /// last ones are split, it is left to it. `None`: one segment may hold them all.
+    /// The segments for `len` entries of `bytes` bytes, whose hashes begin with the same `depth`
+    /// bits: as many as one-by-one insertion would make. If chance decides whether the last ones
+    /// are split, it still does. `None`: one segment may hold them all.
     pub(super) fn of(len: usize, bytes: usize, depth: u8) -> Option<Self> {
         let shape = &CLASSES[usize::from(CLASS_MAX)];
         let (mut left, mut left_bytes, mut depth_each) = (len, bytes, depth);

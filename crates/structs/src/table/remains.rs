@@ -1,4 +1,4 @@
-//! What the entries of a freed block owned, until it is freed in slices.
+//! The property of a freed block's entries, until it is freed in slices.
 //!
 //! A segment holds a thousand entries, and each may own a key or a value of 64 KiB, which the
 //! allocator takes up to 10 us to free: freeing a segment with all it owns would take 10 ms. So

@@ -31,7 +31,7 @@ struct Cursor {
     prefix: u32,
     /// How many of them count.
     depth: u8,
-    /// What is below this position in the part has been returned.
+    /// Positions of the part below this one have been returned.
     position: u16,
 }
 

@@ -8,7 +8,7 @@
 //! A reader that asks for it gets what writers have copied first ([`Reader::copied_first`]): those
 //! segments are held by the reader alone, and reading them gives their memory back.
 //!
-//! The same stream frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
+//! This stream also frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
 
 use super::directory::{Leaf, get_mut};
 use super::entry::Entry;
@@ -70,7 +70,7 @@ impl<X: OutOfLine> Dismantle for Rest<X> {
         !self.is_done()
     }
 
-    /// What is shared stays, which may be all.
+    /// Shared parts stay, which may be all.
     fn bytes(&self) -> usize {
         if self.owner.is_shared() { 0 } else { self.bytes }
     }
@@ -198,7 +198,7 @@ pub struct Reader<X: OutOfLine> {
     segments: usize,
 }
 
-/// What a reader knows of the segments that writers have copied since the cut.
+/// A reader's knowledge of the segments that writers have copied since the cut.
 #[derive(Clone, Copy, Default)]
 struct Copied {
     /// KiB of them that it has read, and so given back.
@@ -282,7 +282,7 @@ impl<X: OutOfLine> Reader<X> {
             let rest = &mut self.stream.0;
             next = rest.next_copied();
             if copied.rounds != rest.rounds {
-                // What had been copied before the round has been read in it.
+                // Segments copied before the round have been read in it.
                 copied.released_kib = copied.released_kib.max(copied.round_kib);
                 (copied.round_kib, copied.rounds) = (rest.owner.copied_kib(), rest.rounds);
             }

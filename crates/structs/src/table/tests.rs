@@ -26,7 +26,7 @@ struct Kept {
     stamp: u32,
 }
 
-/// What the tables of these tests hold out of line: a number, in entries with a stamp and without.
+/// The out-of-line values of these tests' tables: a number, in entries with a stamp and without.
 trait Number: Target + Clone + From<u64> + std::fmt::Debug {
     fn get(&self) -> u64;
 }
@@ -213,7 +213,7 @@ fn table_matches_a_map() {
     matches_a_map::<u64>();
 }
 
-#[test] // The same with stamps.
+#[test] // The test above, with stamps.
 fn stamped_table_matches_a_map() {
     matches_a_map::<Stamped>();
 }
@@ -377,7 +377,7 @@ fn merges_rest_from_each_other() {
 }
 
 #[test] // Gaps stay until the table is settled; then it is as small as if there had been none.
-fn what_is_removed_loosely_is_won_back() {
+fn room_of_loose_removals_is_reclaimed() {
     let most = if cfg!(miri) { 400 } else { 20_000 };
     for (kept, has_cut) in
         [(0, false), (1, false), (10, true), (most / 20, false), (most / 2, true)]
@@ -413,7 +413,7 @@ fn what_is_removed_loosely_is_won_back() {
     }
 }
 
-#[test] // What is there throughout is returned, whatever comes and goes in between.
+#[test] // Entries that exist throughout are returned, whatever comes and goes in between.
 fn scan_misses_nothing_that_stays() {
     for seed in 0..if cfg!(miri) { 1 } else { 12 } {
         let mut prng = Prng::from_seed(seed);
@@ -632,7 +632,7 @@ fn nothing_leaks_and_nothing_is_dropped_twice() {
 }
 
 #[test] // A thousand cuts of a growing table cost what differs, and none of them changes.
-fn cuts_share_what_they_can() {
+fn cuts_share_unchanged_segments() {
     let mut table = set_of(0..if cfg!(miri) { 150 } else { 20_000 });
     let len = table.len();
     let cuts: Vec<_> = (0..len as u64 / 20)
@@ -649,7 +649,7 @@ fn cuts_share_what_they_can() {
     }
 }
 
-#[test] // What is copied ahead of changes is copied once, with no visible effect on table or cut.
+#[test] // Segments copied ahead of changes are copied once, with no visible effect on table or cut.
 fn unsharing_changes_nothing() {
     let mut table = set_of(0..20_000);
     assert!(!table.unshare(hash::of(b"1")), "there is no cut");
@@ -782,7 +782,7 @@ fn an_index_changes_its_class_over_the_same_pages() {
     assert!(cfg!(miri) || (changed > 1_000 && refused > 50), "{changed}, {refused}");
 }
 
-#[test] // Of the segments that come due together, few are split in a row; those that wait are sound.
+#[test] // If many segments come due together, few are split in a row; those that wait are sound.
 fn splits_keep_their_distance() {
     const GROWN: usize = 1_239 - 735;
     const SPLIT: usize = 735 * 2 - 1_239;
@@ -914,7 +914,7 @@ fn free_all() {
     while darter_base::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // What fits neither its old place nor any page of its segment is counted once.
+#[test] // An entry that fits neither its old place nor any page of its segment is counted once.
 fn long_keys_that_move_to_another_segment_are_counted_once() {
     let mut table = Subject::new();
     for len in [100, 500, 40, 512] {

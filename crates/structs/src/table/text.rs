@@ -303,7 +303,7 @@ pub(super) fn varint(value: u64) -> (u128, usize) {
 }
 
 /// Writes the varint of `value` to the front of `out`, which has room for the longest; returns its
-/// length. What follows it in `out` is overwritten: a copy of fixed length costs least.
+/// length. The bytes after it in `out` are overwritten: a copy of fixed length costs least.
 #[inline]
 pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
     let (word, len) = varint(value);
@@ -442,7 +442,8 @@ mod tests {
         }
     }
 
-    #[test] // Of all lengths, equal texts are the same, and texts that differ in one byte are not.
+    // Equal texts compare as equal at all lengths, and texts that differ in one byte do not.
+    #[test]
     fn same_is_equality() {
         let mut prng = Prng::from_seed(5);
         for len in 0..=40 {

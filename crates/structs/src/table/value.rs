@@ -1,4 +1,4 @@
-//! What entries can hold, as callers pass it and receive it.
+//! The values of entries, as callers pass and receive them.
 //!
 //! Not here: how it is encoded. See `entry` and `pack`.
 
@@ -7,7 +7,7 @@ use super::text::Text;
 use darter_base::UnixMillis;
 use std::sync::Arc;
 
-/// What an entry can hold out of line: a pointer that owns its target.
+/// An out-of-line value: a pointer that owns its target.
 ///
 /// # Safety
 /// The type has the size and alignment of a pointer, or no values at all; and it may be moved by
@@ -22,7 +22,7 @@ pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {
     type Packed<'a>: AnyItem<'a>;
 }
 
-/// What is packed of a small table: see `pack`.
+/// The packed part of a small table: see `pack`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// Nothing: it is always made of entries.
@@ -69,7 +69,7 @@ impl<'a> AnyItem<'a> for Unpacked {
     }
 }
 
-/// What an `Arc` in a table leads to.
+/// The target of an `Arc` in a table.
 pub trait Target: Send + Sync + 'static {
     /// See [`OutOfLine::STAMPED`].
     const STAMPED: bool = false;
@@ -115,7 +115,7 @@ pub struct PackedValue<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What an entry was before it was removed or overwritten.
+/// The state of an entry before it was removed or overwritten.
 #[derive(Clone, Debug)]
 pub struct Old<X> {
     /// The value, if it was out of line.

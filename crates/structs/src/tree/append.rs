@@ -7,7 +7,7 @@ use crate::chunk::{Chunk, Coding, Encoded, End, Handle, ROOM_MAX, own, trim};
 pub(crate) struct Appender<C: Coding> {
     end: End,
     tree: Option<Child<C>>,
-    /// What comes behind it, or before.
+    /// The chunk after the tree, or before it.
     chunk: Option<Handle<C>>,
 }
 
@@ -18,7 +18,7 @@ impl<C: Coding> Default for Appender<C> {
 }
 
 impl<C: Coding> Appender<C> {
-    /// Of a tree that is written at this end.
+    /// An appender to this end of a new tree.
     pub(crate) fn at(end: End) -> Self {
         Self { end, tree: None, chunk: None }
     }

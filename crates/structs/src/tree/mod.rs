@@ -52,7 +52,7 @@ pub(crate) struct Child<C: Coding> {
     pub(crate) len: usize,
     /// Memory of chunks and nodes, shared or not.
     pub(crate) bytes: usize,
-    /// What is stored of the first item.
+    /// The search key of the first item.
     pub(crate) first: C::First,
     link: Link<C>,
 }
@@ -66,7 +66,8 @@ enum Link<C: Coding> {
 /// An inner node.
 pub(crate) struct Node<C: Coding> {
     level: u8,
-    /// What the children know, in a row: a search reads few lines of it, and one child.
+    /// The lengths and search keys of the children, in a row: a search reads few lines of it, and
+    /// one child.
     lens: [usize; CHILDREN_MAX],
     firsts: [C::First; CHILDREN_MAX],
     children: Vec<Child<C>>,

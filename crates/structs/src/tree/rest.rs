@@ -37,7 +37,7 @@ impl<C: Coding> Rest<C> {
         Self { trees: Vec::new(), from, bytes: 0, owner }
     }
 
-    /// What is to be freed of these.
+    /// The rest of these trees, to be freed.
     pub(crate) fn of(trees: impl IntoIterator<Item = Option<Child<C>>>, owner: Owner) -> Self {
         let mut rest = Self::new(End::Front, owner);
         trees.into_iter().flatten().for_each(|tree| rest.push(tree));
@@ -122,7 +122,7 @@ impl<C: Coding> Rest<C> {
 impl<C: Coding> Dismantle for Rest<C> {
     fn dismantle(&mut self) -> bool {
         for _ in 0..FREED_AT_ONCE {
-            // What a cut shares is freed with the cut.
+            // A part that a cut shares is freed with the cut.
             match self.pop().map(Child::into_inner) {
                 Some(Some(Part::Node(children))) => self.trees.extend(children),
                 Some(_) => {}
@@ -132,7 +132,7 @@ impl<C: Coding> Dismantle for Rest<C> {
         !self.trees.is_empty()
     }
 
-    /// What cuts share stays allocated, which may be all of it.
+    /// Parts that cuts share stay allocated, which may be all.
     fn bytes(&self) -> usize {
         if self.owner.is_shared() || self.trees.is_empty() { 0 } else { self.bytes }
     }

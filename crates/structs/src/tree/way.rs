@@ -1,7 +1,7 @@
 //! Ways: where a search by content has been, so that the change which follows need not search again.
 //!
-//! A change by index adds up lengths at every level to find its chunk, and walks to the item in it. Who
-//! has searched for the item was just there, and has noted the way.
+//! A change by index adds up lengths at every level to find its chunk, and walks to the item in it.
+//! A search for the item has just been there, and has noted the way.
 
 use super::{Child, Link, Node, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
@@ -33,7 +33,7 @@ impl Way {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spot {
     pub(crate) way: Way,
-    /// Of the item in its chunk, and where it begins there.
+    /// The index of the item in its chunk, and its offset there.
     pub(crate) index: usize,
     pub(crate) offset: usize,
 }
@@ -44,12 +44,12 @@ pub(crate) struct Reached<'a, C: Coding> {
     pub(crate) way: Way,
     /// Its items: known without a look at it.
     pub(crate) len: usize,
-    /// What is stored of its first item, and of the next chunk's, if one follows.
+    /// The search keys of its first item, and of the next chunk's, if one follows.
     pub(crate) first: C::First,
     pub(crate) next: Option<C::First>,
 }
 
-/// What is searched for, by what nodes store of the first items of their children.
+/// A search by the keys that nodes store of the first items of their children.
 pub(crate) struct Search<L, E, B> {
     /// The child begins before it.
     pub(crate) is_less: L,

@@ -1,4 +1,4 @@
-//! What is built of gathered entries against a table to which they were added one by one.
+//! Compares a table built of gathered entries with one to which they were added one by one.
 
 use super::*;
 use crate::table::{Entry, Fill, Never, ValueRef};
@@ -63,7 +63,7 @@ fn shuffled(model: &Model, prng: &mut Prng) -> Vec<Vec<u8>> {
     keys
 }
 
-#[test] // The same content in the same memory, however many were foreseen.
+#[test] // A table has equal content and memory, however many entries were foreseen.
 fn built_together_or_one_by_one_is_the_same() {
     let lens: &[u64] = if cfg!(miri) { &[0, 2, 700] } else { &[0, 2, 100, 3_000, 60_000] };
     for (round, &len) in lens.iter().enumerate() {
@@ -119,7 +119,7 @@ fn segments_are_foreseen() {
     }
 }
 
-/// What a builder makes of two entries.
+/// Builds a table of two entries.
 fn of_two(entries: [(&[u8], New<'_, Arc<u64>>); 2]) -> Option<Subject> {
     let mut builder = Builder::with_bits(3);
     for (key, value) in entries {

@@ -91,7 +91,7 @@ fn of_records(
     Some(Pack(bytes))
 }
 
-/// What all names that are kept as texts begin with.
+/// The common beginning of all names that are kept as texts.
 fn common_prefix<'a>(names: &[Packed<'a>]) -> &'a [u8] {
     let raw = |name: &Packed<'a>| if let Packed::Raw(name) = name { Some(*name) } else { None };
     let common = names.iter().filter_map(raw).reduce(|common, name| {

@@ -92,7 +92,8 @@ impl<'a> Item<'a> {
         Self { pack: pack.as_ptr(), word, lives: PhantomData }
     }
 
-    /// Of a record: the kind, the pack, and the offsets of its tags and texts, in 16 bits each.
+    /// The parts of a record: the kind, the pack, and the offsets of its tags and texts, in 16 bits
+    /// each.
     #[inline]
     fn parts(self) -> Option<(u8, &'a [u8], usize)> {
         if self.word == Self::INT {

@@ -208,8 +208,8 @@ fn integers_take_as_many_bits_as_they_need() {
     }
 }
 
-#[test] // What a pack cannot hold makes a table of it, with all that was there.
-fn what_is_not_plain_unpacks() {
+#[test] // A value that a pack cannot hold makes a table of it, with all its entries.
+fn values_not_plain_unpack() {
     let filled = || {
         let mut table = Table::<Arc<u64>>::new();
         for number in 0..40 {

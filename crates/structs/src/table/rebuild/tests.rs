@@ -47,8 +47,8 @@ fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
     (most, all)
 }
 
-/// What a command may move: this many entries for each that it changes, and the segment that began
-/// when the rest was over.
+/// The most moves of a command: this many entries for each one that it changes, and the segment
+/// that began when the rest was over.
 const MOVED_MAX: usize = COMMAND * ENTRIES_PER_REST + 1_200;
 
 #[test] // The gaps of all segments come due in step, and no command pays for many of them.

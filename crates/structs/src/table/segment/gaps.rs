@@ -54,7 +54,8 @@ impl<X: OutOfLine> Seg<X> {
         u16::from_le_bytes(unsafe { link.read() })
     }
 
-    /// Marks `len` bytes as gone, and offers them to new entries. What they held is the caller's.
+    /// Marks `len` bytes as gone, and offers them to new entries. The caller owns the property of
+    /// these bytes.
     pub(super) fn leave_gap(&mut self, offset: u16, len: usize) {
         // SAFETY: the bytes were those of an entry or a gap, which is gone.
         unsafe { mark_dead(self.at(offset), len) };

@@ -163,7 +163,7 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     /// Looks all deadlines through: returns up to `most` entries that are dead at `now`, and lists
-    /// the next of the others. What is returned must be removed.
+    /// the next of the others. The caller must remove the returned entries.
     pub(in super::super) fn look(&mut self, now: UnixMillis, most: usize) -> Vec<Loc> {
         let (mut dead, mut nearest) = (Vec::new(), Nearest::new());
         self.for_each_loc_soon(|loc, raw| {

@@ -262,7 +262,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// What is next, in the order of memory, and its offset.
+    /// The next entry or gap, in the order of memory, and its offset.
     #[inline]
     fn next_standing(&self, pos: &mut PagePos) -> Option<(Stands<X>, u16)> {
         let head = self.head();

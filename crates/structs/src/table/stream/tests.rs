@@ -1,4 +1,4 @@
-//! What readers of a table hold, and what its freeing gives back.
+//! Memory that readers of a table hold, and that its freeing reports.
 
 use crate::table::{Never, New, Reader, Table};
 use darter_base::{hash, lazyfree, preempt};
@@ -22,7 +22,7 @@ fn free_all() {
 }
 
 #[test] // Nothing while the table or a copy is there; then all that is left, whoever else reads it.
-fn readers_hold_what_is_gone() {
+fn readers_pin_deleted_values() {
     for members in [20, MANY] {
         let table = set_of(members);
         let (cut, copy) = (table.reader(), table.clone());
@@ -48,7 +48,7 @@ fn readers_hold_what_is_gone() {
     }
 }
 
-#[test] // What a writer has changed since is no reader's business: the table is there.
+#[test] // A change by a writer does not count for a reader: the table exists.
 fn a_table_that_changes_is_there() {
     let mut table = set_of(MANY);
     let cut = table.reader();
@@ -63,8 +63,8 @@ fn a_table_that_changes_is_there() {
     free_all();
 }
 
-#[test] // What readers have does not come back before they go: only the last tells its bytes.
-fn what_is_shared_is_not_about_to_be_freed() {
+#[test] // Memory of readers is freed when they go: only the last one reports its bytes.
+fn shared_memory_is_not_about_to_be_freed() {
     drop(set_of(MANY));
     assert!(lazyfree::waiting().1 > 0, "nobody else has it");
     free_all();
@@ -83,7 +83,7 @@ fn what_is_shared_is_not_about_to_be_freed() {
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
 
-/// What a reader may hold before it is behind, in KiB.
+/// The most that a reader may hold before it lags, in KiB.
 const HELD_MAX_KIB: u32 = 128;
 
 /// Overwrites what a prefix of the members' names says.
@@ -95,7 +95,7 @@ fn overwrite(table: &mut Table<Never>, numbers: std::ops::Range<u64>) {
 }
 
 #[test] // However fast writers copy, one that reads their copies first soon holds little, and misses nothing.
-fn what_writers_copy_is_read_first() {
+fn segments_copied_by_writers_are_read_first() {
     let mut table = set_of(MANY);
     let mut reader = Reader::new(table.reader()).copied_first();
     let mut read = std::collections::HashSet::new();
@@ -125,7 +125,7 @@ fn what_writers_copy_is_read_first() {
 }
 
 #[test] // Little was copied: what a writer has touched comes next all the same, as it may be large.
-fn what_was_copied_comes_next() {
+fn copied_segments_come_next() {
     let mut table = set_of(MANY);
     let mut reader = Reader::new(table.reader()).copied_first();
     let mut read = std::collections::HashSet::new();
@@ -145,8 +145,9 @@ fn what_was_copied_comes_next() {
     free_all();
 }
 
-#[test] // Of a value within a cut: what was copied before its reader began is read first, and counts.
-fn what_was_copied_before_counts_too() {
+// For a value within a cut: segments copied before its reader began are read first, and count.
+#[test]
+fn earlier_copies_count_too() {
     let mut table = set_of(MANY);
     let before = table.reader();
     overwrite(&mut table, 0..MANY / 2);
