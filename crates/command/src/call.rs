@@ -1,4 +1,4 @@
-//! What a command over several keys, or over all of them, has at hand.
+//! The context of a command over several keys, or over all of them.
 
 use crate::{Args, Refusal, Stream};
 use darter_keyspace::{Db, Key};

@@ -1,4 +1,4 @@
-//! What a point command has at hand.
+//! The context of a point command.
 
 use darter_base::{Preempt, Prng, UnixMillis};
 use darter_keyspace::{Db, Found, Key, ShardStats};

@@ -35,7 +35,7 @@ pub trait Stream: Send {
         0
     }
 
-    /// What it has replied with in the end, if that is an error.
+    /// The final reply, if it is an error.
     fn refusal(&self) -> Option<&Refusal> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a command is: a row of a table, its arguments, what it may touch, what it returns.
+//! The definition of a command: a row of a table, its arguments, its access, its result.
 //!
 //! - [`Command`] is the row: name, arity, keys, flags, shape. All that the engine must know about a
 //!   command is a column; nothing compares names.

@@ -86,7 +86,7 @@ impl Flags {
     /// Allowed to subscribed clients in RESP2. It has no name for clients.
     pub const WHILE_SUBSCRIBED: Self  = Self(1 << 21);
     pub const NO_MANDATORY_KEYS: Self = Self(1 << 22);
-    /// What CLIENT CACHING has said holds for the command after it, too. The same.
+    /// It keeps the setting of CLIENT CACHING for the command after it, too. The same.
     pub const KEEPS_CACHING: Self     = Self(1 << 23);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
@@ -133,7 +133,7 @@ impl std::ops::BitOr for Flags {
     }
 }
 
-/// What a command does to a key, as COMMAND GETKEYSANDFLAGS prints it.
+/// A command's use of a key, as COMMAND GETKEYSANDFLAGS prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFlags(pub &'static [&'static str]);
 
@@ -168,8 +168,8 @@ pub enum Place {
         /// Index of the count.
         count: usize,
     },
-    /// The argument after the last `word`, in any case, from the second argument on. What follows
-    /// one of `skips` is not looked at: so many arguments.
+    /// The argument after the last `word`, in any case, from the second argument on. Each of
+    /// `skips` is skipped together with so many arguments.
     After {
         /// The word.
         word: &'static str,
@@ -202,7 +202,7 @@ const OPTIONS_MAX: usize = 64;
 pub struct KeySpec {
     /// Where they are.
     pub place: Place,
-    /// What is done to them.
+    /// The use of the keys.
     pub flags: KeyFlags,
     /// The reason, where Redis's COMMAND INFO gives one.
     pub notes: Option<&'static str>,
@@ -378,7 +378,7 @@ impl Secret {
     }
 }
 
-/// What one request does to its keys, where that depends on its words.
+/// The use of a request's keys, if it depends on its arguments.
 pub type FlagsFn = fn(resp::Args<'_>) -> KeyFlags;
 /// A command that touches one key, or keys of one shard.
 pub type PointFn = fn(&mut Cx<'_>, Args<'_>) -> Result<Flow, Refusal>;
@@ -426,7 +426,7 @@ pub struct Command {
     pub flags: Flags,
     /// Keys.
     pub keys: Keys,
-    /// What a request does to its keys, where their specs say `variable_flags`.
+    /// The use of a request's keys, if their specs say `variable_flags`.
     pub key_flags: Option<FlagsFn>,
     /// Group.
     pub group: Group,
@@ -453,8 +453,8 @@ pub struct Command {
     pub deprecated: Option<(&'static str, &'static str)>,
     /// It may change keys of another database than the selected one.
     pub leaves_database: bool,
-    /// What a request waits for, of a command that waits where it finds nothing. The function runs it
-    /// without waiting.
+    /// Reads the wait of a request, for a command that waits if it finds nothing. The function runs
+    /// it without waiting.
     pub waits: Option<WaitFn>,
     /// The function.
     pub run: Run,

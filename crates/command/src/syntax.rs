@@ -20,7 +20,7 @@
 //! The keys of a line belong to the row's key specs in order, the last spec to all that are left,
 //! unless it says which.
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types' own")]
 pub enum ArgumentKind {

@@ -47,7 +47,7 @@ pub fn reply_text(reply: &mut Reply<'_>, format: [u8; 3], text: &Blob) -> Flow {
     send(reply, text, 0..text.len())
 }
 
-/// What follows the header.
+/// Sends the bytes after the header.
 fn send(reply: &mut Reply<'_>, blob: &Blob, range: Range<usize>) -> Flow {
     let is_long = range.len() > STREAM_MIN_BYTES;
     let mut stream = BlobStream::new(blob, range);

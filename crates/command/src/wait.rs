@@ -1,10 +1,9 @@
-//! What a command waits for that finds nothing.
+//! The waits of blocking commands.
 //!
-//! A row of such a command has a function that reads what a request wants ([`WaitFn`]), beside the
-//! one that runs it without waiting, as inside a transaction. The engine asks the keys; if one of
-//! them has what is wanted, the command runs; if none has, its client waits for all of them. Who
-//! waits is served on the core of the key, when it has changed: asked again, and, once the client's
-//! core has agreed, given what it wants. docs/design/0027-blocking.md.
+//! A row of such a command has a function that reads the wait of a request ([`WaitFn`]), beside the
+//! one that runs it without waiting, as inside a transaction. The engine asks the keys. If one of
+//! them is ready, the command runs; otherwise its client waits for all of them. A waiting call is
+//! served on the core of a key after the key has changed: docs/design/0027-blocking.md.
 
 use crate::{Args, Refusal};
 use darter_keyspace::{Db, Key};
@@ -15,7 +14,7 @@ use std::ops::Range;
 /// that to it.
 pub type WaitFn = fn(Args<'_>) -> Result<Wait, Refusal>;
 
-/// What a request waits for.
+/// The wait of a request.
 pub struct Wait {
     /// Indexes of the keys in the whole request.
     pub keys: Range<usize>,
@@ -36,12 +35,12 @@ pub enum Patience {
     Endless,
 }
 
-/// What makes a key ready, by a name, a number and a text: of all who wait on the same condition, nobody
-/// finds anything if one does not.
+/// The condition that makes a key ready: a name, a number and a text. If one call on a condition
+/// finds nothing, no other call on it does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Condition(pub &'static str, pub u64, pub Box<[u8]>);
 
-/// What a key was as a client began to wait for it: what that means, only the command knows.
+/// The state of a key when a client began to wait for it. Only the command knows its meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Since(pub u128);
 
@@ -67,7 +66,7 @@ pub enum When {
     Waiting(Since),
 }
 
-/// What [`Want::look`] has at hand.
+/// The context of [`Want::look`].
 #[derive(Clone, Copy)]
 pub struct Looking<'a> {
     /// The client's database on the core of the key.
@@ -91,7 +90,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// What a client wants of keys. Several cores ask it at the same time.
+/// The wish of a waiting call. Several cores ask it at the same time.
 pub trait Want: Send + Sync {
     /// Whether a key of the request has it.
     fn look(&self, call: &Looking<'_>) -> Look;
@@ -99,7 +98,7 @@ pub trait Want: Send + Sync {
     /// On what it waits; `None` if that depends on when it began to, too.
     fn condition(&self) -> Option<Condition>;
 
-    /// What is to be known later of a key as it is now: its client begins to wait for it.
+    /// The state of a key to be compared with later: its client begins to wait for it.
     fn since(&self, _call: &Looking<'_>) -> Since {
         Since::default()
     }
@@ -129,7 +128,7 @@ pub trait Want: Send + Sync {
     }
 }
 
-/// What [`Want::take`] has at hand.
+/// The context of [`Want::take`].
 pub struct Taking<'a> {
     /// The client's database on the core of the key.
     pub db: &'a mut Db,

@@ -48,18 +48,18 @@ pub struct Digester {
     state: State,
 }
 
-/// What has been hashed.
+/// The state of the hash.
 struct State {
     kind: &'static Type,
     sum: Sum,
-    /// Of the current pair.
+    /// The sum of the current pair.
     pair: Sum,
-    /// Of what comes in parts, and what that is.
+    /// The hash of a value that comes in parts, and its kind.
     parts: Sha1,
     open: Open,
 }
 
-/// What the parts belong to.
+/// The owner of the parts.
 #[derive(Clone, Copy)]
 enum Open {
     /// A string, or there are none.

@@ -59,7 +59,8 @@ fn digest(mut reader: Reader, data: &[u8], step: usize) -> (Result<(), Error>, u
         let next = reader.next().map(|event| event.map(|event| note_all(event, &mut note)));
         match next {
             Ok(Some(Ok(()))) => {}
-            Ok(Some(Err(error))) => return (Err(error), events, sum.value()), // Of a block.
+            // An error of a block.
+            Ok(Some(Err(error))) => return (Err(error), events, sum.value()),
             Ok(None) if reader.is_done() => return (Ok(()), events, sum.value()),
             Ok(None) => match pieces.next() {
                 Some(piece) => reader.push(piece),

@@ -69,7 +69,7 @@ pub struct Portions {
     pub chunk_bytes: usize,
     /// Bytes read or written in one step, but for the last item.
     pub step_bytes: usize,
-    /// What writers may always have left to the snapshot, in KiB.
+    /// The memory that writers may always leave to the snapshot, in KiB.
     pub held_min_kib: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct Chunk {
     pub is_private: bool,
 }
 
-/// What a step has made.
+/// The outcome of a step.
 #[derive(Debug)]
 pub enum Step {
     /// Nothing to send yet.
@@ -119,7 +119,7 @@ pub struct Snapshot {
     chunk: Chunk,
     /// The chunk before it is open.
     is_open: bool,
-    /// What writers have copied of values, and what they have put in the place of others.
+    /// Bytes that writers copied of values, and bytes of values that they replaced.
     parts_kept: Kept,
     wholes_kept: Kept,
     /// Memory of all parts.
@@ -222,7 +222,7 @@ impl Snapshot {
         self.held_kib() > most.max(self.portions.held_min_kib)
     }
 
-    /// What it keeps from being freed, in KiB, though no version of the data has it any more.
+    /// KiB of memory that only the snapshot keeps from being freed.
     #[must_use]
     pub fn held_kib(&self) -> u64 {
         let Some(reader) = &self.reader else { return 0 };
@@ -242,8 +242,8 @@ impl Snapshot {
         self.large.front().is_some_and(|(_, value)| value.is_huge)
     }
 
-    /// What writers have copied of what is being read, in KiB, since its reading began, and of what they
-    /// have copied or replaced otherwise.
+    /// KiB that writers have copied of the value being read, since its reading began, and copied or
+    /// replaced otherwise.
     #[must_use]
     pub fn copied_kib(&self) -> u32 {
         let keys = self.reader.as_ref().map_or(0, Reader::copied_kib);
@@ -424,7 +424,7 @@ impl Value {
                 encoder.end(out);
                 return false;
             };
-            // What is packed well is much to read for little that is written.
+            // Well packed data takes much reading for few written bytes.
             *looks = looks.saturating_sub(item.text_bytes() / BYTES_A_LOOK);
             encoder.item(item, out);
         }

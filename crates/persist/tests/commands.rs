@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// What is at `key`, as the oracle reports its own.
+    /// The value at `key`, as the oracle reports its own.
     fn record(&self, key: &[u8]) -> Option<Record> {
         let found = self.shard.db(0).get(&Key::new(key))?;
         let value = if let Ok(text) = found.text() {
@@ -189,7 +189,7 @@ fn values() -> Vec<Value> {
 }
 
 #[test]
-fn what_we_dump_the_real_server_restores_and_the_other_way_round() {
+fn dumps_are_restored_by_either_server() {
     let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
     for (at, value) in values().into_iter().enumerate() {
         let key = format!("key:{at}").into_bytes();
@@ -236,7 +236,8 @@ fn large_sorted_sets_are_put_in_order_in_portions() {
     engine.shard.db(0).check_invariants();
 
     let found = dumped.windows(7).position(|bytes| bytes == b"ber:123").unwrap();
-    dumped[found + 4..found + 7].copy_from_slice(b"124"); // Of the first that begins so.
+    // Changes the first of the names that begin with it.
+    dumped[found + 4..found + 7].copy_from_slice(b"124");
     dumped.truncate(dumped.len() - 10);
     let reply = engine.call(&[b"RESTORE", b"z", b"0", &payload(&dumped, 10), b"REPLACE"]);
     assert_eq!(reply, b"-ERR Bad data format\r\n");
@@ -521,7 +522,7 @@ fn replies_and_errors_are_the_real_servers() {
 }
 
 #[test] // docs/compat.md lists these differences.
-fn what_others_refuse_or_take_in_payloads() {
+fn payloads_are_refused_and_accepted_like_redis() {
     let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
     let packed = b"\x10\x13\x13\0\0\0\x04\0\x81a\x02\x81b\x02\x81a\x02\x81c\x02\xff";
     let broken = "-ERR Bad data format\r\n";

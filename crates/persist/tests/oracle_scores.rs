@@ -114,7 +114,7 @@ fn payload(body: &[u8]) -> Bytes {
 }
 
 #[test] // Scores as texts, in any order; -0; what is no number, and members that come twice.
-fn what_is_no_score_is_refused() {
+fn invalid_scores_are_refused() {
     let texts = payload(b"\x03\x03\x01a\x03 1\x30\x01b\xfe\x01c\x05-2.25");
     assert_eq!(read(&texts, 100), None, "a blank");
     let texts = payload(b"\x03\x03\x01a\x0210\x01b\xfe\x01c\x05-2.25");

@@ -238,7 +238,7 @@ fn fill(oracle: &mut Oracle, key: &str, entries: u64, prng: &mut Prng) {
     }
 }
 
-/// What XINFO tells, but for the shape of the tree.
+/// The reply of XINFO, without the shape of the tree.
 fn told(oracle: &mut Oracle, key: &str) -> Vec<Reply> {
     match run(oracle, &format!("XINFO STREAM {key} FULL COUNT 0")) {
         Reply::Array(all) => [&all[..2], &all[6..]].concat(),
@@ -246,7 +246,7 @@ fn told(oracle: &mut Oracle, key: &str) -> Vec<Reply> {
     }
 }
 
-#[test] // What the oracle dumps is read in any pieces; what is written of it, it restores.
+#[test] // A dump of the oracle is read in any pieces; the oracle restores one of ours.
 fn streams_survive_both_ways() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no", "--sanitize-dump-payload", "yes"]);
     let mut prng = Prng::from_seed(23);
@@ -386,7 +386,7 @@ fn the_first_layout_is_read() {
     }
 }
 
-#[test] // What contradicts itself is refused, with the place.
+#[test] // Contradictions are refused, with the place.
 fn damaged_streams_are_refused() {
     let cases = [
         ("13 01 10", "13 01 0f", "a key that is no ID"),

@@ -25,7 +25,7 @@ fn value_of(encoding: u8, block: &[u8]) -> Result<Value, String> {
     whole
 }
 
-/// The same block with a byte changed is refused, or means something else; it never passes.
+/// A block with one changed byte is refused, or has another meaning; it never passes.
 fn every_byte_counts(encoding: u8, block: &[u8], value: &Value) {
     for at in 0..block.len() {
         let mut wrong = block.to_vec();

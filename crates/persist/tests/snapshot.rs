@@ -13,7 +13,7 @@ const NOW: u64 = 1_800_000_000_000;
 /// Beyond which the tests live.
 const LATER: u64 = 4_000_000_000_000;
 
-/// What a shard should hold, by database and key.
+/// The model of a shard, by database and key.
 type Model = BTreeMap<(u32, Bytes), Record>;
 
 fn shard() -> Shard {
@@ -158,7 +158,7 @@ fn fill(shard: &mut Shard, prng: &mut Prng) -> Model {
 }
 
 #[test] // Whatever the style; and the cut is of one instant, though all is overwritten meanwhile.
-fn what_was_cut_is_saved() {
+fn snapshots_save_the_cut() {
     for seed in 0..4 {
         let (mut shard, mut prng) = (shard(), Prng::from_seed(seed));
         let model = fill(&mut shard, &mut prng);
@@ -209,8 +209,8 @@ fn packing_makes_it_smaller() {
     assert!(bytes(true) * 10 < bytes(false), "{} and {}", bytes(true), bytes(false));
 }
 
-#[test] // What is packed to nearly nothing is no more in one step than what is not.
-fn steps_count_what_is_read() {
+#[test] // A value packed to nearly nothing is no more in one step than others.
+fn steps_count_the_bytes_they_read() {
     let mut shard = shard();
     let name = |at: u64| at.to_string().into_bytes();
     let fields: Fields = (0..1_000).map(|at| (name(at), (vec![0; 4_000], None))).collect();
@@ -221,7 +221,7 @@ fn steps_count_what_is_read() {
     while !matches!(snapshot.step(), Step::Done) {
         steps += 1;
     }
-    // Of 4 MB, in one pass of four fields a step.
+    // The value has 4 MB, written in one pass of four fields a step.
     assert!(steps > 225, "{steps}");
 }
 

@@ -1,5 +1,5 @@
-//! What a snapshot holds beside the data while all of it is overwritten. Alone in its process: what
-//! is allocated is counted for all threads.
+//! The memory of a snapshot beside the data while all of it is overwritten. Alone in its process:
+//! what is allocated is counted for all threads.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -43,8 +43,8 @@ fn is_behind(snapshot: &Snapshot) -> bool {
     snapshot.awaits_huge() || snapshot.holds_more_than(31)
 }
 
-/// What a snapshot of everything holds at most, beside the data, while `write` runs as often as the
-/// snapshot lets it; and how much the data take.
+/// The peak memory of a snapshot of everything, beside the data, while `write` runs as often as the
+/// snapshot lets it; and the memory of the data.
 fn most_beside(shard: &mut Shard, write: &mut dyn FnMut(&mut Shard, &mut Prng)) -> (usize, usize) {
     lazyfree::run(&Never);
     let before = held();

@@ -1,7 +1,7 @@
 //! Libraries in a machine: their loading, and the calls of their functions.
 //!
 //! A machine that has not loaded a library yet runs its text before it calls the first of its
-//! functions. What a library keeps in variables of its own is this machine's, then.
+//! functions. Variables of a library belong to this machine, then.
 
 use crate::errors;
 use crate::library::{Functions, Library, Source};
@@ -48,7 +48,7 @@ impl Loaded {
         self.source.as_ptr() == Arc::as_ptr(source)
     }
 
-    /// What is to be released.
+    /// The table to be released.
     pub(crate) fn into_kept(self) -> Kept {
         self.table
     }
@@ -297,7 +297,7 @@ mod tests {
         );
     }
 
-    #[test] // What a library keeps is kept by the machine; another one begins anew.
+    #[test] // The variables of a library stay in the machine; another machine begins anew.
     fn state_belongs_to_a_machine() {
         let mut machines = [(); 2].map(|()| Machine::for_functions(LIMIT).unwrap());
         let library = load(&mut machines[0], TEXT).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_leaves_nothing() {
+    fn refused_libraries_leave_nothing() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         for (code, refusal) in [
             ("", "No functions registered"),

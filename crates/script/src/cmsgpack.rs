@@ -310,7 +310,7 @@ enum Unpacked {
     Map { has_key: bool, left: usize },
 }
 
-/// What a head byte begins.
+/// The value that a head byte begins.
 enum Head {
     Nil,
     Boolean(bool),

@@ -95,7 +95,7 @@ fn broken(lua: &Lua<'_>, name: &str) -> Vec<u8> {
     [b"ERR Error running script ", name.as_bytes(), b", ", text].concat()
 }
 
-/// What the error table on top says.
+/// The text of the error table on top.
 fn text(lua: &mut Lua<'_>) -> Result<Vec<u8>, Error> {
     Ok(field(lua, "err")?.unwrap_or_else(|| b"ERR unknown error".to_vec()))
 }

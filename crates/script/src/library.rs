@@ -16,7 +16,7 @@ pub const ENGINE: &str = "LUA";
 /// A longer first line is refused: it is taken apart at once.
 const LINE_MAX: usize = 64 << 10;
 
-/// What is wrong with a name of a library or a function.
+/// The error for an invalid name of a library or a function.
 pub(crate) const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 /// The text of a library.
@@ -66,7 +66,7 @@ impl Source {
         Ok(Self { name, text: text.into(), code: end })
     }
 
-    /// What is compiled.
+    /// The text to be compiled.
     pub(crate) fn code(&self) -> &[u8] {
         &self.text[self.code..]
     }
@@ -84,9 +84,9 @@ pub(crate) fn name_of(bytes: &[u8]) -> Option<Box<str>> {
 pub struct Function {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is for.
+    /// Its description.
     pub description: Option<Box<[u8]>>,
-    /// What it says about itself.
+    /// Its flags.
     pub flags: Flags,
 }
 
@@ -168,7 +168,7 @@ impl Dismantle for Blocks {
 pub struct Library {
     /// Its text, by whose address machines know whether they have loaded it.
     pub source: Arc<Source>,
-    /// What it has registered.
+    /// Its functions.
     pub functions: Functions,
 }
 

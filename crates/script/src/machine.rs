@@ -24,7 +24,7 @@ pub struct Script {
     pub name: Arc<str>,
     /// The text.
     pub text: Arc<Vec<u8>>,
-    /// What its first line says.
+    /// The flags of its first line.
     pub flags: Flags,
 }
 
@@ -48,7 +48,7 @@ impl Script {
         Ok(Self { name, text: Arc::new(text), flags })
     }
 
-    /// What the first line of a text says.
+    /// The flags in the first line of a text.
     ///
     /// # Errors
     /// The refusal, with its code.
@@ -338,7 +338,7 @@ impl Machine {
         self.vm.begin(Box::new(Loading::new(source)));
     }
 
-    /// What the library that was loaded last has registered; or the refusal, without its code.
+    /// The functions of the library that was loaded last; or the refusal, without its code.
     ///
     /// # Panics
     /// There is a run, or no library was loaded.
@@ -394,7 +394,8 @@ impl Machine {
         }
     }
 
-    /// Whether what begins now has its words on the stack. What is thrown away takes that with it.
+    /// Whether the arguments of the next run are on the stack. A thrown-away stack takes them with
+    /// it.
     fn are_copied(&mut self) -> bool {
         std::mem::take(&mut self.vm.host().are_copied)
     }
@@ -494,7 +495,8 @@ impl Machine {
         self.vm.host().outcome
     }
 
-    /// What the script has logged, each with its level, from 0 for debugging to 3 for warnings.
+    /// The messages that the script has logged, each with its level, from 0 for debugging to 3 for
+    /// warnings.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -512,7 +514,7 @@ impl Machine {
         self.vm.host().log_level = level;
     }
 
-    /// What `redis.set_repl` has set: 1 for the file, 2 for replicas.
+    /// The argument of the last `redis.set_repl`: 1 for the file, 2 for replicas.
     ///
     /// # Panics
     /// As [`Machine::command`].
@@ -587,7 +589,7 @@ impl Machine {
         self.vm.used_bytes()
     }
 
-    /// The same as it changes, while this exists.
+    /// The memory as it changes, while this exists.
     #[must_use]
     pub fn account(&self) -> Weak<Cell<usize>> {
         self.vm.account()

@@ -191,7 +191,7 @@ impl Output {
         }
     }
 
-    /// Begins the value on top. What is not a table is popped, unless it is a long string.
+    /// Begins the value on top. A value that is no table is popped, unless it is a long string.
     fn value(&mut self, lua: &mut Lua<'_>, protocols: Protocols) -> Result<(), Error> {
         if lua.top() + 5 > STACK_MAX {
             self.error(b"ERR reached lua stack limit");

@@ -198,7 +198,7 @@ pub(crate) fn log(cx: Call<'_, '_>) -> Result<Step, Error> {
 
 /// Bytes of the log that wait for the embedder at most: what is more is cut.
 const LOG_MAX: usize = 1 << 20;
-/// What a line takes of these besides its text.
+/// The size of a line in the log without its text.
 const LOG_LINE_BYTES: usize = 64;
 
 /// `redis.setresp(version)`.

@@ -6,14 +6,14 @@ use crate::shebang::Flags;
 use crate::values::{Call, Step, c_text, make_text};
 use darter_lua::{Error, Kept, Lua, Position, Type};
 
-/// What a library has registered so far.
+/// The functions that a library has registered so far.
 pub(crate) struct Registering {
     pub(crate) functions: Functions,
     /// A table of Lua: the functions by their names.
     pub(crate) table: Kept,
 }
 
-/// What a call of `redis.register_function` says.
+/// The arguments of a call of `redis.register_function`.
 #[derive(Default)]
 struct Named {
     name: Option<Vec<u8>>,

@@ -1,8 +1,8 @@
 //! All libraries, and which function belongs to which: one immutable map, which the cores share.
 //!
 //! A change makes the next map from this one. Both share what has not changed: the maps are cut
-//! into shards by the names' hashes, and only a shard in which something changes is copied. What
-//! is done for each function of a library is done in portions.
+//! into shards by the names' hashes, and only a shard in which something changes is copied. Work on
+//! each function of a library is done in portions.
 
 use crate::library::{Function, Library, Source};
 use darter_base::hash;
@@ -67,7 +67,7 @@ pub struct Registry {
     functions: Map<Place>,
     /// Functions of all libraries.
     functions_len: usize,
-    /// What libraries and functions take, with their names here.
+    /// The memory of libraries and functions, with their names here.
     bytes: usize,
 }
 
@@ -149,7 +149,7 @@ impl Registry {
     /// Adds some functions of a library, from `index` on, and in the end the library; returns where
     /// to go on, none at the end. A portion.
     ///
-    /// Of two functions of one library whose names differ in case only, the first is found.
+    /// If names of two functions of one library differ in case only, the first is found.
     ///
     /// # Errors
     /// A function that another library has.
@@ -181,13 +181,13 @@ impl Registry {
     }
 }
 
-/// What a library takes, without its functions.
+/// The memory of a library, without its functions.
 fn bytes_of(library: &Library) -> usize {
     const ENTRY: usize = size_of::<(Box<str>, Arc<Library>, Library, Source)>();
     ENTRY + 2 * library.source.name.len() + library.source.text.len()
 }
 
-/// What a function takes.
+/// The memory of a function.
 fn bytes_of_function(function: &Function) -> usize {
     const ENTRY: usize = size_of::<(Box<str>, Place, Function)>();
     ENTRY + 2 * function.name.len() + function.description.as_ref().map_or(0, |text| text.len())

@@ -48,7 +48,7 @@ impl Incoming {
     }
 
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..std::mem::take(&mut self.read)); // What is left is part of a token.
+        self.bytes.drain(..std::mem::take(&mut self.read)); // The rest is part of a token.
         self.bytes.extend_from_slice(bytes);
     }
 

@@ -1,12 +1,12 @@
-//! What scripts see: the globals, and that nothing of them can be changed.
+//! The environment of scripts: their globals, which no script can change.
 
 use crate::register::register_function;
-use crate::values::{Call, Function, Step};
+use crate::values::{Call, LuaFunction, Step};
 use crate::{Session, bit, cjson, cmsgpack, errors, math, packing, redis};
 use darter_lua::{Cx, Error, Kept, Lua, Position, Type, number};
 
 #[rustfmt::skip] // A table.
-const REDIS: &[(&str, Function)] = &[
+const REDIS: &[(&str, LuaFunction)] = &[
     ("call",               redis::call),
     ("pcall",              redis::pcall),
     ("log",                redis::log),
@@ -18,9 +18,9 @@ const REDIS: &[(&str, Function)] = &[
     ("acl_check_cmd",      redis::acl_check_cmd),
 ];
 
-/// What EVAL's have besides.
+/// Further functions of EVAL's scripts.
 #[rustfmt::skip] // A table.
-const REDIS_OF_SCRIPTS: &[(&str, Function)] = &[
+const REDIS_OF_SCRIPTS: &[(&str, LuaFunction)] = &[
     ("breakpoint",         redis::breakpoint),
     ("debug",              redis::debug),
     ("replicate_commands", redis::replicate_commands),
@@ -38,9 +38,9 @@ const REPLICATION: &[(&str, f64)] = &[
     ("REPL_ALL", 3.0),
 ];
 
-/// What a library sees of `redis` while it is loaded.
+/// The `redis` of a library while it is loaded.
 #[rustfmt::skip] // A table.
-const REDIS_OF_LOADING: &[(&str, Function)] = &[
+const REDIS_OF_LOADING: &[(&str, LuaFunction)] = &[
     ("register_function",  register_function),
     ("log",                redis::log),
 ];
@@ -53,7 +53,7 @@ pub(crate) struct Globals {
     stage: Stage,
 }
 
-/// What of a library is running.
+/// The running part of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Its text, which registers functions.
@@ -74,7 +74,7 @@ pub(crate) fn furnish(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
     close(lua)
 }
 
-/// The same of a VM for functions, which has two sets of globals.
+/// As above, for a VM for functions, which has two sets of globals.
 pub(crate) fn furnish_for_functions(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
     let lua = &mut cx.lua;
     fill_globals(lua)?;
@@ -146,7 +146,7 @@ fn fill_globals(lua: &mut Lua<'_>) -> Result<(), Error> {
 
 fn push_redis(
     lua: &mut Lua<'_>,
-    functions: &[(&str, Function)],
+    functions: &[(&str, LuaFunction)],
     numbers: &[(&str, f64)],
 ) -> Result<(), Error> {
     lua.push_table(0)?;
@@ -160,7 +160,7 @@ fn push_redis(
 }
 
 /// Sets functions in the table on top.
-pub(crate) fn fill(lua: &mut Lua<'_>, functions: &[(&str, Function)]) -> Result<(), Error> {
+pub(crate) fn fill(lua: &mut Lua<'_>, functions: &[(&str, LuaFunction)]) -> Result<(), Error> {
     for (name, function) in functions {
         lua.push_function(*function)?;
         lua.set(-2, name)?;

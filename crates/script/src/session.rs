@@ -1,5 +1,5 @@
-//! What the functions of a script share with the embedder: the run's arguments, the command that
-//! is being called, its reply on the way in, and the script's reply on the way out.
+//! The state that a script's functions share with the embedder: the run's arguments, the called
+//! command, its reply on the way in, and the script's reply on the way out.
 
 use crate::calling::Loaded;
 use crate::library::{Functions, Source};
@@ -24,7 +24,7 @@ pub enum Protocol {
     Three,
 }
 
-/// What a script waits for.
+/// The event that a script waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// The reply of the command in [`Session::command`].
@@ -105,7 +105,7 @@ pub struct Session {
     pub(crate) command: Words,
     pub(crate) wanted: Wanted,
     pub(crate) incoming: Incoming,
-    /// What `redis.log` was called with.
+    /// The calls of `redis.log`.
     pub(crate) log: Vec<(u8, Vec<u8>)>,
     /// Bytes of it.
     pub(crate) log_bytes: usize,
@@ -123,9 +123,9 @@ pub struct Session {
     pub(crate) globals: Option<Globals>,
     /// The libraries that were loaded here, by their names.
     pub(crate) libraries: BTreeMap<Box<str>, Loaded>,
-    /// What the library that is being loaded has registered.
+    /// The functions registered by the library that is being loaded.
     pub(crate) registering: Option<Registering>,
-    /// What the last one has registered, or why it was refused.
+    /// The functions of the library loaded last, or the reason for its refusal.
     pub(crate) loaded: Option<Result<Functions, Vec<u8>>>,
 }
 

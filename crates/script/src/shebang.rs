@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-/// What a script has said about itself, or that it has said nothing.
+/// The flags that a script declares, or that it declares none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u8);
 

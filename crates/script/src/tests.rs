@@ -64,7 +64,7 @@ fn commands_are_answered_in_parts() {
     assert!(error.ends_with(", on @user_script:2.\r\n"), "{error}");
 }
 
-/// What is done with bytes that anyone may send.
+/// Runs the parsers on arbitrary bytes.
 const PARSERS: &str = "local text, half = ARGV[1], ARGV[1]:sub(#ARGV[1] / 2)
     pcall(cjson.decode, text) pcall(cjson.encode, {text, [half] = text})
     pcall(cmsgpack.unpack, text) pcall(cmsgpack.unpack_one, text, 1)
@@ -179,7 +179,7 @@ fn logs_are_cut() {
     assert_eq!(lens, [5, MOST - 5]);
 }
 
-#[test] // What the log was told, and where writes go.
+#[test] // The log's messages, and the target of writes.
 fn logs_and_replication_are_kept() {
     let mut machine = Machine::new(LIMIT).unwrap();
     let mut prng = Prng::from_seed(1);
@@ -189,7 +189,7 @@ fn logs_and_replication_are_kept() {
     assert_eq!(machine.replication(), 1);
 }
 
-#[test] // What a long command and its reply took is given back.
+#[test] // The memory of a long command and its reply is freed.
 fn long_buffers_are_released() {
     const MOST: usize = 64 << 10;
     let mut machine = Machine::new(LIMIT).unwrap();
@@ -260,7 +260,8 @@ fn words_go_with_their_run() {
     }
 }
 
-#[test] // What is too much for a machine leaves nothing, and the memory of short replies is used again.
+// A request too large for a machine leaves nothing, and the memory of short replies is used again.
+#[test]
 fn words_and_replies_leave_nothing() {
     let mut machine = Machine::new(4 << 20).unwrap();
     let long = vec![b'x'; 8 << 20];

@@ -3,12 +3,12 @@
 use crate::Session;
 use darter_lua::{Cx, Error, Lua, Type, number};
 
-/// What all functions here are given.
+/// The argument of all functions here.
 pub(crate) type Call<'a, 'b> = &'a mut Cx<'b, Session>;
 /// How all functions here end.
 pub(crate) type Step = darter_lua::Step<Session>;
 /// A function of scripts.
-pub(crate) type Function = darter_lua::Function<Session>;
+pub(crate) type LuaFunction = darter_lua::Function<Session>;
 
 /// `number expected, got nil`, for argument `index`.
 pub(crate) fn type_error(lua: &Lua<'_>, index: i32, expected: &str) -> Error {

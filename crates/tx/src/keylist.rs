@@ -34,9 +34,9 @@ pub struct KeyList {
     /// Locks that a part has room for.
     room: usize,
     crowd: Option<KeySet>,
-    /// Those of a transaction that took them one by one.
+    /// The keys of a transaction that took them one by one.
     late: HashTree<Access>,
-    /// Those of other lists: few.
+    /// The keys of other lists: few.
     more: Vec<Arc<Self>>,
 }
 

@@ -29,18 +29,18 @@ pub use locked::Locked;
 pub use message::{Locking, Message};
 use message::{Refused, Then};
 
-/// What one core owns and tasks of any core can reach by a hop.
+/// The state of one core that tasks of any core can reach by a hop.
 pub struct Home {
     /// The data.
     pub shard: Shard,
-    /// Who holds which locks.
+    /// The locks and their holders.
     pub locks: LockTable,
     /// The keys that somebody waits for.
     pub waited: Waited,
 }
 
 impl Home {
-    /// What follows is done on behalf of this one.
+    /// The changes that follow are made for this task or transaction.
     fn work_for(&mut self, work: Work) {
         self.compare_part();
         self.shard.work_for(work);
@@ -78,9 +78,9 @@ struct Link {
     next_ticket: Cell<u64>,
     next_tx: Cell<u64>,
     outbox: RefCell<Vec<(CoreId, Message)>>,
-    /// What is to be served.
+    /// The keys to be served.
     servings: RefCell<VecDeque<Serving>>,
-    /// What transactions of this core hold of others, beyond what they began with.
+    /// The locks that transactions of this core took on others after their beginning.
     late: RefCell<IdentityMap<IdentityMap<Late>>>,
     /// Tasks that wait for a busy transaction: the ticket, and why they are not to.
     stuck: RefCell<IdentityMap<(u64, &'static str)>>,
@@ -121,12 +121,12 @@ impl Tx {
         Self(Rc::new(link), Scope::default())
     }
 
-    /// Whose locks its holder works under.
+    /// The locks that its holder works under.
     pub(crate) fn scope(&self) -> &Scope {
         &self.1
     }
 
-    /// The same end, for whoever works under the locks of a transaction.
+    /// A handle of this end, for work under the locks of a transaction.
     pub(crate) fn within(&self, scope: Scope) -> Self {
         Self(Rc::clone(&self.0), scope)
     }
@@ -580,7 +580,7 @@ impl Tx {
         }
     }
 
-    /// What the running task changes from now on, a script changes, or does no longer.
+    /// Marks the next changes of the running task as made by a script, or no longer.
     pub fn set_by_script(&self, is_script: bool) {
         let task = self.0.running.get();
         let author = self.author_of(task) & !BY_SCRIPT;
@@ -830,7 +830,7 @@ impl Tx {
         Pending { link: Rc::clone(&self.0), ticket, is_taken: false }
     }
 
-    /// What the task of this ticket asked for has changed data.
+    /// The work requested by the task of this ticket has changed data.
     fn note_change(&self, ticket: u64) {
         if let Some(Ticket::Waiting(task, _)) = self.0.tickets.borrow().get(&ticket) {
             self.0.changed.borrow_mut().insert(*task, ());
@@ -862,7 +862,7 @@ impl Tx {
         self.0.home.borrow_mut().shard.set_author(author);
     }
 
-    /// What follows on this core is done on behalf of this one.
+    /// The work that follows on this core is done for this task or transaction.
     fn work_for(&self, work: Work) {
         self.0.home.borrow_mut().work_for(work);
     }

@@ -23,7 +23,7 @@
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 //!
-//! What a transaction takes after it has begun: see `late`. Those that take too long: see `busy`.
+//! Claims of a running transaction: see `late`. Claims that take too long: see `busy`.
 
 mod busy;
 mod late;
@@ -46,7 +46,7 @@ pub fn lock_key(db: usize, hash: u64) -> u64 {
     hash.wrapping_add((db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What a claim intends to do, from the weakest to the strongest. See the table above.
+/// The intention of a claim, from the weakest to the strongest. See the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Reads several keys at one instant.
@@ -86,7 +86,7 @@ impl Claim {
         }
     }
 
-    /// True when it covers lists of this access. Of two lists that is not compared: it would take
+    /// True when it covers lists of this access. It does not compare two lists: that would take
     /// milliseconds.
     pub(crate) fn covers_list(&self, access: Access) -> bool {
         match self {
@@ -170,7 +170,7 @@ fn blocks(held: Access, asked: Access) -> bool {
     held == Access::Exclusive || asked != Access::Shared
 }
 
-/// Whom to tell of a claim that waited: a core, and a ticket there.
+/// The receiver of a grant: a core, and a ticket there.
 pub(crate) type Notify = (usize, u64);
 
 /// A claim that waits, and the ticket to complete when it is granted.
@@ -188,9 +188,9 @@ pub struct LockTable {
     wide: Vec<(TxId, Claim)>,
     granted: IdentityMap<Claim>,
     waiting: VecDeque<Waiting>,
-    /// What transactions hold beyond the claims that they began with.
+    /// The locks of transactions beyond the claims that they began with.
     late: IdentityMap<Late>,
-    /// Those of them who hold very many keys.
+    /// The transactions among them with very many keys.
     many: Vec<TxId>,
     /// Those that nobody is to wait for, and what others are told.
     busy: Vec<(TxId, &'static str)>,
@@ -312,7 +312,7 @@ impl LockTable {
         is_free
     }
 
-    /// What `tx` holds is held by `next` from now on.
+    /// The locks of `tx` are held by `next` from now on.
     pub(crate) fn rename(&mut self, tx: TxId, next: TxId) {
         let claim = self.give_all(tx);
         self.grant(next, claim);
@@ -585,7 +585,7 @@ mod tests {
         assert_eq!(locks.release(2), [(0, 3), (0, 4)]);
     }
 
-    #[test] // What was kept still blocks others; what was released does not.
+    #[test] // A kept lock still blocks others; a released one does not.
     fn a_claim_can_be_narrowed() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Shared)])));

@@ -1,13 +1,13 @@
-//! Whose locks a command works under: its own, or those of the transaction that runs it.
+//! The locks that a command works under: its own, or those of the transaction that runs it.
 //!
 //! A command alone takes its locks and gives them back. Inside a transaction its keys are locked
 //! before it begins and stay locked after it, and a claim of its own would wait for the
 //! transaction's for ever. So a command does not know where its locks come from: it asks the [`Tx`]
-//! that it was handed. That of a core takes them; that of a transaction finds that they are held.
+//! that it was handed. A core's [`Tx`] takes them; a transaction's [`Tx`] finds that they are held.
 //!
-//! Whose keys are not all known as it begins ([`Tx::begin_open`]) takes others as it meets them, before the
-//! command that wants them ([`Transaction::widen`]). If one is refused, what it did is undone.
-//! docs/design/0024-transaction-context.md has the reasons.
+//! A transaction whose keys are not all known as it begins ([`Tx::begin_open`]) takes others as it
+//! meets them, before the command that wants them ([`Transaction::widen`]). If one is refused, what
+//! it did is undone. docs/design/0024-transaction-context.md has the reasons.
 
 use crate::link::{Locked, Tx};
 use crate::locks::{Access, Claim, Late, TxId};
@@ -27,7 +27,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// That of who holds these.
+    /// The scope of a transaction that holds these.
     pub(crate) fn of(held: Vec<(CoreId, Claim)>, id: Option<TxId>) -> Self {
         Self { held: Some(Arc::new(held)), id, is_open: false }
     }
@@ -42,7 +42,7 @@ impl Scope {
         self.id.filter(|_| self.is_open)
     }
 
-    /// That of who holds these, and may take more.
+    /// The scope of a transaction that holds these, and may take more.
     pub(crate) fn of_open(held: Vec<(CoreId, Claim)>, id: TxId) -> Self {
         Self { held: Some(Arc::new(held)), id: Some(id), is_open: true }
     }
@@ -52,15 +52,15 @@ impl Scope {
         self.held.is_none()
     }
 
-    /// What was claimed of a core as it began.
+    /// The claim on a core at the beginning.
     pub(crate) fn claim(&self, core: CoreId) -> Option<&Claim> {
         let held = self.held.as_ref()?;
         held.iter().find(|(owner, _)| *owner == core).map(|(_, claim)| claim)
     }
 }
 
-/// Locks that several commands work under, until this is dropped. What they change is recorded as
-/// one transaction, whatever the number of cores and turns.
+/// Locks that several commands work under, until this is dropped. Their changes are recorded as one
+/// transaction, whatever the number of cores and turns.
 #[must_use]
 pub struct Transaction {
     tx: Tx,
@@ -68,12 +68,12 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// What works with `tx` under locks that are held.
+    /// The commands that work with `tx` hold these locks.
     pub(crate) fn new(tx: Tx, locked: Locked) -> Self {
         Self { tx, locked: RefCell::new(locked) }
     }
 
-    /// What its commands work with.
+    /// The handle of its commands.
     #[must_use]
     pub fn tx(&self) -> &Tx {
         &self.tx
@@ -87,8 +87,9 @@ impl Transaction {
             || self.with_late(core, |late| late.is_some_and(|late| late.covers(key, access)))
     }
 
-    /// Takes a key of this core too, without waiting, unless it holds it. False: others hold it, or came
-    /// before; then the transaction is to be undone. Of one that was begun to be widened.
+    /// Takes a key of this core too, without waiting, unless it holds it. False: others hold it, or
+    /// came before; then the transaction is to be undone. Only for a transaction that began as
+    /// open.
     #[must_use]
     pub fn widen_here(&self, key: u64, access: Access) -> bool {
         let mut locked = self.locked.borrow_mut();
@@ -163,8 +164,8 @@ impl Transaction {
         claims
     }
 
-    /// What it did stays, and leaves: records, and what those hear of who watch keys. Then its locks are
-    /// given back. Of one that was begun to be widened.
+    /// Commits its changes: their records and their notices to watchers leave. Then its locks are
+    /// released. Only for a transaction that began as open.
     pub async fn commit(self) {
         let cores = self.locked.borrow_mut().close();
         let (open, parts) = (self.open(), cores.len());
@@ -178,8 +179,8 @@ impl Transaction {
         self.tx.drive_each(cores, commit).await;
     }
 
-    /// All that it did is undone, and nobody hears of it. Then its locks are given back. Of one that was
-    /// begun to be widened.
+    /// Undoes all its changes, without a notice. Then its locks are released. Only for a
+    /// transaction that began as open.
     pub async fn undo(self) {
         /// About 20 us.
         const STEPS: usize = 32;
@@ -200,7 +201,7 @@ impl Transaction {
         self.tx.scope().open().expect("it was begun to be widened")
     }
 
-    /// What of a claim it does not hold yet.
+    /// The part of a claim that it does not hold yet.
     fn missing(&self, core: CoreId, claim: Claim) -> Option<Claim> {
         match claim {
             Claim::Keys(mut keys) => {
@@ -313,7 +314,7 @@ struct Union {
     few: Vec<(u64, Access)>,
     list: Option<KeyList>,
     all: Option<Access>,
-    /// Of a list: the strongest access to any key.
+    /// For a list: the strongest access to any key.
     access: Option<Access>,
 }
 

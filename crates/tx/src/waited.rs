@@ -1,13 +1,13 @@
 //! Keys that clients wait for, and the locks under which these clients are served.
 //!
-//! Who waits for a key gets what is put there before anybody else can look: between the change and
-//! the hand-over the key stays locked. A command that ran at once locks what it changed afterwards,
-//! in the same step ([`Tx::serve_keys`]). A claim under which keys were changed passes to the
-//! serving as it is given back, before all who wait for it.
+//! A call that waits for a key gets its new value before any other command can look: between the
+//! change and the hand-over the key stays locked. A command that ran at once locks what it changed
+//! afterwards, in the same step ([`Tx::serve_keys`]). A claim under which keys were changed passes
+//! to the serving as it is given back, before all who wait for it.
 //!
-//! Here a key is known by the name under which it is locked. Who waits for it, and for what, is the
-//! engine's business: it takes what is to be served ([`Tx::next_serving`]), and gives the locks back
-//! when nothing is left that somebody waits for. docs/design/0027-blocking.md.
+//! Here a key is known by the name under which it is locked. The engine keeps the waiting calls: it
+//! takes the keys to be served ([`Tx::next_serving`]), and releases the locks when nothing is left
+//! that a call waits for. docs/design/0027-blocking.md.
 
 use crate::CoreId;
 use crate::link::{Locked, Tx};
@@ -43,8 +43,8 @@ impl Waited {
         self.0.range((from, Bound::Unbounded)).next().copied()
     }
 
-    /// What of a claim that is given back somebody may wait for. Of one that is not named key by key
-    /// that is all of it.
+    /// The part of a released claim that some call may wait for. A claim that does not name its
+    /// keys counts as a whole.
     pub(crate) fn touched_by(&self, claim: &Claim) -> Option<Claim> {
         if self.is_empty() || !claim.is_write() {
             return None;

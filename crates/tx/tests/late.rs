@@ -60,7 +60,7 @@ fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bo
     })
 }
 
-/// What is held, claim by claim, and what waits.
+/// The claims held, one by one, and the waiting ones.
 #[derive(Default)]
 struct Model {
     held: Vec<(TxId, Claim)>,
@@ -222,8 +222,9 @@ fn very_many_late_keys_stand_against_others() {
     assert!(locks.is_free());
 }
 
-#[test] // Who waits for the transaction itself is passed; who waits for others is not.
-fn a_try_passes_those_who_wait_for_it() {
+// Claims that wait for the transaction itself are passed; claims that wait for others are not.
+#[test]
+fn late_claims_pass_waiters_for_the_same_transaction() {
     let mut locks = LockTable::default();
     assert!(locks.try_acquire(1, &exclusive(1)));
     assert!(!locks.acquire(2, keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]), (0, 2)));
@@ -275,7 +276,7 @@ fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
     cores.iter().map(|tx| tx.home().locks.counts()).collect()
 }
 
-#[test] // What is held costs nothing, at home as elsewhere; commands and tasks find late keys.
+#[test] // Held keys cost nothing, at home as elsewhere; commands and tasks find late keys.
 fn late_keys_cost_a_message_each_way() {
     let all = cores(3);
     let begun = async |tx: Tx| tx.begin_open(vec![(1, exclusive(1))]).await;
@@ -318,7 +319,7 @@ fn late_keys_cost_a_message_each_way() {
 
 #[test]
 #[should_panic(expected = "which is not held")]
-fn what_was_never_asked_for_is_not_held() {
+fn unrequested_keys_are_not_held() {
     let all = cores(2);
     let wants_more = async |tx: Tx| {
         let transaction = tx.begin_open(vec![(0, exclusive(1))]).await;
@@ -382,7 +383,7 @@ fn very_many_met_keys_are_a_list() {
 }
 
 #[test] // Few or very many: who waits for one of them is served before all who want it.
-fn late_keys_pass_to_those_who_wait_for_them() {
+fn late_keys_pass_to_their_waiters() {
     for count in [1, 10, 10_000] {
         let all = cores(2);
         all[0].home().waited.add(lock(0));
@@ -591,7 +592,7 @@ fn told(all: &[Tx]) -> Told {
 }
 
 #[test] // On all cores: nobody hears of what is undone, and all of what is committed is one transaction.
-fn what_is_done_on_several_cores_is_undone_or_leaves() {
+fn changes_on_several_cores_are_undone_or_leave() {
     let all = cores(3);
     all.iter().for_each(|tx| tx.home().shard.listen(true));
     let claims = || (0..3).map(|core| (core, Claim::All(Access::Exclusive))).collect();

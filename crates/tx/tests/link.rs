@@ -103,7 +103,7 @@ fn cores_share_the_keys() {
     }
 }
 
-#[test] // What is free is taken by one request to each core; otherwise core by core, in order.
+#[test] // Free locks are taken by one request to each core; otherwise core by core, in order.
 fn locks_are_taken_on_all_cores_or_in_order() {
     let all = cores(3);
     let exclusive = |key| keys(&[(key, Access::Exclusive)]);
@@ -154,7 +154,8 @@ async fn change_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) -> Vec<C
     tx.change(claims.collect(), set).await
 }
 
-#[test] // What one other core does at once is one message; more are locked, asked, and released.
+// Work that one other core does at once is one message; more is locked, asked, and released.
+#[test]
 fn a_change_costs_few_messages() {
     let cases: [(&[CoreId], usize); 5] =
         [(&[1], 0), (&[0], 2), (&[2, 1], 2), (&[1, 0], 2), (&[2, 0, 1], 10)];
@@ -253,7 +254,7 @@ fn a_read_costs_few_messages() {
     }
 }
 
-#[test] // What does not agree is read again, with all locks held before.
+#[test] // Reads that disagree are repeated, with all locks held before.
 fn a_read_that_does_not_agree_is_done_again() {
     let all = cores(2);
     let read = async |tx: Tx| {
@@ -288,7 +289,7 @@ fn a_read_does_not_pass_a_rebuild_at_once() {
 }
 
 #[test] // A change that waits for one of the keys does not come between the reads.
-fn what_was_read_stays_until_all_is_read() {
+fn read_keys_stay_until_all_are_read() {
     let all = cores(3);
     all[0].spawn({
         let tx = all[0].clone();
@@ -363,7 +364,7 @@ fn waiting_tasks_are_notified() {
     assert_eq!(counts(&all), [(0, 0); 2]);
 }
 
-#[test] // Of the locks on three cores one key of one core is kept, at home or remote.
+#[test] // Among locks on three cores one key of one core is kept, at home or remote.
 fn locks_are_narrowed_to_one_key() {
     for kept in 0..3 {
         let all = cores(3);
@@ -484,7 +485,7 @@ async fn set_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) {
     tx.on_each(cores, set(b"alone")).await;
 }
 
-/// What a core recorded: the key or the end, and how many parts its transaction has.
+/// The records of a core: the key or the end, and the number of parts of its transaction.
 fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
     let records = tx.home().shard.take_records().into_iter().map(|record| {
         let what = match record.act {
@@ -629,7 +630,7 @@ fn tasks_of_a_transaction_take_no_locks() {
 
 #[test]
 #[should_panic(expected = "which is not held")]
-fn a_transaction_holds_what_its_commands_want() {
+fn transactions_hold_the_keys_of_their_commands() {
     let all = cores(2);
     let run = async |tx: Tx| {
         let transaction = tx.begin(claims_of_two()).await;
@@ -766,7 +767,8 @@ fn exclusive(key: &[u8]) -> Claim {
     keys(&[(lock_key(0, Key::new(key).hash), Access::Exclusive)])
 }
 
-#[test] // What began without locks is one transaction with the task that it becomes, and holds all.
+// A run that began without locks is one transaction with the task that it becomes, and holds all.
+#[test]
 fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
     let all = cores(1);
     let tx = &all[0];
@@ -799,7 +801,7 @@ fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
 }
 
 #[test] // Its lock comes before those that wait, as point commands do.
-fn a_run_that_goes_on_passes_those_who_wait() {
+fn continued_runs_pass_waiters() {
     let all = cores(1);
     let order = Rc::new(RefCell::new(Vec::new()));
     let both = keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]);
@@ -825,14 +827,14 @@ fn a_run_that_goes_on_passes_those_who_wait() {
 
 #[test]
 #[should_panic(expected = "somebody holds")]
-fn a_run_that_touched_what_is_held_is_noticed() {
+fn runs_that_touched_held_keys_are_noticed() {
     let all = cores(1);
     let _held = all[0].try_lock_here(1, Access::Update);
     let begun = all[0].begin_at_once();
     all[0].go_on(begun, keys(&[(1, Access::Update)]), async |_| ());
 }
 
-#[test] // What ends in its turn leaves without a mark, or not at all.
+#[test] // A run that ends in its turn leaves without a mark, or not at all.
 fn an_open_run_ends_in_its_turn() {
     let all = cores(1);
     let tx = &all[0];
@@ -885,7 +887,7 @@ fn an_open_run_goes_on_and_may_be_undone() {
 
 #[test]
 #[should_panic(expected = "somebody holds")]
-fn an_open_run_that_touched_what_is_held_is_noticed() {
+fn open_runs_that_touched_held_keys_are_noticed() {
     let all = cores(1);
     let _held = all[0].try_lock_here(1, Access::Update);
     all[0].go_on_open(None, vec![(1, Access::Update)], async |_| ());

@@ -89,7 +89,7 @@ impl Model {
     }
 }
 
-/// Whom to notify of a grant.
+/// The receiver of a grant.
 fn notify(tx: TxId) -> (usize, u64) {
     (usize::try_from(tx % 3).unwrap(), tx * 10)
 }

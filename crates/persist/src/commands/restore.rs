@@ -165,7 +165,7 @@ impl Job for Rest {
     }
 }
 
-/// What is being built, and how far it is.
+/// The value being built, and its progress.
 struct Restoring {
     types: Types,
     deadline: Option<UnixMillis>,

@@ -1,7 +1,7 @@
 //! How much writers have left to a snapshot: what it alone keeps from being freed.
 //!
-//! Of segments the readers of their tables know it. Parts of values (nodes and chunks of trees, pieces
-//! of strings) and values that were replaced are two sums of the thread's (`darter_structs::kept`),
+//! The readers of tables count segments. Parts of values (nodes and chunks of trees, pieces of
+//! strings) and values that were replaced are two sums of the thread's (`darter_structs::kept`),
 //! which say not of which value: here is how much of each has been given back since.
 //!
 //! ```text
@@ -16,7 +16,7 @@ use darter_structs::kept;
 pub(super) struct Kept {
     sum: fn() -> u64,
     begun: u64,
-    /// What was left until then has been given back.
+    /// The bytes left up to then have been freed.
     released: u64,
     /// The current round of the reader of the keys, which reads first what writers have copied.
     round: u64,
@@ -26,12 +26,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of parts of values.
+    /// The sum of parts of values.
     pub(super) fn of_parts() -> Self {
         Self::of(kept::parts)
     }
 
-    /// Of values that were replaced.
+    /// The sum of replaced values.
     pub(super) fn of_wholes() -> Self {
         Self::of(kept::wholes)
     }
@@ -69,14 +69,14 @@ impl Kept {
         }
     }
 
-    /// What is held, if so much of the value has been written and given back, in thousandths.
+    /// The bytes held, if `per_mille` thousandths of the value have been written and freed.
     pub(super) fn bytes(&self, per_mille: u64) -> u64 {
         let now = (self.sum)();
         let of_value = self.value.map_or(0, |value| (now - value) * per_mille / 1_000);
         (now - self.released).saturating_sub(of_value)
     }
 
-    /// What was left since the snapshot began.
+    /// The bytes left since the snapshot began.
     pub(super) fn all_bytes(&self) -> u64 {
         (self.sum)().saturating_sub(self.begun)
     }

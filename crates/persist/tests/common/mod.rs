@@ -77,7 +77,7 @@ pub enum Value {
     List(Vec<Bytes>),
     Hash(BTreeMap<Bytes, (Bytes, Option<u64>)>),
     Set(BTreeSet<Bytes>),
-    /// Of another type: its items in their debug form.
+    /// A value of another type: its items in their debug form.
     Items(Vec<String>),
 }
 
@@ -327,7 +327,7 @@ impl Oracle {
         }
     }
 
-    /// What `SAVE` writes.
+    /// The file that `SAVE` writes.
     pub fn save(&mut self) -> Bytes {
         self.must(&[b"SAVE"]);
         std::fs::read(self.directory.join("dump.rdb")).expect("the oracle has saved")

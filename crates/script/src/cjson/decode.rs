@@ -43,7 +43,7 @@ enum Level {
     Object,
 }
 
-/// What may come.
+/// The tokens that may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Value,

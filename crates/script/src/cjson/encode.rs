@@ -84,7 +84,7 @@ impl Work<Session> for Encoding {
 }
 
 impl Encoding {
-    /// Begins the value on top. What is whole is popped.
+    /// Begins the value on top. A complete value is popped.
     fn value(&mut self, lua: &mut Lua<'_>) -> Result<(), Error> {
         match lua.kind(-1) {
             Some(Type::String) => {

@@ -6,7 +6,7 @@
 mod decode;
 mod encode;
 
-use crate::values::{Call, Function, Step, integer_at, make_text, type_error};
+use crate::values::{Call, LuaFunction, Step, integer_at, make_text, type_error};
 use darter_lua::{Error, Lua, Type};
 
 /// The settings of one instance.
@@ -61,7 +61,7 @@ impl Settings {
 }
 
 #[rustfmt::skip] // A table.
-const FUNCTIONS: &[(&str, Function)] = &[
+const FUNCTIONS: &[(&str, LuaFunction)] = &[
     ("encode",                  encode::encode),
     ("decode",                  decode::decode),
     ("encode_sparse_array",     sparse_array),

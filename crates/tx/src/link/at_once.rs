@@ -25,7 +25,7 @@ pub struct AtOnce {
     changes: u64,
 }
 
-/// What a run changes from here on may be undone. It does not outlive the turn.
+/// A mark in a run: later changes may be undone. It does not outlive the turn.
 #[must_use]
 #[derive(Debug)]
 pub struct OpenAtOnce {
@@ -42,7 +42,7 @@ impl Tx {
     }
 
     /// The rest of a run is a task, in the turn in which it began: under locks of all that it has
-    /// touched or is going to. What it has recorded so far is part of its transaction.
+    /// touched or is going to. Its records so far are part of its transaction.
     ///
     /// Panics if anybody holds some of it: then others could see the run half done.
     pub fn go_on<F: Future<Output = ()> + 'static>(
@@ -61,7 +61,7 @@ impl Tx {
         self.spawn_as(task, rest(Transaction::new(self.within(scope), locked)))
     }
 
-    /// What has changed since counts as this task's, which begins later.
+    /// The changes made since count as this task's, which begins later.
     fn note_changed(&self, task: TaskId, before: u64) {
         if self.changes() != before {
             self.0.changed.borrow_mut().insert(task, ());
@@ -74,23 +74,22 @@ impl Tx {
         task
     }
 
-    /// What changes on this core from now on, outside of all tasks, may be undone: until it is
-    /// committed, undone, or goes on, in this turn. Its keys are this core's, and nobody holds
-    /// them.
+    /// Later changes on this core, outside of all tasks, may be undone until they are committed,
+    /// undone or handed to a task in this turn. Its keys are this core's, and nobody holds them.
     pub fn open_at_once(&self) -> OpenAtOnce {
         let (id, changes) = (self.next_tx(), self.changes());
         self.0.home.borrow_mut().shard.work_for(Work::Open(id));
         OpenAtOnce { id, changes }
     }
 
-    /// What was changed since stays, and leaves: records, and what those hear of who watch keys. Cost:
+    /// Commits the changes made since: their records and their notices to watchers leave. Cost:
     /// that of the changes.
     pub fn commit_at_once(&self, open: OpenAtOnce) {
         let mut home = self.home();
         while home.shard.commit(open.id, 1) {}
     }
 
-    /// What was changed since is undone, and nobody hears of it. Cost: that of the changes.
+    /// Undoes the changes made since, without a notice. Cost: that of the changes.
     pub fn undo_at_once(&self, open: OpenAtOnce) {
         let mut home = self.home();
         while home.shard.undo(open.id, usize::MAX) {}

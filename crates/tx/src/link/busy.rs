@@ -1,4 +1,4 @@
-//! Who waits for a busy transaction: see `locks::busy`.
+//! Waits for a busy transaction: see `locks::busy`.
 
 use super::tickets::{Asked, Ticket};
 use super::{Message, Tx};
@@ -87,8 +87,8 @@ impl Tx {
         }
     }
 
-    /// What a ticket of this core waits for is held by a busy transaction. It may have been granted
-    /// meanwhile.
+    /// The lock that a ticket of this core waits for is held by a busy transaction. It may have
+    /// been granted meanwhile.
     pub(super) fn note_stuck(&self, ticket: u64, line: &'static str) {
         if let Some(Ticket::Waiting(task, Asked::Lock)) = self.0.tickets.borrow().get(&ticket) {
             self.0.stuck.borrow_mut().insert(*task, (ticket, line));

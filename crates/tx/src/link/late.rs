@@ -1,4 +1,4 @@
-//! What a transaction takes after it has begun, over cores: see `locks::late`.
+//! Claims of a running transaction over cores: see `locks::late`.
 
 use super::tickets::{Asked, Pending};
 use super::{Locked, Message, Tx};

@@ -9,8 +9,8 @@ use darter_keyspace::{Part, Work};
 
 /// Locks that are held until this is dropped.
 ///
-/// What the task that holds them changes meanwhile, on any core, is recorded as one transaction if
-/// they span several cores, or more keys than change in one turn.
+/// The task's changes while it holds them, on any core, are recorded as one transaction if they
+/// span several cores, or more keys than change in one turn.
 #[must_use]
 pub struct Locked {
     tx: Tx,
@@ -22,7 +22,7 @@ pub struct Locked {
     /// The cores with a part in the transaction, if it is recorded as one.
     writers: Vec<CoreId>,
     has_begun: bool,
-    /// What is changed may be undone.
+    /// Changes may be undone.
     is_open: bool,
     /// The locks are a transaction's, which gives them back.
     is_of_transaction: bool,
@@ -47,8 +47,8 @@ impl Locked {
         }
     }
 
-    /// What is held to serve those who wait for keys of this core, once `granted` is completed, if
-    /// that is awaited still.
+    /// Locks held to serve the calls that wait for keys of this core, once `granted` is completed,
+    /// if it is still awaited.
     pub(super) fn to_serve(tx: &Tx, id: TxId, granted: Option<Pending>) -> Self {
         let mut locked = Self::new(tx, Vec::new());
         locked.id = id;
@@ -183,8 +183,8 @@ impl Locked {
         self.cores.push(self.tx.core());
     }
 
-    /// A task that begins later holds what is taken of this core. What was recorded since record
-    /// `since` belongs to its transaction.
+    /// A task that begins later holds what is taken of this core. Records from `since` on belong to
+    /// its transaction.
     pub(super) fn hold_for(&mut self, task: TaskId, since: u64) {
         self.begin_for(task);
         if let Some(part) = self.part() {
@@ -193,7 +193,7 @@ impl Locked {
         }
     }
 
-    /// The same of what may be undone.
+    /// As above, for changes that may be undone.
     pub(super) fn hold_open_for(&mut self, task: TaskId) {
         assert!(self.writers.is_empty(), "{} is recorded otherwise", self.id);
         self.begin_for(task);

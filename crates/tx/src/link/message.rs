@@ -1,4 +1,4 @@
-//! What cores send to each other.
+//! The messages between cores.
 
 use super::{Run, Start, Value};
 use crate::CoreId;
@@ -6,7 +6,8 @@ use crate::locks::{Access, Claim, TxId};
 use crate::transaction::Scope;
 use darter_keyspace::{Part, Work};
 
-/// What one core sends to another. Between two cores, messages arrive in the order they were sent.
+/// A message of one core to another. Between two cores, messages arrive in the order they were
+/// sent.
 pub enum Message {
     /// Run this on your shard, and return the result.
     Call {
@@ -18,7 +19,7 @@ pub enum Message {
         work: Work,
         /// For whom it changes data: see [`Tx::note_author`].
         author: u64,
-        /// What to run.
+        /// The closure to run.
         run: Run,
     },
     /// Run this as a task of yours, and return its result.
@@ -31,9 +32,9 @@ pub enum Message {
         work: Work,
         /// As above.
         author: u64,
-        /// Whose locks it works under.
+        /// The locks that it works under.
         scope: Scope,
-        /// What to start.
+        /// The task to start.
         start: Start,
     },
     /// Take locks, and run this under them, in one step.
@@ -68,7 +69,7 @@ pub enum Message {
         ticket: u64,
         /// On whose behalf.
         tx: TxId,
-        /// What it is to hold, too.
+        /// The locks that it holds, too.
         claim: Claim,
     },
     /// Release what this transaction holds.
@@ -87,7 +88,7 @@ pub enum Message {
     Narrow {
         /// The transaction.
         tx: TxId,
-        /// What it keeps.
+        /// The key that it keeps.
         key: u64,
         /// With which access.
         access: Access,
@@ -96,10 +97,10 @@ pub enum Message {
     Busy {
         /// The transaction.
         tx: TxId,
-        /// What others are told.
+        /// The error line for others.
         line: &'static str,
     },
-    /// What this ticket waits for is held by such a transaction.
+    /// The lock that this ticket waits for is held by such a transaction.
     Stuck {
         /// The ticket.
         ticket: u64,
@@ -108,8 +109,8 @@ pub enum Message {
     },
 }
 
-/// What a core runs with locks that it takes before; if they are not free, it returns [`Refused`].
-/// In a box, since most messages are smaller.
+/// A closure to run under locks that the core takes first; if they are not free, it returns
+/// [`Refused`]. In a box, since most messages are smaller.
 pub struct Locking {
     pub(super) from: CoreId,
     pub(super) ticket: u64,
@@ -120,7 +121,7 @@ pub struct Locking {
     pub(super) run: Run,
 }
 
-/// What becomes of the locks.
+/// The locks' fate.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
     /// They are released at once, and this part of the transaction ends, which began with them.

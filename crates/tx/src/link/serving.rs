@@ -29,7 +29,7 @@ impl Tx {
         Serving::with_other(locked, claim, other)
     }
 
-    /// What is to be served next.
+    /// The next keys to be served.
     #[must_use]
     pub fn next_serving(&self) -> Option<Serving> {
         self.0.servings.borrow_mut().pop_front()

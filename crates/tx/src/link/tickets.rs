@@ -1,4 +1,4 @@
-//! What a task waits for: a ticket, and the future that takes what completes it.
+//! A ticket, for which a task waits, and the future that takes its result.
 
 use super::{Link, Value};
 use crate::executor::TaskId;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What an open ticket waits for, or has.
+/// The state of an open ticket.
 pub(super) enum Ticket {
     Waiting(TaskId, Asked),
     Done(Value),
@@ -15,7 +15,7 @@ pub(super) enum Ticket {
     Abandoned,
 }
 
-/// What a ticket waits for.
+/// The event that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// Work, which may change data.
@@ -24,8 +24,8 @@ pub(super) enum Asked {
     Lock,
 }
 
-/// The other end of a ticket: waits until it is completed. Who drops it before has no use for the
-/// result.
+/// The other end of a ticket: waits until it is completed. A task that drops it earlier has no use
+/// for the result.
 pub(super) struct Pending {
     pub(super) link: Rc<Link>,
     pub(super) ticket: u64,
@@ -63,7 +63,7 @@ impl Drop for Pending {
         if let Some(Ticket::Waiting(..)) = old {
             tickets.insert(self.ticket, Ticket::Abandoned);
         }
-        drop(tickets); // What has come may ask for tickets itself as it goes.
+        drop(tickets); // A dropped result may ask for tickets itself.
         drop(old);
     }
 }

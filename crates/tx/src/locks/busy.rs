@@ -1,8 +1,8 @@
 //! Transactions that hold what they have for so long that nobody is to wait for it.
 //!
-//! Who waits for a key of one is told so, with a line that says why, and decides: a command that has
-//! changed nothing ends with that line, anything else waits on. Nothing else changes: a busy
-//! transaction holds what it holds, and who can be granted beside it is.
+//! A command that waits for a key of one is notified, with a line that says why, and decides: if it
+//! has changed nothing it ends with that line, otherwise it waits on. Nothing else changes: a busy
+//! transaction keeps its locks, and compatible claims beside it are granted.
 //!
 //! Invariant (`check_invariants`, with those of the table):
 //! - B1: who is busy holds something here, and is noted once.
@@ -63,8 +63,9 @@ mod tests {
         Claim::Keys(list.to_vec())
     }
 
-    #[test] // Who waits for what it holds is told, before and after; who waits for others is not.
-    fn those_who_wait_are_told() {
+    // Waits for a busy transaction are notified, before and after; waits for others are not.
+    #[test]
+    fn waiters_for_busy_keys_are_notified() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive)])));
         assert!(locks.try_acquire(2, &keys(&[(2, Access::Exclusive)])));
@@ -79,7 +80,7 @@ mod tests {
         locks.check_invariants();
     }
 
-    #[test] // What it takes later counts, and nothing once it is over.
+    #[test] // Its later locks count, and nothing once it is over.
     fn it_is_busy_until_it_ends() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive)])));

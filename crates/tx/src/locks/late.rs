@@ -1,15 +1,15 @@
 //! Keys that a transaction takes as it meets them.
 //!
-//! It never waits for one, wherever that is in the order of docs/design/0002-order.md: what others hold
-//! is refused, and the transaction must end. So nobody who waits is waited for by it, and nothing
-//! deadlocks. What others only wait for is refused, too, unless they wait for the transaction itself:
-//! they cannot be granted before it ends.
+//! It never waits for one, wherever that is in the order of docs/design/0002-order.md: locks held
+//! by others are refused, and the transaction must end. So it waits for no other claim, and nothing
+//! deadlocks. Locks that others only wait for are refused, too, unless they wait for the
+//! transaction itself: they cannot be granted before it ends.
 //!
 //! A late `Shared` is refused where a value is being rebuilt (`Update`): two reads of one transaction would
 //! see the value before and after that.
 //!
-//! Few late keys are in the table of all keys. Of very many, the transaction's own map is what others look
-//! into: it is released as a whole, as the list of a wide claim is.
+//! Few late keys are in the table of all keys. If they are very many, others look into the
+//! transaction's own map: it is released as a whole, as the list of a wide claim is.
 //!
 //! Invariants (`check_invariants`, with those of the table):
 //! - L1: late keys are in the table of keys, unless their transaction is among `many`.
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// 10 us.
 const FEW: usize = 128;
 
-/// What a transaction holds on a core beyond the claim that it began with.
+/// The locks of a transaction on a core beyond the claim that it began with.
 #[derive(Debug, Default)]
 pub(crate) struct Late {
     keys: HashTree<Access>,
@@ -163,7 +163,7 @@ impl LockTable {
         self.own_access(tx, key).is_some_and(|held| held >= access)
     }
 
-    /// What `tx` took after it had begun.
+    /// The locks that `tx` took after its beginning.
     pub(crate) fn late(&self, tx: TxId) -> Option<&Late> {
         self.late.get(&tx)
     }
@@ -325,8 +325,8 @@ impl LockTable {
         self.many.iter().any(|holder| rebuilds(&self.late[holder]))
     }
 
-    /// What `tx` is to hand over to those who wait for its keys, as it is released: a claim for each way in
-    /// which it holds some of them.
+    /// The claims that `tx` hands over to waiting calls as it is released: one for each way in
+    /// which it holds some of their keys.
     pub(crate) fn touched(&mut self, tx: TxId, waited: &Waited) -> Vec<Claim> {
         if waited.is_empty() {
             return Vec::new();
