@@ -42,7 +42,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Of no bytes.
+    /// The digest of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self { point: point(), sum: 0, held: [0; 16], held_len: 0 }

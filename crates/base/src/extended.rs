@@ -68,7 +68,7 @@ impl Extended {
         self.negative
     }
 
-    /// The same magnitude with the other sign.
+    /// The number with the other sign.
     #[must_use]
     pub fn negated(self) -> Self {
         Self { negative: !self.negative, ..self }
@@ -148,8 +148,8 @@ pub fn add(one: Extended, other: Extended) -> Option<Extended> {
     }
     let (large, small) =
         if one.compare_magnitude(other) == Ordering::Less { (other, one) } else { (one, other) };
-    // 63 bits of room below the larger mantissa, one above for the carry. What the smaller one
-    // loses below that only decides ties, so one sticky bit stands for it.
+    // 63 bits of room below the larger mantissa, one above for the carry. Lower bits of the smaller
+    // one only decide ties, so one sticky bit stands for them.
     let wide = u128::from(large.mantissa) << 63;
     let distance = large.exponent.abs_diff(small.exponent);
     let aligned = u128::from(small.mantissa) << 63;
@@ -266,7 +266,7 @@ fn round(wide: u128, exponent: i64, sticky: bool) -> Option<Extended> {
     Some(Extended { mantissa, exponent, ..Extended::ZERO })
 }
 
-/// What precedes an exponent: digits without the point, and how many were fractional.
+/// The number before an exponent: digits without the point, and how many were fractional.
 struct Spelled<'a> {
     whole: &'a [u8],
     fraction: &'a [u8],
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_numbers_are_refused() {
         for text in [
             "",
             " 1",

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test] // However many bytes there are: what is left has their checksum.
-    fn what_is_folded_keeps_its_checksum() {
+    fn folded_bytes_keep_their_checksum() {
         let mut prng = Prng::from_seed(3);
         for len in [MIN - 1, MIN, MIN + 1, MIN + STEP - 1, 1_000, 5_000] {
             let (sum, bytes) = (prng.next_u64(), prng.bytes(len..=len));

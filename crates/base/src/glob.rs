@@ -263,7 +263,7 @@ mod tests {
         assert!(matched && portions > 40, "{portions} portions");
     }
 
-    #[test] // What a pattern may match begins as its text does, as far as that is quickly told.
+    #[test] // A pattern's certain prefix begins every text that it matches.
     fn how_texts_begin_is_known() {
         for (pattern, expected) in [
             ("*", true),

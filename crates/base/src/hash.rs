@@ -40,10 +40,10 @@ fn now(bytes: &[u8]) -> u64 {
 
 /// [`of`] for bytes that come in portions.
 #[derive(Clone)]
-pub struct Portions(xxhash_rust::xxh3::Xxh3);
+pub struct HashPortions(xxhash_rust::xxh3::Xxh3);
 
-impl Portions {
-    /// Of no bytes.
+impl HashPortions {
+    /// The hash of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self(xxhash_rust::xxh3::Xxh3::with_seed(seed()))
@@ -61,7 +61,7 @@ impl Portions {
     }
 }
 
-impl Default for Portions {
+impl Default for HashPortions {
     fn default() -> Self {
         Self::new()
     }
@@ -75,9 +75,9 @@ pub fn digest(bytes: &[u8]) -> u64 {
 
 /// [`digest`] for bytes that come in portions.
 #[derive(Clone, Default)]
-pub struct Digest(xxhash_rust::xxh3::Xxh3Default);
+pub struct XxhDigest(xxhash_rust::xxh3::Xxh3Default);
 
-impl Digest {
+impl XxhDigest {
     /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -146,7 +146,7 @@ mod tests {
         let bytes = crate::Prng::from_seed(3).bytes(10_000..=10_000);
         for len in [0, 1, 16, 240, 241, 1_024, 9_999, 10_000] {
             for portion in [1, 63, 64, 1_000, 10_000] {
-                let mut portions = Portions::new();
+                let mut portions = HashPortions::new();
                 bytes[..len].chunks(portion).for_each(|bytes| portions.update(bytes));
                 assert_eq!(portions.finish(), of(&bytes[..len]), "{len} bytes by {portion}");
                 let mut wide = Wide::default();

@@ -1,9 +1,9 @@
 //! A map by hashes that is grown, read and freed without a long step.
 //!
-//! A hash table of a million entries moves as a whole when it grows, which takes milliseconds. Here a
-//! table that has more than [`LEAF_MAX`] entries becomes sixteen, by the next four bits of the hashes: a
-//! step of growth moves one of them, some 5 us. A small map is one table, and costs what that costs.
-//! What is removed leaves its room; the last one takes all of the tree with it.
+//! A hash table of a million entries moves as a whole when it grows, which takes milliseconds. Here
+//! a table that has more than [`LEAF_MAX`] entries becomes sixteen, by the next four bits of the
+//! hashes: a step of growth moves one of them, some 5 us. A small map is one table, and costs what
+//! that costs. Removal does not shrink the tree; removing the last entry frees it.
 //!
 //! ```text
 //! hash    | 32 bits: at the leaves | 24: which child, four for each level | 8: at the leaves |
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test] // Insertions and removals, mostly the former and then the latter, agree with a table.
-    fn what_is_removed_is_gone() {
+    fn removed_entries_are_gone() {
         const HASHES: u64 = 5_000;
         let hash = |number: u64| crate::hash::of(&number.to_le_bytes());
         let mut prng = crate::Prng::from_seed(7);

@@ -9,8 +9,9 @@
 //! allocator's arena that it came from. It is hidden state (there is one other, in `long`), because
 //! a parameter could not reach into `Drop`.
 //!
-//! It is a stack. What a value drops while it is dismantled is pushed above it and freed before it
-//! continues, so the stack is as deep as values nest, not as long as there are values.
+//! It is a stack. A value's parts that it drops while it is dismantled are pushed above it and
+//! freed before it continues, so the stack is as deep as values nest, not as long as there are
+//! values.
 
 use crate::Preempt;
 use std::cell::{Cell, RefCell};
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test] // However many values a large one drops, few are pending at once.
-    fn what_a_value_drops_is_freed_before_it() {
+    fn dropped_parts_are_freed_before_their_owner() {
         let freed = Rc::new(Cell::new(0));
         defer(Box::new(Nest(100, Rc::clone(&freed))));
         assert_eq!(waiting(), (1, 700));
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(waiting(), (0, 0));
     }
 
-    #[test] // What one was counted for goes with it, and no more than is left.
+    #[test] // A value's counted bytes go with it, and no more than are left.
     fn items_are_freed_one_by_one() {
         let shared = Rc::new(());
         let items: Vec<Rc<()>> = (0..5).map(|_| Rc::clone(&shared)).collect();

@@ -44,7 +44,7 @@ struct Head {
     hash: u64,
 }
 
-/// What is known of a block.
+/// The facts about a block.
 struct Known {
     block: NonNull<u8>,
     len: usize,
@@ -99,7 +99,7 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// What represents the bytes of a listed block, apart from their length: the hash and the digest.
+/// The hash and the digest of a listed block, which stand for its bytes together with their length.
 fn summary(bytes: &[u8]) -> Option<(u64, u128)> {
     // SAFETY: listed blocks live.
     known(bytes, |known| (unsafe { Long::hash_of(known.block) }, known.digest))
@@ -292,23 +292,23 @@ pub struct Draft {
     memory: Memory,
     /// Bytes written.
     len: usize,
-    hash: hash::Portions,
+    hash: hash::HashPortions,
     digest: Digest,
-    slot: Option<slot::Portions>,
+    slot: Option<slot::SlotPortions>,
 }
 
 impl Draft {
     /// Room for a name of `len` bytes. None of it is touched.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        let (hash, digest) = (hash::Portions::new(), Digest::new());
+        let (hash, digest) = (hash::HashPortions::new(), Digest::new());
         Self { memory: Memory::new(len), len: 0, hash, digest, slot: None }
     }
 
     /// [`Draft::new`] for a key, whose slot is computed too.
     #[must_use]
     pub fn with_slot(len: usize) -> Self {
-        Self { slot: Some(slot::Portions::new()), ..Self::new(len) }
+        Self { slot: Some(slot::SlotPortions::new()), ..Self::new(len) }
     }
 
     /// Bytes so far.
@@ -348,7 +348,7 @@ impl Draft {
     #[must_use]
     pub fn finish(self) -> Long {
         assert_eq!(self.len, self.memory.len(), "bytes are missing");
-        let slot = self.slot.map(slot::Portions::finish);
+        let slot = self.slot.map(slot::SlotPortions::finish);
         // SAFETY: all bytes were written, as just asserted.
         unsafe { Long::of(self.memory, self.hash.finish(), self.digest.finish(), slot) }
     }
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test] // A lookup by the bytes finds what was computed, and only for these very bytes.
-    fn what_was_found_out_is_known() {
+    fn facts_about_names_are_kept() {
         let mut name = name(1);
         name.push(b'1'); // No other test uses this length.
         assert_eq!((known_hash(&name), known_slot(&name)), (None, None), "not in a block");
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_by_what_they_are() {
+    fn names_are_compared_by_their_facts() {
         let (one, mut other) = (name(3), name(3));
         let (block, twin) = (drafted(&one), drafted(&one));
         assert!(same(&block, &twin) && same(&block, &one) && same(&one, &other));

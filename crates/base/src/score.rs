@@ -110,7 +110,7 @@ fn read_leniently(word: &[u8]) -> Option<Read> {
     read(word).filter(|read| read.len == word.len())
 }
 
-/// What `strtod` reads.
+/// The number that `strtod` reads.
 struct Read {
     value: f64,
     /// Bytes that are the number; what follows is not.
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(parse(&vec![b'0'; WORD_MAX]), Some(0.0));
     }
 
-    #[test] // What is read by the short way is what the long way reads.
+    #[test] // The short and the long way read equal numbers.
     fn short_words_are_read_as_all_others() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..if cfg!(miri) { 200 } else { 200_000 } {

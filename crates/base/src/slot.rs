@@ -37,7 +37,7 @@ pub fn of(key: &[u8]) -> u16 {
 
 /// [`of`] for a key that comes in portions.
 #[derive(Clone)]
-pub struct Portions {
+pub struct SlotPortions {
     whole: crc::Digest<'static, u16, Table<16>>,
     tag: Tag,
 }
@@ -55,8 +55,8 @@ enum Tag {
     Empty,
 }
 
-impl Portions {
-    /// Of no bytes.
+impl SlotPortions {
+    /// The slot of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self { whole: CRC16.digest(), tag: Tag::Sought }
@@ -81,7 +81,7 @@ impl Portions {
     }
 }
 
-impl Default for Portions {
+impl Default for SlotPortions {
     fn default() -> Self {
         Self::new()
     }
@@ -155,7 +155,7 @@ mod tests {
         ];
         for key in keys {
             for portion in 1..=key.len().max(1) {
-                let mut portions = Portions::new();
+                let mut portions = SlotPortions::new();
                 key.chunks(portion).for_each(|bytes| portions.update(bytes));
                 assert_eq!(portions.finish(), of(key), "{:?} by {portion}", key.escape_ascii());
             }

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test] // Only when it is empty, and only what is large.
-    fn what_a_burst_needed_is_released() {
+    fn capacity_of_a_burst_is_released() {
         for (len, is_kept) in [(SPARE_BYTES, true), (SPARE_BYTES + 1, false)] {
             let mut vec = vec![0_u8; len];
             let mut queue = VecDeque::from(vec![0_u8; len]);

@@ -20,9 +20,9 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-/// What a function of the host is given: the host, and the stack with the arguments.
+/// The arguments of a host function: the host, and the stack with the values.
 pub struct Cx<'a, H> {
-    /// What the VM was made with.
+    /// The host of the VM.
     pub host: &'a mut H,
     /// The values of this call, from 1.
     pub lua: Lua<'a>,
@@ -44,7 +44,7 @@ pub trait Work<H> {
     /// A portion of some microseconds. The stack is as the portion before has left it.
     ///
     /// # Errors
-    /// What the function raises.
+    /// The error that the function raises.
     fn step(&mut self, cx: &mut Cx<'_, H>) -> Result<Progress, Error>;
 }
 
@@ -59,7 +59,7 @@ pub enum Progress {
     Wait,
 }
 
-/// What a function raises.
+/// An error raised by a function.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Error {
     /// A text, behind the place of the caller.
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// What is to be done once nothing of the function is left on the stack.
+/// The outcome of a function, to be acted on once nothing of it is left on the stack.
 #[derive(Clone, Copy)]
 enum Verdict {
     Return(c_int),
@@ -106,7 +106,7 @@ pub(crate) fn push_function<H: 'static>(lua: &Lua<'_>, function: Function<H>) {
     unsafe { ffi::lua_pushcclosure(state, trampoline::<H>, 2) };
 }
 
-/// What Lua calls for a function of the host.
+/// The C function that Lua calls in place of a host function.
 ///
 /// # Safety
 /// Lua calls it, in a VM whose host is an `H`, and its first own value is a `Function<H>`.
@@ -206,7 +206,7 @@ fn push_error(lua: &mut Lua<'_>, error: Error) -> Verdict {
     if lua.push_bytes(&text).is_err() { Verdict::RaiseMemory } else { Verdict::Raise }
 }
 
-/// What a run does before and after the script's own code.
+/// The steps of a run before and after the script's own code.
 pub trait Program<H> {
     /// Pushes what is to be called: see [`Start::Call`]. A portion, as [`Work::step`].
     fn start(&mut self, cx: &mut Cx<'_, H>) -> Start;

@@ -1,5 +1,5 @@
-//! What the C side of one VM reaches through a pointer: the account of its memory, and the way
-//! back to the stack of whoever resumed it.
+//! The state that the C side of a VM reaches through a pointer: the account of its memory, and the
+//! way back to the stack that resumed it.
 
 use crate::ffi;
 use corosensei::Yielder;
@@ -54,7 +54,7 @@ pub(crate) struct Core {
     yielder: Cell<*const Yielder<(), Pause>>,
     /// The Lua thread that was suspended last, or null.
     running: Cell<*mut ffi::State>,
-    /// What the function that panicked has thrown.
+    /// The payload of a panic in a function.
     pub(crate) panic: Cell<Option<Box<dyn Any + Send>>>,
 }
 

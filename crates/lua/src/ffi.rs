@@ -12,7 +12,7 @@ pub(crate) struct State {
     _opaque: [u8; 0],
 }
 
-pub(crate) type Function = unsafe extern "C-unwind" fn(*mut State) -> c_int;
+pub(crate) type CFunction = unsafe extern "C-unwind" fn(*mut State) -> c_int;
 pub(crate) type Alloc = unsafe extern "C-unwind" fn(
     *mut c_void,
     *mut c_void,
@@ -112,7 +112,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_pushnil(state: *mut State);
     pub(crate) fn lua_pushnumber(state: *mut State, value: f64);
     pub(crate) fn lua_pushlstring(state: *mut State, bytes: *const c_char, length: usize);
-    pub(crate) fn lua_pushcclosure(state: *mut State, function: Function, values: c_int);
+    pub(crate) fn lua_pushcclosure(state: *mut State, function: CFunction, values: c_int);
     pub(crate) fn lua_pushboolean(state: *mut State, value: c_int);
     pub(crate) fn lua_pushlightuserdata(state: *mut State, value: *mut c_void);
     pub(crate) fn lua_createtable(state: *mut State, array: c_int, records: c_int);

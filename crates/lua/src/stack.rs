@@ -581,7 +581,7 @@ impl<'a> Lua<'a> {
     /// No slot is left.
     pub fn push_kept(&mut self, kept: &Kept) -> Result<(), Error> {
         self.reserve(1)?;
-        // SAFETY: there is a slot. Of another VM it is another value, or nil.
+        // SAFETY: there is a slot. In another VM it holds another value, or nil.
         unsafe { ffi::lua_rawgeti(self.state, ffi::REGISTRY, kept.0) };
         Ok(())
     }
@@ -618,7 +618,7 @@ impl<'a> Lua<'a> {
         location(self.state, level)
     }
 
-    /// What stands before errors: `name:line: `, or nothing.
+    /// The prefix of errors: `name:line: `, or nothing. `name:line: `, or nothing.
     pub(crate) fn place_of_caller(&self) -> Vec<u8> {
         let Some(debug) = info(self.state, 1, c"Sl") else { return Vec::new() };
         if debug.currentline <= 0 {
@@ -664,7 +664,7 @@ pub(crate) fn location(state: *mut ffi::State, level: usize) -> Option<(bool, Lo
     Some((is_host, Location { source, line: debug.currentline }))
 }
 
-/// What Lua knows of the function at `level`.
+/// Lua's information about the function at `level`.
 fn info(state: *mut ffi::State, level: usize, what: &CStr) -> Option<ffi::Debug> {
     let level = c_int::try_from(level).ok()?;
     let mut debug = ffi::Debug::new();

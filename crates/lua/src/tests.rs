@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// What the tests' functions use: answers for `wait`, and what a script has returned.
+/// The host of the tests' functions: answers for `wait`, and the results of a script.
 struct Host {
     answer: f64,
     waits: usize,
@@ -427,7 +427,7 @@ fn running_vms_are_dropped() {
     }
 }
 
-#[test] // What were holes in published Lua: bytecode, ranges, long brackets.
+#[test] // Holes of published Lua stay closed: bytecode, ranges, long brackets.
 fn known_holes_are_closed() {
     let mut vm = vm(64 * MEBI);
     let text = "return select(2, loadstring(string.dump(function() end)))";

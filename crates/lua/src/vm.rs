@@ -36,7 +36,7 @@ const INSTRUCTIONS: c_int = 1000;
 /// The highest limit of memory: then no table can have as many nodes as make it overflow.
 const LIMIT_MAX: usize = 1 << 30;
 
-/// What the C side reaches; it stays where it is, as Lua has its address.
+/// The part that the C side reaches. It never moves, as Lua has its address.
 #[repr(C)] // `core` is first: a pointer to it is one to all.
 pub(crate) struct Shared<H> {
     pub(crate) core: Core,
@@ -150,7 +150,7 @@ impl<H: 'static> Vm<H> {
         self.shared().core.used_bytes()
     }
 
-    /// The same as it changes, while this exists.
+    /// The memory as it changes, while this exists.
     #[must_use]
     pub fn account(&self) -> Weak<Cell<usize>> {
         self.shared().core.account()
@@ -333,7 +333,7 @@ impl<H: 'static> Drop for Vm<H> {
 
 /// Opens the libraries that scripts see.
 fn open_libraries(state: *mut ffi::State) {
-    let libraries: [ffi::Function; 4] =
+    let libraries: [ffi::CFunction; 4] =
         [ffi::luaopen_base, ffi::luaopen_table, ffi::luaopen_string, ffi::luaopen_math];
     for open in libraries {
         // SAFETY: a new state has slots to spare, and memory is not refused.

@@ -15,7 +15,7 @@ use darter_base::number::{I64_TEXT_MAX, i64_text};
 /// The largest block that is handed over.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 * 1024;
 
-/// What is known of a block besides its bytes.
+/// The facts about a block, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHead {
     pub(crate) form: Form,
@@ -32,7 +32,7 @@ pub struct BlockHead {
 /// A packed collection, or a part of a list. It is untrusted: each item is checked on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// What is known of it.
+    /// The facts about it.
     pub head: BlockHead,
     /// The bytes that came with this head.
     pub bytes: &'a [u8],
@@ -88,9 +88,9 @@ impl<'a> Block<'a> {
         Ok(self.entries(place)?.map(|entries| self.item(entries, texts)))
     }
 
-    /// The items from `place` on that are names alone and integers, which stand for their decimal texts:
-    /// as many as there are in a row, or as there is room for. Returns how many; the place advances. What
-    /// comes behind them, be it wrong, is left to [`Block::next`].
+    /// The items from `place` on that are names alone and integers, which stand for their decimal
+    /// texts: as many as there are in a row, or as there is room for. Returns how many; the place
+    /// advances. The items after them, valid or not, are left to [`Block::next`].
     #[inline]
     pub fn next_numbers(&self, place: &mut BlockPlace, numbers: &mut [i64]) -> usize {
         self.next_in_row(place, numbers, |form, at| form.number(self.bytes, at))

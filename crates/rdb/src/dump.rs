@@ -141,7 +141,7 @@ pub fn write<S: Source>(source: S, kind: &'static Kind) -> Vec<u8> {
 pub enum Invalid {
     /// Shorter than a trailer.
     Short,
-    /// Of an unsupported version.
+    /// An unsupported version.
     Version(u16),
     /// The checksum does not match.
     Checksum,

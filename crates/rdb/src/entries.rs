@@ -31,17 +31,17 @@ pub(crate) const SAME_NAMES: i64 = 2;
 /// "Unknown", where a number of entries is expected.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// What the first pass has learned.
+/// The results of the first pass.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sizes {
+pub(crate) struct EntrySizes {
     nodes: u64,
     /// Bytes of everything but the number of nodes.
     bytes: u64,
-    /// Of the listpacks of single long entries, in order.
+    /// The sizes of the listpacks of single long entries, in order.
     long: VecDeque<u64>,
 }
 
-impl Sizes {
+impl EntrySizes {
     /// Bytes of everything.
     pub(crate) fn total(&self) -> u64 {
         encode::length_size(self.nodes) + self.bytes
@@ -51,7 +51,7 @@ impl Sizes {
 /// The first pass: writes, and counts instead of keeping.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surveyor {
-    sizes: Sizes,
+    sizes: EntrySizes,
     encoder: EntryEncoder,
     scratch: Vec<u8>,
 }
@@ -63,8 +63,8 @@ impl Surveyor {
         self.scratch.clear();
     }
 
-    pub(crate) fn sizes(&self) -> Sizes {
-        Sizes { nodes: self.encoder.nodes, long: self.encoder.long.clone(), ..self.sizes }
+    pub(crate) fn sizes(&self) -> EntrySizes {
+        EntrySizes { nodes: self.encoder.nodes, long: self.encoder.long.clone(), ..self.sizes }
     }
 }
 
@@ -114,18 +114,18 @@ struct Entry {
     is_long: bool,
     /// Bytes of its listpack so far, when it is measured.
     measured: u64,
-    /// What is left of a text that comes in parts, and the bytes of its element.
+    /// The rest of a text that comes in parts, and the bytes of its element.
     part: Option<(u64, usize)>,
 }
 
 impl EntryEncoder {
     /// For the second pass.
-    pub(crate) fn new(sizes: &Sizes) -> Self {
+    pub(crate) fn new(sizes: &EntrySizes) -> Self {
         Self { writes: true, long: sizes.long.clone(), ..Self::default() }
     }
 
     /// Appends the number of nodes.
-    pub(crate) fn head(sizes: &Sizes, out: &mut Vec<u8>) {
+    pub(crate) fn head(sizes: &EntrySizes, out: &mut Vec<u8>) {
         encode::length(out, sizes.nodes);
     }
 

@@ -10,11 +10,11 @@ pub struct Error {
     /// Bytes before the faulty place. For a truncated file: its length. Inside a packed blob that
     /// was compressed: where the blob begins.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault.
     pub reason: Reason,
 }
 
-/// What is wrong.
+/// A fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -44,9 +44,9 @@ pub enum Reason {
     StringEncoding(u8),
     /// A string longer than the limit.
     TooLong {
-        /// What the file announces.
+        /// The announced number.
         bytes: u64,
-        /// What is allowed.
+        /// The limit.
         limit: u64,
     },
     /// An LZF string that announces more than its packed bytes could ever become.

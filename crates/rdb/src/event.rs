@@ -1,11 +1,11 @@
-//! What a reader finds, piece by piece.
+//! The events of a reader, piece by piece.
 
 use crate::block::Block;
 use crate::items::Item;
 use crate::kind::Kind;
 use darter_base::UnixMillis;
 
-/// Who wrote the file.
+/// The product that wrote the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
     /// Redis, or a Valkey before 9, or another that writes Redis's format.
@@ -31,7 +31,7 @@ pub enum Crc {
 pub enum Event<'a> {
     /// The header was read.
     Start {
-        /// Whose magic it is.
+        /// The product of the magic.
         product: Product,
         /// Its version.
         version: u16,
@@ -52,7 +52,7 @@ pub enum Event<'a> {
         /// Keys with a deadline.
         expires: u64,
     },
-    /// The same for one slot.
+    /// As above, for one slot.
     SlotInfo {
         /// The slot.
         slot: u64,

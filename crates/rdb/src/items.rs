@@ -64,13 +64,13 @@ pub enum Item<'a> {
     },
     /// The next bytes of something long.
     Part(&'a [u8]),
-    /// Of a stream.
+    /// A piece of a stream.
     Piece(Piece<'a>),
 }
 
-/// What a stream is made of, besides the texts of its entries. They come in this order: entries, each
-/// with its texts; the state; groups, each with its pending entries, then its consumers, each with the
-/// IDs of those that are pending with it.
+/// The pieces of a stream besides the texts of its entries. They come in this order: entries, each
+/// with its texts; the state; groups, each with its pending entries, then its consumers, each with
+/// the IDs of those that are pending with it.
 ///
 /// A reader reports the names that entries have in common once, before them, and long texts in parts of
 /// its own.
@@ -79,17 +79,18 @@ pub enum Item<'a> {
 pub enum Piece<'a> {
     /// An entry. As many names and values follow it in turn: [`Item::Single`] or [`Item::LongSingle`].
     Entry { id: StreamId, fields: u64 },
-    /// Of a reader: names that follow, for entries to come.
+    /// From readers: names that follow, for entries to come.
     Names { names: u64 },
-    /// Of a reader: an entry that has those names. As many values follow it.
+    /// From readers: an entry that has those names. As many values follow it.
     Same { id: StreamId },
-    /// Of a reader: a text of so many bytes follows, in [`Piece::Part`]s, instead of an [`Item::Single`].
+    /// From readers: a text of `len` bytes follows, in [`Piece::Part`]s, instead of an
+    /// [`Item::Single`].
     Long { len: u64 },
-    /// Of a reader: the next bytes of such a text.
+    /// From readers: the next bytes of such a text.
     Part(&'a [u8]),
-    /// Of a reader: nothing. A deleted entry was passed over, or a part of one.
+    /// From readers: nothing. A deleted entry was passed over, or a part of one.
     Gone,
-    /// What a stream knows besides its entries, and how many groups follow.
+    /// The counters of a stream, and the number of groups that follow.
     State { last: StreamId, max_deleted: StreamId, added: u64, groups: u64 },
     /// A consumer group, and how many pending entries and consumers follow; a reader does not know the
     /// number of consumers, and says 0. It has read as many entries, if that is known.
@@ -171,12 +172,12 @@ pub trait Source {
         self.rewind();
     }
 
-    /// What writers have copied of it, and it alone holds, in KiB; 0 where that is not known.
+    /// KiB that writers have copied of it and only the reader holds; 0 if unknown.
     fn held_kib(&self) -> u32 {
         0
     }
 
-    /// What writers have copied of what is read since that began, in KiB.
+    /// KiB that writers have copied of the value being read, since its reading began.
     fn copied_kib(&self) -> u32 {
         0
     }

@@ -24,7 +24,7 @@ pub struct Kind {
 pub struct Encoding {
     /// The number that precedes such a value.
     pub number: u8,
-    /// What follows.
+    /// The bytes after it.
     pub layout: Layout,
     /// In whose files the number means that.
     pub origin: Origin,
@@ -81,7 +81,7 @@ pub enum Layout {
     Entries(Generation),
 }
 
-/// What a layout of entries has, which grew by and by.
+/// The parts of a layout of entries, which grew over versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Generation {
     /// Since Redis 5: nothing about entries that are gone.

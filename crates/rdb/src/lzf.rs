@@ -27,7 +27,7 @@ pub const RUN_BYTES_MAX: usize = 264;
 /// Bytes that a short operation writes, however few it makes.
 const WIDE: usize = 16;
 
-/// What [`unpack`] needs besides the bytes that are wanted, while it runs.
+/// The memory that [`unpack`] needs beside its result, while it runs.
 pub const SPARE_BYTES: usize = RUN_BYTES_MAX + WIDE;
 
 /// Why packed bytes cannot be unpacked.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_crate_packs_unpacks_whole_and_in_steps() {
+    fn bytes_packed_by_the_crate_unpack_whole_and_in_steps() {
         let mut packed_count = 0;
         for seed in 0..200 {
             let mut prng = Prng::from_seed(seed);

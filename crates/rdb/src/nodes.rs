@@ -5,7 +5,7 @@
 //! ```
 //! An element joins the last node if that stays below the limit by Redis's estimate; so a list that
 //! was filled from the front on is written byte for byte as Redis writes it. The size of all nodes
-//! is needed before the first byte, so elements pass twice: [`Sizes`] sums, [`NodeEncoder`] writes.
+//! is needed before the first byte, so elements pass twice: [`NodeSizes`] sums, [`NodeEncoder`] writes.
 
 use crate::encode::{self, LISTPACK_FRAME_BYTES};
 use crate::items::Item;
@@ -13,12 +13,12 @@ use crate::types::{NODE_PACKED, NODE_PLAIN};
 
 /// Redis's default of `list-max-listpack-size`, -2: bytes of a node.
 const NODE_BYTES_MAX: u64 = 8 * 1024;
-/// What Redis adds to an element's length when it asks whether a node has room.
+/// The length that Redis adds to an element's when it asks whether a node has room.
 const ESTIMATE_BYTES: u64 = 8;
 /// Elements of this length have nodes of their own, without a listpack.
 const PLAIN_MIN: u64 = 1 << 30;
 
-/// What an element does.
+/// The effect of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// It joins the last node.
@@ -40,15 +40,15 @@ fn place(node: Option<u64>, len: u64) -> Place {
 
 /// The first pass.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sizes {
+pub(crate) struct NodeSizes {
     nodes: u64,
-    /// Of all but the last.
+    /// Bytes of all nodes but the last.
     bytes: u64,
     /// The listpack of the last.
     last: Option<u64>,
 }
 
-impl Sizes {
+impl NodeSizes {
     /// Adds an element of `len` bytes, which takes `entry` in a listpack.
     pub(crate) fn add(&mut self, len: usize, entry: u64) {
         match place(self.last, len as u64) {
@@ -92,7 +92,7 @@ fn string_size(len: u64) -> u64 {
 /// element that fills one alone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeEncoder {
-    /// Of the last node.
+    /// The entries of the last node.
     entries: Vec<u8>,
     count: u16,
     long: Option<Long>,

@@ -6,7 +6,7 @@
 pub const OP_SLOT_INFO: u8 = 244;
 /// The source of a library of functions (7.0).
 pub const OP_FUNCTION2: u8 = 245;
-/// The same as release candidates of 7.0 wrote it.
+/// As above, as release candidates of 7.0 wrote it.
 pub const OP_FUNCTION_PRE_GA: u8 = 246;
 /// Data of a module that belongs to no key.
 pub const OP_MODULE_AUX: u8 = 247;
@@ -35,7 +35,7 @@ pub const VERSION_MAX: u16 = 12;
 pub const VALKEY_VERSION_MIN: u16 = 80;
 /// Newest version of Valkey's own that is read.
 pub const VALKEY_VERSION_MAX: u16 = 81;
-/// What Redis 7.0 writes, and the newest that it loads.
+/// The version that Redis 7.0 writes, and the newest that it loads.
 pub const VERSION_WRITTEN: u16 = 10;
 
 /// Added to the type number of a layout that other software uses for another type: such numbers are

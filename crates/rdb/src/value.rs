@@ -19,7 +19,7 @@ use crate::entries::{self, EntryEncoder, Surveyor};
 use crate::items::Item;
 use crate::kind::Kind;
 use crate::lzf::Packer;
-use crate::nodes::{NodeEncoder, Sizes};
+use crate::nodes::{NodeEncoder, NodeSizes};
 use crate::types;
 use darter_base::UnixMillis;
 use darter_base::number::parse_i64;
@@ -42,7 +42,7 @@ pub struct Survey {
     head: Vec<u8>,
     /// Bytes of all names and values as strings.
     plain_bytes: u64,
-    /// Those of the values among them.
+    /// Bytes of the values among them.
     value_bytes: u64,
     /// Bytes of all entries in a listpack, without deadlines.
     packed_bytes: u64,
@@ -53,9 +53,9 @@ pub struct Survey {
     deadlines: u64,
     deadline_bytes: u64,
     deadline_span: Option<(UnixMillis, UnixMillis)>,
-    /// Of a type that is written in nodes.
-    nodes: Option<Sizes>,
-    /// Of a stream.
+    /// The sizes of a type that is written in nodes.
+    nodes: Option<NodeSizes>,
+    /// The first pass over a stream.
     log: Option<Box<Surveyor>>,
 }
 
@@ -80,7 +80,7 @@ enum Form {
     Plain,
     /// Names as strings, values as numbers.
     Scores,
-    /// The same with deadlines relative to `origin_ms`, in 9 bytes or in 5.
+    /// As above, with deadlines relative to `origin_ms`, in 9 bytes or in 5.
     Deadlines { origin_ms: UnixMillis, wide: bool },
     /// Integers of this many bytes each.
     Intset { width: usize },
@@ -89,7 +89,7 @@ enum Form {
     /// So many nodes of a list.
     Nodes(u64),
     /// A stream.
-    Entries(entries::Sizes),
+    Entries(entries::EntrySizes),
 }
 
 impl Survey {
@@ -110,7 +110,7 @@ impl Survey {
             deadlines: 0,
             deadline_bytes: 0,
             deadline_span: None,
-            nodes: kind.has_nodes().then(Sizes::default),
+            nodes: kind.has_nodes().then(NodeSizes::default),
             log: kind.has_entries().then(Box::default),
         }
     }
@@ -367,7 +367,7 @@ pub struct Encoder {
     /// Items of a listpack: deadline (the latest of all for none) and entries.
     packed: Vec<(UnixMillis, Range<usize>)>,
     nodes: NodeEncoder,
-    /// Of a stream.
+    /// The encoder of a stream.
     log: Option<Box<EntryEncoder>>,
 }
 

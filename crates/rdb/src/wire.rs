@@ -39,7 +39,7 @@ pub(super) enum Head {
     Lzf {
         /// How many.
         packed: u64,
-        /// What they unpack to.
+        /// The unpacked length.
         len: u64,
     },
 }
@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `len` as a size in memory. What memory cannot hold can never arrive.
+/// `len` as a size in memory. Bytes beyond the memory can never arrive.
 pub(super) fn size(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_say_what_they_lack_and_what_is_wrong() {
+    fn strings_report_missing_bytes_and_faults() {
         assert_eq!(cursor(&[0xc0, 0x85]).text(), Ok(Text::Int(-123)));
         assert_eq!(cursor(&[0xc1, 0xb0, 0xff]).text(), Ok(Text::Int(-80)));
         assert_eq!(cursor(&[0xc2, 0, 0, 0, 0x80]).text(), Ok(Text::Int(i32::MIN.into())));

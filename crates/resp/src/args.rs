@@ -39,7 +39,7 @@ pub enum Block {
         first: usize,
         /// Its bytes; all chunks but the last are `CHUNK_BYTES` long.
         chunks: Vec<Arc<[u8]>>,
-        /// The same bytes in one piece, made on demand.
+        /// The bytes in one piece, made on demand.
         whole: Whole,
     },
 }
@@ -182,7 +182,7 @@ impl Drop for Request {
 struct Remains {
     blocks: Vec<Block>,
     bytes: usize,
-    /// What is left in `bytes` of each large block, in their order.
+    /// The bytes left in `bytes` of each large block, in their order.
     large: Vec<usize>,
 }
 
@@ -304,7 +304,7 @@ impl<'a> Arg<'a> {
 /// Hashes in a note: of a key and an element.
 const NOTED: usize = 2;
 
-/// What is found out about a request when it is parsed ahead, and used in its turn.
+/// Facts about a request, found when it is parsed ahead, and used in its turn.
 #[derive(Clone, Debug)]
 pub struct Note {
     /// The command: a number of the caller's choice.
@@ -317,7 +317,7 @@ pub struct Note {
 const _: () = assert!(ARGS_MAX <= u16::MAX as usize, "indexes are narrow");
 
 impl Note {
-    /// Of a command, without a hash.
+    /// A note of a command, without a hash.
     #[inline]
     #[must_use]
     pub fn of(command: usize) -> Self {
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test] // Whatever others hold meanwhile, or let go of: all that is counted is, up to its end.
-    fn what_waits_to_be_freed_is_counted() {
+    fn deferred_blocks_are_counted() {
         let held = |request: &Request, block: usize| match &request.blocks[block] {
             Block::Big { chunks, .. } => chunks.clone(),
             Block::Small { .. } => panic!("a large one"),
@@ -613,8 +613,8 @@ mod tests {
         assert!(none.to_request().is_empty() && !copy.is_empty());
     }
 
-    #[test] // What a table has taken over is counted there, also while the rest is freed.
-    fn what_others_hold_is_not_told_twice() {
+    #[test] // Bytes that a table has taken over are counted there, also while the rest is freed.
+    fn shared_blocks_are_counted_once() {
         let (big, small) = (20 * CHUNK_BYTES, 5 + 2 * size_of::<Span>());
         let request = Arc::new(request(&[None, Some(big), Some(big)]));
         let args = Args::owned(&request);

@@ -28,7 +28,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// What ends an unquoted word: not all blanks, as in Redis.
+/// A byte that ends an unquoted word: not every blank, as in Redis.
 fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -89,7 +89,7 @@ fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]>
     }
 }
 
-/// What follows a closing quote: nothing, or a blank.
+/// The text after a closing quote, which is empty or begins with a blank.
 fn closed(after: &[u8]) -> Option<&[u8]> {
     after.first().is_none_or(|&byte| is_blank(byte)).then_some(after)
 }

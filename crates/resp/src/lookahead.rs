@@ -29,7 +29,7 @@ pub(crate) struct Cut {
     pub(crate) first: usize,
     /// One past its last span.
     pub(crate) last: usize,
-    /// What is found out about it before its turn.
+    /// Facts found before its turn.
     pub(crate) note: NotePlace,
 }
 
@@ -82,7 +82,7 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
 fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte - b'0');
     let line = bytes.get(at..)?;
-    // Of a complete request, no line has fewer bytes with what follows it.
+    // Every line of a complete request, with its end, has at least four bytes.
     let (value, end) = match *line.first_chunk::<4>()? {
         [first, ..] if first != kind => return None,
         [_, ones @ b'0'..=b'9', b'\r', _] => (digit(ones), at + 4),
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    #[test] // What is incomplete or not plain is left to the parser's states.
+    #[test] // Requests that are incomplete or not plain are left to the parser's states.
     fn only_whole_plain_requests_are_cut() {
         let whole = [request(12, 10), request(2, 0)].concat();
         let first = request(12, 10).len();

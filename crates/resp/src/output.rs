@@ -223,7 +223,7 @@ impl Part {
         }
     }
 
-    /// What freeing it gives back: nothing, while others read the value.
+    /// The memory that freeing it returns: nothing, while others read the value.
     fn own_bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.capacity(),
@@ -298,8 +298,8 @@ mod tests {
         out.flatten()
     }
 
-    #[test] // What a slow reader is owed is freed part by part; what it shares is not counted.
-    fn what_is_not_sent_is_freed_in_portions() {
+    #[test] // Output for a slow reader is freed part by part; shared parts are not counted.
+    fn unsent_output_is_freed_in_portions() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         let mut out = Output::default();
         for _ in 0..50 {
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    #[test] // What follows long bytes does not double the memory that they take.
+    #[test] // Output after long bytes does not double their memory.
     fn long_copies_take_their_length() {
         for len in [9, ALONE_MIN_BYTES - 1, ALONE_MIN_BYTES, 3 * ALONE_MIN_BYTES] {
             let (bytes, mut out) = (vec![b'x'; len], Output::default());
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    #[test] // What is added in small pieces is in parts of their limit, not in one that doubles.
+    #[test] // Small pieces fill parts up to their limit; no part doubles.
     fn small_pieces_make_parts() {
         let (mut out, mut model) = (Output::default(), Vec::new());
         for number in 0..5_000_u32 {
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(out.flatten(), model);
     }
 
-    #[test] // What was closed into a part is not undone; the rest of it is.
+    #[test] // A closed part is not undone; the rest is.
     fn closed_parts_are_not_undone() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         let mut out = Output::default();

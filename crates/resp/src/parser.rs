@@ -7,8 +7,8 @@
 //! A request that is complete in the buffer is borrowed from it; plain ones are parsed several at a
 //! time, ahead of their turn ([`Parser::parse_ahead`], `lookahead`). One that is incomplete and has
 //! grown past a chunk is moved into blocks as it arrives, so the buffer stays small, no byte is
-//! parsed twice, and no copy is longer than a chunk. What a header announces allocates nothing.
-//! Bytes beyond [`BUFFER_MAX_BYTES`] stay in blocks (`backlog`) until the parser comes to them.
+//! parsed twice, and no copy is longer than a chunk. No announced number allocates anything. Bytes
+//! beyond [`BUFFER_MAX_BYTES`] stay in blocks (`backlog`) until the parser comes to them.
 //!
 //! Invariants:
 //! - I1: `base <= cursor <= buffer.len()`; spans are in `base..cursor`.
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// Longest line: an inline request, or a header.
 const LINE_MAX_BYTES: usize = 64 * 1024;
-/// What a client may announce before it has authenticated.
+/// The limits before a client has authenticated.
 const UNAUTHENTICATED_ARGS: i64 = 10;
 const UNAUTHENTICATED_BULK: i64 = 16_384;
 /// Pending bytes above which the buffer takes no more: the rest goes to the backlog. So it is also
@@ -61,7 +61,7 @@ impl ProtocolError {
     }
 }
 
-/// What a connection may announce.
+/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     bulk_max: i64,

@@ -5,7 +5,7 @@ use crate::args::Note;
 use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, lazyfree};
 
-/// What was read: requests, and the error that ended them.
+/// The requests read, and the error that ended them.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// All requests in `input`, fed in pieces of `piece` bytes. Whether requests are parsed ahead, and
@@ -173,7 +173,7 @@ fn a_request_of_many_arguments_is_cut_in_portions() {
     assert_eq!((portions, args == request), (99, true));
 }
 
-/// What one feed of `bytes` comes to: a request, nothing yet, or the error's text.
+/// The outcome of one feed of `bytes`: a request, nothing yet, or the error's text.
 fn outcome(parser: &mut Parser, bytes: &[u8]) -> &'static str {
     parser.feed(bytes);
     match parser.next_request() {
@@ -260,8 +260,8 @@ fn requests_are_parsed_ahead_once() {
     assert_eq!(parser.parse_ahead(), 1);
 }
 
-#[test] // What is pending, whether a request has begun, and what may be freed.
-fn a_parser_tells_what_it_holds() {
+#[test] // A parser reports pending bytes, begun requests, and freeable memory.
+fn parsers_count_the_bytes_they_hold() {
     let mut parser = Parser::new(512 << 20, true);
     assert_eq!((parser.pending_bytes(), parser.memory_bytes()), (0, 0));
     assert!(!parser.is_amid_request() && !parser.release());
@@ -340,7 +340,7 @@ fn requests_parsed_ahead_move_with_the_buffer() {
 }
 
 #[test] // A client disconnects mid-request: what has arrived of it is not freed at once.
-fn what_has_arrived_is_freed_in_portions() {
+fn arrived_bytes_are_freed_in_portions() {
     let mid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
     let amid_many = b"*999999\r\n".to_vec();
     let cases: [(Vec<u8>, &[u8], usize); 3] = [
@@ -435,7 +435,7 @@ fn notes_wait_with_their_requests() {
     assert_eq!(parser.parse_ahead(), 4);
     for (command, args) in parser.lookahead().enumerate().skip(1) {
         let mut note = Note::of(command);
-        // Of two arguments, in any order: there is no room for a third.
+        // A note holds two arguments, in any order: there is no room for a third.
         [2, 1, 3].into_iter().for_each(|index| note.add(index, (7 * index + command) as u64));
         args.keep(note);
     }

@@ -150,7 +150,7 @@ impl<'a> Reply<'a> {
         self.crlf();
     }
 
-    /// What precedes a text of `len` bytes with its format.
+    /// Writes the header of a text of `len` bytes with its format.
     pub fn verbatim_header(&mut self, format: [u8; 3], len: usize) {
         if !self.resp3 {
             self.bulk_header(len);
@@ -231,7 +231,7 @@ mod tests {
         String::from_utf8(out.flatten()).unwrap()
     }
 
-    #[test] // Of all lengths, with a sign or without, in one line each.
+    #[test] // Numbers of all lengths, with a sign or without, are one line each.
     fn numbers_are_lines() {
         let long = (3..19).flat_map(|digits| [10_i64.pow(digits) - 1, 10_i64.pow(digits)]);
         for value in (-1_100..=1_100).chain(long).chain([12_345, i64::MAX, i64::MIN]) {

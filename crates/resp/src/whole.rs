@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Bytes gathered at once: some 25 us, with the slot 40.
 const PORTION: usize = 16 * 1024;
 
-/// What must be known of a name before it is used.
+/// The facts needed about a name before its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
     /// Itself, with its hash.
@@ -103,7 +103,7 @@ fn next_piece<'a>(draft: &Draft, chunks: &'a [Arc<[u8]>]) -> Option<&'a [u8]> {
 }
 
 impl Drop for Whole {
-    /// What is half gathered is freed in slices.
+    /// A half gathered name is freed in slices.
     fn drop(&mut self) {
         if let Some(draft) = self.draft().take() {
             draft.release();

@@ -1,10 +1,9 @@
 //! A file that is written once, from its beginning to its end, past the page cache.
 //!
-//! What is written through the page cache is copied page by page and written back by threads of
-//! the kernel, on processors that are not asked. A GiB took 1.8 to 3.3 s of processor time like
-//! that (ext4, synced every 8 MiB), and with `O_DIRECT`, in blocks of [`BLOCK_BYTES`], 0.07 s (0.14
-//! in blocks of half of that, 0.36 of an eighth). Nor does it push what others read out of the
-//! cache.
+//! Writes through the page cache are copied page by page and written back by kernel threads, on
+//! processors that nothing reserves for them. A GiB took 1.8 to 3.3 s of processor time like that
+//! (ext4, synced every 8 MiB), and with `O_DIRECT`, in blocks of [`BLOCK_BYTES`], 0.07 s (0.14 in
+//! blocks of half of that, 0.36 of an eighth). Nor does it push what others read out of the cache.
 //!
 //! ```text
 //! write_all ──copies──► block of BLOCK_BYTES, aligned ──when full──► file, at a multiple of it
@@ -24,7 +23,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What is written at once.
+/// The bytes of one write.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Where the block begins, in memory and in the file: no disk's own blocks are larger.
 const ALIGNMENT: usize = 4096;
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test] // As after a write that was cut short: at a place that is no multiple of a block.
-    fn what_is_not_aligned_goes_through_the_page_cache() {
+    fn unaligned_writes_go_through_the_page_cache() {
         let place = Place::new(&std::env::temp_dir(), "unaligned");
         let mut disk = Disk::create(&place.0).unwrap();
         disk.write_all(&bytes(0, BLOCK_BYTES)).unwrap();
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_created_or_written_is_an_error() {
+    fn failed_creations_and_writes_are_errors() {
         assert!(Disk::create(Path::new("/nonexistent/file")).is_err());
         let mut disk = Disk::create(Path::new("/dev/full")).unwrap();
         let error = disk.write_all(&bytes(0, BLOCK_BYTES)).unwrap_err();

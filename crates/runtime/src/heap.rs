@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 /// to this much for each thread.
 const UNREPORTED_MAX: isize = 16 * 1024;
 
-/// What all threads have reported.
+/// The sum of all threads' reports.
 static REPORTED: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
@@ -125,7 +125,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// The index of the option in the allocator's list, which is part of its interface.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// The same for the number of requests between scans of the heap.
+/// As above, for the number of requests between scans of the heap.
 const GENERIC_COLLECT: libmimalloc_sys::mi_option_t = 34;
 /// The largest value that it accepts.
 const GENERIC_COLLECT_MAX: std::ffi::c_long = 1_000_000;
@@ -162,7 +162,7 @@ mod tests {
     static LARGE: Mutex<()> = Mutex::new(());
 
     #[test] // Held memory is counted until it is freed, also by another thread.
-    fn what_is_held_is_counted_once() {
+    fn held_memory_is_counted_once() {
         const BYTES: usize = 64 << 20; // Other tests run meanwhile.
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let about = |bytes: usize| {

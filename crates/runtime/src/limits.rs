@@ -1,4 +1,4 @@
-//! What the system allows the process.
+//! The system's limits for the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -40,7 +40,7 @@ use crate::clock;
 use crate::net::Waker;
 use crate::ring::{Consumer, Padded, Producer, ring};
 
-/// What all cores share.
+/// The state that all cores share.
 struct Bells {
     sleeping: Vec<Padded<AtomicBool>>,
     wakers: Vec<Waker>,
@@ -48,7 +48,7 @@ struct Bells {
     published: Vec<Padded<AtomicU64>>,
 }
 
-/// What one flush sends to one core.
+/// The messages of one flush to one core.
 struct Bundle<T> {
     stamp: u64,
     first: T,
@@ -340,8 +340,8 @@ mod tests {
         assert_eq!(got, [1, 2, 3]);
     }
 
-    #[test] // What is in the ring and not published is not taken, and nobody sleeps over it.
-    fn what_is_not_published_waits() {
+    #[test] // Unpublished messages in the ring are not taken, and no core sleeps over them.
+    fn unpublished_messages_wait() {
         let mut boxes = mesh::<u32>(wakers(3), 4);
         let mut other = boxes.pop().unwrap();
         let mut one = boxes.pop().unwrap();

@@ -59,7 +59,7 @@ impl<T> Shared<T> {
         unsafe { (*slot).write(item) };
     }
 
-    /// What is in the slot at `position`.
+    /// The value in the slot at `position`.
     ///
     /// # Safety
     /// The caller is the consumer, `position` is in `head..tail`, and no one takes it while the
@@ -301,7 +301,8 @@ mod tests {
         }
     }
 
-    #[test] // What is left in a ring is dropped with it, once; a panic loses only what it was given.
+    // Values left in a ring are dropped with it, once; a panic loses only those it was given.
+    #[test]
     fn leftovers_are_dropped() {
         let dropped = Arc::new(AtomicUsize::new(0));
         struct Item(Arc<AtomicUsize>);

@@ -1,5 +1,5 @@
-//! What a supervisor expects of a server: notifications of its state (systemd), a pidfile, and a
-//! process that leaves its terminal.
+//! The duties of a server towards a supervisor: notifications of its state (systemd), a pidfile,
+//! and a process that leaves its terminal.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

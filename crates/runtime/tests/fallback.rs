@@ -22,7 +22,7 @@ fn forbid(number: libc::c_long) {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter) }, 0);
 }
 
-/// What `Auto` does in a separate thread where `number` is forbidden.
+/// The result of `Auto` in a separate thread where `number` is forbidden.
 fn fall_back_without(number: libc::c_long) -> String {
     let fall_back = move || {
         let waker = Waker::new().unwrap();

@@ -1,5 +1,5 @@
-//! What must cost nothing: an idle core, and one that cannot accept. In a process of its own,
-//! because it lowers the limit of open files.
+//! Idle cores, and cores that cannot accept, must cost nothing. In a process of its own, because it
+//! lowers the limit of open files.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 

@@ -2,7 +2,7 @@
 //! these, each row by row of a sketch.
 
 use crate::text::piece;
-use darter_base::hash::{Digest, digest};
+use darter_base::hash::{XxhDigest, digest};
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::Args;
 use darter_keyspace::Fresh;
@@ -17,7 +17,7 @@ const BYTES_A_ROW: u64 = 1_024;
 #[derive(Default)]
 pub(crate) struct Hashing {
     /// The hash of the bytes read so far, and the next piece.
-    begun: Option<(Box<Digest>, usize)>,
+    begun: Option<(Box<XxhDigest>, usize)>,
 }
 
 impl Hashing {

@@ -6,7 +6,7 @@
 use super::options::{Condition, Test};
 use super::read::{digest_of, digest_text};
 use crate::text::{BYTES_AT_ONCE, piece, pieces};
-use darter_base::hash::Digest;
+use darter_base::hash::XxhDigest;
 use darter_command::{Args, Cx, Job, Refusal, Step};
 use darter_keyspace::{Found, Fresh, Str};
 use darter_resp::{self as resp, Request};
@@ -94,7 +94,7 @@ pub(super) struct Comparison {
     test: Test,
     /// The index of the operand in the request.
     operand: usize,
-    digest: Digest,
+    digest: XxhDigest,
 }
 
 impl Comparison {
@@ -104,7 +104,7 @@ impl Comparison {
             next: 0,
             test: condition.test,
             operand: condition.at,
-            digest: Digest::default(),
+            digest: XxhDigest::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::lookup::{find, find_text};
 use crate::text::{BYTES_AT_ONCE, pieces, to_blob};
-use darter_base::hash::Digest;
+use darter_base::hash::XxhDigest;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_range, reply_str};
 use darter_keyspace::{Fresh, Str};
 use darter_resp::Reply;
@@ -98,7 +98,7 @@ pub(super) fn digest(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         cx.reply.bulk(&digest_text(digest_of(&text)));
         return Ok(Flow::Done);
     }
-    let stream = DigestStream { blob: to_blob(&text), next: 0, digest: Digest::default() };
+    let stream = DigestStream { blob: to_blob(&text), next: 0, digest: XxhDigest::default() };
     Ok(Flow::Stream(Box::new(stream)))
 }
 
@@ -107,7 +107,7 @@ pub(super) fn digest_of(text: &Str<'_>) -> u64 {
     match text {
         Str::Inline(text) => darter_base::hash::digest(text.bytes(&mut Scratch::default())),
         Str::Blob(blob) => {
-            let mut digest = Digest::default();
+            let mut digest = XxhDigest::default();
             pieces(Fresh::Blob(blob)).for_each(|piece| digest.update(piece));
             digest.finish()
         }
@@ -124,7 +124,7 @@ pub(super) fn digest_text(digest: u64) -> [u8; 16] {
 struct DigestStream {
     blob: Blob,
     next: usize,
-    digest: Digest,
+    digest: XxhDigest,
 }
 
 impl Stream for DigestStream {
@@ -168,7 +168,7 @@ mod tests {
     fn digests_are_redis_own() {
         let digest = darter_base::hash::digest(b"Hello world");
         assert_eq!(&digest_text(digest), b"b6acb9d84a38ff74");
-        let mut portions = Digest::default();
+        let mut portions = XxhDigest::default();
         portions.update(b"Hello ");
         portions.update(b"world");
         assert_eq!(portions.finish(), digest);

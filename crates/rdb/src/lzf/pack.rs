@@ -118,7 +118,7 @@ mod tests {
     use darter_base::Prng;
 
     #[test] // Both decoders agree; one packer takes all strings.
-    fn what_is_packed_unpacks() {
+    fn packed_bytes_unpack() {
         let (mut packer, mut out) = (Packer::default(), Vec::new());
         let mut packed_count = 0;
         for seed in 0..300 {

@@ -1,10 +1,10 @@
 //! Streams: blocks of entries, then the state, then consumer groups. The bytes are drawn in
 //! docs/formats/rdb.md.
 //!
-//! A block is awaited as a whole, like any packed collection, and read entry by entry, text by text. Its
-//! names are reported once, and not again with each entry that has them: a few bytes of payload would
-//! become as many copies of a name as there are entries. A long text comes in parts.
-//! What Redis would refuse after a deep look is refused here always; IDs must ascend, too.
+//! A block is awaited as a whole, like any packed collection, and read entry by entry, text by
+//! text. Its names are reported once, and not again with each entry that has them: a few bytes of
+//! payload would become as many copies of a name as there are entries. A long text comes in parts.
+//! Input that Redis refuses after a deep look is always refused here; IDs must ascend, too.
 
 use super::*;
 use crate::blob::Entry;
@@ -16,7 +16,7 @@ const PART_BYTES: usize = CHUNK_BYTES / 4;
 /// Elements of deleted entries that are passed over in one step: some 5 us.
 const PASSED_AT_ONCE: u64 = 256;
 
-/// What comes next.
+/// The next piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     Nodes,
@@ -37,7 +37,7 @@ pub(super) enum Stage {
     Owned,
 }
 
-/// What is known of the stream being read.
+/// The state of the stream being read.
 #[derive(Debug)]
 pub(super) struct Log {
     generation: Generation,
@@ -69,11 +69,11 @@ struct Node {
     names: u64,
     alive: u64,
     deleted: u64,
-    /// Of the node's names, or of the entry being read: texts that are still to come.
+    /// Texts still to come: of the node's names, or of the current entry.
     left: u64,
     /// Elements of the entry before its last.
     elements: u64,
-    /// What is left of a long text.
+    /// The rest of a long text.
     long: Range<usize>,
     /// The stage that it interrupts.
     after: Stage,
@@ -332,7 +332,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// What the stream knows besides its entries.
+    /// Reads the counters of the stream.
     fn stream_state(&mut self) -> Attempt {
         let generation = self.log().generation;
         let mut cursor = self.cursor();
@@ -341,7 +341,7 @@ impl Reader {
         let mut max_deleted = StreamId::MIN;
         let mut added = None;
         if generation >= Generation::Second {
-            id(&mut cursor)?; // Of the first entry, which is known.
+            id(&mut cursor)?; // The ID of the first entry, which is known.
             max_deleted = id(&mut cursor)?;
             added = Some(cursor.count()?);
         }

@@ -74,7 +74,7 @@ impl Reader {
         (self.state, self.rest) = (State::Body(body), Some(rest));
     }
 
-    /// What follows a string.
+    /// Reads on after a string.
     fn end_of_text(&mut self) -> Attempt {
         match self.rest.take() {
             None => self.end_of_key(),

@@ -1,4 +1,4 @@
-//! What a reader keeps of the file: bytes that have arrived, and texts that were unpacked.
+//! The memory of a reader: bytes that have arrived, and texts that were unpacked.
 //!
 //! Either may be as long as the longest string. So no step copies, sums, unpacks or frees more than a
 //! portion of them.
@@ -170,7 +170,7 @@ mod tests {
         survey.entries(2)
     }
 
-    #[test] // What has come of a long element is summed as it comes, and not moved.
+    #[test] // Arrived bytes of a long element are summed as they come, and not moved.
     fn long_elements_arrive_in_portions() {
         const PORTION: usize = 16 * 1024;
         let name = vec![b'n'; 3_000_000];

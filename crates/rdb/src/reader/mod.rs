@@ -45,7 +45,7 @@ use items::block_fault;
 use memory::{UNPACKED_AT_ONCE, Unpacking};
 use std::ops::Range;
 
-/// What a reader accepts.
+/// The limits of a reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest string, as Redis's `proto-max-bulk-len`: of keys, fields, members, values.
@@ -80,19 +80,19 @@ pub struct Reader {
     version: u16,
     limits: Limits,
     kinds: &'static [&'static Kind],
-    /// What opcodes said about the next key.
+    /// The opcodes before the next key.
     pending: Pending,
     /// The length of a payload of `DUMP`, which has no key, and a trailer with the version.
     payload: Option<u64>,
     /// Bytes of the file or the payload, where known: it cannot hold more items.
     size: u64,
-    /// Of the stream being read.
+    /// The stream being read.
     log: Option<Box<Log>>,
     /// Packed collections are reported as a whole.
     gives_blocks: bool,
     /// Long values and elements are reported in parts.
     gives_parts: bool,
-    /// What follows the long value that is being read.
+    /// The body after the long value that is being read.
     rest: Option<Body>,
     /// The last event, if parts are asked for and it has a long name.
     named: Option<Step>,
@@ -118,7 +118,7 @@ enum State {
     Failed(Error),
 }
 
-/// What is left of a value.
+/// The rest of a value.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     /// Bytes of a string, or of a long value, as they are.
@@ -133,7 +133,7 @@ enum Body {
     Block(Block),
     /// Items in several.
     Nodes(Nodes),
-    /// What is left of a long element of a list, and the block it is in.
+    /// The rest of a long element of a list, and the block it is in.
     Element { block: Block, start: usize, end: usize },
     /// A stream; the rest is in `Reader::log`.
     Entries(Stage),
@@ -179,7 +179,7 @@ struct Block {
     /// Entries read, and how many the head announced.
     taken: u64,
     announced: Option<u64>,
-    /// What follows it.
+    /// The nodes after it.
     rest: Option<Nodes>,
 }
 
@@ -288,30 +288,30 @@ impl Reader {
         }
     }
 
-    /// The same reader, of a file of `bytes`.
+    /// Sets the size of the file.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> Self {
         self.size = bytes;
         self
     }
 
-    /// The same reader, of a file whose checksum is computed and compared only if `verifies`.
+    /// Sets whether the checksum is computed and compared.
     #[must_use]
     pub fn verifying(mut self, verifies: bool) -> Self {
         self.trusts = !verifies;
         self
     }
 
-    /// The same reader, which reports packed collections as [`Event::Block`]s, unless they are large
-    /// or their items have deadlines.
+    /// Makes the reader report packed collections as [`Event::Block`]s, unless they are large or
+    /// their items have deadlines.
     #[must_use]
     pub fn with_blocks(mut self) -> Self {
         self.gives_blocks = true;
         self
     }
 
-    /// The same reader, which reports long values of pairs and long elements of lists in
-    /// [`Item::Part`]s, as they come; but for values whose deadlines follow them.
+    /// Makes the reader report long values of pairs and long elements of lists in [`Item::Part`]s,
+    /// as they come; except for values whose deadlines follow them.
     #[must_use]
     pub fn with_parts(mut self) -> Self {
         self.gives_parts = true;
@@ -384,7 +384,7 @@ impl Reader {
     /// Cost: O(bytes of the event).
     ///
     /// # Errors
-    /// What is wrong and where; an error is permanent.
+    /// The fault and its place; an error is permanent.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend its items from its own buffer"

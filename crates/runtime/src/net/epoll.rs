@@ -53,9 +53,9 @@ enum Shut {
 
 struct Conn {
     socket: OwnedFd,
-    /// What a parcel needs, until receiving begins.
+    /// The connection and its peer, for the event, until receiving begins.
     fresh: Option<Box<(usize, Peer)>>,
-    /// What the kernel's set watches for; `None` when it is not in the set.
+    /// The events that the kernel's set watches for; `None` when it is not in the set.
     interest: Option<Flags>,
     paused: bool,
     eof: bool,
@@ -285,7 +285,7 @@ impl Epoll {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let is_idle = conn.sending.is_none() && conn.shut == Shut::Open;
         assert!(is_idle, "given away while it sends: {token:?}");
-        // What the set has reported of it and is still to be handled finds no connection.
+        // Later reports of the set for this token find no connection.
         self.unwatch(token);
         let Some(conn) = self.conns.leave(token) else { return };
         self.pending.push(Pending::Released(token, conn.socket));

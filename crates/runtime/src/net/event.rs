@@ -1,4 +1,4 @@
-//! What the network reports to a core, and its names for connections and their ends.
+//! The events of the network for a core, and its names for connections and their ends.
 
 use std::fmt;
 use std::io;
@@ -37,7 +37,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Who is at the two ends of a connection.
+/// The addresses at the two ends of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Their end. For a unix socket the path that they connected to.
@@ -57,15 +57,15 @@ pub struct Parcel {
     pub peer: Peer,
 }
 
-/// What happened. For one connection the order is: `Accepted`, any number of `Received` and
-/// `Sent`, `Eof` at most once and no `Received` after it, `Closed` or `Released` exactly once and
-/// last. No other connection has the index of its token before that.
+/// An event of the network. For one connection the order is: `Accepted`, any number of `Received`
+/// and `Sent`, `Eof` at most once and no `Received` after it, `Closed` or `Released` exactly once
+/// and last. No other connection has the index of its token before that.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A client connected. Receiving begins with the next poll, so that the connection can be
     /// handed over first.
     Accepted {
-        /// What `listen_tcp` or `listen_unix` returned.
+        /// The result of `listen_tcp` or `listen_unix`.
         listener: usize,
         /// The new connection.
         conn: Token,
@@ -88,7 +88,7 @@ pub enum Event<'a> {
     Sent {
         /// The connection.
         conn: Token,
-        /// What was sent, returned for its memory.
+        /// The sent bytes, returned for their memory.
         buffer: SendBuffer,
         /// How it ended.
         result: io::Result<()>,

@@ -157,7 +157,7 @@ struct Echo {
     options: Options,
     tally: Arc<Tally>,
     conns: HashMap<Token, Client>,
-    /// Who takes over what is released.
+    /// The core that takes over released connections.
     heir: Option<Remote>,
 }
 
@@ -206,7 +206,7 @@ impl Echo {
         for (nth, token) in touched.into_iter().enumerate() {
             let Some(client) = self.conns.get_mut(&token) else { continue };
             if client.leaves {
-                continue; // What it has sent meanwhile is answered by the next one.
+                continue; // Bytes sent in between are answered by the next one.
             }
             if let (Some(other), true) = (&self.options.hand_over_to, token.index % 2 == 1)
                 && let Some(parcel) = self.net.hand_over(token)

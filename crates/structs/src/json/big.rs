@@ -280,7 +280,7 @@ fn hash(name: Text<'_>) -> Hash {
     match name {
         Text::Bytes(bytes) => Hash::of(darter_base::hash::of(bytes)),
         Text::Blob(blob) => {
-            let mut hasher = darter_base::hash::Portions::new();
+            let mut hasher = darter_base::hash::HashPortions::new();
             blob.slices(0..blob.len()).for_each(|piece| hasher.update(piece));
             Hash::of(hasher.finish())
         }

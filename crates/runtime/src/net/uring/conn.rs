@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use crate::net::buffer::{IOVECS_MAX, Sending};
 use crate::net::event::Peer;
 
-/// What the kernel holds of a connection's receiving.
+/// The receive operation that the kernel holds for a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receive {
     /// No operation.
@@ -19,7 +19,7 @@ pub(super) enum Receive {
     Stopping,
 }
 
-/// What the watch has reported about the client's end. Earlier bytes may still be unread.
+/// The state of the client's end as the watch has reported it. Earlier bytes may still be unread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Far {
     Open,
@@ -55,7 +55,7 @@ pub(super) struct Conn {
     pub(super) paused: bool,
     /// All that the client sent is received, and it sends no more.
     pub(super) eof: bool,
-    /// What is known of the client's end; `paused` and `eof` decide what follows from it.
+    /// The known state of the client's end; `paused` and `eof` decide the consequences.
     pub(super) far: Far,
     /// A poll for the client's end is with the kernel.
     pub(super) watched: bool,

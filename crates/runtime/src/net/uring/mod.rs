@@ -50,7 +50,7 @@ const SUBMISSIONS: u32 = 1024;
 /// Room for completions: 4 times as much paid off. The kernel keeps what exceeds it.
 const COMPLETIONS: u32 = 4 * SUBMISSIONS;
 
-/// What the kernel may still read or write: outlives the ring, see [`Uring`]'s `Drop`.
+/// The memory that the kernel may still read or write: outlives the ring, see [`Uring`]'s `Drop`.
 struct Lent {
     buffers: Buffers,
     conns: Slab<Conn>,
