@@ -8,11 +8,11 @@ use crate::waited::{Serving, Waited};
 use darter_base::{Preempt, hash::IdentityMap, spare};
 use darter_keyspace::{BY_SCRIPT, Part, Shard, Work};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::Poll;
 use tickets::{Asked, Pending, Ticket};
 
@@ -84,6 +84,8 @@ struct Link {
     late: RefCell<IdentityMap<IdentityMap<Late>>>,
     /// Tasks that wait for a busy transaction: the ticket, and why they are not to.
     stuck: RefCell<IdentityMap<(u64, &'static str)>>,
+    /// The owner of this end: see [`Tx::host`].
+    host: OnceCell<Weak<dyn Any>>,
 }
 
 /// One core's end of the fabric. Cheap to clone; stays on its core. It knows whether its holder
@@ -117,8 +119,22 @@ impl Tx {
             servings: RefCell::default(),
             late: RefCell::default(),
             stuck: RefCell::default(),
+            host: OnceCell::new(),
         };
         Self(Rc::new(link), Scope::default())
+    }
+
+    /// Sets the owner of this end, for tasks that need more of their core than its shard.
+    #[must_use]
+    pub fn hosted_by(self, host: Weak<dyn Any>) -> Self {
+        assert!(self.0.host.set(host).is_ok(), "core {} has a host", self.0.core);
+        self
+    }
+
+    /// The owner of this end, if it is a `T`: for a task that began on another core.
+    #[must_use]
+    pub fn host<T: 'static>(&self) -> Option<Rc<T>> {
+        self.0.host.get()?.upgrade()?.downcast().ok()
     }
 
     /// The locks that its holder works under.

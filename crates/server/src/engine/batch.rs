@@ -15,7 +15,6 @@
 //! reaches a command held back by CLIENT PAUSE sends its replies home likewise, and continues when
 //! that is over.
 
-use super::account::Caller;
 use super::conn::Lane;
 use super::core::{Core, Mail};
 use super::entry::Runner;
@@ -23,6 +22,7 @@ use super::owed::Owed;
 use super::point::{Ran, View, Work};
 use super::presence::{Awaited, Presence};
 use super::state::batches::{Batch, Replied, Stops};
+use super::unit::settle::Caller;
 use super::wanted::Stopped;
 use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
 use darter_tx::CoreId;

@@ -136,7 +136,7 @@ impl Core {
         let by_command = vec![CommandStats::default(); table.entries().len()];
         Rc::new_cyclic(|me| Self {
             me: me.clone(),
-            tx: Tx::new(id, cores, shard, preempt),
+            tx: Tx::new(id, cores, shard, preempt).hosted_by(me.clone()),
             table,
             hot: RefCell::default(),
             stats: RefCell::new(CoreStats { by_command, ..CoreStats::default() }),

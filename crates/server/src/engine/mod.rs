@@ -8,7 +8,6 @@
 //! ```
 //! Not here: what any command does.
 
-mod account;
 mod batch;
 mod census;
 mod client_line;
@@ -36,6 +35,7 @@ mod tests;
 pub(crate) mod tracking;
 mod transaction;
 mod turn;
+mod unit;
 mod upkeep;
 mod waiting;
 mod wanted;

@@ -46,6 +46,22 @@ impl Tracker {
     }
 }
 
+/// A call that has begun.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    /// The monotonic time of its beginning.
+    pub(crate) ns: u64,
+    /// The call shares the time between two readings of the clock with its neighbours.
+    pub(crate) shares: bool,
+}
+
+impl Begun {
+    /// A call that is timed alone, from this monotonic time on.
+    pub(crate) fn at(ns: u64) -> Self {
+        Self { ns, shares: false }
+    }
+}
+
 /// What a point command came to.
 pub(super) enum Ran {
     /// Its reply is encoded, up to the stream.
@@ -58,8 +74,8 @@ pub(super) enum Ran {
 pub(super) enum Work {
     /// Its keys are locked: run it when they are free.
     Blocked,
-    /// Drive its job; its key is held.
-    Job(Box<dyn Job>, Locked),
+    /// Drive its job, which has begun then; its key is held.
+    Job(Box<dyn Job>, Locked, Begun),
     /// Reply with this number.
     Count(Pin<Box<dyn Future<Output = usize>>>),
 }

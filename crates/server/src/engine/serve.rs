@@ -3,19 +3,20 @@
 //! What every request runs through is marked `inline(always)`: as separate functions, these few
 //! layers spent 5 % of a GET's instructions on passing the same arguments to each other.
 
-use super::account::{Begun, Caller};
 use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
 use super::core::Core;
 use super::entry::{Entry, Runner, Scripted, ServerCall, ServerFuture, SessionCx};
 use super::owed::Owed;
-use super::point::{Owner, Ran, View, Work};
+use super::point::{Begun, Owner, Ran, View, Work};
 use super::presence::Presence;
 use super::pubsub::Published;
 use super::slices::{Cause, named};
 use super::state::pubsub::name::{Message, Name, Text, home};
 use super::transaction::queued::Verb;
+use super::unit::settle::Caller;
+use super::unit::steps::answer_of;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, Patience, Refusal, Step, Stream};
+use darter_command::{Answer, Args, Call, Flags, Flow, Job, Patience, Refusal, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
 use darter_runtime::net::Token;
 use darter_script::Flags as ScriptFlags;
@@ -73,13 +74,13 @@ impl Core {
                         parser.release_request(); // An idle client keeps nothing of a long argument.
                     }
                 }
-                Ok(Parsed::Portion) => self.meter.read(self.clock.monotonic_ns()),
+                Ok(Parsed::Portion) => _ = self.read_clock(),
                 Ok(Parsed::Empty) => {
                     // This is what CLIENT REPLY SKIP skips, as in Redis.
                     if lane.session.reply_mode == ReplyMode::SkipNext {
                         lane.session.reply_mode = ReplyMode::On;
                     }
-                    self.meter.read(self.clock.monotonic_ns());
+                    self.read_clock();
                 }
                 Ok(Parsed::Wanting) => {
                     lane.wanting = true;
@@ -242,10 +243,10 @@ impl Core {
                 }
             }
             (Runner::Transaction(verb), _) => {
-                let begun = self.begun(args);
+                let begun = self.begun(entry, args);
                 let result = self.run_verb(lane, verb, args);
                 let caller = Caller::Served(&lane.session);
-                self.account_call(entry, begun, result.as_ref().err(), args, caller);
+                self.settle(entry, begun, result.as_ref().err(), args, caller);
                 self.reply_in_turn(lane, |reply| match result {
                     Ok(()) => reply.ok(),
                     Err(refusal) => reply.error(&refusal.text()),
@@ -444,12 +445,12 @@ impl Core {
     ) {
         let mut out = Output::default();
         let resp3 = lane.session.resp3;
-        let begun = self.begun(args);
+        let begun = self.begun(entry, args);
         let reply = Reply::new(&mut out, resp3);
         let mut cx = SessionCx { core: self, session: &mut lane.session, reply };
         let result = run(&mut cx, Args::new(args, entry.first));
         let caller = Caller::Served(&lane.session);
-        self.account_call(entry, begun, result.as_ref().err(), args, caller);
+        self.settle(entry, begun, result.as_ref().err(), args, caller);
         if let Err(refusal) = result {
             out = Output::default();
             Reply::new(&mut out, resp3).error(&refusal.text());
@@ -541,39 +542,30 @@ impl Core {
         caller: Caller<'_>,
     ) -> Ran {
         let Some(run) = entry.point() else { return self.call_publish(entry, args, reply, caller) };
-        let begun = self.begun(args);
-        let mark = reply.out.mark();
-        let mut home = self.tx.home();
+        let begun = self.begun(entry, args);
+        let (tracker, mut home) = (view.tracker, self.tx.home());
         if is_blocked(&home, entry, args, view.db) {
             return Ran::Waits(Work::Blocked);
         }
-        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
-        let tracker = view.tracker;
         if !tracker.is_none() {
             home.shard.set_author(tracker.author());
         }
-        let result = self.with_cx(&mut home, view, reply, call);
-        drop(home);
+        let result = self.call_point(home, (entry, run), args, view, reply);
         if !tracker.is_none() {
             self.tx.home().shard.set_author(0);
-            self.remember(entry, args, tracker);
         }
-        self.publish_events();
-        if entry.row.is_write() && !self.waits.borrow().is_empty() {
-            self.serve_changed(std::iter::once((entry, args)), view.db);
-            self.publish_events();
-        }
+        let written = entry.row.keys.positions(args).take_while(|_| entry.row.is_write());
+        self.settle_changes(written.map(|at| lock_key(view.db, args.hash(at))));
         let done = match result {
             Ok(Flow::Done) => Ok(None),
             Ok(Flow::Stream(stream)) => Ok(Some(named(entry.index, stream))),
             Ok(Flow::Job(job)) => return self.begin_job(entry, begun, job, args, view.db),
             Err(refusal) => Err(refusal),
         };
-        self.account_call(entry, begun, done.as_ref().err(), args, caller);
+        self.settle(entry, begun, done.as_ref().err(), args, caller);
         match done {
             Ok(stream) => Ran::Done(stream),
             Err(refusal) => {
-                reply.out.truncate(mark);
                 reply.error(&refusal.text());
                 Ran::Done(None)
             }
@@ -592,10 +584,10 @@ impl Core {
         let Runner::Publish(kind) = entry.run else {
             unreachable!("only point commands and PUBLISH come here")
         };
-        let begun = self.begun(args);
+        let begun = self.begun(entry, args);
         let message = Message::new(kind, Name::of(args, 1), Text::of(args, 2));
         let published = self.publish(message);
-        self.account_call(entry, begun, None, args, caller);
+        self.settle(entry, begun, None, args, caller);
         match published {
             Published::To(count) => {
                 reply.count(count);
@@ -605,8 +597,7 @@ impl Core {
         }
     }
 
-    /// A point command takes more than a slice: holds its key, and counts the call. SLOWLOG records
-    /// a job when it ends.
+    /// A point command takes more than a slice: holds its key. It is settled when its job ends.
     #[cold]
     fn begin_job(
         &self,
@@ -619,29 +610,7 @@ impl Core {
         let Some(locked) = self.lock_for_job(entry, args, db) else {
             return Ran::Waits(Work::Blocked); // It runs again, and counts, once its keys are held.
         };
-        self.account(entry, begun, None);
-        Ran::Waits(Work::Job(job, locked))
-    }
-
-    /// Calls `act` with what a point command sees.
-    #[inline(always)]
-    pub(super) fn with_cx<R>(
-        &self,
-        home: &mut Home,
-        view: View,
-        reply: &mut Reply<'_>,
-        act: impl FnOnce(&mut Cx<'_>) -> R,
-    ) -> R {
-        let (db, prng, stats) = home.shard.parts_for(view.db, view.no_touch);
-        let resp3 = reply.is_resp3();
-        act(&mut Cx {
-            now: db.now(),
-            db,
-            reply: Reply::new(reply.out, resp3),
-            prng,
-            stats,
-            preempt: &*self.slice,
-        })
+        Ran::Waits(Work::Job(job, locked, Begun::at(begun.ns)))
     }
 
     fn claim_of(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> Claim {
@@ -680,8 +649,8 @@ impl Core {
         self.meter.blame(Cause::Command(index));
         let entry = &self.table.entries()[index];
         let args = resp::Args::owned(&request);
-        let (job, locked) = match work {
-            Work::Job(job, locked) => (job, locked),
+        let (job, locked, begun) = match work {
+            Work::Job(job, locked, begun) => (job, locked, begun),
             Work::Count(count) => {
                 let count = count.await;
                 return Ok(Answer::encode(resp3, |reply| reply.count(count)));
@@ -698,64 +667,18 @@ impl Core {
                     let claim = self.claim_of(entry, args, view.db);
                     locked = self.tx.lock(vec![(self.id(), claim)]).await;
                 }
-                let run = entry.point().expect("only point commands come here");
-                self.meter.blame(Cause::Command(index));
                 let mut out = Output::default();
-                self.meter.read(self.clock.monotonic_ns());
-                let begun = self.begun(args);
-                let reply = &mut Reply::new(&mut out, resp3);
-                let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
-                let result = self.with_cx(&mut self.tx.home(), view, reply, call);
-                if !view.tracker.is_none() {
-                    self.remember(entry, args, view.tracker);
-                }
-                if let Ok(Flow::Job(_)) = &result {
-                    self.account(entry, begun, None); // SLOWLOG records it when it ends.
-                } else {
-                    self.account_call(entry, begun, result.as_ref().err(), args, caller);
-                }
-                match result? {
-                    Flow::Done => return Ok(Answer::Done(out)),
-                    Flow::Stream(stream) => {
-                        return Ok(Answer::Stream(out, named(index, stream)));
-                    }
-                    Flow::Job(job) => (job, locked),
-                }
+                let seen = (view, resp3);
+                let rest = self.run_point(entry, args, seen, &mut out, caller).await;
+                drop(locked);
+                return rest.map(|rest| answer_of(out, rest));
             }
         };
-        let begun = self.clock.monotonic_ns();
-        let answer = self.drive_job(index, job, view, resp3).await;
+        let mut out = Output::default();
+        let rest = self.drive(index, Flow::Job(job), (view, resp3), &mut out).await;
         drop(locked);
-        let ns = self.clock.monotonic_ns().saturating_sub(begun);
-        self.account_job(entry, ns, answer.as_ref().err());
-        if self.is_slow(entry, ns) {
-            self.slow_command(ns, entry, args, caller);
-        }
-        answer
-    }
-
-    pub(super) async fn drive_job(
-        self: &Rc<Self>,
-        index: usize,
-        mut job: Box<dyn Job>,
-        view: View,
-        resp3: bool,
-    ) -> Result<Answer, Refusal> {
-        loop {
-            self.tx.pause().await;
-            self.meter.blame(Cause::Command(index));
-            let mut out = Output::default();
-            let reply = &mut Reply::new(&mut out, resp3);
-            let step = self.with_cx(&mut self.tx.home(), view, reply, |cx| job.step(cx));
-            match step? {
-                Step::More => {}
-                Step::Done(Flow::Done) => return Ok(Answer::Done(out)),
-                Step::Done(Flow::Stream(stream)) => {
-                    return Ok(Answer::Stream(out, named(index, stream)));
-                }
-                Step::Done(Flow::Job(next)) => job = next,
-            }
-        }
+        self.settle(entry, begun, rest.as_ref().err(), args, caller);
+        rest.map(|rest| answer_of(out, rest))
     }
 
     /// Starts a coordinated command, or one of the server: nothing is owed before it.
@@ -795,7 +718,7 @@ impl Core {
         };
         let (row, seen) = (index, Rc::clone(&presence));
         let task = self.tx.spawn(async move {
-            let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
+            let begun = core.begun_alone();
             if !tracker.is_none() {
                 core.remember_anywhere(&core.table.entries()[row], &request, tracker).await;
             }
@@ -826,10 +749,9 @@ impl Core {
             Ok(answer) => answer,
             Err(stopped) => return self.stopped(client, entry, stopped),
         };
-        if let Some(ns) = self.account(entry, begun, answer.as_ref().err()) {
-            let caller = Caller::Client(self.id(), client);
-            self.slow_command(ns, entry, resp::Args::owned(&request), caller);
-        }
+        let caller = Caller::Client(self.id(), client);
+        let args = resp::Args::owned(&request);
+        self.settle(entry, begun, answer.as_ref().err(), args, caller);
         self.finish(client, answer);
     }
 

@@ -12,6 +12,7 @@ mod portions;
 mod pubsub;
 mod requests;
 mod scripts;
+mod settle;
 mod slices;
 mod transactions;
 mod waiting;

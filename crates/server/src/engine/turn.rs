@@ -65,7 +65,7 @@ impl Core {
         self.end_overdue();
         self.serve_due();
         if self.queue.borrow().has_mail() {
-            self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
+            self.read_clock(); // Bytes came in since the slice began.
         }
         self.saving.begin_turn(self.now_ms(), &self.admin.shared.saves);
         self.release_writer();
@@ -89,7 +89,7 @@ impl Core {
     pub fn work_on(self: &Rc<Self>) {
         self.begin_servings();
         let share_ns = if self.writers.are_held() { BEHIND_NS } else { BACKGROUND_NS };
-        self.slice.begin_background(self.clock.monotonic_ns(), share_ns);
+        self.slice.begin_background(self.read_clock(), share_ns);
         let used_up = self.run_background();
         self.background.note_used_up(used_up);
         if !self.slice.must_yield() {
@@ -146,7 +146,6 @@ impl Core {
 
     /// Resumes a batch, or runs the next message.
     fn run_next_mail(self: &Rc<Self>, has_batch: bool) {
-        let begun = self.meter.now_ns();
         self.meter.blame(Cause::Mail);
         if has_batch {
             return self.resume_batch();
@@ -154,13 +153,16 @@ impl Core {
         let next = self.queue.borrow_mut().next_mail();
         let Some((from, mail)) = next else { return };
         let is_batch = matches!(mail, Mail::Batch(_));
+        if !is_batch && self.meter.untimed() > 0 {
+            self.read_clock();
+        }
+        let begun = self.meter.now_ns();
         self.run_mail(from, mail);
         self.publish_events();
         self.push_invalidations(None);
         if !is_batch {
             // The commands of a batch read the clock for themselves.
-            let ended = self.clock.monotonic_ns();
-            self.meter.read(ended);
+            let ended = self.read_clock();
             self.meter.took(ended.saturating_sub(begun));
         }
     }
@@ -256,11 +258,10 @@ impl Core {
     }
 
     fn timed(&self, cause: Cause, work: impl FnOnce()) {
-        let begun = self.clock.monotonic_ns();
+        let begun = self.read_clock();
         self.meter.blame(cause);
         work();
-        let ended = self.clock.monotonic_ns();
-        self.meter.read(ended);
+        let ended = self.read_clock();
         self.meter.took(ended - begun);
     }
 
@@ -326,7 +327,7 @@ impl Core {
                 }
             } else {
                 if let (Some(row), Some(refusal)) = (stream.row(), stream.refusal()) {
-                    self.account_stream(row, refusal);
+                    self.count_failed(row, Some(refusal));
                 }
                 self.after_settling(lane);
             }
@@ -395,12 +396,7 @@ impl Core {
 
     /// Measures the slice. See `slices` for why two clocks.
     fn end_slice(&self) {
-        let now = self.clock.monotonic_ns();
-        let untimed = self.meter.take_untimed();
-        if untimed > 0 {
-            let ns = now.saturating_sub(self.meter.now_ns());
-            self.stats.borrow_mut().by_command[self.last_entry.get()].time(ns, untimed);
-        }
+        let now = self.read_clock();
         let (ns, cause) = self.meter.end(now, || self.clock.cpu_ns());
         self.slices.borrow_mut().knocked += u64::from(self.slice.is_knocked());
         self.record_slice(ns, cause);

@@ -18,23 +18,23 @@
 //!
 //! If the keys that its command names are another core's, it runs there in the same way: see `away`.
 
-use super::super::account::{Begun as BegunCall, Caller};
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::{Entry, Scripted, ServerCall, ServerFuture};
-use super::super::point::{Owner, View};
+use super::super::point::{Begun as BegunCall, Owner, View};
 use super::super::presence::Presence;
 use super::super::serve::Answering;
 use super::super::slices::named;
 use super::super::transaction::at_once::For;
 use super::super::transaction::replies::{Part, Replies};
+use super::super::unit::settle::Caller;
 use super::evaluation::Evaluation;
 use super::feed::Feed;
 use super::gates::Gate;
 use super::lend::Lent;
 use super::run::{self, Begun, Running, Try, evaluate_rest};
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Args, Cx, Flow};
+use darter_command::Flow;
 use darter_resp::{self as resp, Output, Reply};
 use darter_script::{Protocol, Random, Stop, Wanted};
 use darter_tx::{Access, OpenAtOnce, TaskId, lock_key};
@@ -109,7 +109,7 @@ impl Core {
         args: resp::Args<'_>,
     ) -> bool {
         let Some(evaluation) = self.short_script(script, args) else { return false };
-        let begun = self.begun(args);
+        let begun = self.begun(entry, args);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let Some(mut run) = AtOnce::begin(self, view, resp3, args, &evaluation) else {
             return false;
@@ -238,12 +238,12 @@ impl<'a> AtOnce<'a> {
             crate::log::of_script(level, &line); // As many as a slice has made.
         }
         if machine.short_reply().is_some() {
-            core.account_call(entry, begun, None, args, whose.caller);
+            core.settle(entry, begun, None, args, whose.caller);
             return None;
         }
         let pieces = run::take_reply(core, entry.index, machine);
         let refusal = pieces.as_ref().err();
-        core.account_call(entry, begun, refusal, args, whose.caller);
+        core.settle(entry, begun, refusal, args, whose.caller);
         Some(match pieces {
             Ok(pieces) => {
                 let mut replies = Replies::default();
@@ -337,17 +337,17 @@ impl Work<'_> {
         if entry.row.is_write() && self.open.is_none() {
             self.open = Some(core.tx.open_at_once());
         }
-        let begun = core.begun(args);
+        let begun = core.begun_alone();
         let mut out = Output::with_buffer(core.admin.take_buffer());
-        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
         let reply = &mut Reply::new(&mut out, resp3);
-        let (refusal, stream) = match core.with_cx(&mut core.tx.home(), self.view, reply, call) {
+        let flow = core.call_point(core.tx.home(), (entry, run), args, self.view, reply);
+        let (refusal, stream) = match flow {
             Ok(Flow::Done) => (None, None),
             Ok(Flow::Stream(stream)) => (None, Some(named(entry.index, stream))),
             Ok(Flow::Job(_)) => return None, // It has changed nothing, and runs again.
             Err(refusal) => (Some(refusal), None),
         };
-        core.account_call(entry, begun, refusal.as_ref(), args, Caller::Script);
+        core.settle(entry, begun, refusal.as_ref(), args, Caller::Script);
         match refusal {
             Some(refusal) => Some((error(&refusal.text(), resp3), None)),
             None => Some((out, stream)),
@@ -360,12 +360,9 @@ impl Work<'_> {
         if let Some(open) = self.open.take() {
             core.tx.commit_at_once(open);
         }
-        core.publish_events();
-        if self.gate.has_written.get() && !core.waits.borrow().is_empty() {
-            let written = self.touched.iter().filter(|(_, access)| *access == Access::Exclusive);
-            core.serve_names(written.map(|(key, _)| *key));
-            core.publish_events();
-        }
+        let written = self.touched.iter().filter(|(_, access)| *access == Access::Exclusive);
+        let has_written = self.gate.has_written.get();
+        core.settle_changes(written.map(|(key, _)| *key).take_while(|_| has_written));
     }
 }
 

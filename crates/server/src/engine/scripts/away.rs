@@ -8,12 +8,11 @@
 //! script leaves only when no other core owes its connection a reply, and until it is answered nothing
 //! is sent to another core.
 
-use super::super::account::Begun;
 use super::super::batch::caller_of;
 use super::super::conn::{Lane, Session};
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner, Scripted, ServerCall, ServerFuture};
-use super::super::point::{Owner, View};
+use super::super::point::{Begun, Owner, View};
 use super::super::presence::{Awaited, Gone, Presence};
 use super::super::serve::blaming;
 use super::super::state::batches::{Batch, Stops};
@@ -110,7 +109,7 @@ impl Core {
         let item = &batch.items[batch.next];
         let (entry, args) = (&self.table.entries()[item.entry], batch.args(item));
         let whose = For { view: item.view, resp3: batch.resp3, caller: caller_of(&batch) };
-        let begun = self.begun(args);
+        let begun = self.begun(entry, args);
         // What it calls is shown to those who watch all commands by a task only.
         let is_watched = self.watchers.borrow().are_any();
         let evaluation = if is_watched { None } else { self.short_script(script, args) };
@@ -201,10 +200,8 @@ async fn answer(core: Rc<Core>, item: Item, work: ServerFuture) {
     let work = blaming(&core, entry.index, work);
     let (out, stream) = match core.while_wanted(is_read, &presence, work).await {
         Ok(answer) => {
-            if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
-                let (args, caller) = (batch.args(&batch.items[batch.next]), caller_of(&batch));
-                core.slow_command(ns, entry, args, caller);
-            }
+            let (args, caller) = (batch.args(&batch.items[batch.next]), caller_of(&batch));
+            core.settle(entry, begun, answer.as_ref().err(), args, caller);
             core.encode_answer(answer, batch.resp3)
         }
         Err(Stopped::Unwanted) => {

@@ -362,7 +362,7 @@ pub(super) fn take_reply(
     {
         return Err(Refusal::Counted(line.to_vec()));
     }
-    core.count_failed(row);
+    core.count_failed(row, None);
     Ok(pieces)
 }
 

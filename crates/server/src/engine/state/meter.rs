@@ -12,6 +12,9 @@ const FRESH_NS: u64 = 50_000;
 /// Wall time up to which a slice is simply believed.
 const BELIEVED_NS: u64 = 60_000;
 
+/// Quick calls between two readings: a few microseconds, mostly.
+const UNTIMED_MAX: usize = darter_resp::LOOKAHEAD_MAX;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Meter {
@@ -19,8 +22,9 @@ pub(crate) struct Meter {
     blame: Cell<Blame>,
     /// The monotonic time as of the last reading: the end of one command is the start of the next.
     now_ns: Cell<u64>,
-    /// Calls since then.
-    untimed: Cell<u32>,
+    /// The number of calls since then that share the time, and their rows.
+    untimed: Cell<usize>,
+    rows: [Cell<u16>; UNTIMED_MAX],
 }
 
 /// When the running slice began, by both clocks.
@@ -71,21 +75,26 @@ impl Meter {
         self.now_ns.set(now_ns);
     }
 
-    /// Calls since the last reading that are to be given their time.
+    /// The number of calls since the last reading that share the time.
     #[inline]
-    pub(crate) fn untimed(&self) -> u32 {
+    pub(crate) fn untimed(&self) -> usize {
         self.untimed.get()
     }
 
-    /// A call ran for which the clock is not read.
+    /// A call of this row ran, for which the clock is not read. True when it is to be read now.
     #[inline]
-    pub(crate) fn count_untimed(&self) {
-        self.untimed.set(self.untimed.get() + 1);
+    pub(crate) fn is_full_with(&self, row: usize) -> bool {
+        let count = self.untimed.get();
+        self.rows[count].set(row as u16); // The table has some hundreds.
+        self.untimed.set(count + 1);
+        count + 1 == UNTIMED_MAX
     }
 
-    /// The calls since the last reading get their time.
-    pub(crate) fn take_untimed(&self) -> u32 {
-        self.untimed.take()
+    /// Calls `share` with the rows of the calls that share the time since the last reading.
+    pub(crate) fn take_untimed(&self, share: impl FnOnce(&[u16])) {
+        let count = self.untimed.take();
+        let rows: [u16; UNTIMED_MAX] = std::array::from_fn(|at| self.rows[at].get());
+        share(&rows[..count]);
     }
 
     /// The slice spends its time on `cause` from here on.
@@ -132,9 +141,13 @@ mod tests {
         let meter = Meter::default();
         meter.begin(100, || 0);
         assert_eq!((meter.now_ns(), meter.untimed()), (100, 0));
-        (0..3).for_each(|_| meter.count_untimed());
+        (1..4).for_each(|row| assert!(!meter.is_full_with(row)));
         meter.read(400);
-        assert_eq!((meter.now_ns(), meter.take_untimed(), meter.untimed()), (400, 3, 0));
+        meter.take_untimed(|rows| assert_eq!(rows, [1, 2, 3]));
+        assert_eq!((meter.now_ns(), meter.untimed()), (400, 0));
+        let full: Vec<bool> = (0..UNTIMED_MAX).map(|row| meter.is_full_with(row)).collect();
+        assert!(full[UNTIMED_MAX - 1] && !full[UNTIMED_MAX - 2]);
+        meter.take_untimed(|rows| assert_eq!(rows.len(), UNTIMED_MAX));
         meter.blame_receiving();
         meter.blame(Cause::Command(7));
         meter.took(300);

@@ -6,17 +6,17 @@
 //!
 //! If all of its keys are another core's, it runs there in the same way: see `away`.
 
-use super::super::account::Caller;
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
 use super::super::slices::named;
+use super::super::unit::settle::Caller;
 use super::exec::Rest;
 use super::queued::{Places, Portion, Queued, Watched};
 use super::replies::Replies;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Args, Cx, Flow};
+use darter_command::Flow;
 use darter_keyspace::Seen;
 use darter_resp::{self as resp, Reply};
 use darter_tx::{CoreId, lock_key};
@@ -154,14 +154,14 @@ impl Core {
         is_touched: bool,
         whose: For<'_>,
     ) -> Result<Replies, Box<Rest>> {
-        let (begun, run) = (self.begun(args), self.tx.begin_at_once());
+        let (begun, run) = (self.begun(entry, args), self.tx.begin_at_once());
         let mut replies = Replies::into_buffer(self.admin.take_buffer());
         if is_touched {
             Reply::new(&mut replies.out, whose.resp3).null_array();
         } else if let Err(next) = self.run_queued(&queued, whose, &mut replies) {
             return Err(Box::new(Rest { begun: run, queued, next, replies }));
         }
-        self.account_call(entry, begun, None, args, whose.caller);
+        self.settle(entry, begun, None, args, whose.caller);
         self.spare_queued.keep(queued);
         Ok(replies)
     }
@@ -204,13 +204,12 @@ impl Core {
                 return Err(at);
             }
         }
-        self.publish_events();
-        if !queued.is_read && !self.waits.borrow().is_empty() {
-            let all = queued.portions().flat_map(Portion::iter);
-            let all = all.map(|(row, args)| (&self.table.entries()[row], args));
-            self.serve_changed(all.filter(|(entry, _)| entry.row.is_write()), whose.view.db);
-            self.publish_events();
-        }
+        let all = queued.portions().flat_map(Portion::iter);
+        let all = all.map(|(row, args)| (&self.table.entries()[row].row, args));
+        let written = all.filter(|(row, _)| row.is_write()).flat_map(|(row, args)| {
+            row.keys.positions(args).map(move |at| lock_key(whose.view.db, args.hash(at)))
+        });
+        self.settle_changes(written);
         Ok(())
     }
 
@@ -226,28 +225,21 @@ impl Core {
     ) -> bool {
         let For { view, resp3, caller } = whose;
         let run = entry.point().expect("only such commands run at once");
-        let begun = self.begun(args);
-        let mark = replies.out.mark();
-        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
+        let begun = self.begun(entry, args);
         let reply = &mut Reply::new(&mut replies.out, resp3);
-        let result = self.with_cx(&mut self.tx.home(), view, reply, call);
-        match result {
+        match self.call_point(self.tx.home(), (entry, run), args, view, reply) {
             Ok(Flow::Done) => {
-                self.account_call(entry, begun, None, args, caller);
+                self.settle(entry, begun, None, args, caller);
                 replies.settle();
             }
             Ok(Flow::Stream(stream)) => {
-                self.account_call(entry, begun, None, args, caller);
+                self.settle(entry, begun, None, args, caller);
                 replies.stream(named(entry.index, stream));
             }
-            Ok(Flow::Job(_)) => {
-                replies.out.truncate(mark);
-                return false;
-            }
+            Ok(Flow::Job(_)) => return false,
             Err(refusal) => {
-                self.account_call(entry, begun, Some(&refusal), args, caller);
-                replies.out.truncate(mark);
-                Reply::new(&mut replies.out, resp3).error(&refusal.text());
+                self.settle(entry, begun, Some(&refusal), args, caller);
+                reply.error(&refusal.text());
                 replies.settle();
             }
         }

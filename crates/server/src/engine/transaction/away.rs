@@ -1,13 +1,13 @@
 //! EXEC on another core, which owns all of its keys: a part of the connection's batch, as point
 //! commands are, so that a pipeline of transactions does not wait for each.
 
-use super::super::account::Caller;
 use super::super::conn::{Lane, Session};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
 use super::super::presence::{Awaited, Gone, Presence};
 use super::super::state::batches::{Batch, Stops};
+use super::super::unit::settle::Caller;
 use super::at_once::For;
 use super::claims::claim_here;
 use super::exec::{Begun, Exec, Rest};

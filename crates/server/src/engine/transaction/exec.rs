@@ -142,7 +142,7 @@ impl Exec {
     /// commands.
     pub(super) async fn replies(&self, begun: Option<Begun>) -> Option<Replies> {
         let core = &self.core;
-        let begun_ns = core.clock.monotonic_ns();
+        let begun_call = core.begun_alone();
         let mut work = pin!(self.run(begun));
         let work = poll_fn(|cx| {
             core.meter.blame(Cause::Command(self.row));
@@ -154,9 +154,9 @@ impl Exec {
             Err(Stopped::Unwanted) => return None,
             Err(Stopped::Busy(line)) => return Some(self.refused(entry, Refusal::line(line))),
         };
-        let ns = core.clock.monotonic_ns().saturating_sub(begun_ns);
-        core.count_inner(entry, ns, None);
-        self.inner.show(entry, resp::Args::owned(&self.request));
+        let args = resp::Args::owned(&self.request);
+        core.settle(entry, begun_call, None, args, self.inner.caller());
+        self.inner.show(entry, args);
         Some(replies)
     }
 

@@ -1,7 +1,6 @@
 //! One command of a transaction, under locks that are held: how it runs on whatever core, and what it
 //! sees of its session.
 
-use super::super::account::Caller;
 use super::super::conn::{Peer, ReplyMode, Session};
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner, Scripted, ServerCall, SessionCx, SessionFn};
@@ -11,13 +10,14 @@ use super::super::slices::{Cause, named};
 use super::super::state::pubsub::Kind as Channels;
 use super::super::state::pubsub::name::{Message, Name, Text};
 use super::super::state::pubsub::outbox::Outbox;
+use super::super::unit::settle::Caller;
+use super::super::unit::steps::answer_of;
 use super::replies::{Part, Replies};
-use darter_command::{Answer, Args, Call, Cx, Flow, MultiFn, PointFn, Refusal, Step};
-use darter_resp::{self as resp, Output, Reply, Request};
+use darter_command::{Answer, Args, Call, MultiFn, Refusal};
+use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{CoreId, Tx};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// What the commands of a transaction see of their session. The connection may be gone.
 #[derive(Clone, Copy)]
@@ -111,12 +111,23 @@ impl Inner {
             core.events_caught_up().await;
         }
         core.meter.blame(Cause::Command(index));
-        let begun = core.clock.monotonic_ns();
+        let mut unwanted = Replies::default();
+        let into = if before.is_answered(before) { &mut *replies } else { &mut unwanted };
+        let owner = match core.owner_of(entry, args) {
+            _ if entry.point().is_none() => None,
+            Owner::None => Some(core.id()),
+            Owner::One(owner) => Some(owner),
+            Owner::Many => None,
+        };
+        if let Some(owner) = owner {
+            let refusal = self.run_on(owner, entry, args, tx, into).await;
+            self.show(entry, args);
+            return refusal;
+        }
+        let begun = core.begun_alone();
         if before.view.tracker.reader().is_some() {
             core.remember_anywhere(entry, &args.to_request(), before.view.tracker).await;
         }
-        let mut unwanted = Replies::default();
-        let into = if before.is_answered(before) { &mut *replies } else { &mut unwanted };
         let result = match (entry.run, entry.point()) {
             (Runner::Session(run), _) => {
                 let result = self.run_session(entry, run, args);
@@ -137,16 +148,6 @@ impl Inner {
                 self.note_effect();
                 self.encode(result, into)
             }
-            (Runner::Point(_) | Runner::Multi(..), Some(run)) => match core.owner_of(entry, args) {
-                Owner::Many if let Runner::Multi(_, anywhere) = entry.run => {
-                    self.encode(self.run_multi(entry, anywhere, args, tx).await, into)
-                }
-                Owner::One(owner) if owner != core.id() => {
-                    let call = PointCall::new(entry, before).expect("it is a point command");
-                    self.encode(call.run_on(owner, index, args.to_request(), tx).await, into)
-                }
-                _ => self.run_here(entry, run, args, into).await,
-            },
             (Runner::Publish(kind), _) => self.encode(self.publish(kind, args).await, into),
             (Runner::Multi(_, anywhere), _) => {
                 self.encode(self.run_multi(entry, anywhere, args, tx).await, into)
@@ -157,68 +158,61 @@ impl Inner {
                 None
             }
         };
-        let ns = core.clock.monotonic_ns().saturating_sub(begun);
-        self.note(entry, args, ns, result.as_ref());
+        core.settle(entry, begun, result.as_ref(), args, self.caller());
+        self.show(entry, args);
         result
     }
 
-    /// A command has run on another core.
+    /// A command has run on another core, and was settled there.
     pub(super) fn take(
         &self,
         index: usize,
         args: resp::Args<'_>,
         called: Called,
-        ns: u64,
         replies: &mut Replies,
     ) {
-        let result = self.encode(called.answer(index), replies);
-        self.note(&self.core.table.entries()[index], args, ns, result.as_ref());
+        self.encode(called.map(|(out, rest)| answer_of(out, rest)), replies);
+        self.show(&self.core.table.entries()[index], args);
     }
 
-    /// Counts a command that has run, and shows it to those who watch all commands.
-    fn note(&self, entry: &Entry, args: resp::Args<'_>, ns: u64, refusal: Option<&Refusal>) {
-        let core = &self.core;
-        core.count_inner(entry, ns, refusal);
-        if core.is_slow(entry, ns) {
-            let caller = match self.script {
-                Some(_) => Caller::Script,
-                None => Caller::Client(core.core_of_client(self.client), self.client),
-            };
-            core.slow_command(ns, entry, args, caller);
+    /// The client for which it runs.
+    pub(super) fn caller(&self) -> Caller<'static> {
+        match self.script {
+            Some(_) => Caller::Script,
+            None => Caller::Client(self.core.core_of_client(self.client), self.client),
         }
-        self.show(entry, args);
     }
 
-    /// A point command whose keys are all on this core.
-    async fn run_here(
+    /// A point command whose keys are all on one core.
+    async fn run_on(
         &self,
+        owner: CoreId,
         entry: &Entry,
-        run: PointFn,
         args: resp::Args<'_>,
+        tx: &Tx,
         into: &mut Replies,
     ) -> Option<Refusal> {
-        let (core, Seen { view, resp3, .. }) = (&self.core, self.seen.get());
-        let mark = into.out.mark();
-        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
-        let reply = &mut Reply::new(&mut into.out, resp3);
-        let result = core.with_cx(&mut core.tx.home(), view, reply, call);
-        let result = match result {
-            Ok(Flow::Done) => {
-                into.settle();
-                return None;
+        let (core, seen) = (&self.core, self.seen.get());
+        let result = if owner == core.id() {
+            let of = (seen.view, seen.resp3);
+            match core.run_point(entry, args, of, &mut into.out, self.caller()).await {
+                Ok(None) => {
+                    into.settle();
+                    return None;
+                }
+                Ok(Some(rest)) => {
+                    into.stream(rest);
+                    return None;
+                }
+                Err(refusal) => Err(refusal),
             }
-            Ok(Flow::Stream(stream)) => {
-                into.stream(named(entry.index, stream));
-                return None;
-            }
-            Ok(Flow::Job(job)) => {
-                into.out.truncate(mark);
-                core.drive_job(entry.index, job, view, resp3).await
-            }
-            Err(refusal) => {
-                into.out.truncate(mark);
-                Err(refusal)
-            }
+        } else {
+            let (call, request) = (PointCall::new(entry, seen, self.caller()), args.to_request());
+            let mut start =
+                Some(async move |tx: Tx| call.run(resp::Args::owned(&request), &tx).await);
+            let start = |_| start.take().expect("one core");
+            let called = tx.drive_each([owner], start).await.pop().expect("of one core");
+            called.map(|(out, rest)| answer_of(out, rest))
         };
         self.encode(result, into)
     }
@@ -361,83 +355,26 @@ impl Inner {
 /// A point command for another core, where its keys are locked.
 #[derive(Clone, Copy)]
 pub(super) struct PointCall {
-    run: PointFn,
-    first: usize,
+    row: usize,
     view: View,
     resp3: bool,
+    caller: Caller<'static>,
 }
 
-/// What it came to.
-pub(super) struct Called {
-    result: Result<Part, Refusal>,
-    /// How many steps its job took; none if it was no job.
-    pub(super) steps: u64,
-}
-
-impl Called {
-    /// The answer of a command of this row.
-    pub(super) fn answer(self, row: usize) -> Result<Answer, Refusal> {
-        let (out, stream) = self.result?;
-        Ok(match stream {
-            Some(stream) => Answer::Stream(out, named(row, stream)),
-            None => Answer::Done(out),
-        })
-    }
-}
+/// The reply of a point command on another core.
+pub(super) type Called = Result<Part, Refusal>;
 
 impl PointCall {
-    /// None for a command that is no such one.
-    pub(super) fn new(entry: &Entry, seen: Seen) -> Option<Self> {
-        let run = entry.point()?;
-        Some(Self { run, first: entry.first, view: seen.view, resp3: seen.resp3 })
+    pub(super) fn new(entry: &Entry, seen: Seen, caller: Caller<'static>) -> Self {
+        Self { row: entry.index, view: seen.view, resp3: seen.resp3, caller }
     }
 
-    async fn run_on(
-        self,
-        core: CoreId,
-        row: usize,
-        request: Arc<Request>,
-        tx: &Tx,
-    ) -> Result<Answer, Refusal> {
-        let mut request = Some(request);
-        let start = |_| {
-            let request = request.take().expect("one core");
-            async move |tx: Tx| self.run(resp::Args::owned(&request), &tx).await
-        };
-        tx.drive_each([core], start).await.pop().expect("of one core").answer(row)
-    }
-
-    /// Runs it to its end, in slices.
+    /// Runs it to its end on its core, in slices, and settles it there.
     pub(super) async fn run(&self, args: resp::Args<'_>, tx: &Tx) -> Called {
-        let (mut out, mut steps) = (Output::default(), 0);
-        let run = |cx: &mut Cx<'_>| (self.run)(cx, Args::new(args, self.first));
-        let mut flow = self.call(tx, &mut out, run);
-        let result = loop {
-            match flow {
-                Err(refusal) => break Err(refusal),
-                Ok(Flow::Done) => break Ok((out, None)),
-                Ok(Flow::Stream(stream)) => break Ok((out, Some(stream))),
-                Ok(Flow::Job(mut job)) => {
-                    flow = loop {
-                        tx.pause().await;
-                        out = Output::default();
-                        steps += 1;
-                        match self.call(tx, &mut out, |cx| job.step(cx)) {
-                            Ok(Step::Done(next)) => break Ok(next),
-                            Ok(Step::More) => {}
-                            Err(refusal) => break Err(refusal),
-                        }
-                    };
-                }
-            }
-        };
-        Called { result, steps }
-    }
-
-    fn call<R>(&self, tx: &Tx, out: &mut Output, act: impl FnOnce(&mut Cx<'_>) -> R) -> R {
-        let mut home = tx.home();
-        let (db, prng, stats) = home.shard.parts_for(self.view.db, self.view.no_touch);
-        let (now, reply) = (db.now(), Reply::new(out, self.resp3));
-        act(&mut Cx { now, db, reply, prng, stats, preempt: tx.preempt() })
+        let core = tx.host::<Core>().expect("a core runs its own tasks");
+        let (entry, mut out) = (&core.table.entries()[self.row], Output::default());
+        let of = (self.view, self.resp3);
+        let rest = core.run_point(entry, args, of, &mut out, self.caller).await?;
+        Ok((out, rest))
     }
 }

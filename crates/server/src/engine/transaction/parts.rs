@@ -8,6 +8,7 @@
 use super::super::conn::ReplyMode;
 use super::super::entry::Entry;
 use super::super::state::requests::{Kept, Requests};
+use super::super::unit::settle::Caller;
 use super::exec::Exec;
 use super::inner::{Called, PointCall, Seen};
 use super::replies::Replies;
@@ -22,8 +23,8 @@ struct Commands {
 }
 
 impl Commands {
-    fn add(&mut self, entry: &Entry, args: resp::Args<'_>, seen: Seen) {
-        let call = PointCall::new(entry, seen).expect("only such commands are sent");
+    fn add(&mut self, entry: &Entry, args: resp::Args<'_>, seen: Seen, caller: Caller<'static>) {
+        let call = PointCall::new(entry, seen, caller);
         self.calls.push((self.requests.keep(args), call));
     }
 
@@ -35,13 +36,6 @@ impl Commands {
         }
         all
     }
-}
-
-/// What each was found to have taken, of the time that all of them took together: if some took more
-/// than one step, they have taken all of it.
-fn share_ns(all_ns: u64, steps: u64, all_steps: u64, count: usize) -> u64 {
-    let share = (u128::from(all_ns) * u128::from(steps)).checked_div(u128::from(all_steps));
-    share.map_or(all_ns / count.max(1) as u64, |ns| ns as u64)
 }
 
 impl Exec {
@@ -71,48 +65,24 @@ impl Exec {
                 parts.push((owner, Commands::default()));
                 parts.len() - 1
             });
-            parts[at].1.add(&core.table.entries()[row], args, seen);
+            parts[at].1.add(&core.table.entries()[row], args, seen, self.inner.caller());
             core.tx.pause().await;
         }
         let owners: Vec<CoreId> = parts.iter().map(|(owner, _)| *owner).collect();
         let mut parts = parts.into_iter().map(|(_, part)| part);
-        let begun_ns = core.clock.monotonic_ns();
         let start = |_| {
             let part = parts.next().expect("one for each core");
             move |tx| part.run(tx)
         };
         let done = transaction.tx().drive_each(owners.iter().copied(), start).await;
-        let all_ns = core.clock.monotonic_ns().saturating_sub(begun_ns);
-        let all = || done.iter().flatten();
-        let (all_steps, count) = (all().map(|one| one.steps).sum(), all().count());
         let mut done: Vec<_> = done.into_iter().map(Vec::into_iter).collect();
         for (owner, row, args) in self.queued.placed() {
             let part = owners.iter().position(|of| Some(*of) == owner);
             match part.and_then(|at| done[at].next()) {
-                Some(called) => {
-                    let ns = share_ns(all_ns, called.steps, all_steps, count);
-                    self.inner.take(row, args, called, ns, replies);
-                }
+                Some(called) => self.inner.take(row, args, called, replies),
                 None => _ = self.inner.run(row, args, transaction.tx(), replies).await,
             }
             core.tx.pause().await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test] // Who took long is told from who did not.
-    fn time_is_shared_by_steps() {
-        let shares = |steps: &[u64]| {
-            let share = |one: &u64| share_ns(900, *one, steps.iter().sum(), steps.len());
-            steps.iter().map(share).collect::<Vec<_>>()
-        };
-        assert_eq!(shares(&[0, 0, 0]), [300, 300, 300]);
-        assert_eq!(shares(&[0, 9, 0]), [0, 900, 0]);
-        assert_eq!(shares(&[1, 2, 0]), [300, 600, 0]);
-        assert_eq!(shares(&[]), []);
     }
 }

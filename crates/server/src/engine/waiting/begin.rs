@@ -1,6 +1,5 @@
 //! A call that may have to wait: it runs, or gets a place in the queues of its keys.
 
-use super::super::account::Caller;
 use super::super::conn::{Lane, Next};
 use super::super::core::{Core, Mail};
 use super::super::entry::{Entry, Runner};
@@ -9,6 +8,7 @@ use super::super::presence::Presence;
 use super::super::serve::is_blocked;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Blocked, Fate, Stage, WaitingCall};
+use super::super::unit::settle::Caller;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Call, Look, Looking, Refusal, Wait, When};
 use darter_resp::{self as resp, Output, Reply};
@@ -31,6 +31,7 @@ impl Core {
         args: resp::Args<'_>,
         wait: Wait,
     ) -> bool {
+        let begun = self.begun_alone();
         let call = WaitingCall {
             number: self.unique(self.waits.borrow_mut().next_call()),
             core: self.id(),
@@ -55,8 +56,8 @@ impl Core {
             if self.look_at(&call, call.wait.keys.clone()).is_some() {
                 return false;
             }
-            self.count_waiting(entry);
             self.take_places(&call, call.wait.keys.clone());
+            self.settle_wait(entry, begun);
             lane.next = Next::Waits;
             lane.blocked = Some(Box::new(Blocked::new(call, vec![self.id()], self.now_ms())));
             self.now_waits(lane);
@@ -64,13 +65,6 @@ impl Core {
         }
         self.begin_elsewhere(lane, entry, call, owner);
         true
-    }
-
-    /// The call is counted as it begins to wait, as in Redis; not its time.
-    fn count_waiting(&self, entry: &Entry) {
-        let mut stats = self.stats.borrow_mut();
-        stats.commands += 1;
-        stats.by_command[entry.index].count(false);
     }
 
     /// Sends the call to the core of its keys, or starts the task that runs it, or has it wait.
@@ -183,10 +177,11 @@ impl Core {
         if is_behind || is_blocked(&self.tx.home(), entry, args, call.view.db) {
             return self.tell(call.core, move |there| there.begin_again(client, number));
         }
+        let begun = self.begun_alone();
         if self.look_at(call, call.wait.keys.clone()).is_none() {
             if call.fate.wait() {
-                self.count_waiting(entry);
                 self.take_places(call, call.wait.keys.clone());
+                self.settle_wait(entry, begun);
             } else {
                 self.tell(call.core, move |there| there.end_unserved(client, number));
             }
@@ -226,6 +221,7 @@ impl Core {
         let locked = self.tx.lock(claims.clone()).await;
         let held = self.tx.holding(claims);
         let entry = &self.table.entries()[call.entry];
+        let begun = self.begun_alone();
         let found = loop {
             if let Some((_, found)) = self.look_on(call, cores).await {
                 break found;
@@ -243,7 +239,9 @@ impl Core {
                 self.run_under(call, held, When::Called).await
             }
         };
-        self.count_run(entry, answer.as_ref().err());
+        let (args, caller) =
+            (resp::Args::owned(&call.request), Caller::Client(self.id(), call.client));
+        self.settle(entry, begun, answer.as_ref().err(), args, caller);
         Some(answer)
     }
 
@@ -278,13 +276,14 @@ impl Core {
     /// Gives a call its places on these cores, whose keys are locked. False if one has what is wanted:
     /// then it has no place, so nobody serves it who is going to serve itself.
     async fn get_places(self: &Rc<Self>, call: &Arc<WaitingCall>, cores: &[CoreId]) -> bool {
+        let begun = self.begun_alone();
         let register = |_| {
             let call = Arc::clone(call);
             move |there: Rc<Self>| async move { there.take_places_in_slices(&call).await }
         };
         let begins = self.run_on_each(cores, register).await.into_iter().all(|begins| begins);
         if begins {
-            self.count_waiting(&self.table.entries()[call.entry]);
+            self.settle_wait(&self.table.entries()[call.entry], begun);
             return true;
         }
         let leave = |_| {
@@ -327,15 +326,6 @@ impl Core {
             Answer::Stream(out, rest) => Answer::Stream(out, named(call.entry, rest)),
             done @ Answer::Done(_) => done,
         })
-    }
-
-    fn count_run(&self, entry: &Entry, refusal: Option<&Refusal>) {
-        let mut stats = self.stats.borrow_mut();
-        stats.commands += 1;
-        stats.by_command[entry.index].count(refusal.is_some());
-        if let Some(refusal) = refusal {
-            stats.count_error(&refusal.text());
-        }
     }
 
     /// The locks of the keys that a call waits for, and of one that it changes besides.

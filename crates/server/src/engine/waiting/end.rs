@@ -105,9 +105,6 @@ impl Core {
         from: CoreId,
         answer: Result<Answer, Refusal>,
     ) {
-        if let Err(refusal) = &answer {
-            self.stats.borrow_mut().count_error(&refusal.text());
-        }
         self.with_blocked(client, number, |core, conn| {
             core.end_waiting(conn, Some(from), answer);
         });
@@ -242,9 +239,7 @@ impl Core {
                 Some(refusal) => Err(refusal),
             };
             if let Err(refusal) = &answer {
-                let mut stats = self.stats.borrow_mut();
-                stats.count_error(&refusal.text());
-                stats.by_command[blocked.call.entry].failed += 1;
+                self.count_failed(blocked.call.entry, Some(refusal));
             }
             self.end_waiting(conn, None, answer);
             true

@@ -7,6 +7,7 @@ use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Next, WaitingCall};
+use super::super::unit::steps::answer_of;
 use darter_command::{Answer, Flow, Look, Looking, Refusal, Since, Taking, When};
 use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, Locked, Serving, lock_key};
@@ -54,20 +55,7 @@ impl Core {
         !waits.is_empty() && keys.any(|at| waits.has(lock_key(db, args.hash(at))))
     }
 
-    /// Commands that ran at once may have changed their keys: who waits for them is served.
-    #[cold]
-    pub(crate) fn serve_changed<'a>(
-        self: &Rc<Self>,
-        commands: impl Iterator<Item = (&'a Entry, resp::Args<'a>)>,
-        db: usize,
-    ) {
-        let names = |(entry, args): (&'a Entry, resp::Args<'a>)| {
-            entry.row.keys.positions(args).map(move |at| lock_key(db, args.hash(at)))
-        };
-        self.serve_names(commands.flat_map(names));
-    }
-
-    /// The same of keys by their names.
+    /// Keys may have changed, by their names: clients that wait for them are served.
     #[cold]
     pub(crate) fn serve_names(self: &Rc<Self>, changed: impl Iterator<Item = u64>) {
         let mut names: VecDeque<u64> = VecDeque::new();
@@ -116,7 +104,9 @@ impl Core {
             *left -= 1;
             place = next.place;
             if self.may_take(call) {
+                let begun = self.begun_alone();
                 let taken = self.take_for(&next);
+                self.settle_served(call, begun, taken.as_ref().err());
                 self.send_served(call, taken.map(|taken| taken.answer(call.entry)));
                 let second = second.map(|(_, second)| second);
                 names.extend(second.filter(|second| self.waits.borrow().has(*second)));
@@ -305,12 +295,14 @@ impl Core {
         }
         let is_here = second.is_none_or(|(core, _)| core == self.id());
         let is_point = self.table.entries()[call.entry].point().is_some();
+        let begun = self.begun_alone();
         let answer = if is_here && is_point {
             self.take_in_steps(next).await
         } else {
             let tx = serving.tx(name, second);
             self.run_under(call, tx, When::Waiting(next.since)).await
         };
+        self.settle_served(call, begun, answer.as_ref().err());
         self.send_served(call, answer);
         Outcome::Done
     }
@@ -324,12 +316,9 @@ impl Core {
     /// [`Core::take_for`], which may have left a job: the key is locked.
     async fn take_in_steps(self: &Rc<Self>, next: &Next) -> Result<Answer, Refusal> {
         let call = &next.call;
-        match self.take_for(next)? {
-            Taken { flow: Flow::Job(job), .. } => {
-                self.drive_job(call.entry, job, call.view, call.resp3).await
-            }
-            taken => Ok(taken.answer(call.entry)),
-        }
+        let Taken { mut out, flow } = self.take_for(next)?;
+        let rest = self.drive(call.entry, flow, (call.view, call.resp3), &mut out).await?;
+        Ok(answer_of(out, rest))
     }
 
     /// A key of this core and another are to be free: who waits for the first is served under both, so

@@ -1,0 +1,238 @@
+//! The end of every command, and of every unit of commands: its account, its time, SLOWLOG, events,
+//! invalidations, and clients that wait for changed keys.
+//!
+//! ```text
+//! call_point ─► settle              the command: counted, timed, recorded if it was slow
+//!     …  more commands of an EXEC or a script  …
+//! settle_changes                    the unit: its changes are final, so others learn of them
+//! ```
+//! Reading the clock costs as much as a fifth of a GET, so it is read once for up to sixteen quick
+//! commands, which share the time between two readings equally (`Meter`). Every other command is
+//! timed alone, and first ends the share of those before it.
+
+use super::super::conn::{Peer, Session};
+use super::super::core::Core;
+use super::super::entry::Entry;
+use super::super::point::{Begun, View};
+use super::super::slices::Cause;
+use super::super::state::slowlog::SlowCall;
+use super::super::state::waits::WaitingCall;
+use darter_command::{Args as Words, Cx, Flags, Flow, PointFn, Refusal};
+use darter_resp::{Args, Reply};
+use darter_tx::{CoreId, Home};
+use std::rc::Rc;
+
+/// The client of a command.
+#[derive(Clone, Copy)]
+pub(crate) enum Caller<'a> {
+    /// A connection of this core, being served.
+    Served(&'a Session),
+    /// A connection by its core and id: that of a task, or of a batch from another core.
+    Client(CoreId, u64),
+    /// A script of a connection of this core.
+    Script,
+}
+
+impl Core {
+    // ---- the command ----
+
+    /// Calls a point function on this core's shard: the one place that does. What it read is
+    /// remembered for a client that tracks. A refusal, and a job that has only begun, leave no reply.
+    #[inline(always)]
+    pub(crate) fn call_point(
+        &self,
+        mut home: std::cell::RefMut<'_, Home>,
+        (entry, run): (&Entry, PointFn),
+        args: Args<'_>,
+        view: View,
+        reply: &mut Reply<'_>,
+    ) -> Result<Flow, Refusal> {
+        let mark = reply.out.mark();
+        let call = |cx: &mut Cx<'_>| run(cx, Words::new(args, entry.first));
+        let result = self.with_cx(&mut home, view, reply, call);
+        drop(home);
+        if !view.tracker.is_none() {
+            self.remember(entry, args, view.tracker);
+        }
+        if !matches!(result, Ok(Flow::Done | Flow::Stream(_))) {
+            reply.out.truncate(mark);
+        }
+        result
+    }
+
+    /// A call begins, whose time may be shared with its neighbours.
+    #[inline(always)]
+    pub(crate) fn begun(&self, entry: &Entry, args: Args<'_>) -> Begun {
+        /// An HSET of a hundred fields is not quick, whatever its row says.
+        const SMALL_ARGS: usize = 8;
+        /// Below this threshold SLOWLOG wants each one timed.
+        const SLOW_MIN_NS: u64 = 500_000;
+        let shares = entry.quick
+            && args.len() <= SMALL_ARGS
+            && !args.is_owned()
+            && !self.saving.is_here() // It may have copied a segment: 40 us.
+            && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS);
+        if !shares && self.meter.untimed() > 0 {
+            self.read_clock();
+        }
+        Begun { ns: self.meter.now_ns(), shares }
+    }
+
+    /// A call begins that is timed alone.
+    pub(crate) fn begun_alone(&self) -> Begun {
+        Begun::at(self.read_clock())
+    }
+
+    /// A command has run: counts it and its time, and records it if it was slow.
+    #[inline(always)]
+    pub(crate) fn settle(
+        self: &Rc<Self>,
+        entry: &Entry,
+        begun: Begun,
+        refusal: Option<&Refusal>,
+        args: Args<'_>,
+        caller: Caller<'_>,
+    ) {
+        {
+            let mut stats = self.stats.borrow_mut();
+            stats.commands += 1;
+            stats.by_command[entry.index].count(refusal.is_some());
+            if let Some(refusal) = refusal {
+                stats.count_refusal(refusal);
+            }
+        }
+        if !begun.shares {
+            self.time(entry, begun, args, caller);
+        } else if self.meter.is_full_with(entry.index) {
+            self.read_clock();
+        }
+    }
+
+    /// Adds the time of a call that was timed alone, and records it if it was slow.
+    #[inline(never)]
+    fn time(self: &Rc<Self>, entry: &Entry, begun: Begun, args: Args<'_>, caller: Caller<'_>) {
+        let (read, now) = (self.meter.now_ns(), self.read_clock());
+        let ns = now.saturating_sub(begun.ns);
+        self.stats.borrow_mut().by_command[entry.index].time(ns, 1);
+        self.meter.blame(Cause::Command(entry.index));
+        self.meter.took(now.saturating_sub(read.max(begun.ns)));
+        if self.is_slow(entry, ns) {
+            self.slow_command(ns, entry, args, caller);
+        }
+    }
+
+    /// Reads the clock. Quick calls since the last reading share the time since then.
+    pub(crate) fn read_clock(&self) -> u64 {
+        let now = self.clock.monotonic_ns();
+        let since = now.saturating_sub(self.meter.now_ns());
+        self.meter.read(now);
+        if self.meter.untimed() > 0 {
+            self.share_time(since);
+        }
+        now
+    }
+
+    #[inline(never)]
+    fn share_time(&self, ns: u64) {
+        let mut stats = self.stats.borrow_mut();
+        self.meter.take_untimed(|rows| {
+            let each = ns / rows.len() as u64;
+            for same in rows.chunk_by(|one, other| one == other) {
+                let calls = same.len() as u32;
+                stats.by_command[usize::from(same[0])].time(each * u64::from(calls), calls);
+            }
+            self.meter.blame(Cause::Command(usize::from(rows[rows.len() - 1])));
+            self.meter.took(ns);
+        });
+    }
+
+    /// A call that waits, or a job's, was counted as it began to wait; it has taken this long of a
+    /// core, so far.
+    pub(crate) fn settle_wait(&self, entry: &Entry, begun: Begun) {
+        let ns = self.read_clock().saturating_sub(begun.ns);
+        let mut stats = self.stats.borrow_mut();
+        stats.commands += 1;
+        let counted = &mut stats.by_command[entry.index];
+        counted.count(false);
+        counted.ns += ns;
+    }
+
+    /// A call that has waited is served: adds the time of that, and how it ended.
+    pub(crate) fn settle_served(
+        self: &Rc<Self>,
+        call: &WaitingCall,
+        begun: Begun,
+        refusal: Option<&Refusal>,
+    ) {
+        let entry = &self.table.entries()[call.entry];
+        if let Some(refusal) = refusal {
+            self.count_failed(call.entry, Some(refusal));
+        }
+        let caller = Caller::Client(call.core, call.client);
+        self.time(entry, begun, Args::owned(&call.request), caller);
+    }
+
+    // ---- the unit ----
+
+    /// The changes of a unit are final: publishes its events, invalidates what others have read, and
+    /// serves clients that wait for `written` keys.
+    #[inline(always)]
+    pub(crate) fn settle_changes(self: &Rc<Self>, written: impl Iterator<Item = u64>) {
+        self.publish_events();
+        if !self.waits.borrow().is_empty() {
+            self.serve_names(written);
+            self.publish_events();
+        }
+    }
+
+    // ---- refusals, and the slow log ----
+
+    /// Counts a command that is refused before it runs.
+    pub(crate) fn count_refused(&self, entry: Option<&Entry>, line: &[u8]) {
+        let mut stats = self.stats.borrow_mut();
+        stats.count_error(line);
+        if let Some(entry) = entry {
+            stats.by_command[entry.index].rejected += 1;
+        }
+    }
+
+    /// Adds to a call, counted before, that its reply has an error in it: this refusal, unless that is
+    /// counted already.
+    pub(crate) fn count_failed(&self, row: usize, refusal: Option<&Refusal>) {
+        let mut stats = self.stats.borrow_mut();
+        stats.by_command[row].failed += 1;
+        if let Some(refusal) = refusal {
+            stats.count_refusal(refusal);
+        }
+    }
+
+    fn is_slow(&self, entry: &Entry, ns: u64) -> bool {
+        self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
+            && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
+    }
+
+    /// A command took longer than `slowlog-log-slower-than`. Kept on the core of its connection, where
+    /// its address and its name are known.
+    #[cold]
+    fn slow_command(self: &Rc<Self>, ns: u64, entry: &Entry, args: Args<'_>, caller: Caller<'_>) {
+        let call = SlowCall::new(self.clock.unix_us(), ns, &entry.row, args);
+        match caller {
+            Caller::Served(session) => self.keep_slow(call, Some(session)),
+            Caller::Script => {
+                let peer = Peer { remote: "?:0".into(), ..Peer::default() }; // Redis says so.
+                self.keep_slow(call, Some(&Session { peer, ..Session::default() }));
+            }
+            Caller::Client(home, client) => self.tell(home, move |there| {
+                let session = there.with_client(client, |conn| conn.lane.session.clone());
+                there.keep_slow(call, session.as_ref());
+            }),
+        }
+    }
+
+    /// Records a slow call, without address and name when its connection has gone.
+    fn keep_slow(&self, call: SlowCall, session: Option<&Session>) {
+        let most = self.admin.settings().size("slowlog-max-len");
+        let mut log = self.admin.slowlog.borrow_mut();
+        log.keep(call, session, most, |number| self.unique(number));
+    }
+}

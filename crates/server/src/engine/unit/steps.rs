@@ -1,0 +1,99 @@
+//! The steps of a point command: its call, then the steps of its job, in slices.
+//!
+//! The locks of its keys are held: by the command itself, by an EXEC or a script that it is a
+//! command of, or by what serves a client that has waited.
+
+use super::super::core::Core;
+use super::super::entry::Entry;
+use super::super::point::View;
+use super::super::slices::{Cause, named};
+use super::settle::Caller;
+use darter_command::{Answer, Cx, Flow, Refusal, Step, Stream};
+use darter_resp::{Args, Output, Reply};
+use darter_tx::Home;
+use std::rc::Rc;
+
+/// The rest of a reply whose beginning is encoded.
+pub(crate) type Rest = Option<Box<dyn Stream>>;
+
+/// A reply, as a task has it.
+pub(crate) fn answer_of(out: Output, rest: Rest) -> Answer {
+    match rest {
+        Some(rest) => Answer::Stream(out, rest),
+        None => Answer::Done(out),
+    }
+}
+
+impl Core {
+    /// Calls `act` with the context of a point command.
+    #[inline(always)]
+    pub(crate) fn with_cx<R>(
+        &self,
+        home: &mut Home,
+        view: View,
+        reply: &mut Reply<'_>,
+        act: impl FnOnce(&mut Cx<'_>) -> R,
+    ) -> R {
+        let (db, prng, stats) = home.shard.parts_for(view.db, view.no_touch);
+        let resp3 = reply.is_resp3();
+        act(&mut Cx {
+            now: db.now(),
+            db,
+            reply: Reply::new(reply.out, resp3),
+            prng,
+            stats,
+            preempt: &*self.slice,
+        })
+    }
+
+    /// Runs a point command to its end under locks that are held, and settles it. The reply is
+    /// appended to `out`; nothing is, if it is a refusal.
+    pub(crate) async fn run_point(
+        self: &Rc<Self>,
+        entry: &Entry,
+        args: Args<'_>,
+        (view, resp3): (View, bool),
+        out: &mut Output,
+        caller: Caller<'_>,
+    ) -> Result<Rest, Refusal> {
+        let run = entry.point().expect("only point commands come here");
+        self.meter.blame(Cause::Command(entry.index));
+        let begun = self.begun_alone();
+        let reply = &mut Reply::new(out, resp3);
+        let result = match self.call_point(self.tx.home(), (entry, run), args, view, reply) {
+            Ok(flow) => self.drive(entry.index, flow, (view, resp3), out).await,
+            Err(refusal) => Err(refusal),
+        };
+        self.settle(entry, begun, result.as_ref().err(), args, caller);
+        result
+    }
+
+    /// Runs a job, if there is one, to its end: the one place that does. Its reply is appended to
+    /// `out`.
+    pub(crate) async fn drive(
+        &self,
+        row: usize,
+        mut flow: Flow,
+        (view, resp3): (View, bool),
+        out: &mut Output,
+    ) -> Result<Rest, Refusal> {
+        loop {
+            let mut job = match flow {
+                Flow::Done => return Ok(None),
+                Flow::Stream(stream) => return Ok(Some(named(row, stream))),
+                Flow::Job(job) => job,
+            };
+            flow = loop {
+                self.tx.pause().await;
+                self.meter.blame(Cause::Command(row));
+                let mut step_out = Output::default();
+                let reply = &mut Reply::new(&mut step_out, resp3);
+                let step = self.with_cx(&mut self.tx.home(), view, reply, |cx| job.step(cx));
+                if let Step::Done(next) = step? {
+                    out.append(step_out);
+                    break next;
+                }
+            };
+        }
+    }
+}
