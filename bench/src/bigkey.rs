@@ -44,7 +44,7 @@ struct Measured {
     same: Option<Summary>,
     /// The server's own slices, if it reports them.
     slices: Option<Slices>,
-    /// What the control saw.
+    /// The delays that the control saw.
     control: Delays,
     /// CPU time of the server, on all cores.
     busy: Duration,
@@ -365,7 +365,7 @@ fn by_experiment<'a>(
     })
 }
 
-/// What a cell of the comparison shows, and how.
+/// A cell of the comparison: its figure and its form.
 struct Measure {
     head: &'static str,
     value: fn(&Measured) -> f64,
@@ -456,7 +456,7 @@ fn loading(scale: &Scale, subjects: &[Subject], empty: &[u64], loads: &[Loaded])
 /// A percentile by its name.
 type Percentile = (&'static str, fn(&Summary) -> u64);
 
-/// Those of the verdict.
+/// The percentiles of the verdict.
 #[rustfmt::skip] // A table.
 const PERCENTILES: &[Percentile] = &[
     ("P50",   |one| one.p50_ns),

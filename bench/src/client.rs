@@ -135,7 +135,7 @@ pub(crate) enum Reader {
     Slow { bytes_per_s: u64 },
 }
 
-/// What is known of a reply that was only counted.
+/// The facts about a reply that was only counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streamed {
     /// From sending the request to its first byte.

@@ -44,7 +44,7 @@ enum Pace {
     End,
 }
 
-/// What was seen on all of the server's processors, in CPU time.
+/// The delays on all of the server's processors, in CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delays {
     /// The longest loop.

@@ -26,7 +26,7 @@ pub(crate) const ARTICLE_SETS: [&str; 3] = ["set", "set:2", "set:3"];
 pub(crate) const FREQUENT: &str = "frequent";
 /// Bytes of a reason in the hash.
 const REASON_BYTES: usize = 12;
-/// What [`Data::Everything`] consists of.
+/// The parts of [`Data::Everything`].
 const EVERYTHING: &[Data] = &[
     Data::Hash,
     Data::Uuids,
@@ -78,7 +78,7 @@ impl Scale {
     }
 }
 
-/// What a server holds before an experiment.
+/// The data of a server before an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     /// Only the small keys.
@@ -231,7 +231,7 @@ fn write_hash(file: &mut Writer, key: &str, numbers: Range<u64>) -> Outcome<()> 
     Ok(())
 }
 
-/// What the article's script makes of the numbers from 1: HSET, LPUSH, SADD.
+/// The data that the article's script makes of the numbers from 1: HSET, LPUSH, SADD.
 fn write_article(file: &mut Writer, elements: u64) -> Outcome<()> {
     file.hash(ARTICLE_HASH.as_bytes(), elements)?;
     for number in 1..=elements {

@@ -36,13 +36,13 @@ end";
 pub(crate) struct Experiment {
     /// The name in tables and file names.
     pub(crate) name: &'static str,
-    /// What must be loaded.
+    /// The data to load.
     pub(crate) data: Data,
     /// The stream on the big key itself.
     pub(crate) same: Option<SameKey>,
     /// Whether its stall picture is drawn.
     pub(crate) picture: Picture,
-    /// What the big client does.
+    /// The act of the big client.
     pub(crate) act: fn(&mut Actor) -> Outcome<Streamed>,
 }
 

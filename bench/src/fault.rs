@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-/// What every fallible step of the tool returns.
+/// The result of every fallible step of the tool.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
 /// Why a measurement could not be made.

@@ -128,7 +128,7 @@ fn fill(connection: &mut Connection, keys: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// What the other client does, at its times.
+/// The act of the other client, at its times.
 fn act(options: &Options, server: &Server, begun: Instant) -> Outcome<Run> {
     let beat = beat(options);
     let mut connection = server.connect(options.limit)?;

@@ -22,7 +22,7 @@ use crate::summary::{median, mib_text, nanos, ratio_text, time_text};
 /// How long loading a file may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What is loaded, each by itself; at the end all of it.
+/// The data sets to load, each by itself; at the end all together.
 const TABLE: &[Data] = &[
     Data::Keys,
     Data::Text,

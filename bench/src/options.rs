@@ -34,7 +34,7 @@ pub(crate) enum Benchmark {
     Programs,
 }
 
-/// What the user asked for.
+/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Which benchmark.

@@ -58,7 +58,7 @@ impl Program {
 /// A program with its number of cores: one column of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// What is started.
+    /// The program to start.
     pub(crate) program: Program,
     /// How many processors it gets.
     pub(crate) cores: usize,
@@ -348,18 +348,19 @@ impl Drop for Server {
     }
 }
 
-/// What a server reports of its slices.
+/// A server's report of its slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     pub(crate) all: u64,
     pub(crate) over_512us: u64,
     pub(crate) longest_us: u64,
-    /// What the longest was spent on: `free`, or `command SET`.
+    /// The cause of the longest one: `free`, or `command SET`.
     pub(crate) cause: String,
 }
 
 impl Slices {
-    /// Those of all cores since the statistics were reset; `None` for a server without any.
+    /// Asks for the slices of all cores since the statistics were reset; `None` for a server
+    /// without any.
     pub(crate) fn ask(admin: &mut Connection) -> Option<Slices> {
         let info = admin.ask(&["INFO", "slices"]).ok()?.text();
         let field = |name: &str| {

@@ -118,7 +118,8 @@ impl Writer {
             node.int(0);
             for number in numbers {
                 let (ms, values) = entry(number);
-                // The same fields; the ID behind the node's; the values; the entries before this one.
+                // The fields of the master entry; the ID after the node's; the values; the number
+                // of entries before this one.
                 let [sensor, value] = values;
                 let ints = [2, (ms - master) as u32, 0, sensor, value, 5];
                 ints.into_iter().for_each(|int| node.int(int));

@@ -32,7 +32,7 @@ const GATHER: Duration = Duration::from_micros(100);
 /// How long after its end a run waits for requests in flight.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What a saturating client sends.
+/// The requests of a saturating client.
 pub(crate) struct Load<'a> {
     /// Connections.
     pub(crate) clients: usize,
@@ -44,9 +44,9 @@ pub(crate) struct Load<'a> {
     pub(crate) requests_max: u64,
     /// Whether requests repeat.
     pub(crate) supply: Supply,
-    /// What the requests are drawn from: clients side by side take different ones.
+    /// The seed of the requests: clients side by side take different ones.
     pub(crate) seed: u64,
-    /// What the client does until there are replies.
+    /// The client's wait for replies.
     pub(crate) wait: Wait,
     /// Counts the replies while they come.
     pub(crate) served: Option<&'a AtomicU64>,
@@ -92,7 +92,7 @@ struct Client {
     stream: TcpStream,
     /// Line ends that the batch in flight still owes.
     owed: u64,
-    /// What was read last ended with a line.
+    /// The last read ended with a line.
     is_between: bool,
     /// The kind of its next batch.
     turn: usize,

@@ -33,7 +33,7 @@ const PART: Duration = Duration::from_millis(500);
 const SAMPLE: Duration = Duration::from_millis(100);
 const ASK: Duration = Duration::from_millis(10);
 
-/// What is saved, and whether a client overwrites it meanwhile.
+/// The data to save, and whether a client overwrites it during the save.
 #[rustfmt::skip] // A table.
 const TABLE: &[(&str, Data, bool)] = &[
     ("small keys",              Data::Populated, false),

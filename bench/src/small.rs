@@ -42,7 +42,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Time for an allocator that returns memory with a delay.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// What the keys hold.
+/// The kind of the keys' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// `field:N` and 12 bytes.

@@ -22,7 +22,7 @@ const ENDLESS: u64 = u64::MAX;
 /// Appends one request; the number is its place in the stream.
 pub(crate) type Request = dyn Fn(u64, &mut Prng, &mut Vec<u8>) + Send + Sync;
 
-/// What the threads of an experiment share: its clock, and when it ends.
+/// The shared state of an experiment's threads: its clock, and its end.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The instant 0 of all samples.
@@ -47,7 +47,7 @@ impl Plan {
     }
 }
 
-/// What a stream recorded.
+/// The record of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// Every request, in order.

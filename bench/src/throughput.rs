@@ -303,7 +303,7 @@ fn table(subjects: &[Subject], rows: &[&Row]) -> Table {
     table
 }
 
-/// What a server takes above the floor; nothing for the floor itself.
+/// A server's time above the floor; nothing for the floor itself.
 fn above_text(subject: &Subject, above_us: Option<f64>) -> String {
     match (&subject.program, above_us) {
         (Program::Floor { .. }, _) | (_, None) => "–".to_owned(),

@@ -26,9 +26,9 @@ const TOGETHER: usize = 10;
 pub(crate) struct Workload {
     /// The name in tables.
     pub(crate) name: &'static str,
-    /// What it is answered with.
+    /// The expected answer.
     pub(crate) answer: Answer,
-    /// What must be so before each measurement, besides [`fill`].
+    /// The state before each measurement, besides [`fill`].
     pub(crate) before: Before,
     /// Appends one request of the saturating client.
     pub(crate) request: fn(&mut Prng, &mut Vec<u8>),
@@ -84,7 +84,7 @@ impl Answer {
     }
 }
 
-/// What a workload needs anew before each measurement.
+/// The part of a workload's state that must be made again before each measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     /// No more than that: its requests leave as much as they find.

@@ -1,6 +1,6 @@
-//! Very many subscriptions: ten clients with a million channels, ten with fifty thousand patterns, and
-//! ten thousand clients with one channel. What each step of their life takes: time, CPU time, memory,
-//! and the longest slice, beside the [control](crate::control).
+//! Very many subscriptions: ten clients with a million channels, ten with fifty thousand patterns,
+//! and ten thousand clients with one channel. Each step of their life is measured: time, CPU time,
+//! memory, and the longest slice, beside the [control](crate::control).
 //!
 //! Each crowd gets a fresh server. Its clients subscribe in commands of some names, side by side; then
 //! one more client publishes, each message after all have received the one before. They give all up,
@@ -27,7 +27,7 @@ const CONFIRMATION_LINES: u64 = 1 + 2 + 2 + 1;
 /// How long the control runs before a crowd comes, and after it has gone.
 const CONTROL: Duration = Duration::from_secs(1);
 
-/// Who subscribes to what.
+/// A crowd: its clients and their subscriptions.
 struct Crowd {
     name: &'static str,
     /// The commands that subscribe, and give up.
@@ -36,7 +36,7 @@ struct Crowd {
     elements_each: u64,
     /// So many clients; none for one each.
     clients: Option<u64>,
-    /// What one subscribes to, and a channel that it receives.
+    /// The name to subscribe to, and a channel that it receives.
     names: fn(u64) -> [String; 2],
     /// Line ends of a message.
     lines: u64,
@@ -66,7 +66,7 @@ fn shared(_: u64) -> [String; 2] {
     ["channel".to_owned(), "channel".to_owned()]
 }
 
-/// What happens to a crowd, in its order.
+/// A step in the life of a crowd, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Subscribe,
@@ -91,7 +91,7 @@ impl Step {
     }
 }
 
-/// What a step took.
+/// The figures of a step.
 #[derive(Clone, Debug)]
 struct Figures {
     elapsed: Duration,
@@ -229,7 +229,7 @@ fn all_gone(admin: &mut Connection) -> Outcome<()> {
     Err(Fault::TimedOut)
 }
 
-/// What the table says, in words.
+/// The explanation of the table.
 pub(super) fn words() -> String {
     format!(
         "Very many subscriptions, on fresh servers: a million channels and fifty thousand patterns by \

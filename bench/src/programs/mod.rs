@@ -7,7 +7,7 @@
 //! on as many processors, whose clients are the same and wait in the same way. Very many
 //! subscriptions are measured step by step, once: see `crowds`.
 //!
-//! What a server does not have is a cell that says so.
+//! A feature that a server lacks is a cell that says so.
 
 mod crowds;
 mod rounds;
@@ -27,7 +27,7 @@ use rounds::Stage;
 
 /// Connections of the saturating client.
 const CLIENTS: usize = 50;
-/// Who subscribes to a channel, waits for a list, or is told of a prefix.
+/// The number of subscribers of a channel, waiters for a list, or readers of a prefix.
 const MANY: usize = 100;
 /// Commands of a transaction.
 const TOGETHER: u64 = 10;
@@ -59,7 +59,7 @@ struct Program {
 enum Act {
     /// By clients that do not know of each other.
     Alone {
-        /// What must be so before it, besides [`fill`].
+        /// The state before it, besides [`fill`].
         before: fn(&mut Connection) -> Outcome<()>,
         /// Line ends of each reply.
         lines: u64,
@@ -79,7 +79,7 @@ enum Act {
 
 const BOTH: &[u64] = &[1, 16];
 
-/// All programs. What is measured without a bar is shown for its own sake.
+/// All programs. Programs without a bar are shown for their own sake.
 #[rustfmt::skip] // A table: one row a program, columns aligned.
 const TABLE: &[Program] = &[
     row("MULTI/EXEC of ten, one core's keys", "EXEC one", BOTH, Some(0.6), alone(nothing, EXEC_LINES, exec_of_one_group)),
@@ -164,7 +164,7 @@ fn subjects(options: &Options) -> Vec<Subject> {
     darters.flat_map(|darter| [Subject { cores: darter.cores, ..redis.clone() }, darter]).collect()
 }
 
-/// What a subject is compared with: the one before it, where that is redis-server; else the first.
+/// The rival of a subject: the one before it, if that is redis-server; otherwise the first.
 fn rival(subjects: &[Subject], number: usize) -> usize {
     let is_redis = |at: &usize| matches!(subjects[*at].program, Subjected::Redis(_));
     [number, number.saturating_sub(1)].into_iter().find(is_redis).unwrap_or(0)
@@ -345,7 +345,7 @@ fn evalsha(prng: &mut Prng, request: &mut Vec<u8>) {
     client::command(request, &["EVALSHA", SCRIPT_SHA1, "1", &any_key(prng)]);
 }
 
-/// Who acts in a round; the others are those that follow.
+/// The actor of a round; the other connections follow it.
 const ACTOR: usize = 0;
 
 /// Sends one command on each of the other connections, and waits for its reply.

@@ -1,4 +1,4 @@
-//! What applications are built on, as it is published: queues, locks, limiters, sessions, rooms.
+//! Published bases of applications: queues, locks, limiters, sessions, rooms.
 //!
 //! Each is given a small workload, and what comes of it is checked. The workers of the queues are
 //! processes of their own, which die with the program that started them.

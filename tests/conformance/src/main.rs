@@ -17,7 +17,7 @@ mod script;
 use darter_testkit::{Protocol, Tally, server};
 use std::process::ExitCode;
 
-/// What the command line asked for.
+/// The options of the command line.
 #[derive(Debug)]
 struct Options {
     family: Option<String>,

@@ -280,8 +280,8 @@ fn answers(server: &Server) -> bool {
     pong.is_ok_and(|reply| !reply.is_error())
 }
 
-/// Compares what both have counted since the last step, if `is_compared`. What expires is a change
-/// as well, and may do so a little later there than here.
+/// Compares what both have counted since the last step, if `is_compared`. An expiry is a change as
+/// well, and may happen a little later there than here.
 fn compare_changes(oracle: &mut Side, subject: &mut Side, is_compared: bool) -> Result<(), String> {
     const SETTLED_MAX: Duration = Duration::from_secs(1);
     let (mut expected, mut counted) = (0, 0);

@@ -61,7 +61,7 @@ pub(crate) struct Step {
     pub(crate) literal: [Option<Reply>; 2],
 }
 
-/// What a line does.
+/// The action of a line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Command { args: Vec<Arg>, save: Option<String> },

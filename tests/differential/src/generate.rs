@@ -567,7 +567,7 @@ fn sort(words: &mut Words<'_>) -> Command {
     command("HSCAN", vec![text("missing"), text(0)])
 }
 
-/// What the order of a set decides is compared without its order: it is another one.
+/// A result that depends on a set's order is compared without its order: that differs.
 fn sort_itself(words: &mut Words<'_>) -> Command {
     const PATTERNS: &[&str] = &["*", "{t}*", "*->f1", "{t}*->7", "#", "none", "*->", "w*"];
     let mut args = vec![words.key()];
@@ -741,7 +741,7 @@ fn stream(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// What is idle for how long is not asked, as the clocks differ.
+/// Idle times are not asked for, as the clocks differ.
 fn consumer_group(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     let (group, consumer) = (words.pick(&["g", "h", "none"]), words.pick(&["c", "d", "e"]));
     match words.prng.below(24) {
@@ -857,7 +857,7 @@ fn range_end(words: &mut Words<'_>) -> Vec<u8> {
     }
 }
 
-/// What XREAD takes for an ID.
+/// An ID for XREAD.
 fn after(words: &mut Words<'_>) -> Vec<u8> {
     match words.prng.below(6) {
         0 => text("$"),

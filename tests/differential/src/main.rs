@@ -21,7 +21,7 @@ use darter_base::Prng;
 use darter_testkit::{Io, Shape, Tally};
 use std::process::ExitCode;
 
-/// What the command line asked for.
+/// The options of the command line.
 #[derive(Debug)]
 struct Options {
     runs: u64,

@@ -54,7 +54,7 @@ const ENDINGS: &[(u64, &str)] = &[
 /// The most words of one call that are written out: Lua has 250 registers.
 const WORDS_MAX: usize = 100;
 
-/// The script that calls a command. Those of one number that follow each other are one script.
+/// The script that calls a command. Adjacent commands of one number are one script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Script {
     number: usize,
@@ -107,7 +107,8 @@ fn random(prng: &mut Prng, number: usize) -> Script {
     }
 }
 
-/// What is played of a sequence: each script is one command, or two, of which the first loads it.
+/// The commands of a sequence as they are sent: each script is one command, or two, of which the
+/// first loads it.
 pub(crate) fn folded(commands: &[Command]) -> Vec<Command> {
     let of = |command: &Command| command.script.map(|script| script.number);
     let runs = commands.chunk_by(|one, next| of(one) == of(next));

@@ -40,8 +40,8 @@ pub(crate) fn wrapped(prng: &mut Prng, commands: Vec<Command>) -> Vec<Command> {
     all
 }
 
-/// What docs/compat.md knows: ZRANK has an argument more than in Redis 7.0, so it is queued where that
-/// refuses it; and what is queued holds no reference to a value.
+/// Differences of docs/compat.md: ZRANK has an argument more than in Redis 7.0, so it is queued
+/// where that refuses it; and a queued command holds no reference to a value.
 pub(crate) fn differs_inside(command: &Command) -> bool {
     let word = |at: usize| command.words.get(at).map(|word| word.to_ascii_uppercase());
     match word(0).unwrap_or_default().as_slice() {

@@ -44,7 +44,7 @@ impl Command {
 pub(crate) struct Words<'a> {
     pub(crate) prng: &'a mut Prng,
     pub(crate) deadlines: u64,
-    /// What comes next.
+    /// The next command.
     pub(crate) pending: Option<Command>,
 }
 

@@ -51,7 +51,7 @@ const TARGETS: &[Target] = &[
     Target { name: "bitfields", corpus: corpus::bitfields, run: darter_families::fuzz_bitfield },
 ];
 
-/// What the command line asked for.
+/// The options of the command line.
 struct Options {
     seconds: u64,
     target: Option<String>,

@@ -4,7 +4,7 @@
 use darter_resp::{Parser, ProtocolError};
 
 const BULK_MAX: usize = 512 << 20;
-/// What the parser may hold beyond a multiple of the input.
+/// The parser's allowance beyond a multiple of the input.
 const MEMORY_BASE: usize = 256 * 1024;
 
 type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);

@@ -1,4 +1,4 @@
-//! What scripts do with bytes that anyone may send: JSON, MessagePack, formats, patterns, code.
+//! Arbitrary bytes in the hands of scripts: JSON, MessagePack, formats, patterns, code.
 
 use darter_base::preempt::{Countdown, Never};
 use darter_rdb::functions::{LibraryText, begin_library};

@@ -89,7 +89,7 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
         let again = start_on(stage, folder)?;
         same(what, &told(&mut again.client().map_err(text)?)?)?;
     }
-    // The same by payloads.
+    // Functions also arrive by payloads.
     let Reply::Bulk(payload) = say(&mut oracle, &[b"FUNCTION", b"DUMP"])? else {
         return Err("FUNCTION DUMP is no bulk".into());
     };

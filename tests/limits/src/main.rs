@@ -38,7 +38,7 @@ use darter_testkit::{Io, Server, Shape, Tally, server};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What a check works with.
+/// The context of a check.
 pub(crate) struct Stage {
     pub(crate) shape: Shape,
     /// About how long a random check runs.
@@ -70,7 +70,7 @@ pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), St
 /// Whether Redis, in Darter's place, would pass the check too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// What Redis does as well.
+    /// A limit that Redis has as well.
     AsRedis,
     /// More than Redis does.
     More,

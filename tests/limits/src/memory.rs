@@ -296,7 +296,7 @@ fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     let readers = unread(&watched.server, "GET", &keys)?;
     must_be(&mut watched, 0, 0, "of keys that are there")?;
     watched.client.words("DEL one two").map_err(text)?;
-    // What is in transit to the socket is reported as their output.
+    // Output in transit to the socket is reported as theirs.
     let pinned_least = 2 * BYTES - MIB;
     must_be(&mut watched, pinned_least, 2 * BYTES + MIB, "by two readers")?;
     let stats = watched.client.words("MEMORY STATS").map_err(text)?;
@@ -393,7 +393,7 @@ fn reply_buffers(stage: &Stage) -> Result<(), String> {
 
 /// Names and arguments are copied into the reply.
 fn long_replies(stage: &Stage) -> Result<(), String> {
-    /// What both ends' sockets hold of a reply is the system's.
+    /// The part of a reply in both ends' sockets is the system's.
     const OF_SOCKETS: u64 = 12 * MIB;
     let long = "m".repeat(usize::try_from(24 * MIB + OF_SOCKETS).map_err(text)?);
     for command in ["ECHO", "PING", "HGETALL", "SMEMBERS"] {
@@ -480,7 +480,7 @@ fn query_limit(stage: &Stage) -> Result<(), String> {
     let _below = sender(&watched.server, "below", 900_000, 3 * MIB)?;
     let mut beyond = sender(&watched.server, "beyond", MIB + 200_000, 3 * MIB)?;
     ensure(is_closed(&mut beyond)?, || "a client beyond the limit got a reply".to_owned())?;
-    let mut query = None; // What is still on its way when the other is closed comes too.
+    let mut query = None; // Output on its way as the other client is closed comes too.
     let is_all = wait_until(|| {
         query = watched.of_client("below", "qbuf")?;
         Ok(query == Some(900_000))
@@ -606,7 +606,7 @@ fn fill_databases(client: &mut Client, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// What visits all databases visits those in use.
+/// Commands on all databases visit those in use.
 fn databases(stage: &Stage) -> Result<(), String> {
     let small = stage.server()?.process().resident_bytes();
     let server = stage.server_with(&["--databases", "2147483647"])?;

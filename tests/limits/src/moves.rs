@@ -11,7 +11,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("connections that move lose nothing",         Asks::More, pipelines_on_the_move),
 ];
 
-/// What a move may take to begin: the least that a streak lasts is a fifth of it.
+/// The longest time until a move begins: a streak lasts a fifth of it at least.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn two_cores(stage: &Stage) -> Result<Server, String> {
@@ -31,7 +31,7 @@ fn int(client: &mut Client, line: &str) -> Result<i64, String> {
     reply.int().ok_or_else(|| format!("{line}: {reply:?}"))
 }
 
-/// Of two clients that ask for one key all the time, one is on its core and the other moves there.
+/// If two clients ask for one key all the time, one is on its core and the other moves there.
 fn moves(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut clients = [server.client().map_err(text)?, server.client().map_err(text)?];

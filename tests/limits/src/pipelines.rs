@@ -184,8 +184,8 @@ fn first_long_replies(stage: &Stage) -> Result<(), String> {
 }
 
 /// Two clients, one on each core, ask for 7 MB of one core's values and then set a key, all in one
-/// send, and disconnect without reading. What was already sent to the other core still runs; what
-/// their own core has not begun does not.
+/// send, and disconnect without reading. Requests already sent to the other core still run;
+/// requests that their own core has not begun do not.
 fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let server = two_cores(stage)?;

@@ -302,8 +302,8 @@ fn half_closed(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// What takes long, by the bytes of its request: a search, one that holds locks, and a change that is
-/// made aside, which a reset ends and an end of the client's own side does not.
+/// Long requests, by their bytes: a search, one that holds locks, and a change that is made aside.
+/// A reset ends it; an end of the client's own side does not.
 fn work_ends(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 300_000;
     let server = Server::subject(stage.shape).map_err(text)?;

@@ -375,8 +375,8 @@ fn end_once_while_saving(stage: &Stage) -> Result<(), String> {
     ensure(!has_half_a_file(&server)?, || "the temporary file is left behind".into())
 }
 
-/// What goes wrong, and what the log says of it: a file that cannot be begun, one that cannot be put
-/// in its place, a full disk.
+/// Failures and their log lines: a file that cannot be created, one that cannot be renamed into
+/// place, a full disk.
 fn reasons(stage: &Stage) -> Result<(), String> {
     type Harm = fn(&Server) -> Result<(), String>;
     let harms: [(&str, Harm); 3] = [

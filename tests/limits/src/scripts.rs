@@ -114,8 +114,8 @@ fn undone(stage: &Stage) -> Result<(), String> {
     ensure(exists.int() == Some(0), || "the list has stayed".to_owned())
 }
 
-/// What only reads ends some time after its client's side; what may write, if the connection is
-/// reset, as it is where a reply has not been read, and it has changed nothing.
+/// A script that only reads ends some time after its client's side. One that may write ends if it
+/// has changed nothing and the connection is reset, as it is if a reply has not been read.
 fn gone(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut other = client(&server)?;
@@ -140,8 +140,8 @@ fn gone(stage: &Stage) -> Result<(), String> {
     begins(&other.words("SCRIPT KILL").map_err(text)?, "-NOTBUSY")
 }
 
-/// Who waits for what a script holds is told when the time is over, and who comes later at once; not so
-/// those of other keys, though a save point is reached meanwhile.
+/// Waiters for a script's keys get BUSY when the time is over, and later ones at once. Users of
+/// other keys do not, though a save point is reached during that time.
 fn busy(stage: &Stage) -> Result<(), String> {
     const WAITING: usize = 100;
     let server = stage.server_with(&["--busy-reply-threshold", "500", "--save", "1 1"])?;
@@ -295,7 +295,7 @@ fn told(stage: &Stage) -> Result<(), String> {
 /// some stay.
 fn stacks(stage: &Stage) -> Result<(), String> {
     const RUNS: u64 = 200;
-    /// What a core keeps for the next scripts.
+    /// The number of machines that a core keeps for the next scripts.
     const KEPT: u64 = 16;
     let server = stage.server()?;
     let mut other = client(&server)?;

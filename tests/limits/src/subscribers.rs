@@ -224,7 +224,8 @@ fn crowd(stage: &Stage) -> Result<(), String> {
             message.items().and_then(|items| items.get(1)).and_then(Reply::text)
                 == Some(channel.as_bytes())
         };
-        while !is_own(&listener.receive().map_err(text)?) {} // What came by a pattern.
+        // Skips messages received by a pattern.
+        while !is_own(&listener.receive().map_err(text)?) {}
     }
     slices::are_short(&mut client)?;
     let half = listeners.split_off(CLIENTS / 2);

@@ -1,6 +1,6 @@
 //! MULTI, EXEC and WATCH under load: very many and very long queued commands, readers of EXEC's
-//! reply that are slow or half gone, and very many watched keys. What they hold is bounded and
-//! given back, and nobody waits for them.
+//! reply that are slow or half gone, and very many watched keys. Their memory is bounded and freed,
+//! and no other client waits for them.
 
 use crate::subscribers::number_of;
 use crate::{Asks, Check, Stage, ensure, slices, text};
@@ -166,7 +166,7 @@ fn unread(server: &Server, value: &str) -> Result<Client, String> {
 
 const GETS: usize = 100;
 
-/// What it has not read is the old value, and bounded; others change it meanwhile.
+/// Its unread part shows the old value, and is bounded; others change the value during that time.
 fn slow_reader(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut other = client(&server)?;

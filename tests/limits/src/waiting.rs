@@ -1,6 +1,6 @@
 //! Commands that wait, under load: very many clients, very many keys, those that are killed as they
-//! are served, that do not read, and whose time is over all at once. What they hold is bounded and
-//! given back, and nobody waits for them who has not asked to.
+//! are served, that do not read, and whose time is over all at once. Their memory is bounded and
+//! freed, and no other client waits for them unless it asked to.
 
 use crate::subscribers::number_of;
 use crate::{Asks, Check, Stage, ensure, slices, text};
@@ -73,7 +73,7 @@ fn many_clients(stage: &Stage) -> Result<(), String> {
     for (at, taker) in takers.iter_mut().enumerate() {
         taker.send(&encode(&["BLPOP", "a", "b", "c", "d", "0"])).map_err(text)?;
         if at < 100 {
-            blocked(&mut other, at as u64 + 1)?; // Of these the order is known.
+            blocked(&mut other, at as u64 + 1)?; // The order of these is known.
         }
     }
     let mut readers = clients(&server, EACH)?;

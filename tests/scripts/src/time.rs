@@ -1,4 +1,4 @@
-//! What the interpreter costs, and how long it goes without asking whether the slice is over.
+//! The cost of the interpreter, and its longest run without asking whether the slice is over.
 //!
 //! `cargo run --release -p darter-scripts -- --time [NAME]`. Times between two questions are of the
 //! thread's own processor time, as on a machine with other work the clock shows that, too.
@@ -121,7 +121,7 @@ struct Gaps {
     questions: Cell<usize>,
 }
 
-/// What this thread has had of a processor.
+/// The processor time of this thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);

@@ -11,7 +11,7 @@ pub(crate) struct Pending {
     pub(crate) db: usize,
     /// The step at which it was sent.
     pub(crate) called: u64,
-    /// The same moment, in Unix milliseconds.
+    /// That moment, in Unix milliseconds.
     pub(crate) called_ms: u64,
     /// Its length on the wire.
     pub(crate) bytes: usize,

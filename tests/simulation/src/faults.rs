@@ -1,4 +1,4 @@
-//! What happens to the connections of a run besides commands, drawn from its seed.
+//! The events on the connections of a run besides commands, drawn from its seed.
 //!
 //! - Clients half-close in the middle of a request or after one: every complete request is
 //!   answered, then the connection is closed.
@@ -72,8 +72,8 @@ pub(crate) fn hoard() -> Vec<u8> {
     [header.as_bytes(), &vec![b'h'; LIMIT_BYTES + LIMIT_BYTES / 8]].concat()
 }
 
-/// What is known of CLIENT PAUSE. Only one request is outstanding at a time, so that its state is
-/// known. Of two pauses that overlap, the later end and the stricter mode apply. Times are in Unix
+/// The known state of CLIENT PAUSE. Only one request is outstanding at a time, so that it is known.
+/// If two pauses overlap, the later end and the stricter mode apply. Times are in Unix
 /// milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pause {

@@ -46,7 +46,7 @@ fn command() -> Command {
 
 /// A world that is simulated beside the histories.
 struct World {
-    /// What fails, in its line.
+    /// The name of the failing world, in its line.
     name: &'static str,
     /// One of its seeds for so many of histories.
     each: u64,
@@ -62,7 +62,7 @@ const WORLDS: &[World] = &[
     World { name: "order",               each: 2,  from: 2, range: 4, run: |seed, cores| order::watch(seed, cores, world::Flaw::None) },
     World { name: "messages",            each: 2,  from: 1, range: 8, run: |seed, cores| pubsub::publish(seed, cores, world::Flaw::None) },
     World { name: "moves",               each: 2,  from: 2, range: 4, run: |seed, cores| moving::wander(seed, cores, world::Flaw::None, moving::LIST) },
-    World { name: "tracking",            each: 2,  from: 1, range: 8, run: |seed, cores| tracking::track(seed, cores, tracking::Bug::None) },
+    World { name: "tracking",            each: 2,  from: 1, range: 8, run: |seed, cores| tracking::track(seed, cores, tracking::TrackingBug::None) },
     World { name: "waiting",             each: 2,  from: 1, range: 8, run: |seed, cores| waiting::wait_for(seed, cores, "BLPOP") },
     World { name: "waiting for streams", each: 2,  from: 1, range: 8, run: |seed, cores| streams::wait_for(seed, cores, ["XREADGROUP", "XREAD"]) },
     World { name: "snapshots",           each: 10, from: 1, range: 5, run: |seed, cores| saving::save(seed, cores, false) },

@@ -22,7 +22,7 @@ const NUMBERS: usize = 400;
 /// Steps after which a run counts as hung.
 const PATIENCE: usize = 400_000;
 
-/// What must be noticed: flawed worlds, and a list with a bug.
+/// Bugs that must be found: flawed worlds, and a list with a bug.
 pub(crate) const BUGS: &[(&str, Flaw, &str)] = &[
     ("a connection whose end is not noticed as it moves", Flaw::ForgetsEnds, LIST),
     ("bytes that come as a connection moves, and are lost", Flaw::ForgetsBytes, LIST),
@@ -75,7 +75,7 @@ enum Fate {
     Goes,
 }
 
-/// What the client that looks at all others waits for.
+/// The reply that the observing client waits for.
 enum Asked {
     /// A list: these ids must be in it, unless they go meanwhile.
     List(Vec<(usize, Option<i64>)>),
@@ -164,7 +164,7 @@ impl Run {
             }
             _ => {}
         }
-        // What was not answered may have been done: it has other counters from now on.
+        // An unanswered command may have been run: it has other counters from now on.
         *wanderer = Wanderer::new(wanderer.counters.len(), wanderer.connection + 1);
         self.sim.reconnect(client);
         Ok(())

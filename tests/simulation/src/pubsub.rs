@@ -2,13 +2,13 @@
 //!
 //! Publishers pipeline numbered messages to a few channels, each after writing its number to a key
 //! of theirs. Listeners subscribe to channels, patterns and shard channels, and give them up again;
-//! in some runs their connections are reset. What must hold:
+//! in some runs their connections are reset. These properties must hold:
 //!
 //! - A message comes between the confirmations of subscribing and of giving up, never outside.
 //! - As many receive it as PUBLISH has replied; fewer only where connections were reset.
 //! - All listeners see the messages of a channel in one order.
 //! - Each connection sees the messages of a publisher in its order, whatever their channels.
-//! - Who has seen a message, and asks for the key then, finds its number or a later one.
+//! - A client that has seen a message, and asks for the key then, finds its number or a later one.
 
 use crate::value::{self, Value};
 use crate::world::{Flaw, Sim};
@@ -31,7 +31,7 @@ const KINDS: [(&str, &[&str]); 3] = [("", &CHANNELS), ("P", &PATTERNS), ("S", &C
 pub(crate) const BUGS: &[(&str, Flaw, usize)] =
     &[("messages to subscribers that overtake others", Flaw::Reorders, 3)];
 
-/// What a message is called: its publisher, and its number, from 1.
+/// The identity of a message: its publisher, and its number, from 1.
 type Id = (usize, usize);
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ struct Publisher {
 
 #[derive(Default)]
 struct Listener {
-    /// What it holds: the kind, and the name.
+    /// Its subscriptions: the kind, and the name.
     held: BTreeSet<(usize, String)>,
     /// Whether a confirmation is due.
     awaits: bool,
@@ -53,7 +53,7 @@ struct Listener {
     asked: Option<Id>,
     /// The last message of each publisher.
     last: Vec<usize>,
-    /// What it saw of each channel since it last subscribed to that: by subscription.
+    /// The messages that it saw on each channel since it last subscribed to that: by subscription.
     seen: BTreeMap<(usize, String, String), Vec<Id>>,
     is_reset: bool,
 }
@@ -65,7 +65,7 @@ struct Run {
     listeners: Vec<Listener>,
     resets: bool,
     received: BTreeMap<Id, i64>,
-    /// Of each channel: which message came directly before which, somewhere.
+    /// For each channel: pairs of messages of which one came directly before the other, somewhere.
     before: BTreeMap<String, BTreeSet<(Id, Id)>>,
 }
 
@@ -199,7 +199,7 @@ impl Run {
     fn take_pushes(&mut self, listener: usize) -> Result<(), String> {
         let client = self.publishers.len() + listener;
         if self.listeners[listener].is_reset {
-            return Ok(()); // What it has not read yet is lost with its connection.
+            return Ok(()); // Unread output is lost with its connection.
         }
         while let Some(value) = value::take(self.sim.inbox(client)) {
             let told = match &value {

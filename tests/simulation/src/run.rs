@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What a client initiates, if anything.
+    /// Lets a client act, if it can.
     fn act(&mut self, client: usize, most: usize) {
         let Client { waiting, leaves, stalled_until_ms, .. } = &self.clients[client];
         let waiting = waiting.len();

@@ -43,7 +43,7 @@ struct File {
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<File>>);
 
-/// What one core saves to.
+/// The file of one core.
 struct Lane(Memory, usize);
 
 impl Store for Memory {
@@ -125,7 +125,7 @@ async fn save_unlocked(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// What a file of these chunks holds: keys, and their numbers.
+/// The content of a file of these chunks: keys, and their numbers.
 fn numbers(chunks: &[Chunk]) -> BTreeMap<String, usize> {
     let (mut writer, mut bytes) = (Writer::new(), Vec::new());
     writer.start(10, &mut bytes);
@@ -373,7 +373,7 @@ mod tests {
                     value::take(run.sim.inbox(SAVER))
                 });
                 assert_eq!(told, Some(Value::Simple(wanted.to_owned())), "seed {seed}");
-                (0..2_000).for_each(|_| run.sim.step()); // What can go on does.
+                (0..2_000).for_each(|_| run.sim.step()); // Lets the run finish.
                 run.memory.0.lock().expect("no holder panics").senders
             };
             for key in 0..60 {

@@ -33,7 +33,7 @@ const FIRST_TAKER: usize = FIRST_READER + READERS;
 /// The names of the commands that take and that read: XREADGROUP and XREAD, or one with a bug.
 pub(crate) type Verbs = [&'static str; 2];
 
-/// What the checks must notice: a name, and the verbs that do it.
+/// Bugs that the checks must find: a name, and the verbs that have it.
 pub(crate) const BUGS: &[(&str, Verbs)] = &[
     ("an entry that is delivered and not sent", ["LOSTGROUP", "XREAD"]),
     ("a consumer who is never asked", ["SLEEPGROUP", "XREAD"]),
@@ -48,7 +48,7 @@ enum Bug {
     Again,
 }
 
-/// What a command wants, with a bug.
+/// A command's wait, with a bug.
 struct Broken(Box<dyn Want>, Bug);
 
 impl Want for Broken {
@@ -137,7 +137,7 @@ struct Taker {
     outstanding: usize,
     id: Option<i64>,
     ends: bool,
-    /// What it waits for.
+    /// The call that it waits for.
     call: Option<Asked>,
 }
 
@@ -150,7 +150,7 @@ struct Asked {
     number: usize,
 }
 
-/// Who reads everything.
+/// A client that reads everything.
 #[derive(Default)]
 struct Reader {
     outstanding: bool,
@@ -165,10 +165,10 @@ struct Run {
     verbs: Verbs,
     takers: Vec<Taker>,
     readers: [Reader; READERS],
-    /// Who got which entry.
+    /// The consumer that got each entry.
     taken: BTreeMap<(usize, usize), usize>,
-    /// What became of each call of a consumer: whether it got an entry; `None` if its connection was
-    /// cut before that.
+    /// The outcome of each call of a consumer: whether it got an entry; `None` if its connection
+    /// was cut before that.
     calls: Vec<Option<bool>>,
     added: usize,
     /// Replies that the first three clients wait for.
@@ -218,7 +218,7 @@ impl Run {
         Err("the producers do not finish".to_owned())
     }
 
-    /// What the meddler is told.
+    /// Asks the meddler's connection.
     fn ask(&mut self, line: &str) -> Result<Value, String> {
         self.sim.send(MEDDLER, format!("{line}\r\n").as_bytes());
         for _ in 0..PATIENCE {
@@ -428,7 +428,7 @@ impl Run {
         Ok(())
     }
 
-    /// Who has a pending entry got it, or was cut off.
+    /// The consumer of a pending entry got it, or was cut off.
     fn compare(&self, pending: &Value) -> Result<(), String> {
         let Value::Array(rows) = pending else { return Err(format!("{pending:?}")) };
         for row in rows {

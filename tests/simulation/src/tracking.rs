@@ -1,13 +1,13 @@
 //! Checks that no client keeps a copy of a value that is no longer valid.
 //!
-//! Readers cache what they read, as client libraries do: a copy is kept from the reply on, and dropped
-//! when an invalidation comes. Writers write increasing numbers to the same keys, delete them, give
-//! them deadlines, flush and swap; some readers hear by prefixes, and some write, too, and need not hear
-//! of that. Connections are reset. What must hold:
+//! Readers cache what they read, as client libraries do: a copy is kept from the reply on, and
+//! dropped when an invalidation comes. Writers write increasing numbers to the same keys, delete
+//! them, give them deadlines, flush and swap; some readers hear by prefixes, and some write, too,
+//! and need not hear of that. Connections are reset. These properties must hold:
 //!
 //! - Whenever nothing is on its way, every copy of every client is what the key holds. So an
 //!   invalidation is neither lost nor comes before the reply that it is about, whatever the delays.
-//! - Who hears by prefixes hears of its prefixes only, and who does not track hears nothing.
+//! - A reader by prefixes gets its prefixes only, and a client that does not track gets nothing.
 
 use crate::value::{self, Value};
 use crate::world::Sim;
@@ -24,9 +24,9 @@ const REAPED_MS: u64 = 50;
 const AHEAD: usize = 8;
 const KEYS: [&str; 6] = ["a1", "a2", "b1", "b2", "c", "{a1}x"];
 
-/// What goes wrong on the way to clients, to check that it would be noticed.
+/// A fault on the way to clients, which must be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
+pub(crate) enum TrackingBug {
     None,
     /// Invalidations come before replies that were sent before them.
     Overtakes,
@@ -35,9 +35,9 @@ pub(crate) enum Bug {
 }
 
 /// The bugs, and what they are called.
-pub(crate) const BUGS: &[(&str, Bug)] = &[
-    ("invalidations that overtake replies", Bug::Overtakes),
-    ("invalidations that are lost", Bug::Loses),
+pub(crate) const BUGS: &[(&str, TrackingBug)] = &[
+    ("invalidations that overtake replies", TrackingBug::Overtakes),
+    ("invalidations that are lost", TrackingBug::Loses),
 ];
 
 /// How a client tracks.
@@ -53,7 +53,7 @@ enum Mode {
     Prefix(&'static str),
 }
 
-/// What a reply answers.
+/// The request of a reply.
 #[derive(Clone, Debug)]
 enum Asked {
     Read(Vec<&'static str>),
@@ -75,11 +75,11 @@ struct Run {
     clients: Vec<Client>,
     resets: bool,
     written: u64,
-    bug: Bug,
+    bug: TrackingBug,
 }
 
 /// Runs one seed on this many cores.
-pub(crate) fn track(seed: u64, cores: usize, bug: Bug) -> Result<(), String> {
+pub(crate) fn track(seed: u64, cores: usize, bug: TrackingBug) -> Result<(), String> {
     let mut run = Run::new(seed, cores, bug);
     for _ in 0..ROUNDS {
         for _ in 0..STEPS {
@@ -95,7 +95,7 @@ pub(crate) fn track(seed: u64, cores: usize, bug: Bug) -> Result<(), String> {
 }
 
 impl Run {
-    fn new(seed: u64, cores: usize, bug: Bug) -> Self {
+    fn new(seed: u64, cores: usize, bug: TrackingBug) -> Self {
         let mut prng = Prng::from_seed(seed ^ 0x7ac4_e41d);
         let (count, resets) = (2 + at(&mut prng, 6), prng.chance(40));
         let mut families = darter_families::TABLES.to_vec();
@@ -202,14 +202,14 @@ impl Run {
 
     fn take_replies(&mut self, at_client: usize) -> Result<(), String> {
         if self.clients[at_client].is_reset {
-            return Ok(()); // What it has not read yet is lost with its connection.
+            return Ok(()); // Unread output is lost with its connection.
         }
         let mut values: Vec<Value> =
             std::iter::from_fn(|| value::take(self.sim.inbox(at_client))).collect();
         match self.bug {
-            Bug::None => {}
-            Bug::Overtakes => values.sort_by_key(|value| !matches!(value, Value::Push(_))),
-            Bug::Loses => {
+            TrackingBug::None => {}
+            TrackingBug::Overtakes => values.sort_by_key(|value| !matches!(value, Value::Push(_))),
+            TrackingBug::Loses => {
                 values.retain(|value| !matches!(value, Value::Push(_)) || self.prng.chance(80));
             }
         }
@@ -299,7 +299,7 @@ impl Client {
                 keys.iter().zip(values).for_each(|(key, value)| self.keep(key, text(value)));
             }
             (Asked::Read(keys), value) => self.keep(keys[0], text(value)),
-            // Who is not told of its own changes drops its copy itself.
+            // A client that ignores its own changes drops its copy itself.
             (Asked::Write(key), _) if self.mode == Mode::Quiet => {
                 self.copies.remove(key);
             }
@@ -326,7 +326,8 @@ fn at(prng: &mut Prng, count: usize) -> usize {
 /// Names of the bugs that no seed has exposed.
 pub(crate) fn missed() -> impl Iterator<Item = &'static str> {
     const SEEDS: u64 = 200;
-    let missed = |(_, bug): &&(&str, Bug)| !(0..SEEDS).any(|seed| track(seed, 2, *bug).is_err());
+    let missed =
+        |(_, bug): &&(&str, TrackingBug)| !(0..SEEDS).any(|seed| track(seed, 2, *bug).is_err());
     BUGS.iter().filter(missed).map(|(name, ..)| *name)
 }
 
@@ -338,7 +339,11 @@ mod tests {
     fn copies_do_not_outlive_their_values() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..10 {
-                assert_eq!(track(seed, cores, Bug::None), Ok(()), "seed {seed}, {cores} cores");
+                assert_eq!(
+                    track(seed, cores, TrackingBug::None),
+                    Ok(()),
+                    "seed {seed}, {cores} cores"
+                );
             }
         }
     }

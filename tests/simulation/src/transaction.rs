@@ -58,7 +58,7 @@ impl Transaction {
         Self { watched, watch: "WATCH", ops, script: None }
     }
 
-    /// The same as a script.
+    /// Draws one as a script.
     pub(crate) fn draw_script(prng: &mut Prng) -> Self {
         let mut drawn = Self::draw(prng);
         drawn.ops.retain(|op| !matches!(op, Op::Config(..)));
@@ -67,7 +67,7 @@ impl Transaction {
         Self { watched: None, script: Some(Script::Reads(named)), ..drawn }
     }
 
-    /// The same of one command or two, whose keys are plainly those that it names.
+    /// Draws a script of one command or two, with no keys but those that it names.
     pub(crate) fn draw_plain_script(prng: &mut Prng) -> Self {
         let mut drawn = Self::draw(prng);
         let is_plain = |op: &Op| {
@@ -118,7 +118,7 @@ impl Transaction {
         Self { watched: Some(key.to_owned()), watch: "BROKEN", ops, script: None }
     }
 
-    /// What is sent, request by request.
+    /// The requests, one by one.
     pub(crate) fn requests(&self) -> Vec<Vec<String>> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match &self.script {

@@ -15,7 +15,7 @@ pub(crate) enum Value {
     Null,
     /// An array.
     Array(Vec<Value>),
-    /// What was not asked for.
+    /// A push.
     Push(Vec<Value>),
 }
 

@@ -40,7 +40,7 @@ const BROKEN: &[Command] = &[
     waits("sleeping", |args| wait(args, Box::new(Sleeping))),
 ];
 
-/// What the checks must notice: a name, and the verb that does it.
+/// Bugs that the checks must find: a name, and the verb that has it.
 pub(crate) const BUGS: &[(&str, Verb)] = &[
     ("an element that is taken and not given", "LOSING"),
     ("an element that is given and not taken", "DOUBLING"),
@@ -509,7 +509,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_and_who_came_first_is_served_first() {
+    fn waiters_are_served_in_order_and_nothing_is_lost() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..10 {
                 assert_eq!(wait_for(seed, cores, "BLPOP"), Ok(()), "seed {seed}, {cores} cores");

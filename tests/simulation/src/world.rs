@@ -176,7 +176,7 @@ pub(crate) enum Flaw {
     MovesFirst,
     /// The end of a connection that moves is not noticed.
     ForgetsEnds,
-    /// What a connection receives while it leaves is lost.
+    /// Bytes that a connection receives while it leaves are lost.
     ForgetsBytes,
 }
 
@@ -191,7 +191,7 @@ enum Sleep {
     Forever,
 }
 
-/// What one core sends another.
+/// A letter between two cores.
 enum Letter {
     Mail(Mail),
     /// The connection of this client.
@@ -649,7 +649,7 @@ impl Sim {
         came | self.let_go(core)
     }
 
-    /// What a core wants sent and done.
+    /// Collects the output and actions of a core.
     fn collect(&mut self, core: usize) -> Flush {
         let (mut outbox, mut actions) = (Vec::new(), Vec::new());
         self.cores[core].drain_outbox(&mut outbox);

@@ -59,7 +59,7 @@ impl Client {
     /// Sends a command written as words between spaces.
     ///
     /// # Errors
-    /// Those of [`Client::command`].
+    /// The errors of [`Client::command`].
     pub fn words(&mut self, line: &str) -> io::Result<Reply> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         self.command(&words)
@@ -76,7 +76,7 @@ impl Client {
     /// Waits for one reply, as its value.
     ///
     /// # Errors
-    /// Those of [`Client::command`].
+    /// The errors of [`Client::command`].
     pub fn receive(&mut self) -> io::Result<Reply> {
         let raw = self.receive_raw()?;
         reply::parse(&raw).map_err(|error| io::Error::other(format!("{error:?}")))
@@ -85,7 +85,7 @@ impl Client {
     /// Waits for one reply, as its bytes.
     ///
     /// # Errors
-    /// Those of [`Client::command`].
+    /// The errors of [`Client::command`].
     pub fn receive_raw(&mut self) -> io::Result<Vec<u8>> {
         let mut framer = Framer::default();
         loop {

@@ -4,7 +4,7 @@
 use crate::notation::show;
 use crate::reply::{self, Reply};
 
-/// What must be equal.
+/// The bytes that must be equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Match {
     /// Every byte.
@@ -12,7 +12,7 @@ pub enum Match {
     Exact,
     /// Every byte, after the elements of each aggregate have been sorted.
     Sorted,
-    /// The same for a flat array of pairs: the pairs are sorted.
+    /// As above, for a flat array of pairs: the pairs are sorted.
     SortedPairs,
     /// Every byte, but integers may differ by this much.
     Near(i64),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test] // Each mark forgives what it names, and nothing else.
-    fn marks_forgive_what_they_name() {
+    fn marks_forgive_the_differences_they_name() {
         let (ab, ba) = ("[\"a\", \"b\"]", "[\"b\", \"a\"]");
         assert!(!ok(ab, ba, &Match::Exact));
         assert!(ok(ab, ba, &Match::Sorted));

@@ -1,4 +1,4 @@
-//! What every test needs that talks to a server from outside: servers that start on free ports and
+//! Shared parts of tests that talk to a server from outside: servers that start on free ports and
 //! die with their handle, and a client that returns replies both as bytes and as values.
 //!
 //! It shares no code with the server's own protocol crates on purpose: a bug in their parser must

@@ -137,7 +137,7 @@ struct Notation<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
-    /// What comes next is a key of a map: a colon ends it.
+    /// The next value is a key of a map: a colon ends it.
     is_key: bool,
 }
 
@@ -234,8 +234,8 @@ impl Notation<'_> {
 mod tests {
     use super::*;
 
-    #[test] // What is shown can be read again.
-    fn shows_what_it_reads() {
+    #[test] // A printed reply can be read again.
+    fn printed_replies_can_be_read() {
         for text in [
             "+OK",
             "-ERR syntax error, really",

@@ -195,8 +195,8 @@ impl Reply {
         }
     }
 
-    /// What a RESP2 client receives in place of this: maps and sets become arrays, doubles bulks,
-    /// booleans integers, nulls null bulks.
+    /// The RESP2 form: maps and sets become arrays, doubles bulks, booleans integers, nulls null
+    /// bulks.
     #[must_use]
     pub fn to_resp2(&self) -> Self {
         let all = |items: &[Self]| items.iter().map(Self::to_resp2).collect();
@@ -212,7 +212,7 @@ impl Reply {
         }
     }
 
-    /// The same reply with RESP2's two nulls written as RESP3's.
+    /// The RESP3 form, with RESP2's two nulls written as RESP3's.
     #[must_use]
     pub fn to_resp3(&self) -> Self {
         let all = |items: &[Self]| items.iter().map(Self::to_resp3).collect();
