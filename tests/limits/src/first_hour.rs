@@ -22,7 +22,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("files are included, by patterns too",           Asks::AsRedis, included),
     ("the log begins with what runs, and ends",       Asks::More,    log_lines),
     ("data that cannot be read is not passed over",   Asks::AsRedis, unreadable),
-    ("what is lost at the end is logged",             Asks::More,    lost),
+    ("changes lost at the end are logged",            Asks::More,    lost),
     ("changes are counted as in Redis",               Asks::AsRedis, changes),
     ("an absent command is logged once",              Asks::More,    absent_command),
     ("SIGHUP ends nothing",                           Asks::AsRedis, hangup),

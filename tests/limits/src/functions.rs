@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) const CHECKS: &[Check] = &[
     ("redis-server loads saved libraries, and the other way round", Asks::AsRedis, both_ways),
     ("a file with a library that cannot be loaded is refused",      Asks::More,    refused),
-    ("an endless library stops nobody",                             Asks::More,    endless),
+    ("an endless library blocks no client",                         Asks::More,    endless),
     ("a library of ten megabytes",                                  Asks::AsRedis, large),
     ("ten thousand functions, and as many libraries",               Asks::AsRedis, many),
 ];

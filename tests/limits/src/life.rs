@@ -30,7 +30,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
     ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
     ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
-    ("more cores than processors is said",            Asks::More,    cores_that_share),
+    ("more cores than processors are logged",         Asks::More,    cores_that_share),
 ];
 
 fn sigterm(stage: &Stage) -> Result<(), String> {

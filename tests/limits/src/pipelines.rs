@@ -20,7 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a pipeline may be written whole before it is read",    Asks::AsRedis, written_whole),
     ("a backlog goes with its client",                       Asks::More,    backlog_goes),
     ("the first long replies of other cores are bounded",    Asks::More,    first_long_replies),
-    ("suspended work goes on when its client has gone",      Asks::More,    rest_of_the_gone),
+    ("suspended work continues after its client has gone",   Asks::More,    rest_of_the_gone),
     ("requests for a core that sleeps are bounded",          Asks::More,    sleeping_core),
     ("a request longer than the receive buffers",            Asks::AsRedis, long_request),
     ("HELLO in a pipeline over two cores",                   Asks::AsRedis, hello_midway),

@@ -25,7 +25,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("resets of clients that are held back leave nothing", Asks::AsRedis, while_held_back),
     ("resets while a long reply streams leave nothing",    Asks::AsRedis, during_streams),
     ("resets at random bytes leave nothing",               Asks::AsRedis, at_random_bytes),
-    ("who ends only its own side gets all replies",        Asks::More,    half_closed),
+    ("a half-closed client gets all replies",              Asks::More,    half_closed),
     ("work for a client that is gone ends",                Asks::More,    work_ends),
 ];
 

@@ -11,7 +11,7 @@ use std::path::Path;
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("redis-server loads saved streams with their groups, and the other way round", Asks::AsRedis, both_ways),
-    ("entries that nobody has are saved",                                            Asks::More,    given_back),
+    ("entries without a consumer are saved",                                        Asks::More,    given_back),
 ];
 
 const STREAMS: u64 = 30;

@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("redis-server loads what is saved, and the other way round", Asks::More,    both_ways),
-    ("SIGTERM under load saves all that was acknowledged",        Asks::AsRedis, end_under_load),
-    ("SHUTDOWN saves if there are save points, or if told so",    Asks::AsRedis, shutdown),
-    ("a save point saves by itself",                              Asks::AsRedis, save_point),
-    ("a failed snapshot leaves the old file, and stops writes",   Asks::AsRedis, failure),
-    ("a snapshot that fills the disk leaves the old file",        Asks::AsRedis, full_disk),
-    ("SIGTERM without a place to save to does not end it",        Asks::AsRedis, no_end_unsaved),
-    ("a kill at any moment leaves a whole file",                  Asks::AsRedis, kills),
-    ("BGSAVE CANCEL leaves the old file",                         Asks::More,    cancel),
-    ("who asks for the end twice gets one snapshot",              Asks::More,    ends_at_once),
-    ("an end without saving leaves no half of a file",            Asks::AsRedis, end_while_saving),
-    ("a failed snapshot tells why",                               Asks::More,    reasons),
-    ("snapshots do not overlap",                                  Asks::More,    overlaps),
-    ("who reads does not wait for a snapshot amid writers",       Asks::More,    amid_writers),
+    ("redis-server and Darter load each other's files",         Asks::More,    both_ways),
+    ("SIGTERM under load saves all that was acknowledged",      Asks::AsRedis, end_under_load),
+    ("SHUTDOWN saves if there are save points, or if told so",  Asks::AsRedis, shutdown),
+    ("a save point saves by itself",                            Asks::AsRedis, save_point),
+    ("a failed snapshot leaves the old file, and stops writes", Asks::AsRedis, failure),
+    ("a snapshot that fills the disk leaves the old file",      Asks::AsRedis, full_disk),
+    ("SIGTERM without a place to save to does not end it",      Asks::AsRedis, no_end_unsaved),
+    ("a kill at any moment leaves a whole file",                Asks::AsRedis, kills),
+    ("BGSAVE CANCEL leaves the old file",                       Asks::More,    cancel),
+    ("a second request to end makes no second snapshot",        Asks::More,    ends_at_once),
+    ("an end without saving leaves no half of a file",          Asks::AsRedis, end_while_saving),
+    ("a failed snapshot logs its reason",                       Asks::More,    reasons),
+    ("snapshots do not overlap",                                Asks::More,    overlaps),
+    ("readers do not wait for a snapshot beside writers",       Asks::More,    amid_writers),
 ];
 
 const SOON: Duration = Duration::from_secs(30);

@@ -15,16 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("an endless script stops nobody",               Asks::More,    endless),
+    ("an endless script blocks no client",           Asks::More,    endless),
     ("a killed script has changed nothing",          Asks::More,    undone),
     ("a script ends with its client",                Asks::More,    gone),
     ("a busy script keeps its keys, and no others",  Asks::More,    busy),
     ("SHUTDOWN NOSAVE ends an endless script",       Asks::AsRedis, shutdown),
-    ("a script of many calls stops nobody",          Asks::More,    many_calls),
+    ("a script of many calls blocks no client",      Asks::More,    many_calls),
     ("very many scripts are given back",             Asks::AsRedis, flood),
     ("a script has very many keys and a huge reply", Asks::AsRedis, huge),
-    ("what scripts take is told",                    Asks::More,    told),
-    ("the stacks of scripts are told",               Asks::More,    stacks),
+    ("the memory of scripts is reported",            Asks::More,    told),
+    ("the stacks of scripts are reported",           Asks::More,    stacks),
 ];
 
 fn client(server: &Server) -> Result<Client, String> {

@@ -15,7 +15,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a hundred thousand subscriptions are given back",  Asks::More,    many_subscriptions),
     ("many clients' subscriptions come and go",          Asks::More,    crowd),
     ("hostile patterns are matched in slices",           Asks::More,    hostile_patterns),
-    ("what a script publishes is bounded",               Asks::More,    from_a_script),
+    ("messages of a script are bounded",                 Asks::More,    from_a_script),
 ];
 
 /// A number of INFO.

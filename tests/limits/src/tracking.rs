@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("a flood of reads stays within the table's bound",  Asks::More,    flood),
-    ("the readers of a key are told in slices",          Asks::More,    many_readers),
-    ("a hundred thousand prefixes are given back",       Asks::More,    many_prefixes),
-    ("who does not read invalidations is closed",        Asks::AsRedis, deaf),
+    ("a flood of reads stays within the table's bound", Asks::More,    flood),
+    ("the readers of a key are notified in slices",     Asks::More,    many_readers),
+    ("a hundred thousand prefixes are given back",      Asks::More,    many_prefixes),
+    ("a client that reads no invalidations is closed",  Asks::AsRedis, deaf),
 ];
 
 const PATIENCE: Duration = Duration::from_secs(30);

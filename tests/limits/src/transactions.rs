@@ -15,11 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("a million queued commands run, and are given back", Asks::More,    million),
-    ("what is queued counts for maxmemory",               Asks::AsRedis, out_of_memory),
-    ("what is queued counts for its client's limit",      Asks::More,    over_limit),
+    ("queued commands count for maxmemory",               Asks::AsRedis, out_of_memory),
+    ("queued commands count for their client's limit",    Asks::More,    over_limit),
     ("huge queued commands are given back",               Asks::More,    huge),
     ("a slow reader of EXEC's reply holds no lock",       Asks::More,    slow_reader),
-    ("who ends its own side after EXEC gets all replies", Asks::More,    half_closed),
+    ("a half-closed client gets all replies of EXEC",     Asks::More,    half_closed),
     ("a million watches are given back",                  Asks::More,    watches),
 ];
 

@@ -14,12 +14,12 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("five thousand who wait are served in their order",  Asks::AsRedis, many_clients),
-    ("a hundred thousand keys that one client waits for", Asks::More,    many_keys),
-    ("consumers that get nothing delay nobody",           Asks::More,    many_consumers),
-    ("who is killed as he is served loses one at most",   Asks::AsRedis, killed),
-    ("a reader who does not read what he has waited for", Asks::More,    slow_reader),
-    ("a flood of timeouts",                               Asks::More,    timeouts),
+    ("five thousand waiting clients are served in order",          Asks::AsRedis, many_clients),
+    ("a hundred thousand keys that one client waits for",          Asks::More,    many_keys),
+    ("consumers that get nothing delay no client",                 Asks::More,    many_consumers),
+    ("CLIENT KILL during serving loses one element at most",       Asks::AsRedis, killed),
+    ("a waiting client that does not read its replies is bounded", Asks::More,    slow_reader),
+    ("a flood of timeouts",                                        Asks::More,    timeouts),
 ];
 
 fn client(server: &Server) -> Result<Client, String> {

@@ -10,7 +10,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("MONITOR shows what each client sends, in its order", Asks::AsRedis, monitor),
     ("MONITOR shows a command that had to wait once",      Asks::AsRedis, monitor_once),
     ("MONITOR shows a huge command whole",                 Asks::AsRedis, monitor_huge),
-    ("what a MONITOR does not read counts",                Asks::AsRedis, monitor_deaf),
+    ("output that a MONITOR does not read counts",         Asks::AsRedis, monitor_deaf),
     ("a slice stays short beside a MONITOR",               Asks::More,    monitor_slices),
 ];
 
