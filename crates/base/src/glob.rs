@@ -10,8 +10,8 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_case(pattern, text, Case::Sensitive)
 }
 
-/// Whether some text that begins with `prefix` may match: true too where that would take long to
-/// tell, at a class.
+/// True if some text that begins with `prefix` may match, or if a class makes that too slow to
+/// decide.
 #[must_use]
 pub fn may_begin_with(pattern: &[u8], prefix: &[u8]) -> bool {
     let mut at = 0;

@@ -9,11 +9,11 @@
 //! | count: 8 | length: 8 | hash: 8 | bytes ... |
 //! ```
 //! Blocks longer than [`KNOWN_MIN`] are listed by the address of their bytes: code that has only a
-//! `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table lookup) checks the list first, so
-//! nothing between the parser and the table has to tell long names from others. One list serves all
-//! cores, because a name is assembled on one, looked up on another and freed on a third. Its lock
-//! is held for some 50 ns, and taken only for names of 64 KiB or more, which took their core a
-//! hundred times as long to receive.
+//! `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table lookup) checks the list first, so no
+//! code between the parser and the table treats long names apart. One list serves all cores,
+//! because a name is assembled on one, looked up on another and freed on a third. Its lock is held
+//! for some 50 ns, and taken only for names of 64 KiB or more, which took their core a hundred
+//! times as long to receive.
 //!
 //! A list, and not a type for names: a type would have to pass through every signature from the
 //! arguments to the table, for the one request in a million that has such a name.
@@ -142,7 +142,8 @@ impl Long {
     unsafe fn of(memory: Memory, hash: u64, digest: u128, slot: Option<u16>) -> Self {
         let (len, block) = (memory.len(), memory.into_raw());
         let head = Head { count: AtomicUsize::new(1), len, hash };
-        // SAFETY: the block has room for the head, is aligned for it, and nobody else sees it.
+        // SAFETY: the block has room for the head, is aligned for it, and no other reference to it
+        // exists.
         unsafe { block.cast::<Head>().write(head) };
         let long = Self(block);
         if len > KNOWN_MIN {
@@ -180,7 +181,7 @@ impl Long {
         let len = unsafe { raw.cast::<Head>().as_ref() }.len;
         // SAFETY: the bytes follow the head.
         let bytes = unsafe { raw.add(size_of::<Head>()) };
-        // SAFETY: `len` bytes were written, and nobody changes them.
+        // SAFETY: `len` bytes were written, and no writer is left.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
     }
 
@@ -276,7 +277,8 @@ impl Drop for Long {
             let address = self.0.addr().get() + size_of::<Head>();
             list().remove(&address);
         }
-        // SAFETY: allocated with this size; nobody else holds a count, or finds it in the list.
+        // SAFETY: allocated with this size; no other count is held, and the list has no entry for
+        // it.
         unsafe { Memory::from_raw(self.0, Self::bytes_for(len)) }.release();
     }
 }

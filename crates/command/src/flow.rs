@@ -11,8 +11,8 @@ pub enum Flow {
     /// The reply's header (with its exact count) is encoded; the rest comes from a cut, in
     /// portions, as the socket drains. The shape *Scan*.
     Stream(Box<dyn Stream>),
-    /// Nothing is encoded yet; the work continues aside, in portions, and meanwhile locks the key
-    /// against other writers. The shapes *Build* and *Edit* on one key.
+    /// Nothing is encoded yet; the work continues aside, in portions, with the key locked against
+    /// other writers. The shapes *Build* and *Edit* on one key.
     Job(Box<dyn Job>),
 }
 
@@ -49,7 +49,7 @@ pub trait Stream: Send {
 /// A change of one key that takes more than a slice.
 ///
 /// Its steps must leave the database unchanged until the last one, which installs the result and
-/// encodes the reply: meanwhile readers see the previous value.
+/// encodes the reply: until then readers see the previous value.
 pub trait Job: Send {
     /// Does the next portion, about 10-30 us of work.
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal>;

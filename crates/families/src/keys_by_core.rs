@@ -271,7 +271,7 @@ impl KeysByCore {
                 Timed { result, dies, now: home.shard.db_mut(db).now() }
             }
         };
-        // A core whose clock has passed the deadline may have told somebody that it is gone.
+        // A core whose clock has passed the deadline may have reported the value as gone.
         let agrees = |reads: &[Timed<R>]| {
             let last = reads.iter().map(|read| read.now).max();
             reads.iter().all(|read| read.dies.is_none_or(|dies| Some(dies) > last))

@@ -70,9 +70,10 @@ pub(crate) async fn anywhere<I: Input>(
     cuts
 }
 
-/// The collections at the keys at `keys`, to build from, with the destination at `target` locked until the
-/// guard is dropped: no one reads or writes it meanwhile. A reader that saw its old value after a
-/// source had already changed since the cut could tell that the two did not happen in one order.
+/// The collections at the keys at `keys`, to build from, with the destination at `target` locked
+/// until the guard is dropped: no command reads or writes it until then. A reader that saw its old
+/// value after a source had already changed since the cut would observe that the two did not happen
+/// in one order.
 pub(crate) async fn for_target<I: Input>(
     call: &Call,
     keys: Range<usize>,

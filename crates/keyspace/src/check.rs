@@ -169,7 +169,7 @@ mod tests {
         db
     }
 
-    #[test] // The database changes meanwhile: the result is that of the moment when it began.
+    #[test] // The database changes during the walk: the result is that of the moment when it began.
     fn a_database_is_checked_in_slices() {
         let mut db = db();
         let (mut checker, mut slices) = (db.checker(), 1);

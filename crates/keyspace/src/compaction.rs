@@ -1,7 +1,7 @@
 //! When a table of keys is compacted by itself.
 //!
 //! The places that a shrinking table frees are scattered over the allocator's blocks, hardly one of
-//! which becomes empty: half of the removed memory stays resident. Writing all places anew brings
+//! which becomes empty: half of the removed memory stays resident. Writing all places again brings
 //! them together ([`Table::compact`]), at 70 ns a key. So it is done when a good part has gone, and
 //! the table has stopped shrinking: one from which half of the keys are removed at a stretch is
 //! compacted once, after the last of them. Both are seen from counts that the table keeps anyway,

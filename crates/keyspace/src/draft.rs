@@ -1,12 +1,12 @@
 //! A value that is changed aside, in portions, and installed in one step; and the record of its
 //! changes.
 //!
-//! Meanwhile readers see the value at the key, and writers of the key wait. In the end the changes
+//! Until then readers see the value at the key, and writers of the key wait. In the end the changes
 //! are recorded, if they are certainly smaller than the value, and the value at the key is still
-//! the one that was found (it may have been reaped meanwhile). Otherwise the whole value is, by a
-//! shared pointer: readers of the log encode it in portions of their own.
+//! the one that was found (it may have been reaped). Otherwise the whole value is, by a shared
+//! pointer: readers of the log encode it in portions of their own.
 //!
-//! Not here: who waits for whom. See `tx`.
+//! Not here: waits for locks. See `tx`.
 
 use crate::db::BIT_RAW;
 use crate::event::Events;
@@ -161,8 +161,8 @@ impl Db {
     }
 
     /// Puts a value that was changed aside back at `key`, with the deadline that it had there. An
-    /// empty one removes the key. If the key has died meanwhile, so has what is installed: the
-    /// change came before. Cost: O(1).
+    /// empty one removes the key. If the key has died in the meantime, so has the installed value:
+    /// the change came before. Cost: O(1).
     pub fn install_draft<V: Typed>(&mut self, key: &Key<'_>, draft: Draft<V>) {
         let Draft { value, base, deadline, count, done } = draft;
         let is_alike = base.as_ref().is_none_or(|base| base.row() == V::TYPE);

@@ -138,7 +138,7 @@ pub fn is_long(bytes: usize) -> bool {
 struct Entries<X: OutOfLine> {
     /// For the second pass, which releases what it has read.
     cut: Option<Table<X>>,
-    /// None before the first item: whoever reads once needs no other reader.
+    /// None before the first item: a caller that reads once needs no other reader.
     reader: Option<Reader<X>>,
     now: u64,
     /// None: there are no values.

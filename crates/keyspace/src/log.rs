@@ -10,8 +10,8 @@
 //! The subscriber takes the records in every turn. A command that runs at once is complete in what
 //! is taken; one that spans turns or shards is a transaction, and its records say so ([`Part`]).
 //!
-//! While an open transaction is at work ([`Work::Open`](crate::Work)), the log has what that keeps
-//! (`kept`), and what is recorded and heard goes there. It leaves in portions when the transaction is
+//! While an open transaction is at work ([`Work::Open`](crate::Work)), the log holds its copies
+//! (`kept`), and records and events go there. It leaves in portions when the transaction is
 //! committed.
 //!
 //! Invariants:
@@ -38,10 +38,10 @@ const CHANGES_MAX: usize = 256;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// Those who hear of events only.
+    /// The watches, which observe events only.
     pub(crate) watches: Watches,
     pub(crate) tracked: Tracked,
-    /// There is a subscriber, who takes the records. Otherwise there are none.
+    /// True if a subscriber takes the records. Otherwise there are none.
     pub(crate) is_taken: bool,
     records: Vec<Record>,
     /// Records so far, including those that were taken.
@@ -88,7 +88,7 @@ impl Log {
         self.tracked.hear_flush();
     }
 
-    /// True when somebody needs it.
+    /// True if the log has a reader: events, WATCH, tracking or an open transaction.
     pub(crate) fn is_needed(&self) -> bool {
         self.is_taken || self.is_open() || !self.watches.is_empty() || !self.tracked.is_empty()
     }
@@ -168,7 +168,7 @@ impl Log {
         }
     }
 
-    /// A portion of what was recorded, and heard, leaves. True while there is more.
+    /// Publishes a portion of the records and events. True while there is more.
     pub(crate) fn let_out(&mut self, kept: &mut Kept, part: Option<Part>) -> bool {
         assert!(self.open.is_none(), "an open transaction is at work");
         if let Some(records) = kept.next_records() {
@@ -191,7 +191,7 @@ impl Log {
         false
     }
 
-    /// [`Log::push_change`] where nobody takes the records.
+    /// [`Log::push_change`] without a subscriber for the records.
     fn hear_change(&mut self, key: &[u8], tells: &[&'static Event]) {
         debug_assert!(!self.is_taken, "it is to be recorded");
         if std::mem::take(&mut self.is_new) {
@@ -331,7 +331,7 @@ impl Log {
     }
 }
 
-/// Something happened to a key: who watches it hears of that, at once or when the open transaction at work
+/// Notes an event of a key: its watchers observe it at once, or when the open transaction at work
 /// is committed.
 #[inline]
 fn hear(
@@ -432,7 +432,7 @@ impl Dismantle for Remains {
     }
 }
 
-/// Where an edit of a value tells what it does; nowhere, when the value belongs to no key yet.
+/// The destination of an edit's records and events; none if the value belongs to no key yet.
 pub struct Recorder<'a> {
     target: Target<'a>,
     /// Changes are reported as this event, whatever the editor calls them.
@@ -514,8 +514,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// [`Recorder::record`] of what is not counted as a change: removals by time, and
-    /// what Redis tells of though nothing has changed.
+    /// [`Recorder::record`] of an event that does not count as a change: removals by time, and
+    /// events that Redis publishes though nothing has changed.
     #[inline]
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);

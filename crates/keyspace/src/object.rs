@@ -214,7 +214,7 @@ pub trait Value: Send + Sync + 'static {
         false
     }
 
-    /// True when some entry is alive at `now`, as far as `segments` segments tell; the rest counts
+    /// True when some entry is alive at `now`, as far as `segments` segments show; the rest counts
     /// as alive.
     fn has_living(&self, now: u64, segments: usize) -> bool {
         let _ = (now, segments);

@@ -198,7 +198,7 @@ impl Shard {
         self.log().watches.add(client, (db, key), there);
     }
 
-    /// The log; a new one where nobody has needed it.
+    /// The log; a new one if there was none.
     fn log(&mut self) -> &mut Log {
         if self.databases.log().is_none() {
             self.databases.give_log(Some(Box::default()));
@@ -268,8 +268,8 @@ impl Shard {
 
     // ---- client tracking: see `tracked` ----
 
-    /// Remembers that a client has read a key: the touch that comes next is told. Beyond `most`
-    /// keys, unless that is 0, random ones are dropped.
+    /// Remembers that a client has read a key: the next touch is reported. Beyond `most` keys,
+    /// unless that is 0, random ones are dropped.
     pub fn remember(&mut self, client: u64, key: &Key<'_>, most: usize) {
         self.log();
         let log = self.databases.log().as_mut().expect("it is there");
@@ -310,7 +310,7 @@ impl Shard {
         touched
     }
 
-    /// Whether anything is heard for those who track.
+    /// True if any touch is observed for tracking clients.
     pub fn is_tracked(&mut self) -> bool {
         self.databases.log().as_ref().is_some_and(|log| !log.tracked.is_empty())
     }
@@ -376,8 +376,8 @@ impl Shard {
         self.databases.sums().expired - self.undone.expired
     }
 
-    /// Changes to all databases, except for what time removed; those that were undone included: whoever
-    /// sees it move knows that something has changed.
+    /// Changes to all databases, except for removals by time; undone changes are included: a reader
+    /// that sees the number move knows that something has changed.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.databases.changes()

@@ -18,7 +18,7 @@ impl Db {
         self.log.as_ref().is_some_and(|log| log.is_taken)
     }
 
-    /// True when somebody hears of changes, whether they are recorded or not.
+    /// True if changes are observed, whether they are recorded or not.
     pub(crate) fn has_log(&self) -> bool {
         self.log.is_some()
     }
@@ -50,7 +50,7 @@ impl Db {
         }
     }
 
-    /// [`Db::tell`] where nobody takes the records.
+    /// [`Db::tell`] without a subscriber for the records.
     pub(crate) fn hear(&mut self, key: &[u8], told: impl FnOnce() -> Events) {
         if let Some(log) = &mut self.log {
             log.hear(key, told().iter());

@@ -1,10 +1,10 @@
 //! Client tracking, as far as a shard takes part in it: which clients have read which of its keys, and
 //! which of those were touched since.
 //!
-//! A key is remembered with those who have read it, until it is touched (see `watch` for what a touch
-//! is) or dropped for want of room: then it is forgotten, and handed to whoever asks for what was
-//! touched, with all its readers. So each read is reported once, and whoever reads again is remembered
-//! again. Databases do not matter: clients know a key by its name.
+//! A key is remembered with its readers, until it is touched (see `watch` for the meaning) or
+//! dropped for want of room: then it is forgotten, and returned as touched, with all its readers.
+//! So each read is reported once, and a client that reads again is remembered again. Databases do
+//! not matter: clients know a key by its name.
 //!
 //! Nothing takes longer the more clients have read a key, or the more keys are remembered: a touched
 //! key leaves with its readers as they are, and all keys together are freed in portions. Trees, not
@@ -74,8 +74,8 @@ impl Readers {
     }
 }
 
-/// Added to an author whose script runs: what that changes is not its own to those who hear of every
-/// touch, as in Redis, where scripts have a client.
+/// Added to an author whose script runs: its changes are not its own for readers of every touch, as
+/// in Redis, where scripts have a client.
 pub const BY_SCRIPT: u64 = 1 << 63;
 
 /// A notice for readers.
@@ -90,7 +90,7 @@ pub enum Touched {
         /// The author of the command, if it ignores its own changes; otherwise 0.
         author: u64,
     },
-    /// A key was touched, whoever has read it.
+    /// A key was touched, whatever its readers.
     Any {
         /// The key.
         name: Name,
@@ -135,7 +135,7 @@ pub(crate) struct Tracked {
 }
 
 impl Tracked {
-    /// True when there is nothing to hear, and nothing to tell.
+    /// True when there is nothing to observe, and nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.touched.is_empty() && self.hears == Hears::default()
     }
@@ -165,8 +165,8 @@ impl Tracked {
         self.most > 0 && self.keys.len() > self.most
     }
 
-    /// Drops random keys, `count` at most, while there are too many: their readers are told as if they
-    /// had been touched.
+    /// Drops random keys, `count` at most, while there are too many: their readers are notified as
+    /// if they had been touched.
     pub(crate) fn make_room(&mut self, count: usize, prng: &mut Prng) {
         for _ in 0..count {
             if !self.is_over() {
@@ -180,7 +180,7 @@ impl Tracked {
     }
 
     fn drop_key(&mut self, hash: u64) {
-        let author = std::mem::take(&mut self.author); // Nobody has written it.
+        let author = std::mem::take(&mut self.author); // The drop has no author.
         self.hear_read(hash, None);
         self.author = author;
     }
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    #[test] // However many there are, one is dropped for each that is new, and its readers are told.
+    #[test] // At the limit, one key is dropped for each new one, and its readers are notified.
     fn evicted_keys_are_invalidated() {
         let (mut tracked, mut prng) = (Tracked::default(), Prng::from_seed(1));
         tracked.limit(10);

@@ -1,13 +1,13 @@
-//! WATCH: who wants to know whether a key is touched.
+//! WATCH: the clients that watch keys, and touches of these.
 //!
 //! A *touch* is what fires an event on a key, with few exceptions; whether the value is another one
-//! does not matter. So watches hear of the events where the log hears of them, and a log that only
-//! they need keeps nothing. Redis's rules for keys that are not there, and for deadlines, hold:
+//! does not matter. So watches observe the events where the log does, and a log that only they need
+//! keeps nothing. Redis's rules for keys that are not there, and for deadlines, hold:
 //!
 //! - A key that was absent, or past its deadline, when it was watched stays clean while it is
 //!   removed, flushed or swapped for another that is not there.
-//! - A key that was there is dirty once it is not, whether anybody noticed its deadline or not. It
-//!   cannot get another one without a touch, so the earliest of a client's keys is enough to know.
+//! - A key that was there is dirty once it is gone, even before its death is noticed. It cannot get
+//!   another one without a touch, so the earliest of a client's keys is enough to know.
 //!
 //! Nothing takes longer the more keys a client watches, or the more clients a key: a touched key
 //! leaves the table with all its watches, and their clients are marked in portions; so are the keys
@@ -42,8 +42,8 @@ struct Watch {
     was_there: bool,
 }
 
-/// Watches of a key, each by its time: one of its client's, who may have stopped watching, and begun
-/// anew. A tree never moves them all.
+/// Watches of a key by time: each one is its client's, which may have stopped watching and begun
+/// again. A tree never moves them all.
 type ByTime = BTreeMap<u64, Watch>;
 
 /// The watches of a key.
@@ -97,7 +97,7 @@ impl Watching {
         }
     }
 
-    /// Takes out the watches of those who saw the key there. Cost: O(watches).
+    /// Takes out the watches of clients that saw the key there. Cost: O(watches).
     fn split_there(&mut self) -> ByTime {
         match self {
             Self::One(..) => ByTime::new(),
@@ -141,7 +141,7 @@ pub enum Seen {
     Clean,
     /// One was, or has.
     Touched,
-    /// Touches have yet to be told to those who watch: ask again.
+    /// Touches have yet to be reported to watchers: ask again.
     Unknown,
 }
 
@@ -274,7 +274,7 @@ impl Watches {
         }
     }
 
-    /// True when somebody watches, and would hear of this.
+    /// True if a watcher would observe this event.
     #[inline]
     pub(crate) fn wants(&self, event: &'static Event) -> bool {
         !self.watchers.is_empty() && is_touch(event)

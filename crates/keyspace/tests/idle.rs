@@ -1,4 +1,5 @@
-//! Times of access against a map, under seeds: who leaves one, who does not, and what a cut spares.
+//! Times of access against a map, under seeds: commands that leave one, commands that do not, and
+//! the effect of a cut.
 
 use crate::roll::{Roll, RollEdit};
 use darter_base::{Prng, lazyfree, preempt};

@@ -1,5 +1,4 @@
-//! A type that the keyspace has never heard of does all that types do: docs/adding-a-type.md,
-//! tried.
+//! A type unknown to the keyspace does all that types do: docs/adding-a-type.md, tried.
 //!
 //! Payloads and digests of the toy are tried in `crates/persist/tests/toy.rs`, files in
 //! `crates/server/src/load/tests.rs`.

@@ -191,7 +191,8 @@ fn filled(prng: &mut Prng, prefixes: &[&str]) -> Shard {
     shard
 }
 
-#[test] // Whatever it did, among others who changed other keys meanwhile: all is as it was.
+// An undone transaction, among others that changed other keys during it, leaves all as it was.
+#[test]
 fn an_undone_transaction_has_done_nothing() {
     for seed in 0..400 {
         let mut prng = Prng::from_seed(seed);
@@ -301,7 +302,9 @@ fn put(shard: &mut Shard, name: &[u8], deadline: Deadline) {
     shard.db_mut(0).set_text(&Key::new(name), Fresh::Bytes(b"value"), deadline);
 }
 
-#[test] // Watches hear of it when it is committed, and of an undone one only if they saw what is no more.
+// Watches observe it at its commit; they observe an undone one only if they saw a state that is
+// gone.
+#[test]
 fn watches_hear_at_the_end() {
     let mut shard = shard();
     put(&mut shard, b"there", Deadline::Clear);

@@ -202,7 +202,7 @@ fn push_error(lua: &mut Lua<'_>, error: Error) -> Verdict {
             [&lua.place_of_caller(), &*lua.about_argument(index, &text)].concat()
         }
     };
-    lua.pop(lua.top()); // There may be no slot left; nobody reads them any more.
+    lua.pop(lua.top()); // There may be no slot left, and no reader of them.
     if lua.push_bytes(&text).is_err() { Verdict::RaiseMemory } else { Verdict::Raise }
 }
 

@@ -603,7 +603,7 @@ impl<'a> Lua<'a> {
         unsafe { ffi::lua_gc(self.state, ffi::GC_STEP, 0) != 0 }
     }
 
-    /// Undoes what a script has told the collector.
+    /// Undoes a script's settings of the collector.
     pub fn restore_collector(&mut self) {
         // SAFETY: this sets fields of the state.
         unsafe { ffi::lua_gcrestore(self.state) };

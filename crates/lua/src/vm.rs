@@ -10,7 +10,7 @@
 //!      └─────────────────────────────────────────────────────┘ else at the next one
 //! ```
 //!
-//! While a run is suspended nobody else enters the state. So it may be suspended anywhere, in the
+//! While a run is suspended no other code enters the state. So it may be suspended anywhere, in the
 //! middle of a rehash too; what is not possible everywhere is to throw its stack away.
 
 use crate::call::{Program, Work, run_program};
@@ -63,7 +63,7 @@ impl<H> Shared<H> {
 
     /// Keeps the rest of a function until it goes on.
     pub(crate) fn put_work(&self, work: Box<dyn Work<H>>) {
-        // SAFETY: nobody else has a reference: it is only taken out, never borrowed.
+        // SAFETY: there is no other reference: it is only taken out, never borrowed.
         unsafe { *self.work.get() = Some(work) };
     }
 
@@ -203,7 +203,7 @@ impl<H: 'static> Vm<H> {
         assert_eq!(self.at, At::Idle, "a run has the state");
         let stack = self.stack.take().expect("a VM that is idle has its stack");
         let shared = self.shared;
-        // SAFETY: there is no run, so nobody borrows the program.
+        // SAFETY: there is no run, so the program is not borrowed.
         unsafe { *self.shared().program.get() = Some(program) };
         let state = self.shared().state;
         // SAFETY: the state is alive; `hook` is one.
@@ -262,7 +262,7 @@ impl<H: 'static> Vm<H> {
         self.at = At::Idle;
         let shared = self.shared();
         shared.core.forget_running();
-        // SAFETY: the coroutine is gone, so nobody borrows the program.
+        // SAFETY: the coroutine is gone, so the program is not borrowed.
         unsafe { *shared.program.get() = None };
         // SAFETY: the state is alive and has no run.
         unsafe { ffi::lua_settop(shared.state, 0) };

@@ -178,7 +178,7 @@ fn a_flipped_bit_is_always_found() {
                 assert!(error.offset <= bytes.len() as u64, "{bit}: {error}");
                 early += usize::from(error.offset < bytes.len() as u64 - 8);
             }
-            // From version 10 to 11 and so on: only the checksum can tell, and it does.
+            // From version 10 to 11 and so on: only the checksum differs, and it is checked.
             Ok(file) => panic!("bit {bit} went unnoticed: {}", file == whole),
         }
         if bit % 5 == 0 {

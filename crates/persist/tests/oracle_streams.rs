@@ -296,7 +296,7 @@ fn long_entries_are_written_as_they_come() {
         _ => None,
     });
     assert!(texts.eq(ours), "the texts are the same");
-    // Told piece by piece, too.
+    // The dump is also read piece by piece.
     let mut dumper = Dumper::new(parts.clone(), &STREAM);
     let len = loop {
         if let Some(len) = dumper.survey(3) {
@@ -515,7 +515,8 @@ fn names_are_shared_without_a_shape() {
     assert_eq!(names.collect::<BTreeSet<_>>().len(), 1);
 }
 
-#[test] // Values of any length, amid short ones, to names that are a shape, or too long, or one too many.
+// Values of any length, among short ones, to names that are a shape, or too long, or one too many.
+#[test]
 fn values_to_common_names_come_as_they_were() {
     let mut prng = Prng::from_seed(1);
     let (mut stream, mut wanted) = (Stream::new(), Vec::new());

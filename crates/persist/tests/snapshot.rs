@@ -157,7 +157,8 @@ fn fill(shard: &mut Shard, prng: &mut Prng) -> Model {
     model
 }
 
-#[test] // Whatever the style; and the cut is of one instant, though all is overwritten meanwhile.
+// Whatever the style; and the cut is of one instant, though all is overwritten during the snapshot.
+#[test]
 fn snapshots_save_the_cut() {
     for seed in 0..4 {
         let (mut shard, mut prng) = (shard(), Prng::from_seed(seed));

@@ -306,8 +306,8 @@ fn sized(block: &[u8], start: usize, len: usize) -> Result<(Entry, usize), Fault
     Ok((text(block, start, len)?, start + len))
 }
 
-/// The trailing length of a listpack entry: 7 bits a byte, most significant first; all but the
-/// first byte carry the mark that tells a backward reader to continue.
+/// The trailing length of a listpack entry: 7 bits a byte, most significant first; in all but the
+/// first byte a mark makes a backward reader continue.
 pub(super) fn back_length(out: &mut [u8; 5], len: usize) -> &[u8] {
     let width = match len {
         0..=127 => 1,

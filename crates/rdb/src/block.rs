@@ -1,9 +1,9 @@
 //! A packed collection handed over as a whole, to be taken apart elsewhere.
 //!
 //! Most values of a file are small collections, each one block of bytes. To find an item in it, to
-//! send it to its core and to find it again there would cost more than to insert it. So a reader that
-//! was asked to ([`Reader::with_blocks`](crate::Reader::with_blocks)) reports the block, and whoever
-//! has the collection walks through it.
+//! send it to its core and to find it again there would cost more than to insert it. So a reader
+//! with [`Reader::with_blocks`](crate::Reader::with_blocks) reports the block, and the owner of the
+//! collection walks through it.
 //!
 //! Not here: the bytes of a block. See `blob`.
 

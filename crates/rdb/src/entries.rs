@@ -68,7 +68,7 @@ impl Surveyor {
     }
 }
 
-/// The second pass; the first one, too, if it was told no sizes.
+/// The second pass; the first one, too, if it knows no sizes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryEncoder {
     /// False in the first pass: long entries are measured, and their sizes kept in `long`.

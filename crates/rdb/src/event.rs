@@ -19,7 +19,8 @@ pub enum Product {
 pub enum Crc {
     /// It matches.
     Verified,
-    /// It was not compared: the writer had disabled it, so it is zero, or the reader was told not to.
+    /// The checksum was not compared: the writer had disabled it, so it is zero, or the reader was
+    /// set not to.
     Off,
 }
 

@@ -1,9 +1,9 @@
 //! How the values of a type are laid out in a file: the part of a type's row that is about the
 //! format.
 //!
-//! The format knows layouts, not types. A type's row says in which layouts it has been written, by
-//! whom and under which numbers; and the row chooses the layout for writing a value now, from what
-//! a [`Survey`] saw of its items.
+//! The format knows layouts, not types. A type's row lists the layouts in which it has been
+//! written, with product and number; and the row chooses the layout for writing a value now, by the
+//! items that a [`Survey`] saw.
 
 use crate::blob::Form;
 use crate::value::{Plan, Survey};
@@ -75,7 +75,8 @@ pub enum Layout {
     BlockFromEarliest(Form, u8),
     /// A count, then so many blocks of singles.
     Blocks(Form),
-    /// A count, then so many nodes: a number that tells a single from a block of singles, and that.
+    /// A count, then that many nodes: a number that distinguishes a single from a block of singles,
+    /// and the node.
     Nodes(Form),
     /// A count, then so many blocks of entries with IDs; then a state, and consumer groups.
     Entries(Generation),

@@ -62,7 +62,7 @@ pub fn absurd(packed: u64, len: u64) -> bool {
 /// Unpacks whole operations from the head of `packed` onto `out`, until `out` holds `want` bytes or
 /// the next operation is incomplete. Returns the bytes used.
 ///
-/// `out` grows past `want` by less than [`RUN_BYTES_MAX`], and by a little more meanwhile
+/// `out` grows past `want` by less than [`RUN_BYTES_MAX`], and by a little more while it runs
 /// ([`SPARE_BYTES`]). Copies reach into what `out` holds.
 ///
 /// # Errors

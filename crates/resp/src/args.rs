@@ -542,7 +542,7 @@ mod tests {
         request
     }
 
-    #[test] // Whatever others hold meanwhile, or let go of: all that is counted is, up to its end.
+    #[test] // Counted bytes stay counted up to their end, whatever others hold or drop in between.
     fn deferred_blocks_are_counted() {
         let held = |request: &Request, block: usize| match &request.blocks[block] {
             Block::Big { chunks, .. } => chunks.clone(),

@@ -1,8 +1,8 @@
 //! Received bytes that a parser has no room for yet, in blocks, first in, first out.
 //!
 //! A client may write a whole pipeline before it reads the first reply. The server has to receive
-//! it all meanwhile, though it cannot make more replies than the socket takes. One buffer of a
-//! gigabyte would be moved whenever it grows; blocks are filled once and freed one by one.
+//! it all, though it cannot make more replies than the socket takes. One buffer of a gigabyte would
+//! be moved whenever it grows; blocks are filled once and freed one by one.
 
 use darter_base::lazyfree;
 use darter_base::limits::CHUNK_BYTES;

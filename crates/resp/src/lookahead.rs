@@ -64,7 +64,7 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
     }
     for _ in 0..args {
         let (len, start) = header(bytes, at, b'$', bulk_max)?;
-        // The bytes are followed by two more, which nobody looks at, as in Redis.
+        // The bytes are followed by two more, which are not checked, as in Redis.
         at = start + len + 2;
         if at > bytes.len() {
             return None;

@@ -424,7 +424,7 @@ fn a_large_buffer_grows_once_to_its_full_size() {
     }
 }
 
-#[test] // Each request has its own note when its turn comes, whatever arrives meanwhile.
+#[test] // Each request has its own note when its turn comes, whatever arrives before.
 fn notes_wait_with_their_requests() {
     let requests: Vec<Vec<Vec<u8>>> = (0..5)
         .map(|at| format!("GET key:{at} more rest"))

@@ -6,7 +6,7 @@
 //! takes a system call, 170 ns
 //! (`cargo test --release -p darter-runtime clock_cost -- --nocapture`).
 //!
-//! Not here: who receives the time. The engine never reads a clock.
+//! Not here: the readers of the time. The engine never reads a clock.
 
 use std::io;
 

@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Bytes that tell where they are.
+    /// Bytes that show their offset.
     fn bytes(from: usize, count: usize) -> Vec<u8> {
         (from..from + count).map(|at| (at * 31 + at / 251 + at / 65_537) as u8).collect()
     }

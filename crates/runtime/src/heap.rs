@@ -163,7 +163,7 @@ mod tests {
 
     #[test] // Held memory is counted until it is freed, also by another thread.
     fn held_memory_is_counted_once() {
-        const BYTES: usize = 64 << 20; // Other tests run meanwhile.
+        const BYTES: usize = 64 << 20; // Other tests run at the same time.
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let about = |bytes: usize| {
             report();

@@ -159,9 +159,10 @@ impl<T: Send> Mailbox<T> {
         lane.queue.push(message);
     }
 
-    /// Sends what was posted, and wakes sleepers. False when a ring was full: then nothing has left,
-    /// and later posts queue after it. Call it before the network's sends, which must wait if it
-    /// fails: nobody may learn of a change before the cores have been sent what precedes it.
+    /// Sends what was posted, and wakes sleepers. False when a ring was full: then nothing has
+    /// left, and later posts queue after it. Call it before the network's sends, which must wait if
+    /// it fails: no client may learn of a change before the cores have been sent the changes before
+    /// it.
     #[must_use]
     pub fn flush(&mut self) -> bool {
         if self.backlog() == 0 {

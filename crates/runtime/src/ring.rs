@@ -14,7 +14,7 @@
 //! - I2: slots at positions `head..tail` hold items, and only the consumer touches them; all
 //!   others are empty, and only the producer touches them.
 //!
-//! Not here: who sleeps and who wakes. See [`crate::mailbox`].
+//! Not here: sleeping and waking. See [`crate::mailbox`].
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -173,8 +173,8 @@ impl<T: Send> Consumer<T> {
         if self.waiting() == 0 {
             return None;
         }
-        // SAFETY: we are the consumer, `head` is before the producer's position; who has
-        // `&mut self` meanwhile takes nothing.
+        // SAFETY: we are the consumer, `head` is before the producer's position; a holder of `&mut
+        // self` takes nothing in between.
         Some(unsafe { self.shared.look_at(self.head) })
     }
 

@@ -95,7 +95,7 @@ fn quota_of(folder: &Path) -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[test] // A pinned thread runs there, and only there, until it is told otherwise.
+    #[test] // A pinned thread runs there, and only there, until it is pinned elsewhere.
     fn pinning() {
         let allowed = processors();
         assert!((1..=allowed.len()).contains(&default_cores()));

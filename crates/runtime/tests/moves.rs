@@ -1,5 +1,5 @@
-//! Connections that go from one net to another while they are in use, on both backends: every byte is
-//! received once and in its order, and every end is met, by whoever has the connection then.
+//! Connections that go from one net to another while they are in use, on both backends: every byte
+//! is received once and in its order, and every end is met, by the current owner.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

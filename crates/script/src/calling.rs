@@ -57,8 +57,7 @@ impl Loaded {
 /// Runs the text of a library.
 pub(crate) struct Loading {
     source: Arc<Source>,
-    /// The last of the libraries that were looked at: those that nobody knows any more are
-    /// forgotten first.
+    /// The last of the libraries that were looked at: unknown ones are forgotten first.
     looked_at: Option<Box<str>>,
     has_looked: bool,
 }
@@ -370,7 +369,7 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "count"), ":1\r\n");
     }
 
-    #[test] // Libraries that nobody knows any more, and loads that are given up.
+    #[test] // Libraries that were deleted, and loads that were aborted.
     fn machines_forget() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let used = |machine: &mut Machine| {

@@ -1,9 +1,9 @@
 //! Scripts as Redis 7.0 runs them: the sandbox, its libraries, and the ways in and out.
 //!
 //! A [`Machine`] runs one script at a time, in slices. When the script calls a command it stops
-//! with [`Stop::Wait`]; whoever runs it reads the words ([`Machine::command`]), does what they
-//! say, on this core or another, feeds the reply ([`Machine::feed`]) and resumes. A script that is
-//! no longer wanted is abandoned, at any time.
+//! with [`Stop::Wait`]; its embedder reads the words ([`Machine::command`]), runs them, on this
+//! core or another, feeds the reply ([`Machine::feed`]) and resumes. A script that is no longer
+//! wanted is abandoned, at any time.
 //!
 //! ```text
 //!   begin ──► resume ──► Slice ──► resume …       the slice is over

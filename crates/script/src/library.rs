@@ -143,7 +143,7 @@ impl Drop for Functions {
     }
 }
 
-/// Functions that nobody refers to any more.
+/// Functions without a reference.
 struct Blocks(Vec<Vec<Function>>);
 
 impl Dismantle for Blocks {

@@ -329,7 +329,7 @@ impl Machine {
     }
 
     /// Begins to run the text of a library: [`Machine::take_loaded`] has the result. There is no
-    /// limit of time: that is for whoever resumes it.
+    /// limit of time: that is up to the embedder.
     ///
     /// # Panics
     /// There is a run, or the machine is none for functions.

@@ -29,7 +29,7 @@ pub(crate) struct Output {
     bytes: usize,
     /// There was an error.
     has_failed: bool,
-    /// Errors that nobody has counted.
+    /// Errors that are not counted yet.
     uncounted: Vec<Vec<u8>>,
 }
 
@@ -99,7 +99,7 @@ impl Output {
         }
     }
 
-    /// Whether there was an error, and those that nobody has counted.
+    /// Whether there was an error, and those that are not counted yet.
     pub(crate) fn take_errors(&mut self) -> (bool, Vec<Vec<u8>>) {
         (std::mem::take(&mut self.has_failed), std::mem::take(&mut self.uncounted))
     }

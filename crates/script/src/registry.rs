@@ -205,7 +205,7 @@ impl Drop for Registry {
     }
 }
 
-/// The shards of a map that nobody refers to any more.
+/// The shards of a map without a reference.
 struct Remains {
     functions: Vec<Arc<BTreeMap<Box<str>, Place>>>,
     libraries: Vec<Arc<BTreeMap<Box<str>, Arc<Library>>>>,

@@ -93,7 +93,7 @@ enum Level {
     Members {
         left: usize,
     },
-    /// Values that nobody asked for, before the value proper.
+    /// Attributes, which no command asked for, before the value proper.
     Attribute {
         left: usize,
     },

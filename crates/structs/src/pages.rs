@@ -388,7 +388,7 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Readers, joined parts and the question of who holds a page.
+    #[test] // Readers, joined parts and the holders of a page.
     fn parts_become_one() {
         for len in [3_000, 9_000_000] {
             let (mut whole, mut model) = (Pages::zeros(len), vec![0; len]);

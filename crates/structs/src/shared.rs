@@ -97,7 +97,7 @@ impl<V: Clone + Send + Sync + 'static, F: Holds<V>> Known<V> for F {
 }
 
 /// # Safety
-/// `head` is that of a living `Cell<F, V>`, which nobody changes while the result is used.
+/// `head` is that of a living `Cell<F, V>`, which does not change while the result is used.
 unsafe fn face<F: Holds<V>, V: Clone + Send + Sync + 'static>(
     head: NonNull<Head<F>>,
 ) -> NonNull<F::Face> {
@@ -107,7 +107,7 @@ unsafe fn face<F: Holds<V>, V: Clone + Send + Sync + 'static>(
 }
 
 /// # Safety
-/// `head` is that of a living `Cell<F, V>`, which nobody else reads while the result is used.
+/// `head` is that of a living `Cell<F, V>`, which has no other reader while the result is used.
 unsafe fn face_mut<F: Holds<V>, V: Clone + Send + Sync + 'static>(
     head: NonNull<Head<F>>,
 ) -> NonNull<F::Face> {
@@ -117,7 +117,7 @@ unsafe fn face_mut<F: Holds<V>, V: Clone + Send + Sync + 'static>(
 }
 
 /// # Safety
-/// `head` is that of a living `Cell<F, V>`, which nobody changes meanwhile.
+/// `head` is that of a living `Cell<F, V>`, which does not change during the call.
 unsafe fn copy<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head<F>>) -> Shared<F> {
     // SAFETY: the caller's promise; the pointer is that of the whole cell.
     let cell = unsafe { head.cast::<Cell<F, V>>().as_ref() };
@@ -125,14 +125,14 @@ unsafe fn copy<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head
 }
 
 /// # Safety
-/// `head` is that of a living `Cell<F, V>`, and nobody uses it from now on.
+/// `head` is that of a living `Cell<F, V>`, which is not used from now on.
 unsafe fn free<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head<F>>) {
     // SAFETY: `marked` made it as a box of this type (I1), and it has no other owner.
     drop(unsafe { Box::from_raw(head.cast::<Cell<F, V>>().as_ptr()) });
 }
 
 impl<F: Family> Shared<F> {
-    /// A value that nobody shares yet.
+    /// A value that is not shared yet.
     #[must_use]
     pub fn new<V>(value: V) -> Self
     where
@@ -288,7 +288,8 @@ impl<F: Family> Clone for Shared<F> {
     /// A cut: O(1).
     #[inline]
     fn clone(&self) -> Self {
-        /// Half the range: nobody holds this many, and the other half is the reserve for races.
+        /// Half the range: so many references cannot exist, and the other half is the reserve for
+        /// races.
         const COUNT_MAX: usize = usize::MAX / 2;
         // Relaxed: the cloner holds a reference, so it already sees everything.
         let count = self.head().count.fetch_add(1, Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub struct Home {
     pub shard: Shard,
     /// The locks and their holders.
     pub locks: LockTable,
-    /// The keys that somebody waits for.
+    /// The keys that calls wait for.
     pub waited: Waited,
 }
 
@@ -387,7 +387,7 @@ impl Tx {
     /// the reads. If not, it is read again once all locks are held.
     ///
     /// For reads that take one step on each core. Cost, if nothing conflicts: three messages for
-    /// each other core, one of which nobody waits for; otherwise seven.
+    /// each other core, one of them without an awaited reply; otherwise seven.
     pub async fn read<R: Send + 'static, F>(
         &self,
         mut claims: Vec<(CoreId, Claim)>,
@@ -573,8 +573,8 @@ impl Tx {
         self.0.tasks.borrow_mut().wake(task);
     }
 
-    /// True when the running task has changed nothing and asks nobody to: it can be dropped, with
-    /// its locks, as if it had not begun. Cost: O(open tickets).
+    /// True when the running task has changed nothing and has requested no change: it can be
+    /// dropped, with its locks, as if it had not begun. Cost: O(open tickets).
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         let task = self.0.running.get();
@@ -588,8 +588,8 @@ impl Tx {
         self.0.changed.borrow_mut().insert(self.0.running.get(), ());
     }
 
-    /// A task changes data, on all cores, for a client that does not want to hear of its own changes:
-    /// see [`Shard::set_author`]. 0: for none.
+    /// A task changes data, on all cores, for a client that ignores its own changes: see
+    /// [`Shard::set_author`]. 0: for none.
     pub fn note_author(&self, task: TaskId, author: u64) {
         if author > 0 {
             self.0.authors.borrow_mut().insert(task, author);

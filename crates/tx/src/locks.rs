@@ -19,7 +19,7 @@
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict; except that
-//!   one which serves those who wait for a key ([`LockTable::hand_over`]) comes before all.
+//!   a claim that serves waiting calls ([`LockTable::hand_over`]) comes before all.
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 //!
@@ -117,7 +117,7 @@ impl Claim {
         }
     }
 
-    /// True when nobody else may read or change any of it.
+    /// True if no other transaction may read or change any of it.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         match self {
@@ -192,7 +192,7 @@ pub struct LockTable {
     late: IdentityMap<Late>,
     /// The transactions among them with very many keys.
     many: Vec<TxId>,
-    /// Those that nobody is to wait for, and what others are told.
+    /// Transactions that no claim is to wait for, and the error line for others.
     busy: Vec<(TxId, &'static str)>,
 }
 
@@ -248,8 +248,8 @@ impl LockTable {
         singly || self.wide.iter().any(rebuilds) || self.are_late_rebuilt(claim)
     }
 
-    /// Grants `claim` to `tx` before all who wait, unless it conflicts with what is held: for who has
-    /// worked on it in this turn already.
+    /// Grants `claim` to `tx` before all waiting ones, unless it conflicts with a held one: for a
+    /// run that has worked on it in this turn already.
     pub(crate) fn take_first(&mut self, tx: TxId, claim: Claim) -> bool {
         let is_free = !self.conflicts_with_held(&claim);
         if is_free {
@@ -276,8 +276,9 @@ impl LockTable {
         self.grant_waiting()
     }
 
-    /// Releases what `tx` holds, and grants `claims` of it, before all who wait. Returns which of them
-    /// were granted at once; of the others `notify` is to be told; and the waiters that are granted.
+    /// Releases the locks of `tx`, and grants `claims` of them, before all waiting ones. Returns
+    /// which of them were granted at once, the receiver `notify` for the others, and the waiters
+    /// that are granted.
     pub(crate) fn hand_over(
         &mut self,
         tx: TxId,
@@ -295,7 +296,7 @@ impl LockTable {
         (are_granted, self.grant_waiting())
     }
 
-    /// [`LockTable::acquire`] before all who wait.
+    /// [`LockTable::acquire`] before all waiting claims.
     pub(crate) fn acquire_first(&mut self, tx: TxId, claim: Claim, notify: Notify) -> bool {
         let is_granted = self.put_first(tx, claim, notify);
         self.check_if_few();
@@ -318,8 +319,8 @@ impl LockTable {
         self.grant(next, claim);
     }
 
-    /// Releases what `tx` holds or waits for, if it does. Returns whom its own claim was to be
-    /// answered to, if that waited, and the waiters that are granted, as `release` does.
+    /// Releases what `tx` holds or waits for, if it does. Returns the receiver of its own claim's
+    /// grant, if that waited, and the waiters that are granted, as `release` does.
     pub(crate) fn withdraw(&mut self, tx: TxId) -> (Option<Notify>, Vec<Notify>) {
         let place = self.waiting.iter().position(|waiting| waiting.tx == tx);
         let waited = place.and_then(|place| self.waiting.remove(place));

@@ -15,7 +15,7 @@ use crate::{CoreId, KeyList};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The claims that are held for whoever works with this handle.
+/// The claims held for work with this handle.
 #[derive(Clone, Default)]
 pub struct Scope {
     /// With what it began; `None`: it takes its own.
@@ -47,7 +47,7 @@ impl Scope {
         Self { held: Some(Arc::new(held)), id: Some(id), is_open: true }
     }
 
-    /// True when whoever works here takes locks.
+    /// True if work with this handle takes locks.
     fn is_own(&self) -> bool {
         self.held.is_none()
     }
@@ -138,7 +138,7 @@ impl Transaction {
         all
     }
 
-    /// All that it holds, and `more`, at most one claim a core: for who begins again.
+    /// All that it holds, and `more`, at most one claim a core: to begin again.
     pub async fn claims(&self, more: Vec<(CoreId, Claim)>) -> Vec<(CoreId, Claim)> {
         let mut claims = Vec::new();
         for core in 0..self.tx.cores() {
@@ -252,7 +252,7 @@ impl Tx {
         Transaction::new(self.within(Scope::of_open(claims, locked.id())), locked)
     }
 
-    /// The handle of who works under `claims`, which the caller has locked.
+    /// The handle for work under `claims`, which the caller has locked.
     #[must_use]
     pub fn holding(&self, claims: Vec<(CoreId, Claim)>) -> Self {
         self.within(Scope::of(claims, None))

@@ -3,7 +3,7 @@
 //! A call that waits for a key gets its new value before any other command can look: between the
 //! change and the hand-over the key stays locked. A command that ran at once locks what it changed
 //! afterwards, in the same step ([`Tx::serve_keys`]). A claim under which keys were changed passes
-//! to the serving as it is given back, before all who wait for it.
+//! to the serving at its release, before all waiting claims.
 //!
 //! Here a key is known by the name under which it is locked. The engine keeps the waiting calls: it
 //! takes the keys to be served ([`Tx::next_serving`]), and releases the locks when nothing is left
@@ -16,22 +16,22 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The names of the keys of one shard that somebody waits for.
+/// The names of the keys of one shard that calls wait for.
 #[derive(Default)]
 pub struct Waited(BTreeSet<u64>);
 
 impl Waited {
-    /// Somebody waits for a key of this name.
+    /// Adds a waiting call for a key of this name.
     pub fn add(&mut self, name: u64) {
         self.0.insert(name);
     }
 
-    /// Nobody waits for a key of this name any more.
+    /// Removes a key's name after its last waiting call.
     pub fn remove(&mut self, name: u64) {
         self.0.remove(&name);
     }
 
-    /// True when nobody waits.
+    /// True if no call waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -67,7 +67,7 @@ fn exclusive((name, _): &(u64, Access)) -> (u64, Access) {
     (*name, Access::Exclusive)
 }
 
-/// Keys of this core that may hold what somebody waits for, locked until this is dropped.
+/// Changed keys of this core that calls wait for, locked until this is dropped.
 #[must_use]
 pub struct Serving {
     locked: Locked,
@@ -150,7 +150,7 @@ impl Serving {
         self.locked.part_from_others();
     }
 
-    /// The handle of who works on one of these keys, and on another that is locked, too.
+    /// The handle for work on one of these keys, and on another that is locked, too.
     #[must_use]
     pub fn tx(&self, name: u64, other: Option<(CoreId, u64)>) -> Tx {
         assert!(self.covers(name), "{name} is not being served");

@@ -382,7 +382,8 @@ fn very_many_met_keys_are_a_list() {
     assert!(!there.contains(lock(1_000)));
 }
 
-#[test] // Few or very many: who waits for one of them is served before all who want it.
+// Few keys or very many: a call that waits for one of them is served before all other claims on it.
+#[test]
 fn late_keys_pass_to_their_waiters() {
     for count in [1, 10, 10_000] {
         let all = cores(2);
@@ -575,7 +576,7 @@ async fn set_on_each(tx: &Tx, value: &'static [u8]) {
     }
 }
 
-/// The values that all cores hold, and the marks of what they have told.
+/// The values that all cores hold, and the marks of their records.
 type Told = (Vec<Vec<u8>>, Vec<(CoreId, Option<Part>)>);
 
 fn told(all: &[Tx]) -> Told {
@@ -591,7 +592,8 @@ fn told(all: &[Tx]) -> Told {
     (values, records)
 }
 
-#[test] // On all cores: nobody hears of what is undone, and all of what is committed is one transaction.
+// On all cores: undone changes are not observed, and all committed ones are one transaction.
+#[test]
 fn changes_on_several_cores_are_undone_or_leave() {
     let all = cores(3);
     all.iter().for_each(|tx| tx.home().shard.listen(true));
@@ -621,7 +623,7 @@ fn changes_on_several_cores_are_undone_or_leave() {
     assert!(all.iter().all(|tx| tx.home().shard.lasting_changes() == 2));
 }
 
-#[test] // A change between its steps by somebody else is that one's own.
+#[test] // A change by another command between its steps is that command's own.
 fn others_between_its_steps_are_not_concerned() {
     let all = cores(1);
     all[0].home().shard.listen(true);

@@ -200,7 +200,7 @@ fn nobody_sees_half_of_a_change() {
     assert_eq!(([has_key(0), has_key(1)], counts(&all)), ([true; 2], vec![(0, 0); 2]));
 }
 
-#[test] // Where a key is held, here or there, it waits in the queues, and holds nothing meanwhile.
+#[test] // Where a key is held, here or there, it waits in the queues, and holds nothing until then.
 fn a_refused_change_waits_for_its_locks() {
     for held_on in 0..2 {
         let all = cores(2);
@@ -240,7 +240,7 @@ async fn read_on_each(tx: Tx, cores: Vec<CoreId>) -> Vec<(CoreId, usize)> {
     tx.read(claims.collect(), count, |_| true).await
 }
 
-#[test] // The locks come with the values; nobody waits for their release.
+#[test] // The locks come with the values; no task waits for their release.
 fn a_read_costs_few_messages() {
     let cases: [(&[CoreId], usize); 5] =
         [(&[1], 0), (&[0], 3), (&[2, 1], 3), (&[1, 0], 3), (&[2, 0, 1], 6)];
@@ -431,7 +431,7 @@ fn tickets_complete_tasks() {
     assert_eq!((sum.get(), all[0].tasks_len()), (34, 0));
 }
 
-#[test] // A pause ends the slice only when it is over; others run meanwhile.
+#[test] // A pause ends the slice only when it is over; others run during it.
 fn pauses_let_others_run() {
     for (allowed, runs) in [(0, 4), (1, 3), (3, 1)] {
         let tx = Tx::new(0, 1, Shard::new(1, 1), Rc::new(Countdown::new(allowed)));
@@ -584,7 +584,7 @@ fn claims_of_two() -> Vec<(CoreId, Claim)> {
     vec![(0, claim(0)), (1, claim(1))]
 }
 
-#[test] // Its commands take no locks, wait for nobody, and release nothing before it ends.
+#[test] // Its commands take no locks, wait for no other, and release nothing before it ends.
 fn commands_of_a_transaction_take_no_locks() {
     let all = cores(2);
     let held = Rc::new(RefCell::new(Vec::new()));
@@ -706,7 +706,7 @@ fn a_task_that_stops_leaves_nothing() {
         settle(&all);
         assert_eq!(counts(&all), [(0, 0), (0, 0)]);
     }
-    // Amid a hop, and amid the first round of locks, whose answers are under way.
+    // During a hop, and during the first round of locks, whose answers are under way.
     let all = cores(3);
     for (at, hops) in [(0, true), (0, false), (1, false)] {
         let (stops, tx) = (Rc::new(Cell::new(false)), all[at].clone());

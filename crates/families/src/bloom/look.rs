@@ -85,7 +85,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Something that BF.INFO tells: its word, its name, what it is; `None` is null.
+/// A fact of BF.INFO: its word, its name, its value; `None` is null.
 type Fact = (&'static str, &'static str, fn(&Bloom) -> Option<u64>);
 
 #[rustfmt::skip] // A table.

@@ -124,7 +124,7 @@ impl Cms {
         head
     }
 
-    /// Becomes the empty sketch that a head tells of. False if there is none.
+    /// Becomes the empty sketch that a head describes. False if there is none.
     fn take_head(&mut self, head: &[u8]) -> bool {
         let (numbers, []) = head.as_chunks() else { return false };
         let &[width, depth, count] = numbers else { return false };

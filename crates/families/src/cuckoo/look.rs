@@ -131,7 +131,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Something that CF.INFO tells: its name, and what it is.
+/// A fact of CF.INFO: its name, and its value.
 type Fact = (&'static str, fn(&Cuckoo) -> u64);
 
 #[rustfmt::skip] // A table.

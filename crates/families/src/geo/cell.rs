@@ -132,8 +132,8 @@ pub(super) fn point_of(score: f64) -> Point {
     Point { longitude: middle(longitude, LONGITUDES), latitude: middle(latitude, LATITUDES) }
 }
 
-/// The eleven characters that everybody else calls a geohash. Those have latitudes up to the poles, so
-/// the place is put into another grid; of the last character there are no bits, and it is 0.
+/// The usual geohash of eleven characters. Those have latitudes up to the poles, so the place is
+/// put into another grid; of the last character there are no bits, and it is 0.
 pub(super) fn text_of(score: f64) -> [u8; 11] {
     const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
     const POLES: Span = Span { min: -90.0, max: 90.0 };

@@ -19,7 +19,7 @@ const CORNERS_MAX: usize = 1_024;
 const CORNERS_BYTES: usize = 64 * 1024;
 /// Longer words are no numbers: no one writes one, and reading many would take long.
 const NUMBER_BYTES: usize = 512;
-/// Nobody gives more options, though any may be given twice: reading very many would take long.
+/// Bounds the number of options: repeats are legal, and parsing must stay within a slice.
 const OPTIONS_MAX: usize = 64;
 
 /// A command that searches.

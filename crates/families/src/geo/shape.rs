@@ -102,7 +102,7 @@ impl Shape {
         }
     }
 
-    /// How many times as long as usual it takes to tell whether a point is in it.
+    /// The cost of deciding whether a point is inside, in multiples of the usual one.
     pub(super) fn effort(&self) -> usize {
         /// Corners that are looked at in the time of a distance.
         const CORNERS: usize = 8;

@@ -211,7 +211,7 @@ impl Value for Hash {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let NewItem::Pair { name, value, deadline } = item else { return false };
-        // At time 0 nothing is dead, so an existing name is told from a new one.
+        // At time 0 nothing is dead, so an existing name is recognized.
         self.edit_aside(0).set(name, value, Deadline::from(deadline))
     }
 

@@ -32,7 +32,7 @@ const PLACES: usize = 4;
 /// Levels above the places that are changed at once, and between two looks: 50 us.
 const LEVELS_AT_ONCE: usize = 256;
 
-/// Which command it is, and what else it was told.
+/// The command, and its further arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     Assign(Only),

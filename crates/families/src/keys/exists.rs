@@ -73,7 +73,7 @@ fn answer(call: &Call, count: usize) -> Answer {
     call.answer(|reply| reply.count(count))
 }
 
-/// The keys that `look` finds; they are locked meanwhile, for the few slices that it takes.
+/// The number of keys that `look` finds; they are locked for the few slices that it takes.
 async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
     let spread = KeysByCore::of(call, Layout::all(call)).await;
     let locked = spread.lock(call, Access::Shared).await;
@@ -97,7 +97,7 @@ async fn count_found(
     spread.work(call, |_| PORTION_KEYS, step).await.into_iter().sum()
 }
 
-/// Very many: they are looked up in cuts, so that no one waits meanwhile.
+/// As above, for very many keys: they are looked up in cuts, so that no client waits.
 async fn count_in_cuts(call: &Call) -> usize {
     let cuts = Cuts::take(call).await;
     let (mut count, args) = (0, resp::Args::owned(&call.request));

@@ -83,7 +83,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
         return Ok(call.answer(|reply| form.reply(reply, false)));
     }
     let held = call.on_key(from, |db, key| db.take(key, &[RENAME_FROM])).await;
-    let held = held.ok_or(Refusal::NoSuchKey)?; // It may have died meanwhile.
+    let held = held.ok_or(Refusal::NoSuchKey)?; // The key may have died in the meantime.
     call.on_key(to, move |db, key| db.put_taken(key, held, RENAMED)).await;
     drop(locked);
     Ok(call.answer(|reply| form.reply(reply, true)))

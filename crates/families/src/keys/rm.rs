@@ -51,7 +51,7 @@ struct Portion {
     held: Vec<Vec<u8>>,
 }
 
-/// Removes those of about `most` keys from `cursor` on that match, and that nobody holds.
+/// Removes the matching ones of about `most` keys from `cursor` on, except locked keys.
 fn remove_portion(home: &mut Home, db: usize, plan: &Plan, from: (u64, usize)) -> Portion {
     let (mut found, mut held, mut removed) = (Vec::new(), Vec::new(), 0);
     let (cursor, visited) =

@@ -154,13 +154,13 @@ pub(super) fn brpoplpush(args: Args<'_>) -> Result<Wait, Refusal> {
     transfer(args, transfer::Ends::ROTATION)
 }
 
-/// BLMOVE where nobody waits.
+/// BLMOVE where no client may wait.
 pub(super) fn blmove_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     blmove(args)?;
     transfer::carry(cx.db, &mut cx.reply, args, transfer::Ends::read(&mut { args })?)
 }
 
-/// BRPOPLPUSH where nobody waits.
+/// BRPOPLPUSH where no client may wait.
 pub(super) fn brpoplpush_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     brpoplpush(args)?;
     transfer::carry(cx.db, &mut cx.reply, args, transfer::Ends::ROTATION)
@@ -217,17 +217,17 @@ pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys: first..first + 1, patience, want: Box::new(want) })
 }
 
-/// BLPOP where nobody waits.
+/// BLPOP where no client may wait.
 pub(super) fn blpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, blpop)
 }
 
-/// BRPOP where nobody waits.
+/// BRPOP where no client may wait.
 pub(super) fn brpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, brpop)
 }
 
-/// BLMPOP where nobody waits.
+/// BLMPOP where no client may wait.
 pub(super) fn blmpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, blmpop)
 }

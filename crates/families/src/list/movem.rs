@@ -94,7 +94,7 @@ pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
     run(call, asked).await
 }
 
-/// `BLMOVEM`, where nobody waits.
+/// `BLMOVEM`, where no client may wait.
 pub(super) async fn blmovem(call: Call) -> Result<Answer, Refusal> {
     let (asked, timeout) = Asked::parse_waiting(call.args())?;
     crate::waiting::seconds(timeout)?;
@@ -181,7 +181,7 @@ impl Move<'_> {
         reversed
     }
 
-    /// Within one list, which is never empty meanwhile.
+    /// Moves within one list, which is never empty during the move.
     async fn turn(&self, reversed: Option<list::List>) -> Option<Reader> {
         let asked = self.asked;
         let turn = self.edit(self.from, false, move |edit| {

@@ -102,7 +102,8 @@ fn add(db: &mut Db, key: &Key<'_>, end: End, element: &StrPieces) -> Result<(), 
 fn remove(db: &mut Db, key: &Key<'_>, end: End) {
     let removed =
         db.counted_as(|db| (db.edit::<List, _>(key, false, |edit| edit.pop(end, |_| {})), 0));
-    debug_assert!(removed.is_ok(), "its type was just checked"); // It may have died meanwhile.
+    // The member may have died in the meantime.
+    debug_assert!(removed.is_ok(), "its type was just checked");
 }
 
 fn reply(reply: &mut Reply<'_>, element: &StrPieces) -> Flow {

@@ -310,7 +310,7 @@ impl ListEdit<'_> {
         let gone = len - indexes.len();
         self.list.cut(End::Back, len - indexes.end);
         self.list.cut(End::Front, indexes.start.min(self.list.len()));
-        // Redis tells of it even so, and counts what is gone.
+        // Redis publishes its event even so, and counts the removed elements.
         self.recorder.count_more(gone);
         self.recorder.record_death(&[LTRIM], || ListChange::Keep { indexes });
     }

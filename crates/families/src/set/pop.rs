@@ -184,7 +184,8 @@ impl unshare::EntryEdit for Drawn {
         let members = || (args.position()..args.all().len()).map(|at| args.all().get(at));
         cx.reply.set(args.left());
         members().for_each(|member| cx.reply.bulk(member));
-        // If the key has died meanwhile, there is nothing left to remove: the pop came before.
+        // If the key has died in the meantime, there is nothing left to remove: the pop came
+        // before.
         cx.db.edit::<Set, _>(key, false, |edit| {
             edit.tell_as(SPOP);
             members().for_each(|member| _ = edit.remove(member))

@@ -1,8 +1,8 @@
 //! Long replies of members: exact count first, then the members, in portions.
 //!
 //! A count that is not known when the reply begins (because of dead members, or for the result of
-//! SINTER) is computed first, in portions that encode nothing; no lock is held meanwhile, as
-//! everything is read from cuts.
+//! SINTER) is computed first, in portions that encode nothing; no lock is held, as everything is
+//! read from cuts.
 
 use crate::live_entries::{LiveEntries, is_alive};
 use crate::pending_values::CutWalk;

@@ -53,7 +53,8 @@ fn check(db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
 
 fn remove(db: &mut Db, key: &Key<'_>, member: &[u8]) {
     let removed = db.edit::<Set, _>(key, false, |edit| edit.remove(member));
-    debug_assert!(removed.is_ok(), "its type was just checked"); // It may have died meanwhile.
+    // The member may have died in the meantime.
+    debug_assert!(removed.is_ok(), "its type was just checked");
 }
 
 fn add(db: &mut Db, key: &Key<'_>, member: &[u8], deadline: Option<u64>) {

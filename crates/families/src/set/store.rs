@@ -2,8 +2,7 @@
 //!
 //! The shape *Build*, across cores: the destination is locked, cuts of the sources are taken at one
 //! instant and their locks released, the result is built aside in slices on the coordinating core,
-//! and installed in one step on the core of the destination. Only those who touch the destination
-//! wait.
+//! and installed in one step on the core of the destination. Only commands on the destination wait.
 
 use super::build::Build;
 use super::plan::{Act, Inputs};

@@ -144,7 +144,7 @@ impl Value for Set {
         else {
             return false;
         };
-        // At time 0 nothing is dead, so an existing name is told from a new one.
+        // At time 0 nothing is dead, so an existing name is recognized.
         self.edit_aside(0).add(name, Deadline::from(deadline))
     }
 

@@ -135,7 +135,7 @@ async fn touch(call: &Call) {
     call.tx.on(call.tx.core_of(call.arg(at)), touch).await;
 }
 
-/// Adds what lookups have found to the counters, and tells subscribers what they have not.
+/// Adds the hits and misses of lookups to the counters, and publishes the misses.
 async fn count(call: &Call, lookup: &mut Option<Lookup>) {
     let Some(lookup) = lookup else { return };
     let ShardStats { hits, misses } = std::mem::take(&mut lookup.stats);
@@ -162,7 +162,7 @@ async fn answer(call: &Call, mut show: Show) -> Answer {
         call.tx.pause().await;
     }
     count(call, &mut show.lookup).await;
-    // Nobody tells of what the rest misses.
+    // Misses of the rest are not published.
     show.lookup.iter_mut().for_each(|lookup| lookup.missed = None);
     if more { Answer::Stream(out, Box::new(show)) } else { Answer::Done(out) }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(super) const NAME_BYTES: usize = 64 * 1024;
 /// The longest pattern: the names that it makes are built and hashed in one go.
 const PATTERN_BYTES_MAX: usize = 64 * 1024;
-/// Names of missed keys that are told together, and their bytes.
+/// Names of missed keys that are published together, and their bytes.
 pub(super) const MISSED_AT_ONCE: usize = ENTRIES_AT_ONCE;
 const MISSED_BYTES: usize = 64 * 1024;
 
@@ -203,7 +203,7 @@ impl Lookup {
         self.long.clear();
     }
 
-    /// Tells subscribers which keys were missed, if these are at least so many, or of many bytes.
+    /// Publishes the missed keys, if there are at least `least`, or many bytes of them.
     pub(super) async fn tell_missed(&mut self, call: &Call, least: usize) {
         let is_due =
             |missed: &&mut Vec<_>| missed.len() >= least || self.missed_bytes >= MISSED_BYTES;

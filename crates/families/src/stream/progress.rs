@@ -7,7 +7,7 @@ use super::value::Stream;
 use darter_structs::groups::Group;
 use darter_structs::stream::StreamId;
 
-/// How many entries were ever added up to an ID, if that can be told.
+/// The number of entries ever added up to an ID, if it is known.
 pub(super) fn added_up_to(stream: &Stream, id: StreamId) -> Option<u64> {
     let (state, len) = (stream.state(), stream.entries().len() as u64);
     if state.added == 0 || len == 0 && id <= state.last || id == state.last {
@@ -44,7 +44,7 @@ pub(super) fn read_with(stream: &Stream, read: Option<u64>, id: StreamId) -> Opt
     }
 }
 
-/// How many entries a group has not read yet, if that can be told.
+/// The number of entries that a group has not read yet, if it is known.
 pub(super) fn lag(stream: &Stream, group: &Group) -> Option<i64> {
     let added = stream.state().added;
     if added == 0 {

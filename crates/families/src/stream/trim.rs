@@ -121,7 +121,7 @@ fn default_limit() -> usize {
 }
 
 impl Trim {
-    /// True if it may remove the entry with this ID, as far as that is all it is told by.
+    /// True if the ID alone permits removing the entry.
     pub(super) fn concerns(self, id: StreamId) -> bool {
         match self.keep {
             Keep::Len(_) => true,

@@ -73,9 +73,9 @@ enum Mode {
     Fatal,
 }
 
-/// `XNACK key group SILENT | FAIL | FATAL IDS count id [id ...] [RETRYCOUNT n] [FORCE]`: these entries are
-/// pending with nobody, and can be claimed at once. Those that were not pending become so with FORCE, if
-/// the stream has them.
+/// `XNACK key group SILENT | FAIL | FATAL IDS count id [id ...] [RETRYCOUNT n] [FORCE]`: these
+/// entries are pending without a consumer, and can be claimed at once. Those that were not pending
+/// become so with FORCE, if the stream has them.
 ///
 /// Reply: how many are. Refusals: `Syntax`, numbers that are none, `WrongType`, a missing key or group, IDs
 /// that are none; then nothing changes. Cost: O(log n) for each, aside if there are many.

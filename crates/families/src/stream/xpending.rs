@@ -173,7 +173,7 @@ impl Listing {
         reply.array(4);
         id::encode(reply, pending.id);
         reply.bulk(owner.map_or(&b""[..], Consumer::name));
-        // As Redis 8.8: what nobody has is idle for no time.
+        // As Redis 8.8: an entry without a consumer is idle for no time.
         let idle = self.now.saturating_sub(pending.delivered_ms).cast_signed();
         reply.int(if owner.is_some() { idle } else { -1 });
         reply.int(pending.times.cast_signed());

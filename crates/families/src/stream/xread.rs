@@ -17,7 +17,7 @@ use darter_resp::{self as resp, Output, Reply};
 use darter_structs::stream::{End, Entries, StreamId};
 use std::ops::Range;
 
-/// The most entries of a stream for who has waited, and has not said how many.
+/// The most entries of a stream for a call that has waited, without a COUNT.
 pub(super) const WAITED_COUNT: usize = 1_000;
 
 /// The request.
@@ -54,7 +54,7 @@ impl Asked {
         Ok(Self { keys: first..first + args.left() / 2, count, patience })
     }
 
-    /// The ranks of the entries that are new to who has seen the ID at `at`.
+    /// The ranks of the entries after the ID at `at`.
     fn ranks(
         &self,
         args: resp::Args<'_>,

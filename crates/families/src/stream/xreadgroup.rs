@@ -379,12 +379,13 @@ impl Delivery {
     }
 }
 
-/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK]
-/// STREAMS key [key ...] id [id ...]`: `>` reads the entries that the group has not got yet, which then
-/// are pending with the consumer until they are acknowledged; an ID reads those behind it that are
-/// pending with the consumer. With CLAIM (8.4), `>` first claims what is pending with anybody, and idle
-/// for so long, those delivered first before others. With BLOCK, waits for new entries, or for what may
-/// be claimed, if there is nothing to read ([`wait`]).
+/// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time]
+/// [NOACK] STREAMS key [key ...] id [id ...]`: `>` reads the entries that the group has not got
+/// yet, which then are pending with the consumer until they are acknowledged; an ID reads those
+/// behind it that are pending with the consumer. With CLAIM (8.4), `>` first claims entries that
+/// are pending with any consumer, and idle for at least that time, in the order of their
+/// deliveries. With BLOCK, waits for new entries, or for what may be claimed, if there is nothing
+/// to read ([`wait`]).
 ///
 /// Reply: as XREAD's, for the streams that have new entries, or whose history is read; of a pending
 /// entry that is gone its ID and a null array; with CLAIM also how long each entry was idle, and how

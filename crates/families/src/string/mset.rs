@@ -175,8 +175,8 @@ fn value_at(args: resp::Args<'_>, index: usize) -> Fresh<'_> {
     Args::new(args, index).value().unwrap_or(Fresh::Bytes(b""))
 }
 
-/// Makes long values into blobs in portions, then sets all keys in one step. Until then nothing
-/// has changed, so it does not matter who touches the keys meanwhile.
+/// Makes long values into blobs in portions, then sets all keys in one step. Until then nothing has
+/// changed, so other commands may touch the keys.
 struct Prepare {
     request: Arc<Request>,
     plan: Plan,

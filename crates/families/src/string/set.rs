@@ -84,7 +84,7 @@ fn set_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Flow
     {
         found.text()?;
     }
-    // Found out in slices, and the key did not die meanwhile.
+    // Decided in slices, and the key did not die during them.
     let holds = match known.filter(|_| found.is_some()) {
         Some(holds) => holds,
         None => match judge(options.condition.as_ref(), found.as_ref())? {

@@ -179,7 +179,7 @@ impl Digest {
         View { nodes, weight, min: self.min, max: self.max }
     }
 
-    /// One without nodes yet, as the head of a file tells of it; `None` if it tells of none.
+    /// A digest without nodes yet, as the head of a file describes it; `None` if it describes none.
     #[must_use]
     pub(super) fn of_head(
         (compression, compressions): (u64, u64),

@@ -19,7 +19,7 @@ pub(super) struct Parts {
     pieces: Pieces,
     list: Reader,
     item: Vec<u8>,
-    /// A long item of the list whose count was told, and whether its length was.
+    /// A long item of the list whose count was written, and whether its length was.
     long: Option<(LongItem, bool)>,
 }
 

@@ -243,7 +243,7 @@ impl TopK {
         head
     }
 
-    /// Becomes the empty sketch that a head tells of. False if there is none.
+    /// Becomes the empty sketch that a head describes. False if there is none.
     fn take_head(&mut self, head: &[u8]) -> bool {
         let Some((numbers, decay)) = head.split_first_chunk::<12>() else { return false };
         let Ok(decay) = <[u8; 8]>::try_from(decay) else { return false };

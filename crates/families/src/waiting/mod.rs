@@ -1,4 +1,4 @@
-//! Commands that wait: their timeouts, and how they run where nobody may wait.
+//! Commands that wait: their timeouts, and their form where no client may wait.
 //!
 //! A command's wait and its way of taking are in its family; the engine keeps the waiting clients
 //! and the order in which they are served.
@@ -61,7 +61,8 @@ pub(crate) async fn anywhere(call: Call, read: WaitFn) -> Result<Answer, Refusal
     }
 }
 
-/// Counts no change of who has waited: as in Redis, it is a part of the change that served it.
+/// Counts no change for a call that has waited: as in Redis, it is a part of the change that served
+/// it.
 pub(crate) fn counted<R>(db: &mut Db, when: When, act: impl FnOnce(&mut Db) -> R) -> R {
     match when {
         When::Called => act(db),

@@ -1,7 +1,7 @@
 //! WAIT and WAITAOF: until replicas, or the disk, have what the client has written.
 //!
-//! There are no replicas and there is no journal, so what is waited for never comes: the time passes,
-//! and the reply says that nobody has it.
+//! There are no replicas and there is no journal, so the awaited event never comes: the time
+//! passes, and the reply says that no replica has it.
 
 use super::milliseconds;
 use darter_base::number;

@@ -3,7 +3,7 @@
 //!
 //! The inputs are cuts, taken at one instant wherever the keys live (`multi_input`). The result is
 //! built aside first, in slices: its members have an order, and its header a count. A STORE form
-//! has its destination locked meanwhile, and installs the result in one step.
+//! keeps its destination locked, and installs the result in one step.
 
 use super::build::Build;
 use super::operand::Operand;

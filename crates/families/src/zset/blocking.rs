@@ -94,17 +94,17 @@ pub(super) fn bzmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys: first..first + wish.keys, patience, want: Box::new(Members(wish)) })
 }
 
-/// BZPOPMIN where nobody waits.
+/// BZPOPMIN where no client may wait.
 pub(super) fn bzpopmin_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, bzpopmin)
 }
 
-/// BZPOPMAX where nobody waits.
+/// BZPOPMAX where no client may wait.
 pub(super) fn bzpopmax_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, bzpopmax)
 }
 
-/// BZMPOP where nobody waits.
+/// BZMPOP where no client may wait.
 pub(super) fn bzmpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, bzmpop)
 }

@@ -209,8 +209,8 @@ fn gather((reader, weight): &mut (Reader, f64), bulk: &mut Bulk, aggregate: Aggr
     });
 }
 
-/// Calls `gather` for some members, until it returns false or the portion is over: it is told how many to
-/// gather, and adds up their bytes.
+/// Calls `gather` for some members, until it returns false or the portion is over: its arguments
+/// are the number to gather, and the sum of their bytes.
 pub(super) fn in_portion(mut gather: impl FnMut(usize, &mut usize) -> bool) {
     let (mut left, mut bytes) = (GATHERED, 0);
     while left > 0 && bytes < GATHERED_BYTES && gather(GATHERED_TOGETHER, &mut bytes) {

@@ -20,7 +20,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    /// Starts one; `name` tells those of one process apart.
+    /// Starts a server; `name` makes its folder unique within the process.
     pub(crate) fn start(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("darter-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

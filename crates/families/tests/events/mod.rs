@@ -696,7 +696,7 @@ fn events_are_those_of_redis() {
     }
 }
 
-#[test] // Each death is reported once, by the sweeper or by whoever writes over what has died.
+#[test] // Each death is reported once, by the sweeper or by a write over the dead entry.
 fn deaths_are_told_once() {
     let deaths = |told: &[Published]| told.iter().filter(|told| told.1 == "expired").count();
     let words = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
@@ -829,7 +829,7 @@ fn events_of_large_groups() {
     }
 }
 
-#[test] // Very many keys are looked for in cuts; each that is not there is told all the same.
+#[test] // Very many keys are looked for in cuts; each missing one is published all the same.
 fn misses_of_many_keys() {
     for cores in [1, 3] {
         let mut both = Both::new(&format!("events-misses-{cores}"), cores);
@@ -841,7 +841,7 @@ fn misses_of_many_keys() {
     }
 }
 
-#[test] // Whoever wants changes only is not told what was not found.
+#[test] // A subscriber of changes only gets no misses.
 fn misses_are_published_if_subscribed() {
     let mut ours = Ours::new(1, 5);
     ours.world.cores[0].home().shard.hear_misses(false);

@@ -1,6 +1,5 @@
 //! Random commands against a naive model: fields that die, hashes of a few fields and of many, few
-//! arguments and so many that the work is sliced, cuts that are held meanwhile, reaping at any
-//! time.
+//! arguments and so many that the work is sliced, cuts held during changes, reaping at any time.
 
 use crate::common::engine::Engine;
 use crate::common::value::Value;

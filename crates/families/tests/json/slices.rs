@@ -243,7 +243,7 @@ fn short_answers_count() {
     assert!(portions(&mut all, &[b"JSON.OBJKEYS", b"k", b"$[*]"]) >= 256 * 64 / 512);
 }
 
-#[test] // Elements that are popped are kept in chunks, and what nobody reads is freed in portions.
+#[test] // Popped elements are kept in chunks, and unread ones are freed in portions.
 fn popped_elements_are_freed_in_portions() {
     let document = format!("[{}]", vec!["[1,2]"; 3_000].join(","));
     let mut all = world(&document);

@@ -1,4 +1,4 @@
-//! Times of access: what counts as one, for whom, and what a new value begins with.
+//! Times of access: the commands that set one, for which clients, and the time of a new value.
 
 use crate::common::world::World;
 use darter_base::limits::ENTRIES_AT_ONCE;

@@ -1,4 +1,4 @@
-//! Very many keys, very large values, and what others see meanwhile.
+//! Very many keys, very large values, and the view of other clients during the work.
 
 use crate::common::value::bulks;
 use crate::common::world::World;

@@ -10,7 +10,7 @@ use crate::common::world::World;
 /// When all worlds begin.
 const NOW: u64 = 1_000;
 
-/// Some cores that reply as to those who speak RESP3.
+/// Cores that reply as to clients in RESP3.
 fn world(cores: usize, seed: u64) -> World {
     let mut world = World::new(cores, NOW, seed);
     world.resp3 = true;

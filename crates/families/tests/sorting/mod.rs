@@ -1,4 +1,4 @@
-//! SORT on several cores: beside redis-server, from one instant, in slices that delay nobody.
+//! SORT on several cores: beside redis-server, from one instant, in slices that delay no client.
 
 use crate::common::Bytes;
 use crate::common::oracle::Oracle;
@@ -90,7 +90,7 @@ fn weigh(world: &World, at: usize, weight: usize) {
     });
 }
 
-#[test] // Keys that are not named are read as of the same instant; nobody waits for it meanwhile.
+#[test] // Keys that are not named are read as of the same instant; no client waits for it.
 fn weights_are_of_one_instant() {
     const COUNT: usize = 1_500;
     for cores in [1, 3] {
@@ -324,7 +324,7 @@ fn patterns_have_a_bound() {
     }
 }
 
-#[test] // Keys that are missed are told while it works: their names are not kept until the end.
+#[test] // Missed keys are published during the work: their names are not kept until the end.
 fn misses_are_told_meanwhile() {
     for cores in [1, 3] {
         let mut world = World::new(cores, 1_000, 3);

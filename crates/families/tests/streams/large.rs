@@ -115,7 +115,7 @@ fn long_entries_are_sliced() {
     engine.db.check_invariants();
 }
 
-#[test] // Names of consumers count by their bytes: each pending entry tells its own.
+#[test] // Names of consumers count by their bytes: each pending entry shows its own.
 fn pending_entries_of_long_names_are_told_in_portions() {
     let mut engine = filled();
     engine.line("XGROUP CREATE x g 0");
@@ -127,7 +127,7 @@ fn pending_entries_of_long_names_are_told_in_portions() {
     assert!(engine.portion_bytes <= 256 * 1024, "{}", engine.portion_bytes);
 }
 
-#[test] // Groups and consumers are told with their names, which count by their bytes as well.
+#[test] // Groups and consumers are shown with their names, which count by their bytes as well.
 fn long_names_are_told_in_portions() {
     let mut engine = filled();
     let name = |at: usize| format!("{at:0>16000}").into_bytes();

@@ -126,7 +126,7 @@ fn a_packed_value_is_as_any_other() {
     assert_eq!(db.usage().total_bytes(), 0);
 }
 
-#[test] // A list in its entry is no table: whoever asks for entries by name is refused.
+#[test] // A list in its entry is no table: a request for entries by name is refused.
 fn a_packed_list_has_no_names() {
     let (mut db, key) = (db(), Key::new(b"list"));
     for element in ["a", "12", "a longer element, which is no number"] {

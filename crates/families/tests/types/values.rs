@@ -177,7 +177,7 @@ fn encodings_of_collections() {
     }
 }
 
-#[test] // Whoever asks for another type is refused, however it asks; who asks for nothing is not.
+#[test] // A request for another type is refused, whatever its form; a request for no type is not.
 fn types_are_told_apart() {
     let names = [
         "string",
@@ -438,7 +438,7 @@ fn clocks_are_freed_in_portions() {
     assert_eq!((db.next_death(), portions(|| db.flush())), (None, 0));
 }
 
-#[test] // Clocks that wait to be freed tell of their bytes, and give them back bit by bit.
+#[test] // Clocks that wait to be freed report their bytes, and free them bit by bit.
 fn waiting_clocks_are_counted() {
     const CLOCKS: usize = 10_000;
     let mut db = db();

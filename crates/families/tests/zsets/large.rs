@@ -110,7 +110,7 @@ fn minus_zero_is_zero_in_a_small_one() {
     assert_eq!(score, Value::Bulk(b"-0".to_vec()));
 }
 
-#[test] // As of a skiplist in a file of Redis; while it is read, nobody knows how many will come.
+#[test] // As of a skiplist in a file of Redis; the number of members is unknown while it is read.
 fn minus_zero_stays_in_a_loaded_one() {
     let mut set = ZSet::new();
     for number in 0..200 {

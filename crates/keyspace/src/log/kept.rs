@@ -209,7 +209,7 @@ impl Kept {
         }
     }
 
-    /// Two databases were swapped: keys lie elsewhere now, and are kept anew.
+    /// Two databases were swapped: keys lie elsewhere now, and are kept again.
     pub(crate) fn keep_swap(&mut self, both: [usize; 2]) {
         self.forget_places();
         self.push(Step::Swap(both));
@@ -247,7 +247,7 @@ impl Kept {
 
     // ---- what is to leave ----
 
-    /// A key that somebody watches was touched.
+    /// A watched key was touched.
     pub(crate) fn hear(&mut self, db: usize, key: &[u8], event: &'static Event) {
         self.hear_place(watch::place(db, darter_base::hash::of(key)), event);
     }

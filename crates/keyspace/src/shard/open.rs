@@ -119,8 +119,8 @@ impl Shard {
         }
     }
 
-    /// A portion of what an open transaction has recorded here leaves, which has parts on so many shards;
-    /// and those are told who watch what it touched. True while there is more.
+    /// Publishes a portion of the records of an open transaction, which has parts on `parts`
+    /// shards, and notifies the watchers of touched keys. True while there is more.
     pub fn commit(&mut self, transaction: u64, parts: usize) -> bool {
         self.rest();
         let kept = self.kept.remove(&transaction);
@@ -137,7 +137,7 @@ impl Shard {
         false
     }
 
-    /// An open transaction has ended. If nobody has committed or undone it, what it did stays.
+    /// An open transaction has ended. If it was neither committed nor undone, its changes stay.
     pub fn forget(&mut self, transaction: u64) {
         if self.kept.contains_key(&transaction) {
             while self.commit(transaction, 1) {}

@@ -1,4 +1,4 @@
-//! A type that no crate has heard of, whole: the toy of docs/adding-a-type.md.
+//! A type unknown to every crate, whole: the toy of docs/adding-a-type.md.
 //!
 //! A heap of numbers that sum up. It has deadlines as a whole only, and no entries that are found
 //! by name.

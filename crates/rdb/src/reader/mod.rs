@@ -320,7 +320,7 @@ impl Reader {
 
     /// A reader of a payload of `DUMP` of `len` bytes, whose trailer says `version`
     /// ([`dump::version`](crate::dump::version)): the type numbers from 22 on mean different things
-    /// to Redis and Valkey, and nothing else in the payload tells which.
+    /// to Redis and Valkey, and only the version distinguishes them.
     #[must_use]
     pub fn of_payload(
         kinds: &'static [&'static Kind],
@@ -410,8 +410,8 @@ impl Reader {
         }
     }
 
-    /// The last event again, if parts are asked for and its name is longer than [`CHUNK_BYTES`]: for
-    /// who reads such a name in portions. Nothing may have been pushed since.
+    /// The last event again, if parts are asked for and its name is longer than [`CHUNK_BYTES`]:
+    /// for reading such a name in portions. Nothing may have been pushed since.
     #[must_use]
     pub fn again(&self) -> Option<Event<'_>> {
         self.named.clone().map(|step| self.event(step))

@@ -15,7 +15,7 @@
 //! replies of 16 KiB, 8.6 to 7.0 µs for 64 KiB. Large sends, reported elsewhere to be slower on
 //! io_uring, were not here, so both backends treat them alike.
 //!
-//! Not here: who may connect, timeouts, buffers kept for a client. See `server`.
+//! Not here: admission of connections, timeouts, buffers kept for a client. See `server`.
 
 mod buffer;
 mod epoll;
@@ -214,8 +214,8 @@ impl Net {
     }
 
     /// Stops receiving from `conn`: at most what is under way still arrives, which on io_uring is
-    /// what is in the ring of buffers (512 KiB for all connections). A reset is noticed meanwhile
-    /// and ends the connection; an orderly end is reported once receiving resumes.
+    /// what is in the ring of buffers (512 KiB for all connections). A reset is noticed even so and
+    /// ends the connection; an orderly end is reported once receiving resumes.
     pub fn pause_receive(&mut self, conn: Token) {
         backend!(self, backend => backend.pause_receive(conn));
     }
@@ -249,7 +249,7 @@ impl Net {
 
     /// Gives away a connection that is in use, and has nothing to send. Receiving stops; when the
     /// kernel holds nothing of it for us, [`Event::Released`] hands out its socket, after all that
-    /// was received. An end that is met meanwhile is not reported, as whoever takes the socket over
+    /// was received. An end during the release is not reported, as the next owner of the socket
     /// meets it again; a connection that breaks is closed as any other. Nothing happens if it is
     /// gone or going.
     ///

@@ -3,8 +3,8 @@
 //! Places are reused, last freed first, so that the table stays dense and in cache; each use has a
 //! generation, and a token of an older one finds nothing.
 //!
-//! Whoever keeps something of its own at a connection's place must have heard of its end before
-//! another comes to that place: so the value can go before the place is free.
+//! An owner of data at a connection's place must have learned of its end before another connection
+//! gets that place: so the value can go before the place is free.
 
 use super::event::Token;
 
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!((slab.len(), slab.tokens()), (1, vec![second]));
     }
 
-    #[test] // Nobody comes to the place of one whose end is still to be told.
+    #[test] // The place of a connection whose end is still to be reported stays taken.
     fn places_are_free_when_they_are_vacated() {
         let mut slab = Slab::new();
         let first = slab.insert("first");

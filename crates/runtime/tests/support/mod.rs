@@ -184,7 +184,7 @@ impl Echo {
                     Ok((Command::Stop, _)) | Err(TryRecvError::Disconnected) => return,
                     Ok((command, done)) => {
                         self.obey(command);
-                        let _ = done.send(()); // If nobody waits for it, fine.
+                        let _ = done.send(()); // A missing receiver is fine.
                     }
                     Err(TryRecvError::Empty) => break,
                 }

@@ -107,9 +107,9 @@ impl Cuckoo {
         Self::bare(plan, 1, (0, 0))
     }
 
-    /// A filter of so many layers without bytes, which are to be [loaded](Self::load_page): it has some
-    /// items, and had others: these are only told again. There may be more items than places, when a
-    /// head was loaded without what belongs to it.
+    /// A filter of `layers` layers without bytes, which are to be [loaded](Self::load_page): its
+    /// numbers of items, also of removed ones, are only reported again. There may be more items
+    /// than places, when a head was loaded without what belongs to it.
     #[must_use]
     pub fn bare(plan: CuckooPlan, layers: usize, (len, deleted): (u64, u64)) -> Option<Self> {
         /// So that none ever overflows.

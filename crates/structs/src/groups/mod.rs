@@ -1,4 +1,5 @@
-//! The consumer groups of a stream: what was delivered to whom, and is not acknowledged yet.
+//! The consumer groups of a stream: the entries delivered to each consumer and not acknowledged
+//! yet.
 //!
 //! Redis keeps two radix trees of pointers to one allocation for each pending entry, some hundred
 //! bytes. Here the pending entries of a group lie packed in the chunks of a counted tree by ID, and
@@ -26,7 +27,7 @@
 //! Invariants (`check_invariants`; those of trees and chunks are in their files):
 //! - G1: groups are in the order of their names, which differ; so are the names of consumers.
 //! - G2: a consumer's IDs are those of the pending entries that name it.
-//! - G3: `unowned` is the number of pending entries that name nobody.
+//! - G3: `unowned` is the number of pending entries without a consumer.
 //! - G4: `busy` is the number of consumers that have pending entries.
 //! - G5: `ages` has each pending entry once, by when it was delivered.
 //!

@@ -1,7 +1,7 @@
 //! A few shared things in a vector; very many in a counted tree.
 //!
-//! Most streams have a handful of groups, and a group a handful of consumers: those a cut may count one
-//! by one. But there are groups with a hundred thousand consumers that nobody has removed.
+//! Most streams have a handful of groups, and a group a handful of consumers: those a cut may count
+//! one by one. But there are groups with a hundred thousand consumers that are never removed.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held, own};
 use crate::owner::Owner;

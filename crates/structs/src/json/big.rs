@@ -96,8 +96,8 @@ impl Array {
         defer(tree::remove_range(&mut self.tree, range), Owner::default());
     }
 
-    /// Takes a value out to be changed; null is in its place meanwhile, so that nothing else holds
-    /// it.
+    /// Takes a value out to be changed; null is in its place until then, so that there is no other
+    /// reference.
     pub(super) fn take(&mut self, index: usize) -> Value {
         debug_assert!(index < self.len(), "index={index} len={}", self.len());
         let (chunk, first) = self.tree.as_ref().expect("it is there").find(index);

@@ -50,17 +50,17 @@ enum State {
     Comma,
     /// Nothing.
     End,
-    /// Amid a string.
+    /// Within a string.
     Text,
     /// After a backslash.
     Escape,
-    /// Amid four hexadecimal digits.
+    /// Within four hexadecimal digits.
     Hex(u8, u16),
     /// After a code of two that belong together: the backslash, and the `u` of the other.
     Pair(u8),
-    /// Amid a number.
+    /// Within a number.
     Number,
-    /// Amid `null`, `true` or `false`: how much of it is there.
+    /// Within `null`, `true` or `false`: the word, and the number of bytes read.
     Word(&'static [u8], u8),
 }
 

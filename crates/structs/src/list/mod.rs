@@ -29,7 +29,7 @@
 //! Invariants (`check_invariants`; those of chunks, nodes and packs are in their files):
 //! - An empty list is a pack without bytes.
 //!
-//! Not here: what an element means, and who may write. See `keyspace`.
+//! Not here: the meaning of an element, and permissions. See `keyspace`.
 
 mod big;
 pub(crate) mod item;

@@ -3,12 +3,12 @@
 //! ```text
 //! | len: 2 | length: 1, prefix | element | element | ...    at most 2 KiB; no bytes at all when empty
 //! ```
-//! Elements of one list tend to begin alike (`element:1`, `element:2`): the longest common prefix of
-//! all texts of at most 240 bytes that are no integer and no UUID stands once, in front. The first
-//! text of a list is the prefix; each one that is added shortens it to what they share, and the pack
-//! is written anew: at most as often as the prefix is long. Otherwise the elements have the bytes
-//! they would have in a chunk; there are no marks, and every change moves what follows it. A blob,
-//! or more bytes, turn it into a list of chunks.
+//! Elements of one list tend to begin alike (`element:1`, `element:2`): the longest common prefix
+//! of all texts of at most 240 bytes that are no integer and no UUID stands once, in front. The
+//! first text of a list is the prefix; each added one shortens it to the part that they share, and
+//! the pack is written again: at most as often as the prefix is long. Otherwise the elements have
+//! the bytes they would have in a chunk; there are no marks, and every change moves what follows
+//! it. A blob, or more bytes, turn it into a list of chunks.
 //!
 //! Invariants (`check_invariants`):
 //! - P1: the bytes are a head, a prefix and as many elements as the head says, none of them a blob.

@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
         self.element_at(self.items(), offset)
     }
 
-    /// [`Run::element`] for who has the run's items at hand.
+    /// [`Run::element`] for a caller that has the run's items at hand.
     #[inline]
     pub(super) fn element_at(&self, items: &'a [u8], offset: usize) -> Element<'a> {
         match self {

@@ -171,7 +171,7 @@ impl Search {
 
 /// Removes all elements with a value, or the first ones from either end, in slices.
 ///
-/// Nobody else changes the list meanwhile: it is a copy, changed aside and installed at the end.
+/// The list does not change in between: it is a copy, changed aside and installed at the end.
 pub struct Removal {
     search: Search,
     /// The most that may still be removed.

@@ -106,7 +106,7 @@ impl Big {
         self.entries.as_ref().expect("B2: there are entries")
     }
 
-    /// All entries, and who they are of.
+    /// All entries, and their owner.
     pub(super) fn into_parts(mut self) -> (Option<Child<Entries>>, Owner) {
         let owner = std::mem::take(&mut self.owner);
         self.owner = owner.of_part();
@@ -393,7 +393,8 @@ fn share(score: f64, low: f64, high: f64) -> f64 {
     part_between(low, Some(high), score).unwrap_or(0.5)
 }
 
-/// How far a score lies between the first ones of two chunks; `None` if they do not tell.
+/// The relative place of a score between the first ones of two chunks; `None` if they do not show
+/// it.
 #[inline]
 fn part_between(low: f64, high: Option<f64>, score: f64) -> Option<f64> {
     let part = (score - low) / (high? - low);
@@ -429,12 +430,12 @@ fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (Spot, 
     (Spot { way, index, offset }, chunk)
 }
 
-/// How many entries of a chunk lie before a place, and the offset of the first that does not. `part`
-/// tells how far through the chunk that may be.
+/// How many entries of a chunk lie before a place, and the offset of the first that does not.
+/// `part` is the relative place in the chunk.
 #[inline]
 fn offset_of(chunk: &Chunk, place: &Place<'_>, part: Option<f64>) -> (usize, usize) {
     let items = chunk.items();
-    // Most entries are told by their scores: the member is not looked at.
+    // Scores decide for most entries: the member is not looked at.
     match *place {
         Place::BeforeScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) < bound),
         Place::AfterScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) <= bound),

@@ -88,7 +88,7 @@ impl Blocks {
     }
 }
 
-/// A bucket, and the bits of the hashes that tell its entries apart.
+/// A bucket, and the bits of the hashes that distinguish its entries.
 pub(super) struct Bucket {
     entries: Blocks,
     bits: u32,
@@ -138,7 +138,7 @@ impl Parting {
         Self { bucket, parts: (0..parts).map(|_| Blocks::default()).collect() }
     }
 
-    /// Bits of the hashes that tell the entries of a part apart.
+    /// Bits of the hashes that distinguish the entries of a part.
     fn bits(&self) -> u32 {
         self.bucket.bits - self.parts.len().ilog2()
     }

@@ -53,8 +53,8 @@ const LONG: u16 = u16::MAX;
 /// Blocks released in one step, and blocks of texts, which are larger.
 const RELEASED: usize = 16;
 const RELEASED_TEXTS: usize = 2;
-/// The most blocks and runs whose places are made at once: those of 64 M entries, and pages of them
-/// that nobody needs are not touched.
+/// The most blocks and runs whose places are made at once: those of 64 M entries, and unused pages
+/// of them are not touched.
 const PLACES_MAX: usize = 1 << 16;
 
 const _: () = assert!(INLINE_MAX < LONG as usize);

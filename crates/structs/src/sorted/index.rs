@@ -131,7 +131,7 @@ fn search(hash: Hash) -> Search<impl Fn(Hash) -> bool, impl Fn(Hash) -> bool, Ne
     Search { is_less: move |first| first < hash, is_equal: |_| false, is_before: |_| false }
 }
 
-/// A function that is not called: nodes tell all there is to know of hashes.
+/// A function that is not called: nodes show all about hashes.
 type Never = fn(&Child<Items>) -> bool;
 
 /// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.

@@ -36,7 +36,7 @@
 //! - S1: entries are in the order of (score, member), and no member is there twice.
 //! - S2: a sorted set without entries is a pack without bytes.
 //!
-//! Not here: how scores are read and printed, and who may write. See `families`.
+//! Not here: reading and printing scores, and permissions. See `families`.
 
 mod big;
 mod bucket;
@@ -238,8 +238,8 @@ impl Sorted {
         }
     }
 
-    /// Adds a member, or gives it another score: `f` is told its score, if it is there, and says
-    /// what it becomes; `None` leaves all as it is. Returns the score that it had.
+    /// Adds a member, or gives it another score: `f` gets its score, if it is there, and returns
+    /// the new one; `None` leaves all as it is. Returns the score that it had.
     ///
     /// ```text
     /// ZADD NX       |old| old.is_none().then_some(score)

@@ -306,7 +306,7 @@ fn scans_meet_lasting_entries() {
     }
 }
 
-#[test] // Members whose items in the index have one hash are told from each other.
+#[test] // Members whose items in the index have one hash are distinguished.
 fn equal_hashes_are_told_apart() {
     let name = |number: u64| format!("m{number}").into_bytes();
     let mut hashes: Vec<_> = (0..400_000).map(|n| (hash::of(&name(n)) >> 32, n)).collect();

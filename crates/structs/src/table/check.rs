@@ -63,7 +63,7 @@ struct Cut<X: OutOfLine>(Table<X>);
 
 impl<X: OutOfLine> Drop for Cut<X> {
     fn drop(&mut self) {
-        // A reader frees in slices what nobody else holds.
+        // A reader frees unshared memory in slices.
         drop(Reader::new(std::mem::take(&mut self.0)));
     }
 }
@@ -110,7 +110,7 @@ impl<X: OutOfLine> Filling<X> {
 
 /// Checks the invariants of a cut in slices.
 ///
-/// It holds the whole cut until it ends: only an entry's place in the directory tells where it
+/// It holds the whole cut until it ends: only an entry's place in the directory shows where it
 /// belongs.
 pub struct Checker<X: OutOfLine> {
     cut: Cut<X>,
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use darter_base::hash;
 
-    #[test] // In slices the result is that of the cut, whatever changes meanwhile.
+    #[test] // In slices the result is that of the cut, whatever changes during them.
     fn how_full_a_cut_is_takes_slices() {
         let mut table = Table::<Never>::new();
         let fill = |table: &mut Table<Never>, keys: std::ops::Range<usize>| {

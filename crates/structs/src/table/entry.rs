@@ -528,7 +528,7 @@ impl<X: OutOfLine> Raw<X> {
     /// Overwrites the stamp, where there is one.
     ///
     /// # Safety
-    /// Nobody else reads the entry meanwhile.
+    /// There is no other reader of the entry during the call.
     #[inline]
     pub(super) unsafe fn set_stamp(self, stamp: u32) {
         debug_assert!(stamp < STAMP_END, "stamp={stamp}");
@@ -536,7 +536,7 @@ impl<X: OutOfLine> Raw<X> {
             let [low, mid, high, _] = stamp.to_le_bytes();
             // SAFETY: the stamp follows the flags.
             let at = unsafe { self.at.add(1) };
-            // SAFETY: as above, and nobody else reads.
+            // SAFETY: as above, and there is no other reader.
             unsafe { at.cast::<[u8; STAMP]>().write([low, mid, high]) };
         }
     }
@@ -633,7 +633,7 @@ impl<X: OutOfLine> Raw<X> {
         };
         // SAFETY: the pack's head follows its length, inside the entry.
         let to = unsafe { self.at.add(at + head) };
-        // SAFETY: two bytes; nobody else reads the entry, by the caller's promise.
+        // SAFETY: two bytes; the entry has no other reader, by the caller's promise.
         unsafe { to.cast::<[u8; PACK_HEAD]>().write([pack.note, slack as u8]) };
         // SAFETY: after the head, inside the entry.
         let to = unsafe { to.add(PACK_HEAD) };
@@ -713,10 +713,10 @@ impl<X: OutOfLine> Raw<X> {
         };
         // SAFETY: the present value takes as many bytes at `at`, inside the entry.
         let to = unsafe { self.at.add(at) };
-        // SAFETY: as above; nobody else reads the entry, by the caller's promise, and the new bytes
-        // are not part of it.
+        // SAFETY: as above; the entry has no other reader, by the caller's promise, and the new
+        // bytes are not part of it.
         unsafe { ptr::copy_nonoverlapping(fresh.as_ptr(), to.as_ptr(), fresh.len()) };
-        // SAFETY: nobody else reads the entry, by the caller's promise.
+        // SAFETY: the entry has no other reader, by the caller's promise.
         unsafe { self.set_bits(bits) };
         true
     }
@@ -829,10 +829,10 @@ impl<X: OutOfLine> Raw<X> {
     /// Overwrites the caller's bits.
     ///
     /// # Safety
-    /// Nobody else reads the entry meanwhile.
+    /// The entry has no other reader during the call.
     pub(super) unsafe fn set_bits(self, bits: u8) {
         let flags = self.flags() & !(3 << BITS_SHIFT) | bits << BITS_SHIFT;
-        // SAFETY: the flags are inside the entry, and nobody else reads.
+        // SAFETY: the flags are inside the entry, and there is no other reader.
         unsafe { self.at.write(flags) };
     }
 
@@ -880,7 +880,7 @@ impl<X: OutOfLine> Raw<X> {
     /// a reference to the long key, and clones the value in place.
     ///
     /// # Safety
-    /// The entry is a bitwise copy; it is of a table of `X`; nobody else sees it yet.
+    /// The entry is a bitwise copy of one in a table of `X`, without a reader yet.
     pub(super) unsafe fn own(self) {
         if self.flags() & KEY_MASK == KEY_LONG {
             // SAFETY: the original holds the key.
@@ -927,7 +927,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// [`Raw::take`], but the key stays with whoever copied it.
+    /// [`Raw::take`], but the key stays with the holder of the copy.
     ///
     /// # Safety
     /// The entry is of a table of `X`; its bytes are not used again, its key is owned elsewhere.
@@ -945,7 +945,7 @@ impl<X: OutOfLine> Raw<X> {
 /// Marks `len` bytes at `at` as holding no entry.
 ///
 /// # Safety
-/// The bytes are initialised, nobody's, and `len >= 1`.
+/// The bytes are initialised and unused, and `len >= 1`.
 pub(super) unsafe fn mark_dead(at: NonNull<u8>, len: usize) {
     let mut mark = [PAD; 1 + VARINT_MAX];
     let used = if len == 1 {

@@ -10,7 +10,7 @@
 //! every fifteenth. Segments whose bounds have passed are reaped side by side, so that their cache
 //! misses overlap. docs/design/0005-next-deaths.md has the figures.
 //!
-//! Not here: when to reap, and who is notified. See `keyspace`.
+//! Not here: when to reap, and notifications. See `keyspace`.
 
 #[cfg(test)]
 mod tests;

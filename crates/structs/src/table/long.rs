@@ -57,7 +57,7 @@ mod tests {
         assert!(!raw.is(&Needle::of(78, &key)), "of another hash: the bytes are not looked at");
         let other = vec![b'x'; 300];
         assert!(!raw.is(&Needle::of(77, &other)), "of the same hash: the bytes decide");
-        // SAFETY: nobody uses the buffer again.
+        // SAFETY: the buffer is not used again.
         unsafe { raw.release_key() };
     }
 

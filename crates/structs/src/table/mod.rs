@@ -46,7 +46,7 @@
 //! - T2: `len` and the counts of bytes are the sums over all segments.
 //! - T3: a table without entries is `Empty`.
 //!
-//! Not here: what a value means, when to reap, who may write. See `keyspace`.
+//! Not here: the meaning of a value, when to reap, permissions. See `keyspace`.
 
 mod bulk;
 mod check;

@@ -8,7 +8,7 @@
 //! ```text
 //! cursor  | 0: 16, the caller's | prefix, then a 1, then 0s: 32 | position: 16 |     0 = start, end
 //! ```
-//! The 1 tells how long the prefix was when the scan entered it. If its segment has split since,
+//! The 1 marks the length of the prefix when the scan entered it. If its segment has split since,
 //! the position carries over to the first part, and the others are read from their beginning: some
 //! entries twice. If it has merged, only the entries of the old prefix are returned, and the rest
 //! of the merged segment is read afterwards as if it were still separate: none is missed.

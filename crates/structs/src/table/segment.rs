@@ -249,7 +249,7 @@ impl<X: OutOfLine> Seg<X> {
 
     #[inline]
     pub(super) fn head(&self) -> &Head {
-        // SAFETY: `new` wrote the head; whoever changes it holds the only handle, mutably.
+        // SAFETY: `new` wrote the head; a writer holds the only handle, mutably.
         unsafe { self.block().cast().as_ref() }
     }
 
@@ -377,7 +377,7 @@ impl<X: OutOfLine> Seg<X> {
     /// Looks a key up. Cost: one line of the index, and one of a page, in most cases.
     #[inline]
     pub(super) fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<(Loc, Raw<X>)> {
-        // The group tells which page pointer is needed, which is on a line of its own: prefetch all
+        // The group shows which page pointer is needed, which is on a line of its own: prefetch all
         // of them now, so that their misses overlap with the group's.
         let block = self.block().as_ptr();
         prefetch(block.wrapping_add(LINE));

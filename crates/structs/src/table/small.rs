@@ -94,7 +94,7 @@ impl<X: OutOfLine> Small<X> {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: `with_room` wrote the head; whoever changes it holds the only handle, mutably.
+        // SAFETY: `with_room` wrote the head; a writer holds the only handle, mutably.
         unsafe { self.0.cast().as_ref() }
     }
 
@@ -271,7 +271,7 @@ impl<X: OutOfLine> Small<X> {
         (head.timed, head.owners) = (self.head().timed, self.head().owners);
         let mut at = 0;
         while let Some((_, raw)) = copy.next(&mut at) {
-            // SAFETY: a bitwise copy that nobody else sees yet.
+            // SAFETY: a bitwise copy without a reader yet.
             unsafe { raw.own() };
         }
         copy

@@ -982,7 +982,7 @@ fn a_repack_that_fails_is_put_off() {
     assert!(failed > 5, "{failed}");
 }
 
-#[test] // A bound passes while nobody is dead, beside a cut: the look copies nothing.
+#[test] // A bound passes while no entry is dead, beside a cut: the look copies nothing.
 fn reaping_nobody_copies_no_segment() {
     let mut table = Subject::new();
     for number in 0..150_u64 {

@@ -13,7 +13,7 @@
 //! Uuid   | 16 bytes, in the text's order   |   lower case, dashes at 8, 13, 18 and 23
 //! varint | low bits of the value, and below them as many 1s as bytes follow, then a 0 |
 //! ```
-//! The varint's first byte tells its length, so it is decoded without a loop.
+//! The varint's first byte gives its length, so it is decoded without a loop.
 //!
 //! Not here: where the forms are placed in an entry. See `entry`.
 

@@ -53,7 +53,7 @@ pub(crate) struct Reached<'a, C: Coding> {
 pub(crate) struct Search<L, E, B> {
     /// The child begins before it.
     pub(crate) is_less: L,
-    /// The child has to be looked at: [`Search::is_before`] tells whether it begins before.
+    /// The child has to be looked at: [`Search::is_before`] decides whether it begins before.
     pub(crate) is_equal: E,
     pub(crate) is_before: B,
 }
@@ -150,8 +150,8 @@ impl<C: Coding> Child<C> {
 
     /// Prefetches the chunks that several searches would find, level by level: so that what they
     /// wait for arrives together. Each node is waited for twice, for what it knows of its children
-    /// and for the child; each chunk once, for its head. `part` tells how far something lies
-    /// between what is known of its chunk and of the next.
+    /// and for the child; each chunk once, for its head. `part` is a relative place between the
+    /// first items of its chunk and of the next.
     #[inline]
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,

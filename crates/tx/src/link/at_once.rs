@@ -1,8 +1,9 @@
 //! A run that begins at once, without locks, and becomes a task if it takes longer than its turn.
 //!
-//! Within a turn nobody comes between, as with point commands. So what works on keys of this core
-//! only, which nobody holds, needs no lock until the turn ends: then it locks all that it has
-//! touched and is going to touch, and nobody can have come between. docs/design/0024.
+//! Within a turn no other command comes between, as with point commands. So work on keys of this
+//! core only, which are not locked, needs no lock until the turn ends: then it locks all keys that
+//! it has touched and is going to touch, and no other command can have come between.
+//! docs/design/0024.
 //!
 //! ```text
 //! begin_at_once | change a | change b |                        all done: no lock, no task, no mark
@@ -34,7 +35,7 @@ pub struct OpenAtOnce {
 }
 
 impl Tx {
-    /// A run begins, on keys of this core that nobody holds: outside of all tasks.
+    /// A run begins, on unlocked keys of this core: outside of all tasks.
     #[must_use]
     pub fn begin_at_once(&self) -> AtOnce {
         let mut home = self.home();
@@ -44,7 +45,7 @@ impl Tx {
     /// The rest of a run is a task, in the turn in which it began: under locks of all that it has
     /// touched or is going to. Its records so far are part of its transaction.
     ///
-    /// Panics if anybody holds some of it: then others could see the run half done.
+    /// Panics if one of them is locked: then others could see the run half done.
     pub fn go_on<F: Future<Output = ()> + 'static>(
         &self,
         begun: AtOnce,
@@ -75,7 +76,7 @@ impl Tx {
     }
 
     /// Later changes on this core, outside of all tasks, may be undone until they are committed,
-    /// undone or handed to a task in this turn. Its keys are this core's, and nobody holds them.
+    /// undone or handed to a task in this turn. Its keys are this core's, and not locked.
     pub fn open_at_once(&self) -> OpenAtOnce {
         let (id, changes) = (self.next_tx(), self.changes());
         self.0.home.borrow_mut().shard.work_for(Work::Open(id));
@@ -99,7 +100,7 @@ impl Tx {
     /// this core, which are all that it has touched. It may take more locks, and be undone, with
     /// what it has changed so far: none if it is not open yet.
     ///
-    /// Panics if anybody holds one of them, as [`Tx::go_on`].
+    /// Panics if one of them is locked, as [`Tx::go_on`].
     pub fn go_on_open<F: Future<Output = ()> + 'static>(
         &self,
         open: Option<OpenAtOnce>,

@@ -9,9 +9,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 impl Tx {
-    /// From now on nobody is to wait for what the transaction of this handle holds: they are told
-    /// `line`.
-    /// `told` has the cores that know; when it holds something of others, this is to be called again.
+    /// From now on waits for the locks of this handle's transaction end with `line`. `told` has the
+    /// cores that know; when it holds something of others, this is to be called again.
     pub fn refuse_others(&self, line: &'static str, told: &mut Vec<CoreId>) {
         let Some(tx) = self.scope().id() else { return };
         for core in 0..self.cores() {
@@ -34,8 +33,8 @@ impl Tx {
         scope.claim(core).is_some() || scope.open().is_some_and(late)
     }
 
-    /// Why the running task is to end: it waits for a busy transaction, has changed nothing and asks
-    /// nobody to. Then it can be dropped, as if it had not begun.
+    /// The reason why the running task is to end: it waits for a busy transaction, has changed
+    /// nothing and has requested no change. Then it can be dropped, as if it had not begun.
     #[must_use]
     pub fn refusal(&self) -> Option<&'static str> {
         let mut stuck = self.0.stuck.borrow_mut();
@@ -71,7 +70,7 @@ impl Tx {
         stuck.into_iter().for_each(|(core, ticket)| self.tell_stuck(core, ticket, line));
     }
 
-    /// Tells who has begun to wait here, if that is for a busy transaction.
+    /// Notifies a claim that has begun to wait here, if it waits for a busy transaction.
     pub(super) fn tell_if_stuck(&self, tx: TxId, (core, ticket): (CoreId, u64)) {
         let why = self.0.home.borrow().locks.why_stuck(tx);
         if let Some(line) = why {
@@ -87,8 +86,8 @@ impl Tx {
         }
     }
 
-    /// The lock that a ticket of this core waits for is held by a busy transaction. It may have
-    /// been granted meanwhile.
+    /// The lock that a ticket of this core waits for is held by a busy transaction. The lock may
+    /// have been granted in the meantime.
     pub(super) fn note_stuck(&self, ticket: u64, line: &'static str) {
         if let Some(Ticket::Waiting(task, Asked::Lock)) = self.0.tickets.borrow().get(&ticket) {
             self.0.stuck.borrow_mut().insert(*task, (ticket, line));

@@ -26,8 +26,8 @@ pub struct Locked {
     is_open: bool,
     /// The locks are a transaction's, which gives them back.
     is_of_transaction: bool,
-    /// They serve those who wait for keys: nobody else needs to when they are given back. Until they
-    /// are granted, what tells of that.
+    /// True for locks that serve waiting calls: no other serving is needed at their release. The
+    /// ticket of their grant, until they are granted.
     serves: Option<Option<Pending>>,
 }
 
@@ -58,8 +58,8 @@ impl Locked {
         locked
     }
 
-    /// From now on it serves those who wait for keys of this core: it was taken for several cores, or
-    /// for this one.
+    /// From now on it serves the calls that wait for keys of this core: it was taken for several
+    /// cores, or for this one.
     pub(super) fn serve(&mut self) {
         let here = self.tx.core();
         assert!(self.cores.contains(&here), "{:?} are locked, and not {here}", self.cores);
@@ -84,7 +84,7 @@ impl Locked {
         }
     }
 
-    /// The handle of who locked.
+    /// The handle of the holder.
     pub(crate) fn handle(&self) -> &Tx {
         &self.tx
     }
@@ -175,9 +175,9 @@ impl Locked {
         }
     }
 
-    /// Takes keys of this core, which nobody else holds.
+    /// Takes unlocked keys of this core.
     pub(super) fn take_first(&mut self, claim: Claim) {
-        // As with a point command, this comes before those who wait.
+        // As with a point command, this comes before waiting claims.
         let granted = self.tx.home().locks.take_first(self.id, claim);
         assert!(granted, "somebody holds what transaction {} has touched", self.id);
         self.cores.push(self.tx.core());

@@ -17,7 +17,7 @@ pub enum Message {
         ticket: u64,
         /// On whose behalf it changes data.
         work: Work,
-        /// For whom it changes data: see [`Tx::note_author`].
+        /// The author of the changes: see [`Tx::note_author`].
         author: u64,
         /// The closure to run.
         run: Run,
@@ -93,7 +93,7 @@ pub enum Message {
         /// With which access.
         access: Access,
     },
-    /// Nobody is to wait for what this transaction holds, and why.
+    /// Claims do not wait for this transaction's locks any more, and the reason.
     Busy {
         /// The transaction.
         tx: TxId,
@@ -126,7 +126,7 @@ pub struct Locking {
 pub(super) enum Then {
     /// They are released at once, and this part of the transaction ends, which began with them.
     Release(Option<Part>),
-    /// They stay, and nothing that was read changes meanwhile.
+    /// The locks stay, and the data read does not change until then.
     Keep,
 }
 

@@ -1,4 +1,4 @@
-//! Locks that are kept for those who wait for keys: see `waited`.
+//! Locks that are kept for calls that wait for keys: see `waited`.
 
 use super::Tx;
 use super::locked::Locked;
@@ -9,8 +9,8 @@ use crate::waited::Serving;
 use darter_keyspace::{Part, Work};
 
 impl Tx {
-    /// Locks keys of this core that a command has just changed, before all who wait for them: they
-    /// are to be served next. Names as of [`lock_key`](crate::lock_key).
+    /// Locks keys of this core that a command has just changed, before all waiting claims: they are
+    /// to be served next. Names as of [`lock_key`](crate::lock_key).
     pub fn serve_keys(&self, names: &[u64]) {
         let claim = Claim::Keys(names.iter().map(|name| (*name, Access::Exclusive)).collect());
         let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
@@ -19,8 +19,8 @@ impl Tx {
         self.keep_to_serve(id, claim, is_granted, pending);
     }
 
-    /// Makes of locks on keys of this core, which are `claim`, and perhaps on `other` of another core,
-    /// what serves those who wait for the former. The running task took them, and serves.
+    /// Makes a serving of locks on keys of this core, which are `claim`, and perhaps on `other` of
+    /// another core. The running task took them, and serves.
     pub fn serve_under(&self, mut locked: Locked, claim: Claim, other: (CoreId, u64)) -> Serving {
         locked.serve();
         if other.0 == self.core() {
@@ -41,7 +41,7 @@ impl Tx {
         !self.0.servings.borrow().is_empty()
     }
 
-    /// Keeps `claims` of what `tx` holds for those who wait for its keys, and releases the rest.
+    /// Keeps `claims` of the locks of `tx` for calls that wait for its keys, and releases the rest.
     pub(super) fn hand_over(&self, tx: TxId, claims: Vec<Claim>) {
         let (mut asked, mut kept) = (Vec::new(), Vec::new());
         for claim in claims {
@@ -65,7 +65,7 @@ impl Tx {
         self.0.servings.borrow_mut().push_back(serving);
     }
 
-    /// Releases what served those who waited.
+    /// Releases the locks of a serving.
     pub(super) fn release_served(&self, tx: TxId) {
         let granted = self.0.home.borrow_mut().locks.release(tx);
         self.notify(granted, true);

@@ -20,7 +20,7 @@ pub(super) enum Ticket {
 pub(super) enum Asked {
     /// Work, which may change data.
     Work,
-    /// A lock: nothing happens meanwhile.
+    /// A lock: the task does nothing until then.
     Lock,
 }
 

@@ -1,17 +1,17 @@
-//! Transactions that hold what they have for so long that nobody is to wait for it.
+//! Transactions that hold their locks for so long that no claim is to wait for them.
 //!
 //! A command that waits for a key of one is notified, with a line that says why, and decides: if it
 //! has changed nothing it ends with that line, otherwise it waits on. Nothing else changes: a busy
 //! transaction keeps its locks, and compatible claims beside it are granted.
 //!
 //! Invariant (`check_invariants`, with those of the table):
-//! - B1: who is busy holds something here, and is noted once.
+//! - B1: a busy transaction holds a lock here, and is noted once.
 
 use super::{LockTable, Notify, TxId};
 
 impl LockTable {
-    /// `tx`, which holds something here, is busy from now on: `line` is what others are told.
-    /// Returns those who wait for it now.
+    /// `tx`, which holds something here, is busy from now on: `line` is the error for others.
+    /// Returns the claims that wait for it now.
     ///
     /// Cost: a look at each claim that waits.
     pub fn note_busy(&mut self, tx: TxId, line: &'static str) -> Vec<Notify> {
@@ -94,7 +94,8 @@ mod tests {
         locks.check_invariants();
     }
 
-    #[test] // One of very many keys counts as if it met each list: lists wait for it, and are told.
+    // A claim of very many keys counts as if it met each list: lists wait for it, and are notified.
+    #[test]
     fn lists_are_told_of_very_many_keys() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(0, Access::Exclusive)])));
@@ -109,7 +110,7 @@ mod tests {
         locks.check_invariants();
     }
 
-    #[test] // Readers pass what is being rebuilt, so they are not told; writers are.
+    #[test] // Readers pass a value that is being rebuilt, so they are not notified; writers are.
     fn readers_pass_a_busy_reader() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Update)])));

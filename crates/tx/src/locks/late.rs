@@ -13,7 +13,7 @@
 //!
 //! Invariants (`check_invariants`, with those of the table):
 //! - L1: late keys are in the table of keys, unless their transaction is among `many`.
-//! - L2: who holds late keys was granted a claim, which may be empty.
+//! - L2: a transaction with late keys was granted a claim, which may be empty.
 
 use super::{Access, Claim, Holders, LockTable, TxId, blocks, meet, overlap};
 use crate::waited::Waited;
@@ -173,7 +173,7 @@ impl LockTable {
         late.max(self.granted.get(&tx).and_then(|claim| claim.access(key)))
     }
 
-    /// True when nobody but `tx` stands against its taking a key.
+    /// True if no other transaction than `tx` prevents its taking a key.
     fn is_free_for(&self, tx: TxId, key: u64, asked: Access) -> bool {
         if self.others(tx, key).excludes_late(asked) {
             return false;
@@ -302,7 +302,7 @@ impl LockTable {
         assert!(!self.many.contains(&tx), "L1: {tx} would be asked for ever");
     }
 
-    /// True when one of those who hold very many late keys stands against a key.
+    /// True if a transaction with very many late keys prevents taking a key.
     pub(super) fn is_late_against(&self, key: u64, asked: Access) -> bool {
         let held = |holder| self.late[holder].keys.get(key).copied();
         self.many.iter().filter_map(held).any(|held| blocks(held, asked))
@@ -314,7 +314,7 @@ impl LockTable {
         strongest.any(|held| blocks(held, asked))
     }
 
-    /// True when one of those who hold very many late keys may rebuild a value of `claim`.
+    /// True if a transaction with very many late keys may rebuild a value of `claim`.
     pub(super) fn are_late_rebuilt(&self, claim: &Claim) -> bool {
         let rebuilds = |late: &Late| match claim {
             Claim::Keys(keys) => {
@@ -382,14 +382,14 @@ impl LockTable {
 }
 
 impl Late {
-    /// The keys that were taken one by one: of one who has few.
+    /// The keys that were taken one by one, if they are few.
     fn few(&self) -> impl Iterator<Item = (u64, Access)> {
         self.keys.iter().map(|(key, access)| (key, *access))
     }
 }
 
 impl Holders {
-    /// One of those who hold the key does not count.
+    /// A holder of the key does not count.
     fn leave(&mut self, key: u64, access: Access) {
         let count = self.slot(access);
         assert!(*count > 0, "L1: nobody holds {key} for {access:?}");

@@ -22,7 +22,7 @@ use io_uring::types::BufRingEntry;
 /// Buffers in the ring: a power of two.
 pub(super) const COUNT: u16 = 256;
 /// Bytes in a buffer. The kernel fills all of them at once if a socket has as much, and serves no
-/// one else meanwhile: with 16 KiB, 4 MiB in all, others waited 4 ms beside a request of 20 MB, and
+/// other in between: with 16 KiB, 4 MiB in all, others waited 4 ms beside a request of 20 MB, and
 /// with these half a millisecond. Small requests cost the same.
 pub(super) const BYTES: usize = 2 * 1024;
 /// The id of the buffer group.
@@ -80,7 +80,7 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Puts buffer `id` back; [`Buffers::announce`] tells the kernel.
+    /// Puts buffer `id` back; [`Buffers::announce`] passes it to the kernel.
     pub(super) fn put_back(&mut self, id: u16) {
         assert!(id < COUNT, "id={id}");
         // SAFETY: `id < COUNT`, so that the offset stays within the allocation.

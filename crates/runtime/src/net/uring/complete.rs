@@ -183,7 +183,7 @@ impl Uring {
         Ok(roused.wait)
     }
 
-    /// The connection's current token: by I1 the place has had no other tenant meanwhile.
+    /// The connection's current token: by I1 the place has had no other tenant since.
     fn token_of(&self, word: u64) -> Token {
         self.lent.conns.tenant(word::index(word))
     }

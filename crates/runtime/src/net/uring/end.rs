@@ -72,7 +72,7 @@ impl Uring {
             return self.close_if_free(token);
         }
         if conn.releasing {
-            return self.release_if_free(token); // Whoever has it next watches it, too.
+            return self.release_if_free(token); // The next owner watches it, too.
         }
         // A negative result, which is the poll's own failure, has both bits.
         conn.far = match i32::from(libc::POLLERR) & result {

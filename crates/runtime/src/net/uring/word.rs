@@ -1,4 +1,4 @@
-//! The user data of an operation in the kernel: what it is, and for whom.
+//! The user data of an operation in the kernel: its kind, and its connection.
 //!
 //! ```text
 //! | kind: 4 bits | generation: 28 bits | index: 32 bits |

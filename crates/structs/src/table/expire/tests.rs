@@ -93,7 +93,7 @@ impl Run {
     }
 }
 
-#[test] // Whatever is set, removed, extended and cut meanwhile: counts are those of the living.
+#[test] // Counts are those of the living, whatever is set, removed, extended and cut in between.
 fn the_dead_of_a_stream_are_counted_and_go() {
     for (seed, ttl) in [(1, Ttl::Same), (2, Ttl::Random), (3, Ttl::Falling)] {
         let mut run = Run::new(seed);

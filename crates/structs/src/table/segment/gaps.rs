@@ -76,7 +76,7 @@ impl<X: OutOfLine> Seg<X> {
             }
             let (gap, link) = self.gap_at(offset);
             let address = self.at(offset).as_ptr().addr();
-            // No padding, which nobody counts; and no gap of one byte, for the same reason.
+            // No padding, which is not counted; and no gap of one byte, for the same reason.
             let fits = gap == len || gap >= len + 2;
             let next = self.gap_behind(link);
             if fits && pad_before(address, entry, len) == 0 {

@@ -3,8 +3,8 @@
 //! Space is taken at the end of the last page only; that page begins at 512 bytes and doubles, so
 //! that a segment wastes a few hundred bytes after its last entry, not a thousand. Gaps are used
 //! first (`gaps`); when those that nothing fits in are an eighth of the segment, all entries are
-//! written again. The index finds entries for that; the pages are read front to back by those who
-//! want all entries.
+//! written again. The index finds entries for that; the pages are read front to back by walks over
+//! all entries.
 //!
 //! Not here: the index. See `segment`.
 
@@ -240,7 +240,7 @@ impl<X: OutOfLine> Seg<X> {
         let mut at = PagePos::default();
         while let Some(raw) = self.next_entry(&mut at) {
             if raw.is_owner() {
-                // SAFETY: a bitwise copy that nobody else sees yet.
+                // SAFETY: a bitwise copy without a reader yet.
                 unsafe { raw.own() };
             }
         }

@@ -21,7 +21,9 @@ fn free_all() {
     while lazyfree::run(&preempt::Never) {}
 }
 
-#[test] // Nothing while the table or a copy is there; then all that is left, whoever else reads it.
+// A reader holds nothing while the table or a copy is there; then it holds all that is left,
+// whatever other readers there are.
+#[test]
 fn readers_pin_deleted_values() {
     for members in [20, MANY] {
         let table = set_of(members);
