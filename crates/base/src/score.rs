@@ -117,7 +117,7 @@ struct Read {
     len: usize,
     /// The number does not fit: it became infinite, or zero.
     out_of_range: bool,
-    /// It is decimal digits: next to 0 these are not exact.
+    /// The number is decimal digits: next to 0 these are not exact.
     is_decimal: bool,
 }
 
@@ -277,13 +277,13 @@ impl Text {
         text
     }
 
-    /// Its bytes.
+    /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Its text.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.as_bytes()).expect("digits, signs and letters are ASCII")

@@ -24,7 +24,7 @@ pub struct Call {
     pub request: Arc<resp::Request>,
     /// The database that the client has selected.
     pub db: usize,
-    /// It does not count as an access to the keys: CLIENT NO-TOUCH.
+    /// The command does not count as an access to the keys: CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// The client speaks RESP3.
     pub resp3: bool,

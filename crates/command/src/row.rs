@@ -81,12 +81,12 @@ impl Flags {
     pub const TELLS_OF_DISK: Self     = Self(1 << 18);
     /// Runs at once after MULTI, instead of being queued. It has no name for clients, either.
     pub const AT_ONCE: Self           = Self(1 << 19);
-    /// Its argument is the database of what follows. The same.
+    /// The argument is the database for the commands that follow. The same.
     pub const SELECTS: Self           = Self(1 << 20);
     /// Allowed to subscribed clients in RESP2. It has no name for clients.
     pub const WHILE_SUBSCRIBED: Self  = Self(1 << 21);
     pub const NO_MANDATORY_KEYS: Self = Self(1 << 22);
-    /// It keeps the setting of CLIENT CACHING for the command after it, too. The same.
+    /// The command keeps the setting of CLIENT CACHING for the one after it, too. The same.
     pub const KEEPS_CACHING: Self     = Self(1 << 23);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
@@ -434,7 +434,7 @@ pub struct Command {
     pub summary: &'static str,
     /// Cost, for COMMAND DOCS.
     pub complexity: &'static str,
-    /// Its arguments, for COMMAND DOCS, in the notation of [`crate::syntax`].
+    /// The arguments, for COMMAND DOCS, in the notation of [`crate::syntax`].
     pub syntax: &'static str,
     /// Versions and their changes, for COMMAND DOCS.
     pub history: &'static [(&'static str, &'static str)],
@@ -451,7 +451,7 @@ pub struct Command {
     pub secret: Option<Secret>,
     /// The version that deprecated it, and what to use instead.
     pub deprecated: Option<(&'static str, &'static str)>,
-    /// It may change keys of another database than the selected one.
+    /// The command may change keys of another database than the selected one.
     pub leaves_database: bool,
     /// Reads the wait of a request, for a command that waits if it finds nothing. The function runs
     /// it without waiting.
@@ -643,7 +643,7 @@ impl Command {
         self.flags.has(Flags::WRITE)
     }
 
-    /// Its shape.
+    /// The shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         match self.run {

@@ -55,9 +55,9 @@ impl ArgumentKind {
 /// One argument, or a group of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name; for a literal word, the word in lower case.
+    /// The name; for a literal word, the word in lower case.
     pub name: String,
-    /// Its type.
+    /// The type.
     pub kind: ArgumentKind,
     /// The key spec of the row that it belongs to.
     pub key_spec: Option<usize>,
@@ -67,9 +67,9 @@ pub struct Argument {
     pub since: Option<&'static str>,
     /// The version that deprecated it.
     pub deprecated: Option<&'static str>,
-    /// It may be left out.
+    /// The argument may be left out.
     pub optional: bool,
-    /// It may be repeated.
+    /// The argument may be repeated.
     pub multiple: bool,
     /// Then its word is repeated, too.
     pub repeats_token: bool,

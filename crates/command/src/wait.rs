@@ -47,11 +47,12 @@ pub struct Since(pub u128);
 /// Whether a key has what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It has not.
+    /// The key is not ready.
     Nothing,
-    /// It has.
+    /// The key is ready.
     There,
-    /// It has, and taking it takes more than a step: [`Want::take`] makes a job of it.
+    /// The key is ready, and taking from it takes more than a step: [`Want::take`] makes a job of
+    /// it.
     Much,
     /// The request is refused because of this key.
     Refused(Refusal),

@@ -304,7 +304,8 @@ impl Databases {
 
     /// The moment from which on a table is to be compacted, as of `now`.
     pub(crate) fn next_compaction(&self, now: u64) -> Option<u64> {
-        self.current().db.set_now(now); // It notes since when its table is as it is.
+        // The database notes the time since which its table is unchanged.
+        self.current().db.set_now(now);
         self.next(&self.agenda.compactions, Db::next_compaction)
     }
 

@@ -600,7 +600,7 @@ impl Db {
         let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
         let old = self.keys.remove(key.hash, key.bytes);
         let was_there = self.note_removed(key, old, tells);
-        assert!(was_there, "what was found was not removed"); // It would be there twice.
+        assert!(was_there, "what was found was not removed"); // The entry would be there twice.
         Some(held)
     }
 

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 /// One entry of a shard's log.
 #[derive(Debug)]
 pub struct Record {
-    /// Its number in the log: one more than that of the record before it.
+    /// The number in the log: one more than that of the record before it.
     pub number: u64,
     /// The database that it concerns.
     pub database: usize,
@@ -71,15 +71,15 @@ pub enum Act {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum Effect {
-    /// It holds this string now.
+    /// The key holds this string now.
     Text { value: StrPieces, deadline: Option<u64>, bits: u8 },
-    /// It holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
+    /// The key holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
     Install { object: Object, deadline: Option<u64>, bits: u8 },
-    /// Its value was changed from within.
+    /// The value was changed from within.
     Changes(Box<dyn Changes>),
-    /// Its deadline changed.
+    /// The deadline changed.
     Deadline(Option<u64>),
-    /// It is gone: deleted or expired.
+    /// The key is gone: deleted or expired.
     Delete,
 }
 

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Bound {
     /// Redis's name of the setting.
     pub name: &'static str,
-    /// Its name in older versions, if different.
+    /// The name in older versions, if different.
     pub older_name: Option<&'static str>,
-    /// Its default.
+    /// The default.
     pub default: &'static str,
     /// Whether it limits bytes, not entries.
     pub is_bytes: bool,

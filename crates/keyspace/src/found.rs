@@ -39,31 +39,31 @@ impl<'a> Found<'a> {
         self.0
     }
 
-    /// Its type.
+    /// The type.
     #[must_use]
     pub fn kind(&self) -> &'static Type {
         self.packed().map_or_else(|| kind(self.object()), |packed| packed::kind(packed.note))
     }
 
-    /// Its value when that is a small collection in the entry.
+    /// The value when that is a small collection in the entry.
     #[inline]
     fn packed(&self) -> Option<PackedValue<'a>> {
         packed::in_entry(&self.0)
     }
 
-    /// Its value when that is not a string in the entry; a small collection is copied.
+    /// The value when that is not a string in the entry; a small collection is copied.
     #[must_use]
     pub fn to_object(&self) -> Option<Object> {
         self.packed().map(packed::object).or_else(|| self.object().cloned())
     }
 
-    /// Its value when that is out of line.
+    /// The value when that is out of line.
     #[must_use]
     pub fn object(&self) -> Option<&'a Object> {
         self.0.out()
     }
 
-    /// Its string.
+    /// The string.
     #[inline]
     pub fn text(&self) -> Result<Str<'a>, WrongType> {
         match self.0.value() {
@@ -73,7 +73,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Its value, which must be a `V`.
+    /// The value, which must be a `V`.
     #[inline]
     pub fn value<V: Typed>(&self) -> Result<Lent<'a, V>, WrongType> {
         match self.packed() {
@@ -82,7 +82,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Its value, if that is out of line, which must be a `V`.
+    /// The value, if that is out of line, which must be a `V`.
     #[inline]
     pub fn out_of_line<V: Typed>(&self) -> Result<&'a V, WrongType> {
         object::as_type(self.object())

@@ -26,7 +26,7 @@ pub enum HeldValue {
 }
 
 impl Held {
-    /// Its type.
+    /// The type.
     #[must_use]
     pub fn kind(&self) -> &'static Type {
         kind(self.object())
@@ -42,7 +42,7 @@ impl Held {
         if let HeldValue::Object(object) = &self.value { Some(object) } else { None }
     }
 
-    /// Its string, if it is one.
+    /// The string, if it is one.
     #[must_use]
     pub fn as_text(&self) -> Option<StrPieces> {
         match &self.value {

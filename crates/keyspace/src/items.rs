@@ -53,7 +53,7 @@ impl<'a> NewItem<'a> {
         }
     }
 
-    /// Its name and its value, if that is kept inline and no deadline belongs to them. A name alone
+    /// The name and its value, if that is kept inline and no deadline belongs to them. A name alone
     /// has an empty value.
     #[inline]
     #[must_use]
@@ -67,7 +67,7 @@ impl<'a> NewItem<'a> {
         }
     }
 
-    /// Its name; empty if it has none.
+    /// The name; empty if it has none.
     #[inline]
     #[must_use]
     pub fn name(&self) -> &'a [u8] {
@@ -157,9 +157,9 @@ struct Copied {
     name_end: usize,
     end: usize,
     deadline_ms: Option<u64>,
-    /// Its name, when that is long: then it was not copied.
+    /// The name, when that is long: then it was not copied.
     long_name: Option<HeldKey>,
-    /// Its value, when that is long.
+    /// The value, when that is long.
     long: Option<Arc<Blob>>,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Log {
     is_open: bool,
     /// The events of that edit.
     told: Events,
-    /// Its key is new, which is still to be recorded.
+    /// The key is new, which is still to be recorded.
     is_new: bool,
     /// Misses are recorded, too.
     hears_misses: bool,

@@ -138,7 +138,7 @@ pub trait Value: Send + Sync + 'static {
     /// The name that OBJECT ENCODING replies: Redis 7.0's.
     fn encoding(&self) -> &'static str;
 
-    /// Its items, as of `now`: from a cut. O(1).
+    /// The items, as of `now`: from a cut. O(1).
     fn items(&self, now: u64) -> Items;
 
     /// Adds the next item to a value that is built aside. False when it is already there, or not an
@@ -185,7 +185,7 @@ pub trait Value: Send + Sync + 'static {
         false
     }
 
-    /// Its bytes, if it is nothing but a pack of its type: then it may be stored in its key's
+    /// The bytes, if it is nothing but a pack of its type: then it may be stored in its key's
     /// entry.
     fn packed(&self) -> Option<PackedValue<'_>> {
         None
@@ -221,12 +221,12 @@ pub trait Value: Send + Sync + 'static {
         true
     }
 
-    /// Its entries, if it is worth prefetching some.
+    /// The entries, if it is worth prefetching some.
     fn ahead(&self) -> Option<&dyn Ahead> {
         self.named().map(|named| named as &dyn Ahead)
     }
 
-    /// Its entries, if they are found by the hash of their names, and may have deadlines.
+    /// The entries, if they are found by the hash of their names, and may have deadlines.
     fn named(&self) -> Option<&dyn Named> {
         None
     }
@@ -260,7 +260,7 @@ pub trait Named: Ahead {
 
 /// A type of value.
 pub trait Typed: Value + Clone + Default {
-    /// Its row.
+    /// The row.
     const TYPE: &'static Type;
 }
 
@@ -270,7 +270,7 @@ pub trait Tabular: Typed {
     /// The out-of-line part of its entries.
     type Out: OutOfLine;
 
-    /// Its entries, the dead that are not yet reaped included.
+    /// The entries, the dead that are not yet reaped included.
     fn table(&self) -> &Table<Self::Out>;
 }
 

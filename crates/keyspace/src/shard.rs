@@ -159,7 +159,7 @@ impl Shard {
             return;
         }
         let keys = self.keys();
-        let mut log = self.databases.take_log(); // It is the shard's, and stays with it.
+        let mut log = self.databases.take_log(); // The log is the shard's, and stays with it.
         if let Some(log) = &mut log {
             let is_there = |db, key: &[u8]| self.db(db).exists(&Key::new(key));
             log.hear_swap([one, other], is_there);

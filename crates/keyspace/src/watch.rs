@@ -418,7 +418,7 @@ impl Watches {
 }
 
 impl Watcher {
-    /// It watches one more key.
+    /// Adds a key to the client's watches.
     fn keep(&mut self, place: u64, db: usize, there: Option<Option<u64>>) {
         self.keys.push(place);
         debug_assert!(!self.is_dirty, "a dirty client watches nothing more");

@@ -243,7 +243,7 @@ fn an_undone_transaction_has_done_nothing() {
 fn told(record: &Record) -> String {
     let mut act = format!("{:?}", record.act);
     if matches!(record.act, Act::Key(_, Effect::Install { .. })) {
-        act.truncate(act.find(" at ").unwrap()); // Its address.
+        act.truncate(act.find(" at ").unwrap()); // Cuts the address off.
     }
     format!("{} {act} {:?}", record.database, record.events)
 }

@@ -5,8 +5,8 @@
 //!
 //! - While it runs, no call into Lua can raise: what is wrong is found before, and allocations
 //!   above the limit succeed (the account is looked at when it has returned).
-//! - It is never on the stack when a script is thrown away. Where it must wait, or has worked for
-//!   long, it returns, and goes on as a [`Work`] that is kept in the VM.
+//! - A host function's data is never on the stack when a script is thrown away. Where it must wait,
+//!   or has worked for long, it returns, and goes on as a [`Work`] that is kept in the VM.
 //!
 //! So nothing that needs to be dropped is on a stack that is jumped over or thrown away:
 //! [`trampoline`], which raises and waits, owns nothing.
@@ -33,9 +33,9 @@ pub type Function<H> = fn(&mut Cx<'_, H>) -> Result<Step<H>, Error>;
 
 /// How a function ends, unless with an error.
 pub enum Step<H> {
-    /// It returns this many values, those on top of the stack.
+    /// The function returns this many values, those on top of the stack.
     Return(usize),
-    /// It goes on as this.
+    /// The function continues as this work.
     Work(Box<dyn Work<H>>),
 }
 
@@ -51,11 +51,11 @@ pub trait Work<H> {
 /// Where a piece of work is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It returns this many values, those on top of the stack.
+    /// The work returns this many values, those on top of the stack.
     Done(usize),
     /// There is more to do.
     More,
-    /// It waits for the host to resume the VM.
+    /// The work waits for the host to resume the VM.
     Wait,
 }
 

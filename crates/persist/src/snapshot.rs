@@ -43,7 +43,7 @@ const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
 
 /// A cut of one database of one core.
 pub struct Part {
-    /// Its number.
+    /// The number.
     pub database: u32,
     /// The cut.
     pub keys: Table<Object>,
@@ -88,9 +88,9 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// Keys that end in it.
     pub keys: u64,
-    /// Its last value continues in the next chunk.
+    /// The last value continues in the next chunk.
     pub is_open: bool,
-    /// It has a value in an encoding of Darter's own.
+    /// The chunk has a value in an encoding of Darter's own.
     pub is_private: bool,
 }
 
@@ -136,7 +136,7 @@ struct Value {
     key: Name,
     items: Items,
     stage: Stage,
-    /// It has at least [`HUGE`] items.
+    /// The value has at least [`HUGE`] items.
     is_huge: bool,
 }
 

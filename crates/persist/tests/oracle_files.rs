@@ -122,7 +122,7 @@ fn a_stream_reads_back() {
     let (_, record) = file.keys.first_key_value().expect("the key");
     let Value::Items(items) = &record.value else { panic!("{record:?}") };
     let begins = |start: &str| items.iter().filter(|item| item.starts_with(start)).count();
-    // Its name is that of the node's first entry.
+    // The name is that of the node's first entry.
     assert_eq!((begins("Piece(Names"), begins("Piece(Same")), (1, 1), "{items:?}");
     assert_eq!((begins("Single"), begins("Piece(Group")), (2, 1), "{items:?}");
 }

@@ -127,7 +127,7 @@ fn fill(shard: &mut Shard, prng: &mut Prng) -> Model {
         let db = [0, 0, 3, 77][prng.below(4) as usize];
         let key =
             if at % 97 == 0 { vec![b'k'; 70_000 + at as usize] } else { at.to_string().into() };
-        shard.db_mut(db as usize).remove(&Key::new(&key)); // It may hold another type.
+        shard.db_mut(db as usize).remove(&Key::new(&key)); // The key may hold another type.
         let record = match prng.below(10) {
             0 => {
                 let fields = fields(prng, 1 + at * 3, 40);

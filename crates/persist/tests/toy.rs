@@ -88,7 +88,7 @@ fn it_is_dumped_and_restored() {
     shard.db(0).check_invariants();
 }
 
-#[test] // Its order counts, as its row says.
+#[test] // The order of a toy counts, as its row says.
 fn its_digest_is_of_the_order() {
     let mut shard = Shard::new(1, 1);
     for (key, numbers) in [(b"one", [1, 2]), (b"two", [2, 1])] {

@@ -21,7 +21,8 @@ pub struct BlockHead {
     pub(crate) form: Form,
     /// Entries that make one item: 1 a single, 2 name and value.
     pub(crate) arity: u8,
-    /// It was compressed: faults are reported where it began, as no byte of the file is at fault.
+    /// The block was compressed: faults are reported where it began, as no byte of the file is at
+    /// fault.
     pub(crate) was_packed: bool,
     /// Where the block is in the file.
     pub(crate) offset: u64,

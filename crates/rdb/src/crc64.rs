@@ -36,7 +36,8 @@ impl Crc64 {
 
 /// The checksum of `bytes` from `sum` on.
 fn by_table(sum: u64, bytes: &[u8]) -> u64 {
-    let mut digest = ALGORITHM.digest_with_initial(sum.reverse_bits()); // It reflects what it is given.
+    // The algorithm reflects its input.
+    let mut digest = ALGORITHM.digest_with_initial(sum.reverse_bits());
     digest.update(bytes);
     digest.finalize()
 }

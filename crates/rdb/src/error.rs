@@ -33,9 +33,9 @@ pub enum Reason {
     UnsupportedType {
         /// Redis's name of the type.
         name: &'static str,
-        /// Its encoding in the file.
+        /// The encoding in the file.
         encoding: &'static str,
-        /// Its number.
+        /// The number.
         number: u8,
     },
     /// An invalid first byte of a length.

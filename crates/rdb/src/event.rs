@@ -17,7 +17,7 @@ pub enum Product {
 /// The result of the checksum at the end. A wrong one is an error, not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
-    /// It matches.
+    /// The checksum matches.
     Verified,
     /// The checksum was not compared: the writer had disabled it, so it is zero, or the reader was
     /// set not to.
@@ -34,14 +34,14 @@ pub enum Event<'a> {
     Start {
         /// The product of the magic.
         product: Product,
-        /// Its version.
+        /// The version.
         version: u16,
     },
     /// Metadata, such as `redis-ver`, `ctime`, `used-mem`.
     Aux {
-        /// Its name.
+        /// The name.
         key: &'a [u8],
-        /// Its value.
+        /// The value.
         value: &'a [u8],
     },
     /// The keys that follow belong to this database. Until the first such event it is 0.
@@ -80,7 +80,7 @@ pub enum Event<'a> {
         kind: &'static Kind,
         /// The type number in the file.
         encoding: u8,
-        /// Its deadline. A past one is for the caller to judge; one before 1970 reads as 0.
+        /// The deadline. A past one is for the caller to judge; one before 1970 reads as 0.
         expiry_ms: Option<UnixMillis>,
         /// Seconds since it was used.
         idle_s: Option<u64>,

@@ -54,7 +54,7 @@ impl Damaged {
 #[derive(Debug)]
 pub struct LibraryText<'a> {
     rest: &'a [u8],
-    /// It is packed, and so long when it is not.
+    /// The text is packed, and this long when it is not.
     unpacked: Option<usize>,
     text: Vec<u8>,
 }
@@ -80,7 +80,7 @@ impl<'a> LibraryText<'a> {
             Text::Int(value) => {
                 (Self { rest: &[], unpacked: None, text: value.to_string().into_bytes() }, after)
             }
-            // It grows with what is there, not with what is announced.
+            // The memory grows with the bytes that arrive, not with the announced number.
             Text::Lzf { start, packed, len } => {
                 let rest = &records[start..start + packed];
                 (Self { rest, unpacked: Some(len), text: Vec::new() }, after)

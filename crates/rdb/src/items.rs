@@ -13,34 +13,34 @@ pub enum Item<'a> {
     Chunk(&'a [u8]),
     /// A name alone.
     Single {
-        /// Its bytes.
+        /// The bytes.
         name: &'a [u8],
-        /// Its deadline, below 2^48 - 1.
+        /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
     /// A name and its value.
     Pair {
-        /// Its name.
+        /// The name.
         name: &'a [u8],
-        /// Its value.
+        /// The value.
         value: &'a [u8],
-        /// Its deadline, below 2^48 - 1.
+        /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
     /// A name and its score, which is a number.
     Scored {
-        /// Its name.
+        /// The name.
         name: &'a [u8],
-        /// Its score.
+        /// The score.
         score: f64,
     },
     /// A pair whose value is too long to be packed, and follows in [`Item::Part`]s.
     LongValued {
-        /// Its name.
+        /// The name.
         name: &'a [u8],
         /// Bytes of its value.
         value_len: u64,
-        /// Its deadline, below 2^48 - 1.
+        /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
     /// A pair whose name is too long to be packed, and follows in [`Item::Part`]s; then comes its
@@ -48,18 +48,18 @@ pub enum Item<'a> {
     LongNamed {
         /// Bytes of its name.
         name_len: u64,
-        /// Its deadline, below 2^48 - 1.
+        /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
     /// The value of such a pair.
     Value(&'a [u8]),
-    /// Its length, when it is long too, and follows in [`Item::Part`]s.
+    /// The length, when it is long too, and follows in [`Item::Part`]s.
     LongValue(u64),
     /// A single too long to be packed or an integer, which follows in [`Item::Part`]s.
     LongSingle {
-        /// Its bytes.
+        /// The bytes.
         len: u64,
-        /// Its deadline, below 2^48 - 1.
+        /// The deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
     /// The next bytes of something long.
@@ -131,7 +131,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Its name; empty where it has none, or one that follows.
+    /// The name; empty where it has none, or one that follows.
     #[inline]
     #[must_use]
     pub fn name(&self) -> &'a [u8] {
@@ -144,7 +144,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Its deadline.
+    /// The deadline.
     #[inline]
     #[must_use]
     pub fn deadline_ms(&self) -> Option<UnixMillis> {

@@ -21,11 +21,11 @@ const PLAIN_MIN: u64 = 1 << 30;
 /// The effect of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// It joins the last node.
+    /// The element joins the last node.
     Last,
-    /// It begins a node.
+    /// The element begins a node.
     New,
-    /// It is a node.
+    /// The element is a node.
     Plain,
 }
 

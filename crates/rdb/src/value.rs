@@ -38,7 +38,7 @@ pub struct Survey {
     singles: u64,
     /// Bytes of a string.
     string_bytes: u64,
-    /// Its first bytes: enough to recognise an integer.
+    /// The first bytes: enough to recognise an integer.
     head: Vec<u8>,
     /// Bytes of all names and values as strings.
     plain_bytes: u64,

@@ -11,11 +11,11 @@ use crate::lzf;
 /// Why an element was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It needs at least this many bytes from the cursor's start.
+    /// The value needs at least this many bytes from the cursor's start.
     Short(usize),
     /// So many bytes of a long text in it were unpacked, and there are more.
     Paused(usize),
-    /// It is wrong, at this many bytes after the cursor's start.
+    /// The value is wrong, at this many bytes after the cursor's start.
     Bad(usize, Reason),
 }
 

@@ -35,9 +35,9 @@ pub enum Block {
     },
     /// One argument longer than a chunk.
     Big {
-        /// Its index.
+        /// The index.
         first: usize,
-        /// Its bytes; all chunks but the last are `CHUNK_BYTES` long.
+        /// The bytes; all chunks but the last are `CHUNK_BYTES` long.
         chunks: Vec<Arc<[u8]>>,
         /// The bytes in one piece, made on demand.
         whole: Whole,

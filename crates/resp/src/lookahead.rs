@@ -21,11 +21,11 @@ const _: () = assert!(ARGS_MAX * (ARG_BYTES_MAX + 32) < u32::MAX as usize, "span
 /// A request parsed ahead of its turn.
 #[derive(Debug)]
 pub(crate) struct Cut {
-    /// Its first byte in the buffer; its spans count from here.
+    /// The first byte in the buffer; its spans count from here.
     pub(crate) start: usize,
     /// One past its last byte.
     pub(crate) end: usize,
-    /// Its first span.
+    /// The first span.
     pub(crate) first: usize,
     /// One past its last span.
     pub(crate) last: usize,

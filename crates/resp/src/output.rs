@@ -213,7 +213,7 @@ impl Drop for Output {
 }
 
 impl Part {
-    /// Its bytes.
+    /// The bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {

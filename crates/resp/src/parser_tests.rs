@@ -395,7 +395,7 @@ fn requests_are_borrowed_up_to_a_chunk() {
         let mut parser = Parser::new(512 << 20, true);
         let before = encode(&vec![vec![b"PING".to_vec()]; 3_000]);
         let request = encode(&[vec![vec![b'x'; arg_bytes], b"k".to_vec()]]);
-        // Its last bytes come later.
+        // The last bytes come later.
         let (now, later) = request.split_at(request.len() - 3);
         parser.feed(&[&before, now].concat());
         for _ in 0..3_000 {

@@ -17,7 +17,7 @@ const PORTION: usize = 16 * 1024;
 pub enum Sought {
     /// Itself, with its hash.
     Name,
-    /// Its slot too: a key, where there are several cores.
+    /// The slot of a key, too, where there are several cores.
     Slot,
 }
 

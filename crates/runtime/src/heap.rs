@@ -207,7 +207,7 @@ mod tests {
         assert!((512..512 + 64).contains(&left), "{left} pages of 512");
         assert!(block.iter().all(|byte| *byte == 1));
         block.shrink_to(SHRUNK_MIN - 1);
-        block.extend_from_slice(&vec![2; 16 << 20]); // Its end can be used again.
+        block.extend_from_slice(&vec![2; 16 << 20]); // The end of the block can be used again.
         assert_eq!((block[len - 1], block[len]), (1, 2));
     }
 

@@ -32,7 +32,7 @@ pub fn open_files() -> u64 {
 mod tests {
     use super::*;
 
-    #[test] // It never lowers the limit, and reports what the system reports.
+    #[test] // The function never lowers the limit, and reports what the system reports.
     fn raises_only() {
         let before = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(raise_open_files(1), before);

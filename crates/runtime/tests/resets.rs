@@ -94,7 +94,7 @@ fn amid_sends() {
     }
 }
 
-#[test] // They are not received from, and never resumed; still their end is noticed.
+#[test] // Paused connections are not received from, and never resumed; still their end is noticed.
 fn while_paused() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });

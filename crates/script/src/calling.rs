@@ -23,7 +23,7 @@ const LOOKS_AT_ONCE: usize = 32;
 /// A call of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionRun {
-    /// Its library.
+    /// The library.
     pub library: Arc<Library>,
     /// Which of the library's functions.
     pub index: usize,
@@ -159,7 +159,7 @@ const NO_MEMORY: &[u8] = b"Error registering functions: ERR not enough memory";
 pub(crate) struct Calling {
     library: Arc<Library>,
     index: usize,
-    /// Its keys and its arguments are on the stack already.
+    /// The keys and arguments are on the stack already.
     are_copied: bool,
     copied: Option<Copied>,
 }

@@ -22,7 +22,7 @@ pub(crate) const BAD_NAME: &str = "Library names can only contain letters, numbe
 /// The text of a library.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its name: letters, digits and underscores.
+    /// The name: letters, digits and underscores.
     pub name: Box<str>,
     /// The whole text, first line included.
     pub text: Box<[u8]>,
@@ -82,11 +82,11 @@ pub(crate) fn name_of(bytes: &[u8]) -> Option<Box<str>> {
 /// A function that a library has registered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: Arc<str>,
-    /// Its description.
+    /// The description.
     pub description: Option<Box<[u8]>>,
-    /// Its flags.
+    /// The flags.
     pub flags: Flags,
 }
 
@@ -166,9 +166,9 @@ impl Dismantle for Blocks {
 /// A library that was loaded.
 #[derive(Debug)]
 pub struct Library {
-    /// Its text, by whose address machines know whether they have loaded it.
+    /// The text, by whose address machines know whether they have loaded it.
     pub source: Arc<Source>,
-    /// Its functions.
+    /// The functions.
     pub functions: Functions,
 }
 

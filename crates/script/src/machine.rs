@@ -93,7 +93,7 @@ pub struct Run {
 pub enum Stop {
     /// The slice is over.
     Slice,
-    /// It waits for [`Machine::feed`].
+    /// The script waits for [`Machine::feed`].
     Wait(Wanted),
     /// The reply is in [`Machine::take_reply`].
     Ended,
@@ -115,7 +115,7 @@ struct Evaluation {
     script: Script,
     /// Whether it is only compiled.
     is_check: bool,
-    /// Its keys and its arguments are on the stack already.
+    /// The keys and arguments are on the stack already.
     are_copied: bool,
     copied: Option<Copied>,
 }

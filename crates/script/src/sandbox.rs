@@ -56,7 +56,7 @@ pub(crate) struct Globals {
 /// The running part of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its text, which registers functions.
+    /// The text of the library, which registers functions.
     Loading,
     /// A function.
     Running,

@@ -91,7 +91,7 @@ pub struct Session {
     /// The keys and the other arguments of the run, until they are Lua's.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) arguments: Vec<Vec<u8>>,
-    /// They are in their tables already, which the run finds on its stack.
+    /// The words are in their tables already, which the run finds on its stack.
     pub(crate) are_copied: bool,
     /// Whether a script is running, as opposed to being compiled.
     pub(crate) is_running: bool,

@@ -9,15 +9,15 @@ pub struct Flags(u8);
 impl Flags {
     /// There is no first line: the rules before Redis 7 hold.
     pub const COMPATIBLE: Self = Self(1);
-    /// It writes nothing.
+    /// The script writes nothing.
     pub const NO_WRITES: Self = Self(2);
-    /// It may run when memory is full.
+    /// The script may run when memory is full.
     pub const ALLOW_OOM: Self = Self(4);
-    /// It may run on a stale replica.
+    /// The script may run on a stale replica.
     pub const ALLOW_STALE: Self = Self(8);
-    /// It does not run in a cluster.
+    /// The script does not run in a cluster.
     pub const NO_CLUSTER: Self = Self(16);
-    /// It uses keys of several slots.
+    /// The script uses keys of several slots.
     pub const ALLOW_CROSS_SLOT_KEYS: Self = Self(32);
 
     /// Whether all of `other` are set.

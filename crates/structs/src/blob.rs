@@ -89,7 +89,7 @@ struct Chunk(Arc<[u8]>);
 
 impl Dismantle for Chunk {
     fn dismantle(&mut self) -> bool {
-        false // Its drop frees it.
+        false // The drop frees it.
     }
 
     fn bytes(&self) -> usize {

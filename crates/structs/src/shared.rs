@@ -164,7 +164,7 @@ impl<F: Family> Shared<F> {
         self.head().vtable.row
     }
 
-    /// Its mark.
+    /// The mark.
     #[inline]
     #[must_use]
     pub fn mark(&self) -> F::Mark {
@@ -191,7 +191,7 @@ impl<F: Family> Shared<F> {
         self.head().count.load(Ordering::Relaxed)
     }
 
-    /// Its address.
+    /// The address.
     #[must_use]
     pub fn address(&self) -> *const u8 {
         self.0.as_ptr().cast_const().cast()
@@ -241,7 +241,7 @@ impl<F: Family> Shared<F> {
         Some((&mut cell.value, &mut cell.head.mark))
     }
 
-    /// Its face, for changing; copied first if it is shared.
+    /// The face, for changing; copied first if it is shared.
     pub fn face_mut(&mut self) -> &mut F::Face {
         self.make_own();
         let lend = self.head().vtable.face_mut;

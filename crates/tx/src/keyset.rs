@@ -106,7 +106,7 @@ impl Dismantle for Remains {
     }
 
     fn bytes(&self) -> usize {
-        // They are even (I2).
+        // The parts are even (I2).
         let part = self.0.last().map_or(0, |part| part.capacity() * size_of::<u64>());
         self.0.len() * (part + size_of::<Part>())
     }

@@ -903,7 +903,7 @@ impl Tx {
 
     fn withdraw_here(&self, tx: TxId) {
         let (waited, granted) = self.0.home.borrow_mut().locks.withdraw(tx);
-        self.notify(waited, false); // Its ticket is closed by the answer.
+        self.notify(waited, false); // The answer closes the ticket.
         self.notify(granted, true);
     }
 

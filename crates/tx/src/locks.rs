@@ -390,7 +390,7 @@ impl LockTable {
     fn give(&mut self, key: u64, access: Access) {
         let holders = self.keys.get_mut(&key).expect("a held key has holders");
         let count = holders.slot(access);
-        assert!(*count > 0, "nobody holds {key} for {access:?}"); // It would be held forever.
+        assert!(*count > 0, "nobody holds {key} for {access:?}"); // The key would be held forever.
         *count -= 1;
         if holders.is_free() {
             self.keys.remove(&key);

@@ -22,7 +22,7 @@ pub struct Scope {
     held: Option<Arc<Vec<(CoreId, Claim)>>>,
     /// The transaction.
     id: Option<TxId>,
-    /// It may take more.
+    /// The transaction may take more.
     is_open: bool,
 }
 

@@ -557,7 +557,7 @@ fn set_outside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
     finish(&all, 0, work);
 }
 
-#[test] // Its part of the transaction would never end.
+#[test] // The core's part of the transaction would never end.
 #[should_panic(expected = "holds a claim")]
 fn a_change_on_a_core_without_a_claim_is_noticed() {
     set_outside(b"k", 2, b"k");
@@ -584,7 +584,8 @@ fn claims_of_two() -> Vec<(CoreId, Claim)> {
     vec![(0, claim(0)), (1, claim(1))]
 }
 
-#[test] // Its commands take no locks, wait for no other, and release nothing before it ends.
+// Commands of a transaction take no locks, wait for no other, and release nothing before it ends.
+#[test]
 fn commands_of_a_transaction_take_no_locks() {
     let all = cores(2);
     let held = Rc::new(RefCell::new(Vec::new()));
@@ -726,7 +727,7 @@ fn a_task_that_stops_leaves_nothing() {
     }
 }
 
-#[test] // Its own changes count, and those that were made for it elsewhere, or may be being made.
+#[test] // A task's own changes count, and changes made for it elsewhere, or possibly being made.
 fn a_task_knows_whether_it_has_changed_anything() {
     fn set(home: &mut Home) {
         home.shard.db_mut(0).set_text(&Key::new(b"k"), Fresh::Bytes(b"v"), Deadline::Clear);
@@ -800,7 +801,7 @@ fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
     assert_eq!(recorded(tx), wanted);
 }
 
-#[test] // Its lock comes before those that wait, as point commands do.
+#[test] // The lock of a continued run comes before waiting claims, as with point commands.
 fn continued_runs_pass_waiters() {
     let all = cores(1);
     let order = Rc::new(RefCell::new(Vec::new()));
@@ -854,7 +855,7 @@ fn an_open_run_ends_in_its_turn() {
     assert_eq!(recorded(tx), [record("before"), record("k"), record("after")]);
 }
 
-#[test] // It goes on with its locks, and all of it is committed or undone.
+#[test] // An open run continues with its locks, and all of it is committed or undone.
 fn an_open_run_goes_on_and_may_be_undone() {
     for is_undone in [false, true] {
         let all = cores(1);

@@ -312,7 +312,7 @@ impl Long {
         self.survey.check(self.mode)?;
         let key = Key::new(resp::Args::owned(&self.request).get(self.key));
         if self.survey.last_byte.is_none() {
-            find_text(cx.db, cx.stats, &key)?; // It counts as a read.
+            find_text(cx.db, cx.stats, &key)?; // The search counts as a read.
         }
         let mut draft = cx.db.draft_text(&key)?;
         let changer = match self.survey.last_byte {

@@ -138,7 +138,7 @@ impl Integer {
         u32::try_from(TOUCHED_MAX * 8).unwrap_or(0) - before - self.kind.bits
     }
 
-    /// Its value in the window at its first byte.
+    /// The value in the window at its first byte.
     pub(super) fn read(self, window: &Window) -> i64 {
         let bits = joined(window) >> self.shift();
         self.kind.number(bits as u64)

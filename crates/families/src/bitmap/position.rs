@@ -65,7 +65,7 @@ fn parse(mut args: Args<'_>, on: bool, len: usize) -> Result<Search, Refusal> {
 struct Search {
     on: bool,
     bits: Range<usize>,
-    /// It goes on behind the end of the string, where all bits are clear.
+    /// The search continues beyond the end of the string, where all bits are clear.
     is_open: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// Its filters.
+    /// The filters.
     #[must_use]
     pub fn chain(&self) -> &Bloom {
         &self.chain

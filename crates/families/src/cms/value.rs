@@ -79,7 +79,7 @@ impl Cms {
         })
     }
 
-    /// Its dimensions.
+    /// The dimensions.
     #[must_use]
     pub fn shape(&self) -> CmsShape {
         self.shape
@@ -91,7 +91,7 @@ impl Cms {
         self.count
     }
 
-    /// Its counters, of four bytes each, the low one first.
+    /// The counters, of four bytes each, the low one first.
     pub(super) fn cells(&self) -> &Pages {
         &self.cells
     }
@@ -213,7 +213,7 @@ impl Source for Parts {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum CmsChange {
-    /// It is new, with these dimensions.
+    /// A new sketch, with these dimensions.
     Create { shape: CmsShape },
     /// The item with this hash came more often.
     Add { hash: u64, by: i64 },

@@ -106,7 +106,7 @@ pub enum CuckooChange {
     Assign(Cuckoo),
     /// The item of this hash was added once.
     Add(Probe),
-    /// It was removed once.
+    /// An item was removed once.
     Remove(Probe),
     /// A page of a layer has these bytes.
     Page(usize, usize, Vec<u8>),

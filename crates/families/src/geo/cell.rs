@@ -54,7 +54,7 @@ impl Cell {
         Self { bits: to_u64(score), step: STEP_MAX }
     }
 
-    /// Its sides.
+    /// The sides.
     pub(super) fn area(self) -> Area {
         let (column, row) = (gather(self.bits >> 1), gather(self.bits));
         let width = 1.0 / f64::from(1_u32 << self.step); // A power of two: exact.

@@ -75,7 +75,7 @@ pub(super) fn distance(one: Point, other: Point) -> f64 {
 pub(super) enum Reach {
     Within,
     Beyond,
-    /// It is close to the limit, or half around the world.
+    /// The distance is close to the limit, or half around the world.
     Unclear,
 }
 

@@ -96,9 +96,9 @@ pub(super) async fn anywhere(
 /// The use of the hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
-    /// They are shown.
+    /// The hits are shown.
     Hits,
-    /// They are stored, with these scores.
+    /// The hits are stored, with these scores.
     Scores,
     Distances,
 }

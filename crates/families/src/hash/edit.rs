@@ -150,7 +150,7 @@ fn expire(
 /// A condition on all named fields. If it does not hold, nothing is done and the reply is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// They are there.
+    /// All fields are there.
     AllPresent,
     /// None of them is there.
     AllAbsent,

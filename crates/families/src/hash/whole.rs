@@ -20,9 +20,9 @@ pub(super) type Fields = Table<Arc<Blob>>;
 /// Which part of a field is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Its name.
+    /// The name.
     Field,
-    /// Its value.
+    /// The value.
     Value,
     /// Both: a map in RESP3.
     Map,

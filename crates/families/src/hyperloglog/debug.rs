@@ -54,7 +54,7 @@ fn make_dense(cx: &mut Cx<'_>, key: &Key<'_>, sketch: &mut Sketch) -> Result<(),
     Ok(())
 }
 
-/// Its runs as Redis shows them.
+/// The runs as Redis shows them.
 fn decoded(sketch: &Sketch) -> String {
     let mut text = String::new();
     for run in runs(sketch.bytes()) {

@@ -84,7 +84,7 @@ pub(super) fn empty() -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raised {
     Yes,
-    /// It was that high already.
+    /// The register was that high already.
     No,
     /// Runs would take too many bytes, or cannot hold the rank.
     TooLarge,
@@ -164,7 +164,7 @@ pub(super) fn raise(
     push_run(&mut new, run.rank, first + run.len - register - 1);
     let end = at + run.bytes;
     if end > bytes.len() {
-        return Raised::Corrupt; // Its second byte is missing.
+        return Raised::Corrupt; // The second byte is missing.
     }
     if new.len() > run.bytes && bytes.len() + new.len() - run.bytes > bytes_max {
         return Raised::TooLarge;

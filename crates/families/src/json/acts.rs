@@ -28,7 +28,7 @@ pub(super) enum Act {
     Assign(Value),
     /// This is merged into the value there: RFC 7396.
     Merge(Value),
-    /// It goes.
+    /// The value is deleted.
     Delete,
     /// Arrays and objects become empty, numbers 0.
     Clear,

@@ -49,7 +49,7 @@ enum Progress {
 pub(super) enum First {
     At(Vec<usize>),
     None,
-    /// It was not found yet: the budget is used up.
+    /// The value was not found yet: the budget is used up.
     More,
 }
 

@@ -86,7 +86,7 @@ impl Json {
         Self(State::Whole(value))
     }
 
-    /// Its root.
+    /// The root.
     #[must_use]
     pub fn root(&self) -> Option<&json::Value> {
         if let State::Whole(value) = &self.0 { Some(value) } else { None }

@@ -11,7 +11,7 @@ use darter_resp as resp;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// It is new whatever was there, which is deleted first.
+/// The key is new whatever was there, which is deleted first.
 const COPIED: Tells<'_> = &[NEW, &Event::new("copy_to", b'g')];
 const MOVE_FROM: &Event = &Event::new("move_from", b'g');
 const MOVE_TO: &Event = &Event::new("move_to", b'g');

@@ -9,7 +9,7 @@ use darter_resp::Reply;
 use darter_tx::Access;
 
 const RENAME_FROM: &Event = &Event::new("rename_from", b'g');
-/// It is new whatever was there, which is deleted first.
+/// The key is new whatever was there, which is deleted first.
 const RENAMED: Tells<'_> = &[NEW, &Event::new("rename_to", b'g')];
 
 /// Which of the commands is meant.

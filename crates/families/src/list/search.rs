@@ -182,7 +182,7 @@ fn rank(rank: i64) -> Result<(End, usize), Refusal> {
         ));
     }
     if rank == i64::MIN {
-        return Ok((End::Back, 1)); // It has no opposite, in Redis as well.
+        return Ok((End::Back, 1)); // The smallest number has no opposite, in Redis as well.
     }
     let end = if rank > 0 { End::Front } else { End::Back };
     Ok((end, usize::try_from(rank.unsigned_abs()).unwrap_or(usize::MAX)))

@@ -74,7 +74,7 @@ impl List {
         Self::default()
     }
 
-    /// Its elements.
+    /// The elements.
     #[must_use]
     pub fn elements(&self) -> &list::List {
         &self.0

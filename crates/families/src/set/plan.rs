@@ -97,7 +97,7 @@ impl Inputs {
 
     fn new(act: Act, count: usize) -> Self {
         let (mut sets, watched, seen) = (Sets::default(), PinnedValues::new([]), BTreeSet::new());
-        sets.reserve_exact(count); // It never moves.
+        sets.reserve_exact(count); // The vector never moves.
         Self { act, sets, total: 0, watched, seen, is_void: false }
     }
 

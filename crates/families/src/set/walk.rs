@@ -23,9 +23,9 @@ const LOOKUP_BYTES: usize = 1024;
 /// The condition, on the other sets, for keeping a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// It is in all of them.
+    /// The member is in all of them.
     InAll,
-    /// It is in none of them.
+    /// The member is in none of them.
     InNone,
 }
 

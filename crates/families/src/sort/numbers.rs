@@ -47,13 +47,13 @@ enum Stage {
     Count,
     /// Moving them.
     Move,
-    /// They are in order.
+    /// The keys are in order.
     Sorted,
 }
 
 /// See the module.
 pub(super) struct Numbers {
-    /// They are read from the last one on.
+    /// The numbers are read from the last one on.
     is_descending: bool,
     pages: Chunks<u64, PAGE>,
     /// Where a pass moves them.

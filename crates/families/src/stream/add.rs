@@ -167,7 +167,7 @@ enum New {
     Arguments(usize),
     /// Gathered.
     List(List),
-    /// It was added.
+    /// The entry was added.
     Nothing,
 }
 

@@ -17,11 +17,11 @@ const XGROUP_DELCONSUMER: &Event = &Event::new("xgroup-delconsumer", b't');
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum GroupChange {
-    /// It is new.
+    /// A new group.
     Create { last: StreamId, read: Option<u64> },
-    /// It is gone.
+    /// The group is gone.
     Destroy,
-    /// It has this position.
+    /// The group has this position.
     Position { last: StreamId, read: Option<u64> },
     /// The consumer is new.
     CreateConsumer { name: Name, seen_ms: u64 },

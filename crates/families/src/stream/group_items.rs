@@ -99,7 +99,7 @@ impl GroupItems {
         let owned = real.as_ref().map_or(0, |real| real.pending_len() as u64);
         let (seen_ms, active_ms) =
             real.as_ref().map_or((0, None), |real| (seen_ms(real), real.active_ms()));
-        // It is the first in the order of names.
+        // The consumer without a name is the first in the order of names.
         self.next = if real.is_some() { Next::Owned(0, 0) } else { Next::Unowned(0, 0) };
         self.consumer = real;
         Some(Piece::Consumer { name: NOBODY, seen_ms, active_ms, pending: owned + unowned })

@@ -14,10 +14,10 @@ const LOOKED_AT_ONCE: usize = 16;
 /// The handling of references to an entry that is to be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Refs {
-    /// They stay.
+    /// The references stay.
     #[default]
     Keep,
-    /// They are removed.
+    /// The references are removed.
     Delete,
     /// The entry is deleted only if all groups have got and acknowledged it.
     Acked,

@@ -91,7 +91,7 @@ struct OpenEntry {
     len: u64,
     /// Only values are coming.
     has_common_names: bool,
-    /// They are gathered, as long as they are short.
+    /// Entries are gathered, as long as they are short.
     is_gathered: bool,
 }
 
@@ -122,13 +122,13 @@ impl Stream {
         Self::default()
     }
 
-    /// Its entries.
+    /// The entries.
     #[must_use]
     pub fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// Its counters.
+    /// The counters.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
@@ -145,7 +145,7 @@ impl Stream {
         self.memory.as_ref().map_or_else(Limits::default, |memory| memory.limits())
     }
 
-    /// Its consumer groups.
+    /// The consumer groups.
     #[must_use]
     pub fn groups(&self) -> &Groups {
         &self.groups

@@ -67,7 +67,7 @@ const TIMES_MAX: u64 = i64::MAX.cast_unsigned();
 enum Mode {
     /// One less: this one did not count.
     Silent,
-    /// It stays.
+    /// The number stays.
     Fail,
     /// The greatest there is.
     Fatal,

@@ -116,7 +116,7 @@ struct Claiming {
     is_forced: bool,
     /// The group has got the entries up to there.
     last: Option<StreamId>,
-    /// It had not, and no entry has been counted yet.
+    /// The group had not got them, and no entry has been counted yet.
     has_advanced: bool,
 }
 

@@ -44,8 +44,8 @@ struct Asked {
     /// Entries pending and idle for at least this time are claimed before new ones are read.
     claim_ms: Option<u64>,
     patience: Patience,
-    /// It is served after it has waited: as in Redis, that counts as a part of the change that
-    /// served it, and not as another.
+    /// The call is served after it has waited: as in Redis, that counts as a part of the change
+    /// that served it, and not as another.
     has_waited: bool,
 }
 
@@ -195,7 +195,7 @@ impl Reading {
         }
     }
 
-    /// Its cost, in new entries.
+    /// The cost, in new entries.
     fn cost(&self) -> usize {
         const REPEATED: usize = DELIVERED_AT_ONCE / REPEATED_AT_ONCE;
         match self {

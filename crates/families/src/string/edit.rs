@@ -69,7 +69,7 @@ struct Write<'a> {
     value: usize,
     /// Where its first byte goes.
     offset: usize,
-    /// Its event.
+    /// The event.
     event: &'static Event,
 }
 

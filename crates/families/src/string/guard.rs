@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(super) enum Verdict {
     /// Whether it holds.
     Known(bool),
-    /// It must be evaluated in slices.
+    /// The condition must be evaluated in slices.
     Long(Box<Comparison>),
 }
 

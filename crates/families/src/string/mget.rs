@@ -94,7 +94,7 @@ struct Read {
     /// The key's position in the request.
     position: usize,
     value: Option<StrPieces>,
-    /// Its deadline.
+    /// The deadline.
     dies: Option<u64>,
 }
 

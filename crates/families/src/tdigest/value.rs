@@ -170,11 +170,11 @@ impl Source for Written {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum TDigestChange {
-    /// It is new.
+    /// A new digest.
     Create { compression: u64 },
-    /// It is empty.
+    /// The digest was emptied.
     Reset,
-    /// It has one observation more.
+    /// The digest has one observation more.
     Add { value: f64 },
 }
 

@@ -173,7 +173,7 @@ impl TopK {
         shape.is_one().then(|| Self { shape, buckets, ..Self::default() })
     }
 
-    /// Its parameters.
+    /// The parameters.
     #[must_use]
     pub fn shape(&self) -> TopKShape {
         self.shape
@@ -232,7 +232,7 @@ impl TopK {
         (0..self.shape.depth).filter(is_shared).count()
     }
 
-    /// Its head in a file.
+    /// The head in a file.
     pub(super) fn head(&self) -> [u8; 20] {
         let TopKShape { k, width, depth, decay } = self.shape;
         let mut head = [0; 20];
@@ -342,7 +342,7 @@ impl Collection for TopK {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum TopKChange {
-    /// It is new.
+    /// A new sketch.
     Create { shape: TopKShape },
     /// A bucket has these bytes.
     Bucket { at: u64, bytes: [u8; 8] },

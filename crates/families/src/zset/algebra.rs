@@ -138,7 +138,7 @@ async fn combine(
     let mut weights = Vec::new();
     for from in &options.weights {
         weights.clear();
-        weights.reserve_exact(keys); // It never moves.
+        weights.reserve_exact(keys); // The vector never moves.
         for done in 0..keys {
             weights.push(weight(args.all(), from + done)?);
             pause_now_and_then(call, done).await;

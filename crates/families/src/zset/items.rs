@@ -20,7 +20,7 @@ pub(super) struct Entries {
     /// The member of the current entry.
     member: Vec<u8>,
     score: score::Text,
-    /// Its member, if that is long, and how much of it was returned.
+    /// The member, if that is long, and how much of it was returned.
     long: Option<(HeldKey, usize)>,
 }
 

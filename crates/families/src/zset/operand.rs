@@ -89,7 +89,7 @@ pub(super) struct Element<'a> {
 }
 
 impl Element<'_> {
-    /// Its member, held beyond the operand, if it is a long one.
+    /// The member, held beyond the operand, if it is a long one.
     pub(super) fn hold_member(&self) -> Option<HeldKey> {
         (self.hold)()
     }

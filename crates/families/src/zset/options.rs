@@ -16,7 +16,7 @@ pub(super) const OPTIONS_MAX: usize = 64;
 /// A command of the algebra.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
-    /// Its name, for refusals.
+    /// The name, for refusals.
     pub(super) name: &'static str,
     pub(super) act: Act,
     pub(super) yields: Yields,
@@ -25,11 +25,11 @@ pub(super) struct Dialect {
 /// The use of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Yields {
-    /// It is shown.
+    /// The result is shown.
     Members,
-    /// Its members are counted.
+    /// The members are counted.
     Count,
-    /// It is stored.
+    /// The result is stored.
     Value,
 }
 

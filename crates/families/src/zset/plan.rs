@@ -124,7 +124,7 @@ impl Inputs {
 
     fn new(act: Act, count: usize) -> Self {
         let (mut operands, watched) = (Queue::default(), PinnedValues::new([]));
-        operands.reserve_exact(count); // It never moves.
+        operands.reserve_exact(count); // The vector never moves.
         Self { act, operands, total: 0, watched, seen: BTreeSet::new(), is_void: false }
     }
 

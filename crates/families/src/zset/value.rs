@@ -80,7 +80,7 @@ impl ZSet {
             return built;
         }
         let mut small = Self::new();
-        let mut edit = small.edit_aside(0); // It knows what a listpack has not.
+        let mut edit = small.edit_aside(0); // The set has facts that a listpack has not.
         built.entries.range(0..built.len()).for_each(|entry| {
             edit.insert(entry.member().bytes(&mut Scratch::new()), entry.score());
         });

@@ -156,7 +156,7 @@ fn paths_and_formats_have_bounds() {
     assert!(!refused(&[b"INDENT", &[b' '; 64], b"NEWLINE", b"\n"]));
 }
 
-#[test] // Its length says enough: a copy of a large argument takes longer than a portion.
+#[test] // The length of a large argument decides: a copy takes longer than a portion.
 fn overlong_values_are_refused_uncopied() {
     let world = world("[1]");
     let long = vec![b'a'; 200_000];

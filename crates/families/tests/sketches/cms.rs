@@ -84,7 +84,7 @@ fn large_ones_are_shared() {
     while darter_keyspace::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // They are never written, and take no memory if they come.
+#[test] // Pieces of zeros are never written, and take no memory if they come.
 fn pieces_of_zeros_are_nothing() {
     let sketch = Cms::new(CmsShape { width: 100_000, depth: 2 }).unwrap();
     let mut parts = parts(&sketch);

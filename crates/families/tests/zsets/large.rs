@@ -105,7 +105,7 @@ fn minus_zero_is_zero_in_a_small_one() {
     let mut add: Vec<&[u8]> = vec![b"zadd", b"full"];
     add.extend(members[..128].iter().flat_map(|member| [&b"1"[..], &member[..]]));
     run(&mut world, &add);
-    run(&mut world, &[b"zadd", b"full", b"-0", b"one more"]); // It makes a skiplist first.
+    run(&mut world, &[b"zadd", b"full", b"-0", b"one more"]); // The command makes a skiplist first.
     let score = run(&mut world, &[b"zscore", b"full", b"one more"]);
     assert_eq!(score, Value::Bulk(b"-0".to_vec()));
 }

@@ -137,7 +137,7 @@ pub(crate) struct Kept {
     records: VecDeque<Vec<Record>>,
     /// Whether the records that leave are marked as those of one transaction, once some have left.
     is_marked: Option<bool>,
-    /// It is being undone.
+    /// The transaction is being undone.
     is_ending: bool,
     /// Where the touched keys go on leaving.
     path: u32,

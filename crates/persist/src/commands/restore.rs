@@ -360,7 +360,7 @@ impl Restoring {
 
     /// Installs the value at `key`, and replies.
     fn install(&mut self, cx: &mut Cx<'_>, key: &Key<'_>) {
-        /// It is new whatever was there, which is deleted first.
+        /// The key is new whatever was there, which is deleted first.
         const RESTORED: Tells<'_> = &[event::NEW, &event::Event::new("restore", b'g')];
         let (deadline, told) = (Deadline::from(self.deadline), RESTORED);
         match std::mem::replace(&mut self.value, Value::None) {

@@ -463,7 +463,7 @@ impl Epoll {
     fn unwatch(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         if conn.interest.take().is_some() {
-            // It is in the set, and nothing else removes it.
+            // The socket is in the set, and nothing else removes it.
             let _ = epoll::delete(&self.set, &conn.socket);
         }
     }
@@ -493,7 +493,7 @@ impl Epoll {
         listener.rests_until = Some(Instant::now() + listen::REST);
         self.resting = true;
         let socket = &listener.socket;
-        // It was added when it was opened; a failure here costs a spin, not a client.
+        // The listener was added when it was opened; a failure here costs a spin, not a client.
         let _ = epoll::modify(&self.set, socket, data(listener_token(id)), Flags::empty());
     }
 

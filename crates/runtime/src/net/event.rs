@@ -53,7 +53,7 @@ pub struct Parcel {
     pub socket: OwnedFd,
     /// The listener that accepted it.
     pub listener: usize,
-    /// Its ends.
+    /// The ends.
     pub peer: Peer,
 }
 
@@ -69,7 +69,7 @@ pub enum Event<'a> {
         listener: usize,
         /// The new connection.
         conn: Token,
-        /// Its ends.
+        /// The ends.
         peer: Peer,
     },
     /// Bytes arrived. They are in the backend's own buffer: copy what is needed later.
@@ -105,7 +105,7 @@ pub enum Event<'a> {
     Released {
         /// The connection.
         conn: Token,
-        /// Its socket, for [`super::Net::take_over`] on another core.
+        /// The socket, for [`super::Net::take_over`] on another core.
         socket: OwnedFd,
     },
     /// Another thread woke us: one event for any number of wakes since the last.

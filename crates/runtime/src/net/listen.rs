@@ -37,7 +37,7 @@ impl Listener {
     /// Stops listening at once. Closing does not while the kernel has our accept: it holds the
     /// socket until it has seen the cancel, and the address stays taken until then.
     pub(super) fn silence(&self) {
-        // It is listening, and only we shut it down: this cannot fail.
+        // The socket is listening, and only we shut it down: this cannot fail.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 

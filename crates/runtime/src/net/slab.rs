@@ -33,7 +33,7 @@ impl<T> Slab<T> {
     pub(super) fn insert(&mut self, value: T) -> Token {
         if let Some(index) = self.free.pop() {
             let place = &mut self.places[index as usize];
-            assert!(place.value.is_none(), "index={index} was free"); // Its value would be lost.
+            assert!(place.value.is_none(), "index={index} was free"); // The value would be lost.
             place.value = Some(value);
             return Token { index, generation: place.generation };
         }

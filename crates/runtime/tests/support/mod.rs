@@ -148,7 +148,7 @@ pub(crate) struct Client {
     eof: bool,
     paused: bool,
     shut: bool,
-    /// It is being given away.
+    /// The connection is being released.
     leaves: bool,
 }
 

@@ -71,7 +71,7 @@ enum Token {
     End,
     /// Why it is none, and where.
     Wrong(&'static str),
-    /// It goes on in the next portion.
+    /// The value continues in the next portion.
     Unfinished,
 }
 

@@ -31,9 +31,9 @@ pub struct Plan {
 /// The outcome for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It was added.
+    /// The item was added.
     New,
-    /// It was there, or seemed to be.
+    /// The item was there, or seemed to be.
     There,
     /// There is no room, and there may be no other layer.
     Full,
@@ -89,7 +89,7 @@ impl Layer {
         &self.shape
     }
 
-    /// Its share of the errors.
+    /// The share of the errors.
     #[must_use]
     pub fn error(&self) -> f64 {
         self.error
@@ -113,7 +113,7 @@ impl Layer {
         self.len == 0
     }
 
-    /// Its bits.
+    /// The bits.
     #[must_use]
     pub fn bits(&self) -> &Pages {
         &self.bits
@@ -191,7 +191,7 @@ impl Bloom {
         self.bytes
     }
 
-    /// Its layers, from the first on.
+    /// The layers, from the first on.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers

@@ -37,7 +37,7 @@ pub struct CuckooPlan {
 /// The outcome for an item.
 #[derive(Debug)]
 pub enum Put {
-    /// It is there.
+    /// The item is there.
     Done,
     /// There is no room, and there may be no other layer.
     Full,
@@ -132,13 +132,13 @@ impl Cuckoo {
         true
     }
 
-    /// Its parameters.
+    /// The parameters.
     #[must_use]
     pub fn plan(&self) -> &CuckooPlan {
         &self.plan
     }
 
-    /// Its layers, from the first on.
+    /// The layers, from the first on.
     #[must_use]
     pub fn layers(&self) -> &[Pages] {
         &self.layers

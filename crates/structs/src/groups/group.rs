@@ -74,7 +74,7 @@ impl Shelved for Group {
 }
 
 impl Shelved for Consumer {
-    /// Its name is counted here, and the label shares it.
+    /// The name is counted here, and the label shares it.
     fn content_bytes(&self) -> usize {
         name_bytes(&self.name) + self.pending.memory_bytes()
     }
@@ -87,13 +87,13 @@ impl Shelved for Label {
 }
 
 impl Consumer {
-    /// Its name.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Its number in pending entries: unique in its group, never used again.
+    /// The number in pending entries: unique in its group, never used again.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -145,7 +145,7 @@ impl Group {
         }
     }
 
-    /// Its name.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name

@@ -16,18 +16,18 @@ pub enum Token<'a> {
         /// How many values it has, where that is known.
         len: usize,
     },
-    /// It ends.
+    /// The container ends.
     Close,
     /// A long text begins; its bytes follow.
     Long {
-        /// It is the name of a member.
+        /// The string is the name of a member.
         is_name: bool,
         /// Bytes.
         len: usize,
     },
     /// Some of them.
     Part(&'a [u8]),
-    /// It ends.
+    /// The string ends.
     EndLong,
 }
 
@@ -125,7 +125,7 @@ impl Builder {
         true
     }
 
-    /// It ends. False if that may not be.
+    /// Ends the container. False if that may not be.
     pub fn close(&mut self) -> bool {
         if self.name.is_some() {
             return false;

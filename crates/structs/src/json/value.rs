@@ -33,7 +33,7 @@ impl<'a> Text<'a> {
         self.len() == 0
     }
 
-    /// Its pieces, in order.
+    /// The pieces, in order.
     pub fn pieces(self) -> impl Iterator<Item = &'a [u8]> {
         let (bytes, blob) = match self {
             Self::Bytes(bytes) => (Some(bytes), None),
@@ -140,9 +140,9 @@ impl<'a> View<'a> {
 /// A value in an array or an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Child<'a> {
-    /// Its name, in an object.
+    /// The name, in an object.
     pub name: Option<Text<'a>>,
-    /// Its value.
+    /// The value.
     pub value: View<'a>,
 }
 
@@ -216,7 +216,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Its values from a place on. Cost: O(log n), and some nanoseconds for each.
+    /// The values from a place on. Cost: O(log n), and some nanoseconds for each.
     #[must_use]
     pub fn iter(self, from: usize) -> Iter<'a> {
         let mut iter =
@@ -400,7 +400,7 @@ impl Value {
         self.bytes.len() + self.long.as_ref().map_or(0, Long::memory_bytes)
     }
 
-    /// Its bytes, if they are all of it: to be stored anywhere.
+    /// The bytes, if they are all of it: to be stored anywhere.
     #[must_use]
     pub fn packed(&self) -> Option<&[u8]> {
         self.long.is_none().then_some(&self.bytes)

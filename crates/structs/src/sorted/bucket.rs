@@ -118,7 +118,7 @@ impl Bucket {
         self.entries.len()
     }
 
-    /// Its blocks, to be freed.
+    /// The blocks, to be freed.
     pub(super) fn into_blocks(self) -> Blocks {
         self.entries
     }

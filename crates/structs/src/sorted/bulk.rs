@@ -511,7 +511,7 @@ impl Builder {
             match number.checked_sub(straight.len()) {
                 Some(past) => place = past,
                 None if straight.is_read() => {
-                    // They were gathered again behind the others.
+                    // The entries were gathered again after the others.
                     place = self.len - straight.len() + straight.rank(number);
                 }
                 None => return straight.member(straight.rank(number)),

@@ -60,19 +60,19 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Its score; never NaN.
+    /// The score; never NaN.
     #[must_use]
     pub fn score(&self) -> f64 {
         self.score
     }
 
-    /// Its member.
+    /// The member.
     #[must_use]
     pub fn member(&self) -> Text<'a> {
         self.member
     }
 
-    /// Its member, held beyond the entry, if it is a long one: to be read in slices.
+    /// The member, held beyond the entry, if it is a long one: to be read in slices.
     #[must_use]
     pub fn hold_member(&self) -> Option<HeldKey> {
         self.long.map(|long| HeldKey::of(long.clone()))

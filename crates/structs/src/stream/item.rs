@@ -54,10 +54,10 @@ pub(super) enum Form {
 /// An entry, taken apart.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
-    /// Its milliseconds counted from the base.
+    /// The milliseconds counted from the base.
     pub(super) id: Id,
     pub(super) form: Form,
-    /// Its names and values, or values.
+    /// The names and values, or values.
     pub(super) fields: &'a [u8],
 }
 

@@ -21,7 +21,7 @@ pub struct Entry<'a> {
 enum Body<'a> {
     /// The names of its shape and how many there are; its values.
     Shaped(&'a [u8], usize, &'a [u8]),
-    /// Its names and values.
+    /// The names and values.
     Own(&'a [u8]),
     /// The same, outside.
     Long(&'a List),
@@ -44,13 +44,13 @@ impl<'a> Entry<'a> {
         Self { id, body }
     }
 
-    /// Its ID.
+    /// The ID.
     #[must_use]
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Its fields: names and values are counted as one. Cost: O(1), or a walk past the fields if
+    /// The fields: names and values are counted as one. Cost: O(1), or a walk past the fields if
     /// the names are its own.
     #[must_use]
     pub fn pairs(&self) -> usize {
@@ -61,7 +61,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Its names and values: name, value, name, value ...
+    /// The names and values: name, value, name, value ...
     #[inline]
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
@@ -72,7 +72,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// Its names and values as a list, if they are long: a cut of it is read in slices.
+    /// The names and values as a list, if they are long: a cut of it is read in slices.
     #[must_use]
     pub fn long(&self) -> Option<&'a List> {
         if let Body::Long(list) = self.body { Some(list) } else { None }

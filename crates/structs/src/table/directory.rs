@@ -463,7 +463,8 @@ impl<X: OutOfLine> Directory<X> {
     pub(super) fn settle_earliest(&mut self, top: usize) {
         let earliest = self.top.get(top).fan.earliest_of_all();
         let before = self.top.earliest(top);
-        assert!(earliest >= before, "D2: {earliest} below a leaf of {before}"); // It was overlooked.
+        // The leaf was overlooked.
+        assert!(earliest >= before, "D2: {earliest} below a leaf of {before}");
         self.top.set_earliest(top, earliest);
     }
 

@@ -214,7 +214,7 @@ impl<X: OutOfLine> Big<X> {
                     sparse.push((self.directory.prefix(path).0, is_own));
                     cost += REMOVALS_PER_COPY;
                 } else if !is_own {
-                    cost += REMOVALS_PER_COPY; // It was copied for a cut.
+                    cost += REMOVALS_PER_COPY; // The segment was copied for a cut.
                 }
                 budget = budget.saturating_sub(cost);
                 if budget == 0 {

@@ -32,7 +32,7 @@ impl HeldKey {
         &self.0
     }
 
-    /// Its hash, which the block knows.
+    /// The hash, which the block knows.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.0.hash()

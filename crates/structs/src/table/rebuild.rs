@@ -302,7 +302,7 @@ impl<X: OutOfLine> Big<X> {
         self.segment_bytes += empty.segment.bytes();
         let empty = (empty.segment, empty.earliest);
         let (left, right) = if side == 0 { (full, empty) } else { (empty, full) };
-        drop(self.directory.split(path, left, right)); // Its entries are the new handle's, too.
+        drop(self.directory.split(path, left, right)); // The entries are the new handle's, too.
     }
 
     /// Frees a segment whose entries have moved.

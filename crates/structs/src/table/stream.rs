@@ -407,7 +407,8 @@ impl<X: OutOfLine> LiveCount<X> {
             assert!(dead <= segment.len(), "{dead} of {} entries are dead", segment.len());
             self.count += segment.len() - dead;
             if segment.is_unique() {
-                cost += COUNTS_PER_LOOK * 2; // It is freed now: a writer has copied it since.
+                // The segment is freed now: a writer has copied it since.
+                cost += COUNTS_PER_LOOK * 2;
             }
             budget = budget.saturating_sub(cost);
         }

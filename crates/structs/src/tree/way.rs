@@ -42,7 +42,7 @@ pub(crate) struct Spot {
 pub(crate) struct Reached<'a, C: Coding> {
     pub(crate) chunk: &'a Chunk<C>,
     pub(crate) way: Way,
-    /// Its items: known without a look at it.
+    /// The items: known without a look at it.
     pub(crate) len: usize,
     /// The search keys of its first item, and of the next chunk's, if one follows.
     pub(crate) first: C::First,

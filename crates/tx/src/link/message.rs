@@ -76,7 +76,7 @@ pub enum Message {
     Unlock {
         /// The transaction.
         tx: TxId,
-        /// Its part, whose records end here.
+        /// The part of the transaction, whose records end here.
         part: Option<Part>,
     },
     /// Release what this transaction holds, or no longer wait for it: its client is gone.
@@ -124,7 +124,8 @@ pub struct Locking {
 /// The locks' fate.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
-    /// They are released at once, and this part of the transaction ends, which began with them.
+    /// The locks are released at once, and this part of the transaction ends, which began with
+    /// them.
     Release(Option<Part>),
     /// The locks stay, and the data read does not change until then.
     Keep,

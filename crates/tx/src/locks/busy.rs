@@ -80,7 +80,7 @@ mod tests {
         locks.check_invariants();
     }
 
-    #[test] // Its later locks count, and nothing once it is over.
+    #[test] // Later locks of a busy transaction count, and nothing once it is over.
     fn it_is_busy_until_it_ends() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive)])));

@@ -23,7 +23,7 @@ pub(super) enum Receive {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Far {
     Open,
-    /// It sends no more.
+    /// The client sends no more.
     Shut,
     /// Nothing can be sent to it either.
     Gone,
@@ -64,9 +64,9 @@ pub(super) struct Conn {
     /// The kernel holds the send, and with it the addresses of `sending` and `message`.
     pub(super) with_kernel: bool,
     pub(super) message: Option<Box<Message>>,
-    /// It is being given away: what still arrives is reported, but for its end.
+    /// The connection is being released: bytes that still arrive are reported, but not its end.
     pub(super) releasing: bool,
-    /// It is being closed: what still arrives is not reported.
+    /// The connection is being closed: bytes that still arrive are not reported.
     pub(super) closing: bool,
     pub(super) error: Option<io::Error>,
 }

@@ -174,7 +174,8 @@ impl Uring {
                 entry.buf_group(buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
             }
             (Receive::Armed, Far::Shut | Far::Gone | Far::Broken) => {
-                conn.receive = Receive::Stopping; // It may have missed the end: see the module.
+                // The receive may have missed the end: see the module.
+                conn.receive = Receive::Stopping;
                 self.cancel(word::of(Kind::Receive, token));
                 return Ok(());
             }

@@ -134,7 +134,7 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Its bytes, if it is a text of at most [`SHORT_MAX`], and not packed.
+    /// The bytes, if it is a text of at most [`SHORT_MAX`], and not packed.
     #[inline]
     pub(crate) fn short(&self) -> Option<&'a [u8]> {
         raw_len(self.head[0]).map(|_| self.body)
@@ -200,7 +200,7 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// Its bytes, in two pieces.
+    /// The bytes, in two pieces.
     pub(crate) fn pieces(&self) -> [&[u8]; 2] {
         [self.head(), self.body]
     }

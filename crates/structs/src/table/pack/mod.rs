@@ -254,7 +254,7 @@ impl<'a> View<'a> {
 pub(super) enum Put {
     Added,
     Replaced,
-    /// It does not fit; the entries are as before.
+    /// The entry does not fit; the others are as before.
     Refused,
 }
 
