@@ -1,13 +1,13 @@
 //! 127-bit digests that tell long byte strings apart, computed in portions.
 //!
 //! Two names of 200 MB are equal when their lengths, hashes and digests are: comparing their bytes
-//! takes 13 ms. That asks for more than a good hash. The digest reads the bytes as the coefficients
-//! of a polynomial and evaluates it at a secret point of the field of 2^127 - 1 elements. Two
-//! different polynomials of n coefficients agree at n points at most, so without knowing the point,
-//! the chance of finding two names of 200 MB with one digest is below 2^-103. (Carter and Wegman:
-//! "New hash functions and their use in authentication and set equality", 1981.) The point is set
-//! at start from 128 bits of the system's randomness, used for nothing else; the simulator keeps
-//! the default. Nothing that depends on a digest is persisted.
+//! would take longer than a slice. That asks for more than a good hash. The digest reads the bytes
+//! as the coefficients of a polynomial and evaluates it at a secret point of the field of 2^127 - 1
+//! elements. Two different polynomials of n coefficients agree at n points at most, so without
+//! knowing the point, the chance of finding two names of 200 MB with one digest is below 2^-103.
+//! (Carter and Wegman: "New hash functions and their use in authentication and set equality",
+//! 1981.) The point is set at start from 128 bits of the system's randomness, used for nothing
+//! else; the simulator keeps the default. Nothing that depends on a digest is persisted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +48,7 @@ impl Digest {
         Self { point: point(), sum: 0, held: [0; 16], held_len: 0 }
     }
 
-    /// Adds bytes. Cost: O(bytes), about 0.4 ns each.
+    /// Adds bytes. Cost: O(bytes).
     pub fn update(&mut self, mut bytes: &[u8]) {
         if self.held_len > 0 {
             let (head, rest) = bytes.split_at(bytes.len().min(WORD - self.held_len));

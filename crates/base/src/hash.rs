@@ -49,7 +49,7 @@ impl HashPortions {
         Self(xxhash_rust::xxh3::Xxh3::with_seed(seed()))
     }
 
-    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
+    /// Adds bytes. Cost: O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -78,7 +78,7 @@ pub fn digest(bytes: &[u8]) -> u64 {
 pub struct XxhDigest(xxhash_rust::xxh3::Xxh3Default);
 
 impl XxhDigest {
-    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
+    /// Adds bytes. Cost: O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -102,7 +102,7 @@ impl Wide {
         xxhash_rust::xxh3::xxh3_128(bytes)
     }
 
-    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
+    /// Adds bytes. Cost: O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

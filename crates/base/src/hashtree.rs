@@ -2,8 +2,8 @@
 //!
 //! A hash table of a million entries moves as a whole when it grows, which takes milliseconds. Here
 //! a table that has more than [`LEAF_MAX`] entries becomes sixteen, by the next four bits of the
-//! hashes: a step of growth moves one of them, some 5 us. A small map is one table, and costs what
-//! that costs. Removal does not shrink the tree; removing the last entry frees it.
+//! hashes: a step of growth moves one of them. A small map is one table, and costs what that costs.
+//! Removal does not shrink the tree; removing the last entry frees it.
 //!
 //! ```text
 //! hash    | 32 bits: at the leaves | 24: which child, four for each level | 8: at the leaves |

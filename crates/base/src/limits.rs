@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Databases by default, as in Redis.
 pub const DATABASES_DEFAULT: usize = 16;
 /// Bytes of one chunk of a large string: appended, overwritten and sent chunk by chunk, a string of
-/// 512 MiB never needs a longer copy (about 6 us). With the two counts in front of it a chunk fills
-/// one size class of the allocator; 64 KiB of bytes would take 80 KiB, of which 68 to 72 are
-/// touched.
+/// 512 MiB never needs a longer copy. With the two counts in front of it a chunk fills one size
+/// class of the allocator; 64 KiB of bytes would take 80 KiB, of which 68 to 72 are touched.
 pub const CHUNK_BYTES: usize = 64 * 1024 - 2 * size_of::<usize>();
 /// Reply bytes that may be buffered for one client (DESIGN.md, P4).
 pub const REPLY_BUFFER_BYTES: usize = 1024 * 1024;
@@ -17,8 +16,8 @@ pub const SPARE_BYTES: usize = 128 * 1024;
 pub const SLICE_AIM_NS: u64 = 100_000;
 /// A slice's limit (P1).
 pub const SLICE_MAX_NS: u64 = 500_000;
-/// Entries that a command handles in one go; above that it works in slices. At 50-200 ns an entry
-/// this is about 50 us, half a slice.
+/// Entries that a command handles in one go; above that it works in slices. They take about half a
+/// slice.
 pub const ENTRIES_AT_ONCE: usize = 256;
 
 /// Longest string in bytes, whatever `proto-max-bulk-len` says: a gap of this length, as SETRANGE

@@ -1,9 +1,9 @@
 //! A long name (a key, field or member) in one reference-counted block, with cached facts about it.
 //!
-//! Whatever is done to 200 MB takes longer than a slice: copying 90 ms, the slot 100, hashing 20,
-//! comparing 13, freeing 10. So a long name is assembled in portions ([`Draft`]), which compute its
-//! hash, its [digest](crate::digest) and its slot on the way. From then on the block is shared by
-//! reference count, with the table's entry as one more owner. It is freed in portions (`lazyfree`).
+//! Any work on 200 MB takes longer than a slice: copying, the slot, hashing, comparing, freeing. So
+//! a long name is assembled in portions ([`Draft`]), which compute its hash, its
+//! [digest](crate::digest) and its slot on the way. From then on the block is shared by reference
+//! count, with the table's entry as one more owner. It is freed in portions (`lazyfree`).
 //!
 //! ```text
 //! | count: 8 | length: 8 | hash: 8 | bytes ... |
@@ -12,8 +12,8 @@
 //! `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table lookup) checks the list first, so no
 //! code between the parser and the table treats long names apart. One list serves all cores,
 //! because a name is assembled on one, looked up on another and freed on a third. Its lock is held
-//! for some 50 ns, and taken only for names of 64 KiB or more, which took their core a hundred
-//! times as long to receive.
+//! for a look-up, and taken only for names of 64 KiB or more, which took their core much longer to
+//! receive.
 //!
 //! A list, and not a type for names: a type would have to pass through every signature from the
 //! arguments to the table, for the one request in a million that has such a name.
@@ -34,7 +34,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Longer blocks are in the list.
 pub const KNOWN_MIN: usize = CHUNK_BYTES;
 
-/// Bytes freed at once, twice as many at the end: some 20 us.
+/// Bytes freed at once, twice as many at the end.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
 #[repr(C)]
@@ -73,20 +73,20 @@ fn known<R>(bytes: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
     list().get(&bytes.as_ptr().addr()).filter(|known| known.len == bytes.len()).map(read)
 }
 
-/// The hash of `bytes`, if they are those of a listed block. Cost: 50 ns.
+/// The hash of `bytes`, if they are those of a listed block. Cost: O(1).
 #[must_use]
 pub fn known_hash(bytes: &[u8]) -> Option<u64> {
     // SAFETY: listed blocks live.
     known(bytes, |known| unsafe { Long::hash_of(known.block) })
 }
 
-/// The slot of `bytes`, if they are those of a listed block whose slot was computed. Cost: 50 ns.
+/// The slot of `bytes`, if they are those of a listed block whose slot was computed. Cost: O(1).
 #[must_use]
 pub fn known_slot(bytes: &[u8]) -> Option<u16> {
     known(bytes, |known| known.slot).flatten()
 }
 
-/// True when two names are equal. Cost: 100 ns when both are in listed blocks, whatever their
+/// True when two names are equal. Cost: O(1) when both are in listed blocks, whatever their
 /// lengths; otherwise a comparison of the bytes.
 #[must_use]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
@@ -230,7 +230,7 @@ impl Deref for Long {
 
 impl Ord for Long {
     /// An order of its own, not that of the bytes: by length, then by what represents the bytes;
-    /// only where nothing does, by the bytes. Cost: 100 ns.
+    /// only where nothing does, by the bytes. Cost: O(1).
     fn cmp(&self, other: &Self) -> cmp::Ordering {
         let shape = |name: &Self| (name.len(), name.hash());
         let by_shape = shape(self).cmp(&shape(other));
@@ -331,8 +331,7 @@ impl Draft {
         self.memory.size
     }
 
-    /// Appends bytes. Cost: O(bytes), about 1 ns each, 2 with the slot. Panics beyond the announced
-    /// length.
+    /// Appends bytes. Cost: O(bytes). Panics beyond the announced length.
     pub fn push(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         assert!(end <= self.memory.len(), "{end} bytes of {}", self.memory.len());

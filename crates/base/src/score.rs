@@ -261,8 +261,8 @@ impl Text {
     /// Writes `score` with 17 significant digits, without zeros at the end; with an exponent below
     /// 1e-4 and from 1e17 on.
     ///
-    /// Cost: 10 ns for an integer, about 150 ns otherwise. Source: `addReplyDouble` of Redis
-    /// 7.0.15, in both versions of the protocol.
+    /// Cost: O(digits), with a short way for integers. Source: `addReplyDouble` of Redis 7.0.15, in
+    /// both versions of the protocol.
     #[must_use]
     pub fn new(score: f64) -> Self {
         let mut text = Self { bytes: [0; TEXT_MAX], len: 0 };

@@ -62,7 +62,7 @@ impl SlotPortions {
         Self { whole: CRC16.digest(), tag: Tag::Sought }
     }
 
-    /// Adds bytes. Cost: O(bytes), about 1 ns each.
+    /// Adds bytes. Cost: O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         self.tag = match std::mem::replace(&mut self.tag, Tag::Empty) {
             Tag::Found(crc) => Tag::Found(crc),

@@ -29,8 +29,7 @@ pub trait Stream: Send {
     }
 
     /// Bytes that are kept only to be read: of data that has left the keyspace, which others may
-    /// read too, and of what was made for the reply. Cost: O(1), or a look at some of the values
-    /// (10 us).
+    /// read too, and of what was made for the reply. Cost: O(1), or a look at some of the values.
     fn pinned_bytes(&self) -> usize {
         0
     }

@@ -11,7 +11,7 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::ops::Range;
 
-/// Longer strings are streamed to the client, not encoded at once: about 10 us.
+/// Longer strings are streamed to the client, not encoded at once.
 const STREAM_MIN_BYTES: usize = 2 * CHUNK_BYTES;
 
 /// Encodes a string as a bulk reply: at once when it is short, as a stream when it is long.

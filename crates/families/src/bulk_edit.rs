@@ -15,7 +15,7 @@ use darter_keyspace::{Collection, Draft, Key, Value};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// The most changes in one portion: about 25 us, once the segments they touch are our own.
+/// The most changes in one portion.
 const PORTION: usize = 96;
 
 /// The most arguments whose entries are changed at once. An entry that gets a deadline grows by it

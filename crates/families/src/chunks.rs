@@ -3,7 +3,7 @@
 use darter_base::lazyfree::{self, Dismantle};
 use std::collections::VecDeque;
 
-/// Chunks freed at once: about 10 us; and items, where each may hold memory of its own.
+/// Chunks freed at once; and items, where each may hold memory of its own.
 const FREED_AT_ONCE: usize = 16;
 const ITEMS_FREED_AT_ONCE: usize = 256;
 

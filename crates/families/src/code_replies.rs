@@ -14,7 +14,7 @@ pub(crate) const DONE: i8 = 1;
 /// Done, and the entry is gone, because its deadline has passed.
 pub(crate) const GONE: i8 = 2;
 
-/// Codes in one portion of a reply: about 5 us.
+/// Codes in one portion of a reply.
 const AT_ONCE: usize = 1_024;
 
 /// Replies with known codes.

@@ -7,7 +7,7 @@ use crate::text::pieces;
 use darter_keyspace::Fresh;
 use darter_structs::pages::{PAGE_BYTES, Pages};
 
-/// Pages of a run: 128 KiB, some 20 us.
+/// Pages of a run: 128 KiB.
 const RUN_PAGES: usize = 32;
 pub(crate) const RUN_BYTES: usize = RUN_PAGES * PAGE_BYTES;
 /// The number of the outline.

@@ -31,7 +31,7 @@ impl ItemHashes {
         resp::Args::owned(&self.request)
     }
 
-    /// Hashes the next piece of the next item, 7 us at most. Returns its probe after the last.
+    /// Hashes the next piece of the next item. Returns its probe after the last.
     pub(crate) fn step(&mut self) -> Option<Probe> {
         let value = Args::new(resp::Args::owned(&self.request), self.next).value();
         let value = value.unwrap_or(Fresh::Bytes(b""));

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// Up to this many keys of a core are locked one by one; more, as a list.
 const LOCKED_SINGLY_MAX: usize = 64;
-/// Keys that a core works on before it yields: 15 us, and 100 us where segments merge. Fewer would
-/// make tasks of smaller requests, and rounds of MGET, a hop each.
+/// Keys that a core works on before it yields. Fewer would make tasks of smaller requests, and
+/// rounds of MGET, a hop each.
 pub(crate) const PORTION_KEYS: usize = 64;
 /// Keys that are split or locked between two reads of the clock.
 const BREATH_KEYS: usize = 16;

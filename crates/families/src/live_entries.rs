@@ -5,7 +5,7 @@ use darter_command::{Flow, Stream};
 use darter_resp::Reply;
 use darter_structs::table::{LiveCount, OutOfLine, Table};
 
-/// Segments counted in one portion: at most about 20 us.
+/// Segments counted in one portion.
 pub(crate) const SEGMENTS_AT_ONCE: usize = 4;
 
 /// True when an entry with this deadline is alive at `now`.

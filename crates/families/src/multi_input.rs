@@ -188,7 +188,7 @@ pub(crate) async fn pause_now_and_then(call: &Call, done: usize) {
     }
 }
 
-/// Collections freed at once: about 10 us.
+/// Collections freed at once.
 pub(crate) const FREED_AT_ONCE: usize = 128;
 
 /// Inputs that wait for their turn; so many are freed at once.

@@ -12,13 +12,13 @@ use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table, Text};
 use std::collections::VecDeque;
 
-/// Bytes that one portion of a reply aims at: at most about 20 us.
+/// Bytes that one portion of a reply aims at.
 pub(crate) const PORTION_BYTES: usize = 32 * 1024;
 /// Names up to this length are copied as they are read: [`ENTRIES`] of them come to 128 KiB.
 const NAME_AT_ONCE: usize = 4 * 1024;
 /// Entries read at once: 32 KiB with the longest names and values that fit a page.
 const ENTRIES: usize = 32;
-/// Entries of one portion: at most about 20 us.
+/// Entries of one portion.
 const PORTION_ENTRIES: usize = 384;
 
 /// See the module.

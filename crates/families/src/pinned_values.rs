@@ -10,7 +10,7 @@ use darter_structs::Watch;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Values looked at in one check: about 10 us.
+/// Values looked at in one check.
 const ASKED_AT_ONCE: usize = 128;
 
 /// A value that may be deleted while it is read.

@@ -17,11 +17,11 @@ use darter_resp::Reply;
 use darter_structs::table::{Entry, OutOfLine, Reader, Table};
 use darter_tx::KeySet;
 
-/// Draws in one portion: about 25 us.
+/// Draws in one portion.
 pub(crate) const DRAWS: usize = 48;
 /// Entries are drawn one by one while they are at most this small a part of the table.
 pub(crate) const DRAWN_PART: usize = 16;
-/// Entries copied in one portion: about 25 us.
+/// Entries copied in one portion.
 const COPIES: usize = 96;
 
 /// The requested number of entries.

@@ -15,7 +15,7 @@ const COUNT_DEFAULT: usize = 10;
 /// Places of the table visited for each wanted entry: an almost empty table does not hold a call
 /// up.
 const PLACES_PER_ENTRY: usize = 10;
-/// Places in one portion of a long call: at most about 30 us.
+/// Places in one portion of a long call.
 const PORTION: usize = 24;
 /// Cursors of the table are shorter than ours by the bits it leaves to its caller.
 const CURSOR_MASK: u64 = (1 << 48) - 1;

@@ -13,8 +13,7 @@ use std::ops::Range;
 /// Up to this length a string is changed in a copy, which may be stored in its key's entry.
 const COPIED_MAX_BYTES: usize = 4 * 1024;
 
-/// Bytes that a command moves, compares or hashes in one go: about 20 us. Above that it works in
-/// slices.
+/// Bytes that a command moves, compares or hashes in one go. Above that it works in slices.
 pub(crate) const BYTES_AT_ONCE: usize = 2 * CHUNK_BYTES;
 
 /// The `index`-th piece of a value, of at most [`CHUNK_BYTES`]; all but the last are that long.

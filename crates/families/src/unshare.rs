@@ -1,10 +1,10 @@
 //! Copying in advance: how many entries of a value are changed at once while cuts of it are being
 //! read.
 //!
-//! A change copies the segment that it touches if a cut holds it too: 8 us, and more the first
-//! time. For a hundred changes that is more than a slice, and they must take effect at once. But
-//! whether a segment was copied is invisible. So that is done first, in slices if necessary, and
-//! then all changes at once, none of which has anything left to copy.
+//! A change copies the segment that it touches if a cut holds it too, and more the first time. For
+//! a hundred changes that is more than a slice, and they must take effect at once. But whether a
+//! segment was copied is invisible. So that is done first, in slices if necessary, and then all
+//! changes at once, none of which has anything left to copy.
 //!
 //! Not here: changes of so many entries that they are made aside.
 
@@ -15,10 +15,10 @@ use darter_keyspace::{Key, Touch, Type};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// This few changes are simply made: at most about 100 us.
+/// This few changes are simply made.
 const FEW: usize = 4;
 /// More changes than these wait for the next slice if checking their places took this one: in a
-/// table that does not fit the caches, each change costs 2 us.
+/// table that does not fit the caches, each change costs several misses.
 pub(crate) const MANY: usize = 128;
 /// New cuts may be taken while the copies for old ones are made; the job restarts this often.
 const AGAIN_MAX: usize = 3;

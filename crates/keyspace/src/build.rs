@@ -27,8 +27,7 @@ pub trait Build: Send {
         names.iter().all(|name| self.take_in(NewItem::Single { name, deadline: None }))
     }
 
-    /// Does a portion of the work, once all items are in. True while some is left. Cost: at most some
-    /// 50 us.
+    /// Does a portion of the work, once all items are in. True while some is left. Cost: a portion.
     ///
     /// # Errors
     /// An item came twice: then the builder is of no use.

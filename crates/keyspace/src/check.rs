@@ -9,11 +9,11 @@ use crate::{Object, Usage, packed};
 use darter_structs::table::{self, PackedValue, Scratch, Table, ValueRef};
 
 /// Groups of entries in which clocks are looked for at a time, unless this many clocks are found
-/// first: about 20 us.
+/// first.
 const GROUPS: usize = 16;
 const CLOCKS: usize = 24;
 
-/// Packs are checked until they come to so many bytes: about 30 us.
+/// Packs are checked until they come to this many bytes.
 const PACK_BYTES: usize = 1024;
 
 /// A pack of the segment that was checked last.

@@ -6,8 +6,7 @@
 //! never longer than the keyspace, however often keys come and go.
 //!
 //! A pair moves to an earlier moment at once, to a later one only when its own has come: sessions
-//! whose fields are extended again and again would otherwise take 1 us each time, as much as
-//! everything else.
+//! whose fields are extended again and again would otherwise pay for a move each time.
 //!
 //! A long key is held once: the pair shares the block of the key's entry, so it counts nothing
 //! here.
@@ -187,7 +186,7 @@ impl Clocks {
 
 impl Dismantle for Clocks {
     fn dismantle(&mut self) -> bool {
-        /// About 10 us worth.
+        /// Pairs in a portion.
         const PORTION: usize = 64;
         for _ in 0..PORTION {
             if self.pairs.pop_first().is_none() {

@@ -2,10 +2,10 @@
 //!
 //! The places that a shrinking table frees are scattered over the allocator's blocks, hardly one of
 //! which becomes empty: half of the removed memory stays resident. Writing all places again brings
-//! them together ([`Table::compact`]), at 70 ns a key. So it is done when a good part has gone, and
-//! the table has stopped shrinking: one from which half of the keys are removed at a stretch is
-//! compacted once, after the last of them. Both are seen from counts that the table keeps anyway,
-//! so a database that does not shrink costs a comparison, and a core sleeps until the moment comes.
+//! them together ([`Table::compact`]). So it is done when a good part has gone, and the table has
+//! stopped shrinking: one from which half of the keys are removed at a stretch is compacted once,
+//! after the last of them. Both are seen from counts that the table keeps anyway, so a database
+//! that does not shrink costs a comparison, and a core sleeps until the moment comes.
 //!
 //! Not here: whose turn it is, and for how long. See the engine's `turn`.
 
@@ -53,7 +53,7 @@ impl Compaction {
         Some(quiet.0 + QUIET_MS)
     }
 
-    /// Compacts one place. Cost: 50 us at most.
+    /// Compacts one place. Cost: a portion.
     pub(crate) fn step(&mut self, keys: &mut Table<Object>) {
         let (round, place) = self.at.unwrap_or((1, 0));
         self.at = match keys.compact(place) {

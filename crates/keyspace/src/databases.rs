@@ -423,7 +423,7 @@ struct Gone {
 
 impl Dismantle for Gone {
     fn dismantle(&mut self) -> bool {
-        /// About 10 us worth: a database with a few keys takes some 300 ns.
+        /// Databases in a portion.
         const DATABASES: usize = 32;
         const MOMENTS: usize = 64;
         for _ in 0..DATABASES {

@@ -19,7 +19,7 @@ use darter_structs::table::Scratch;
 
 /// Approximate size of a change in a log.
 const CHANGE_BYTES: usize = 32;
-/// Longer writes are not recorded as such: sharing their chunks would take 30 us.
+/// Longer writes are not recorded as such: sharing their chunks would take too long.
 const WRITTEN_MAX_BYTES: usize = 32 << 20;
 
 /// See the module.

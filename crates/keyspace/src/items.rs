@@ -11,7 +11,7 @@ use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table};
 use std::sync::Arc;
 
-/// Bytes of a part of something long: hashing one takes some 20 us.
+/// Bytes of a part of a long text, which is hashed in one go.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
 /// Entries copied out of the table at a time, and about as many bytes.
 const BATCH: usize = 32;

@@ -32,7 +32,7 @@ use darter_structs::table::Table;
 use kept::Kept;
 use std::any::Any;
 
-/// The most changes in one record: the list grows, and is freed, in about 10 us.
+/// The most changes in one record: the list grows, and is freed, in one step.
 const CHANGES_MAX: usize = 256;
 
 /// See the module.

@@ -280,7 +280,7 @@ struct Forgotten {
 
 impl Dismantle for Forgotten {
     fn dismantle(&mut self) -> bool {
-        /// About 10 us.
+        /// Keys or readers in a portion.
         const AT_ONCE: usize = 64;
         for _ in 0..AT_ONCE {
             let Some(mut first) = self.keys.first_entry() else { return false };

@@ -28,7 +28,7 @@ use darter_base::runs::Runs;
 use std::collections::BTreeMap;
 use std::collections::btree_map::{Entry, IntoIter};
 
-/// Watches that are marked or removed at once: about 10 us.
+/// Watches that are marked or removed at once.
 const AT_ONCE: usize = 64;
 /// Keys that are removed as their client stops watching them: nearly all watch fewer, and very many may
 /// go in one step.

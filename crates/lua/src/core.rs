@@ -33,8 +33,8 @@ pub(crate) enum Place {
 /// Blocks above this are copied in pieces of it when they change, with looks at the clock.
 const COPY_PIECE: usize = 64 << 10;
 
-/// Bytes of a large block that are freed at once. The server's allocator shrinks such blocks in place
-/// (`darter_runtime::heap`), so that freeing one of 200 MB is no step of 10 ms.
+/// Bytes of a large block that are freed at once. The server's allocator shrinks such blocks in
+/// place (`darter_runtime::heap`), so that freeing one of 200 MB is no single step.
 const FREED_AT_ONCE: usize = 256 << 10;
 
 /// The alignment of each block: that of the widest value in Lua.

@@ -14,7 +14,7 @@ use sha1::{Digest, Sha1};
 /// A digest, or a sum of several.
 pub type Sum = [u8; 20];
 
-/// Items hashed in one step, and about how many bytes: 20 us.
+/// Items hashed in one step, and about how many bytes.
 const ITEMS_AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 16 * 1024;
 

@@ -32,7 +32,7 @@ pub const CHUNK_BYTES: usize = 128 * 1024;
 
 /// Entries, keys or items, in one step.
 const ENTRIES_AT_ONCE: usize = 64;
-/// Bytes read or written in one step, but for the last item: about 20 us, 40 where they are packed.
+/// Bytes read or written in one step, but for the last item.
 const BYTES_AT_ONCE: usize = 12 * 1024;
 /// Bytes of an item that count as another entry.
 const BYTES_A_LOOK: usize = BYTES_AT_ONCE / ENTRIES_AT_ONCE;
@@ -190,7 +190,7 @@ impl Snapshot {
         }
     }
 
-    /// Writes some more: about 20 us.
+    /// Writes some more.
     pub fn step(&mut self) -> Step {
         let end = self.chunk.bytes.len() + self.portions.step_bytes;
         let mut looks = ENTRIES_AT_ONCE;

@@ -12,9 +12,9 @@
 use crate::crc64::Crc64;
 use crate::{Encoder, Kind, Limits, Reader, Source, Survey, types};
 
-/// Entries that may be skipped before a [`Dumper::fill`] ends: about 10 us.
+/// Entries that may be skipped before a [`Dumper::fill`] ends.
 const LOOKS_AT_ONCE: usize = 1_024;
-/// Skipped entries that cost as much as an item, however short: 512 items are 10 to 25 us.
+/// Skipped entries that cost as much as an item, however short.
 const ITEM_LOOKS: usize = 2;
 
 /// Bytes after the value: version and checksum.
@@ -166,7 +166,7 @@ pub fn version(payload: &[u8]) -> Result<u16, Invalid> {
 
 /// Checks version and checksum of a payload in one go.
 ///
-/// Cost: about 0.4 ns a byte; see [`Verifier`] for large ones.
+/// Cost: O(bytes); see [`Verifier`] for large ones.
 ///
 /// # Errors
 /// Any [`Invalid`].

@@ -162,7 +162,7 @@ impl Request {
     }
 }
 
-/// Requests with at most this many blocks are simply dropped: some 10 us.
+/// Requests with at most this many blocks are simply dropped.
 const DROP_AT_ONCE: usize = 4;
 
 impl Drop for Request {
@@ -215,7 +215,7 @@ impl Remains {
 
 impl Dismantle for Remains {
     fn dismantle(&mut self) -> bool {
-        /// About 10 us worth of chunks.
+        /// Chunks in a portion.
         const CHUNKS: usize = 16;
         match self.blocks.last_mut() {
             Some(Block::Big { chunks, whole, .. }) if !chunks.is_empty() => {
@@ -411,7 +411,7 @@ impl<'a> Args<'a> {
     }
 
     /// Gathers a portion of a big argument into one piece and computes what is sought of it, so
-    /// that `get` and `hash` of it become free. True while some of it is left. Cost: some 30 us.
+    /// that `get` and `hash` of it become free. True while some of it is left. Cost: a portion.
     /// Panics when there is no such argument.
     #[must_use]
     pub fn gather(self, index: usize, sought: Sought) -> bool {

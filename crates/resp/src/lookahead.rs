@@ -9,7 +9,7 @@ use crate::args::{NotePlace, Span};
 
 /// Requests parsed ahead of their turn: about as many cache misses as a processor has under way.
 pub const LOOKAHEAD_MAX: usize = 16;
-/// Arguments after which no further request is parsed: about 2 us of parsing.
+/// Arguments after which no further request is parsed.
 const ARGS_ENOUGH: usize = 64;
 /// Arguments of one request.
 pub(crate) const ARGS_MAX: usize = 1_024;

@@ -1,7 +1,7 @@
 //! A client's pending output, in order: encoded bytes, and shared pieces of large values.
 //!
-//! A client that does not read may be owed hundreds of parts when it is closed, and each takes some
-//! 10 us to free: so those of an output that is dropped are freed one by one (`lazyfree`).
+//! A client that does not read may be owed hundreds of parts when it is closed, and each takes long
+//! to free: so those of an output that is dropped are freed one by one (`lazyfree`).
 
 use darter_base::lazyfree;
 use std::collections::VecDeque;

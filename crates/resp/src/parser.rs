@@ -35,8 +35,8 @@ const UNAUTHENTICATED_BULK: i64 = 16_384;
 /// the most that is moved in one step. Any part of a request that must be whole in the buffer is
 /// shorter: finished arguments leave it after a chunk.
 const BUFFER_MAX_BYTES: usize = 256 * 1024;
-/// How many arguments of a portion one chunk counts as: copied into new memory, it takes about 20
-/// us.
+/// The number of arguments of a portion that one chunk counts as, since it is copied into new
+/// memory.
 const CHUNK_COST: usize = 512;
 
 /// Why the bytes are not a request. The text after `-ERR Protocol error: `.
@@ -302,7 +302,7 @@ impl Parser {
     /// Parses plain requests in the received bytes, unless some are waiting for their turn. Returns
     /// how many; `next_portion` hands them out.
     ///
-    /// Cost: at most 16 requests and about 64 arguments, 2 us; or one request of up to 1 024.
+    /// Cost: at most 16 requests and about 64 arguments; or one request of up to 1 024.
     #[inline]
     pub fn parse_ahead(&mut self) -> usize {
         let idle = self.next_cut == self.cuts.len() && matches!(self.state, State::Start);

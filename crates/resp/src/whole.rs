@@ -9,7 +9,7 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::long::{Draft, Long};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes gathered at once: some 25 us, with the slot 40.
+/// Bytes gathered at once.
 const PORTION: usize = 16 * 1024;
 
 /// The facts needed about a name before its use.

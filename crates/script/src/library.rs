@@ -148,7 +148,7 @@ struct Blocks(Vec<Vec<Function>>);
 
 impl Dismantle for Blocks {
     fn dismantle(&mut self) -> bool {
-        /// Functions freed in a portion: about 10 us.
+        /// Functions freed in a portion.
         const PORTION: usize = 256;
         let Some(last) = self.0.last_mut() else { return false };
         last.truncate(last.len().saturating_sub(PORTION));

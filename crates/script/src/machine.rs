@@ -63,7 +63,7 @@ impl Script {
 pub struct Naming(Sha1);
 
 impl Naming {
-    /// The next piece. Cost: about 2 ns a byte.
+    /// The next piece. Cost: O(bytes).
     pub fn add(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }

@@ -13,8 +13,7 @@ use std::sync::Arc;
 /// Shards of each map. A power of two.
 const SHARDS: usize = 256;
 
-/// Functions linked or unlinked in a portion: about 10 us, if they are in as many shards that are
-/// small.
+/// Functions linked or unlinked in a portion: each may be in a shard of its own.
 const PORTION: usize = 32;
 
 /// A map that shares what it can with those that were made from it.

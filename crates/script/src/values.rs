@@ -81,7 +81,7 @@ pub(crate) fn trimmed(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
-/// Work that a portion may still do, in units of about 5 ns.
+/// Work that a portion may still do, in units of a few nanoseconds.
 pub(crate) struct Portion(usize);
 
 impl Portion {

@@ -4,7 +4,7 @@
 //! force that copy again. So a long string is a list of chunks of [`CHUNK_BYTES`], each shared by
 //! the value, its cuts, and the sockets that are sending it; a writer copies one chunk at most, and
 //! only if it is shared. Chunks are grouped, so that a cut counts up 128 groups and not 8 192
-//! chunks, whose counts are all cold (0.6 ms, measured).
+//! chunks, whose counts are all cold.
 //!
 //! ```text
 //! One:   |exact bytes|                                     up to a chunk
@@ -33,8 +33,7 @@ use std::sync::Arc;
 const CHUNK_OVERHEAD_BYTES: usize = 32;
 /// Chunks in a group.
 const GROUP_CHUNKS: usize = 64;
-/// Chunks freed at once. A free of 64 KiB may return the memory to the system, which takes 2 to 40
-/// us.
+/// Chunks freed at once. A free of 64 KiB may return the memory to the system, which takes longest.
 const CHUNKS_FREED_AT_ONCE: usize = 4;
 /// Shorter strings are freed where they are dropped.
 const DEFERRED_BYTES_MIN: usize = 16 * 1024;
@@ -152,7 +151,7 @@ impl Blob {
     }
 
     /// Appends chunks as for [`Blob::from_chunks`], to a blob that ends with a full chunk. Cost:
-    /// about 50 ns a chunk, and a copy of the last if it is short.
+    /// O(chunks), and a copy of the last if it is short.
     pub fn push_chunks(&mut self, chunks: &[Arc<[u8]>]) {
         assert!(self.len().is_multiple_of(CHUNK_BYTES), "len={}", self.len());
         let (groups, len) = self.chunked();

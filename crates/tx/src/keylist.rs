@@ -1,9 +1,9 @@
 //! The locks of very many keys: built at the cost of an append each, because it is rarely searched.
 //!
-//! A hash table of a million locks takes 0.1 us for each: a cache miss, and growth on the way. Here
-//! they are distributed over parts of some hundred by a few of their bits, and a search scans one
-//! part. A part that fills beyond what chance explains has keys that are named again and again;
-//! what does not fit goes into a set, which keeps each once.
+//! A hash table of a million locks pays a cache miss for each, and growth on the way. Here they are
+//! distributed over parts of some hundred by a few of their bits, and a search scans one part. A
+//! part that fills beyond what chance explains has keys that are named again and again; what does
+//! not fit goes into a set, which keeps each once.
 //!
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
@@ -16,13 +16,13 @@ use darter_base::hashtree::HashTree;
 use darter_base::lazyfree::{self, Dismantle};
 use std::sync::Arc;
 
-/// Expected locks in a part: 2 KiB, scanned in 50 ns.
+/// Expected locks in a part: 2 KiB, scanned as a whole.
 const LOCKS_PER_PART: usize = 256;
 /// Their table is allocated at once: 192 KiB.
 const PARTS_MAX: usize = 8_192;
 /// A part has room for this many times the expected number.
 const CROWDED: usize = 4;
-/// Parts freed at once: about 10 us.
+/// Parts freed at once.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
 const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.

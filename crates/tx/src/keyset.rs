@@ -2,7 +2,7 @@
 //!
 //! A single hash table of a million keys moves as a whole whenever it grows, which takes
 //! milliseconds. So the keys are in parts, each a small table of its own: a step of growth moves
-//! one part, some 10 us, and freeing goes part by part.
+//! one part, and freeing goes part by part.
 //!
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
@@ -18,7 +18,7 @@ type Part = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
 const KEYS_PER_PART: usize = 256;
 /// Their table is zeroed at once: 128 KiB.
 const PARTS_MAX: usize = 4_096;
-/// Parts freed at once: about 10 us.
+/// Parts freed at once.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
 const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.

@@ -182,7 +182,7 @@ impl Transaction {
     /// Undoes all its changes, without a notice. Then its locks are released. Only for a
     /// transaction that began as open.
     pub async fn undo(self) {
-        /// About 20 us.
+        /// Steps in a portion.
         const STEPS: usize = 32;
         let cores = self.locked.borrow_mut().close();
         let open = self.open();

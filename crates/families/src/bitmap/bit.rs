@@ -24,8 +24,8 @@ pub(super) fn getbit(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// `SETBIT key offset value`: sets or clears the bit at `offset`; the string grows to hold it.
 ///
 /// Reply: the bit before. Refusals: an offset beyond the longest string, a value other than 0 and
-/// 1, `WrongType`. The deadline stays. Cost: O(1), and 10 ns a chunk of a gap.
-/// Source: <https://redis.io/commands/setbit> (2.2.0).
+/// 1, `WrongType`. The deadline stays. Cost: O(1), and O(chunks) of a gap. Source:
+/// <https://redis.io/commands/setbit> (2.2.0).
 pub(super) fn setbit(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let at = Bit::parse(args.word()?)?;

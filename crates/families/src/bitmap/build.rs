@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Chunks for which it is worth asking another core.
 const CHUNKS_EACH_MIN: usize = 8;
-/// Chunks that are joined with the result at once: about 15 us.
+/// Chunks that are joined with the result at once.
 const JOINED_AT_ONCE: usize = 256;
 /// Bytes that are combined between two reads of the clock.
 const BREATH_BYTES: usize = 32 * 1024;

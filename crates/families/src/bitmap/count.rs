@@ -14,8 +14,8 @@ use std::ops::Range;
 /// part of it. Both ends belong to it; negative ones count from the end of the string.
 ///
 /// Reply: integer, 0 when the key is absent, whatever follows it. Refusals: `WrongType`,
-/// `NotAnInteger`, `Syntax`. Cost: O(bytes), 0.1 ns each; in slices from a cut when they are many.
-/// Source: <https://redis.io/commands/bitcount> (2.6.0).
+/// `NotAnInteger`, `Syntax`. Cost: O(bytes); in slices from a cut when they are many. Source:
+/// <https://redis.io/commands/bitcount> (2.6.0).
 pub(super) fn bitcount(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let Some(text) = find_text(cx.db, cx.stats, &key)? else {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// The most arguments of an operation, its name included.
 const WORDS_MAX: usize = 4;
-/// Operations in one portion: about 25 us.
+/// Operations in one portion.
 const PORTION: usize = 256;
 
 /// `BITFIELD key [GET type offset | [OVERFLOW WRAP | SAT | FAIL] SET type offset value | INCRBY type

@@ -16,9 +16,8 @@ use std::ops::Range;
 ///
 /// Reply: integer, counted from the beginning of the string; -1 when there is none. A string
 /// without a given end continues with clear bits. Refusals: a bit other than 0 and 1, `WrongType`,
-/// `NotAnInteger`, `Syntax`; of an absent key only the first. Cost: O(bytes), 0.05 ns each; in
-/// slices from a cut when they are many.
-/// Source: <https://redis.io/commands/bitpos> (2.8.7).
+/// `NotAnInteger`, `Syntax`; of an absent key only the first. Cost: O(bytes); in slices from a cut
+/// when they are many. Source: <https://redis.io/commands/bitpos> (2.8.7).
 pub(super) fn bitpos(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let on = match args.int()? {

@@ -16,7 +16,7 @@ use darter_structs::filter::{Added, Bloom, Plan, Probe};
 /// The keyspace event of every addition.
 pub(super) const ADD: &Event = &Event::new("bf.add", b'd');
 
-/// Items that are added in one go: each copies a page and what leads to it, if a cut shares them (6 us).
+/// Items that are added in one go: each copies a page and the nodes above it, if a cut shares them.
 const ITEMS_AT_ONCE: usize = 32;
 /// Bits that are looked at in one go: most of those of a layer are in one page.
 pub(super) const LOOKS_AT_ONCE: usize = 1_024;

@@ -18,13 +18,13 @@ use darter_resp::{self as resp, Reply};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Rows that are counted at once, of all items together: 50 us.
+/// Rows that are counted at once, of all items together.
 const ROWS_AT_ONCE: u64 = 1_024;
-/// Pages that are copied at once: 100 us.
+/// Pages that are copied at once.
 const COPIES_AT_ONCE: usize = 16;
-/// Rows between two looks at whether the slice is over: as many copied pages are 25 us.
+/// Rows between two looks at whether the slice is over: each may copy a page.
 const ROWS: u64 = 4;
-/// Rows read in a portion of a reply: 10 us.
+/// Rows read in a portion of a reply.
 const ROWS_READ: u64 = 128;
 /// Increments checked in a portion.
 const CHECKED: usize = 512;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const MERGE: &Event = &Event::new("cms.merge", b'd');
 
-/// Counters of a page, which are added up in 3 us.
+/// Counters of a page, which are added up in one go.
 const CELLS: usize = PAGE_BYTES / 4;
 
 impl Input for Cms {

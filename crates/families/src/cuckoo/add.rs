@@ -19,8 +19,8 @@ const ADD: &Event = &Event::new("cf.add", b'd');
 
 /// Items that are added in one go.
 const ITEMS_AT_ONCE: usize = 32;
-/// Moves in one go, of all items together: each copies a page and what leads to it, if a cut shares
-/// them (6 us).
+/// Moves in one go, of all items together: each copies a page and the nodes above it, if a cut
+/// shares them.
 const MOVES_AT_ONCE: usize = 32;
 /// Bytes of buckets that are looked at in one go.
 pub(super) const LOOKS_AT_ONCE: usize = 8 * 1024;
@@ -215,7 +215,7 @@ impl Long {
 
     /// Does the next portion: some moves, a piece of an item, or an item.
     fn advance(&mut self, edit: &mut CuckooEdit<'_>) {
-        /// Moves of a portion: 10 us or so.
+        /// Moves of a portion.
         const MOVES: usize = 8;
         /// After so many refusals only what finds a free place is added: 0.3 s of moves.
         const REFUSED_MAX: usize = 256;

@@ -1,8 +1,8 @@
 //! Places on a sphere, and how far they are apart.
 //!
-//! A distance takes five functions of angles, some 60 ns. A comparison with a limit nearly always
-//! needs less: [`Near`] computes the same in polynomials, to nine digits, and says so when that
-//! does not suffice.
+//! A distance takes five functions of angles. A comparison with a limit nearly always needs less:
+//! [`Near`] computes the same in polynomials, to nine digits, and says so when that does not
+//! suffice.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 

@@ -10,10 +10,10 @@ use darter_structs::table::{HeldKey, Scratch};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Hits of a run, and bytes of their members: sorting one takes some 40 us.
+/// Hits of a run, and bytes of their members: a run is sorted in one step.
 const RUN_HITS: usize = 1_024;
 const RUN_BYTES: usize = 64 * 1024;
-/// Runs freed at once: some 10 us.
+/// Runs freed at once.
 const RUNS_FREED: usize = 2;
 /// So few of the best are kept in one run.
 const BEST_MAX: usize = RUN_HITS / 2;

@@ -11,7 +11,7 @@ use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Members that are looked up at once, and in one portion of a long list: about 50 us.
+/// Members that are looked up at once, and in one portion of a long list.
 const ASKED_AT_ONCE: usize = 32;
 
 /// Shows a member by its score.

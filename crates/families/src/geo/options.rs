@@ -14,7 +14,7 @@ use darter_base::number::parse_i64;
 use darter_base::score;
 use darter_command::{Args, Refusal};
 
-/// Corners of a polygon, and bytes of all of them: reading them takes some 0.1 ms.
+/// Corners of a polygon, and bytes of all of them: they are read in one step.
 const CORNERS_MAX: usize = 1_024;
 const CORNERS_BYTES: usize = 64 * 1024;
 /// Longer words are no numbers: no one writes one, and reading many would take long.

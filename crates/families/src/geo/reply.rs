@@ -9,7 +9,7 @@ use darter_command::Stream;
 use darter_resp::Reply;
 use darter_structs::table::Text;
 
-/// Hits of one portion, and of those with coordinates, which take some 0.2 us to write.
+/// Hits of one portion, and of those with coordinates, which take longer to write.
 const PORTION: usize = 512;
 const PORTION_NESTED: usize = 128;
 

@@ -19,7 +19,7 @@ use darter_resp::{Output, Reply};
 use darter_structs::sorted::{End, Entry, Place, Reader, Sorted};
 use std::ops::Range;
 
-/// Entries looked at in one portion, and when a search is done at once: at most about 50 and 100 us.
+/// Entries looked at in one portion, and when a search is done at once.
 const LOOKED_AT: usize = 512;
 const AT_ONCE: usize = 2 * LOOKED_AT;
 

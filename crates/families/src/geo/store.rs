@@ -8,7 +8,7 @@ use crate::zset::{Bulk, ZSet, install};
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Collection, Event};
 
-/// Members added in one portion: at most about 50 us.
+/// Members added in one portion.
 const ADDED: usize = 12;
 /// Members gathered in one portion, of very many.
 const GATHERED: usize = 16;

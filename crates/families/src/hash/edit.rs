@@ -21,10 +21,9 @@ use darter_keyspace::{Deadline, Draft, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Fields whose guard is checked in one portion: about 25 us.
+/// Fields whose guard is checked in one portion.
 const CHECKED: usize = 96;
-/// The most batches of changes in one portion: about 25 us, once the segments they touch are our
-/// own.
+/// The most batches of changes in one portion.
 const BATCHES_MAX: usize = 6;
 /// More bytes of arguments than this are processed aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 128 * 1024;

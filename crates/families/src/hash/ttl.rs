@@ -12,7 +12,7 @@ use darter_keyspace::Lent;
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Fields in one portion: about 15 us.
+/// Fields in one portion.
 const PORTION: usize = 128;
 const SECOND: UnixMillis = 1_000;
 

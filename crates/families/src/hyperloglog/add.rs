@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The keyspace event of every change of registers.
 pub(super) const PFADD: &Event = &Event::new("pfadd", b'$');
 
-/// Elements that are added in one portion: each may go through 3 KB of runs, 1.5 us.
+/// Elements that are added in one portion: each may go through 3 KB of runs.
 const PORTION: usize = 16;
 
 /// `PFADD key [element ...]`: adds elements to the HyperLogLog at `key`; an absent one begins empty.

@@ -17,15 +17,15 @@ use darter_structs::table::Scratch;
 use darter_tx::Home;
 use std::sync::Arc;
 
-/// Sources that are merged at once, or in one portion: 5 us each.
+/// Sources that are merged at once, or in one portion.
 const PORTION: usize = 4;
 
 /// `PFCOUNT key [key ...]`: about how many distinct elements were added to the HyperLogLogs at the
 /// keys together, with a standard error of 0.81 percent.
 ///
 /// Reply: integer; absent keys are empty. Refusals: a key that is no string, no HyperLogLog, or a
-/// corrupt one. Cost: of one key O(1), or 10 us after a change; otherwise 5 us a key, in slices.
-/// Source: <https://redis.io/commands/pfcount> (2.8.9).
+/// corrupt one. Cost: for one key O(1), or a pass over the registers after a change; otherwise
+/// O(keys), in slices. Source: <https://redis.io/commands/pfcount> (2.8.9).
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     if args.left() == 1 {
         let count = count_one(cx.db, cx.stats, &args.key()?)?;

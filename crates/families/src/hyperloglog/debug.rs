@@ -88,8 +88,8 @@ impl Stream for Sending {
 /// `PFSELFTEST`: adds elements to a HyperLogLog, sparse and then dense, and compares the encodings
 /// and the estimate.
 ///
-/// Reply: `OK`. Refusals: what is wrong; never, in practice. Cost: 1 ms, in slices.
-/// Source: <https://redis.io/commands/pfselftest> (2.8.9).
+/// Reply: `OK`. Refusals: what is wrong; never, in practice. Cost: O(registers), in slices. Source:
+/// <https://redis.io/commands/pfselftest> (2.8.9).
 pub(super) fn pfselftest(_: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
     let mut dense = Sketch::default();
     dense.make_dense()?;

@@ -27,7 +27,7 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Raises them to what another HyperLogLog holds. Cost: 5 us.
+    /// Raises them to what another HyperLogLog holds. Cost: O(registers).
     pub(super) fn merge(&mut self, bytes: &[u8], encoding: Encoding) -> Result<(), Refusal> {
         match (encoding, bytes[HEADER_BYTES..].try_into()) {
             (Encoding::Dense, Ok(registers)) => dense::raise_all(&mut self.0, registers),
@@ -50,7 +50,7 @@ impl Registers {
         self.0.iter_mut().zip(&*other.0).for_each(|(to, rank)| *to = (*to).max(*rank));
     }
 
-    /// About how many distinct elements there were. Cost: 10 us.
+    /// About how many distinct elements there were. Cost: O(registers).
     pub(super) fn count(&self) -> u64 {
         let mut histograms = [[0_u32; 64]; 4]; // Four, as neighbours are often equal.
         for some in self.0.as_chunks::<4>().0 {

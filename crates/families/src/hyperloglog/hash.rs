@@ -48,7 +48,7 @@ impl Portions {
         Self(SEED ^ (len as u64).wrapping_mul(FACTOR))
     }
 
-    /// Adds bytes: all but the last portion are multiples of 8 bytes long. Cost: 0.4 ns a byte.
+    /// Adds bytes: all but the last portion are multiples of 8 bytes long. Cost: O(bytes).
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {

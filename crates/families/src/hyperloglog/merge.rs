@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Sources for which it is worth asking another core.
 const SOURCES_EACH_MIN: usize = 32;
-/// Registers that are written between two reads of the clock: about 20 us.
+/// Registers that are written between two reads of the clock.
 const WRITTEN_AT_ONCE: usize = 128;
 
 /// The value at a source: a string, or another type, which is refused in its turn.
@@ -93,9 +93,9 @@ pub(super) async fn merge(call: &Call, sources: Arc<Sources>) -> Result<Merged, 
 /// `PFMERGE destination [source ...]`: puts the union of all at `destination`, which counts as a
 /// source itself. It is dense if one of them is. Absent keys are empty.
 ///
-/// Reply: `OK`. Refusals: a source that is no string, no HyperLogLog, or a corrupt one; then nothing
-/// changes. The deadline of the destination stays. Cost: O(keys), about 5 us each, in slices, shared
-/// by the cores. Source: <https://redis.io/commands/pfmerge> (2.8.9).
+/// Reply: `OK`. Refusals: a source that is no string, no HyperLogLog, or a corrupt one; then
+/// nothing changes. The deadline of the destination stays. Cost: O(keys), in slices, shared by the
+/// cores. Source: <https://redis.io/commands/pfmerge> (2.8.9).
 pub(super) async fn pfmerge(call: Call) -> Result<Answer, Refusal> {
     let target = call.first;
     let (sources, locked) = for_target::<Source>(&call, target..call.len(), target).await?;

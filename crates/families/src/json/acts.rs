@@ -115,7 +115,7 @@ pub(super) struct Outcomes {
     pub(super) is_infinite: bool,
 }
 
-/// Values added to an array in one step: some 10 us; and bytes to a string.
+/// Values added to an array in one step, and bytes to a string.
 const ADDED_AT_ONCE: usize = 32;
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
@@ -453,8 +453,8 @@ fn joined(text: Text<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
     (joined, text.len() + part.len())
 }
 
-/// Members of a patch that are merged in one step: some 20 us. A name of so many bytes, which may be
-/// compared with 64, counts as one more.
+/// Members of a patch that are merged in one step. A name of so many bytes, which may be compared
+/// with 64, counts as one more.
 const MERGED_AT_ONCE: usize = 16;
 const NAME_BYTES: usize = 1024;
 /// An object of a patch with more bytes is merged member by member, as the patch itself.

@@ -8,7 +8,7 @@ use darter_command::{Cx, Refusal};
 use darter_keyspace::Key;
 use darter_structs::json::Value;
 
-/// Values that are followed in one portion: some 20 us.
+/// Values that are followed in one portion.
 pub(super) const PORTION: usize = 256;
 
 /// Values that a path may find, and may follow, for each byte of a document, and for so many bytes

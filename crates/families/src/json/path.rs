@@ -18,7 +18,7 @@ use darter_command::{Args, Refusal};
 use darter_resp as resp;
 use std::sync::Arc;
 
-/// The longest path, and all that one command has: parsing it takes some 100 us.
+/// The longest path, and all that one command has: they are parsed in one step.
 pub(super) const BYTES_MAX: usize = 16 * 1024;
 /// Brackets within one another in a test.
 const DEPTH_MAX: usize = 32;

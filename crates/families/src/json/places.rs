@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// Numbers of a chunk.
 const CHUNK: usize = 4 * 1024;
-/// Paths that are sorted at once, and merged in one portion: some 10 us.
+/// Paths that are sorted at once, and merged in one portion.
 const SORTED: usize = 64;
 
 const _: () = assert!(darter_structs::json::LEVELS_MAX + 2 <= CHUNK, "every path fits");

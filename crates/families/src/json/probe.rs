@@ -13,7 +13,7 @@ use darter_keyspace::Key;
 use darter_resp::{Output, Reply};
 use darter_structs::json::{self, Text, Token, Value, View, Walk};
 
-/// Steps of one portion: some 20 us.
+/// Steps of one portion.
 const PORTION: usize = 512;
 
 /// Bytes of names of one portion.

@@ -16,20 +16,20 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::json::{self, Parser, Value, View};
 use std::sync::Arc;
 
-/// Bytes of values that are parsed at once: some 50 us.
+/// Bytes of values that are parsed at once.
 const BYTES_AT_ONCE: usize = 8 * 1024;
 /// Values that are parsed and added at once.
 const VALUES_AT_ONCE: usize = 32;
-/// Bytes parsed between two looks at whether the slice is over: at most 20 us.
+/// Bytes parsed between two looks at whether the slice is over.
 const BYTES: usize = 2 * 1024;
 /// Portions of the search, and places, of a change that is made at once.
 const PORTIONS_AT_ONCE: usize = 2;
 const PLACES_AT_ONCE: usize = 16;
-/// Values that are added or merged at once, at all places together: some 50 us.
+/// Values that are added or merged at once, at all places together.
 const WORK_AT_ONCE: usize = 32;
 /// Places changed between two looks.
 const PLACES: usize = 4;
-/// Levels above the places that are changed at once, and between two looks: 50 us.
+/// Levels above the places that are changed at once, and between two looks.
 const LEVELS_AT_ONCE: usize = 256;
 
 /// The command, and its further arguments.
@@ -313,7 +313,7 @@ impl Parsing {
         }
     }
 
-    /// Parses some 20 us. The act, once all is parsed.
+    /// Parses a portion. The act, once all is parsed.
     pub(super) fn some(&mut self, args: resp::Args<'_>) -> Result<Option<Act>, Refusal> {
         if self.positions.is_empty() {
             return self.order.act(std::mem::replace(&mut self.values, Value::null())).map(Some);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 const CORE_SHIFT: u32 = 48;
 /// Calls of the table's scan in one portion: empty groups take time, too.
 const GROUPS_AT_ONCE: usize = 64;
-/// Keys looked at in one portion: 10 to 20 us.
+/// Keys looked at in one portion.
 pub(super) const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 
 /// The request.

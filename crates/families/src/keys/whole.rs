@@ -6,7 +6,7 @@ use darter_keyspace::{Db, Object, Shard};
 use darter_structs::table::{LiveCount, Table};
 use darter_tx::{Access, Home};
 
-/// Segments searched for the dead at once: up to 5 us each.
+/// Segments searched for the dead at once.
 const SEGMENTS_AT_ONCE: usize = 8;
 
 /// The keys of one core.

@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 /// More bytes of elements than this are pushed aside too: copying takes time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
-/// Elements pushed between two looks at whether the slice is over: at most 10 us.
+/// Elements pushed between two looks at whether the slice is over.
 const PUSHES: usize = 8;
-/// Elements pushed in one portion: about 25 us.
+/// Elements pushed in one portion.
 const PORTION_PUSHES: usize = 512;
 
 /// `LPUSH key element [element ...]`: adds elements before the first, each before the one named

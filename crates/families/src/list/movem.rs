@@ -16,7 +16,7 @@ use darter_structs::list::{self, End, New, Reader};
 use darter_tx::Access;
 use std::ops::Range;
 
-/// Elements put together between two pauses: at most 20 us.
+/// Elements put together between two pauses.
 const REVERSED_AT_ONCE: usize = 32;
 
 /// The move that a request asks for.

@@ -10,7 +10,7 @@ use darter_resp::Reply;
 use darter_structs::list::{self, Element, End, PackRef, Reader};
 use std::ops::Range;
 
-/// Elements read at once, and elements of one portion: at most about 20 us.
+/// Elements read at once, and elements of one portion.
 const ELEMENTS: usize = 32;
 const PORTION_ELEMENTS: usize = 512;
 

@@ -16,10 +16,9 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::list::{self, End, Needle, Progress, Removal, Search};
 use std::sync::Arc;
 
-/// Runs of elements that are looked at for a reply at once, or in one portion: 15 us where nothing is
-/// found.
+/// Runs of elements that are looked at for a reply at once, or in one portion.
 const RUNS: usize = 32;
-/// Runs of a removal between two looks at whether the slice is over: at most 20 us where much is found.
+/// Runs of a removal between two looks at whether the slice is over, as many may match.
 const REMOVAL_RUNS: usize = 2;
 /// Such looks in one step.
 const LOOKS: usize = 64;
@@ -101,7 +100,7 @@ impl Looking {
         Self { wanted, search, skipped: 0, first: None, found: CountedReply::default() }
     }
 
-    /// Looks at the next runs, some 20 us. True when all is found.
+    /// Looks at the next runs. True when all is found.
     fn look(&mut self, list: &list::List) -> bool {
         let mut runs = RUNS;
         for _ in 0..FINDS {

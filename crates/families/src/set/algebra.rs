@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 /// Bytes of members that are kept in addition to their bits.
 const KEPT_BYTES: usize = 64 * 1024;
-/// Lookups and decisions in one portion: about 15 us.
+/// Lookups and decisions in one portion.
 const PORTION: usize = 400;
 
 /// `SINTER key [key ...]`: the members that all the sets have. An absent key is an empty set.

@@ -14,8 +14,7 @@ use darter_keyspace::{Collection, Deadline};
 /// Sets up to this size are always built from scratch: they are cheap, and their encoding follows
 /// from their contents, as in Redis.
 const NEW_MAX: usize = 512;
-/// Changes in one portion: each may copy a segment (8 us and more), so this is at most about 40 us,
-/// and usually about 1 us.
+/// Changes in one portion: each may copy a segment.
 const PORTION: usize = 4;
 
 /// Bytes copied by a change of a set that shares its memory: about a segment.

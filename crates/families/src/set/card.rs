@@ -17,7 +17,7 @@ use darter_resp::{Output, Reply};
 use darter_structs::Watch;
 use std::collections::VecDeque;
 
-/// Lookups and decisions in one portion: about 15 us.
+/// Lookups and decisions in one portion.
 const PORTION: usize = 400;
 
 /// `SINTERCARD numkeys key [key ...] [LIMIT limit]`: how many members all the sets have; counting

@@ -11,7 +11,7 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::Table;
 use std::sync::Arc;
 
-/// Members that a long SMISMEMBER looks up in one portion: about 15 us.
+/// Members that a long SMISMEMBER looks up in one portion.
 const ASKED_AT_ONCE: usize = 128;
 
 /// `SISMEMBER key member`: is it in the set?

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 /// With more sets than this, a union is built aside.
 const ASKED_MAX: usize = 4;
-/// Up to this many sets are sorted, which takes about 50 us. With more, the first one decides most.
+/// Up to this many sets are sorted, in one step. With more, the first one decides most.
 const SORTED_MAX: usize = 1_024;
 
 /// How several sets are combined.

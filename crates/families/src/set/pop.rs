@@ -31,12 +31,12 @@ const SPOP: &Event = &Event::new("spop", b's');
 
 /// Up to this many members are simply drawn and removed, though each removal may copy a segment.
 const FEW: usize = 4;
-/// Members that are drawn and removed at once: about 50 us.
+/// Members that are drawn and removed at once.
 const AT_ONCE: usize = 64;
 /// The index of the first member in a request that names them.
 const FIRST: usize = 2;
 /// Members drawn and removed in one portion of a job, until the slice is over: each removal may
-/// copy a segment (8 us and more).
+/// copy a segment.
 const DRAWS: usize = 64;
 /// Members walked in one portion, until the slice is over, which is checked after this many.
 const WALKED: usize = 512;

@@ -121,9 +121,9 @@ impl Walk {
         Self { reader, asked, wanted, now, batch: Batch::default(), next: 0, given: 0 }
     }
 
-    /// Does about `budget` lookups (30 to 50 ns each in large sets), and passes at most `budget`
-    /// living members that are decided on to `sink`, in the order of the table, with whether they
-    /// are kept. Returns true while members are left.
+    /// Does about `budget` lookups, and passes at most `budget` living members that are decided on
+    /// to `sink`, in the order of the table, with whether they are kept. Returns true while members
+    /// are left.
     pub(super) fn step(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], bool)) -> bool {
         let mut budget = budget;
         while budget > 0 {

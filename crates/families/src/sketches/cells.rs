@@ -20,7 +20,7 @@ pub(crate) fn get<const N: usize>(cells: &Pages, index: u64) -> [u8; N] {
     *page[offset % PAGE_BYTES..].first_chunk().expect("a cell lies within a page")
 }
 
-/// Writes the cell at `index`, of N bytes. A page that others hold as well is copied: 6 us.
+/// Writes the cell at `index`, of N bytes. A page that others hold as well is copied.
 pub(crate) fn set<const N: usize>(cells: &mut Pages, index: u64, cell: [u8; N]) {
     let offset = index as usize * N;
     let page = &mut cells.page_mut(offset / PAGE_BYTES)[offset % PAGE_BYTES..];

@@ -21,7 +21,7 @@ pub(crate) struct Hashing {
 }
 
 impl Hashing {
-    /// Hashes the next piece: 7 us at most. Returns the hash after the last one, and starts again.
+    /// Hashes the next piece. Returns the hash after the last one, and starts again.
     pub(crate) fn step(&mut self, value: Fresh<'_>) -> Option<u64> {
         if let (None, Fresh::Bytes(bytes)) = (&self.begun, value)
             && bytes.len() <= CHUNK_BYTES

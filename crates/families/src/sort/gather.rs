@@ -11,7 +11,7 @@ use darter_command::{Call, Refusal};
 
 /// Elements read at once: as many keys are looked up together.
 const BATCH: usize = 32;
-/// Batches read in one portion, if they are nothing but integers: at most about 5 us.
+/// Batches read in one portion, if they are nothing but integers.
 const BATCHES: usize = 8;
 /// Integers that are sorted among other elements, in one portion.
 const MIXED_AT_ONCE: usize = 256;

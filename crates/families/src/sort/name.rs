@@ -7,7 +7,7 @@ use super::pattern::NAME_BYTES;
 use darter_base::long::{Draft, KNOWN_MIN, Long};
 use darter_keyspace::Str;
 
-/// Bytes copied at once, with their hash and slot: some 40 us.
+/// Bytes copied at once, with their hash and slot.
 const COPIED_AT_ONCE: usize = 16 * 1024;
 
 const _: () = assert!(NAME_BYTES >= KNOWN_MIN); // The hash of a shorter one is not known.

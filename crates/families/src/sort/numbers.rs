@@ -16,9 +16,9 @@
 use super::order::EXACT_MAX;
 use crate::chunks::Chunks;
 
-/// Keys of a page, and of one portion of a pass: some 10 us.
+/// Keys of a page, and of one portion of a pass.
 const PAGE: usize = 4_096;
-/// As many are sorted at once, by comparing them: at most about 15 us.
+/// Up to this many keys are sorted at once, by comparing them.
 const SORTED_AT_ONCE: usize = 1_024;
 /// Bits of a pass, and the kinds of keys that they tell apart.
 const WIDTH: u32 = 8;

@@ -15,8 +15,8 @@ use darter_keyspace::{Found, Key, ShardStats, Str};
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
-/// Bytes of names that are made, and of elements that are shown, together: some 10 us, unless one alone
-/// has more.
+/// Bytes of names that are made, and of elements that are shown, together, unless one alone has
+/// more.
 pub(super) const NAME_BYTES: usize = 64 * 1024;
 /// The longest pattern: the names that it makes are built and hashed in one go.
 const PATTERN_BYTES_MAX: usize = 64 * 1024;

@@ -12,11 +12,11 @@ use darter_structs::blob::Blob;
 use darter_structs::list::End;
 use darter_structs::table::{HeldKey, Scratch};
 
-/// Values of one portion: as many keys are looked up together. At most about 30 us.
+/// Values of one portion: as many keys are looked up together.
 const VALUES: usize = 64;
-/// Integers of one portion, where nothing else is shown: at most about 10 us.
+/// Integers of one portion, where nothing else is shown.
 const NUMBERS: usize = 512;
-/// Bytes of a long name that are copied at once: some 10 us.
+/// Bytes of a long name that are copied at once.
 const COPIED_AT_ONCE: usize = 32 * 1024;
 
 /// The reply to show the elements, portion by portion.

@@ -17,11 +17,11 @@ use super::texts::Texts;
 use crate::chunks::Chunks;
 use std::cmp::Ordering;
 
-/// Items of a chunk; as many are sorted at once, by their ranks: some 20 us.
+/// Items of a chunk, which is sorted at once, by their ranks.
 const CHUNK: usize = 1_024;
 /// The highest cost of comparing their texts, in bytes: each is compared some eight times.
 const SORTED_BYTES: usize = 256 * LOOK;
-/// Items merged in one portion, 3 us, and bytes of their texts: 30 us where each is a cache miss.
+/// Items merged in one portion, and bytes of their texts, each of which may be a cache miss.
 const MERGED: usize = 1_024;
 const MERGED_BYTES: usize = 256 * LOOK;
 /// Bytes that are compared to know whether an item may be wanted.

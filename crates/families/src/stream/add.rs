@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// More bytes of fields than this are gathered aside: copying takes time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
-/// Fields gathered in one portion: about 25 us.
+/// Fields gathered in one portion.
 const PORTION_FIELDS: usize = 512;
 /// Fields gathered between two looks at whether the slice is over.
 const FIELDS: usize = 8;

@@ -10,7 +10,7 @@ use darter_command::{Args, Cx, Flow, Refusal, Stream as Portions};
 use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;
 
-/// Groups that are asked in one step, and entries that are deleted: up to 3 us each.
+/// Groups that are asked in one step, and entries that are deleted.
 const LOOKED_AT_ONCE: usize = 8;
 /// Codes in one portion.
 const SHOWN_AT_ONCE: usize = 512;

@@ -10,9 +10,9 @@ use darter_resp::{self as resp, Request};
 use darter_structs::stream::StreamId;
 use std::sync::Arc;
 
-/// IDs read in one portion: about 20 us.
+/// IDs read in one portion.
 const PORTION_IDS: usize = 512;
-/// Entries deleted in one portion: about 25 us, once what they touch is our own.
+/// Entries deleted in one portion.
 const PORTION_DELETIONS: usize = 32;
 
 /// `XDEL key id [id ...]`: deletes entries.

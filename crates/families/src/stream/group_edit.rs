@@ -35,7 +35,7 @@ pub enum GroupChange {
     Acknowledge { id: StreamId },
 }
 
-/// Pending entries that are released in one step: up to 5 us each, where they are at random places.
+/// Pending entries that are released in one step: they may be at random places.
 const RELEASED_AT_ONCE: usize = 8;
 
 impl StreamEdit<'_> {

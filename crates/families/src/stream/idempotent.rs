@@ -19,9 +19,9 @@ const DURATION_S: u32 = 100;
 const DURATION_S_MAX: u32 = 86_400;
 const MESSAGES: u32 = 100;
 const MESSAGES_MAX: u32 = 10_000;
-/// Bytes that are digested in one step: some 10 us.
+/// Bytes that are digested in one step.
 const DIGESTED_AT_ONCE: usize = 16 * 1024;
-/// Longest name of a producer or of a message: it is digested at once, in 25 us.
+/// Longest name of a producer or of a message: it is digested at once.
 const NAME_BYTES_MAX: usize = 64 * 1024;
 /// An empty field counts as this many bytes: finding the next one takes time.
 const FIELD_BYTES: usize = 64;

@@ -8,7 +8,7 @@ use darter_command::{Args, Flow};
 use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;
 
-/// Groups, or pending entries of one, that are looked at in one step: up to 2 us each.
+/// Groups, or pending entries of one, that are looked at in one step.
 const LOOKED_AT_ONCE: usize = 16;
 
 /// The handling of references to an entry that is to be deleted.

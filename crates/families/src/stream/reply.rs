@@ -13,7 +13,7 @@ use darter_structs::table::Scratch;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Names and values in one portion: at most about 20 us.
+/// Names and values in one portion.
 const PORTION_FIELDS: usize = 512;
 /// Names and values of a long entry read at once.
 const FIELDS: usize = 16;

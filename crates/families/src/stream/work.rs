@@ -8,9 +8,9 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::stream::StreamId;
 use std::sync::Arc;
 
-/// Entries at random places of a group that are changed at once: up to 8 us each.
+/// Entries at random places of a group that are changed at once.
 pub(super) const CHANGED_AT_ONCE: usize = 32;
-/// Arguments read in one step: about 20 us.
+/// Arguments read in one step.
 const READ_AT_ONCE: usize = 512;
 
 /// A change of one stream, in steps of about 20 us.

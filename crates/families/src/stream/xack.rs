@@ -10,7 +10,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_resp::{self as resp, Reply};
 use darter_structs::groups::Pending;
 
-/// Entries in one step: up to 5 us each, where they are at random places.
+/// Entries in one step: they may be at random places.
 const ACKNOWLEDGED_AT_ONCE: usize = 8;
 
 /// `XACK key group id [id ...]`: these entries are not pending any more.
@@ -57,7 +57,7 @@ impl Work for Acknowledging {
     }
 }
 
-/// Entries in one step: up to 8 us each, where they are at random places.
+/// Entries in one step: they may be at random places.
 const RELEASED_AT_ONCE: usize = 4;
 /// Deliveries of what is never to be processed.
 const TIMES_MAX: u64 = i64::MAX.cast_unsigned();

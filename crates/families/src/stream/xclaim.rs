@@ -15,9 +15,9 @@ use darter_resp::{self as resp, Reply};
 use darter_structs::groups::{Group, Pending};
 use darter_structs::stream::StreamId;
 
-/// Entries that are claimed in one step: up to 10 us each, where they are at random places.
+/// Entries that are claimed in one step: they may be at random places.
 const CLAIMED_AT_ONCE: usize = 4;
-/// Options that are read in one step: about 20 us.
+/// Options that are read in one step.
 const OPTIONS_AT_ONCE: usize = 256;
 /// Pending entries that are looked at in one step.
 const LOOKED_AT_ONCE: usize = 32;

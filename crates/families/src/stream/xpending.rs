@@ -13,7 +13,7 @@ use darter_structs::groups::{Consumer, Group, Pending};
 use darter_structs::stream::StreamId;
 use std::ops::Range;
 
-/// Entries, or consumers, in one portion: about 20 us.
+/// Entries, or consumers, in one portion.
 const SHOWN_AT_ONCE: usize = 64;
 /// Pending entries that are looked through in one step.
 const LOOKED_AT_ONCE: usize = 256;

@@ -25,7 +25,7 @@ use darter_tx::{Access, Home};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries that are delivered in one step: about 30 us.
+/// Entries that are delivered in one step.
 const DELIVERED_AT_ONCE: usize = 32;
 /// Entries that are delivered once more in one step: each is searched in three trees.
 const REPEATED_AT_ONCE: usize = 8;

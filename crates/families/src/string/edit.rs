@@ -41,9 +41,9 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// its end and `offset` becomes zeros.
 ///
 /// Reply: the length now. Refusals: `NotAnInteger`, a negative offset, `WrongType`, a string longer
-/// than 512 MiB. An empty value changes nothing. The deadline stays.
-/// Cost: O(bytes of the value), in slices when that is long; a gap costs 10 ns a chunk.
-/// Source: <https://redis.io/commands/setrange> (2.2.0).
+/// than 512 MiB. An empty value changes nothing. The deadline stays. Cost: O(bytes of the value),
+/// in slices when that is long; O(chunks) of a gap. Source: <https://redis.io/commands/setrange>
+/// (2.2.0).
 pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let first = args.position();
     let key = args.key()?;

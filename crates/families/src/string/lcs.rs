@@ -26,7 +26,7 @@ use darter_tx::Access;
 
 /// The limit of the table's size if it were Redis's: the default of `proto-max-bulk-len`.
 const TABLE_MAX_BYTES: u64 = 512 * 1024 * 1024;
-/// Cells filled in one portion: 30 us.
+/// Cells filled in one portion.
 const CELLS_AT_ONCE: usize = 8 * 1024;
 /// Steps walked back in one portion: each may miss the caches.
 const STEPS_AT_ONCE: usize = 1024;

@@ -252,9 +252,9 @@ fn setting(
     }
 }
 
-/// How many of the next keys make a portion of about 20 us: bounded by keys and by bytes.
+/// The number of the next keys that make a portion: bounded by keys and by bytes.
 fn portion_keys(keys: &Portion) -> usize {
-    /// New keys split and fill segments: 256 took up to 250 us at once (1 M keys, measured).
+    /// New keys split and fill segments: 256 at once took half a slice.
     const SET_AT_ONCE: usize = 32;
     let (mut count, mut bytes) = (0, 0);
     for at in keys.positions().take(SET_AT_ONCE) {

@@ -36,7 +36,7 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     set_with(cx, args, None)
 }
 
-/// Chunks that are shared in one go: about 30 us, as their counts are cold.
+/// Chunks that are shared in one go: their counts are cold.
 const CHUNKS_AT_ONCE: usize = 512;
 
 /// A plain SET of a huge value: shares its chunks in portions, then sets the key.

@@ -8,7 +8,7 @@ use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// Observations that are added at once: 30 us, and the merge of a buffer.
+/// Observations that are added at once, and the merge of a buffer.
 const AT_ONCE: usize = 256;
 /// Observations that are read, or added, between two looks at whether the slice is over.
 const PORTION: usize = 64;

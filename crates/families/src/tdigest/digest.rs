@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
-/// The highest compression: its clusters are merged, or read, in 100 us.
+/// The highest compression: its clusters are merged, or read, in one step.
 pub(super) const COMPRESSION_MAX: u64 = 10_000;
-/// The most nodes in the buffer: sorted in 20 us.
+/// The most nodes in the buffer, which is sorted in one step.
 const BUFFER_MAX: usize = 1_024;
 
 /// Observations, as their mean and their number.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Questions that are checked at once.
 const CHECKED: usize = 256;
-/// Nodes that are looked at in a portion of a reply: 15 us; and what an answer costs besides.
+/// Nodes that are looked at in a portion of a reply; and the further cost of an answer, in nodes.
 const NODES: usize = 8_192;
 const ANSWER: usize = 64;
 

@@ -17,10 +17,10 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Rows that are counted at once, of all items together, and what they are counted up: 50 us.
+/// Rows that are counted at once, of all items together, and what they are counted up.
 const ROWS_AT_ONCE: u64 = 512;
 const TIMES_AT_ONCE: u64 = 2_048;
-/// Pages that are copied at once: 100 us.
+/// Pages that are copied at once.
 const COPIES_AT_ONCE: usize = 16;
 /// The largest count of a bucket between two looks at the slice: each one may cause a decay.
 const TIMES: u32 = 256;

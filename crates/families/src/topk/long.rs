@@ -5,7 +5,7 @@ use darter_keyspace::is_long;
 use darter_structs::sorted::Entry;
 use darter_structs::table::HeldKey;
 
-/// Bytes of a piece: hashing one takes some 20 us.
+/// Bytes of a piece, which is hashed in one go.
 const PIECE_BYTES: usize = CHUNK_BYTES / 4;
 
 /// A long item, and how much of it was written.

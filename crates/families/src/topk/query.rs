@@ -11,7 +11,7 @@ use darter_resp::{self as resp, Reply};
 use darter_structs::sorted::{End, Reader};
 use darter_structs::table::Scratch;
 
-/// Rows read in a portion of a reply: 10 us.
+/// Rows read in a portion of a reply.
 const ROWS_READ: u64 = 128;
 /// The cost of looking an item up in the list, in rows.
 const LISTED: u64 = 4;

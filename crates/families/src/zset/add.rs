@@ -39,11 +39,10 @@ pub(crate) struct Notation {
 const SCORES: Notation = Notation { width: 2, pair };
 /// More bytes of members than this are processed aside: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
-/// Scores checked in one portion, and changes in one: at most about 30 us, once what they touch is
-/// our own.
+/// Scores checked in one portion, and changes in one.
 const CHECKS: usize = 512;
 const CHANGES: usize = 12;
-/// Bytes of scores that are checked in one portion: to read them takes at most about 30 us.
+/// Bytes of scores that are checked in one portion.
 const CHECKED_BYTES: usize = 8 * 1024;
 
 /// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]`: adds members, or

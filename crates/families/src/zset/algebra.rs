@@ -22,7 +22,7 @@ use darter_structs::sorted::End;
 use darter_tx::Home;
 use std::sync::Arc;
 
-/// Lookups in one portion of a count: at most about 50 us.
+/// Lookups in one portion of a count.
 const COUNTED: usize = 32;
 
 /// `ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX | COUNT]

@@ -13,7 +13,7 @@ use darter_keyspace::Collection;
 use darter_structs::sorted;
 use darter_structs::table::Scratch;
 
-/// Members merged in one portion, and looked up: at most about 50 us.
+/// Members merged in one portion, and looked up.
 const MERGED: usize = 12;
 const GATHERED: usize = 128;
 /// As many are gathered between two looks at their bytes, and at most so many bytes in one portion:

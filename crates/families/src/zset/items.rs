@@ -8,7 +8,7 @@ use darter_rdb::{Item, Source};
 use darter_structs::sorted::{End, Reader, Sorted};
 use darter_structs::table::{HeldKey, Scratch};
 
-/// Bytes of a part of a long member: hashing one takes some 20 us.
+/// Bytes of a part of a long member, which is hashed in one go.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
 
 /// The entries of a cut, one by one.

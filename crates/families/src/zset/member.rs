@@ -9,7 +9,7 @@ use darter_keyspace::Value;
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Members that are looked up at once, and in one portion of a long ZMSCORE: about 50 us.
+/// Members that are looked up at once, and in one portion of a long ZMSCORE.
 const ASKED_AT_ONCE: usize = 32;
 
 /// `ZSCORE key member`: its score.

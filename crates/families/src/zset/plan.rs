@@ -9,11 +9,10 @@ use darter_command::Call;
 use darter_structs::Watch;
 use std::collections::BTreeSet;
 
-/// Up to this many operands are sorted, which takes about 50 us. With more, the first one decides
-/// most.
+/// Up to this many operands are sorted, in one step. With more, the first one decides most.
 const SORTED_MAX: usize = 1_024;
 
-/// Members that are looked up at once: in large sorted sets that takes up to 150 us.
+/// Members that are looked up at once.
 const LOOKS_AT_ONCE: usize = 64;
 
 /// How several sorted sets are combined.

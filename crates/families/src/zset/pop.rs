@@ -14,7 +14,7 @@ use darter_structs::sorted::End;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// Entries that are shown while they are removed: at most about 15 us.
+/// Entries that are shown while they are removed.
 const AT_ONCE: usize = 64;
 
 /// `ZPOPMIN key [count]`: removes the member with the lowest score; or so many of them.

@@ -15,7 +15,7 @@ use darter_resp::Reply;
 use darter_structs::sorted::{End, Reader, Sorted};
 use darter_tx::KeySet;
 
-/// Entries walked in one portion: at most about 20 us.
+/// Entries walked in one portion.
 const WALKED: usize = 256;
 /// Entries of a walk between two checks of their bytes: a portion sends no more.
 const WALKED_TOGETHER: usize = 16;

@@ -17,7 +17,7 @@ use darter_structs::table::Scratch;
 /// Results up to this size are built from scratch: they are cheap, and their encoding follows from
 /// their contents, as in Redis.
 const NEW_MAX: usize = 512;
-/// Members copied in one portion: at most about 50 us.
+/// Members copied in one portion.
 const COPIED: usize = 24;
 
 const ZRANGESTORE: &Event = &Event::new("zrangestore", b'z');

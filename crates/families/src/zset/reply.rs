@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Entries read at once: 8 KiB with the longest members that are stored in place.
 const ENTRIES: usize = 32;
-/// Entries and bytes of one portion: at most about 20 us. To write a score takes 0.15 us.
+/// Entries and bytes of one portion. Scores take longest to write.
 const PORTION_ENTRIES: usize = 512;
 const PORTION_SCORES: usize = 128;
 

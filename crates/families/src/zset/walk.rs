@@ -12,7 +12,7 @@ use darter_base::hash;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::table::{HeldKey, Scratch};
 
-/// Members in a batch: to add them takes at most about 50 us.
+/// Members in a batch, which is added in one step.
 const BATCH: usize = 16;
 
 /// See the module.

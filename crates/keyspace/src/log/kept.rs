@@ -36,7 +36,7 @@ use std::collections::VecDeque;
 
 /// Steps in a run: the list of runs is short, and none is moved as it grows.
 const RUN: usize = 256;
-/// Records in a portion: they leave, and are freed, in some 20 us.
+/// Records in a portion.
 const RECORDS: usize = 256;
 
 /// Counters that an undone transaction has not moved.
@@ -356,7 +356,7 @@ struct Remains {
 
 impl Dismantle for Remains {
     fn dismantle(&mut self) -> bool {
-        /// About 10 us.
+        /// Steps in a portion.
         const STEPS: usize = 64;
         match self.steps.last_mut() {
             Some(run) if run.len() > STEPS => run.truncate(run.len() - STEPS),

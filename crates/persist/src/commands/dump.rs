@@ -13,7 +13,7 @@ use darter_resp::Reply;
 
 /// Payloads up to this size are encoded at once.
 const AT_ONCE_BYTES: u64 = 16 * 1024;
-/// Bytes encoded in one portion, of not too many entries: some 10 us for their checksum.
+/// Bytes encoded in one portion, of not too many entries.
 const PORTION_BYTES: usize = CHUNK_BYTES / 2;
 
 /// `DUMP key`: replies with the value at `key` as a payload for `RESTORE`.

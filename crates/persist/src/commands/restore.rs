@@ -16,13 +16,13 @@ use darter_resp as resp;
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Bytes checksummed in one step: about 25 us.
+/// Bytes checksummed in one step.
 const SUMMED_AT_ONCE: usize = 64 * 1024;
-/// Bytes of a long name that are copied, hashed and digested in one step: about 25 us.
+/// Bytes of a long name that are copied, hashed and digested in one step.
 const NAMED_AT_ONCE: usize = 16 * 1024;
 /// Bytes given to the reader at a time.
 const PUSHED_AT_ONCE: usize = 16 * 1024;
-/// Items added in one step: 20 us, and more where segments split.
+/// Items added in one step.
 const ITEMS_AT_ONCE: usize = 64;
 /// So many bytes of an item count as one more.
 const ITEM_BYTES: usize = 512;

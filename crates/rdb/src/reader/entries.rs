@@ -11,9 +11,9 @@ use crate::blob::Entry;
 use crate::entries::{DELETED, SAME_NAMES, UNKNOWN};
 use crate::kind::Generation;
 
-/// Bytes of a part of a long text: copying one takes some 2 us.
+/// Bytes of a part of a long text.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
-/// Elements of deleted entries that are passed over in one step: some 5 us.
+/// Elements of deleted entries that are passed over in one step.
 const PASSED_AT_ONCE: u64 = 256;
 
 /// The next piece.

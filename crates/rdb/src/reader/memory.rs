@@ -6,11 +6,11 @@
 use super::*;
 use darter_base::lazyfree::{self, Dismantle};
 
-/// Bytes that are unpacked at once: 10 to 40 us.
+/// Bytes that are unpacked at once.
 pub(super) const UNPACKED_AT_ONCE: usize = 8 * 1024;
 /// Memory up to this size is kept for the next large element.
 const KEPT_BYTES: usize = 4 << 20;
-/// Bytes freed at once: some 20 us.
+/// Bytes freed at once.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
 /// How far a long text is unpacked.

@@ -38,9 +38,9 @@ pub use event::{Address, Event, Parcel, Peer, Token, Wait};
 pub use uring::Uring;
 pub use waker::Waker;
 
-/// Received bytes that one poll hands over, give or take a buffer: copying them takes 20 us, and
-/// five times that into fresh memory. The rest is handed over by the next poll, in the same order,
-/// so that a flooding client does not starve others.
+/// Received bytes that one poll hands over, give or take a buffer: copying them into fresh memory
+/// takes longest. The rest is handed over by the next poll, in the same order, so that a flooding
+/// client does not starve others.
 const RECEIVED_MAX: usize = 128 * 1024;
 
 /// Which backend to use.

@@ -6,7 +6,7 @@
 use super::Held;
 use crate::lazyfree::{self, Dismantle};
 
-/// The most long items in a chunk: counting as many takes some 10 us.
+/// The most long items in a chunk, which are counted in one step.
 pub(crate) const OUTSIDE_MAX: usize = 128;
 /// Long items freed in one step.
 const FREED_AT_ONCE: usize = 8;

@@ -18,7 +18,7 @@ pub struct Probe {
 pub struct Hashing(Wide);
 
 impl Hashing {
-    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
+    /// Adds bytes. Cost: O(bytes).
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

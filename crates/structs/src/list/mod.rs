@@ -24,7 +24,7 @@
 //! One block of elements is a chunk (`crate::chunk`), chunks by index are a tree (`crate::tree`).
 //!
 //! Cuts: `clone` counts three references, or copies a pack. A writer copies the chunk that it
-//! changes and the nodes above it, if a cut shares them: 0.3 us at an end, a few in the middle.
+//! changes and the nodes above it, if a cut shares them.
 //!
 //! Invariants (`check_invariants`; those of chunks, nodes and packs are in their files):
 //! - An empty list is a pack without bytes.
@@ -174,7 +174,7 @@ impl List {
         }
     }
 
-    /// Adds an element at one end. Cost: O(1): 10 to 30 ns.
+    /// Adds an element at one end. Cost: O(1).
     #[inline]
     pub fn push<'a>(&mut self, end: End, value: impl Into<New<'a>>) {
         value.into().coded(|code| match &mut self.0 {
@@ -188,13 +188,13 @@ impl List {
         });
     }
 
-    /// Adds the decimal texts of these numbers at the back, as [`List::push`] of each. Cost: some 5 ns
-    /// each.
+    /// Adds the decimal texts of these numbers at the back, as [`List::push`] of each. Cost:
+    /// O(numbers).
     pub fn push_numbers(&mut self, numbers: &[i64]) {
         self.push_all(numbers, Big::push_numbers, |number| New::Number(*number));
     }
 
-    /// Adds these at the back, as [`List::push`] of each. Cost: some 20 ns each.
+    /// Adds these at the back, as [`List::push`] of each. Cost: O(texts).
     pub fn push_texts(&mut self, texts: &[&[u8]]) {
         self.push_all(texts, Big::push_texts, |text| New::Bytes(text));
     }

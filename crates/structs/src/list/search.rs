@@ -103,8 +103,8 @@ impl Search {
         Self { needle, from, rest: range, candidates, compared: 0, scratch }
     }
 
-    /// The next index with the value. `max_runs` is a budget, counted down: one for a chunk, 0.5
-    /// us, or as many bytes of blobs. It reaches 0 if that was spent without a result.
+    /// The next index with the value. `max_runs` is a budget, counted down: one for a chunk, or for
+    /// as many bytes of blobs. It reaches 0 if that was spent without a result.
     ///
     /// `list` must be the same at each call. `None` with budget left means that there are no more.
     pub fn next(&mut self, list: &List, max_runs: &mut usize) -> Option<usize> {
@@ -187,7 +187,7 @@ impl Removal {
     }
 
     /// Continues, and calls `gone` with the index that each element has when it is removed. A run
-    /// costs 0.5 us without a match, some 20 us with many.
+    /// costs far more with many matches than without.
     pub fn next_slice(
         &mut self,
         list: &mut List,

@@ -15,8 +15,7 @@ pub(super) const BUCKET: usize = 512;
 /// Entries of a bucket's first block, 1.5 KiB; each has twice as many as the one before, up to these.
 const BLOCK_MIN: usize = 64;
 const BLOCK_MAX: usize = 1_024;
-/// The most entries of a bucket that are sorted in one step, and twice as many are parted in one: some
-/// 30 us.
+/// The most entries of a bucket that are sorted in one step; twice as many are parted in one.
 const SORTED_MAX: usize = 1_024;
 /// Parts of a bucket that is too large, at most.
 const PARTS_MAX: usize = 64;

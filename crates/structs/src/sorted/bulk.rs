@@ -37,11 +37,11 @@ use std::collections::VecDeque;
 
 /// The most buckets: so many streams at once stay in the nearest caches.
 const BUCKETS_MAX: usize = 1 << 8;
-/// Entries of a block, and of a run at first: sorting one takes some 30 us.
+/// Entries of a block, and of a run at first, which is sorted in one step.
 const BLOCK: usize = 1_024;
 /// Bytes of a block of texts.
 const TEXTS: usize = 64 * 1024;
-/// Entries merged or written in one step: at most about 30 us.
+/// Entries merged or written in one step.
 const STEP: usize = 256;
 /// A bucket of different members has at most so many times as many as all have on average: the chance
 /// that their hashes let one have more is below 2^-1000.
@@ -325,8 +325,8 @@ impl Builder {
         self.is_overfull
     }
 
-    /// Adds an entry, whose score is a number. Cost: some 50 ns; a long member is copied, unless it is
-    /// in a block of its own already.
+    /// Adds an entry, whose score is a number. Cost: O(1); a long member is copied, unless it is in
+    /// a block of its own already.
     pub fn push(&mut self, hash: u64, member: &[u8], score: f64) {
         assert!(!score.is_nan(), "a score is a number");
         let bucket = (hash >> self.shift) as usize;
@@ -360,7 +360,7 @@ impl Builder {
     /// Does a portion of the work, once all entries are added. A member that was added several times
     /// gets one score by `merge`, of what came before and of what came later. True while work is left.
     ///
-    /// Cost: at most some 50 us.
+    /// Cost: a portion.
     pub fn step(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
         if self.gather_again() {
         } else if self.stuff.open.1 < self.stuff.open.0.len() {

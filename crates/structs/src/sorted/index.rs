@@ -8,9 +8,9 @@
 //! item of another before its own. Equal items are interchangeable, so a stale item is harmless and
 //! can be removed later.
 //!
-//! A tree in the order of hashes does what a hash table would, for some 50 ns more: it grows, is cut,
-//! copied and freed as all other trees, and the hashes, being random, are found in a chunk at the place
-//! where they are to be expected.
+//! A tree in the order of hashes does what a hash table would, and is a little slower: it grows, is
+//! cut, copied and freed as all other trees, and the hashes, being random, are found in a chunk at
+//! the place where they are to be expected.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held};
 use crate::tree::{self, Child, Reached, Search, Spot};

@@ -315,9 +315,9 @@ impl Sorted {
         self.shrink();
     }
 
-    /// Does some of the work that [`Sorted::remove_range`] has left: that for at most `most` entries,
-    /// some 0.5 us each, and for fewer where a cut makes it copy. It changes memory only. True while
-    /// some is left; then every change does a little of it, too.
+    /// Does some of the work that [`Sorted::remove_range`] has left: that for at most `most`
+    /// entries, and for fewer where a cut makes it copy. It changes memory only. True while some is
+    /// left; then every change does a little of it, too.
     pub fn settle(&mut self, most: usize) -> bool {
         match &mut self.0 {
             Root::Pack(_) => false,

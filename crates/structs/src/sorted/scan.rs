@@ -66,8 +66,8 @@ impl Scan {
         }
     }
 
-    /// Calls `f` with the next entries of `set`, which is the same in all steps. True while some are
-    /// left. Cost: at most about 30 us, besides `f`; of a small set all at once.
+    /// Calls `f` with the next entries of `set`, which is the same in all steps. True while some
+    /// are left. Cost: a portion, besides `f`; of a small set all at once.
     pub fn step(&mut self, set: &Sorted, f: &mut dyn FnMut(Entry<'_>)) -> bool {
         let Root::Trees(big) = &set.0 else {
             set.range(0..set.len()).for_each(f);

@@ -58,8 +58,8 @@ impl Last {
 }
 
 impl Straight {
-    /// Writes an entry, if it comes next. False if it does not, or one before it did not: then nothing is
-    /// written any more. Cost: some 40 ns.
+    /// Writes an entry, if it comes next. False if it does not, or one before it did not: then
+    /// nothing is written any more. Cost: O(1).
     #[inline]
     pub(super) fn push(&mut self, hash: u64, member: &[u8], score: f64) -> bool {
         if self.is_broken || !self.comes_next(member, score) {

@@ -41,7 +41,7 @@ const BUCKETS_MAX: usize = 1 << 11;
 const BLOCK: usize = 1 << 20;
 /// Bytes of the first block of a bucket: they may be far fewer than was said.
 const BLOCK_FIRST: usize = 1 << 16;
-/// Entries added in one step, and their bytes: some 6 us, and 60 where each is the first of its segment.
+/// Entries added in one step, and their bytes: each may be the first of its segment.
 const STEP: usize = 64;
 const STEP_BYTES: usize = 16 * 1024;
 /// Bytes of a hash.
@@ -130,7 +130,7 @@ impl<X: OutOfLine> Builder<X> {
     /// Adds an entry. False when its key was found to be there: then the builder is of no use. In most
     /// cases [`Builder::step`] finds that.
     ///
-    /// - Cost: about 40 ns; as [`Table::insert`] for what owns something.
+    /// - Cost: O(1); as [`Table::insert`] for a value that owns something.
     /// - Panics when `value` is inline and longer than `INLINE_MAX`.
     pub fn push(
         &mut self,
@@ -151,8 +151,8 @@ impl<X: OutOfLine> Builder<X> {
         true
     }
 
-    /// Does a portion of the work, once all entries were pushed. True while some is left. Cost: at most
-    /// some 50 us.
+    /// Does a portion of the work, once all entries were pushed. True while some is left. Cost: a
+    /// portion.
     ///
     /// # Errors
     /// A key came twice: then the builder is of no use.

@@ -88,7 +88,7 @@ impl<X: OutOfLine> Filling<X> {
         Self { cut: Cut(cut), next: Some(FIRST), fill }
     }
 
-    /// Visits some segments. Returns true while some are left. Cost: about 10 us.
+    /// Visits some segments. Returns true while some are left. Cost: a portion.
     pub fn next_slice(&mut self) -> bool {
         /// Each is likely a cache miss.
         const SEGMENTS: usize = 32;
@@ -129,7 +129,7 @@ impl<X: OutOfLine> Checker<X> {
     /// Checks the next segment, and calls `f` for each of its entries. Returns true while some are
     /// left. Panics when an invariant does not hold; those of the whole are checked last.
     ///
-    /// Cost: about 20 us, besides `f`; the last call, 10 ns for each leaf of the directory.
+    /// Cost: a portion, besides `f`; the last call, O(leaves of the directory).
     pub fn next_slice(&mut self, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
         // SAFETY: entries of the cut, which is held during the call.
         let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });

@@ -37,8 +37,7 @@ pub struct EntryMut<'a, X: OutOfLine> {
 impl<X: OutOfLine> Table<X> {
     /// Adds an entry, or replaces that of the same key; returns what it replaced.
     ///
-    /// - Cost: about 200 ns in a large table; a split (30 us) once in 600 additions; after a cut,
-    ///   copies of what is shared (at most 50 us).
+    /// - Cost: O(1); a split once in 600 additions; after a cut, copies of shared parts.
     /// - `bits`: two bits that the entry keeps for the caller.
     /// - Panics when `value` is inline and longer than `INLINE_MAX`.
     pub fn insert(
@@ -109,8 +108,8 @@ impl<X: OutOfLine> Table<X> {
 
     /// Reclaims what [`Table::remove_loosely`] has left in the place where `hash` leads, and merges
     /// that with its neighbour if both are nearly empty. Returns the hash that leads to the next
-    /// place, `None` after the last. Cost: a cache miss where there is nothing to do, 50 us at
-    /// most.
+    /// place, `None` after the last. Cost: a cache miss where there is nothing to do, otherwise a
+    /// portion.
     pub fn settle(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
         big_mut(big).settle(hash);
@@ -122,11 +121,11 @@ impl<X: OutOfLine> Table<X> {
         next
     }
 
-    /// Writes the entries of the place where `hash` leads into fresh pages, without gaps. A table that
-    /// has shrunk leaves many blocks of the allocator half empty, and none that could go back to the
-    /// system; going through all places moves what is left closer together. A place that a cut holds
-    /// too stays as it is: a copy would take memory. Returns the hash that leads to the next place,
-    /// `None` after the last, and when a cut holds the whole table. Cost: 50 us at most.
+    /// Writes the entries of the place where `hash` leads into fresh pages, without gaps. A table
+    /// that has shrunk leaves many blocks of the allocator half empty, and none that could go back
+    /// to the system; going through all places moves what is left closer together. A place that a
+    /// cut holds too stays as it is: a copy would take memory. Returns the hash that leads to the
+    /// next place, `None` after the last, and when a cut holds the whole table. Cost: a portion.
     pub fn compact(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
         let big = get_mut(big)?;
@@ -140,7 +139,7 @@ impl<X: OutOfLine> Table<X> {
 
     /// Makes the place of a key the table's own if a cut holds it too: what a change of that key
     /// would have to copy is copied now, without a visible effect. Returns true when something was
-    /// copied: usually 8 us, 50 us the first time after a cut.
+    /// copied: a segment, and more the first time after a cut.
     pub fn unshare(&mut self, hash: u64) -> bool {
         match &mut self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,

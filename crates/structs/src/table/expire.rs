@@ -5,10 +5,10 @@
 //! so a table in which nothing dies costs one comparison.
 //!
 //! Where entries die one here and one there, as under constant SETs with a TTL, searching a segment
-//! for each would cost 5 to 10 us. So a segment lists its entries that die next
-//! (`segment/next.rs`): they are removed, and counted, without a search, and a search comes with
-//! every fifteenth. Segments whose bounds have passed are reaped side by side, so that their cache
-//! misses overlap. docs/design/0005-next-deaths.md has the figures.
+//! for each would cost most. So a segment lists its entries that die next (`segment/next.rs`): they
+//! are removed, and counted, without a search, and a search comes with every fifteenth. Segments
+//! whose bounds have passed are reaped side by side, so that their cache misses overlap.
+//! docs/design/0005-next-deaths.md has the figures.
 //!
 //! Not here: when to reap, and notifications. See `keyspace`.
 
@@ -29,8 +29,8 @@ use darter_base::UnixMillis;
 const LOOKS_PER_REMOVAL: usize = 8;
 
 /// Removals that count as much as copying a segment and its leaf for a cut, merging it, or
-/// repacking it. That takes up to 330 us where values are long and memory is fresh, ten times as
-/// long as this many removals: a portion ends with the first.
+/// repacking it. That takes long where values are long and memory is fresh: a portion ends with the
+/// first.
 const REMOVALS_PER_COPY: usize = 64;
 
 /// Segments with listed dead that can be counted in the time of searching one.
@@ -82,7 +82,7 @@ impl<X: OutOfLine> Table<X> {
     }
 
     /// Entries without those that are dead at `now`; `None` when more than `max_segments` segments
-    /// would have to be searched (2 to 5 us each): then count a cut with [`super::LiveCount`].
+    /// would have to be searched: then count a cut with [`super::LiveCount`].
     #[must_use]
     pub fn live_len(&self, now: UnixMillis, max_segments: usize) -> Option<usize> {
         if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
@@ -100,7 +100,7 @@ impl<X: OutOfLine> Table<X> {
     }
 
     /// False when nothing in the table is alive at `now`. Stops at the first segment with something
-    /// alive, and after searching `max_segments` (2 to 5 us each): then the rest counts as alive.
+    /// alive, and after searching `max_segments`: then the rest counts as alive.
     #[must_use]
     pub fn has_living(&self, now: UnixMillis, max_segments: usize) -> bool {
         if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
@@ -120,8 +120,8 @@ impl<X: OutOfLine> Table<X> {
     /// Removes entries that are dead at `now`, and passes each to `dead`.
     ///
     /// `max_entries` bounds the work: a removal counts one, as does reading eight deadlines; but
-    /// one segment is always searched to its end. Cost: about 250 ns a removal where many die
-    /// together, 800 ns where they are spread, 5 us a segment that is searched.
+    /// one segment is always searched to its end. Cost: O(removals), less each where many die
+    /// together, and a search of some segments.
     pub fn reap(
         &mut self,
         now: UnixMillis,

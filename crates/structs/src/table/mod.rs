@@ -4,9 +4,9 @@
 //! and is freed entry by entry: ten million fields take 1.1 GB to hold and seconds to delete. Here
 //! entries lie packed in pages of 2 KiB, about 1 150 entries to a segment of 37 KB, found over one
 //! cache line of fingerprints. The segment is the unit of everything: the table grows by splitting
-//! one (30 us), is copied by counting it (a *cut*), and freed by giving back twenty pages. The idea
-//! is that of Dash (Lu et al., arXiv 2003.07302), with the entries moved inside. Numbers and what
-//! we rejected: docs/design/0001-segment-table.md.
+//! one, is copied by counting it (a *cut*), and freed by giving back twenty pages. The idea is that
+//! of Dash (Lu et al., arXiv 2003.07302), with the entries moved inside. Numbers and what we
+//! rejected: docs/design/0001-segment-table.md.
 //!
 //! ```text
 //! Table --+-- Empty                                    nothing allocated
@@ -36,10 +36,9 @@
 //! | `stream`    | reading, counting and freeing a cut segment by segment       |
 //! | `expire`    | deadlines                                                    |
 //!
-//! Cuts: `clone` counts one reference. Writers copy what is shared on their path (top, leaf,
-//! segment: about 30 us for the first write, 5 us for later ones) before they change anything. The
-//! reader of a cut releases each segment as soon as it has read it ([`Reader`]), so writers behind
-//! the reader copy nothing.
+//! Cuts: `clone` counts one reference. Writers copy the shared parts of their path (top, leaf,
+//! segment: most for the first write) before they change anything. The reader of a cut releases
+//! each segment as soon as it has read it ([`Reader`]), so writers behind the reader copy nothing.
 //!
 //! Invariants (`check_invariants`; those of segments and directory are in their files):
 //! - T1: an entry is in the segment that the first bits of its key's hash lead to.

@@ -143,7 +143,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// From a pack to a table of entries. Cost: 60 us at most.
+    /// From a pack to a table of entries. Cost: a portion.
     #[cold]
     pub(super) fn unpack(&mut self) {
         let Root::Pack(pack) = &mut self.0 else { return };

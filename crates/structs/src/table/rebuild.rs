@@ -43,9 +43,9 @@ use std::sync::Arc;
 /// 115 additions where each holds 1 100. So few wait, and those take few more.
 const ENTRIES_PER_PAUSE: usize = 11;
 /// After a merge, the next one waits for one removal per this many entries: a command of a hundred
-/// pays for three or four merges, of 30 us each. Where a sibling is empty nothing moves, and
-/// nothing waits. After a repack that reclaimed gaps, the next one waits as long. As an eighth of a
-/// segment must go before it is due, all get their turn.
+/// pays for three or four merges. Where a sibling is empty nothing moves, and nothing waits. After
+/// a repack that reclaimed gaps, the next one waits as long. As an eighth of a segment must go
+/// before it is due, all get their turn.
 const ENTRIES_PER_REST: usize = 16;
 /// Two siblings are merged when they would fill this many percent of one.
 const MERGE_PERCENT: usize = 45;
@@ -119,7 +119,7 @@ fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bo
 
 /// The class for a half of `source`: enough for as many entries of this size as its pages hold, so
 /// that it never grows again. Where entries are so short that the index weighs as much as they do,
-/// only enough for the half: that saves 1.5 KiB of some 9, and costs 15 us when the index grows.
+/// only enough for the half: that saves 1.5 KiB of some 9, and costs time when the index grows.
 /// (For all entries: see docs/design/0001-segment-table.md.)
 fn class_for_half<X: OutOfLine>(source: &Seg<X>) -> u8 {
     let entry_bytes = source.live_bytes() / source.len().max(1);

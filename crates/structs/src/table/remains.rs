@@ -1,8 +1,8 @@
 //! The property of a freed block's entries, until it is freed in slices.
 //!
-//! A segment holds a thousand entries, and each may own a key or a value of 64 KiB, which the
-//! allocator takes up to 10 us to free: freeing a segment with all it owns would take 10 ms. So
-//! freeing a block only moves those out, 10 ns each, and `lazyfree` frees them in portions.
+//! A segment holds a thousand entries, and each may own a key or a value of 64 KiB: freeing a
+//! segment with all it owns would take many slices. So freeing a block only moves those out, and
+//! `lazyfree` frees them in portions.
 
 use super::value::{Old, OutOfLine};
 use darter_base::lazyfree::{self, Dismantle};

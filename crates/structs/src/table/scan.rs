@@ -59,7 +59,7 @@ impl<X: OutOfLine> Table<X> {
     ///   whatever is added and removed in between. Some may be seen more than once.
     /// - Cursors are below 2^48: the upper bits are the caller's (cleared before they come here).
     ///   Any number is a valid cursor.
-    /// - Cost: one group of a segment, 0 to 40 entries, about 1 us; a small table, whole.
+    /// - Cost: one group of a segment, 0 to 40 entries; a small table, whole.
     pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(Entry<'_, X>)) -> u64 {
         // SAFETY: entries of this table, which is borrowed during the call.
         let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });

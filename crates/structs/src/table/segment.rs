@@ -15,7 +15,7 @@
 //! An entry's home group comes from its hash; if that is full, the next groups are tried. Nothing
 //! moves within the index afterwards. Removed entries leave marked gaps, which new ones that fit
 //! use first (`gaps`); otherwise space is taken at the end of the last page. When gaps are an
-//! eighth of the segment, [`Seg::repack`] rewrites all pages, in about 15 us.
+//! eighth of the segment, [`Seg::repack`] rewrites all pages.
 //!
 //! A segment is reference-counted. It changes only while its count is one; otherwise the writer
 //! clones it first, index and pages as they are, looking only at entries that own something.
@@ -515,8 +515,7 @@ impl<X: OutOfLine> Seg<X> {
 
     /// Moves the pages, as they are, under an index of another class: offsets refer to places in
     /// pages, which stay. Leaves an empty shell to be discarded; or returns `None`, without a
-    /// change, when the class has too few slots or pages. Cost: about 20 ns an entry, to hash its
-    /// key.
+    /// change, when the class has too few slots or pages. Cost: O(entries), to hash their keys.
     pub(super) fn reindexed(&mut self, class: u8, limits: Limits) -> Option<Self> {
         let shape = &CLASSES[usize::from(class)];
         if self.len() > shape.slots() || self.page_count() > shape.pages {

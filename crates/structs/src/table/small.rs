@@ -1,9 +1,9 @@
 //! A small table: one reference-counted block of entries, searched from front to back.
 //!
 //! Most hashes and sets are small, and for them an index would be larger than the content. Reading
-//! past an entry costs about 2 ns, so up to [`LEN_MAX`] entries a search is cheaper than the cache
-//! misses of an index. There are no fingerprints: one byte an entry would save 100 ns at most of a
-//! command that costs a microsecond.
+//! past an entry costs little, so up to [`LEN_MAX`] entries a search is cheaper than the cache
+//! misses of an index. There are no fingerprints: one byte an entry would save a tenth of a command
+//! at most.
 //!
 //! ```text
 //! | count, sizes: 16 | entry | entry | entry | ... | free |

@@ -42,10 +42,10 @@ struct Rest<X: OutOfLine> {
 /// The unread rest of a stream, which is freed in slices when it is dropped.
 struct Stream<X: OutOfLine>(Rest<X>);
 
-/// Segments and leaves looked at in a search for one that was copied: about 10 us.
+/// Segments and leaves looked at in a search for one that was copied.
 const LOOKS: usize = 128;
 
-/// Leaves with fewer slots are freed where they are dropped: about 10 us.
+/// Leaves with fewer slots are freed where they are dropped.
 const DEFERRED_SLOTS_MIN: usize = 8;
 
 impl<X: OutOfLine> Drop for Stream<X> {
@@ -129,7 +129,7 @@ impl<X: OutOfLine> Rest<X> {
         Self { leaves, segments, unseen: 0..0, unseen_leaves: 0, rounds: 0, bytes, owner }
     }
 
-    /// The next segment. Cost: every hundredth time, a count for each segment of a leaf: 10 us.
+    /// The next segment. Cost: every hundredth time, a count for each segment of a leaf.
     fn next(&mut self) -> Option<(Seg<X>, UnixMillis)> {
         while self.segments.is_empty() {
             let leaf = self.leaves.pop()?;
@@ -324,7 +324,7 @@ impl<X: OutOfLine> Reader<X> {
 
     /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
     ///
-    /// Cost: about 10 ns an entry, besides `f`.
+    /// Cost: O(entries), besides `f`.
     pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
         let mut budget = max_entries;
         if self.small.is_some() {
@@ -394,8 +394,8 @@ impl<X: OutOfLine> LiveCount<X> {
         }
     }
 
-    /// Counts more of them, in the time of searching `max_segments`, 2 to 5 us each. Returns true
-    /// while some are left.
+    /// Counts more of them, in the time of searching `max_segments`. Returns true while some are
+    /// left.
     pub fn next_slice(&mut self, max_segments: usize) -> bool {
         let mut budget = max_segments * COUNTS_PER_LOOK;
         while budget > 0 {
@@ -434,8 +434,8 @@ impl<X: OutOfLine> Ruin<X> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Frees up to `max_segments` segments (1 to 2 us each, plus the time of dropping their
-    /// values). Returns true while some are left. To everyone else the table is empty at once.
+    /// Frees up to `max_segments` segments, and drops their values. Returns true while some are
+    /// left. To everyone else the table is empty at once.
     pub fn dismantle(&mut self, max_segments: usize) -> bool {
         if matches!(self.0, Root::Big(_))
             && let Root::Big(big) = std::mem::replace(&mut self.0, Root::Empty)

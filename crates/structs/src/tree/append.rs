@@ -29,7 +29,7 @@ impl<C: Coding> Appender<C> {
         tree + self.chunk.as_ref().map_or(0, |chunk| chunk.memory_bytes())
     }
 
-    /// Adds an item. Cost: some 20 ns; of every hundredth, O(log n).
+    /// Adds an item. Cost: O(1); for every hundredth, O(log n).
     #[inline]
     pub(crate) fn push(&mut self, code: &C::Code<'_>) {
         let fits = |chunk: &mut Handle<C>| own(chunk).push(self.end, code);
@@ -41,8 +41,8 @@ impl<C: Coding> Appender<C> {
         }
     }
 
-    /// Adds items at the back, none of which refers to anything outside: `code` has the bytes of one at
-    /// the front of a word, and their number. Cost: some 3 ns each.
+    /// Adds items at the back, none of which refers to anything outside: `code` has the bytes of
+    /// one at the front of a word, and their number. Cost: O(words).
     pub(crate) fn push_words<T: Copy, const WORD: usize>(
         &mut self,
         items: &[T],

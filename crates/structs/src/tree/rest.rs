@@ -5,7 +5,7 @@ use crate::chunk::{Coding, End, Handle};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 
-/// Chunks freed in one step: some 5 us.
+/// Chunks freed in one step.
 const FREED_AT_ONCE: usize = 32;
 /// Smaller parts are freed where they are dropped.
 const DEFERRED_BYTES_MIN: usize = 64 * 1024;

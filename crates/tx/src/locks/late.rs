@@ -23,8 +23,8 @@ use darter_base::hashtree::HashTree;
 use darter_keyspace::{Act, Record};
 use std::sync::Arc;
 
-/// More late keys than this are looked for in the map of their transaction. Moving them there takes some
-/// 10 us.
+/// More late keys than this are looked for in the map of their transaction. Up to this many move
+/// there in one step.
 const FEW: usize = 128;
 
 /// The locks of a transaction on a core beyond the claim that it began with.

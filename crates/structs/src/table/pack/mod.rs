@@ -39,7 +39,7 @@ use std::ptr;
 /// Bytes of the largest pack: beyond that, moving what follows a change costs more than an index
 /// does.
 pub(super) const BYTES_MAX: usize = 4096;
-/// The most integers in a pack: turning as many into a table takes 60 us.
+/// The most integers in a pack, which becomes a table in one step.
 const INTS_MAX: usize = 512;
 
 /// Bytes of a cache line.

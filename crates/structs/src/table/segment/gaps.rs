@@ -1,8 +1,8 @@
 //! The gaps of a segment: what removed entries leave, and new ones take first.
 //!
 //! Where values of one size come and go, as in a cache whose keys expire, a new entry fits exactly
-//! where an old one was. Without this each removal would cost the eighth part of a repack: 0.8 us
-//! of the 6 that a SET takes there, half of that for fresh pages.
+//! where an old one was. Without this each removal would cost the eighth part of a repack, half of
+//! that for fresh pages.
 //!
 //! ```text
 //! head.gap --> | DEAD | length | offset of the next gap: 2 | ... | --> ... --> NO_GAP

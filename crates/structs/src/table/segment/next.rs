@@ -124,7 +124,7 @@ impl<X: OutOfLine> Seg<X> {
         self.head().horizon <= now
     }
 
-    /// Entries that are dead at `now`. Cost: 0.1 to 0.3 us, or 2 to 5 us when it needs a look.
+    /// Entries that are dead at `now`. Cost: O(1), or O(entries) when it needs a look.
     pub(in super::super) fn dead_len(&self, now: UnixMillis) -> usize {
         if !self.needs_look(now) {
             return self.listed().iter().take_while(|&&loc| self.deadline_at(loc) <= now).count();

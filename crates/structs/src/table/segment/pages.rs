@@ -132,8 +132,8 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     /// Writes all entries into fresh pages, without gaps; or gives up, when in their new order they
-    /// would need more pages than the class has. Cost: about 15 ns an entry.
-    /// Returns false in the latter case.
+    /// would need more pages than the class has. Cost: O(entries). Returns false in the latter
+    /// case.
     pub(in super::super) fn repack(&mut self) -> bool {
         let (old, last) = self.take_pages();
         let mut offsets = Vec::with_capacity(self.len());
@@ -202,7 +202,7 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     /// A copy of the segment: index and pages byte for byte, then what entries own is counted or
-    /// cloned. Cost: 3–8 us for 35 KB.
+    /// cloned. Cost: O(bytes).
     pub(in super::super) fn deep_clone(&self) -> Self {
         let head = self.head();
         let mut copy = Self::new(self.class(), head.limits);
