@@ -37,7 +37,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::moving",
           "engine::prefetch",
           "engine::pubsub", "engine::tracking"]),
-    (10, &["engine::unit::settle", "engine::census", "engine::saving", "engine::wanted"]),
+    (10, &["engine::unit::admit", "engine::unit::settle", "engine::census", "engine::saving", "engine::wanted"]),
     (11, &["engine::batch", "engine::unit", "engine::conn::receive", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),
     (13, &["engine::transaction", "engine::turn", "engine::waiting"]),

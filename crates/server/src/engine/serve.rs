@@ -13,6 +13,7 @@ use super::pubsub::Published;
 use super::slices::{Cause, named};
 use super::state::pubsub::name::{Message, Name, Text, home};
 use super::transaction::queued::Verb;
+use super::unit::admit::{State, flags_in};
 use super::unit::settle::Caller;
 use super::unit::steps::answer_of;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -25,13 +26,6 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Redis's words for "snapshots fail, so nothing may change".
-pub(super) const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
-    unable to persist to disk. Commands that may modify the data set are disabled, because this \
-    instance is configured to report errors during writes if RDB snapshotting fails \
-    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
-    error.";
 
 impl Core {
     /// Serves what a connection has sent, until its input, its credit or the slice is used up.
@@ -298,46 +292,17 @@ impl Core {
         waits
     }
 
-    /// The gates that every request passes, in Redis's order. Returns its flags, too.
+    /// Checks a request. Returns its flags, too.
     fn admit<'e>(
         &self,
         lane: &Lane,
         entry: &'e Entry,
         args: resp::Args<'_>,
     ) -> Result<(&'e Entry, Flags), Refusal> {
-        let (row, flags) = (&entry.row, self.flags_of(lane, entry, args));
-        if !row.accepts(args.len()) {
-            return Err(Refusal::Arity(row.name.into()));
-        }
-        if !lane.session.authenticated && !flags.has(Flags::NO_AUTH) {
-            return Err(Refusal::line("NOAUTH Authentication required."));
-        }
+        let flags = flags_in(lane, entry, self.own_flags(entry, args));
         let hot = self.hot.borrow();
-        if flags.has(Flags::DENYOOM) && hot.maxmemory > 0 && self.is_over(hot.maxmemory) {
-            let text = "OOM command not allowed when used memory > 'maxmemory'.";
-            return Err(Refusal::line(text));
-        }
-        let depends_on_disk = flags.has(Flags::WRITE) || flags.has(Flags::TELLS_OF_DISK);
-        if depends_on_disk && self.admin.shared.saves.refuses_writes() {
-            return Err(Refusal::line(MISCONF));
-        }
-        let is_free = lane.session.resp3 || row.flags.has(Flags::WHILE_SUBSCRIBED);
-        if lane.session.subscribed.is_any() && !is_free {
-            return Err(Refusal::line(format!(
-                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
-                 RESET are allowed in this context",
-                row.name
-            )));
-        }
-        if hot.loading && !flags.has(Flags::LOADING) {
-            return Err(Refusal::line("LOADING Redis is loading the dataset in memory"));
-        }
-        Ok((entry, flags))
-    }
-
-    /// What the gates ask of a request.
-    fn flags_of(&self, lane: &Lane, entry: &Entry, args: resp::Args<'_>) -> Flags {
-        lane.flags_of(entry, self.own_flags(entry, args))
+        let state = State { hot: &hot, shared: &self.admin.shared };
+        state.admit(lane, entry, flags, args).map(|()| (entry, flags))
     }
 
     /// The flags of a request, wherever it runs: what a script has said about itself counts.
@@ -350,23 +315,14 @@ impl Core {
         }
     }
 
-    /// Whether no more memory is to be used.
+    /// True if no more memory is to be used.
     pub(super) fn is_full(&self) -> bool {
-        let maxmemory = self.hot.borrow().maxmemory;
-        maxmemory > 0 && self.is_over(maxmemory)
-    }
-
-    fn is_over(&self, maxmemory: usize) -> bool {
-        self.admin.shared.lasting_memory() > maxmemory
+        State { hot: &self.hot.borrow(), shared: &self.admin.shared }.is_full()
     }
 
     pub(super) fn is_paused(&self, flags: Flags) -> bool {
-        match self.hot.borrow().pause {
-            Some((until, reads)) if until > self.now_ms() => {
-                reads || flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)
-            }
-            _ => false,
-        }
+        let state = State { hot: &self.hot.borrow(), shared: &self.admin.shared };
+        state.is_paused(flags, self.now_ms())
     }
 
     pub(super) fn owner_of(&self, entry: &Entry, args: resp::Args<'_>) -> Owner {

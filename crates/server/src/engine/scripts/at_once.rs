@@ -27,10 +27,10 @@ use super::super::serve::Answering;
 use super::super::slices::named;
 use super::super::transaction::at_once::For;
 use super::super::transaction::replies::{Part, Replies};
+use super::super::unit::admit::ScriptGate;
 use super::super::unit::settle::Caller;
 use super::evaluation::Evaluation;
 use super::feed::Feed;
-use super::gates::Gate;
 use super::lend::Lent;
 use super::run::{self, Begun, Running, Try, evaluate_rest};
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -56,7 +56,7 @@ pub(super) struct AtOnce<'a> {
 /// What its commands work with.
 struct Work<'a> {
     core: &'a Rc<Core>,
-    gate: Gate,
+    gate: ScriptGate,
     view: View,
     /// The keys of its commands so far, by their locks.
     touched: Vec<(u64, Access)>,
@@ -181,7 +181,7 @@ impl<'a> AtOnce<'a> {
         args: resp::Args<'_>,
         evaluation: &Evaluation,
     ) -> Option<Self> {
-        let gate = Gate::of(evaluation, core.is_full()).ok()?;
+        let gate = ScriptGate::of(evaluation, core.is_full()).ok()?;
         let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
         let (touched, open) = (Vec::new(), None);
         let mut work = Work { core, gate, view, touched, open };

@@ -2,8 +2,8 @@
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
+use super::super::unit::admit::ScriptGate;
 use super::evaluation::{Callee, Evaluation};
-use super::gates::Gate;
 use super::machines::Kind;
 use super::registry::NAME_LEN;
 use super::run::evaluate;
@@ -54,7 +54,7 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
         }
     };
     let evaluation = of_script(script.clone(), form, keys);
-    if is_new && Gate::of(&evaluation, core.is_full()).is_err() {
+    if is_new && ScriptGate::of(&evaluation, core.is_full()).is_err() {
         keep(core, &script).await?; // One that may not run is compiled and known all the same.
     }
     let to_keep = is_new.then_some(script);

@@ -42,7 +42,7 @@ impl Evaluation {
     }
 
     /// Whether it only reads.
-    pub(super) fn only_reads(&self) -> bool {
+    pub(crate) fn only_reads(&self) -> bool {
         self.is_read || self.flags.has(Flags::NO_WRITES)
     }
 

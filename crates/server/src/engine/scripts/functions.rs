@@ -2,9 +2,9 @@
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
+use super::super::unit::admit::OOM;
 use super::command::key_count;
 use super::evaluation::{Callee, Evaluation};
-use super::gates::OOM;
 use super::machines::Kind;
 use super::run::evaluate;
 use darter_command::{Answer, Refusal};

@@ -68,7 +68,7 @@ pub(crate) struct Machines {
     /// The scripts that they were asked for lately.
     pub(super) recent: RefCell<Recent>,
     /// The row of the last command that a script has called: the next is likely the same.
-    pub(super) last_row: Cell<usize>,
+    pub(crate) last_row: Cell<usize>,
 }
 
 impl Machines {

@@ -15,10 +15,10 @@ use super::super::slices::Cause;
 use super::super::state::pubsub::outbox::Outbox;
 use super::super::transaction::inner::Inner;
 use super::super::transaction::replies::Replies;
+use super::super::unit::admit::ScriptGate;
 use super::busy::Refusing;
 use super::evaluation::Evaluation;
 use super::feed::Feed;
-use super::gates::Gate;
 use super::lend::Lent;
 use super::locks::{self, Claims, LAST_TRY, Locks};
 use super::machines::Current;
@@ -41,7 +41,7 @@ pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Resul
 
 async fn evaluate_from_start(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     let core = &call.core;
-    let gate = Gate::of(&evaluation, core.is_full())?;
+    let gate = ScriptGate::of(&evaluation, core.is_full())?;
     if let Some(tx) = &call.within {
         let mut lent = core.lend(evaluation.kind())?;
         let mut run = Run::new(call, &evaluation, Locks::Outer(tx), gate);
@@ -77,7 +77,7 @@ pub(super) struct Try {
 /// A run that began at once.
 pub(super) struct Begun {
     pub(super) running: Running,
-    pub(super) gate: Gate,
+    pub(super) gate: ScriptGate,
     pub(super) feed: Feed,
     /// The machine waits for a command, which has not run.
     pub(super) is_called: bool,
@@ -100,7 +100,7 @@ impl Try {
 async fn run_until_it_ends(
     call: &ServerCall,
     evaluation: &Evaluation,
-    gate: Gate,
+    gate: ScriptGate,
     first: Try,
 ) -> Result<Answer, Refusal> {
     let core = &call.core;
@@ -151,7 +151,7 @@ struct Run<'a> {
     evaluation: &'a Evaluation,
     locks: Locks<'a>,
     inner: Inner,
-    gate: Gate,
+    gate: ScriptGate,
     /// The row of the command that has called it.
     row: usize,
     /// What is left to feed of a reply.
@@ -169,7 +169,12 @@ enum End {
 }
 
 impl<'a> Run<'a> {
-    fn new(call: &'a ServerCall, evaluation: &'a Evaluation, locks: Locks<'a>, gate: Gate) -> Self {
+    fn new(
+        call: &'a ServerCall,
+        evaluation: &'a Evaluation,
+        locks: Locks<'a>,
+        gate: ScriptGate,
+    ) -> Self {
         let outbox = match &locks {
             Locks::Own(_) => Some(Outbox::new(call.core.machines.messages(evaluation.kind()))),
             Locks::Outer(_) => None,

@@ -16,18 +16,6 @@ const NOT_INSIDE: &str = "ERR Command not allowed inside a transaction";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
 impl Lane {
-    /// What the gates ask of a request: after MULTI, EXEC is refused as its commands would be, and
-    /// whatever is queued takes memory.
-    pub(crate) fn flags_of(&self, entry: &Entry, own: Flags) -> Flags {
-        let Some(queued) = &self.queued_commands else { return own };
-        match entry.run {
-            Runner::Transaction(Verb::Exec) => queued.flags_of_exec(own),
-            Runner::Transaction(Verb::Multi | Verb::Watch) => own | Flags::DENYOOM,
-            _ if own.has(Flags::AT_ONCE) => own,
-            _ => own | Flags::DENYOOM,
-        }
-    }
-
     /// True when a request is queued rather than run.
     pub(crate) fn is_queueing(&self, entry: &Entry) -> bool {
         self.queued_commands.is_some() && !entry.row.flags.has(Flags::AT_ONCE)

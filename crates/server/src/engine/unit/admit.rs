@@ -1,0 +1,225 @@
+//! The gate: the checks that a command passes before it runs, in Redis's order and with its texts,
+//! whatever runs it: a client, MULTI, EXEC, a script.
+//!
+//! A client's request passes [`State::admit`]; so does EXEC, with the flags of all its commands, and
+//! they do as they are queued. A command that a script calls passes [`ScriptGate::admit`]. A call that
+//! waits passed as it came. Commands are told apart by their flags, never by their names.
+
+use super::super::conn::Lane;
+use super::super::core::Core;
+use super::super::entry::{Entry, Runner};
+use super::super::scripts::evaluation::Evaluation;
+use super::super::state::hot::Hot;
+use super::super::transaction::queued::Verb;
+use crate::shared::Shared;
+use darter_base::number::parse_i64;
+use darter_command::{Flags, Refusal};
+use darter_resp::Args;
+use darter_script::Flags as Said;
+use std::cell::Cell;
+
+const NOAUTH: &str = "NOAUTH Authentication required.";
+const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
+    unable to persist to disk. Commands that may modify the data set are disabled, because this \
+    instance is configured to report errors during writes if RDB snapshotting fails \
+    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
+    error.";
+
+const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
+const FULL: &str =
+    "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
+const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+const ARITY: &str = "ERR Wrong number of args calling Redis command from script";
+const NOT_HERE: &str = "ERR This Redis command is not allowed from script";
+const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
+
+/// The state of the server, as far as it decides whether a command may run.
+#[derive(Clone, Copy)]
+pub(crate) struct State<'a> {
+    pub(crate) hot: &'a Hot,
+    pub(crate) shared: &'a Shared,
+}
+
+impl State<'_> {
+    /// Checks a client's request.
+    #[inline]
+    pub(crate) fn admit(
+        self,
+        lane: &Lane,
+        entry: &Entry,
+        flags: Flags,
+        args: Args<'_>,
+    ) -> Result<(), Refusal> {
+        let row = &entry.row;
+        if !row.accepts(args.len()) {
+            return Err(Refusal::Arity(row.name.into()));
+        }
+        if !lane.session.authenticated && !flags.has(Flags::NO_AUTH) {
+            return Err(Refusal::line(NOAUTH));
+        }
+        self.check_memory(flags, || self.is_full())?;
+        self.check_disk(flags, Flags::WRITE | Flags::TELLS_OF_DISK)?;
+        let is_free = lane.session.resp3 || row.flags.has(Flags::WHILE_SUBSCRIBED);
+        if lane.session.subscribed.is_any() && !is_free {
+            return Err(Refusal::line(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                row.name
+            )));
+        }
+        if self.hot.loading && !flags.has(Flags::LOADING) {
+            return Err(Refusal::line(LOADING));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_memory(self, flags: Flags, is_full: impl FnOnce() -> bool) -> Result<(), Refusal> {
+        if flags.has(Flags::DENYOOM) && is_full() {
+            return Err(Refusal::line(OOM));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_disk(self, flags: Flags, concerned: Flags) -> Result<(), Refusal> {
+        if flags.both(concerned) != Flags::NONE && self.shared.saves.refuses_writes() {
+            return Err(Refusal::line(MISCONF));
+        }
+        Ok(())
+    }
+
+    /// True if no more memory is to be used.
+    pub(crate) fn is_full(self) -> bool {
+        self.hot.maxmemory > 0 && self.shared.lasting_memory() > self.hot.maxmemory
+    }
+
+    /// True if CLIENT PAUSE holds a command of these flags.
+    #[inline]
+    pub(crate) fn is_paused(self, flags: Flags, now_ms: u64) -> bool {
+        match self.hot.pause {
+            Some((until, reads)) if until > now_ms => {
+                reads || flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The flags of a request in its connection, where its own are `own`: after MULTI, EXEC is refused as
+/// its commands would be, and whatever is queued takes memory.
+pub(crate) fn flags_in(lane: &Lane, entry: &Entry, own: Flags) -> Flags {
+    let Some(queued) = &lane.queued_commands else { return own };
+    match entry.run {
+        Runner::Transaction(Verb::Exec) => queued.flags_of_exec(own),
+        Runner::Transaction(Verb::Multi | Verb::Watch) => own | Flags::DENYOOM,
+        _ if own.has(Flags::AT_ONCE) => own,
+        _ => own | Flags::DENYOOM,
+    }
+}
+
+/// The permissions of a script or a function that runs.
+pub(crate) struct ScriptGate {
+    /// It only reads.
+    is_read: bool,
+    /// It may run when memory is full.
+    allows_oom: bool,
+    /// Memory was full when it began.
+    is_full: bool,
+    /// It has called a command that writes: from then on it may go on.
+    pub(crate) has_written: Cell<bool>,
+}
+
+impl ScriptGate {
+    /// The permissions of a script or a function that is about to run.
+    ///
+    /// # Errors
+    /// It may not run now.
+    pub(crate) fn of(evaluation: &Evaluation, is_full: bool) -> Result<Self, Refusal> {
+        let flags = evaluation.flags;
+        let allows_oom = flags.has(Said::ALLOW_OOM);
+        if !flags.has(Said::COMPATIBLE) {
+            let writes = !flags.has(Said::NO_WRITES);
+            if writes && evaluation.is_read {
+                return Err(Refusal::line(WRITES));
+            }
+            if writes && is_full && !allows_oom {
+                return Err(Refusal::line(FULL));
+            }
+        }
+        let (is_read, has_written) = (evaluation.only_reads(), Cell::new(false));
+        Ok(Self { is_read, allows_oom, is_full, has_written })
+    }
+
+    /// The permissions of another run of the same script.
+    pub(crate) fn again(&self) -> Self {
+        let Self { is_read, allows_oom, is_full, .. } = *self;
+        Self { is_read, allows_oom, is_full, has_written: Cell::new(false) }
+    }
+
+    /// The row of a command that a script may call now.
+    ///
+    /// # Errors
+    /// It may not. The row comes with the refusal, if there is one.
+    pub(crate) fn admit<'e>(
+        &self,
+        core: &'e Core,
+        args: Args<'_>,
+    ) -> Result<&'e Entry, (Option<&'e Entry>, Refusal)> {
+        let likely = &core.machines.last_row;
+        let entry = core.table.resolve_likely(args, likely.get());
+        let entry = entry.map_err(|_| (None, Refusal::line(UNKNOWN)))?;
+        likely.set(entry.index);
+        let hot = core.hot.borrow();
+        let state = State { hot: &hot, shared: &core.admin.shared };
+        self.check(state, entry, args).map_err(|refusal| (Some(entry), refusal))?;
+        self.has_written.set(self.has_written.get() || entry.row.is_write());
+        Ok(entry)
+    }
+
+    fn check(&self, state: State<'_>, entry: &Entry, args: Args<'_>) -> Result<(), Refusal> {
+        let flags = entry.row.flags;
+        if !entry.row.accepts(args.len()) {
+            return Err(Refusal::line(ARITY));
+        }
+        if flags.has(Flags::NOSCRIPT) {
+            return Err(Refusal::line(NOT_HERE));
+        }
+        if self.is_read && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
+            return Err(Refusal::line(READ_ONLY));
+        }
+        if !self.has_written.get() {
+            state.check_disk(flags, Flags::WRITE)?;
+            state.check_memory(flags, || self.is_full && !self.allows_oom)?;
+        }
+        if entry.may_block && asks_to_wait(args) {
+            let text = " command is not allowed with BLOCK option from scripts";
+            return Err(Refusal::quoting("ERR ", args.head(0), text));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a command of streams is to wait: BLOCK is refused where it is read, unless something before it
+/// is wrong. What else waits where it finds nothing does not here.
+fn asks_to_wait(args: Args<'_>) -> bool {
+    let is_group = args.head(0).eq_ignore_ascii_case(b"XREADGROUP");
+    let mut at = 1;
+    while at < args.len() {
+        let (option, behind) = (args.head(at), args.len() - at - 1);
+        let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+        if behind > 0 && is("BLOCK") {
+            return true;
+        }
+        at += match () {
+            () if behind > 0 && is("COUNT") && parse_i64(args.head(at + 1)).is_some() => 2,
+            () if is_group && behind > 0 && is("CLAIM") => 2,
+            () if is_group && behind > 1 && is("GROUP") => 3,
+            () if is_group && is("NOACK") => 1,
+            () => return false, // STREAMS, or what is refused.
+        };
+    }
+    false
+}
