@@ -118,7 +118,7 @@ impl Ord for Extended {
 ///
 /// - Refused (`None`): anything around the number, blanks included; `nan`; texts of 5 KiB; numbers
 ///   too large, or so small that they round to zero.
-/// - Cost: O(digits²) for very long texts; short for ordinary ones.
+/// - Cost: short for ordinary texts; the longest ones take big integers.
 /// - Source: C99's `strtold`, minus the results that Redis refuses.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<Extended> {

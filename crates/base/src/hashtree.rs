@@ -189,19 +189,19 @@ impl<V: 'static> Drop for HashTree<V> {
     fn drop(&mut self) {
         if !self.is_small() {
             let root = std::mem::replace(&mut self.root, Node::Leaf(IdentityMap::default()));
-            lazyfree::defer(Box::new(Remains { nodes: vec![root], room: self.most }));
+            lazyfree::defer(Box::new(FreedTree { nodes: vec![root], room: self.most }));
         }
     }
 }
 
 /// Nodes of a tree that is no longer used.
-struct Remains<V> {
+struct FreedTree<V> {
     nodes: Vec<Node<V>>,
     /// Entries that there is room for.
     room: usize,
 }
 
-impl<V: 'static> Dismantle for Remains<V> {
+impl<V: 'static> Dismantle for FreedTree<V> {
     fn dismantle(&mut self) -> bool {
         match self.nodes.pop() {
             Some(Node::Inner(children)) => self.nodes.extend(*children),

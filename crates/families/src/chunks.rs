@@ -96,15 +96,15 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
 impl<T: 'static, const LEN: usize> Drop for Chunks<T, LEN> {
     fn drop(&mut self) {
         if self.0.len() > Self::FREED {
-            lazyfree::defer(Box::new(Rest::<T, LEN>(std::mem::take(&mut self.0))));
+            lazyfree::defer(Box::new(FreedChunks::<T, LEN>(std::mem::take(&mut self.0))));
         }
     }
 }
 
 /// The chunks of what is no longer used.
-struct Rest<T, const LEN: usize>(VecDeque<Vec<T>>);
+struct FreedChunks<T, const LEN: usize>(VecDeque<Vec<T>>);
 
-impl<T: 'static, const LEN: usize> Dismantle for Rest<T, LEN> {
+impl<T: 'static, const LEN: usize> Dismantle for FreedChunks<T, LEN> {
     fn dismantle(&mut self) -> bool {
         self.0.truncate(self.0.len().saturating_sub(Chunks::<T, LEN>::FREED));
         !self.0.is_empty()

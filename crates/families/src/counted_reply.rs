@@ -41,14 +41,14 @@ enum Chunk {
 impl Drop for Chunks {
     fn drop(&mut self) {
         if self.0.len() > CHUNKS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Rest(std::mem::take(&mut self.0))));
+            lazyfree::defer(Box::new(FreedReply(std::mem::take(&mut self.0))));
         }
     }
 }
 
-struct Rest(VecDeque<Chunk>);
+struct FreedReply(VecDeque<Chunk>);
 
-impl Dismantle for Rest {
+impl Dismantle for FreedReply {
     fn dismantle(&mut self) -> bool {
         self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
         !self.0.is_empty()

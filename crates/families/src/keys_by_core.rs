@@ -58,15 +58,15 @@ const CHUNKS_FREED_AT_ONCE: usize = 4;
 impl Drop for Positions {
     fn drop(&mut self) {
         if self.chunks.len() > CHUNKS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.chunks))));
+            lazyfree::defer(Box::new(FreedSplit(std::mem::take(&mut self.chunks))));
         }
     }
 }
 
 /// The chunks of positions that are no longer used.
-struct Remains(Vec<Vec<u32>>);
+struct FreedSplit(Vec<Vec<u32>>);
 
-impl Dismantle for Remains {
+impl Dismantle for FreedSplit {
     fn dismantle(&mut self) -> bool {
         self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
         !self.0.is_empty()

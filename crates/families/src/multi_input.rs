@@ -224,15 +224,15 @@ impl<I: Send, const FREED: usize> FromIterator<I> for Queue<I, FREED> {
 impl<I: Send + 'static, const FREED: usize> Drop for Queue<I, FREED> {
     fn drop(&mut self) {
         if self.0.len() > FREED {
-            lazyfree::defer(Box::new(Rest::<I, FREED>(std::mem::take(&mut self.0))));
+            lazyfree::defer(Box::new(FreedCollections::<I, FREED>(std::mem::take(&mut self.0))));
         }
     }
 }
 
 /// Inputs that are no longer read.
-struct Rest<I, const FREED: usize>(VecDeque<I>);
+struct FreedCollections<I, const FREED: usize>(VecDeque<I>);
 
-impl<I: Send, const FREED: usize> Dismantle for Rest<I, FREED> {
+impl<I: Send, const FREED: usize> Dismantle for FreedCollections<I, FREED> {
     fn dismantle(&mut self) -> bool {
         self.0.truncate(self.0.len().saturating_sub(FREED));
         !self.0.is_empty()

@@ -411,15 +411,15 @@ impl Changes for Lists {
 impl Drop for Lists {
     fn drop(&mut self) {
         if self.lists.len() > 1 {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.lists))));
+            lazyfree::defer(Box::new(FreedChanges(std::mem::take(&mut self.lists))));
         }
     }
 }
 
 /// Lists that no one reads any more.
-struct Remains(Vec<Box<dyn Changes>>);
+struct FreedChanges(Vec<Box<dyn Changes>>);
 
-impl Dismantle for Remains {
+impl Dismantle for FreedChanges {
     fn dismantle(&mut self) -> bool {
         self.0.pop();
         !self.0.is_empty()

@@ -135,12 +135,12 @@ struct Value {
     facts: Facts,
     key: Name,
     items: Items,
-    stage: Stage,
+    stage: SnapshotStage,
     /// The value has at least [`HUGE`] items.
     is_huge: bool,
 }
 
-enum Stage {
+enum SnapshotStage {
     Survey(Survey),
     /// So many bytes of the key have been written.
     Key(Plan, usize),
@@ -274,7 +274,9 @@ impl Snapshot {
     }
 
     fn take_chunk(&mut self) -> Chunk {
-        let began = |value: &Value| !matches!(value.stage, Stage::Survey(_) | Stage::Key(_, 0));
+        let began = |value: &Value| {
+            !matches!(value.stage, SnapshotStage::Survey(_) | SnapshotStage::Key(_, 0))
+        };
         let next = Chunk { database: self.chunk.database, ..Chunk::default() };
         let mut chunk = std::mem::replace(&mut self.chunk, next);
         chunk.is_open = self.value.as_ref().is_some_and(began);
@@ -328,19 +330,19 @@ impl Snapshot {
     fn go_on(&mut self, looks: &mut usize, bytes_end: usize) {
         let Some(mut value) = self.value.take() else { return };
         let more = match value.stage {
-            Stage::Survey(_) => value.survey(looks),
-            Stage::Key(..) => {
+            SnapshotStage::Survey(_) => value.survey(looks),
+            SnapshotStage::Key(..) => {
                 self.chunk.is_private |= value.is_private();
                 value.write_key(&mut self.chunk.bytes, &mut self.packer)
             }
-            Stage::Items(_) => value.write_items(looks, &mut self.chunk.bytes, bytes_end),
+            SnapshotStage::Items(_) => value.write_items(looks, &mut self.chunk.bytes, bytes_end),
         };
         if more {
             self.value = Some(value);
             return;
         }
         self.parts_kept.end_value();
-        if let Stage::Items(encoder) = value.stage {
+        if let SnapshotStage::Items(encoder) = value.stage {
             self.packer = encoder.into_packer();
             self.chunk.keys += 1;
         }
@@ -352,19 +354,19 @@ impl Value {
         let count = items.plain_count();
         let plan = count.and_then(|count| Survey::plan_of_many(kind, count));
         let is_huge = count.is_some_and(|count| count >= HUGE);
-        let survey = || Stage::Survey(Survey::new(kind));
-        let stage = plan.map_or_else(survey, |plan| Stage::Key(plan, 0));
+        let survey = || SnapshotStage::Survey(Survey::new(kind));
+        let stage = plan.map_or_else(survey, |plan| SnapshotStage::Key(plan, 0));
         Self { facts, key, items, stage, is_huge }
     }
 
     /// True when it needs no survey.
     fn is_large(&self) -> bool {
-        matches!(self.stage, Stage::Key(..))
+        matches!(self.stage, SnapshotStage::Key(..))
     }
 
     /// Surveys some items. False for a collection whose items have all died.
     fn survey(&mut self, looks: &mut usize) -> bool {
-        let Stage::Survey(survey) = &mut self.stage else { unreachable!("it is surveyed") };
+        let SnapshotStage::Survey(survey) = &mut self.stage else { unreachable!("it is surveyed") };
         let mut bytes = 0;
         while *looks > 0 && bytes < BYTES_AT_ONCE && self.items.find(looks) {
             *looks = looks.saturating_sub(1);
@@ -372,7 +374,7 @@ impl Value {
                 let plan = survey.plan();
                 let is_hollow = plan.items() == 0 && !survey.is_text();
                 self.items.rewind();
-                self.stage = Stage::Key(plan, 0);
+                self.stage = SnapshotStage::Key(plan, 0);
                 return !is_hollow;
             };
             bytes += item.text_bytes();
@@ -387,18 +389,20 @@ impl Value {
     /// How much of it has been written, and given back.
     fn written_per_mille(&self) -> u64 {
         match &self.stage {
-            Stage::Items(encoder) => encoder.written_per_mille(),
-            Stage::Survey(_) | Stage::Key(..) => 0,
+            SnapshotStage::Items(encoder) => encoder.written_per_mille(),
+            SnapshotStage::Survey(_) | SnapshotStage::Key(..) => 0,
         }
     }
 
     fn is_private(&self) -> bool {
-        matches!(&self.stage, Stage::Key(plan, _) if plan.is_private())
+        matches!(&self.stage, SnapshotStage::Key(plan, _) if plan.is_private())
     }
 
     /// Writes a part of the key, and then the head of the value.
     fn write_key(&mut self, out: &mut Vec<u8>, packer: &mut Option<Packer>) -> bool {
-        let Stage::Key(plan, written) = &mut self.stage else { unreachable!("the key is next") };
+        let SnapshotStage::Key(plan, written) = &mut self.stage else {
+            unreachable!("the key is next")
+        };
         let key = self.key.bytes();
         let part = &key[*written..key.len().min(*written + KEY_BYTES_AT_ONCE)];
         if *written == 0 {
@@ -410,14 +414,14 @@ impl Value {
         if *written == key.len() {
             let mut encoder = Encoder::new(plan.clone()).with_packer(packer.take());
             encoder.head(out);
-            self.stage = Stage::Items(encoder);
+            self.stage = SnapshotStage::Items(encoder);
         }
         true
     }
 
     /// Writes items up to about `bytes_end` bytes of `out`. False after the last.
     fn write_items(&mut self, looks: &mut usize, out: &mut Vec<u8>, bytes_end: usize) -> bool {
-        let Stage::Items(encoder) = &mut self.stage else { unreachable!("items are next") };
+        let SnapshotStage::Items(encoder) = &mut self.stage else { unreachable!("items are next") };
         while *looks > 0 && out.len() < bytes_end && self.items.find(looks) {
             *looks = looks.saturating_sub(1);
             let Some(item) = self.items.next() else {

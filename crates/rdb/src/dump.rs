@@ -24,14 +24,14 @@ pub const TRAILER_BYTES: usize = 10;
 /// [`fill`](Self::fill) until it is done.
 pub struct Dumper<S> {
     source: S,
-    stage: Stage,
+    stage: DumpStage,
     crc: Crc64,
     version: u16,
     kind: &'static Kind,
     items: u64,
 }
 
-enum Stage {
+enum DumpStage {
     Survey(Survey),
     Head(Encoder),
     Items(Encoder),
@@ -42,7 +42,7 @@ impl<S: Source> Dumper<S> {
     /// A dumper of the value of type `kind` that `source` gives.
     #[must_use]
     pub fn new(source: S, kind: &'static Kind) -> Self {
-        let stage = Stage::Survey(Survey::new(kind));
+        let stage = DumpStage::Survey(Survey::new(kind));
         let version = types::VERSION_WRITTEN;
         Self { source, stage, crc: Crc64::new(), version, kind, items: 0 }
     }
@@ -58,7 +58,7 @@ impl<S: Source> Dumper<S> {
     /// Panics after [`fill`](Self::fill) has begun, and when called again after it returned the
     /// length.
     pub fn survey(&mut self, items_max: usize) -> Option<u64> {
-        let Stage::Survey(survey) = &mut self.stage else {
+        let DumpStage::Survey(survey) = &mut self.stage else {
             unreachable!("surveyed already");
         };
         let mut looks = items_max;
@@ -68,7 +68,7 @@ impl<S: Source> Dumper<S> {
                 let plan = survey.plan();
                 let bytes = plan.body_bytes.expect("it was surveyed");
                 (self.version, self.items) = (plan.version(), plan.items());
-                self.stage = Stage::Head(Encoder::new(plan));
+                self.stage = DumpStage::Head(Encoder::new(plan));
                 self.source.rewind();
                 return Some(1 + bytes + TRAILER_BYTES as u64);
             };
@@ -89,14 +89,14 @@ impl<S: Source> Dumper<S> {
         let start = out.len();
         loop {
             match &mut self.stage {
-                Stage::Survey(_) => unreachable!("the length is told before the bytes"),
-                Stage::Done => return true,
-                Stage::Head(encoder) => {
+                DumpStage::Survey(_) => unreachable!("the length is told before the bytes"),
+                DumpStage::Done => return true,
+                DumpStage::Head(encoder) => {
                     out.push(encoder.plan().encoding);
                     encoder.head(out);
-                    self.stage = Stage::Items(encoder.clone());
+                    self.stage = DumpStage::Items(encoder.clone());
                 }
-                Stage::Items(encoder) => {
+                DumpStage::Items(encoder) => {
                     let mut looks = LOOKS_AT_ONCE;
                     while looks > 0 && out.len() - start < bytes_max && self.source.find(&mut looks)
                     {
@@ -121,7 +121,7 @@ impl<S: Source> Dumper<S> {
         self.crc.update(&version);
         out.extend_from_slice(&version);
         out.extend_from_slice(&self.crc.value().to_le_bytes());
-        self.stage = Stage::Done;
+        self.stage = DumpStage::Done;
     }
 }
 

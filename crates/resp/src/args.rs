@@ -170,7 +170,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         let large = |block: &Block| matches!(block, Block::Big { .. });
         if self.blocks.len() > DROP_AT_ONCE || self.blocks.iter().any(large) {
-            lazyfree::defer(Box::new(Remains::of(std::mem::take(&mut self.blocks))));
+            lazyfree::defer(Box::new(FreedRequest::of(std::mem::take(&mut self.blocks))));
         }
     }
 }
@@ -179,14 +179,14 @@ impl Drop for Request {
 ///
 /// A chunk that a value still held when they were counted may be the last of its kind when it is freed.
 /// So what each large block was counted for is kept: taking off more would hide others.
-struct Remains {
+struct FreedRequest {
     blocks: Vec<Block>,
     bytes: usize,
     /// The bytes left in `bytes` of each large block, in their order.
     large: Vec<usize>,
 }
 
-impl Remains {
+impl FreedRequest {
     fn of(blocks: Vec<Block>) -> Self {
         let (mut bytes, mut large) = (0, Vec::new());
         for block in &blocks {
@@ -213,7 +213,7 @@ impl Remains {
     }
 }
 
-impl Dismantle for Remains {
+impl Dismantle for FreedRequest {
     fn dismantle(&mut self) -> bool {
         /// Chunks in a portion.
         const CHUNKS: usize = 16;
@@ -552,7 +552,7 @@ mod tests {
         let request = request(&[Some(big), None, Some(big)]);
         let value = held(&request, 2);
         let small = request.blocks[1].memory_bytes();
-        let mut remains = Remains::of(vec![]);
+        let mut remains = FreedRequest::of(vec![]);
         assert!(!remains.dismantle() && remains.bytes() == 0, "nothing");
         drop(request);
         assert_eq!(lazyfree::waiting().1, big + small, "a value holds the last block");

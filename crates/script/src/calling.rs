@@ -7,7 +7,7 @@ use crate::errors;
 use crate::library::{Functions, Library, Source};
 use crate::machine::{Copied, finish_run};
 use crate::register::Registering;
-use crate::sandbox::{self, Stage};
+use crate::sandbox::{self, LibraryStage};
 use crate::session::Protocol;
 use crate::values::Call;
 use darter_lua::{Error, Kept, Outcome, Program, Progress, Start};
@@ -91,7 +91,7 @@ impl Loading {
             self.has_looked = self.forget_some(cx)?;
             return Ok(Start::More);
         }
-        sandbox::set_stage(cx, Stage::Loading)?;
+        sandbox::set_stage(cx, LibraryStage::Loading)?;
         cx.lua.push_table(0)?;
         let table = cx.lua.keep()?;
         cx.host.registering = Some(Registering { functions: Functions::default(), table });
@@ -176,7 +176,7 @@ impl Calling {
 
     fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
         if self.copied.is_none() {
-            sandbox::set_stage(cx, Stage::Running)?;
+            sandbox::set_stage(cx, LibraryStage::Running)?;
             errors::push_handler(cx)?;
             cx.lua.insert(1); // Below the keys and the arguments, if these are there already.
             let loaded = cx.host.libraries.get(&self.library.source.name);

@@ -199,18 +199,18 @@ impl Drop for Registry {
         if self.functions_len + self.libraries.len > FEW {
             let functions = std::mem::take(&mut self.functions.shards);
             let libraries = std::mem::take(&mut self.libraries.shards);
-            lazyfree::defer(Box::new(Remains { functions, libraries }));
+            lazyfree::defer(Box::new(FreedShards { functions, libraries }));
         }
     }
 }
 
 /// The shards of a map without a reference.
-struct Remains {
+struct FreedShards {
     functions: Vec<Arc<BTreeMap<Box<str>, Place>>>,
     libraries: Vec<Arc<BTreeMap<Box<str>, Arc<Library>>>>,
 }
 
-impl Dismantle for Remains {
+impl Dismantle for FreedShards {
     fn dismantle(&mut self) -> bool {
         self.functions.pop();
         self.libraries.pop();

@@ -50,12 +50,12 @@ const REDIS_OF_LOADING: &[(&str, LuaFunction)] = &[
 pub(crate) struct Globals {
     loading: Kept,
     running: Kept,
-    stage: Stage,
+    stage: LibraryStage,
 }
 
 /// The running part of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum LibraryStage {
     /// The text of the library, which registers functions.
     Loading,
     /// A function.
@@ -98,12 +98,12 @@ pub(crate) fn furnish_for_functions(cx: &mut Cx<'_, Session>) -> Result<(), Erro
     lua.set_metatable(-2)?;
     lua.set_read_only(-1, true);
     lua.set_globals();
-    cx.host.globals = Some(Globals { loading, running, stage: Stage::Running });
+    cx.host.globals = Some(Globals { loading, running, stage: LibraryStage::Running });
     Ok(())
 }
 
 /// Sets what is behind the globals of functions.
-pub(crate) fn set_stage(cx: Call<'_, '_>, stage: Stage) -> Result<(), Error> {
+pub(crate) fn set_stage(cx: Call<'_, '_>, stage: LibraryStage) -> Result<(), Error> {
     let globals = cx.host.globals.as_mut().expect("the machine is one for functions");
     if globals.stage == stage {
         return Ok(());
@@ -114,8 +114,8 @@ pub(crate) fn set_stage(cx: Call<'_, '_>, stage: Stage) -> Result<(), Error> {
     assert!(has_metatable, "the globals of functions are empty");
     lua.set_read_only(-1, false);
     lua.push_kept(match stage {
-        Stage::Loading => &globals.loading,
-        Stage::Running => &globals.running,
+        LibraryStage::Loading => &globals.loading,
+        LibraryStage::Running => &globals.running,
     })?;
     lua.set(-2, "__index")?; // Without memory for this nothing has changed: the key is there.
     lua.set_read_only(-1, true);

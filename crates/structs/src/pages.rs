@@ -307,21 +307,21 @@ impl Drop for Pages {
     fn drop(&mut self) {
         if let Repr::Tree(tree) = &mut self.0 {
             let roots = std::mem::take(&mut tree.roots);
-            let rest = Rest { roots, left: tree.held, owner: tree.owner.retire() };
+            let rest = FreedPages { roots, left: tree.held, owner: tree.owner.retire() };
             lazyfree::defer(Box::new(rest));
         }
     }
 }
 
 /// The rest of a dropped tree.
-struct Rest {
+struct FreedPages {
     roots: Vec<Option<Arc<Branch>>>,
     /// Bytes of it, shared or not.
     left: usize,
     owner: Owner,
 }
 
-impl Dismantle for Rest {
+impl Dismantle for FreedPages {
     fn dismantle(&mut self) -> bool {
         while self.roots.pop_if(|root| root.is_none()).is_some() {}
         let Some(root) = self.roots.last_mut() else { return false };

@@ -100,15 +100,15 @@ impl KeyList {
 impl Drop for KeyList {
     fn drop(&mut self) {
         if self.parts.len() > PARTS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
+            lazyfree::defer(Box::new(FreedLocks(std::mem::take(&mut self.parts))));
         }
     }
 }
 
 /// The parts of a list that is no longer used.
-struct Remains(Vec<Vec<u64>>);
+struct FreedLocks(Vec<Vec<u64>>);
 
-impl Dismantle for Remains {
+impl Dismantle for FreedLocks {
     fn dismantle(&mut self) -> bool {
         self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
         !self.0.is_empty()

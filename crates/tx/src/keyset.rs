@@ -12,7 +12,7 @@ use darter_base::lazyfree::{self, Dismantle};
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-type Part = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
+type KeySetPart = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
 
 /// Expected keys in a part.
 const KEYS_PER_PART: usize = 256;
@@ -26,7 +26,7 @@ const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exc
 /// Keys by their [`lock_key`](crate::lock_key), or other well-mixed numbers.
 #[derive(Clone, Debug)]
 pub struct KeySet {
-    parts: Vec<Part>,
+    parts: Vec<KeySetPart>,
     len: usize,
 }
 
@@ -35,7 +35,7 @@ impl KeySet {
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         let parts = (count / KEYS_PER_PART).clamp(1, PARTS_MAX).next_power_of_two();
-        Self { parts: (0..parts).map(|_| Part::default()).collect(), len: 0 }
+        Self { parts: (0..parts).map(|_| KeySetPart::default()).collect(), len: 0 }
     }
 
     /// Adds a key. Returns false when it was already there.
@@ -75,7 +75,7 @@ impl KeySet {
         for (at, part) in self.parts.iter().enumerate() {
             assert!(part.iter().all(|key| self.part_of(*key) == at), "I2: part {at}");
         }
-        assert_eq!(self.len, self.parts.iter().map(Part::len).sum::<usize>());
+        assert_eq!(self.len, self.parts.iter().map(KeySetPart::len).sum::<usize>());
     }
 
     fn part_of(&self, key: u64) -> usize {
@@ -91,15 +91,15 @@ impl KeySet {
 impl Drop for KeySet {
     fn drop(&mut self) {
         if self.parts.len() > PARTS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
+            lazyfree::defer(Box::new(FreedKeySet(std::mem::take(&mut self.parts))));
         }
     }
 }
 
 /// The parts of a set that is no longer used.
-struct Remains(Vec<Part>);
+struct FreedKeySet(Vec<KeySetPart>);
 
-impl Dismantle for Remains {
+impl Dismantle for FreedKeySet {
     fn dismantle(&mut self) -> bool {
         self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
         !self.0.is_empty()
@@ -108,7 +108,7 @@ impl Dismantle for Remains {
     fn bytes(&self) -> usize {
         // The parts are even (I2).
         let part = self.0.last().map_or(0, |part| part.capacity() * size_of::<u64>());
-        self.0.len() * (part + size_of::<Part>())
+        self.0.len() * (part + size_of::<KeySetPart>())
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
             let mut keys: Vec<u64> = set.iter().collect();
             keys.sort_unstable();
             assert!(keys.iter().copied().eq((0..100_000).map(|key| key * 3)));
-            let most = set.parts.iter().map(Part::len).max().unwrap_or(0);
+            let most = set.parts.iter().map(KeySetPart::len).max().unwrap_or(0);
             assert!(most <= 4 * (100_000 / set.parts.len()).max(25), "{most} of guess {guess}");
             set.check_invariants();
         }

@@ -14,7 +14,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
-use tickets::{Asked, Pending, Ticket};
+use tickets::{AwaitedEvent, Pending, Ticket};
 
 mod at_once;
 mod busy;
@@ -502,7 +502,7 @@ impl Tx {
     /// A new ticket, and a future that waits until [`Tx::complete`] or a `Return` message completes
     /// it: for questions to other cores that do not concern their shard.
     pub fn ticket<R: Send + 'static>(&self) -> (u64, impl Future<Output = R> + use<R>) {
-        let pending = self.open_ticket(Asked::Work);
+        let pending = self.open_ticket(AwaitedEvent::Work);
         (pending.ticket, async move { downcast(pending.await) })
     }
 
@@ -578,8 +578,7 @@ impl Tx {
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         let task = self.0.running.get();
-        let asks =
-            |ticket: &Ticket| matches!(ticket, Ticket::Waiting(by, Asked::Work) if *by == task);
+        let asks = |ticket: &Ticket| matches!(ticket, Ticket::Waiting(by, AwaitedEvent::Work) if *by == task);
         !self.0.changed.borrow().contains_key(&task) && !self.0.tickets.borrow().values().any(asks)
     }
 
@@ -734,7 +733,7 @@ impl Tx {
     async fn acquire(&self, locked: &mut Locked, core: CoreId, claim: Claim) {
         assert!(locked.asked.is_empty(), "it waits on one core after another: {core}");
         if core == self.0.core {
-            let granted = self.open_ticket(Asked::Lock);
+            let granted = self.open_ticket(AwaitedEvent::Lock);
             let notify = (core, granted.ticket);
             if !self.0.home.borrow_mut().locks.acquire(locked.id, claim, notify) {
                 locked.asked.push(core);
@@ -752,7 +751,7 @@ impl Tx {
     }
 
     fn ask_lock(&self, tx: TxId, core: CoreId, claim: Claim, wait: bool) -> Pending {
-        let pending = self.open_ticket(Asked::Lock);
+        let pending = self.open_ticket(AwaitedEvent::Lock);
         let (from, ticket) = (self.0.core, pending.ticket);
         self.post(core, Message::Lock { from, ticket, tx, claim, wait });
         pending
@@ -771,7 +770,7 @@ impl Tx {
         then: Then,
         run: impl FnOnce(&mut Home) -> R + Send + 'static,
     ) -> Pending {
-        let pending = self.open_ticket(Asked::Work);
+        let pending = self.open_ticket(AwaitedEvent::Work);
         let run: Run = Box::new(move |home| Box::new(run(home)));
         let (from, ticket, tx) = (self.0.core, pending.ticket, locked.id);
         let author = self.author_of(self.0.running.get());
@@ -807,7 +806,7 @@ impl Tx {
         core: CoreId,
         run: impl FnOnce(&mut Home) -> R + Send + 'static,
     ) -> Pending {
-        let pending = self.open_ticket(Asked::Work);
+        let pending = self.open_ticket(AwaitedEvent::Work);
         let run: Run = Box::new(move |home| Box::new(run(home)));
         let (from, ticket) = (self.0.core, pending.ticket);
         let running = self.0.running.get();
@@ -822,7 +821,7 @@ impl Tx {
         F: FnOnce(Tx) -> T + Send + 'static,
         T: Future<Output = R> + 'static,
     {
-        let pending = self.open_ticket(Asked::Work);
+        let pending = self.open_ticket(AwaitedEvent::Work);
         let start: Start =
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
         let (from, ticket) = (self.0.core, pending.ticket);
@@ -837,7 +836,7 @@ impl Tx {
         self.0.outbox.borrow_mut().push((core, message));
     }
 
-    fn open_ticket(&self, asked: Asked) -> Pending {
+    fn open_ticket(&self, asked: AwaitedEvent) -> Pending {
         let ticket = self.0.next_ticket.get();
         self.0.next_ticket.set(ticket + 1);
         let waiting = Ticket::Waiting(self.0.running.get(), asked);

@@ -271,11 +271,11 @@ struct Long {
     overflow: Overflow,
     survey: Survey,
     /// Once all arguments have been read.
-    work: Option<Work>,
+    work: Option<FieldEdit>,
 }
 
 /// The second pass.
-struct Work {
+struct FieldEdit {
     draft: Draft<Blob>,
     changer: Changer,
     results: CountedReply,
@@ -291,7 +291,7 @@ impl Long {
     /// Passes the operations of a portion to `each`. Returns true while there are more.
     fn portion(
         &mut self,
-        mut each: impl FnMut(&mut Survey, Option<&mut Work>, Operation),
+        mut each: impl FnMut(&mut Survey, Option<&mut FieldEdit>, Operation),
     ) -> Result<bool, Refusal> {
         let args = Args::new(resp::Args::owned(&self.request), self.next);
         let mut operations = Operations { args, overflow: self.overflow };
@@ -320,13 +320,13 @@ impl Long {
             None => Changer { last_byte: 0, grows: false, changes: 0 },
         };
         changer.grow(&mut draft.edit_text());
-        self.work = Some(Work { draft, changer, results: CountedReply::default() });
+        self.work = Some(FieldEdit { draft, changer, results: CountedReply::default() });
         (self.next, self.overflow) = (self.key + 1, Overflow::default());
         Ok(())
     }
 
     /// Ends the second pass.
-    fn end(&mut self, cx: &mut Cx<'_>, mut work: Work) -> Flow {
+    fn end(&mut self, cx: &mut Cx<'_>, mut work: FieldEdit) -> Flow {
         let key = Key::new(resp::Args::owned(&self.request).get(self.key));
         if self.survey.last_byte.is_some() {
             work.draft.count_as(work.changer.changes);

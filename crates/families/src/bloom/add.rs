@@ -72,7 +72,7 @@ fn insert(
         _ => {
             let long =
                 Long { probes: ItemHashes::of(args), key: at, plan, reply, codes: Vec::new() };
-            Ok(Flow::Job(Box::new(Work { long, draft: None })))
+            Ok(Flow::Job(Box::new(LongAddition { long, draft: None })))
         }
     }
 }
@@ -124,7 +124,7 @@ fn reply_each(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
 }
 
 /// Very many items, or very long ones.
-struct Work {
+struct LongAddition {
     long: Long,
     /// The filter as it will be.
     draft: Option<Draft<BloomFilter>>,
@@ -139,7 +139,7 @@ struct Long {
     codes: Vec<i8>,
 }
 
-impl Work {
+impl LongAddition {
     /// A cut of what is there, or a new filter.
     fn begin(&self, cx: &mut Cx<'_>) -> Result<Draft<BloomFilter>, Refusal> {
         let key = Key::new(self.long.probes.args().get(self.long.key));
@@ -149,7 +149,7 @@ impl Work {
     }
 }
 
-impl Job for Work {
+impl Job for LongAddition {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let mut draft = match self.draft.take() {
             Some(draft) => draft,

@@ -28,12 +28,12 @@ impl Input for Cms {
 }
 
 /// Where the sources and their weights are in the request.
-struct Asked {
+struct CmsMergeRequest {
     sources: Range<usize>,
     weights: Option<Range<usize>>,
 }
 
-impl Asked {
+impl CmsMergeRequest {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let count = number::parse_i64(args.word()?);
         let count = count.ok_or_else(|| refuse("CMS: invalid numkeys"))?;
@@ -85,7 +85,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     shape_of(&call, target).await?;
     let mut args = call.args();
     args.seek(target + 1);
-    let asked = Asked::parse(args)?;
+    let asked = CmsMergeRequest::parse(args)?;
     let weights = asked.weights(&call).await?;
     let (sources, locked) = for_target::<Cms>(&call, asked.sources, target).await?;
     let (shape, deadline) = shape_of(&call, target).await?;

@@ -61,7 +61,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Res
     };
     if !search.at_once(set.entries()) {
         let walk = Walk::new(search.again(), set.reader());
-        let stage = Stage::Searching(Box::new(walk));
+        let stage = SearchStage::Searching(Box::new(walk));
         return Ok(Flow::Stream(Box::new(Show::new(stage, form))));
     }
     let mut hits = search.hits;
@@ -69,7 +69,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Res
     cx.reply.array(hits.len());
     let mut unsent = PendingValues::default();
     if form.pump(&mut cx.reply, &mut hits, &mut unsent) {
-        let stage = Stage::Showing(hits);
+        let stage = SearchStage::Showing(hits);
         return Ok(Flow::Stream(Box::new(Show { unsent, ..Show::new(stage, form) })));
     }
     Ok(Flow::Done)
@@ -89,7 +89,7 @@ pub(super) async fn anywhere(
     let Some((set, search)) = set.zip(Search::new(query, Shows::Hits)) else {
         return Ok(call.answer(|reply| reply.array(0)));
     };
-    let stage = Stage::Searching(Box::new(Walk::new(search, set)));
+    let stage = SearchStage::Searching(Box::new(Walk::new(search, set)));
     Ok(Answer::Stream(Output::default(), Box::new(Show::new(stage, form))))
 }
 
@@ -219,51 +219,51 @@ impl Walk {
 
 /// A search, whose result is then shown.
 struct Show {
-    stage: Stage,
+    stage: SearchStage,
     form: Form,
     unsent: PendingValues,
 }
 
-enum Stage {
+enum SearchStage {
     Searching(Box<Walk>),
     Showing(Hits),
     Done,
 }
 
 impl Show {
-    fn new(stage: Stage, form: Form) -> Self {
+    fn new(stage: SearchStage, form: Form) -> Self {
         Self { stage, form, unsent: PendingValues::default() }
     }
 }
 
 impl Stream for Show {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Searching(mut walk) => {
+        match std::mem::replace(&mut self.stage, SearchStage::Done) {
+            SearchStage::Searching(mut walk) => {
                 let more = walk.step();
                 self.stage = if more {
-                    Stage::Searching(walk)
+                    SearchStage::Searching(walk)
                 } else {
                     let hits = walk.finish();
                     reply.array(hits.len());
-                    Stage::Showing(hits)
+                    SearchStage::Showing(hits)
                 };
                 true
             }
-            Stage::Showing(mut hits) => {
+            SearchStage::Showing(mut hits) => {
                 let more = self.form.pump(reply, &mut hits, &mut self.unsent);
-                self.stage = Stage::Showing(hits);
+                self.stage = SearchStage::Showing(hits);
                 more
             }
-            Stage::Done => false,
+            SearchStage::Done => false,
         }
     }
 
     fn pinned_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Searching(walk) => walk.pinned_bytes(),
-            Stage::Showing(hits) => hits.memory_bytes(),
-            Stage::Done => 0,
+            SearchStage::Searching(walk) => walk.pinned_bytes(),
+            SearchStage::Showing(hits) => hits.memory_bytes(),
+            SearchStage::Done => 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! HRANDFIELD: fields at random. How they are drawn: `random`.
 
 use super::value::{Hash, value_of};
-use super::whole::{All, Part};
+use super::whole::{All, FieldPart};
 use crate::live_entries::is_alive;
 use crate::lookup::find_value;
 use crate::pending_values::{CutWalk, PORTION_BYTES, PendingValues, flow};
@@ -36,20 +36,25 @@ pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
 }
 
 /// Reads the requested number of fields, and the part of each that is shown.
-fn wish(mut args: Args<'_>) -> Result<(Wish, Part), Refusal> {
-    let Some(count) = args.next() else { return Ok((Wish::One, Part::Field)) };
+fn wish(mut args: Args<'_>) -> Result<(Wish, FieldPart), Refusal> {
+    let Some(count) = args.next() else { return Ok((Wish::One, FieldPart::Field)) };
     let wish = Wish::of_count(count)?;
-    let part = if args.option("WITHVALUES") { Part::Pairs } else { Part::Field };
+    let part = if args.option("WITHVALUES") { FieldPart::Pairs } else { FieldPart::Field };
     args.end()?;
     let (Wish::Repeated(count) | Wish::Distinct(count)) = wish else { return Ok((wish, part)) };
-    if part == Part::Pairs && count as u64 > i64::MAX.unsigned_abs() / 2 {
+    if part == FieldPart::Pairs && count as u64 > i64::MAX.unsigned_abs() / 2 {
         return Err(Refusal::line("ERR value is out of range"));
     }
     Ok((wish, part))
 }
 
 /// Replies from a hash without dead fields.
-fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &mut Prng) -> Flow {
+fn draw(
+    reply: &mut Reply<'_>,
+    hash: &Hash,
+    (wish, part): (Wish, FieldPart),
+    prng: &mut Prng,
+) -> Flow {
     let (fields, bytes) = (hash.fields(), hash.memory_bytes());
     match wish.way(fields.len(), prng) {
         Way::One => {
@@ -79,13 +84,19 @@ struct Draws {
     left: usize,
     /// Hashes of those drawn before, if fields must be distinct.
     seen: Option<KeySet>,
-    part: Part,
+    part: FieldPart,
     prng: Prng,
     unsent: PendingValues,
 }
 
 impl Draws {
-    fn new(hash: Hash, left: usize, seen: Option<KeySet>, part: Part, prng: &mut Prng) -> Self {
+    fn new(
+        hash: Hash,
+        left: usize,
+        seen: Option<KeySet>,
+        part: FieldPart,
+        prng: &mut Prng,
+    ) -> Self {
         Self { hash, left, seen, part, prng: fork(prng), unsent: PendingValues::default() }
     }
 }
@@ -120,7 +131,7 @@ impl Stream for Draws {
 struct Chosen {
     walk: CutWalk<Arc<Blob>>,
     choice: Reservoir,
-    part: Part,
+    part: FieldPart,
 }
 
 impl Stream for Chosen {
@@ -140,7 +151,7 @@ impl Stream for Chosen {
 /// The living fields, and what is asked of them.
 struct LiveEntries {
     hash: Hash,
-    wish: (Wish, Part),
+    wish: (Wish, FieldPart),
     /// A buffer for the text of a value.
     text: Vec<u8>,
 }

@@ -1,7 +1,7 @@
 //! HSCAN: a hash, a few fields a call, with cursors that survive its growth.
 
 use super::value::Hash;
-use super::whole::Part;
+use super::whole::FieldPart;
 use crate::cursor;
 use crate::lookup::find_value;
 use crate::pending_values::{PendingValues, flow};
@@ -30,10 +30,10 @@ pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
         nothing(&mut cx.reply);
         return Ok(Flow::Done);
     };
-    let mut part = Part::Flat;
+    let mut part = FieldPart::Flat;
     let mut options = Options::parse(args, |args| {
         let alone = args.option("NOVALUES");
-        part = if alone { Part::Field } else { part };
+        part = if alone { FieldPart::Field } else { part };
         alone
     })?;
     let is_whole = hash.encoding() == WHOLE;
@@ -43,9 +43,9 @@ pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(flow(&mut cx.reply, Scan::new(walk, part)))
 }
 
-impl Show<Arc<Blob>> for Part {
+impl Show<Arc<Blob>> for FieldPart {
     fn header(self, reply: &mut Reply<'_>, entries: usize) {
-        Part::header(self, reply, entries);
+        FieldPart::header(self, reply, entries);
     }
 
     fn encode(
@@ -54,6 +54,6 @@ impl Show<Arc<Blob>> for Part {
         unsent: &mut PendingValues,
         entry: &Entry<'_, Arc<Blob>>,
     ) {
-        Part::encode(self, reply, unsent, entry);
+        FieldPart::encode(self, reply, unsent, entry);
     }
 }

@@ -19,7 +19,7 @@ pub(super) type Fields = Table<Arc<Blob>>;
 
 /// Which part of a field is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum FieldPart {
     /// The name.
     Field,
     /// The value.
@@ -32,7 +32,7 @@ pub(super) enum Part {
     Pairs,
 }
 
-impl Part {
+impl FieldPart {
     /// The header of a reply about `fields` fields.
     pub(super) fn header(self, reply: &mut Reply<'_>, fields: usize) {
         match self {
@@ -66,24 +66,24 @@ impl Part {
 /// Reply: map (array in RESP2), streamed from a cut. Refusals: `WrongType`. Cost: O(fields).
 /// Source: <https://redis.io/commands/hgetall> (2.0.0).
 pub(super) fn hgetall(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    whole(cx, args, Part::Map)
+    whole(cx, args, FieldPart::Map)
 }
 
 /// `HKEYS key`: all fields. Reply: array. As HGETALL.
 ///
 /// Source: <https://redis.io/commands/hkeys> (2.0.0).
 pub(super) fn hkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    whole(cx, args, Part::Field)
+    whole(cx, args, FieldPart::Field)
 }
 
 /// `HVALS key`: all values. Reply: array. As HGETALL.
 ///
 /// Source: <https://redis.io/commands/hvals> (2.0.0).
 pub(super) fn hvals(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    whole(cx, args, Part::Value)
+    whole(cx, args, FieldPart::Value)
 }
 
-fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusal> {
+fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: FieldPart) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let Some(hash) = find_value::<Hash>(cx.db, cx.stats, &key)? else {
         part.header(&mut cx.reply, 0);
@@ -100,13 +100,13 @@ pub(super) struct All {
     walk: CutWalk<Arc<Blob>>,
     /// Bytes of the hash.
     bytes: usize,
-    part: Part,
+    part: FieldPart,
     now: u64,
 }
 
 impl All {
     /// The fields of `cut` that live at `now`; the hash takes `bytes`.
-    pub(super) fn new(cut: Fields, bytes: usize, part: Part, now: u64) -> Self {
+    pub(super) fn new(cut: Fields, bytes: usize, part: FieldPart, now: u64) -> Self {
         let living = Some(LiveEntries::new(cut, now));
         Self { living, walk: CutWalk::new(Reader::new(Table::new())), bytes, part, now }
     }

@@ -108,14 +108,14 @@ struct Getting {
     is_legacy: bool,
     missing: Missing,
     format: Format,
-    stage: Stage,
+    stage: JsonGetStage,
     /// Bytes of the text, once it is measured; the text itself while it is short.
     len: usize,
     kept: Option<Vec<u8>>,
     refusal: Option<Refusal>,
 }
 
-enum Stage {
+enum JsonGetStage {
     /// This path is sought.
     Seeking(usize),
     Measuring(Printing),
@@ -128,7 +128,7 @@ impl Getting {
         let mut seen = HashSet::new();
         paths.retain(|path| !is_many || seen.insert(path.text.clone()));
         let parts = paths.into_iter().map(Found::new).collect();
-        let (stage, kept) = (Stage::Seeking(0), Some(Vec::new()));
+        let (stage, kept) = (JsonGetStage::Seeking(0), Some(Vec::new()));
         Self {
             root,
             parts,
@@ -148,7 +148,7 @@ impl Getting {
     fn seek(&mut self, from: usize) -> Result<bool, Refusal> {
         let mut followed = 0;
         for at in from..self.parts.len().min(from + PATHS) {
-            self.stage = Stage::Seeking(at);
+            self.stage = JsonGetStage::Seeking(at);
             let part = &mut self.parts[at];
             if part.seek(&self.root, self.is_legacy)? {
                 return Ok(false);
@@ -159,12 +159,12 @@ impl Getting {
             if self.is_legacy && part.places.len() == 0 {
                 return Err(found::no_path(&part.path));
             }
-            self.stage = Stage::Seeking(at + 1);
+            self.stage = JsonGetStage::Seeking(at + 1);
             if followed >= found::PORTION {
                 break;
             }
         }
-        Ok(matches!(self.stage, Stage::Seeking(next) if next == self.parts.len()))
+        Ok(matches!(self.stage, JsonGetStage::Seeking(next) if next == self.parts.len()))
     }
 
     fn printing(&self) -> Printing {
@@ -184,11 +184,11 @@ impl Getting {
 
 impl Stream for Getting {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        match std::mem::replace(&mut self.stage, Stage::Seeking(0)) {
-            Stage::Seeking(from) => match self.seek(from) {
+        match std::mem::replace(&mut self.stage, JsonGetStage::Seeking(0)) {
+            JsonGetStage::Seeking(from) => match self.seek(from) {
                 Ok(false) => true,
                 Ok(true) => {
-                    self.stage = Stage::Measuring(self.printing());
+                    self.stage = JsonGetStage::Measuring(self.printing());
                     self.pump(reply)
                 }
                 Err(_) if self.missing == Missing::Null => {
@@ -201,9 +201,9 @@ impl Stream for Getting {
                     false
                 }
             },
-            Stage::Measuring(mut printing) => {
+            JsonGetStage::Measuring(mut printing) => {
                 if !self.measure(&mut printing) {
-                    self.stage = Stage::Measuring(printing);
+                    self.stage = JsonGetStage::Measuring(printing);
                     return true;
                 }
                 if let Some(text) = &self.kept {
@@ -211,12 +211,12 @@ impl Stream for Getting {
                     return false;
                 }
                 reply.bulk_header(self.len);
-                self.stage = Stage::Sending(self.printing());
+                self.stage = JsonGetStage::Sending(self.printing());
                 true
             }
-            Stage::Sending(mut printing) => {
+            JsonGetStage::Sending(mut printing) => {
                 if printing.run(&self.root, &self.parts, reply.out.tail()) {
-                    self.stage = Stage::Sending(printing);
+                    self.stage = JsonGetStage::Sending(printing);
                     return true;
                 }
                 reply.crlf();
@@ -227,7 +227,7 @@ impl Stream for Getting {
 
     fn pinned_bytes(&self) -> usize {
         let sought = match self.stage {
-            Stage::Seeking(at) => self.parts.get(at).map_or(0, Found::memory_bytes),
+            JsonGetStage::Seeking(at) => self.parts.get(at).map_or(0, Found::memory_bytes),
             _ => 0,
         };
         let parts = self.parts.len() * size_of::<Found>();

@@ -204,7 +204,7 @@ pub(super) fn change(
     let draft = cx.db.draft::<Json>(&key).map_err(|_| found::wrong_type())?;
     let request = args.all().to_request();
     let targets = Targets::new(order, path);
-    let stage = act.map_or(Stage::Parsing(Box::new(parsing)), Stage::Seeking);
+    let stage = act.map_or(JsonWriteStage::Parsing(Box::new(parsing)), JsonWriteStage::Seeking);
     Ok(Flow::Job(Box::new(Changing { request, change: Change::new(targets), draft, stage })))
 }
 
@@ -347,10 +347,10 @@ struct Changing {
     request: Arc<Request>,
     change: Change,
     draft: Draft<Json>,
-    stage: Stage,
+    stage: JsonWriteStage,
 }
 
-enum Stage {
+enum JsonWriteStage {
     Parsing(Box<Parsing>),
     Seeking(Act),
     Applying(Act),
@@ -358,27 +358,28 @@ enum Stage {
 
 impl Job for Changing {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Seeking(Act::Delete));
+        let stage = std::mem::replace(&mut self.stage, JsonWriteStage::Seeking(Act::Delete));
         match stage {
-            Stage::Parsing(mut parsing) => {
+            JsonWriteStage::Parsing(mut parsing) => {
                 let args = resp::Args::owned(&self.request);
                 loop {
                     if let Some(act) = parsing.some(args)? {
-                        self.stage = Stage::Seeking(act);
+                        self.stage = JsonWriteStage::Seeking(act);
                         return Ok(Step::More);
                     }
                     if cx.preempt.must_yield() {
-                        self.stage = Stage::Parsing(parsing);
+                        self.stage = JsonWriteStage::Parsing(parsing);
                         return Ok(Step::More);
                     }
                 }
             }
-            Stage::Seeking(act) => {
+            JsonWriteStage::Seeking(act) => {
                 let more = self.change.targets.seek(self.draft.value().root())?;
-                self.stage = if more { Stage::Seeking(act) } else { Stage::Applying(act) };
+                self.stage =
+                    if more { JsonWriteStage::Seeking(act) } else { JsonWriteStage::Applying(act) };
                 Ok(Step::More)
             }
-            Stage::Applying(act) => self.apply(cx, act),
+            JsonWriteStage::Applying(act) => self.apply(cx, act),
         }
     }
 }
@@ -394,7 +395,7 @@ impl Changing {
             let is_due =
                 change.outcomes.is_amid() || steps.next().is_some_and(|at| at % places == 0);
             if is_due && cx.preempt.must_yield() {
-                self.stage = Stage::Applying(act);
+                self.stage = JsonWriteStage::Applying(act);
                 return Ok(Step::More);
             }
         }

@@ -100,7 +100,7 @@ impl Want for Elements {
 /// Source: <https://redis.io/commands/blmpop> (7.0.0).
 pub(super) fn blmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
     let timeout = args.word()?;
-    let asked = mpop::Asked::parse(args)?;
+    let asked = mpop::MultiPopRequest::parse(args)?;
     let patience = seconds(timeout)?;
     let want = Elements { end: asked.end, count: asked.count };
     Ok(Wait { keys: asked.keys, patience, want: Box::new(want) })
@@ -211,7 +211,7 @@ impl Want for Block {
 /// <https://redis.io/commands/blmovem> (8.10.0).
 pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
     let first = args.position();
-    let (asked, timeout) = movem::Asked::parse_waiting(args)?;
+    let (asked, timeout) = movem::MoveRequest::parse_waiting(args)?;
     let patience = seconds(timeout)?;
     let want = Block { count: asked.least() };
     Ok(Wait { keys: first..first + 1, patience, want: Box::new(want) })

@@ -21,7 +21,7 @@ const REVERSED_AT_ONCE: usize = 32;
 
 /// The move that a request asks for.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct MoveRequest {
     ends: Ends,
     count: usize,
     /// As many or none.
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     is_one_by_one: bool,
 }
 
-impl Asked {
+impl MoveRequest {
     /// Reads the arguments after the two keys.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let ends = Ends::read(&mut args)?;
@@ -90,18 +90,18 @@ impl Asked {
 /// three hops when the keys live on different cores; O(elements) in slices, if they are reversed.
 /// Source: <https://redis.io/commands/lmovem> (8.10.0).
 pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
-    let asked = Asked::parse(call.args())?;
+    let asked = MoveRequest::parse(call.args())?;
     run(call, asked).await
 }
 
 /// `BLMOVEM`, where no client may wait.
 pub(super) async fn blmovem(call: Call) -> Result<Answer, Refusal> {
-    let (asked, timeout) = Asked::parse_waiting(call.args())?;
+    let (asked, timeout) = MoveRequest::parse_waiting(call.args())?;
     crate::waiting::seconds(timeout)?;
     run(call, asked).await
 }
 
-async fn run(call: Call, asked: Asked) -> Result<Answer, Refusal> {
+async fn run(call: Call, asked: MoveRequest) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
     let Some(found) = Move { call: &call, asked, from, to }.run().await? else {
@@ -121,7 +121,7 @@ async fn run(call: Call, asked: Asked) -> Result<Answer, Refusal> {
 /// One LMOVEM, with its keys locked: what was found does not change until it is moved, but it may die.
 struct Move<'c> {
     call: &'c Call,
-    asked: Asked,
+    asked: MoveRequest,
     /// Indexes of the two keys.
     from: usize,
     to: usize,

@@ -17,14 +17,14 @@ use std::ops::Range;
 const KEYS_AT_ONCE: usize = 32;
 
 /// The request.
-pub(super) struct Asked {
+pub(super) struct MultiPopRequest {
     /// Indexes of the keys.
     pub(super) keys: Range<usize>,
     pub(super) end: End,
     pub(super) count: usize,
 }
 
-impl Asked {
+impl MultiPopRequest {
     pub(super) fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let keys = positive(&mut args, "ERR numkeys should be greater than 0")?;
         let first = args.position();
@@ -57,7 +57,7 @@ pub(super) fn positive(args: &mut Args<'_>, text: &'static str) -> Result<usize,
 /// positive, another word, `WrongType` of a key before the first list. Cost: O(keys + elements), and
 /// a hop for each key. Source: <https://redis.io/commands/lmpop> (7.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    let asked = Asked::parse(args)?;
+    let asked = MultiPopRequest::parse(args)?;
     for at in asked.keys {
         let key = Key::new(args.all().get(at));
         if let Some(popped) = pop(cx.db, &key, asked.end, asked.count)? {
@@ -87,7 +87,7 @@ pub(super) fn reply(reply: &mut Reply<'_>, key: &[u8], popped: list::List, end: 
 
 /// LMPOP from lists on several cores.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
-    let Asked { keys, end, count } = Asked::parse(call.args())?;
+    let MultiPopRequest { keys, end, count } = MultiPopRequest::parse(call.args())?;
     let _locked = if keys.len() > ENTRIES_AT_ONCE {
         call.lock_all(Access::Exclusive).await
     } else {

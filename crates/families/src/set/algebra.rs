@@ -65,12 +65,12 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
 
 /// A result being sent.
 pub(super) struct Combine {
-    stage: Stage,
+    stage: SetAlgebraStage,
     /// Until the result is decided on.
     inputs: PinnedValues<Watch>,
 }
 
-enum Stage {
+enum SetAlgebraStage {
     Deciding(Deciding),
     Building(Box<Build>, u64),
     Sending(Box<dyn Stream>),
@@ -95,7 +95,7 @@ impl Combine {
         let watched = inputs.watch();
         if inputs.is_built() {
             let build = Box::new(Build::new(inputs, now));
-            return Self { stage: Stage::Building(build, now), inputs: watched };
+            return Self { stage: SetAlgebraStage::Building(build, now), inputs: watched };
         }
         let bits = Bits::with_capacity(inputs.walked());
         let mut legs = inputs.legs();
@@ -103,7 +103,7 @@ impl Combine {
         let cuts = legs.into_iter().map(|leg: Leg| leg.walked).collect();
         let kept = Some(CountedReply::default());
         let deciding = Deciding { walks, cuts, bits, count: 0, kept, kept_bytes: 0, now };
-        Self { stage: Stage::Deciding(deciding), inputs: watched }
+        Self { stage: SetAlgebraStage::Deciding(deciding), inputs: watched }
     }
 }
 
@@ -149,14 +149,14 @@ impl Deciding {
 impl Stream for Combine {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let stream: Box<dyn Stream> = match &mut self.stage {
-            Stage::Sending(stream) => return stream.pump(reply),
-            Stage::Deciding(deciding) => {
+            SetAlgebraStage::Sending(stream) => return stream.pump(reply),
+            SetAlgebraStage::Deciding(deciding) => {
                 if deciding.step() {
                     return true;
                 }
                 deciding.send(reply)
             }
-            Stage::Building(build, now) => {
+            SetAlgebraStage::Building(build, now) => {
                 if build.step() {
                     return true;
                 }
@@ -166,15 +166,17 @@ impl Stream for Combine {
                 Box::new(Members::made(cut, own, Form::Set, *now))
             }
         };
-        (self.stage, self.inputs) = (Stage::Sending(stream), PinnedValues::new([]));
+        (self.stage, self.inputs) = (SetAlgebraStage::Sending(stream), PinnedValues::new([]));
         true
     }
 
     fn pinned_bytes(&self) -> usize {
         let own = match &self.stage {
-            Stage::Sending(stream) => stream.pinned_bytes(),
-            Stage::Deciding(deciding) => deciding.bits.memory_bytes() + deciding.kept_bytes,
-            Stage::Building(build, _) => build.own_bytes(),
+            SetAlgebraStage::Sending(stream) => stream.pinned_bytes(),
+            SetAlgebraStage::Deciding(deciding) => {
+                deciding.bits.memory_bytes() + deciding.kept_bytes
+            }
+            SetAlgebraStage::Building(build, _) => build.own_bytes(),
         };
         self.inputs.pinned_bytes() + own
     }

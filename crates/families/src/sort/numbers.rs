@@ -40,7 +40,7 @@ pub(super) fn is_ordered(number: i64) -> bool {
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SortStage {
     /// Finding the bits in which the keys differ.
     Survey,
     /// Counting the keys of each kind.
@@ -58,7 +58,7 @@ pub(super) struct Numbers {
     pages: Chunks<u64, PAGE>,
     /// Where a pass moves them.
     spare: Chunks<u64, PAGE>,
-    stage: Stage,
+    stage: SortStage,
     /// The next page of this stage.
     page: usize,
     /// The bits in which keys differ, the last key surveyed, and whether all so far were in order.
@@ -82,7 +82,7 @@ impl Numbers {
             is_descending,
             pages: Chunks::default(),
             spare: Chunks::default(),
-            stage: Stage::Survey,
+            stage: SortStage::Survey,
             page: 0,
             differing: 0,
             last: 0,
@@ -117,37 +117,37 @@ impl Numbers {
     pub(super) fn step(&mut self) -> bool {
         if self.page < self.pages.chunks().len() {
             match self.stage {
-                Stage::Survey => self.survey(),
-                Stage::Count => self.count(),
-                Stage::Move => self.move_page(),
-                Stage::Sorted => return false,
+                SortStage::Survey => self.survey(),
+                SortStage::Count => self.count(),
+                SortStage::Move => self.move_page(),
+                SortStage::Sorted => return false,
             }
             self.page += 1;
         } else {
             self.advance();
         }
-        self.stage != Stage::Sorted
+        self.stage != SortStage::Sorted
     }
 
     /// Goes on to the next stage.
     fn advance(&mut self) {
         self.page = 0;
         match self.stage {
-            Stage::Survey if self.is_sorted => self.stage = Stage::Sorted,
-            Stage::Survey => self.begin(0),
-            Stage::Count => {
+            SortStage::Survey if self.is_sorted => self.stage = SortStage::Sorted,
+            SortStage::Survey => self.begin(0),
+            SortStage::Count => {
                 let mut end = 0;
                 for place in self.places.iter_mut() {
                     (*place, end) = (end, end + *place);
                 }
                 debug_assert_eq!(end, self.len, "every key is of one kind");
-                self.stage = Stage::Move;
+                self.stage = SortStage::Move;
             }
-            Stage::Move => {
+            SortStage::Move => {
                 std::mem::swap(&mut self.pages, &mut self.spare);
                 self.begin(self.shift + self.width);
             }
-            Stage::Sorted => {}
+            SortStage::Sorted => {}
         }
     }
 
@@ -155,7 +155,7 @@ impl Numbers {
     fn begin(&mut self, shift: u32) {
         let left = self.differing.checked_shr(shift).unwrap_or(0);
         if left == 0 {
-            (self.stage, self.spare) = (Stage::Sorted, Chunks::default());
+            (self.stage, self.spare) = (SortStage::Sorted, Chunks::default());
             return;
         }
         // As few passes as will do, of about as many bits each: few kinds are moved faster.
@@ -163,7 +163,7 @@ impl Numbers {
         self.shift = shift + left.trailing_zeros();
         self.width = bits.div_ceil(bits.div_ceil(WIDTH));
         self.places.fill(0);
-        self.stage = Stage::Count;
+        self.stage = SortStage::Count;
     }
 
     fn survey(&mut self) {

@@ -8,7 +8,7 @@ use super::idempotent::{self, Message};
 use super::refs::{Refs, Trimming};
 use super::trim::{self, Trim};
 use super::value::{Stream, StreamEdit, new};
-use super::work::{self, Work};
+use super::work::{self, StreamJob};
 use crate::bulk_edit::is_long;
 use crate::option_names;
 use crate::unshare::KEY;
@@ -70,7 +70,7 @@ struct Adding {
     wanted: Wanted,
     trim: Option<Trim>,
     refs: Refs,
-    idempotent: Option<idempotent::Asked>,
+    idempotent: Option<idempotent::IdempotentRequest>,
     /// The message, once it is digested.
     message: Option<Message>,
     creates: bool,
@@ -85,7 +85,9 @@ impl Adding {
             said.add()?;
             if args.option("NOMKSTREAM") {
                 creates = false;
-            } else if !idempotent::Asked::take(args, &mut idempotent)? && !options.take(args)? {
+            } else if !idempotent::IdempotentRequest::take(args, &mut idempotent)?
+                && !options.take(args)?
+            {
                 break;
             }
         }
@@ -100,7 +102,7 @@ impl Adding {
             return Err(Refusal::line("ERR The ID specified in XADD must be greater than 0-0"));
         }
         if idempotent.is_some() && wanted != Wanted::Auto {
-            return Err(idempotent::Asked::not_auto());
+            return Err(idempotent::IdempotentRequest::not_auto());
         }
         Ok(Self { wanted, trim, refs, idempotent, message: None, creates })
     }
@@ -179,7 +181,7 @@ struct AddAndTrim {
     trimming: Trimming,
 }
 
-impl Work for AddAndTrim {
+impl StreamJob for AddAndTrim {
     fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, now: u64) -> bool {
         match std::mem::replace(&mut self.new, New::Nothing) {
             New::Arguments(first) => edit.append(self.id, Fields(Args::new(all, first))),

@@ -3,7 +3,7 @@
 use super::id;
 use super::refs::{Found, Refs, look};
 use super::value::{Stream, StreamEdit};
-use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
+use super::work::{self, CHANGED_AT_ONCE, Ids, StreamJob};
 use crate::lookup::find_value;
 use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream as Portions};
@@ -127,7 +127,7 @@ impl Deleting {
     }
 }
 
-impl Work for Deleting {
+impl StreamJob for Deleting {
     fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
         self.ids.check(all)
     }

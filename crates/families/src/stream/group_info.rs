@@ -2,7 +2,7 @@
 
 use super::id;
 use super::progress::lag;
-use super::reply::{Part, Showing};
+use super::reply::{Showing, ShownEntries};
 use super::value::Stream;
 use super::xgroup::no_group;
 use crate::lookup::find_value;
@@ -120,7 +120,7 @@ pub(super) fn full(reply: &mut Reply<'_>, stream: &Stream, count: usize) -> Flow
     reply.array(shown);
     let mut entries = Showing::default();
     if shown > 0 {
-        entries.push(Part::begun(stream.entries(), 0..shown, End::Front));
+        entries.push(ShownEntries::begun(stream.entries(), 0..shown, End::Front));
     }
     let (groups, next) = (stream.groups().clone(), Next::Entries);
     flow(reply, Full { stream: stream.clone(), entries, groups, count, next })

@@ -93,13 +93,13 @@ impl Memory {
 
 /// The request of XADD: indexes of the arguments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct IdempotentRequest {
     producer: usize,
     /// None: the message is its fields.
     message: Option<usize>,
 }
 
-impl Asked {
+impl IdempotentRequest {
     /// Takes the option, if the next argument is it; `asked` says what was taken before.
     pub(super) fn take(args: &mut Args<'_>, asked: &mut Option<Self>) -> Result<bool, Refusal> {
         let name = if args.left() > 2 && args.option("IDMP") {

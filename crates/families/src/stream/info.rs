@@ -1,6 +1,6 @@
 //! XINFO STREAM, XINFO HELP.
 
-use super::reply::{Head, Part, Showing};
+use super::reply::{Head, Showing, ShownEntries};
 use super::value::{NODE_ENTRIES, Stream};
 use super::xgroup::subcommand_syntax;
 use super::{group_info, id};
@@ -48,7 +48,7 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     let (mut showing, len) = (Showing::default(), entries.len());
     for (name, rank) in [("first-entry", Some(0)), ("last-entry", len.checked_sub(1))] {
         match rank.filter(|rank| *rank < len) {
-            Some(rank) => showing.push(Part {
+            Some(rank) => showing.push(ShownEntries {
                 head: Head::Field(name),
                 entries: entries.reader(),
                 ranks: rank..rank + 1,

@@ -3,7 +3,7 @@
 
 use super::trim::Trim;
 use super::value::{Stream, StreamEdit};
-use super::work::Work;
+use super::work::StreamJob;
 use darter_command::{Args, Flow};
 use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;
@@ -79,12 +79,12 @@ pub(super) struct Trimming {
     /// Entries that are still to be removed, and those that were.
     left: usize,
     removed: usize,
-    stage: Stage,
+    stage: RefsStage,
 }
 
 /// The next step.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum RefsStage {
     Begin,
     /// Pending entries of this group from `next` on, up to `end`, are removed.
     Forget {
@@ -107,7 +107,7 @@ enum Stage {
 
 impl Trimming {
     pub(super) fn new(trim: Trim, refs: Refs) -> Self {
-        Self { trim, refs, left: 0, removed: 0, stage: Stage::Begin }
+        Self { trim, refs, left: 0, removed: 0, stage: RefsStage::Begin }
     }
 
     /// True if it may take more than a slice, once so many entries were added.
@@ -133,10 +133,10 @@ impl Trimming {
     /// Does some of it. True while there is more.
     pub(super) fn step(&mut self, edit: &mut StreamEdit<'_>) -> bool {
         match self.stage {
-            Stage::Begin => self.begin(edit),
-            Stage::Forget { group, next, end } => self.forget(edit, group, next, end),
-            Stage::Ask { group, got } => self.ask(edit, group, got),
-            Stage::Sift { next, got, group } => self.sift(edit, next, got, group),
+            RefsStage::Begin => self.begin(edit),
+            RefsStage::Forget { group, next, end } => self.forget(edit, group, next, end),
+            RefsStage::Ask { group, got } => self.ask(edit, group, got),
+            RefsStage::Sift { next, got, group } => self.sift(edit, next, got, group),
         }
     }
 
@@ -147,9 +147,9 @@ impl Trimming {
         let Some(next) = entries.first().filter(|_| self.left > 0) else { return false };
         self.stage = match self.refs {
             Refs::Acked if !edit.stream().groups().is_empty() => {
-                Stage::Ask { group: 0, got: StreamId::MAX }
+                RefsStage::Ask { group: 0, got: StreamId::MAX }
             }
-            Refs::Delete => Stage::Forget { group: 0, next, end },
+            Refs::Delete => RefsStage::Forget { group: 0, next, end },
             _ => return self.cut(edit),
         };
         true
@@ -181,10 +181,10 @@ impl Trimming {
         }
         let behind = ids.last().and_then(|id| id.next());
         self.stage = match behind.filter(|_| ids.len() == LOOKED_AT_ONCE) {
-            Some(next) => Stage::Forget { group, next, end },
+            Some(next) => RefsStage::Forget { group, next, end },
             None => {
                 let first = edit.stream().entries().first();
-                Stage::Forget { group: group + 1, next: first.unwrap_or_default(), end }
+                RefsStage::Forget { group: group + 1, next: first.unwrap_or_default(), end }
             }
         };
         true
@@ -196,8 +196,8 @@ impl Trimming {
             got = got.min(group.last());
         }
         self.stage = match stream.entries().first() {
-            Some(next) if end >= stream.groups().len() => Stage::Sift { next, got, group: 0 },
-            Some(_) => Stage::Ask { group: end, got },
+            Some(next) if end >= stream.groups().len() => RefsStage::Sift { next, got, group: 0 },
+            Some(_) => RefsStage::Ask { group: end, got },
             None => return false,
         };
         true
@@ -233,12 +233,12 @@ impl Trimming {
                 }
             }
         }
-        self.stage = Stage::Sift { next, got, group };
+        self.stage = RefsStage::Sift { next, got, group };
         true
     }
 }
 
-impl Work for Trimming {
+impl StreamJob for Trimming {
     fn step(&mut self, edit: &mut StreamEdit<'_>, _: resp::Args<'_>, _: u64) -> bool {
         let more = Self::step(self, edit);
         if !more {

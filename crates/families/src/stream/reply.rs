@@ -51,7 +51,7 @@ pub(super) fn entries(
         None => Flow::Done,
         Some(rest) => {
             let mut showing = Showing::default();
-            showing.push(Part::begun(entries, rest, from));
+            showing.push(ShownEntries::begun(entries, rest, from));
             Flow::Stream(Box::new(showing))
         }
     }
@@ -96,14 +96,14 @@ pub(super) enum Head {
 }
 
 /// Entries of a cut that are to be shown.
-pub(super) struct Part {
+pub(super) struct ShownEntries {
     pub(super) head: Head,
     pub(super) entries: Entries,
     pub(super) ranks: Range<usize>,
     pub(super) from: End,
 }
 
-impl Part {
+impl ShownEntries {
     /// Entries whose array is begun.
     pub(super) fn begun(entries: &Entries, ranks: Range<usize>, from: End) -> Self {
         Self { head: Head::Begun, entries: entries.reader(), ranks, from }
@@ -122,7 +122,7 @@ pub(super) fn name(reply: &mut Reply<'_>, key: &[u8], entries: usize) {
 /// Entries of some cuts, being shown. The header of the whole is written.
 #[derive(Default)]
 pub(super) struct Showing {
-    parts: VecDeque<Part>,
+    parts: VecDeque<ShownEntries>,
     reader: Option<Reader>,
     /// Names and values of a long entry that are still to come.
     long: Option<list::Reader>,
@@ -133,18 +133,20 @@ pub(super) struct Showing {
 
 impl Showing {
     /// One entry, whose array has so many more parts: they are to be shown behind it.
-    pub(super) fn followed_by(more_parts: usize, part: Part) -> Self {
+    pub(super) fn followed_by(more_parts: usize, part: ShownEntries) -> Self {
         Self { parts: [part].into(), more_parts, ..Self::default() }
     }
 
     /// Adds entries behind the others.
-    pub(super) fn push(&mut self, part: Part) {
+    pub(super) fn push(&mut self, part: ShownEntries) {
         self.parts.push_back(part);
     }
 
     /// Begins with the next part.
     fn begin(&mut self, reply: &mut Reply<'_>) {
-        let Some(Part { head, entries, ranks, from }) = self.parts.pop_front() else { return };
+        let Some(ShownEntries { head, entries, ranks, from }) = self.parts.pop_front() else {
+            return;
+        };
         match head {
             Head::Begun => {}
             Head::Key(key) => name(reply, &key, ranks.len()),

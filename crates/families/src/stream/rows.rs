@@ -1,7 +1,7 @@
 //! Replies of entries that are named by their IDs, some of which are gone; in slices if there are many.
 
 use super::id;
-use super::reply::{Part, Showing};
+use super::reply::{Showing, ShownEntries};
 use crate::chunks::Chunks;
 use darter_command::Stream;
 use darter_resp::Reply;
@@ -196,7 +196,7 @@ impl ShowingRows {
                 self.end_row(reply);
             }
             (Row::Run(ranks), Some(entries)) => {
-                let part = Part::begun(entries, ranks, End::Front);
+                let part = ShownEntries::begun(entries, ranks, End::Front);
                 self.showing = Some(Showing::followed_by(more, part));
             }
             (Row::Run(_), None) => unreachable!("rows have entries"),

@@ -14,7 +14,7 @@ pub(super) const CHANGED_AT_ONCE: usize = 32;
 const READ_AT_ONCE: usize = 512;
 
 /// A change of one stream, in steps of about 20 us.
-pub(super) trait Work: Send + 'static {
+pub(super) trait StreamJob: Send + 'static {
     /// Reads some of the arguments. True while there are more; refused, nothing changes.
     fn read(&mut self, _: resp::Args<'_>) -> Result<bool, Refusal> {
         Ok(false)
@@ -90,7 +90,7 @@ impl Ids {
 }
 
 /// Work aside.
-struct BulkEdit<W: Work> {
+struct BulkEdit<W: StreamJob> {
     request: Arc<Request>,
     /// The position of the key among the arguments.
     key: usize,
@@ -103,7 +103,7 @@ struct BulkEdit<W: Work> {
 
 /// Does `work` on the stream at a key, which is there: the argument with this index. If it is long, a
 /// cut is changed, and installed at the end; writers wait, readers see what was before.
-pub(super) fn run<W: Work>(
+pub(super) fn run<W: StreamJob>(
     cx: &mut Cx<'_>,
     args: Args<'_>,
     key: usize,
@@ -127,7 +127,7 @@ pub(super) fn run<W: Work>(
     Ok(flow.expect("the stream is there"))
 }
 
-impl<W: Work> Job for BulkEdit<W> {
+impl<W: StreamJob> Job for BulkEdit<W> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let key = Key::new(all.get(self.key));

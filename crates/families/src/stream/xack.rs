@@ -2,7 +2,7 @@
 
 use super::id;
 use super::value::{Stream, StreamEdit};
-use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
+use super::work::{self, CHANGED_AT_ONCE, Ids, StreamJob};
 use super::xpending::no_group;
 use crate::lookup::find_value;
 use crate::option_names;
@@ -38,7 +38,7 @@ struct Acknowledging {
     done: usize,
 }
 
-impl Work for Acknowledging {
+impl StreamJob for Acknowledging {
     fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
         self.ids.check(all)
     }
@@ -146,7 +146,7 @@ impl Releasing {
     }
 }
 
-impl Work for Releasing {
+impl StreamJob for Releasing {
     fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
         self.ids.check(all)
     }

@@ -3,7 +3,7 @@
 use super::id;
 use super::rows::{IdRows, Rows, ShowingRows, Shown};
 use super::value::{Stream, StreamEdit};
-use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
+use super::work::{self, CHANGED_AT_ONCE, Ids, StreamJob};
 use super::xpending::no_group;
 use crate::lookup::find_value;
 use crate::option_names;
@@ -120,7 +120,7 @@ struct Claiming {
     has_advanced: bool,
 }
 
-impl Work for Claiming {
+impl StreamJob for Claiming {
     fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
         let Some(next) = self.options else {
             if !self.wanted.seek_end(all) {
@@ -259,7 +259,7 @@ struct AutoClaiming {
     gone: IdRows,
 }
 
-impl Work for AutoClaiming {
+impl StreamJob for AutoClaiming {
     fn step(&mut self, edit: &mut StreamEdit<'_>, _: resp::Args<'_>, now: u64) -> bool {
         let name = self.claim.group.clone();
         let Some(group) = edit.group(&name) else { return false };

@@ -2,7 +2,7 @@
 
 use super::id;
 use super::value::{Stream, StreamEdit};
-use super::work::{self, CHANGED_AT_ONCE, Work};
+use super::work::{self, CHANGED_AT_ONCE, StreamJob};
 use crate::option_names;
 use darter_command::{Args, Cx, Flow, Refusal, until_nul};
 use darter_keyspace::Key;
@@ -174,7 +174,7 @@ struct Removal {
     pending: usize,
 }
 
-impl Work for Removal {
+impl StreamJob for Removal {
     fn step(&mut self, edit: &mut StreamEdit<'_>, _: resp::Args<'_>, _: u64) -> bool {
         edit.remove_consumer(&self.group, self.number)
     }

@@ -24,7 +24,7 @@ pub(super) fn no_group(key: &Key<'_>, group: &[u8]) -> Refusal {
 }
 
 /// The request of the long form.
-struct Asked<'a> {
+struct XPendingRequest<'a> {
     idle_ms: u64,
     first: StreamId,
     last: StreamId,
@@ -32,7 +32,7 @@ struct Asked<'a> {
     consumer: Option<&'a [u8]>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> XPendingRequest<'a> {
     /// Reads what follows the group. The count is read first.
     fn parse(mut args: Args<'a>) -> Result<Self, Refusal> {
         if !(3..=6).contains(&args.left()) {
@@ -64,7 +64,7 @@ impl<'a> Asked<'a> {
 /// Source: <https://redis.io/commands/xpending> (5.0.0; IDLE 6.2.0).
 pub(super) fn xpending(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, name) = (args.key()?, id::name(&mut args)?);
-    let asked = if args.left() > 0 { Some(Asked::parse(args)?) } else { None };
+    let asked = if args.left() > 0 { Some(XPendingRequest::parse(args)?) } else { None };
     let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
     let group = stream.as_ref().and_then(|stream| stream.groups().get(name));
     let Some(group) = group.cloned() else { return Err(no_group(&key, name)) };

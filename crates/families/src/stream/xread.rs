@@ -2,7 +2,7 @@
 
 use super::id;
 use super::read::between;
-use super::reply::{Head, Part, Showing, name, some};
+use super::reply::{Head, Showing, ShownEntries, name, some};
 use super::value::Stream;
 use crate::lookup::find_value;
 use crate::multi_input::{self, Hold, Input, pause_now_and_then};
@@ -21,7 +21,7 @@ use std::ops::Range;
 pub(super) const WAITED_COUNT: usize = 1_000;
 
 /// The request.
-struct Asked {
+struct XReadRequest {
     /// Indexes of the keys; as many behind them are the IDs'.
     keys: Range<usize>,
     /// The most entries of a stream.
@@ -29,7 +29,7 @@ struct Asked {
     patience: Patience,
 }
 
-impl Asked {
+impl XReadRequest {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let (mut count, mut patience) = (0, Patience::None);
         let mut said = option_names::Count::default();
@@ -114,7 +114,7 @@ fn refusal_of(mut args: Args<'_>) -> Refusal {
 /// `NotAnInteger`, the timeout's, keys without an ID, IDs that are none, `WrongType`. Cost: O(log n +
 /// entries shown) for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    let asked = Asked::parse(args)?;
+    let asked = XReadRequest::parse(args)?;
     let (len, mut found) = (asked.keys.len(), Vec::new());
     for at in asked.keys.clone() {
         let key = Key::new(args.all().get(at));
@@ -132,12 +132,12 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let entries = stream.entries();
         if !showing.is_over() {
             let (head, entries) = (Head::Key(key.bytes.to_vec()), entries.reader());
-            showing.push(Part { head, entries, ranks, from: End::Front });
+            showing.push(ShownEntries { head, entries, ranks, from: End::Front });
             continue;
         }
         name(&mut cx.reply, key.bytes, ranks.len());
         if let Some(rest) = some(&mut cx.reply, entries, ranks, End::Front) {
-            showing.push(Part::begun(entries, rest, End::Front));
+            showing.push(ShownEntries::begun(entries, rest, End::Front));
         }
     }
     Ok(if showing.is_over() { Flow::Done } else { Flow::Stream(Box::new(showing)) })
@@ -147,7 +147,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 /// which it began to wait for `$`. A key that becomes something else, or vanishes, is waited for
 /// all the same.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
-    let mut asked = Asked::parse(args)?;
+    let mut asked = XReadRequest::parse(args)?;
     let (keys, patience) = (asked.keys.clone(), asked.patience);
     asked.count = if asked.count == usize::MAX { WAITED_COUNT } else { asked.count };
     Ok(Wait { keys, patience, want: Box::new(asked) })
@@ -162,7 +162,7 @@ fn id_of(since: Since) -> StreamId {
     StreamId::new((since.0 >> 64) as u64, since.0 as u64)
 }
 
-impl Want for Asked {
+impl Want for XReadRequest {
     fn look(&self, call: &Looking<'_>) -> Look {
         let stream = match (call.db.value::<Stream>(&call.key), call.when) {
             (Ok(stream), _) => stream,
@@ -207,7 +207,7 @@ impl Want for Asked {
             None => Flow::Done,
             Some(rest) => {
                 let mut showing = Showing::default();
-                showing.push(Part::begun(stream.entries(), rest, End::Front));
+                showing.push(ShownEntries::begun(stream.entries(), rest, End::Front));
                 Flow::Stream(Box::new(showing))
             }
         })
@@ -236,7 +236,7 @@ impl Input for Cut {
 /// XREAD of streams on several cores, or of very many.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let args = call.args();
-    let asked = Asked::parse(args)?;
+    let asked = XReadRequest::parse(args)?;
     let len = asked.keys.len();
     // A wrong ID is refused before what comes behind its key is looked at.
     let mut keys = asked.keys.clone();
@@ -255,7 +255,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
         let ranks = asked.ranks(args.all(), at + len, stream)?;
         if let Some(Cut(entries, _)) = cut.filter(|_| !ranks.is_empty()) {
             let head = Head::Key(call.arg(at).to_vec());
-            showing.push(Part { head, entries, ranks, from: End::Front });
+            showing.push(ShownEntries { head, entries, ranks, from: End::Front });
             streams += 1;
         }
     }

@@ -32,7 +32,7 @@ const REPEATED_AT_ONCE: usize = 8;
 
 /// The request.
 #[derive(Clone, Debug)]
-struct Asked {
+struct XReadGroupRequest {
     group: Vec<u8>,
     consumer: Vec<u8>,
     /// Indexes of the keys; as many behind them are the IDs'.
@@ -49,7 +49,7 @@ struct Asked {
     has_waited: bool,
 }
 
-impl Asked {
+impl XReadGroupRequest {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let (mut count, mut no_ack, mut names, mut claim_ms) = (0, false, None, None);
         let mut patience = Patience::None;
@@ -209,7 +209,7 @@ impl Reading {
 
 /// The reading of one stream, in steps.
 struct Delivery {
-    asked: Arc<Asked>,
+    asked: Arc<XReadGroupRequest>,
     reading: Reading,
     /// The entries to be claimed. All is noted before any is claimed, as that makes it the
     /// youngest.
@@ -222,7 +222,7 @@ struct Delivery {
 }
 
 impl Delivery {
-    fn new(asked: &Arc<Asked>, reading: Reading) -> Self {
+    fn new(asked: &Arc<XReadGroupRequest>, reading: Reading) -> Self {
         Self {
             asked: Arc::clone(asked),
             reading,
@@ -393,7 +393,7 @@ impl Delivery {
 /// without an ID, a missing key or group, IDs that are none, `WrongType`; then nothing changes. Cost:
 /// O(log n) for each entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    let asked = Arc::new(Asked::parse(args)?);
+    let asked = Arc::new(XReadGroupRequest::parse(args)?);
     let mut entries = 0;
     for at in asked.keys.clone() {
         let key = Key::new(args.all().get(at));
@@ -429,7 +429,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 /// Reads the entries that XREADGROUP waits for: those new to its group in one of its streams, or
 /// claimable ones. The call is notified when a stream or the group is removed.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
-    let mut asked = Asked::parse(args)?;
+    let mut asked = XReadGroupRequest::parse(args)?;
     let (keys, patience) = (asked.keys.clone(), asked.patience);
     asked.count = if asked.count == usize::MAX { WAITED_COUNT } else { asked.count };
     asked.has_waited = true;
@@ -437,7 +437,7 @@ pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
 }
 
 /// Entries that a group has not got.
-struct News(Arc<Asked>);
+struct News(Arc<XReadGroupRequest>);
 
 impl Want for News {
     fn look(&self, call: &Looking<'_>) -> Look {
@@ -500,7 +500,7 @@ impl Want for News {
 
 /// Readings of so many entries that the streams are changed aside.
 struct BulkEdit {
-    asked: Arc<Asked>,
+    asked: Arc<XReadGroupRequest>,
     request: Arc<Request>,
     /// Indexes of the keys that are to be read.
     keys: Range<usize>,
@@ -511,7 +511,7 @@ struct BulkEdit {
 }
 
 impl BulkEdit {
-    fn new(asked: Arc<Asked>, args: resp::Args<'_>, keys: Range<usize>) -> Self {
+    fn new(asked: Arc<XReadGroupRequest>, args: resp::Args<'_>, keys: Range<usize>) -> Self {
         let request = args.to_request();
         Self { asked, request, keys, drafts: Vec::new(), done: Vec::new() }
     }
@@ -571,7 +571,7 @@ impl Job for BulkEdit {
 
 /// XREADGROUP of streams on several cores, or of very many: all are locked, and changed in portions.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
-    let asked = Arc::new(Asked::parse(call.args())?);
+    let asked = Arc::new(XReadGroupRequest::parse(call.args())?);
     let layout = Layout { first: asked.keys.start, step: 1, count: asked.keys.len() };
     let spread = KeysByCore::of(&call, layout).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
@@ -615,7 +615,7 @@ enum Doing {
 /// can be done.
 async fn portion(
     call: &Call,
-    asked: &Arc<Asked>,
+    asked: &Arc<XReadGroupRequest>,
     at: usize,
     doing: Option<Doing>,
 ) -> Result<Doing, Refusal> {

@@ -128,7 +128,7 @@ struct Match {
 
 /// How far the search has got.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum LcsStage {
     /// Filling the table: the next cell.
     Fill { row: usize, column: usize },
     /// Walking back from the last cell: `i` and `j` bytes are still before it.
@@ -228,7 +228,7 @@ struct Search {
     other: Blob,
     wanted: Wanted,
     table: Table,
-    stage: Stage,
+    stage: LcsStage,
     matches: Vec<Match>,
     /// The subsequence, last byte first.
     found: Vec<u8>,
@@ -246,7 +246,7 @@ impl Search {
         let back = (!wanted.len).then(Bits::default);
         let table = Table { row, corner: 0, turned: one.len() < other.len(), back };
         let (matches, found) = (Vec::new(), Vec::new());
-        let stage = Stage::Fill { row: 0, column: 0 };
+        let stage = LcsStage::Fill { row: 0, column: 0 };
         Ok(Self { one, other, wanted, table, stage, matches, found })
     }
 
@@ -256,14 +256,18 @@ impl Search {
     }
 
     /// Fills cells of a row from a column on. Returns where to continue.
-    fn fill(&mut self, row: usize, mut column: usize) -> Stage {
+    fn fill(&mut self, row: usize, mut column: usize) -> LcsStage {
         let turned = self.table.turned;
         let (long, short) =
             if turned { (&self.other, &self.one) } else { (&self.one, &self.other) };
         if row == long.len() || short.is_empty() {
             let (i, j) = (self.one.len(), self.other.len());
             let over = self.wanted.len || i == 0 || j == 0;
-            return if over { Stage::Encode { next: 0 } } else { Stage::Back { i, j, open: None } };
+            return if over {
+                LcsStage::Encode { next: 0 }
+            } else {
+                LcsStage::Back { i, j, open: None }
+            };
         }
         let byte = byte_at(long, row);
         let end = short.len().min(column + CELLS_AT_ONCE);
@@ -272,18 +276,18 @@ impl Search {
             column += slice.len();
         }
         if column < short.len() {
-            return Stage::Fill { row, column };
+            return LcsStage::Fill { row, column };
         }
         self.table.corner = 0;
-        Stage::Fill { row: row + 1, column: 0 }
+        LcsStage::Fill { row: row + 1, column: 0 }
     }
 
     /// Walks back at most a portion. Returns where to continue.
-    fn walk(&mut self, mut i: usize, mut j: usize, mut open: Option<Match>) -> Stage {
+    fn walk(&mut self, mut i: usize, mut j: usize, mut open: Option<Match>) -> LcsStage {
         for _ in 0..STEPS_AT_ONCE {
             if i == 0 || j == 0 {
                 self.close(open);
-                return Stage::Free;
+                return LcsStage::Free;
             }
             let byte = byte_at(&self.one, i - 1);
             if byte == byte_at(&self.other, j - 1) {
@@ -296,7 +300,7 @@ impl Search {
             self.close(open.take());
             if self.table.drops_one(i, j) { i -= 1 } else { j -= 1 }
         }
-        Stage::Back { i, j, open }
+        LcsStage::Back { i, j, open }
     }
 
     /// Keeps a finished match if it is long enough.
@@ -306,23 +310,23 @@ impl Search {
     }
 
     /// Frees a portion of the bits. Returns where to continue.
-    fn free(&mut self) -> Stage {
+    fn free(&mut self) -> LcsStage {
         match self.table.back.as_mut().is_some_and(Bits::dismantle) {
-            true => Stage::Free,
-            false => Stage::Encode { next: 0 },
+            true => LcsStage::Free,
+            false => LcsStage::Encode { next: 0 },
         }
     }
 
     /// Encodes the reply, or a portion of it. Returns where to continue.
-    fn encode(&mut self, reply: &mut Reply<'_>, next: usize) -> Stage {
+    fn encode(&mut self, reply: &mut Reply<'_>, next: usize) -> LcsStage {
         if self.wanted.len {
             reply.count(self.len());
-            return Stage::Over;
+            return LcsStage::Over;
         }
         if !self.wanted.matches {
             self.found.reverse();
             reply.bulk(&self.found);
-            return Stage::Over;
+            return LcsStage::Over;
         }
         if next == 0 {
             reply.map(2);
@@ -334,11 +338,11 @@ impl Search {
             encode_match(reply, run, self.wanted.match_len);
         }
         if end < self.matches.len() {
-            return Stage::Encode { next: end };
+            return LcsStage::Encode { next: end };
         }
         reply.bulk(b"len");
         reply.count(self.len());
-        Stage::Over
+        LcsStage::Over
     }
 }
 
@@ -348,18 +352,18 @@ impl Stream for Search {
         let mut budget = CELLS_AT_ONCE;
         loop {
             let (stage, cost) = match self.stage {
-                Stage::Fill { row, column } => {
+                LcsStage::Fill { row, column } => {
                     (self.fill(row, column), (self.table.row.len() - column).max(16))
                 }
-                Stage::Back { i, j, open } => (self.walk(i, j, open), CELLS_AT_ONCE),
-                Stage::Free => (self.free(), CELLS_AT_ONCE),
-                Stage::Encode { next } => (self.encode(reply, next), CELLS_AT_ONCE / 4),
-                Stage::Over => return false,
+                LcsStage::Back { i, j, open } => (self.walk(i, j, open), CELLS_AT_ONCE),
+                LcsStage::Free => (self.free(), CELLS_AT_ONCE),
+                LcsStage::Encode { next } => (self.encode(reply, next), CELLS_AT_ONCE / 4),
+                LcsStage::Over => return false,
             };
             self.stage = stage;
             budget = budget.saturating_sub(cost);
             if budget == 0 {
-                return !matches!(self.stage, Stage::Over);
+                return !matches!(self.stage, LcsStage::Over);
             }
         }
     }

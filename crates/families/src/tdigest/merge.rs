@@ -24,13 +24,13 @@ impl Input for TDigest {
 }
 
 /// The request.
-struct Asked {
+struct TDigestMergeRequest {
     sources: Range<usize>,
     compression: Option<u64>,
     overrides: bool,
 }
 
-impl Asked {
+impl TDigestMergeRequest {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let arity = || Refusal::Arity("tdigest.merge".into());
         let count = number::parse_i64(args.word()?);
@@ -73,7 +73,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     digest_at(&call, target).await?;
     let mut args = call.args();
     args.seek(target + 1);
-    let asked = Asked::parse(args)?;
+    let asked = TDigestMergeRequest::parse(args)?;
     let (sources, locked) = for_target::<TDigest>(&call, asked.sources.clone(), target).await?;
     let (old, deadline) = digest_at(&call, target).await?.unzip();
     let old = old.filter(|_| !asked.overrides);

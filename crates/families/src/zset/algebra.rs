@@ -202,13 +202,13 @@ fn event(act: Act) -> &'static Event {
 
 /// A result being built, then shown.
 struct Show {
-    stage: Stage,
+    stage: ZSetAlgebraStage,
     form: Form,
     /// Until it is built.
     inputs: PinnedValues<Watch>,
 }
 
-enum Stage {
+enum ZSetAlgebraStage {
     Building(Box<Build>),
     Showing(Entries),
 }
@@ -217,15 +217,15 @@ impl Show {
     fn new(mut inputs: Inputs, (aggregate, form): (Aggregate, Form), now: u64) -> Self {
         let watched = inputs.watch();
         let build = Box::new(Build::new(inputs, aggregate, now));
-        Self { stage: Stage::Building(build), form, inputs: watched }
+        Self { stage: ZSetAlgebraStage::Building(build), form, inputs: watched }
     }
 }
 
 impl Stream for Show {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let build = match &mut self.stage {
-            Stage::Showing(entries) => return entries.pump(reply),
-            Stage::Building(build) => build,
+            ZSetAlgebraStage::Showing(entries) => return entries.pump(reply),
+            ZSetAlgebraStage::Building(build) => build,
         };
         if build.step() {
             return true;
@@ -233,14 +233,14 @@ impl Stream for Show {
         let set = build.take_set();
         self.form.header(reply, set.len());
         let entries = Entries::new(set.entries().reader(), 0..set.len(), (End::Front, self.form));
-        (self.stage, self.inputs) = (Stage::Showing(entries), PinnedValues::new([]));
+        (self.stage, self.inputs) = (ZSetAlgebraStage::Showing(entries), PinnedValues::new([]));
         true
     }
 
     fn pinned_bytes(&self) -> usize {
         let own = match &self.stage {
-            Stage::Building(build) => build.memory_bytes(),
-            Stage::Showing(entries) => entries.pinned_bytes(),
+            ZSetAlgebraStage::Building(build) => build.memory_bytes(),
+            ZSetAlgebraStage::Showing(entries) => entries.pinned_bytes(),
         };
         self.inputs.pinned_bytes() + own
     }

@@ -32,7 +32,7 @@ pub(super) struct Build {
     result: ZSet,
     /// Very many members of the result.
     bulk: Option<Bulk>,
-    work: Work,
+    work: BuildStep,
     aggregate: Aggregate,
     now: u64,
 }
@@ -86,7 +86,7 @@ impl Bulk {
 }
 
 /// The remaining step.
-enum Work {
+enum BuildStep {
     /// The members of all operands are merged, one operand after the other; of an intersection those
     /// that all have.
     Merge { operands: Queue<Weighted>, reading: Option<(Reader, f64)> },
@@ -107,11 +107,12 @@ impl Build {
         };
         let operands = std::mem::take(&mut inputs.operands);
         let work = match inputs.act {
-            Act::Union => Work::Merge { operands, reading: None },
-            Act::Inter if is_sorted && bulk.is_some() => Work::Merge { operands, reading: None },
-            act @ (Act::Inter | Act::Diff) => {
-                Self::filter(operands, (act, aggregate), now).map_or(Work::Nothing, Work::Filter)
+            Act::Union => BuildStep::Merge { operands, reading: None },
+            Act::Inter if is_sorted && bulk.is_some() => {
+                BuildStep::Merge { operands, reading: None }
             }
+            act @ (Act::Inter | Act::Diff) => Self::filter(operands, (act, aggregate), now)
+                .map_or(BuildStep::Nothing, BuildStep::Filter),
         };
         Self { result: ZSet::new(), bulk, work, aggregate, now }
     }
@@ -130,15 +131,15 @@ impl Build {
     pub(super) fn step(&mut self) -> bool {
         let Self { result, bulk, work, aggregate, now } = self;
         let more = match work {
-            Work::Nothing => return self.sort(),
-            Work::Filter(walk) => match bulk {
+            BuildStep::Nothing => return self.sort(),
+            BuildStep::Filter(walk) => match bulk {
                 Some(bulk) => walk.step(LOOKED_UP, &mut |member, score| bulk.push(member, score)),
                 None => {
                     let mut edit = result.edit_aside(*now);
                     walk.step(LOOKED_UP, &mut |member, score| _ = edit.insert(member, score))
                 }
             },
-            Work::Merge { operands, reading } => {
+            BuildStep::Merge { operands, reading } => {
                 let is_done = reading.as_ref().is_none_or(|(reader, _)| reader.is_done());
                 if is_done {
                     let next = operands.pop_front();
@@ -158,7 +159,7 @@ impl Build {
             }
         };
         if !more {
-            self.work = Work::Nothing;
+            self.work = BuildStep::Nothing;
         }
         more || self.bulk.is_some()
     }

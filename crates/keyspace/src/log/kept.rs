@@ -343,18 +343,18 @@ impl Drop for Kept {
         if self.steps.len() > 1 || self.records.len() > 1 {
             let (steps, records) =
                 (std::mem::take(&mut self.steps), std::mem::take(&mut self.records));
-            lazyfree::defer(Box::new(Remains { steps, records }));
+            lazyfree::defer(Box::new(FreedCopies { steps, records }));
         }
     }
 }
 
 /// Copies that are no longer needed, to be freed.
-struct Remains {
+struct FreedCopies {
     steps: Vec<Vec<Step>>,
     records: VecDeque<Vec<Record>>,
 }
 
-impl Dismantle for Remains {
+impl Dismantle for FreedCopies {
     fn dismantle(&mut self) -> bool {
         /// Steps in a portion.
         const STEPS: usize = 64;

@@ -59,7 +59,7 @@ pub fn restore_as(types: Types, cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<F
         work.install(cx, &key);
         return Ok(Flow::Done);
     }
-    Ok(Flow::Job(Box::new(Rest { request: args.all().to_request(), work })))
+    Ok(Flow::Job(Box::new(LongRestore { request: args.all().to_request(), work })))
 }
 
 #[derive(Default)]
@@ -149,12 +149,12 @@ impl<'a> Payload<'a> {
 }
 
 /// A large payload being restored.
-struct Rest {
+struct LongRestore {
     request: Arc<resp::Request>,
     work: Restoring,
 }
 
-impl Job for Rest {
+impl Job for LongRestore {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let args = resp::Args::owned(&self.request);
         if !self.work.step(Payload::of(args), cx.now)? {
@@ -172,7 +172,7 @@ struct Restoring {
     idle: Option<u64>,
     /// Bytes that the stage has processed.
     at: usize,
-    stage: Stage,
+    stage: RestoreStage,
     value: Value,
     /// An item that comes in parts.
     long: Option<Long>,
@@ -182,7 +182,7 @@ struct Restoring {
     any: bool,
 }
 
-enum Stage {
+enum RestoreStage {
     Summing(Crc64),
     Reading(Box<Reader>),
     /// All items are in; those of a large value are put in order.
@@ -260,7 +260,7 @@ impl Restoring {
     ) -> Result<Self, Refusal> {
         let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
         dump::version(&trailer).map_err(|_| wrong_trailer())?;
-        let stage = Stage::Summing(Crc64::new());
+        let stage = RestoreStage::Summing(Crc64::new());
         let value = Value::None;
         Ok(Self { types, deadline, idle, at: 0, stage, value, long: None, name: None, any: false })
     }
@@ -268,7 +268,7 @@ impl Restoring {
     /// Does the next portion; true when the value is complete.
     fn step(&mut self, payload: Payload<'_>, now: UnixMillis) -> Result<bool, Refusal> {
         match &mut self.stage {
-            Stage::Summing(crc) => {
+            RestoreStage::Summing(crc) => {
                 let end = payload.0.len() - 8;
                 let piece = payload.piece(self.at, end, SUMMED_AT_ONCE);
                 crc.update(piece);
@@ -277,13 +277,13 @@ impl Restoring {
                     return Ok(false);
                 }
                 let reader = reader(self.types, payload, crc.value())?;
-                self.stage = Stage::Reading(Box::new(reader));
+                self.stage = RestoreStage::Reading(Box::new(reader));
                 self.at = 0;
                 // A small payload continues in the same step.
                 if end > PUSHED_AT_ONCE { Ok(false) } else { self.step(payload, now) }
             }
-            Stage::Reading(_) => self.read(payload, now),
-            Stage::Building => self.build(),
+            RestoreStage::Reading(_) => self.read(payload, now),
+            RestoreStage::Building => self.build(),
         }
     }
 
@@ -291,7 +291,8 @@ impl Restoring {
         if self.name.is_some() {
             return self.take_named(now);
         }
-        let Self { types, at, stage: Stage::Reading(reader), value, long, any, .. } = self else {
+        let Self { types, at, stage: RestoreStage::Reading(reader), value, long, any, .. } = self
+        else {
             unreachable!("called while reading");
         };
         let (mut items, mut pushed) = (0, 0);
@@ -306,7 +307,7 @@ impl Restoring {
                     if is_unusable {
                         return Err(bad_format());
                     }
-                    self.stage = Stage::Building;
+                    self.stage = RestoreStage::Building;
                     return self.build();
                 }
                 Some(Event::Item(item)) if item.name().len() > KNOWN_MIN => {
@@ -331,7 +332,8 @@ impl Restoring {
 
     /// Copies the next bytes of a long name; with the last ones, adds its item.
     fn take_named(&mut self, now: UnixMillis) -> Result<bool, Refusal> {
-        let Self { types, stage: Stage::Reading(reader), value, long, name, any, .. } = self else {
+        let Self { types, stage: RestoreStage::Reading(reader), value, long, name, any, .. } = self
+        else {
             unreachable!("called while reading");
         };
         let Some(event @ Event::Item(item)) = reader.again() else {

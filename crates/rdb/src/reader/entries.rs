@@ -18,7 +18,7 @@ const PASSED_AT_ONCE: u64 = 256;
 
 /// The next piece.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stage {
+pub(super) enum EntriesStage {
     Nodes,
     /// Names of the node.
     Names,
@@ -76,7 +76,7 @@ struct Node {
     /// The rest of a long text.
     long: Range<usize>,
     /// The stage that it interrupts.
-    after: Stage,
+    after: EntriesStage,
 }
 
 fn fault(fault: &'static str) -> Stop {
@@ -125,18 +125,18 @@ impl Node {
 }
 
 impl Reader {
-    pub(super) fn entries(&mut self, stage: Stage) -> Attempt {
+    pub(super) fn entries(&mut self, stage: EntriesStage) -> Attempt {
         match stage {
-            Stage::Nodes => self.entry_node(),
-            Stage::Names => self.node_name(),
-            Stage::Entries => self.entry(),
-            Stage::Texts => self.entry_text(),
-            Stage::Gone => self.pass_entry(),
-            Stage::Parts => self.part(),
-            Stage::Groups => self.group(),
-            Stage::Pending => self.pending_entry(),
-            Stage::Consumers => self.consumer(),
-            Stage::Owned => self.owned(),
+            EntriesStage::Nodes => self.entry_node(),
+            EntriesStage::Names => self.node_name(),
+            EntriesStage::Entries => self.entry(),
+            EntriesStage::Texts => self.entry_text(),
+            EntriesStage::Gone => self.pass_entry(),
+            EntriesStage::Parts => self.part(),
+            EntriesStage::Groups => self.group(),
+            EntriesStage::Pending => self.pending_entry(),
+            EntriesStage::Consumers => self.consumer(),
+            EntriesStage::Owned => self.owned(),
         }
     }
 
@@ -144,12 +144,12 @@ impl Reader {
         self.log.as_mut().expect("a stream is being read")
     }
 
-    fn go_on(&mut self, used: usize, stage: Stage) {
+    fn go_on(&mut self, used: usize, stage: EntriesStage) {
         self.consume(used);
         self.state = State::Body(Body::Entries(stage));
     }
 
-    fn piece(&mut self, used: usize, stage: Stage, piece: Piece<'static>) -> Attempt {
+    fn piece(&mut self, used: usize, stage: EntriesStage, piece: Piece<'static>) -> Attempt {
         self.go_on(used, stage);
         Ok(Some(Step::Piece(piece)))
     }
@@ -176,7 +176,7 @@ impl Reader {
             left: 0,
             elements: 0,
             long: 0..0,
-            after: Stage::Names,
+            after: EntriesStage::Names,
         };
         node.alive = self.element_count(&mut node)?;
         node.deleted = self.element_count(&mut node)?;
@@ -184,20 +184,20 @@ impl Reader {
         (node.names, node.left) = (names, names);
         let log = self.log();
         (log.node, log.nodes, log.nodes_read) = (Some(node), log.nodes - 1, log.nodes_read + 1);
-        self.piece(0, Stage::Names, Piece::Names { names })
+        self.piece(0, EntriesStage::Names, Piece::Names { names })
     }
 
     /// The next name of the block; a 0 follows the last.
     fn node_name(&mut self) -> Attempt {
         let mut node = self.log().node.take().expect("a block is being read");
         if node.left > 0 {
-            return self.text(node, Stage::Names);
+            return self.text(node, EntriesStage::Names);
         }
         if self.element_count(&mut node)? != 0 {
             return Err(block_fault(&node.block, "names that do not end in 0"));
         }
         self.log().node = Some(node);
-        self.go_on(0, Stage::Entries);
+        self.go_on(0, EntriesStage::Entries);
         Ok(None)
     }
 
@@ -246,7 +246,7 @@ impl Reader {
             let fault = "more deleted entries than it says";
             node.deleted = left.ok_or_else(|| block_fault(&node.block, fault))?;
             self.log().node = Some(node);
-            return self.piece(0, Stage::Gone, Piece::Gone);
+            return self.piece(0, EntriesStage::Gone, Piece::Gone);
         }
         let left = node.alive.checked_sub(1);
         node.alive = left.ok_or_else(|| block_fault(&node.block, "more entries than it says"))?;
@@ -257,7 +257,7 @@ impl Reader {
         (log.last, log.count, log.node) = (id, log.count + 1, Some(node));
         let fields = 2 * pairs;
         let piece = if is_same { Piece::Same { id } } else { Piece::Entry { id, fields } };
-        self.piece(0, Stage::Texts, piece)
+        self.piece(0, EntriesStage::Texts, piece)
     }
 
     /// Passes over some elements of a deleted entry.
@@ -272,7 +272,7 @@ impl Reader {
             return self.end_of_entry(node);
         }
         self.log().node = Some(node);
-        self.piece(0, Stage::Gone, Piece::Gone)
+        self.piece(0, EntriesStage::Gone, Piece::Gone)
     }
 
     fn end_of_entry(&mut self, mut node: Node) -> Attempt {
@@ -281,18 +281,18 @@ impl Reader {
             return Err(block_fault(&node.block, "an entry whose length behind it is wrong"));
         }
         self.log().node = Some(node);
-        self.go_on(0, Stage::Entries);
+        self.go_on(0, EntriesStage::Entries);
         Ok(None)
     }
 
     /// The next name or value of the entry.
     fn entry_text(&mut self) -> Attempt {
         let node = self.log().node.take().expect("a block is being read");
-        if node.left == 0 { self.end_of_entry(node) } else { self.text(node, Stage::Texts) }
+        if node.left == 0 { self.end_of_entry(node) } else { self.text(node, EntriesStage::Texts) }
     }
 
     /// The next text of a block: whole, or its length if it comes in parts.
-    fn text(&mut self, mut node: Node, stage: Stage) -> Attempt {
+    fn text(&mut self, mut node: Node, stage: EntriesStage) -> Attempt {
         let text = self.element(&mut node)?;
         node.left -= 1;
         if let Entry::Text { start, len } = text
@@ -300,7 +300,7 @@ impl Reader {
         {
             (node.long, node.after) = (start..start + len, stage);
             self.log().node = Some(node);
-            return self.piece(0, Stage::Parts, Piece::Long { len: len as u64 });
+            return self.piece(0, EntriesStage::Parts, Piece::Long { len: len as u64 });
         }
         let text = self.place_entry(text, &node.block, FIRST);
         self.log().node = Some(node);
@@ -328,7 +328,7 @@ impl Reader {
         if block.announced.is_some_and(|announced| announced != block.taken) {
             return Err(block_fault(&block, "its count differs from its entries"));
         }
-        self.go_on(if block.packed { 0 } else { block.len }, Stage::Nodes);
+        self.go_on(if block.packed { 0 } else { block.len }, EntriesStage::Nodes);
         Ok(None)
     }
 
@@ -353,7 +353,7 @@ impl Reader {
         log.groups = groups;
         log.last = last.max(log.last);
         let (last, added) = (log.last, added.unwrap_or(log.count));
-        self.piece(used, Stage::Groups, Piece::State { last, max_deleted, added, groups })
+        self.piece(used, EntriesStage::Groups, Piece::State { last, max_deleted, added, groups })
     }
 
     /// The next group: its name and its position.
@@ -375,7 +375,7 @@ impl Reader {
         let log = self.log();
         let read = known.unwrap_or_else(|| log.read(last));
         (log.groups, log.pending, log.unowned) = (log.groups - 1, pending, pending);
-        self.go_on(used, Stage::Pending);
+        self.go_on(used, EntriesStage::Pending);
         Ok(Some(Step::Group { name, last, read, pending }))
     }
 
@@ -385,14 +385,14 @@ impl Reader {
         if is_last {
             let (consumers, used) = (cursor.count()?, cursor.at);
             self.log().consumers = consumers;
-            self.go_on(used, Stage::Consumers);
+            self.go_on(used, EntriesStage::Consumers);
             return Ok(None);
         }
         let id = raw_id(&mut cursor)?;
         let delivered_ms = time(cursor.i64_le()?);
         let (times, used) = (cursor.count()?, cursor.at);
         self.log().pending -= 1;
-        self.piece(used, Stage::Pending, Piece::Pending { id, delivered_ms, times })
+        self.piece(used, EntriesStage::Pending, Piece::Pending { id, delivered_ms, times })
     }
 
     fn consumer(&mut self) -> Attempt {
@@ -400,7 +400,7 @@ impl Reader {
             if self.log().unowned > 0 && !self.log().may_disown {
                 return Err(fault("pending entries without a consumer"));
             }
-            self.go_on(0, Stage::Groups);
+            self.go_on(0, EntriesStage::Groups);
             return Ok(None);
         }
         let generation = self.log().generation;
@@ -413,13 +413,13 @@ impl Reader {
         let log = self.log();
         (log.consumers, log.owned) = (log.consumers - 1, pending);
         let active_ms = (active != -1).then_some(time(active));
-        self.go_on(used, Stage::Owned);
+        self.go_on(used, EntriesStage::Owned);
         Ok(Some(Step::Consumer { name, seen_ms: time(seen), active_ms, pending }))
     }
 
     fn owned(&mut self) -> Attempt {
         if self.log().owned == 0 {
-            self.go_on(0, Stage::Consumers);
+            self.go_on(0, EntriesStage::Consumers);
             return Ok(None);
         }
         let mut cursor = self.cursor();
@@ -428,7 +428,7 @@ impl Reader {
         let left = log.unowned.checked_sub(1);
         log.unowned = left.ok_or_else(|| fault("more IDs of consumers than pending entries"))?;
         log.owned -= 1;
-        self.piece(used, Stage::Owned, Piece::Owned(id))
+        self.piece(used, EntriesStage::Owned, Piece::Owned(id))
     }
 }
 

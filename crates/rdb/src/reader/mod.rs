@@ -40,7 +40,7 @@ use crate::wire::{Cursor, Head, Stop, Text, size};
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 use darter_base::{StreamId, UnixMillis};
-use entries::{Log, Stage};
+use entries::{EntriesStage, Log};
 use items::block_fault;
 use memory::{UNPACKED_AT_ONCE, Unpacking};
 use std::ops::Range;
@@ -136,7 +136,7 @@ enum Body {
     /// The rest of a long element of a list, and the block it is in.
     Element { block: Block, start: usize, end: usize },
     /// A stream; the rest is in `Reader::log`.
-    Entries(Stage),
+    Entries(EntriesStage),
     /// Nothing: the end is still to be reported.
     End,
 }

@@ -253,7 +253,7 @@ impl Reader {
             Layout::Entries(generation) => {
                 let (nodes, used) = (cursor.count()?, cursor.at);
                 self.log = Some(Box::new(Log::new(generation, false, nodes)));
-                let body = Body::Entries(Stage::Nodes);
+                let body = Body::Entries(EntriesStage::Nodes);
                 return Ok(Opened { len_hint: None, body, used });
             }
             Layout::Singles => Shape::Singles,

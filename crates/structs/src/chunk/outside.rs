@@ -79,15 +79,15 @@ impl<L: Held> Outside<L> {
 impl<L: Held> Drop for Outside<L> {
     fn drop(&mut self) {
         if self.len() > FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.longs), self.bytes)));
+            lazyfree::defer(Box::new(FreedOutside(std::mem::take(&mut self.longs), self.bytes)));
         }
     }
 }
 
 /// The long items of a dropped chunk, and their bytes.
-struct Remains<L>(Vec<Option<L>>, usize);
+struct FreedOutside<L>(Vec<Option<L>>, usize);
 
-impl<L: Held> Dismantle for Remains<L> {
+impl<L: Held> Dismantle for FreedOutside<L> {
     fn dismantle(&mut self) -> bool {
         let left = self.0.len().saturating_sub(FREED_AT_ONCE);
         for long in self.0.drain(left..).flatten() {

@@ -24,7 +24,7 @@ pub(crate) fn can_merge<C: Coding>(one: &Chunk<C>, other: &Chunk<C>) -> bool {
 }
 
 /// Some elements of a chunk, by their bytes in [`Chunk::items`].
-type Part<'a, C> = (&'a Chunk<C>, Range<usize>);
+type ChunkSlice<'a, C> = (&'a Chunk<C>, Range<usize>);
 
 /// Bytes of the marks of `count` elements: the first sixteen need none.
 fn mark_bytes<C: Coding>(count: usize) -> usize {
@@ -32,7 +32,12 @@ fn mark_bytes<C: Coding>(count: usize) -> usize {
 }
 
 /// A chunk with the contents of the parts in order, and `spare` bytes of room at one end.
-fn gather<C: Coding>(parts: &[Part<'_, C>], count: usize, spare: usize, end: End) -> Handle<C> {
+fn gather<C: Coding>(
+    parts: &[ChunkSlice<'_, C>],
+    count: usize,
+    spare: usize,
+    end: End,
+) -> Handle<C> {
     let used = parts.iter().map(|(_, part)| part.len()).sum::<usize>() + mark_bytes::<C>(count);
     let mut handle = blank((used + spare).min(ROOM_MAX));
     let chunk = get_mut(&mut handle).expect("new");
@@ -108,7 +113,7 @@ impl<C: Coding> Chunk<C> {
         self.head = self.len.min(C::GROUP as u16);
     }
 
-    fn whole(&self) -> Part<'_, C> {
+    fn whole(&self) -> ChunkSlice<'_, C> {
         (self, 0..self.items().len())
     }
 

@@ -18,18 +18,19 @@ pub struct Walk {
     /// For each open array or object, the place of its next value.
     places: Vec<usize>,
     /// Bytes that were read of the long text that comes next: of the value there, or of its name.
-    long: Option<Part>,
-    stage: Stage,
+    long: Option<OpenText>,
+    stage: JsonWalkStage,
 }
 
+/// A long text that is being read.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct OpenText {
     at: usize,
     is_name: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Stage {
+enum JsonWalkStage {
     #[default]
     Start,
     Amid,
@@ -53,22 +54,22 @@ impl Walk {
     /// more.
     pub fn run(&mut self, value: &Value, budget: usize, f: &mut dyn FnMut(Token<'_>)) -> bool {
         let Some(root) = value.at(&self.root) else { return false };
-        if self.stage == Stage::End {
+        if self.stage == JsonWalkStage::End {
             return false;
         }
         let mut left = budget;
         if self.long.is_some() {
             return self.run_long(root, f);
         }
-        if self.stage == Stage::Start {
-            self.stage = Stage::Amid;
+        if self.stage == JsonWalkStage::Start {
+            self.stage = JsonWalkStage::Amid;
             if !self.begin(root, f) {
                 let is_long = self.long.is_some();
-                self.stage = if is_long { Stage::Amid } else { Stage::End };
+                self.stage = if is_long { JsonWalkStage::Amid } else { JsonWalkStage::End };
                 return is_long;
             }
         }
-        debug_assert!(self.stage == Stage::Amid, "{:?}", self.stage);
+        debug_assert!(self.stage == JsonWalkStage::Amid, "{:?}", self.stage);
         let mut open = self.reopen(root);
         debug_assert_eq!(open.len(), self.places.len());
         while let Some(iter) = open.last_mut() {
@@ -98,9 +99,9 @@ impl Walk {
             }
         }
         if self.places.is_empty() && self.long.is_none() {
-            self.stage = Stage::End;
+            self.stage = JsonWalkStage::End;
         }
-        self.stage != Stage::End
+        self.stage != JsonWalkStage::End
     }
 
     /// Iterates on, where the last slice ended.
@@ -123,7 +124,7 @@ impl Walk {
             Some(name @ Text::Bytes(_)) => f(Token::Name(name)),
             Some(Text::Blob(blob)) => {
                 f(Token::Long { is_name: true, len: blob.len() });
-                self.long = Some(Part { at: 0, is_name: true });
+                self.long = Some(OpenText { at: 0, is_name: true });
                 return false;
             }
         }
@@ -140,7 +141,7 @@ impl Walk {
             }
             View::Text(Text::Blob(blob)) => {
                 f(Token::Long { is_name: false, len: blob.len() });
-                self.long = Some(Part { at: 0, is_name: false });
+                self.long = Some(OpenText { at: 0, is_name: false });
             }
             scalar => f(Token::Scalar(scalar)),
         }
@@ -169,9 +170,9 @@ impl Walk {
             self.begin(child.value, f);
         }
         if self.places.is_empty() && self.long.is_none() {
-            self.stage = Stage::End;
+            self.stage = JsonWalkStage::End;
         }
-        self.stage != Stage::End
+        self.stage != JsonWalkStage::End
     }
 
     /// The value that was read last.

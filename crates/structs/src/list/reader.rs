@@ -8,7 +8,7 @@ use super::item::{self, Element, Elements};
 use super::pack::Pack;
 use super::run::Run;
 use super::{End, Handle, List, Root};
-use crate::tree::{Rest, Unread};
+use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
 /// The source of a reader.
@@ -51,7 +51,7 @@ impl Reader {
 
     fn of_chunks(big: Big, start: usize, left: usize, bytes: usize) -> Self {
         let (parts, owner) = big.into_parts();
-        let mut unread = Unread(Rest::new(End::Front, owner));
+        let mut unread = Unread(TreeRest::new(End::Front, owner));
         parts.into_iter().rev().flatten().for_each(|part| unread.0.push(part));
         let skipped = unread.0.skip(start);
         let source = Source::Chunks(unread);

@@ -15,7 +15,9 @@ use super::stale::{Stale, each};
 use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
-use crate::tree::{self, Child, PREFETCHED_MAX, Reached, Rest, Search, Spot, is_worth_deferring};
+use crate::tree::{
+    self, Child, PREFETCHED_MAX, Reached, Search, Spot, TreeRest, is_worth_deferring,
+};
 use darter_base::hash;
 use std::ops::Range;
 
@@ -40,11 +42,11 @@ pub(super) struct Big {
 impl Drop for Big {
     fn drop(&mut self) {
         let trees = [self.entries.take(), self.stale.take()];
-        let mut entries = Rest::of(trees, Owner::default());
-        let mut index = Rest::of([self.index.0.take()], Owner::default());
+        let mut entries = TreeRest::of(trees, Owner::default());
+        let mut index = TreeRest::of([self.index.0.take()], Owner::default());
         entries.release_shared();
         index.release_shared();
-        let remains = Remains { entries, index, owner: self.owner.retire() };
+        let remains = FreedSorted { entries, index, owner: self.owner.retire() };
         if is_worth_deferring(remains.entries.bytes() + remains.index.bytes()) {
             lazyfree::defer(Box::new(remains));
         }
@@ -52,13 +54,13 @@ impl Drop for Big {
 }
 
 /// Both trees, to be freed: together, as they count as one holder of the set.
-struct Remains {
-    entries: Rest<Entries>,
-    index: Rest<Items>,
+struct FreedSorted {
+    entries: TreeRest<Entries>,
+    index: TreeRest<Items>,
     owner: Owner,
 }
 
-impl Dismantle for Remains {
+impl Dismantle for FreedSorted {
     fn dismantle(&mut self) -> bool {
         self.entries.dismantle() || self.index.dismantle()
     }

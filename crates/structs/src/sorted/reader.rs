@@ -9,7 +9,7 @@ use super::place::Entry;
 use super::run::Run;
 use super::{End, Root, Sorted};
 use crate::chunk::{Coding, Handle};
-use crate::tree::{Rest, Unread};
+use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
 /// The source.
@@ -47,7 +47,7 @@ impl Reader {
         let (source, skipped) = match cut.0 {
             Root::Trees(big) if left > 0 => {
                 let (entries, owner) = big.into_parts();
-                let mut unread = Unread(Rest::new(from, owner));
+                let mut unread = Unread(TreeRest::new(from, owner));
                 entries.into_iter().for_each(|tree| unread.0.push(tree));
                 let skipped = unread.0.skip(before);
                 (Source::Chunks(unread), skipped)

@@ -8,7 +8,7 @@ use super::run::Entry;
 use super::shapes::Shapes;
 use super::{End, Entries, Handle};
 use crate::chunk::Coding;
-use crate::tree::{Rest, Unread};
+use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
 /// Reads a cut in slices, and releases what it has read.
@@ -46,7 +46,7 @@ impl Reader {
         if left == 0 {
             return reader;
         }
-        let mut unread = Unread(Rest::new(from, std::mem::take(&mut cut.owner)));
+        let mut unread = Unread(TreeRest::new(from, std::mem::take(&mut cut.owner)));
         cut.tree.take().into_iter().for_each(|tree| unread.0.push(tree));
         let skipped = unread.0.skip(before);
         reader.unread = Some(unread);

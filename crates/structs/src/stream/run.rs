@@ -66,9 +66,9 @@ impl<'a> Entry<'a> {
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         Fields(match self.body {
-            Body::Shaped(names, _, values) => Rest::Packed(names, values),
-            Body::Own(fields) => Rest::Own(fields),
-            Body::Long(list) => Rest::Long(list.range(0..list.len())),
+            Body::Shaped(names, _, values) => FieldsLeft::Packed(names, values),
+            Body::Own(fields) => FieldsLeft::Own(fields),
+            Body::Long(list) => FieldsLeft::Long(list.range(0..list.len())),
         })
     }
 
@@ -80,10 +80,10 @@ impl<'a> Entry<'a> {
 }
 
 /// Names and values of an entry: see [`Entry::fields`].
-pub struct Fields<'a>(Rest<'a>);
+pub struct Fields<'a>(FieldsLeft<'a>);
 
 /// The rest of a run.
-enum Rest<'a> {
+enum FieldsLeft<'a> {
     /// The next entry is in the first run, and those after it are in the second.
     Packed(&'a [u8], &'a [u8]),
     Own(&'a [u8]),
@@ -93,7 +93,7 @@ enum Rest<'a> {
 impl<'a> Fields<'a> {
     /// Encoded elements, one after the other.
     pub(super) fn of(run: &'a [u8]) -> Self {
-        Self(Rest::Own(run))
+        Self(FieldsLeft::Own(run))
     }
 }
 
@@ -103,13 +103,13 @@ impl<'a> Iterator for Fields<'a> {
     #[inline]
     fn next(&mut self) -> Option<Element<'a>> {
         match &mut self.0 {
-            Rest::Packed(one, other) => {
+            FieldsLeft::Packed(one, other) => {
                 let element = first(one);
                 std::mem::swap(one, other);
                 element
             }
-            Rest::Own(fields) => first(fields),
-            Rest::Long(list) => list.next(),
+            FieldsLeft::Own(fields) => first(fields),
+            FieldsLeft::Long(list) => list.next(),
         }
     }
 }

@@ -12,12 +12,12 @@ use darter_base::long::Long;
 const FREED_AT_ONCE: usize = 4;
 
 /// Long keys and out-of-line values to be freed.
-pub(super) struct Remains<X: OutOfLine> {
+pub(super) struct FreedEntries<X: OutOfLine> {
     keys: Vec<Long>,
     values: Vec<X>,
 }
 
-impl<X: OutOfLine> Remains<X> {
+impl<X: OutOfLine> FreedEntries<X> {
     /// None yet; nothing is allocated before there are some.
     pub(super) fn new() -> Self {
         Self { keys: Vec::new(), values: Vec::new() }
@@ -37,7 +37,7 @@ impl<X: OutOfLine> Remains<X> {
     }
 }
 
-impl<X: OutOfLine> Dismantle for Remains<X> {
+impl<X: OutOfLine> Dismantle for FreedEntries<X> {
     fn dismantle(&mut self) -> bool {
         if self.keys.is_empty() {
             self.values.truncate(self.values.len().saturating_sub(FREED_AT_ONCE));

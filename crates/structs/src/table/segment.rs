@@ -38,7 +38,7 @@ mod pages;
 use super::directory::NEVER;
 use super::entry::{self, Needle, Raw, pad_before};
 use super::group::{Group, SLOTS, fingerprint, ones};
-use super::remains::Remains;
+use super::remains::FreedEntries;
 use super::value::OutOfLine;
 use gaps::NO_GAP;
 use next::NEXT_MAX;
@@ -197,7 +197,7 @@ impl<X: OutOfLine> Drop for Seg<X> {
         }
         fence(Ordering::Acquire);
         if self.head().owners > 0 {
-            let mut remains = Remains::new();
+            let mut remains = FreedEntries::new();
             let mut at = PagePos::default();
             while let Some(raw) = self.next_entry(&mut at) {
                 if raw.is_owner() {

@@ -14,7 +14,7 @@
 //! Not here: what happens beyond [`LEN_MAX`] and [`BYTES_MAX`]. See `Table::grow_big`.
 
 use super::entry::{self, Needle, PAD, Raw, Stands, pad_before};
-use super::remains::Remains;
+use super::remains::FreedEntries;
 use super::value::OutOfLine;
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
@@ -62,7 +62,7 @@ impl<X: OutOfLine> Drop for Small<X> {
             return;
         }
         fence(Ordering::Acquire);
-        let mut remains = Remains::new();
+        let mut remains = FreedEntries::new();
         let mut at = 0;
         while let Some((_, raw)) = self.next(&mut at) {
             // SAFETY: the last owner of the block takes its entries, each once.

@@ -23,11 +23,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Leaves, then segments, each handed out once. Both are stacks whose top is next.
-struct Rest<X: OutOfLine> {
+struct SegmentStack<X: OutOfLine> {
     leaves: Vec<Arc<Leaf<X>>>,
     /// Each with its `earliest`.
     segments: Vec<(Seg<X>, UnixMillis)>,
-    /// Segments, and how many of the leaves, at which [`Rest::next_copied`] has still to look in this
+    /// Segments, and how many of the leaves, at which [`SegmentStack::next_copied`] has still to look in this
     /// round.
     unseen: Range<usize>,
     unseen_leaves: usize,
@@ -40,7 +40,7 @@ struct Rest<X: OutOfLine> {
 }
 
 /// The unread rest of a stream, which is freed in slices when it is dropped.
-struct Stream<X: OutOfLine>(Rest<X>);
+struct Stream<X: OutOfLine>(SegmentStack<X>);
 
 /// Segments and leaves looked at in a search for one that was copied.
 const LOOKS: usize = 128;
@@ -54,17 +54,17 @@ impl<X: OutOfLine> Drop for Stream<X> {
         let is_large = rest.leaves.len() + rest.segments.len() > 1
             || rest.leaves.iter().any(|leaf| leaf.fan.len() >= DEFERRED_SLOTS_MIN);
         if is_large {
-            let rest = Rest {
+            let rest = SegmentStack {
                 leaves: std::mem::take(&mut rest.leaves),
                 segments: std::mem::take(&mut rest.segments),
-                ..Rest::new(rest.bytes, rest.owner.retire())
+                ..SegmentStack::new(rest.bytes, rest.owner.retire())
             };
             lazyfree::defer(Box::new(rest));
         }
     }
 }
 
-impl<X: OutOfLine> Dismantle for Rest<X> {
+impl<X: OutOfLine> Dismantle for SegmentStack<X> {
     fn dismantle(&mut self) -> bool {
         drop(self.next());
         !self.is_done()
@@ -85,7 +85,7 @@ impl<X: OutOfLine> Drop for Big<X> {
 
 impl<X: OutOfLine> Stream<X> {
     fn empty() -> Self {
-        Self(Rest::new(0, Owner::default()))
+        Self(SegmentStack::new(0, Owner::default()))
     }
 
     /// Shares what a cut holds, or takes it over if it is not shared: a second reference would keep
@@ -99,14 +99,20 @@ impl<X: OutOfLine> Stream<X> {
         let top = &big.directory.top;
         let mut leaves: Vec<_> = top.firsts().map(|at| Arc::clone(top.get(at))).collect();
         leaves.reverse();
-        Self(Rest { leaves, ..Rest::new(big.entry_bytes(), big.directory.owner.cut_reader()) })
+        Self(SegmentStack {
+            leaves,
+            ..SegmentStack::new(big.entry_bytes(), big.directory.owner.cut_reader())
+        })
     }
 
     /// Takes the leaves out of a table that is consumed.
     fn take(big: &mut Big<X>) -> Self {
         // From the last to the first, so the first is on top.
         let leaves = std::iter::from_fn(|| big.directory.top.pop_run()).collect();
-        Self(Rest { leaves, ..Rest::new(big.entry_bytes(), big.directory.owner.retire()) })
+        Self(SegmentStack {
+            leaves,
+            ..SegmentStack::new(big.entry_bytes(), big.directory.owner.retire())
+        })
     }
 
     /// True when only readers hold what is left.
@@ -123,7 +129,7 @@ impl<X: OutOfLine> Stream<X> {
     }
 }
 
-impl<X: OutOfLine> Rest<X> {
+impl<X: OutOfLine> SegmentStack<X> {
     fn new(bytes: usize, owner: Owner) -> Self {
         let (leaves, segments) = (Vec::new(), Vec::new());
         Self { leaves, segments, unseen: 0..0, unseen_leaves: 0, rounds: 0, bytes, owner }

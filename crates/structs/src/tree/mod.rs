@@ -25,7 +25,7 @@ mod way;
 pub(crate) use append::Appender;
 use change::merge_near;
 pub(crate) use change::{insert, join_seam, remove_range};
-pub(crate) use rest::{Rest, Unread, defer, is_worth_deferring};
+pub(crate) use rest::{TreeRest, Unread, defer, is_worth_deferring};
 pub(crate) use way::{PREFETCHED_MAX, Reached, Search, Spot, insert_at, remove, remove_at};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
@@ -126,7 +126,7 @@ fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
 }
 
 /// A child, taken apart.
-pub(crate) enum Part<C: Coding> {
+pub(crate) enum TreePart<C: Coding> {
     Chunk(Handle<C>),
     /// The children of a node.
     Node(Vec<Child<C>>),
@@ -176,18 +176,18 @@ impl<C: Coding> Child<C> {
     }
 
     /// Takes it apart; children that a cut shares are counted.
-    pub(crate) fn open(self) -> Part<C> {
+    pub(crate) fn open(self) -> TreePart<C> {
         match self.link {
-            Link::Chunk(chunk) => Part::Chunk(chunk),
-            Link::Node(node) => Part::Node(Arc::unwrap_or_clone(node).children),
+            Link::Chunk(chunk) => TreePart::Chunk(chunk),
+            Link::Node(node) => TreePart::Node(Arc::unwrap_or_clone(node).children),
         }
     }
 
     /// Takes it apart to free it; `None` if a cut shares it, which frees it then.
-    pub(crate) fn into_inner(self) -> Option<Part<C>> {
+    pub(crate) fn into_inner(self) -> Option<TreePart<C>> {
         match self.link {
-            Link::Chunk(chunk) => Some(Part::Chunk(chunk)),
-            Link::Node(node) => Some(Part::Node(Arc::into_inner(node)?.children)),
+            Link::Chunk(chunk) => Some(TreePart::Chunk(chunk)),
+            Link::Node(node) => Some(TreePart::Node(Arc::into_inner(node)?.children)),
         }
     }
 
@@ -198,8 +198,8 @@ impl<C: Coding> Child<C> {
 
     fn into_children(self) -> Vec<Self> {
         match self.open() {
-            Part::Chunk(_) => unreachable!("a chunk has no children"),
-            Part::Node(children) => children,
+            TreePart::Chunk(_) => unreachable!("a chunk has no children"),
+            TreePart::Node(children) => children,
         }
     }
 
@@ -441,11 +441,11 @@ pub(crate) fn split<C: Coding>(
     }
     let level = tree.level();
     let mut lefts = match tree.open() {
-        Part::Chunk(chunk) => {
+        TreePart::Chunk(chunk) => {
             let (left, right) = chunk.split(index);
             return (Some(Child::of(left)), Some(Child::of(right)));
         }
-        Part::Node(children) => children,
+        TreePart::Node(children) => children,
     };
     let (mut at, mut before) = (0, 0);
     while index - before >= lefts[at].len {
@@ -472,7 +472,7 @@ pub(crate) fn pop<C: Coding>(tree: Child<C>, end: End) -> (Handle<C>, Option<Chi
         }
     };
     match one.expect("a chunk has elements").open() {
-        Part::Chunk(chunk) => (chunk, rest),
-        Part::Node(_) => unreachable!("cut between two chunks"),
+        TreePart::Chunk(chunk) => (chunk, rest),
+        TreePart::Node(_) => unreachable!("cut between two chunks"),
     }
 }

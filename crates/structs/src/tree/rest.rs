@@ -1,6 +1,6 @@
 //! Parts of a value whose chunks are handed out one by one, to be read or freed.
 
-use super::{Child, Part};
+use super::{Child, TreePart};
 use crate::chunk::{Coding, End, Handle};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
@@ -16,7 +16,7 @@ pub(crate) fn is_worth_deferring(bytes: usize) -> bool {
 }
 
 /// Trees that are handed out chunk by chunk: a stack whose top is next.
-pub(crate) struct Rest<C: Coding> {
+pub(crate) struct TreeRest<C: Coding> {
     trees: Vec<Child<C>>,
     /// The end that chunks are taken from.
     from: End,
@@ -28,10 +28,10 @@ pub(crate) struct Rest<C: Coding> {
 
 /// Releases a part of a value: later, if it is large.
 pub(crate) fn defer<C: Coding>(tree: Option<Child<C>>, owner: Owner) {
-    Rest::of([tree], owner).defer();
+    TreeRest::of([tree], owner).defer();
 }
 
-impl<C: Coding> Rest<C> {
+impl<C: Coding> TreeRest<C> {
     /// An empty rest of a value, to be handed out from one end.
     pub(crate) fn new(from: End, owner: Owner) -> Self {
         Self { trees: Vec::new(), from, bytes: 0, owner }
@@ -51,8 +51,8 @@ impl<C: Coding> Rest<C> {
         for tree in std::mem::take(&mut self.trees) {
             let bytes = tree.bytes;
             match tree.into_inner() {
-                Some(Part::Node(children)) => self.trees.extend(children),
-                Some(Part::Chunk(_)) | None => self.bytes = self.bytes.saturating_sub(bytes),
+                Some(TreePart::Node(children)) => self.trees.extend(children),
+                Some(TreePart::Chunk(_)) | None => self.bytes = self.bytes.saturating_sub(bytes),
             }
         }
     }
@@ -68,8 +68,8 @@ impl<C: Coding> Rest<C> {
     pub(crate) fn next(&mut self) -> Option<Handle<C>> {
         loop {
             match self.pop()?.open() {
-                Part::Chunk(chunk) => return Some(chunk),
-                Part::Node(children) => self.extend(children),
+                TreePart::Chunk(chunk) => return Some(chunk),
+                TreePart::Node(children) => self.extend(children),
             }
         }
     }
@@ -89,7 +89,7 @@ impl<C: Coding> Rest<C> {
                 self.trees.push(tree);
                 break;
             }
-            if let Part::Node(children) = tree.open() {
+            if let TreePart::Node(children) = tree.open() {
                 self.extend(children);
             }
         }
@@ -119,12 +119,12 @@ impl<C: Coding> Rest<C> {
     }
 }
 
-impl<C: Coding> Dismantle for Rest<C> {
+impl<C: Coding> Dismantle for TreeRest<C> {
     fn dismantle(&mut self) -> bool {
         for _ in 0..FREED_AT_ONCE {
             // A part that a cut shares is freed with the cut.
             match self.pop().map(Child::into_inner) {
-                Some(Some(Part::Node(children))) => self.trees.extend(children),
+                Some(Some(TreePart::Node(children))) => self.trees.extend(children),
                 Some(_) => {}
                 None => return false,
             }
@@ -139,12 +139,12 @@ impl<C: Coding> Dismantle for Rest<C> {
 }
 
 /// The unread rest, freed in slices when it is dropped.
-pub(crate) struct Unread<C: Coding>(pub(crate) Rest<C>);
+pub(crate) struct Unread<C: Coding>(pub(crate) TreeRest<C>);
 
 impl<C: Coding> Drop for Unread<C> {
     fn drop(&mut self) {
         let rest = &mut self.0;
         let (trees, owner) = (std::mem::take(&mut rest.trees), rest.owner.retire());
-        Rest { trees, from: rest.from, bytes: rest.bytes, owner }.defer();
+        TreeRest { trees, from: rest.from, bytes: rest.bytes, owner }.defer();
     }
 }

@@ -1,6 +1,6 @@
 //! Waits for a busy transaction: see `locks::busy`.
 
-use super::tickets::{Asked, Ticket};
+use super::tickets::{AwaitedEvent, Ticket};
 use super::{Message, Tx};
 use crate::CoreId;
 use crate::locks::TxId;
@@ -89,7 +89,9 @@ impl Tx {
     /// The lock that a ticket of this core waits for is held by a busy transaction. The lock may
     /// have been granted in the meantime.
     pub(super) fn note_stuck(&self, ticket: u64, line: &'static str) {
-        if let Some(Ticket::Waiting(task, Asked::Lock)) = self.0.tickets.borrow().get(&ticket) {
+        if let Some(Ticket::Waiting(task, AwaitedEvent::Lock)) =
+            self.0.tickets.borrow().get(&ticket)
+        {
             self.0.stuck.borrow_mut().insert(*task, (ticket, line));
             self.0.tasks.borrow_mut().wake(*task);
         }

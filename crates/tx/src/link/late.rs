@@ -1,6 +1,6 @@
 //! Claims of a running transaction over cores: see `locks::late`.
 
-use super::tickets::{Asked, Pending};
+use super::tickets::{AwaitedEvent, Pending};
 use super::{Locked, Message, Tx};
 use crate::CoreId;
 use crate::locks::{Claim, Late, TxId};
@@ -42,7 +42,7 @@ impl Tx {
     }
 
     pub(super) fn ask_more(&self, tx: TxId, core: CoreId, claim: Claim) -> Pending {
-        let pending = self.open_ticket(Asked::Lock);
+        let pending = self.open_ticket(AwaitedEvent::Lock);
         let (from, ticket) = (self.0.core, pending.ticket);
         self.post(core, Message::Widen { from, ticket, tx, claim });
         pending

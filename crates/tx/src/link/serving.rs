@@ -2,7 +2,7 @@
 
 use super::Tx;
 use super::locked::Locked;
-use super::tickets::{Asked, Pending};
+use super::tickets::{AwaitedEvent, Pending};
 use crate::CoreId;
 use crate::locks::{Access, Claim, TxId};
 use crate::waited::Serving;
@@ -13,7 +13,7 @@ impl Tx {
     /// to be served next. Names as of [`lock_key`](crate::lock_key).
     pub fn serve_keys(&self, names: &[u64]) {
         let claim = Claim::Keys(names.iter().map(|name| (*name, Access::Exclusive)).collect());
-        let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
+        let (id, pending) = (self.next_tx(), self.open_ticket(AwaitedEvent::Lock));
         let notify = (self.0.core, pending.ticket);
         let is_granted = self.0.home.borrow_mut().locks.acquire_first(id, claim.clone(), notify);
         self.keep_to_serve(id, claim, is_granted, pending);
@@ -45,7 +45,7 @@ impl Tx {
     pub(super) fn hand_over(&self, tx: TxId, claims: Vec<Claim>) {
         let (mut asked, mut kept) = (Vec::new(), Vec::new());
         for claim in claims {
-            let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
+            let (id, pending) = (self.next_tx(), self.open_ticket(AwaitedEvent::Lock));
             asked.push((id, claim.clone(), (self.0.core, pending.ticket)));
             kept.push((id, claim, pending));
         }

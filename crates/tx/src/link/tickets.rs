@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 /// The state of an open ticket.
 pub(super) enum Ticket {
-    Waiting(TaskId, Asked),
+    Waiting(TaskId, AwaitedEvent),
     Done(Value),
     /// The task that asked has stopped.
     Abandoned,
@@ -17,7 +17,7 @@ pub(super) enum Ticket {
 
 /// The event that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum AwaitedEvent {
     /// Work, which may change data.
     Work,
     /// A lock: the task does nothing until then.
