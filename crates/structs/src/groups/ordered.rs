@@ -3,7 +3,7 @@
 use super::item::{Code, Nothing};
 use crate::chunk::{Chunk, Coding, own};
 use crate::owner::Owner;
-use crate::tree::{self, Child, defer};
+use crate::tree::{self, Subtree, defer};
 use std::ops::Range;
 
 /// The items of such a tree begin with their keys.
@@ -14,7 +14,7 @@ impl<C> Keyed for C where C: for<'a> Coding<First: Ord, Long = Nothing, Code<'a>
 /// See the module. Cloning it is a cut.
 #[derive(Clone)]
 pub(super) struct Ordered<C: Keyed> {
-    tree: Option<Child<C>>,
+    tree: Option<Subtree<C>>,
     owner: Owner,
 }
 

@@ -5,7 +5,7 @@
 
 use crate::chunk::{Chunk, Coding, Encoded, Held, own};
 use crate::owner::Owner;
-use crate::tree::{self, Child, defer};
+use crate::tree::{self, Subtree, defer};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ enum Root<T: Shelved> {
 /// A tree, freed in portions.
 #[derive(Clone)]
 struct Many<T: Shelved> {
-    tree: Option<Child<Slots<T>>>,
+    tree: Option<Subtree<Slots<T>>>,
     owner: Owner,
 }
 

@@ -9,7 +9,7 @@ use super::value::{Text, Value};
 use crate::chunk::{Chunk, Coding, own};
 use crate::owner::Owner;
 use crate::sorted::index::{Hash, Index};
-use crate::tree::{self, Child, Spot, defer};
+use crate::tree::{self, Subtree, TreeSpot, defer};
 use std::fmt;
 use std::ops::Range;
 
@@ -19,13 +19,13 @@ pub(super) const INDEX_MIN: usize = 64;
 /// A large array.
 #[derive(Clone, Default)]
 pub(super) struct Array {
-    pub(super) tree: Option<Child<Elements>>,
+    pub(super) tree: Option<Subtree<Elements>>,
 }
 
 /// A large object.
 #[derive(Clone, Default)]
 pub(super) struct Object {
-    pub(super) tree: Option<Child<Members>>,
+    pub(super) tree: Option<Subtree<Members>>,
     index: Index,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Object {
 
 /// Puts an item in the place of another.
 fn set<C: Coding<Long = Long, First = ()>>(
-    tree: &mut Option<Child<C>>,
+    tree: &mut Option<Subtree<C>>,
     index: usize,
     code: &C::Code<'_>,
 ) {
@@ -68,7 +68,7 @@ fn set<C: Coding<Long = Long, First = ()>>(
     }
 }
 
-fn bytes_of<C: Coding>(tree: Option<&Child<C>>) -> usize {
+fn bytes_of<C: Coding>(tree: Option<&Subtree<C>>) -> usize {
     tree.map_or(0, |tree| tree.bytes)
 }
 
@@ -243,7 +243,7 @@ impl Object {
     }
 
     /// Where the index has this place.
-    fn spot(&self, place: usize) -> Option<Spot> {
+    fn spot(&self, place: usize) -> Option<TreeSpot> {
         let is_it = |other: f64| (other as usize == place).then_some(());
         let find = || self.index.find(hash(self.get(place).0), is_it);
         (self.index.len() > 0).then(|| find().expect("all are in it").0)

@@ -326,7 +326,7 @@ pub struct Value {
 }
 
 /// The items of a tree that is a single chunk.
-fn only<C: Coding>(tree: &tree::Child<C>) -> Option<&[u8]> {
+fn only<C: Coding>(tree: &tree::Subtree<C>) -> Option<&[u8]> {
     (!tree.is_node()).then(|| tree.find(0).0).filter(|chunk| chunk.longs() == 0).map(Chunk::items)
 }
 

@@ -58,7 +58,7 @@ use std::ops::Range;
 
 type Chunk = crate::chunk::Chunk<Elements>;
 type Handle = crate::chunk::Handle<Elements>;
-type Child = crate::tree::Child<Elements>;
+type Child = crate::tree::Subtree<Elements>;
 
 /// A single chunk becomes a pack again at half the limits of a pack.
 const PACK_AGAIN_BYTES: usize = pack::PACK_BYTES_MAX / 2;

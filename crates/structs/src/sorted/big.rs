@@ -16,7 +16,7 @@ use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 use crate::tree::{
-    self, Child, PREFETCHED_MAX, Reached, Search, Spot, TreeRest, is_worth_deferring,
+    self, PREFETCHED_MAX, Reached, Subtree, TreeRest, TreeSearch, TreeSpot, is_worth_deferring,
 };
 use darter_base::hash;
 use std::ops::Range;
@@ -32,7 +32,7 @@ const SETTLED_AT_ONCE: usize = 64;
 /// See the module.
 #[derive(Clone)]
 pub(super) struct Big {
-    entries: Option<Child<Entries>>,
+    entries: Option<Subtree<Entries>>,
     index: Index,
     stale: Stale,
     /// The set's.
@@ -74,8 +74,8 @@ impl Dismantle for FreedSorted {
 #[derive(Clone, Copy)]
 struct Found {
     /// The places of its item in the index and of its entry.
-    item: Spot,
-    entry: Spot,
+    item: TreeSpot,
+    entry: TreeSpot,
     score: f64,
 }
 
@@ -97,19 +97,22 @@ impl Big {
     }
 
     /// These entries, and the items of them.
-    pub(super) fn of_trees(entries: Option<Child<Entries>>, index: Option<Child<Items>>) -> Self {
+    pub(super) fn of_trees(
+        entries: Option<Subtree<Entries>>,
+        index: Option<Subtree<Items>>,
+    ) -> Self {
         let big =
             Self { entries, index: Index(index), stale: Stale::default(), owner: Owner::new() };
         big.assert_counts();
         big
     }
 
-    fn tree(&self) -> &Child<Entries> {
+    fn tree(&self) -> &Subtree<Entries> {
         self.entries.as_ref().expect("B2: there are entries")
     }
 
     /// All entries, and their owner.
-    pub(super) fn into_parts(mut self) -> (Option<Child<Entries>>, Owner) {
+    pub(super) fn into_parts(mut self) -> (Option<Subtree<Entries>>, Owner) {
         let owner = std::mem::take(&mut self.owner);
         self.owner = owner.of_part();
         (self.entries.take(), owner)
@@ -167,14 +170,14 @@ impl Big {
 
     /// The entry of a member; without one, where an item of it can be added to the index.
     #[inline]
-    fn look(&self, hash: u64, member: &[u8]) -> Result<Found, Spot> {
+    fn look(&self, hash: u64, member: &[u8]) -> Result<Found, TreeSpot> {
         let found = self.index.find(Hash::of(hash), |score| {
             let tree = self.entries.as_ref()?;
             // The last chunk that does not begin behind it: it may begin with it.
-            let reached = tree.search(&Search {
+            let reached = tree.search(&TreeSearch {
                 is_less: |first| first < score,
                 is_equal: |first| first == score,
-                is_before: |child: &Child<_>| order(&first(child).member, member).is_le(),
+                is_before: |child: &Subtree<_>| order(&first(child).member, member).is_le(),
             });
             let (spot, chunk) = lower_bound(&reached, &Place::Entry(score, member));
             let items = &chunk.items()[spot.offset..];
@@ -260,7 +263,8 @@ impl Big {
             }
         }
         let place = Place::Entry(new, member);
-        let spot = self.entries.as_ref().map_or_else(Spot::default, |tree| spot(tree, &place).0);
+        let spot =
+            self.entries.as_ref().map_or_else(TreeSpot::default, |tree| spot(tree, &place).0);
         tree::insert_at(&mut self.entries, &spot, &New::of(new, hash, member));
         self.settle(SETTLED_BESIDE);
         self.assert_counts();
@@ -359,21 +363,25 @@ pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
 
 /// Where in a tree a place is: in the last chunk that begins before it.
 #[inline]
-fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
+fn spot<'a>(tree: &'a Subtree<Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chunk) {
     let is_before =
-        |child: &Child<_>| place.is_behind(child.first, |name| order(&first(child).member, name));
+        |child: &Subtree<_>| place.is_behind(child.first, |name| order(&first(child).member, name));
     let reached = match *place {
         // All children look alike to their scores.
         Place::Start | Place::End | Place::BeforeMember(_) | Place::AfterMember(_) => {
-            tree.search(&Search { is_less: |_| false, is_equal: |_| true, is_before })
+            tree.search(&TreeSearch { is_less: |_| false, is_equal: |_| true, is_before })
         }
-        Place::BeforeScore(score) => {
-            tree.search(&Search { is_less: |first| first < score, is_equal: |_| false, is_before })
-        }
-        Place::AfterScore(score) => {
-            tree.search(&Search { is_less: |first| first <= score, is_equal: |_| false, is_before })
-        }
-        Place::Entry(score, _) => tree.search(&Search {
+        Place::BeforeScore(score) => tree.search(&TreeSearch {
+            is_less: |first| first < score,
+            is_equal: |_| false,
+            is_before,
+        }),
+        Place::AfterScore(score) => tree.search(&TreeSearch {
+            is_less: |first| first <= score,
+            is_equal: |_| false,
+            is_before,
+        }),
+        Place::Entry(score, _) => tree.search(&TreeSearch {
             is_less: |first| first < score,
             is_equal: |first| first == score,
             is_before,
@@ -383,12 +391,12 @@ fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
 }
 
 /// The way to entries of a score, of which a prefetch needs no more than about where they are.
-fn by_score(score: f64) -> Search<impl Fn(f64) -> bool, impl Fn(f64) -> bool, Never> {
-    Search { is_less: move |first| first < score, is_equal: |_| false, is_before: |_| false }
+fn by_score(score: f64) -> TreeSearch<impl Fn(f64) -> bool, impl Fn(f64) -> bool, Never> {
+    TreeSearch { is_less: move |first| first < score, is_equal: |_| false, is_before: |_| false }
 }
 
 /// A function that is not called.
-type Never = fn(&Child<Entries>) -> bool;
+type Never = fn(&Subtree<Entries>) -> bool;
 
 /// [`part_between`] for a prefetch, which may as well be wrong.
 fn share(score: f64, low: f64, high: f64) -> f64 {
@@ -404,13 +412,13 @@ fn part_between(low: f64, high: Option<f64>, score: f64) -> Option<f64> {
 }
 
 /// The first entry that hangs there.
-fn first(tree: &Child<Entries>) -> Entry<'_> {
+fn first(tree: &Subtree<Entries>) -> Entry<'_> {
     let chunk = tree.peek(End::Front);
     item::entry(chunk.items(), Some(chunk))
 }
 
 /// Copies the place of this index, or of the last, if it is shared. Returns whether it was.
-fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
+fn unshare<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) -> bool {
     let Some(tree) = tree else { return false };
     let index = index.min(tree.len - 1);
     let is_shared = tree.is_shared(index);
@@ -422,14 +430,14 @@ fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
 
 /// The first entry of a chunk that does not lie before a place.
 #[inline]
-fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
+fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chunk) {
     let Reached { chunk, way, first, next, .. } = *reached;
     let part = match *place {
         Place::Entry(score, _) => part_between(first, next, score),
         _ => None,
     };
     let (index, offset) = offset_of(chunk, place, part);
-    (Spot { way, index, offset }, chunk)
+    (TreeSpot { way, index, offset }, chunk)
 }
 
 /// How many entries of a chunk lie before a place, and the offset of the first that does not.

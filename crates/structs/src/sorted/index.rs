@@ -13,7 +13,7 @@
 //! the place where they are to be expected.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held};
-use crate::tree::{self, Child, Reached, Search, Spot};
+use crate::tree::{self, Reached, Subtree, TreeSearch, TreeSpot};
 
 /// Bytes of an item.
 pub(super) const ITEM: usize = 12;
@@ -127,24 +127,24 @@ fn lower_bound(chunk: &Chunk<Items>, hash: Hash, mut at: usize) -> usize {
 }
 
 /// The way to a hash.
-fn search(hash: Hash) -> Search<impl Fn(Hash) -> bool, impl Fn(Hash) -> bool, Never> {
-    Search { is_less: move |first| first < hash, is_equal: |_| false, is_before: |_| false }
+fn search(hash: Hash) -> TreeSearch<impl Fn(Hash) -> bool, impl Fn(Hash) -> bool, Never> {
+    TreeSearch { is_less: move |first| first < hash, is_equal: |_| false, is_before: |_| false }
 }
 
 /// A function that is not called: nodes show all about hashes.
-type Never = fn(&Child<Items>) -> bool;
+type Never = fn(&Subtree<Items>) -> bool;
 
 /// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.
 #[inline]
-fn spot(tree: &Child<Items>, hash: Hash) -> (Spot, &Chunk<Items>) {
+fn spot(tree: &Subtree<Items>, hash: Hash) -> (TreeSpot, &Chunk<Items>) {
     let Reached { chunk, way, len, first, next } = tree.search(&search(hash));
     let index = lower_bound(chunk, hash, expected(hash, first, next, len));
-    (Spot { way, index, offset: index * ITEM }, chunk)
+    (TreeSpot { way, index, offset: index * ITEM }, chunk)
 }
 
 /// The table by member; see the module.
 #[derive(Clone, Default)]
-pub(crate) struct Index(pub(crate) Option<Child<Items>>);
+pub(crate) struct Index(pub(crate) Option<Subtree<Items>>);
 
 impl Index {
     /// Items, those of entries that are gone included.
@@ -186,8 +186,8 @@ impl Index {
         &self,
         hash: Hash,
         mut f: impl FnMut(f64) -> Option<R>,
-    ) -> Result<(Spot, R), Spot> {
-        let Some(tree) = &self.0 else { return Err(Spot::default()) };
+    ) -> Result<(TreeSpot, R), TreeSpot> {
+        let Some(tree) = &self.0 else { return Err(TreeSpot::default()) };
         let (first, chunk) = spot(tree, hash);
         for index in first.index..chunk.len() {
             let (other, score) = read(chunk.items(), index);
@@ -195,7 +195,7 @@ impl Index {
                 return Err(first);
             }
             if let Some(result) = f(score) {
-                return Ok((Spot { index, offset: index * ITEM, ..first }, result));
+                return Ok((TreeSpot { index, offset: index * ITEM, ..first }, result));
             }
         }
         // Equal hashes in the next chunk: rare, and looked for by rank.
@@ -228,7 +228,7 @@ impl Index {
 
     /// Adds an item at a spot that [`Index::find`] gave for its hash.
     #[inline]
-    pub(crate) fn insert(&mut self, spot: &Spot, hash: Hash, score: f64) {
+    pub(crate) fn insert(&mut self, spot: &TreeSpot, hash: Hash, score: f64) {
         tree::insert_at(&mut self.0, spot, &code(hash, score));
     }
 
@@ -241,7 +241,7 @@ impl Index {
 
     /// Gives the item at a spot, which has this hash, another score.
     #[inline]
-    pub(crate) fn set(&mut self, spot: &Spot, hash: Hash, score: f64) {
+    pub(crate) fn set(&mut self, spot: &TreeSpot, hash: Hash, score: f64) {
         let tree = self.0.as_mut().expect("the item is there");
         tree.edit_at(&spot.way, &mut |chunk| {
             debug_assert_eq!(read(chunk.items(), spot.index).0, hash);
@@ -251,13 +251,13 @@ impl Index {
     }
 
     /// True when a change at a spot would copy what a cut holds.
-    pub(super) fn is_shared(&self, spot: &Spot) -> bool {
+    pub(super) fn is_shared(&self, spot: &TreeSpot) -> bool {
         self.0.as_ref().is_some_and(|tree| tree.is_shared_at(&spot.way))
     }
 
     /// Removes the item at a spot. True when chunks were merged for it.
     #[inline]
-    pub(crate) fn remove(&mut self, spot: &Spot) -> bool {
+    pub(crate) fn remove(&mut self, spot: &TreeSpot) -> bool {
         tree::remove_at(&mut self.0, spot)
     }
 

@@ -12,7 +12,7 @@ use super::index::{Hash, Index};
 use super::item::{self, Entries};
 use super::place::Entry;
 use crate::chunk::{Chunk, Coding, End};
-use crate::tree::{Child, PREFETCHED_MAX, join_some, pop};
+use crate::tree::{PREFETCHED_MAX, Subtree, join_some, pop};
 
 /// The cost of copying a chunk of the index, which a cut holds, and the nodes above it, in removals
 /// of items from unshared chunks.
@@ -23,7 +23,7 @@ const MERGING: usize = 8;
 /// See the module.
 #[derive(Clone, Default)]
 pub(super) struct Stale {
-    entries: Option<Child<Entries>>,
+    entries: Option<Subtree<Entries>>,
     /// Entries of the first chunk whose items are removed.
     done: usize,
 }
@@ -44,12 +44,12 @@ impl Stale {
     }
 
     /// These are gone, too.
-    pub(super) fn add(&mut self, gone: Option<Child<Entries>>) {
+    pub(super) fn add(&mut self, gone: Option<Subtree<Entries>>) {
         self.entries = join_some(self.entries.take(), gone);
     }
 
     /// All of them, to be freed.
-    pub(super) fn take(&mut self) -> Option<Child<Entries>> {
+    pub(super) fn take(&mut self) -> Option<Subtree<Entries>> {
         self.done = 0;
         self.entries.take()
     }
@@ -94,7 +94,7 @@ impl Stale {
 }
 
 /// Calls `f` with the entries of a tree, from this index on.
-pub(super) fn each(tree: &Child<Entries>, from: usize, f: &mut impl FnMut(Entry<'_>)) {
+pub(super) fn each(tree: &Subtree<Entries>, from: usize, f: &mut impl FnMut(Entry<'_>)) {
     let mut next = from;
     while next < tree.len {
         let (chunk, first) = tree.find(next);

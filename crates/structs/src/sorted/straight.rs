@@ -11,7 +11,7 @@ use super::scan::ordered;
 use crate::chunk::Coding;
 use crate::owner::Owner;
 use crate::table::Text;
-use crate::tree::{Appender, Child, defer};
+use crate::tree::{Appender, Subtree, defer};
 use std::cmp::Ordering;
 
 /// Entries in order: see the module.
@@ -26,7 +26,7 @@ pub(super) struct Straight {
     is_broken: bool,
     is_closed: bool,
     /// All that are written, once no more come.
-    tree: Option<Child<Entries>>,
+    tree: Option<Subtree<Entries>>,
     /// How many were read again.
     read: usize,
 }
@@ -161,7 +161,7 @@ impl Straight {
     }
 
     /// All entries, if they came in order.
-    pub(super) fn take(&mut self) -> Option<Child<Entries>> {
+    pub(super) fn take(&mut self) -> Option<Subtree<Entries>> {
         if self.is_broken { None } else { self.tree.take() }
     }
 }

@@ -57,7 +57,7 @@ use std::ops::Range;
 
 type Chunk = crate::chunk::Chunk<Coded>;
 type Handle = crate::chunk::Handle<Coded>;
-type Child = crate::tree::Child<Coded>;
+type Child = crate::tree::Subtree<Coded>;
 
 /// The entries of a stream. Cloning them is a cut. See the module.
 #[derive(Clone, Default)]

@@ -1,12 +1,12 @@
 //! Writing a tree from its beginning to its end, or from its end to its beginning.
 
-use super::{Child, join_some};
+use super::{Subtree, join_some};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, ROOM_MAX, own, trim};
 
 /// A tree that is written at one end.
 pub(crate) struct Appender<C: Coding> {
     end: End,
-    tree: Option<Child<C>>,
+    tree: Option<Subtree<C>>,
     /// The chunk after the tree, or before it.
     chunk: Option<Handle<C>>,
 }
@@ -70,7 +70,7 @@ impl<C: Coding> Appender<C> {
     fn attach(&mut self) {
         if let Some(mut chunk) = self.chunk.take() {
             trim(&mut chunk);
-            let (tree, new) = (self.tree.take(), Some(Child::of(chunk)));
+            let (tree, new) = (self.tree.take(), Some(Subtree::of(chunk)));
             self.tree = match self.end {
                 End::Back => join_some(tree, new),
                 End::Front => join_some(new, tree),
@@ -79,7 +79,7 @@ impl<C: Coding> Appender<C> {
     }
 
     /// The tree.
-    pub(crate) fn finish(mut self) -> Option<Child<C>> {
+    pub(crate) fn finish(mut self) -> Option<Subtree<C>> {
         self.attach();
         self.tree
     }

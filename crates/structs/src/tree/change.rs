@@ -1,6 +1,6 @@
 //! Changing a tree by index: full chunks are halved, nearly empty ones merged.
 
-use super::{Child, join, join_some, pop, split};
+use super::{Subtree, join, join_some, pop, split};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, MARK, ROOM_MAX, can_merge, own, trim};
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const NEW_ROOM_SHARE: usize = 8;
 
 /// Adds an item before the one with this index, or at the end. Cost: O(log n).
 #[inline]
-pub(crate) fn insert<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code: &C::Code<'_>) {
+pub(crate) fn insert<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize, code: &C::Code<'_>) {
     if !tree.as_mut().is_some_and(|tree| try_insert(tree, index, code)) {
         insert_far(tree, index, code);
     }
@@ -19,7 +19,7 @@ pub(crate) fn insert<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code:
 
 /// False if the chunk has no room, and no larger block would help.
 #[inline]
-fn try_insert<C: Coding>(tree: &mut Child<C>, index: usize, code: &C::Code<'_>) -> bool {
+fn try_insert<C: Coding>(tree: &mut Subtree<C>, index: usize, code: &C::Code<'_>) -> bool {
     debug_assert!(index <= tree.len, "index={index} len={}", tree.len);
     let past = usize::from(index == tree.len);
     let end = if index == 0 { End::Front } else { End::Back };
@@ -35,18 +35,18 @@ fn try_insert<C: Coding>(tree: &mut Child<C>, index: usize, code: &C::Code<'_>) 
 /// [`insert`] without room in the chunk: into a new chunk at an end, otherwise into one half of the
 /// chunk.
 #[cold]
-fn insert_far<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code: &C::Code<'_>) {
+fn insert_far<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize, code: &C::Code<'_>) {
     /// Half a chunk has room for any item's bytes. But the number of long items is bounded too, and
     /// all may be in one half, and in one half of that.
     const TRIES_MAX: usize = 8;
     for _ in 0..TRIES_MAX {
         *tree = match tree.take() {
-            None => Some(Child::of(chunk_of(0, End::Back, code))),
+            None => Some(Subtree::of(chunk_of(0, End::Back, code))),
             Some(old) if index == 0 => {
-                Some(join(Child::of(chunk_of(old.bytes, End::Front, code)), trimmed(old, 0)))
+                Some(join(Subtree::of(chunk_of(old.bytes, End::Front, code)), trimmed(old, 0)))
             }
             Some(old) if index == old.len => {
-                let chunk = Child::of(chunk_of(old.bytes, End::Back, code));
+                let chunk = Subtree::of(chunk_of(old.bytes, End::Back, code));
                 Some(join(trimmed(old, index - 1), chunk))
             }
             Some(old) => {
@@ -76,16 +76,16 @@ fn chunk_of<C: Coding>(tree_bytes: usize, end: End, code: &C::Code<'_>) -> Handl
 }
 
 /// The tree, with the chunk that holds this index moved to a block that fits it.
-fn trimmed<C: Coding>(mut tree: Child<C>, index: usize) -> Child<C> {
+fn trimmed<C: Coding>(mut tree: Subtree<C>, index: usize) -> Subtree<C> {
     tree.edit(index, &mut |chunk, _| trim(chunk));
     tree
 }
 
 /// Removes and returns the items with these indexes. Cost: O(log n).
 pub(crate) fn remove_range<C: Coding>(
-    tree: &mut Option<Child<C>>,
+    tree: &mut Option<Subtree<C>>,
     indexes: Range<usize>,
-) -> Option<Child<C>> {
+) -> Option<Subtree<C>> {
     let (left, rest) = split(tree.take()?, indexes.start);
     let (gone, right) = match rest {
         Some(rest) => split(rest, indexes.len()),
@@ -99,7 +99,7 @@ pub(crate) fn remove_range<C: Coding>(
 /// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in one.
 /// True when they do.
 #[cold]
-pub(super) fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
+pub(super) fn merge_near<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) -> bool {
     let Some(old) = tree else { return false };
     let (chunk, first) = old.find(index.min(old.len - 1));
     let end = first + chunk.len();
@@ -118,9 +118,9 @@ pub(super) fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -
 
 /// Joins two trees; the chunks that meet are merged if they fit in one.
 pub(crate) fn join_seam<C: Coding>(
-    left: Option<Child<C>>,
-    right: Option<Child<C>>,
-) -> Option<Child<C>> {
+    left: Option<Subtree<C>>,
+    right: Option<Subtree<C>>,
+) -> Option<Subtree<C>> {
     let (left, right) = match (left, right) {
         (Some(left), Some(right)) => (left, right),
         (left, right) => return left.or(right),
@@ -130,5 +130,5 @@ pub(crate) fn join_seam<C: Coding>(
     }
     let (last, left) = pop(left, End::Back);
     let (first, right) = pop(right, End::Front);
-    join_some(join_some(left, Some(Child::of(last.merged(&first)))), right)
+    join_some(join_some(left, Some(Subtree::of(last.merged(&first)))), right)
 }

@@ -6,7 +6,7 @@
 //!                             node: level 1 | len, bytes, -> | ...
 //!                                                  chunk
 //! ```
-//! A tree is a [`Child`]: a link to a node or to a single chunk, with the sums below it. Two
+//! A tree is a [`Subtree`]: a link to a node or to a single chunk, with the sums below it. Two
 //! operations change its shape: [`split`] at an index, and [`join`] of two trees of any heights.
 //! Nodes are shared between a value and its cuts, and copied before they are changed.
 //!
@@ -26,7 +26,7 @@ pub(crate) use append::Appender;
 use change::merge_near;
 pub(crate) use change::{insert, join_seam, remove_range};
 pub(crate) use rest::{TreeRest, Unread, defer, is_worth_deferring};
-pub(crate) use way::{PREFETCHED_MAX, Reached, Search, Spot, insert_at, remove, remove_at};
+pub(crate) use way::{PREFETCHED_MAX, Reached, TreeSearch, TreeSpot, insert_at, remove, remove_at};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
 use crate::kept;
@@ -42,12 +42,12 @@ pub(crate) const CHILDREN_MAX: usize = 32;
 const CHILDREN_MIN: usize = 8;
 /// Memory of a node.
 const fn node_bytes<C: Coding>() -> usize {
-    2 * size_of::<usize>() + size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Child<C>>()
+    2 * size_of::<usize>() + size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Subtree<C>>()
 }
 
 /// A tree, or a part of one.
 #[derive(Clone)]
-pub(crate) struct Child<C: Coding> {
+pub(crate) struct Subtree<C: Coding> {
     /// Elements.
     pub(crate) len: usize,
     /// Memory of chunks and nodes, shared or not.
@@ -70,7 +70,7 @@ pub(crate) struct Node<C: Coding> {
     /// one child.
     lens: [usize; CHILDREN_MAX],
     firsts: [C::First; CHILDREN_MAX],
-    children: Vec<Child<C>>,
+    children: Vec<Subtree<C>>,
 }
 
 impl<C: Coding> Clone for Node<C> {
@@ -119,7 +119,7 @@ impl<C: Coding> Node<C> {
 #[inline]
 fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
     if Arc::strong_count(node) != 1 {
-        kept::note_part(size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Child<C>>());
+        kept::note_part(size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Subtree<C>>());
         *node = Arc::new((**node).clone());
     }
     get_mut(node).expect("ours alone")
@@ -129,10 +129,10 @@ fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
 pub(crate) enum TreePart<C: Coding> {
     Chunk(Handle<C>),
     /// The children of a node.
-    Node(Vec<Child<C>>),
+    Node(Vec<Subtree<C>>),
 }
 
-impl<C: Coding> Child<C> {
+impl<C: Coding> Subtree<C> {
     /// A tree of one chunk.
     pub(crate) fn of(chunk: Handle<C>) -> Self {
         let (len, bytes, first) = (chunk.len(), chunk.memory_bytes(), C::first(chunk.items()));
@@ -167,7 +167,7 @@ impl<C: Coding> Child<C> {
     }
 
     /// The children of a node, for changing; copied first if a cut shares them. The caller calls
-    /// [`Child::sum`] afterwards.
+    /// [`Subtree::sum`] afterwards.
     fn children_mut(&mut self) -> &mut Vec<Self> {
         match &mut self.link {
             Link::Chunk(_) => unreachable!("a chunk has no children"),
@@ -307,7 +307,7 @@ impl<C: Coding> Child<C> {
 }
 
 /// One tree of two, the elements of `left` before those of `right`. Cost: O(log n).
-pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<C> {
+pub(crate) fn join<C: Coding>(mut left: Subtree<C>, mut right: Subtree<C>) -> Subtree<C> {
     let len = left.len + right.len;
     let level = left.level().max(right.level());
     let (first, second) = match left.level().cmp(&right.level()) {
@@ -326,7 +326,7 @@ pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<
     };
     let tree = match second {
         None => first,
-        Some(second) => Child::over(level + 1, with_room([first, second])).expect("of two"),
+        Some(second) => Subtree::over(level + 1, with_room([first, second])).expect("of two"),
     };
     debug_assert_eq!(tree.len, len, "N1");
     tree
@@ -334,16 +334,16 @@ pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<
 
 /// [`join`] of trees that may be missing.
 pub(crate) fn join_some<C: Coding>(
-    left: Option<Child<C>>,
-    right: Option<Child<C>>,
-) -> Option<Child<C>> {
+    left: Option<Subtree<C>>,
+    right: Option<Subtree<C>>,
+) -> Option<Subtree<C>> {
     match (left, right) {
         (Some(left), Some(right)) => Some(join(left, right)),
         (left, right) => left.or(right),
     }
 }
 
-fn with_room<C: Coding>(children: impl IntoIterator<Item = Child<C>>) -> Vec<Child<C>> {
+fn with_room<C: Coding>(children: impl IntoIterator<Item = Subtree<C>>) -> Vec<Subtree<C>> {
     let mut all = Vec::with_capacity(CHILDREN_MAX);
     all.extend(children);
     all
@@ -351,7 +351,7 @@ fn with_room<C: Coding>(children: impl IntoIterator<Item = Child<C>>) -> Vec<Chi
 
 /// Attaches a lower tree at one end of a higher one. Returns what must become its neighbour there,
 /// if it did not fit.
-fn attach<C: Coding>(node: &mut Child<C>, other: Child<C>, end: End) -> Option<Child<C>> {
+fn attach<C: Coding>(node: &mut Subtree<C>, other: Subtree<C>, end: End) -> Option<Subtree<C>> {
     let level = node.level();
     debug_assert!(level > other.level(), "N2: {level} {}", other.level());
     let children = node.children_mut();
@@ -373,16 +373,16 @@ fn attach<C: Coding>(node: &mut Child<C>, other: Child<C>, end: End) -> Option<C
     };
     let over = more.and_then(|more| hang(children, more, end));
     node.sum();
-    over.and_then(|children| Child::over(level, children))
+    over.and_then(|children| Subtree::over(level, children))
 }
 
 /// Adds a child at one end. A full node gives up some children, returned with the new one for a
 /// node of their own.
 fn hang<C: Coding>(
-    children: &mut Vec<Child<C>>,
-    child: Child<C>,
+    children: &mut Vec<Subtree<C>>,
+    child: Subtree<C>,
     end: End,
-) -> Option<Vec<Child<C>>> {
+) -> Option<Vec<Subtree<C>>> {
     let is_full = children.len() == CHILDREN_MAX;
     debug_assert!(children.len() <= CHILDREN_MAX, "N3: {} children", children.len());
     match (end, is_full) {
@@ -402,7 +402,10 @@ fn hang<C: Coding>(
 
 /// Balances two neighbours of one level, either of which may have too few children: they merge, or
 /// share their children.
-fn balance<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> (Child<C>, Option<Child<C>>) {
+fn balance<C: Coding>(
+    mut left: Subtree<C>,
+    mut right: Subtree<C>,
+) -> (Subtree<C>, Option<Subtree<C>>) {
     debug_assert_eq!(left.level(), right.level(), "N2");
     if left.level() == 0 {
         return (left, Some(right));
@@ -430,9 +433,9 @@ fn balance<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> (Child<C>, Opt
 /// The elements before an index, and those from there on. Cost: O(log n); a chunk that contains the
 /// index is split.
 pub(crate) fn split<C: Coding>(
-    tree: Child<C>,
+    tree: Subtree<C>,
     index: usize,
-) -> (Option<Child<C>>, Option<Child<C>>) {
+) -> (Option<Subtree<C>>, Option<Subtree<C>>) {
     if index == 0 {
         return (None, Some(tree));
     }
@@ -443,7 +446,7 @@ pub(crate) fn split<C: Coding>(
     let mut lefts = match tree.open() {
         TreePart::Chunk(chunk) => {
             let (left, right) = chunk.split(index);
-            return (Some(Child::of(left)), Some(Child::of(right)));
+            return (Some(Subtree::of(left)), Some(Subtree::of(right)));
         }
         TreePart::Node(children) => children,
     };
@@ -455,13 +458,13 @@ pub(crate) fn split<C: Coding>(
     let rights = with_room(lefts.drain(at + 1..));
     let middle = lefts.pop().expect("the child that was found");
     let (left, right) = split(middle, index - before);
-    let left = join_some(Child::over(level, lefts), left);
+    let left = join_some(Subtree::over(level, lefts), left);
     debug_assert_eq!(left.as_ref().map(|left| left.len), Some(index), "N1");
-    (left, join_some(right, Child::over(level, rights)))
+    (left, join_some(right, Subtree::over(level, rights)))
 }
 
 /// Removes the chunk at one end. Cost: O(log n).
-pub(crate) fn pop<C: Coding>(tree: Child<C>, end: End) -> (Handle<C>, Option<Child<C>>) {
+pub(crate) fn pop<C: Coding>(tree: Subtree<C>, end: End) -> (Handle<C>, Option<Subtree<C>>) {
     let chunk = tree.peek(end).len();
     let (one, rest) = match end {
         End::Front => split(tree, chunk),

@@ -1,6 +1,6 @@
 //! Parts of a value whose chunks are handed out one by one, to be read or freed.
 
-use super::{Child, TreePart};
+use super::{Subtree, TreePart};
 use crate::chunk::{Coding, End, Handle};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
@@ -17,7 +17,7 @@ pub(crate) fn is_worth_deferring(bytes: usize) -> bool {
 
 /// Trees that are handed out chunk by chunk: a stack whose top is next.
 pub(crate) struct TreeRest<C: Coding> {
-    trees: Vec<Child<C>>,
+    trees: Vec<Subtree<C>>,
     /// The end that chunks are taken from.
     from: End,
     /// Memory of what is left, shared or not.
@@ -27,7 +27,7 @@ pub(crate) struct TreeRest<C: Coding> {
 }
 
 /// Releases a part of a value: later, if it is large.
-pub(crate) fn defer<C: Coding>(tree: Option<Child<C>>, owner: Owner) {
+pub(crate) fn defer<C: Coding>(tree: Option<Subtree<C>>, owner: Owner) {
     TreeRest::of([tree], owner).defer();
 }
 
@@ -38,7 +38,7 @@ impl<C: Coding> TreeRest<C> {
     }
 
     /// The rest of these trees, to be freed.
-    pub(crate) fn of(trees: impl IntoIterator<Item = Option<Child<C>>>, owner: Owner) -> Self {
+    pub(crate) fn of(trees: impl IntoIterator<Item = Option<Subtree<C>>>, owner: Owner) -> Self {
         let mut rest = Self::new(End::Front, owner);
         trees.into_iter().flatten().for_each(|tree| rest.push(tree));
         rest
@@ -98,7 +98,7 @@ impl<C: Coding> TreeRest<C> {
     }
 
     /// Replaces a node by its children, whose bytes are counted already.
-    fn extend(&mut self, children: Vec<Child<C>>) {
+    fn extend(&mut self, children: Vec<Subtree<C>>) {
         match self.from {
             End::Front => self.trees.extend(children.into_iter().rev()),
             End::Back => self.trees.extend(children),
@@ -106,12 +106,12 @@ impl<C: Coding> TreeRest<C> {
     }
 
     /// Puts a tree before the others.
-    pub(crate) fn push(&mut self, tree: Child<C>) {
+    pub(crate) fn push(&mut self, tree: Subtree<C>) {
         self.bytes += tree.bytes;
         self.trees.push(tree);
     }
 
-    fn pop(&mut self) -> Option<Child<C>> {
+    fn pop(&mut self) -> Option<Subtree<C>> {
         let tree = self.trees.pop()?;
         // A node's bytes are mostly its children's, which are subtracted when they are taken.
         self.bytes = self.bytes.saturating_sub(if tree.is_node() { 0 } else { tree.bytes });
@@ -123,7 +123,7 @@ impl<C: Coding> Dismantle for TreeRest<C> {
     fn dismantle(&mut self) -> bool {
         for _ in 0..FREED_AT_ONCE {
             // A part that a cut shares is freed with the cut.
-            match self.pop().map(Child::into_inner) {
+            match self.pop().map(Subtree::into_inner) {
                 Some(Some(TreePart::Node(children))) => self.trees.extend(children),
                 Some(_) => {}
                 None => return false,

@@ -3,7 +3,7 @@
 //! A change by index adds up lengths at every level to find its chunk, and walks to the item in it.
 //! A search for the item has just been there, and has noted the way.
 
-use super::{Child, Link, Node, insert, merge_near, own_node, remove_range};
+use super::{Link, Node, Subtree, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
 use crate::table::prefetch;
 use std::ptr;
@@ -31,7 +31,7 @@ impl Way {
 
 /// A place in a tree: the way to a chunk, and an item in it, or the end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spot {
+pub(crate) struct TreeSpot {
     pub(crate) way: Way,
     /// The index of the item in its chunk, and its offset there.
     pub(crate) index: usize,
@@ -50,10 +50,10 @@ pub(crate) struct Reached<'a, C: Coding> {
 }
 
 /// A search by the keys that nodes store of the first items of their children.
-pub(crate) struct Search<L, E, B> {
+pub(crate) struct TreeSearch<L, E, B> {
     /// The child begins before it.
     pub(crate) is_less: L,
-    /// The child has to be looked at: [`Search::is_before`] decides whether it begins before.
+    /// The child has to be looked at: [`TreeSearch::is_before`] decides whether it begins before.
     pub(crate) is_equal: E,
     pub(crate) is_before: B,
 }
@@ -71,11 +71,11 @@ impl<C: Coding> Node<C> {
 
     /// The last child that begins before what is searched for; the first if there is none.
     #[inline]
-    pub(super) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> usize
+    pub(super) fn search<L, E, B>(&self, search: &TreeSearch<L, E, B>) -> usize
     where
         L: Fn(C::First) -> bool,
         E: Fn(C::First) -> bool,
-        B: Fn(&Child<C>) -> bool,
+        B: Fn(&Subtree<C>) -> bool,
     {
         let firsts = &self.firsts[..self.children.len()];
         let mut low = count_first(firsts, &search.is_less);
@@ -112,11 +112,11 @@ fn count_first<F: Copy>(firsts: &[F], is_less: impl Fn(F) -> bool) -> usize {
     before * GROUP + among as usize
 }
 
-impl<C: Coding> Child<C> {
+impl<C: Coding> Subtree<C> {
     /// The last chunk that begins before what is searched for, and the way to it; the first chunk if
     /// there is none.
     #[inline]
-    pub(crate) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> Reached<'_, C>
+    pub(crate) fn search<L, E, B>(&self, search: &TreeSearch<L, E, B>) -> Reached<'_, C>
     where
         L: Fn(C::First) -> bool,
         E: Fn(C::First) -> bool,
@@ -143,9 +143,9 @@ impl<C: Coding> Child<C> {
     /// after it.
     pub(crate) fn seek(&self, is_before: impl Fn(C::First, &Self) -> bool) -> (&Chunk<C>, usize) {
         let is_before = |child: &Self| is_before(child.first, child);
-        let search = Search { is_less: |_| false, is_equal: |_| true, is_before };
+        let search = TreeSearch { is_less: |_| false, is_equal: |_| true, is_before };
         let Reached { chunk, way, .. } = self.search(&search);
-        (chunk, self.index_of(&Spot { way, ..Spot::default() }))
+        (chunk, self.index_of(&TreeSpot { way, ..TreeSpot::default() }))
     }
 
     /// Prefetches the chunks that several searches would find, level by level: so that what they
@@ -156,7 +156,7 @@ impl<C: Coding> Child<C> {
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,
         wanted: &[T],
-        search: impl Fn(T) -> Search<L, E, B>,
+        search: impl Fn(T) -> TreeSearch<L, E, B>,
         part: impl Fn(T, C::First, C::First) -> f64,
         prefetch_items: fn(&Chunk<C>, f64),
     ) where
@@ -193,7 +193,7 @@ impl<C: Coding> Child<C> {
 
     /// The index of the item at a spot.
     #[inline]
-    pub(crate) fn index_of(&self, spot: &Spot) -> usize {
+    pub(crate) fn index_of(&self, spot: &TreeSpot) -> usize {
         let (mut at, mut before) = (self, 0);
         for child in &spot.way.children[..spot.way.len] {
             let Link::Node(node) = &at.link else { unreachable!("a way leads through nodes") };
@@ -204,12 +204,12 @@ impl<C: Coding> Child<C> {
     }
 
     /// The spot of the item with this index.
-    pub(crate) fn spot_of(&self, index: usize) -> Spot {
+    pub(crate) fn spot_of(&self, index: usize) -> TreeSpot {
         let (mut at, mut way, mut rest) = (self, Way::default(), index);
         loop {
             match &at.link {
                 Link::Chunk(chunk) => {
-                    return Spot { way, index: rest, offset: chunk.offset(rest) };
+                    return TreeSpot { way, index: rest, offset: chunk.offset(rest) };
                 }
                 Link::Node(node) => {
                     let (child, before) = node.locate(rest, at.len);
@@ -267,7 +267,11 @@ impl<C: Coding> Child<C> {
 
 /// Adds an item at a spot. Cost: O(log n).
 #[inline]
-pub(crate) fn insert_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot, code: &C::Code<'_>) {
+pub(crate) fn insert_at<C: Coding>(
+    tree: &mut Option<Subtree<C>>,
+    spot: &TreeSpot,
+    code: &C::Code<'_>,
+) {
     let Some(root) = tree else { return insert(tree, 0, code) };
     let is_first = spot.index == 0 && spot.way.children == Way::default().children;
     let end = if is_first { End::Front } else { End::Back };
@@ -286,7 +290,7 @@ pub(crate) fn insert_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot, cod
 }
 
 /// Removes the item with this index. Cost: O(log n).
-pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
+pub(crate) fn remove<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) {
     let spot = tree.as_ref().expect("the item is there").spot_of(index);
     remove_at(tree, &spot);
 }
@@ -294,7 +298,7 @@ pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
 /// Removes the item at a spot. True when its chunk went with it, or was merged with a neighbour.
 /// Cost: O(log n).
 #[inline]
-pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot) -> bool {
+pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Subtree<C>>, spot: &TreeSpot) -> bool {
     let root = tree.as_mut().expect("the item is there");
     // None if it is the only one of its chunk.
     let is_sparse = root.edit_at(&spot.way, &mut |chunk| {
