@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod asserts;
+mod circles;
 mod english;
 mod layers;
 mod mutants;

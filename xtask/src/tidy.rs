@@ -1,7 +1,7 @@
 //! Conventions that neither the compiler nor clippy checks. Each is a function from the workspace
 //! to sentences that say what is wrong and where.
 
-use crate::{asserts, english, layers, ranks, statics, types};
+use crate::{asserts, circles, english, layers, ranks, statics, types};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ type Rule = (&'static str, fn(&Path, &[Source]) -> Vec<String>);
 const RULES: &[Rule] = &[
     ("imports point downwards",                     imports),
     ("the server's modules keep their ranks",       ranks),
+    ("calls between the engine's files only get fewer", calls),
     ("all global state is listed",                   state),
     ("unsafe only in base, structs, runtime, lua",       unsafe_code),
     ("files have at most 1000 lines",               lengths),
@@ -96,6 +97,10 @@ fn imports(root: &Path, _: &[Source]) -> Vec<String> {
 
 fn ranks(root: &Path, sources: &[Source]) -> Vec<String> {
     ranks::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
+}
+
+fn calls(root: &Path, sources: &[Source]) -> Vec<String> {
+    circles::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
 }
 
 fn state(root: &Path, sources: &[Source]) -> Vec<String> {
