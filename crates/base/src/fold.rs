@@ -32,8 +32,8 @@ const fn power(n: u32) -> u64 {
     value
 }
 
-/// By what the two halves of 16 bytes are multiplied to be added `bits` later. The product of two
-/// reflected numbers is one power too high, so each factor is one lower.
+/// The factors by which the two halves of 16 bytes are multiplied to be added `bits` later. The
+/// product of two reflected numbers is one power too high, so each factor is one lower.
 const fn factors(bits: u32) -> [u64; 2] {
     [power(bits + 63), power(bits - 1)]
 }

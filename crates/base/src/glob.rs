@@ -49,7 +49,7 @@ pub struct Walk {
     /// Bytes of the pattern and of the text that match.
     at: usize,
     read: usize,
-    /// Where to continue after a mismatch.
+    /// The place to continue at after a mismatch.
     star: Option<(usize, usize)>,
     /// The class at `at`, as far as it has been looked at.
     class: Option<Class>,

@@ -67,7 +67,7 @@ impl StreamId {
         &room[..end]
     }
 
-    /// In the order of bytes: as files have it.
+    /// The ID with its bytes in order, as files have it.
     #[must_use]
     pub fn to_be_bytes(self) -> [u8; 16] {
         ((u128::from(self.ms) << 64) | u128::from(self.seq)).to_be_bytes()

@@ -86,7 +86,7 @@ struct Each<T> {
 impl<T> Dismantle for Each<T> {
     fn dismantle(&mut self) -> bool {
         let freed = self.items.pop().as_ref().map_or(0, self.bytes_of);
-        // One that was shared when they were counted may be the last of its kind by now.
+        // A value that was shared when it was counted may have its last owner here by now.
         self.bytes = self.bytes.saturating_sub(freed);
         !self.items.is_empty()
     }

@@ -8,7 +8,7 @@ use darter_resp::Reply;
 pub struct Cx<'a> {
     /// The database that the client has selected: this core's part.
     pub db: &'a mut Db,
-    /// Where the reply goes.
+    /// The reply of the command.
     pub reply: Reply<'a>,
     /// Unix milliseconds, constant while the command runs.
     pub now: UnixMillis,

@@ -107,13 +107,13 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
-    /// Those that are in `other`, too.
+    /// The flags that are in `other`, too.
     #[must_use]
     pub const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those that are not in `other`.
+    /// The flags that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -155,7 +155,7 @@ impl KeyFlags {
     pub const NOT_KEY: Self   = Self(&["not_key"]);
 }
 
-/// Where a run of keys is among the arguments.
+/// The place of a run of keys among the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named in each variant's line")]
 pub enum Place {
@@ -182,14 +182,14 @@ pub enum Place {
     Keyword {
         /// The word.
         word: &'static str,
-        /// Where the search begins.
+        /// The start of the search.
         from: usize,
     },
     /// The first half of what follows `word`, which is looked for from index `from` on.
     HalfAfter {
         /// The word, in any case.
         word: &'static str,
-        /// Where options begin.
+        /// The start of the options.
         from: usize,
     },
 }
@@ -200,7 +200,7 @@ const OPTIONS_MAX: usize = 64;
 /// One run of keys, and what the command does to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// Where they are.
+    /// The place of the keys.
     pub place: Place,
     /// The use of the keys.
     pub flags: KeyFlags,

@@ -18,9 +18,9 @@ pub type WaitFn = fn(Args<'_>) -> Result<Wait, Refusal>;
 pub struct Wait {
     /// Indexes of the keys in the whole request.
     pub keys: Range<usize>,
-    /// For how long.
+    /// The longest wait.
     pub patience: Patience,
-    /// For what.
+    /// The wish.
     pub want: Box<dyn Want>,
 }
 
@@ -29,9 +29,9 @@ pub struct Wait {
 pub enum Patience {
     /// Not at all: XREAD without BLOCK.
     None,
-    /// So many milliseconds.
+    /// At most this many milliseconds.
     Millis(u64),
-    /// Until it is served.
+    /// A wait until it is served.
     Endless,
 }
 
@@ -83,7 +83,7 @@ pub struct Looking<'a> {
 }
 
 impl<'a> Looking<'a> {
-    /// At the key with index `at` of a request.
+    /// The wait at the key with index `at` of a request.
     #[must_use]
     pub fn new(db: &'a Db, args: darter_resp::Args<'a>, at: usize, when: When) -> Self {
         let key = Key::hashed(args.get(at), args.hash(at));
@@ -96,7 +96,7 @@ pub trait Want: Send + Sync {
     /// Whether a key of the request has it.
     fn look(&self, call: &Looking<'_>) -> Look;
 
-    /// On what it waits; `None` if that depends on when it began to, too.
+    /// The condition of the wait; `None` if that depends on when it began to, too.
     fn condition(&self) -> Option<Condition>;
 
     /// The state of a key to be compared with later: its client begins to wait for it.
@@ -135,7 +135,7 @@ pub struct Taking<'a> {
     pub db: &'a mut Db,
     /// The request.
     pub args: darter_resp::Args<'a>,
-    /// Where the reply goes.
+    /// The reply of the call.
     pub reply: Reply<'a>,
     /// Whether its client has waited for it.
     pub when: When,

@@ -52,7 +52,7 @@ pub(crate) fn gathered(value: Fresh<'_>) -> Option<Vec<u8>> {
     (value.len() <= RUN_BYTES).then(|| pieces(value).flatten().copied().collect())
 }
 
-/// Where a piece of so many bytes belongs: its layer, and its first page.
+/// The place of a piece of this many bytes: its layer, and its first page.
 pub(crate) fn place_of<'a>(
     layers: impl Iterator<Item = &'a Pages>,
     (piece, len): (i64, usize),

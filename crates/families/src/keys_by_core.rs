@@ -77,12 +77,12 @@ impl Dismantle for FreedSplit {
     }
 }
 
-/// Where the keys of a request are.
+/// The places of the keys in a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// The argument that is the first key.
     pub(crate) first: usize,
-    /// From one key to the next: 2 where there are values in between.
+    /// The distance of one key from the next: 2 where there are values in between.
     pub(crate) step: usize,
     /// How many there are.
     pub(crate) count: usize,

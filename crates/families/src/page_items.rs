@@ -35,7 +35,7 @@ impl Pieces {
         true
     }
 
-    /// Where an item belongs, and its bytes; `None` if it is not behind those before.
+    /// The place of an item, and its bytes; `None` if it does not follow those before.
     pub(crate) fn take<'a>(&mut self, item: &'a [u8]) -> Option<(usize, &'a [u8])> {
         let (place, bytes) = item.split_first_chunk()?;
         let at = usize::try_from(u64::from_le_bytes(*place)).ok()?;

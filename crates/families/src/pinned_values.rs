@@ -41,7 +41,7 @@ pub(crate) struct PinnedValues<T> {
     values: VecDeque<(T, Cell<usize>)>,
     /// The sum of what was found for each.
     found: Cell<usize>,
-    /// Where the next check begins.
+    /// The start of the next check.
     next: Cell<usize>,
 }
 
@@ -52,7 +52,7 @@ impl<T: Pinned> PinnedValues<T> {
         Self { values, found: Cell::new(0), next: Cell::new(0) }
     }
 
-    /// One more, which leaves last.
+    /// Adds a value, which leaves last.
     pub(crate) fn push(&mut self, value: T) {
         self.values.push_back((value, Cell::new(0)));
     }

@@ -62,7 +62,7 @@ pub(crate) struct ScanWalk<X: OutOfLine> {
     cut: Table<X>,
     options: Options,
     now: u64,
-    /// Where the part begins.
+    /// The start of the part.
     first: u64,
     next: u64,
     entries: usize,

@@ -15,7 +15,7 @@ use std::cell::Cell;
 
 /// Fewer bytes than this are not worth it.
 const SHRUNK_MIN: usize = 256 * 1024;
-/// Nor is a smaller part of the table.
+/// Smaller parts of the table do not matter either.
 const SHRUNK_PART: usize = 8;
 /// How long a table is to stay as it is before it is compacted.
 const QUIET_MS: u64 = 1_000;

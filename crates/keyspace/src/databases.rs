@@ -257,7 +257,7 @@ impl Databases {
         self.agenda.replace(at, gone.next, Next::default());
     }
 
-    /// Those in use with their indexes, in order, from `first` on.
+    /// The databases in use with their indexes, in order, from `first` on.
     pub(crate) fn iter_from(&self, first: usize) -> impl Iterator<Item = (usize, &Db)> {
         let near = self.near.iter().enumerate().skip(first);
         let far = self.far.range(first..).map(|(at, slot)| (*at, &**slot));

@@ -88,8 +88,7 @@ pub struct Db {
     keys: Table<Object>,
     usage: Usage,
     expires: usize,
-    /// Where changes are recorded while there is a subscriber and this is the shard's current
-    /// database.
+    /// The log of changes while there is a subscriber and this is the shard's current database.
     pub(crate) log: Option<Box<Log>>,
     /// Changes since the database began, recorded or not: what a snapshot lacks.
     changes: u64,
@@ -468,7 +467,7 @@ impl Db {
             }
             let object = entry.out_mut().ok_or(WrongType)?;
             debug_assert!(!object.is_empty(), "I2: an empty collection is found");
-            // One whose entries are all dead counts as absent, and starts again below.
+            // A value whose entries are all dead counts as absent, and starts again below.
             if !(is_dead(object.mark().at(), now) && is_hollow(object, now)) {
                 // Measured before a shared one is copied: the copy may hold less in reserve.
                 let before = object.get::<V>().ok_or(WrongType)?.content_bytes();

@@ -38,7 +38,7 @@ pub struct Part {
     pub parts: usize,
 }
 
-/// On whose behalf data is changed.
+/// The author of a change of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
     /// A command that is done in one step.
@@ -46,7 +46,8 @@ pub enum Work {
     Alone,
     /// A transaction, whose changes are recorded as one.
     Part(Part),
-    /// One of this number that may be undone: its changes are kept, and leave when it is committed.
+    /// A transaction of this number that may be undone: its changes are kept, and leave when it is
+    /// committed.
     Open(u64),
 }
 

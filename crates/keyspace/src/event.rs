@@ -104,7 +104,7 @@ impl Events {
         all
     }
 
-    /// In order.
+    /// The events in order.
     pub fn iter(&self) -> impl Iterator<Item = &'static Event> {
         self.0.into_iter().flatten()
     }

@@ -153,7 +153,7 @@ struct Entries<X: OutOfLine> {
 
 /// A living entry that was copied out of the table.
 struct Copied {
-    /// Where its name and its value end in the bytes.
+    /// The ends of its name and its value in the bytes.
     name_end: usize,
     end: usize,
     deadline_ms: Option<u64>,

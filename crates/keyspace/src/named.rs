@@ -38,10 +38,10 @@ const BATCH: usize = 16;
 pub enum Touch {
     /// All of them.
     All,
-    /// Those that are there: it removes them, or changes their deadlines.
+    /// The entries that are there: the command removes them, or changes their deadlines.
     Present,
-    /// Those that are absent: it adds them. (A dead one counts as there: the change itself copies
-    /// its place.)
+    /// The entries that are absent: the command adds them. (A dead one counts as there: the change
+    /// itself copies its place.)
     Absent,
 }
 

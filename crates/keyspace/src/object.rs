@@ -168,8 +168,8 @@ pub trait Value: Send + Sync + 'static {
         names.iter().all(|name| self.take_in(NewItem::Single { name, deadline: None }))
     }
 
-    /// Where the items of a value that is built aside are gathered, if there are very many: about
-    /// `items`. Asked of one that has none.
+    /// A builder that gathers the items of a value that is built aside, if there are very many:
+    /// about `items`. Asked of one that has none.
     fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
         let _ = items;
         None

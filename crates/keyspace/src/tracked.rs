@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The clients that have read a key.
 #[derive(Debug)]
 pub enum Readers {
-    /// One, as mostly.
+    /// One reader, as mostly.
     One(u64),
     /// Several. Take them one by one: they may be very many.
     Many(BTreeSet<u64>),
@@ -104,7 +104,7 @@ pub enum Touched {
 /// The changes that a shard observes for tracking clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hears {
-    /// That all keys of a database are gone.
+    /// All keys of a database are gone.
     pub flushes: bool,
     /// Every touch of any key.
     pub all: bool,

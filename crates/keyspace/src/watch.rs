@@ -139,7 +139,7 @@ struct Watcher {
 pub enum Seen {
     /// No key was touched, and none has died.
     Clean,
-    /// One was, or has.
+    /// A watched key was touched, or has died.
     Touched,
     /// Touches have yet to be reported to watchers: ask again.
     Unknown,

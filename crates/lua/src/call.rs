@@ -48,7 +48,7 @@ pub trait Work<H> {
     fn step(&mut self, cx: &mut Cx<'_, H>) -> Result<Progress, Error>;
 }
 
-/// Where a piece of work is.
+/// The state of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The work returns this many values, those on top of the stack.
@@ -217,7 +217,7 @@ pub trait Program<H> {
     fn finish(&mut self, cx: &mut Cx<'_, H>, outcome: Outcome) -> Progress;
 }
 
-/// Where the start of a program is.
+/// The state of a program's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// On the stack are a handler of errors, a function, and this many arguments.
@@ -231,9 +231,9 @@ pub enum Start {
 /// How the script's own code has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// With one result.
+    /// The call returned one result.
     Returned,
-    /// With an error, which has gone through the handler.
+    /// The call failed with an error, which has gone through the handler.
     Failed,
     /// There was not enough memory, or the handler itself has failed; there was no handler.
     Broken,

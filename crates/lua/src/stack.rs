@@ -60,7 +60,7 @@ impl Type {
 pub struct Location {
     /// The chunk's name as it was given, such as `@user_script`.
     pub source: Vec<u8>,
-    /// From 1; -1 where it is not known.
+    /// The line from 1; -1 where it is not known.
     pub line: i32,
 }
 
@@ -611,8 +611,8 @@ impl<'a> Lua<'a> {
 
     // Places, for errors.
 
-    /// Where the function at `level` is: 0 is the one that runs, 1 its caller. `None` where there
-    /// is none; a function of the host has no source and no line.
+    /// The place of the function at `level`: 0 is the one that runs, 1 its caller. `None` where
+    /// there is none; a function of the host has no source and no line.
     #[must_use]
     pub fn location(&self, level: usize) -> Option<(bool, Location)> {
         location(self.state, level)
@@ -652,7 +652,7 @@ impl<'a> Lua<'a> {
     }
 }
 
-/// Where a traversal by [`Lua::next`] is.
+/// The place of a traversal by [`Lua::next`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position(c_int);
 

@@ -73,7 +73,7 @@ impl<H> Shared<H> {
     }
 }
 
-/// Where a run is.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Idle,
@@ -307,7 +307,7 @@ impl<H: 'static> Vm<H> {
         self.end();
     }
 
-    /// Where in the script a suspended run is, if that is known.
+    /// The place of a suspended run in the script, if that is known.
     #[must_use]
     pub fn location(&self) -> Option<Location> {
         let state = self.shared().core.running();

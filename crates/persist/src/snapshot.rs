@@ -142,7 +142,7 @@ struct Value {
 
 enum SnapshotStage {
     Survey(Survey),
-    /// So many bytes of the key have been written.
+    /// This many bytes of the key have been written.
     Key(Plan, usize),
     Items(Encoder),
 }

@@ -54,7 +54,7 @@ impl Form {
         }
     }
 
-    /// Where the first entry begins.
+    /// The start of the first entry.
     pub(super) fn first(self) -> usize {
         match self {
             Self::Intset => 8,

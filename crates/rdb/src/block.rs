@@ -24,7 +24,7 @@ pub struct BlockHead {
     /// The block was compressed: faults are reported where it began, as no byte of the file is at
     /// fault.
     pub(crate) was_packed: bool,
-    /// Where the block is in the file.
+    /// The place of the block in the file.
     pub(crate) offset: u64,
     /// How many entries its head announces.
     pub(crate) announced: u64,
@@ -47,7 +47,7 @@ pub struct BlockPlace {
     taken: u64,
 }
 
-/// Where integers become texts.
+/// The buffers in which integers become texts.
 pub struct IntTexts([[u8; I64_TEXT_MAX]; 2]);
 
 impl IntTexts {

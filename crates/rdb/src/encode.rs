@@ -80,7 +80,7 @@ pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Strings up to this length are not packed, as in Redis: it would save nothing.
 const PACKED_MIN: usize = 21;
-/// Nor are those above: packing one takes too long.
+/// Longer texts are not packed either: that takes too long.
 pub(super) const PACKED_MAX: usize = 16 * 1024;
 /// Bytes that must be saved, as in Redis.
 const SAVED_MIN: usize = 4;

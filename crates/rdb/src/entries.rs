@@ -107,7 +107,7 @@ struct Entry {
     /// Names and values, and how many are still to come.
     fields: u64,
     left: u64,
-    /// Those that have come, and where each ends.
+    /// The texts so far, and the end of each.
     texts: Vec<u8>,
     ends: Vec<usize>,
     /// Too long to be gathered: they are written, or measured, as they come.

@@ -98,7 +98,7 @@ pub enum Event<'a> {
     Item(Item<'a>),
     /// The next items at once, if the reader was asked for blocks.
     Block(Block<'a>),
-    /// So many bytes of a long packed text were unpacked: what it is follows once it is whole.
+    /// This many bytes of a long packed text were unpacked: its event follows once it is whole.
     Unpacked(usize),
     /// The value is complete.
     EndOfKey,

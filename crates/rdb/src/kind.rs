@@ -26,11 +26,11 @@ pub struct Encoding {
     pub number: u8,
     /// The bytes after it.
     pub layout: Layout,
-    /// In whose files the number means that.
+    /// The origin of the files in which the number means that.
     pub origin: Origin,
 }
 
-/// In whose files a number has a meaning: from 22 on, Redis and Valkey differ.
+/// The origin of files in which a number has a meaning: from 22 on, Redis and Valkey differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// In all.
@@ -165,7 +165,7 @@ impl Encoding {
         Self { number, layout, origin: Origin::Any }
     }
 
-    /// One with this meaning in some files only.
+    /// A kind with this meaning in some files only.
     #[must_use]
     pub const fn of(origin: Origin, number: u8, layout: Layout) -> Self {
         Self { number, layout, origin }

@@ -111,9 +111,9 @@ struct Long {
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// With the others of its node.
+    /// The element stands with the others of its node.
     Gathered,
-    /// In a listpack that was begun.
+    /// The element stands in a listpack that was begun.
     Alone,
     /// As it is.
     Plain,

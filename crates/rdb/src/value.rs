@@ -86,7 +86,7 @@ enum Form {
     Intset { width: usize },
     /// A listpack of this many bytes, with deadlines (the earliest given) or without.
     Listpack { bytes: u64, deadlines: Option<UnixMillis> },
-    /// So many nodes of a list.
+    /// This many nodes of a list.
     Nodes(u64),
     /// A stream.
     Entries(entries::EntrySizes),

@@ -13,7 +13,7 @@ use crate::lzf;
 pub(super) enum Stop {
     /// The value needs at least this many bytes from the cursor's start.
     Short(usize),
-    /// So many bytes of a long text in it were unpacked, and there are more.
+    /// This many bytes of a long text in it were unpacked, and there are more.
     Paused(usize),
     /// The value is wrong, at this many bytes after the cursor's start.
     Bad(usize, Reason),

@@ -12,7 +12,7 @@ use darter_base::limits::CHUNK_BYTES;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Where an argument is: `start..end` in the accompanying bytes.
+/// The place of an argument: `start..end` in the accompanying bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First byte.
@@ -199,7 +199,7 @@ impl FreedRequest {
         Self { blocks, bytes, large }
     }
 
-    /// So many bytes of the last block, a large one, were freed.
+    /// Notes that `freed` bytes of the last block, a large one, were freed.
     fn took_large(&mut self, freed: usize) {
         let left = self.large.last_mut().expect("each large block is counted");
         let freed = freed.min(*left);

@@ -183,8 +183,8 @@ impl Parser {
         self.backlog.bytes() > 0
     }
 
-    /// Those, and the received part of a long argument that is incomplete: what Redis calls the
-    /// query buffer, and checks against `client-query-buffer-limit`.
+    /// Those bytes, and the received part of a long argument that is incomplete: Redis's query
+    /// buffer, which is checked against `client-query-buffer-limit`.
     #[must_use]
     pub fn query_bytes(&self) -> usize {
         self.pending_bytes() + self.arriving_bytes()
@@ -611,7 +611,7 @@ impl Drop for Parser {
     }
 }
 
-/// Where the first line of `bytes` ends. No end is found after a NUL, as in Redis: a client that
+/// The end of the first line of `bytes`. No end is found after a NUL, as in Redis: a client that
 /// sends one is left waiting until the line is too long.
 fn line_end(end: u8, bytes: &[u8]) -> Option<usize> {
     memchr::memchr2(end, 0, bytes).filter(|at| bytes[*at] == end)

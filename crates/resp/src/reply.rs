@@ -13,7 +13,7 @@ const CRLF: u128 = u16::from_le_bytes(*b"\r\n") as u128;
 /// Where the two versions of the protocol differ, the method takes the richer meaning and writes
 /// what the client asked for with HELLO: a map becomes a flat array in RESP2, null becomes `$-1`.
 pub struct Reply<'a> {
-    /// Where the bytes go.
+    /// The output.
     pub out: &'a mut Output,
     resp3: bool,
 }

@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 
 /// The bytes of one write.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Where the block begins, in memory and in the file: no disk's own blocks are larger.
+/// The start of the block, in memory and in the file: no disk's own blocks are larger.
 const ALIGNMENT: usize = 4096;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(ALIGNMENT), "a block is whole blocks of the disk");

@@ -44,7 +44,7 @@ use crate::ring::{Consumer, Padded, Producer, ring};
 struct Bells {
     sleeping: Vec<Padded<AtomicBool>>,
     wakers: Vec<Waker>,
-    /// By core: the stamp of its last flush. Not used with two cores.
+    /// The stamp of each core's last flush. Not used with two cores.
     published: Vec<Padded<AtomicU64>>,
 }
 
@@ -68,7 +68,7 @@ struct Lane<T> {
 /// One core's end of the mesh.
 pub struct Mailbox<T> {
     me: usize,
-    /// By core; none for this one.
+    /// The lanes by core; none for this one.
     lanes: Vec<Option<Lane<T>>>,
     bells: Arc<Bells>,
     /// The stamp of the last flush.
@@ -374,7 +374,7 @@ mod tests {
         let echoes: Vec<_> = boxes.map(|echo| std::thread::spawn(move || run(echo))).collect();
         let writing = std::thread::spawn(move || {
             for number in 1..=ROUNDS {
-                // In either order: it must not matter.
+                // The order must not matter.
                 let to = if number % 2 == 0 { [1, 2, 3] } else { [3, 2, 1] };
                 to.iter().for_each(|core| writer.post(*core, number));
                 while !writer.flush() {

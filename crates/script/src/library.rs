@@ -26,7 +26,7 @@ pub struct Source {
     pub name: Box<str>,
     /// The whole text, first line included.
     pub text: Box<[u8]>,
-    /// Where its first line ends: there the code begins, so that lines keep their numbers.
+    /// The end of its first line: there the code begins, so that lines keep their numbers.
     code: usize,
 }
 

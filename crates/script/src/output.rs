@@ -23,7 +23,7 @@ const STACK_MAX: usize = 8000;
 pub(crate) struct Output {
     pieces: Vec<Vec<u8>>,
     levels: Vec<Level>,
-    /// Where a long string is that is being written.
+    /// The place in the long string that is being written.
     written: Option<usize>,
     bytes_max: usize,
     bytes: usize,

@@ -16,7 +16,7 @@ pub(crate) fn push(lua: &mut Lua<'_>) -> Result<(), Error> {
     fill(lua, &[("pack", pack), ("unpack", unpack), ("size", size)])
 }
 
-/// Where a format is, and what it has said of order and alignment.
+/// The place in a format, with its byte order and alignment.
 struct Format {
     at: usize,
     is_big: bool,

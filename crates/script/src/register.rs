@@ -52,7 +52,7 @@ pub(crate) fn register_function(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Return(0))
 }
 
-/// Where both forms leave the function.
+/// The place at which both forms leave the function.
 const CALLBACK: i32 = 2;
 
 /// The form of two arguments.

@@ -50,7 +50,7 @@ fn shard_of(name: &str) -> usize {
     usize::try_from(hash % SHARDS as u64).expect("less than the number of shards")
 }
 
-/// Where a function is.
+/// The place of a function.
 #[derive(Clone, Debug)]
 struct Place {
     library: Arc<Library>,
@@ -60,9 +60,9 @@ struct Place {
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// By their names.
+    /// The libraries by their names.
     libraries: Map<Arc<Library>>,
-    /// By their names in lower case.
+    /// The functions by their names in lower case.
     functions: Map<Place>,
     /// Functions of all libraries.
     functions_len: usize,

@@ -99,7 +99,7 @@ pub struct Session {
     pub(crate) protocol: Protocol,
     /// The protocol of the script's own reply.
     pub(crate) client: Protocol,
-    /// Where writes go besides memory: 1 for the file, 2 for replicas.
+    /// The targets of writes besides memory: 1 for the file, 2 for replicas.
     pub(crate) replication: u8,
     /// The command that the script calls, and what it wants to know of it.
     pub(crate) command: Words,

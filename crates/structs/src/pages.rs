@@ -70,7 +70,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// So many zeros. Cost: O(len / 4 MB), a pointer each.
+    /// An array of zeros. Cost: O(len / 4 MB), a pointer each.
     #[must_use]
     pub fn zeros(len: usize) -> Self {
         if len <= PAGE_BYTES {
@@ -101,7 +101,7 @@ impl Pages {
         self.len().div_ceil(PAGE_BYTES)
     }
 
-    /// Where the bytes of a page are: all but the last are full.
+    /// The range of a page's bytes: all but the last are full.
     fn bounds(&self, page: usize) -> Range<usize> {
         let start = page * PAGE_BYTES;
         start..self.len().min(start + PAGE_BYTES)

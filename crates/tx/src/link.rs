@@ -863,7 +863,7 @@ impl Tx {
         number * self.0.cores as u64 + self.0.core as u64
     }
 
-    /// On whose behalf a task changes data.
+    /// The author of a task's changes.
     fn work_of(&self, task: TaskId) -> Work {
         self.0.works.borrow().get(&task).copied().unwrap_or_default()
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The claims held for work with this handle.
 #[derive(Clone, Default)]
 pub struct Scope {
-    /// With what it began; `None`: it takes its own.
+    /// The claims of its beginning; `None`: it takes its own.
     held: Option<Arc<Vec<(CoreId, Claim)>>>,
     /// The transaction.
     id: Option<TxId>,

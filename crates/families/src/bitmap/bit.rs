@@ -50,7 +50,7 @@ pub(super) fn checked(offset: i64) -> Result<usize, Refusal> {
     offset.ok_or_else(out_of_range)
 }
 
-/// Where a bit is.
+/// The place of a bit.
 #[derive(Clone, Copy, Debug)]
 struct Bit {
     byte: usize,

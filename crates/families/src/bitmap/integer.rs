@@ -112,7 +112,7 @@ pub(super) struct Integer {
 }
 
 impl Integer {
-    /// At the offset that `text` says: in bits, or after `#` in integers of this type.
+    /// Parses an offset: in bits, or after `#` in integers of this type.
     pub(super) fn parse(kind: Kind, text: &[u8]) -> Result<Self, Refusal> {
         let (digits, unit) = match text {
             [b'#', digits @ ..] => (digits, i64::from(kind.bits)),

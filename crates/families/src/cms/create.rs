@@ -33,7 +33,7 @@ pub(super) fn initbyprob(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     let probability = fraction(args.word()?);
     let probability = probability.ok_or_else(|| refuse("CMS: invalid prob value"))?;
     let width = (2.0 / error).ceil();
-    // In single precision, where what is nearly 1 is 1.
+    // Single precision rounds a number near 1 to 1.
     let depth = ((probability as f32).log10() / 0.5_f32.log10()).ceil();
     if width >= i64::MAX as f64 || !depth.is_finite() || depth < 1.0 {
         return Err(refuse("CMS: invalid init arguments"));

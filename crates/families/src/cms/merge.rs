@@ -27,7 +27,7 @@ impl Input for Cms {
     }
 }
 
-/// Where the sources and their weights are in the request.
+/// The place of the sources and their weights in the request.
 struct CmsMergeRequest {
     sources: Range<usize>,
     weights: Option<Range<usize>>,

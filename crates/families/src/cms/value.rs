@@ -62,13 +62,13 @@ pub struct Cms {
 }
 
 impl Cms {
-    /// One that has counted nothing; `None` if it would be too large, or nothing.
+    /// An empty sketch; `None` if it would be too large, or of no size.
     #[must_use]
     pub fn new(shape: CmsShape) -> Option<Self> {
         Self::of(shape, 0, cells::zeros(shape.width, shape.depth, CELL_BYTES)?)
     }
 
-    /// One with these counters; `None` if they are too many or too few.
+    /// A sketch with these counters; `None` if they are too many or too few.
     pub(super) fn of(shape: CmsShape, count: i64, cells: Pages) -> Option<Self> {
         let bytes = shape.width.checked_mul(shape.depth)?.checked_mul(CELL_BYTES)?;
         (cells.len() as u64 == bytes).then_some(Self {

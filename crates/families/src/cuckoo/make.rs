@@ -66,7 +66,7 @@ fn plan(args: Args<'_>, capacity: i64) -> Result<CuckooPlan, Refusal> {
     Ok(CuckooPlan { width, kicks, growth, ..sized(capacity.unsigned_abs(), width) })
 }
 
-/// As many buckets as that capacity needs.
+/// The plan with the buckets that this capacity needs.
 fn sized(capacity: u64, width: u8) -> CuckooPlan {
     let buckets = capacity.div_ceil(u64::from(width)).checked_next_power_of_two();
     CuckooPlan { buckets: buckets.unwrap_or(0).max(2), width, ..DEFAULT }

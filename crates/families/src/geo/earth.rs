@@ -9,7 +9,7 @@ use std::f64::consts::{FRAC_PI_2, PI};
 /// The sphere's radius, as in Redis.
 pub(super) const RADIUS_M: f64 = 6_372_797.560856;
 
-/// From one number to another.
+/// A span of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     pub(super) min: f64,

@@ -21,7 +21,7 @@ const BEST_MAX: usize = RUN_HITS / 2;
 const FIRST_HITS: usize = 32;
 const FIRST_BYTES: usize = 512;
 
-/// By distance.
+/// The order of hits by distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Nearest,
@@ -52,7 +52,7 @@ pub(super) struct Shown<'a> {
 struct Hit {
     distance: f64,
     score: f64,
-    /// Where its member begins among the bytes; of a long one, its number.
+    /// The start of its member among the bytes; for a long one, its number.
     start: u32,
     /// Bytes of its member, or [`LONG`].
     len: u32,
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// Those that are equally far keep their order.
+    /// Equally far hits keep their order.
     fn sort(&mut self, order: Order) {
         self.hits.sort_by(|one, other| order.compare(one.distance, other.distance));
     }

@@ -29,12 +29,12 @@ pub(super) struct Dialect {
     pub(super) stores: Stores,
 }
 
-/// Where a request says what the center is.
+/// The source of the center in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Center {
-    /// In an option, and the shape in another.
+    /// The center is in an option, and the shape in another.
     Option,
-    /// In its first arguments, as coordinates or as a member; the radius follows.
+    /// The center is in the first arguments, as coordinates or as a member; the radius follows.
     Coordinates,
     Member,
 }
@@ -43,7 +43,7 @@ pub(super) enum Center {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stores {
     Never,
-    /// At the key of an option.
+    /// The destination is at the key of an option.
     ByOption,
     Always,
 }

@@ -54,7 +54,7 @@ pub(super) struct Bounds {
     pub(super) latitude: Span,
 }
 
-/// Beyond so much of longitude, in degrees, places are half around the world.
+/// Beyond this longitude, in degrees, places are half around the world.
 const HALF_AROUND: f64 = 179.0;
 /// How much farther than the limit a latitude must be for it to be surely too far.
 const SURELY: f64 = 1.0 + 1e-9;
@@ -130,7 +130,7 @@ impl Shape {
         }
     }
 
-    /// Where all is that it contains.
+    /// The window that contains the whole shape.
     ///
     /// The way to a place within `width` crosses no latitude nearer to a pole than its end by more than
     /// `width`, and there the degrees of longitude are the shortest. A shape that is wide, near a pole or

@@ -46,7 +46,7 @@ pub(super) async fn georadius(call: Call, dialect: Dialect) -> Result<Answer, Re
     let mut args = call.args();
     let source = call.first;
     args.seek(source + 1);
-    // Where it stores does not depend on the source. Faults in the arguments are refused after a
+    // The destination does not depend on the source. Faults in the arguments are refused after a
     // look at the source.
     match Query::parse(args, dialect, None).ok().and_then(|query| query.target) {
         Some(target) => store(&call, (source, target), dialect).await,

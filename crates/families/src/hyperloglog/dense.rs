@@ -7,7 +7,7 @@ const GROUP: usize = 8;
 const GROUP_BYTES: usize = GROUP * 6 / 8;
 const RANK: u16 = 0x3f;
 
-/// Where a register is: its first byte, and its place in that and the next.
+/// The place of a register: its first byte, and its bit in that and the next.
 fn place(register: usize) -> (usize, u32) {
     let bit = register * 6;
     (bit / 8, u32::try_from(bit % 8).unwrap_or(0))

@@ -22,11 +22,11 @@ pub(super) const REGISTERS: usize = 1 << 14;
 pub(super) const HEADER_BYTES: usize = 16;
 /// Bytes of the dense registers.
 pub(super) const DENSE_BYTES: usize = REGISTERS * 6 / 8;
-/// Where the cardinality is.
+/// The place of the cardinality.
 pub(super) const CARDINALITY: std::ops::Range<usize> = 8..HEADER_BYTES;
 /// The byte with the bit that says that it is out of date.
 pub(super) const STALE_BYTE: usize = HEADER_BYTES - 1;
-/// That bit.
+/// The bit of a stale cardinality.
 pub(super) const STALE: u8 = 0x80;
 
 const MAGIC: &[u8; 4] = b"HYLL";

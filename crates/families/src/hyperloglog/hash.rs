@@ -1,4 +1,4 @@
-//! Where an element goes: which register, and with which rank.
+//! The place of an element: its register and its rank.
 //!
 //! Source: Austin Appleby's MurmurHash2 for 64-bit platforms (`MurmurHash64A`, public domain), with
 //! Redis's seed. The lowest 14 bits select the register; the rank is the number of zeros below the
@@ -63,7 +63,7 @@ impl Portions {
         }
     }
 
-    /// Where the element goes.
+    /// The place of the element.
     pub(super) fn finish(self) -> Place {
         let hash = (self.0 ^ self.0 >> SHIFT).wrapping_mul(FACTOR);
         Place::of_hash(hash ^ hash >> SHIFT)

@@ -101,7 +101,7 @@ struct Start {
 
 const BEGINNING: Start = Start { at: HEADER_BYTES, register: 0 };
 
-/// Where a search for a run begins.
+/// The start of a search for a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     run: Start,

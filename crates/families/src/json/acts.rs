@@ -466,7 +466,7 @@ struct Merging(Vec<Level>);
 
 #[derive(Debug)]
 struct Level {
-    /// Where it is in the patch, and the place of its next member.
+    /// Its place in the patch, and that of its next member.
     patch: Vec<usize>,
     next: usize,
     /// The place that it is merged into.

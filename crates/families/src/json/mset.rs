@@ -146,7 +146,7 @@ struct Drafts {
 }
 
 impl Drafts {
-    /// For at most so many keys.
+    /// A table for at most this many keys.
     async fn for_triples(tx: &Tx, most: usize) -> Self {
         /// Documents of a bucket, and most buckets: those of four million are of 256.
         const BUCKET: usize = 16;
@@ -162,7 +162,7 @@ impl Drafts {
         Self { changed: Chunks::default(), buckets, buckets_len }
     }
 
-    /// Where the document of a key is.
+    /// The place of a key's document.
     fn find(&mut self, key: &Key<'_>, args: resp::Args<'_>) -> Option<(usize, usize)> {
         let place = self.bucket_of(key);
         let Self { changed, buckets, .. } = self;

@@ -36,9 +36,9 @@ pub struct Path {
 /// A step from values to others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// To the value itself and to all within it.
+    /// Leads to the value itself and to all within it.
     Descend,
-    /// To what is picked of an array or an object.
+    /// Leads to the picked values of an array or an object.
     Pick(Vec<Pick>),
 }
 
@@ -53,7 +53,7 @@ pub(super) enum Pick {
     Index(i64),
     /// Every so-many-th of those from one place to another.
     Slice { start: Option<i64>, end: Option<i64>, step: usize },
-    /// Those for which this holds.
+    /// Picks the values for which this holds.
     Test(Test),
 }
 

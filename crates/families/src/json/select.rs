@@ -38,9 +38,9 @@ struct Live<'a> {
 
 /// How far a search has come.
 enum Progress {
-    /// To a value that the path leads to.
+    /// The search has come to a value that the path leads to.
     Found,
-    /// To the end of its budget.
+    /// The search has come to the end of its budget.
     Pause,
     End,
 }
@@ -146,15 +146,15 @@ impl Select {
     }
 }
 
-/// Where to go from a frame.
+/// The way from a frame.
 enum Next<'a> {
     /// Nowhere this time.
     None,
     /// Back.
     End,
-    /// To the next step from the same value.
+    /// Continues with the next step from the same value.
     Same,
-    /// To a value in it; by the next step, or by the same.
+    /// Continues with a value in it; by the next step, or by the same.
     Child(usize, View<'a>, bool),
 }
 

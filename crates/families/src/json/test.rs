@@ -74,7 +74,7 @@ impl Route {
         Self { steps: steps.into(), is_direct }
     }
 
-    /// Where it leads, if it is direct. Takes the steps from `budget`.
+    /// The value that it leads to, if it is direct. Takes the steps from `budget`.
     fn follow<'a>(&self, from: View<'a>, budget: &mut usize) -> Option<View<'a>> {
         let mut view = from;
         for step in &*self.steps {

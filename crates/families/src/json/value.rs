@@ -283,11 +283,11 @@ impl Collection for Json {
 struct Tokens {
     root: Option<json::Value>,
     walk: Walk,
-    /// Some tokens, one behind the other.
+    /// Tokens, one after the other.
     bytes: Vec<u8>,
-    /// Where each of those that are still to come ends.
+    /// The ends of the tokens still to come.
     ends: VecDeque<usize>,
-    /// Where the next of them begins.
+    /// The start of the next token.
     at: usize,
 }
 

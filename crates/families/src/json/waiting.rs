@@ -14,7 +14,7 @@ pub(super) struct Waiting {
     /// The chunk at the front, once it is begun.
     front: IntoIter<Option<Value>>,
     len: usize,
-    /// Where the last one is that is a value.
+    /// The place of the last value.
     last: Option<(usize, usize)>,
     /// Bytes that the values hold for which nothing else accounts.
     bytes: usize,
@@ -48,7 +48,7 @@ impl Waiting {
         if self.front.len() == 0 {
             self.front = self.chunks.pop_front()?.into_iter();
         }
-        // In proportion: what one holds was not noted.
+        // Subtracts a proportion: the bytes of each were not noted.
         self.bytes -= self.bytes / self.len.max(1);
         self.len -= 1;
         self.front.next()

@@ -81,7 +81,7 @@ const TOUCH: Run = multi(exists::touch_here, |call| Box::pin(exists::touch_anywh
 const RENAME: Run = multi(rename::rename_here, |call| Box::pin(rename::rename_anywhere(call)));
 const RENAMENX: Run =
     multi(rename::renamenx_here, |call| Box::pin(rename::renamenx_anywhere(call)));
-// Those that may reach another database are tasks even if all their keys are on one core.
+// Commands that may reach another database are tasks even if all their keys are on one core.
 const COPY: Run = task(|call| Box::pin(copy::copy(call)));
 const MOVE: Run = task(|call| Box::pin(copy::relocate(call)));
 const KEYS: Run = task(|call| Box::pin(list::keys(call)));

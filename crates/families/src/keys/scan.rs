@@ -17,7 +17,7 @@ use darter_structs::table::Text;
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
-/// Where the number of the core begins in a cursor.
+/// The lowest bit of the core's number in a cursor.
 const CORE_SHIFT: u32 = 48;
 /// Calls of the table's scan in one portion: empty groups take time, too.
 const GROUPS_AT_ONCE: usize = 64;

@@ -13,7 +13,7 @@ const SEGMENTS_AT_ONCE: usize = 8;
 enum Size {
     /// This many are alive.
     Known(usize),
-    /// To be counted: the cut, and its time.
+    /// A cut to be counted, and its time.
     Uncounted(Table<Object>, u64),
 }
 

@@ -20,7 +20,7 @@ fn look(call: &Looking<'_>, count: usize) -> Look {
     }
 }
 
-/// That there are so many elements.
+/// The condition that there are `count` elements.
 fn condition(count: usize) -> Option<Condition> {
     Some(Condition("list", count as u64, Box::default()))
 }
@@ -181,7 +181,7 @@ pub(super) async fn brpoplpush_anywhere(call: Call) -> Result<Answer, Refusal> {
 
 /// Several elements for another list.
 struct Block {
-    /// At least so many.
+    /// At least this many.
     count: usize,
 }
 

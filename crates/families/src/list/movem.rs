@@ -24,7 +24,7 @@ const REVERSED_AT_ONCE: usize = 32;
 pub(super) struct MoveRequest {
     ends: Ends,
     count: usize,
-    /// As many or none.
+    /// Moves exactly this many elements or none.
     is_exact: bool,
     /// One after the other: what was first at the one end is last at the other, if that is the same.
     is_one_by_one: bool,
@@ -118,7 +118,8 @@ async fn run(call: Call, asked: MoveRequest) -> Result<Answer, Refusal> {
     }
 }
 
-/// One LMOVEM, with its keys locked: what was found does not change until it is moved, but it may die.
+/// An LMOVEM, with its keys locked: the elements found do not change until they are moved, but they
+/// may die.
 struct Move<'c> {
     call: &'c Call,
     asked: MoveRequest,

@@ -22,14 +22,14 @@ impl Ends {
     /// The ends of RPOPLPUSH.
     pub(super) const ROTATION: Self = Self { from: End::Back, to: End::Front };
 
-    /// Those that follow the two keys, and nothing else.
+    /// Reads the ends after the two keys, with no further arguments.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let ends = Self::read(&mut args)?;
         args.end()?;
         Ok(ends)
     }
 
-    /// Those that follow the two keys.
+    /// Reads the ends after the two keys.
     pub(super) fn read(args: &mut Args<'_>) -> Result<Self, Refusal> {
         args.seek(args.position() + 2);
         Ok(Self { from: end(args)?, to: end(args)? })
@@ -131,7 +131,7 @@ pub(super) async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> 
     across(call, ends, When::Called).await
 }
 
-/// Both keys are locked, so what was found does not change until it is moved.
+/// Both keys are locked, so the element found does not change until it is moved.
 pub(super) async fn across(call: Call, ends: Ends, when: When) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;

@@ -66,7 +66,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
 /// A result being sent.
 pub(super) struct Combine {
     stage: SetAlgebraStage,
-    /// Until the result is decided on.
+    /// The inputs, until the result is decided on.
     inputs: PinnedValues<Watch>,
 }
 
@@ -79,7 +79,7 @@ enum SetAlgebraStage {
 /// The first walk.
 struct Deciding {
     walks: VecDeque<Walk>,
-    /// For the second walk.
+    /// The inputs for the second walk.
     cuts: VecDeque<Table<Never>>,
     bits: Bits,
     count: usize,

@@ -52,7 +52,7 @@ pub(super) fn sdiffcard_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Re
 struct Options {
     /// How many keys follow.
     keys: usize,
-    /// Where the count ends.
+    /// The end of the count.
     limit: usize,
     approx: bool,
 }

@@ -247,9 +247,9 @@ struct Pop {
 enum Way {
     /// How many are alive?
     Counting(LiveCount<Never>),
-    /// One by one.
+    /// Draws members one by one.
     Drawing(CountedReply, usize),
-    /// In one walk.
+    /// Chooses members in one walk.
     Choosing(Box<Choosing>),
 }
 

@@ -99,7 +99,7 @@ impl Batch {
 
     /// The cost of one more lookup in each, in lookups of short members.
     fn cost(&self) -> usize {
-        // Those above are compared by what is known of them.
+        // Members above are compared by the facts known of them.
         let compared =
             |held: &HeldKey| if held.bytes().len() > KNOWN_MIN { 0 } else { held.bytes().len() };
         let bytes: usize = self.held.iter().map(|(_, held)| compared(held)).sum();

@@ -7,7 +7,7 @@ pub(crate) const BYTES_MAX: u64 = 4 << 30;
 
 const _: () = assert!(PAGE_BYTES.is_multiple_of(8), "a cell lies within a page");
 
-/// As many cells of `cell_bytes`, all zeros; `None` if they would be none, or too many.
+/// Cells of `cell_bytes`, all zeros; `None` if they would be none, or too many.
 pub(crate) fn zeros(width: u64, depth: u64, cell_bytes: u64) -> Option<Pages> {
     let bytes = width.checked_mul(depth)?.checked_mul(cell_bytes)?;
     (1..=BYTES_MAX).contains(&bytes).then(|| Pages::zeros(bytes as usize))

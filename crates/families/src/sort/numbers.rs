@@ -56,7 +56,7 @@ pub(super) struct Numbers {
     /// The numbers are read from the last one on.
     is_descending: bool,
     pages: Chunks<u64, PAGE>,
-    /// Where a pass moves them.
+    /// The pages that a pass moves them to.
     spare: Chunks<u64, PAGE>,
     stage: SortStage,
     /// The next page of this stage.

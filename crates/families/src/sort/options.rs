@@ -19,12 +19,12 @@ pub(super) enum Dialect {
 pub(super) struct Options {
     pub(super) is_descending: bool,
     is_alpha: bool,
-    /// Where the first wanted element is, and how many are wanted: negative for all.
+    /// The index of the first wanted element, and the number of wanted ones: negative for all.
     offset: i64,
     count: i64,
     /// The last pattern of BY.
     by: Option<Pattern>,
-    /// One of them names no key: nothing is sorted.
+    /// A pattern names no key: nothing is sorted.
     is_unsorted: bool,
     /// The patterns of GET.
     pub(super) get: Vec<Pattern>,

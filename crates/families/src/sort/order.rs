@@ -52,7 +52,7 @@ pub(super) enum By {
     Nothing,
 }
 
-/// Where a text ends.
+/// The end of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// At its last byte.

@@ -24,7 +24,7 @@ pub(super) struct Show {
     sorted: Sorted,
     /// The patterns that are shown of each element; the element itself, if there are none.
     get: Vec<Pattern>,
-    /// Where keys are looked up.
+    /// The cuts in which keys are looked up.
     pub(super) lookup: Option<Lookup>,
     /// The elements at hand, and how much of what is shown of the first is shown: all of each, unless
     /// that is more than a portion.

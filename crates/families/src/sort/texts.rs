@@ -209,7 +209,7 @@ impl Texts {
         TextId::of(chunk * LONGS + len - 1, LONG)
     }
 
-    /// Where the last `bytes` begin.
+    /// The start of the last `bytes`.
     fn place_before(&self, bytes: usize) -> usize {
         let (chunk, len) = self.short.end();
         chunk * CHUNK + len - bytes

@@ -18,7 +18,7 @@ const SHOWN_AT_ONCE: usize = 512;
 /// There is no such entry, or it is not pending.
 const ABSENT: i8 = -1;
 const DELETED: i8 = 1;
-/// Some group has not got it, or not acknowledged it.
+/// Some group has not got the entry, or not acknowledged it.
 const HELD: i8 = 2;
 
 /// `XDELEX key [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: deletes entries; what is pending of them

@@ -65,7 +65,7 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 
 /// The count of `FULL [COUNT n]`, if that is there.
 fn full_count(mut args: Args<'_>) -> Result<Option<usize>, Refusal> {
-    /// As many as Redis shows without a count, and for one below 0.
+    /// The number that Redis shows without a count, and for one below 0.
     const DEFAULT: usize = 10;
     let refusal = subcommand_syntax(args, "XINFO");
     match args.left() {

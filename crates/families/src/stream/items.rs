@@ -26,7 +26,7 @@ pub(super) struct Entries {
     texts: Texts,
     /// The current one of a long entry.
     field: Vec<u8>,
-    /// One that is long, and how much of it was returned.
+    /// A long text, and the bytes of it that were returned.
     long: Option<(Blob, usize)>,
     /// The state was returned.
     is_told: bool,

@@ -34,11 +34,11 @@ impl Refs {
 /// The references to an entry, found by looking through the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Those from this index on are still to be looked at.
+    /// Entries from this index on are still to be looked at.
     More(usize),
     /// No group is to get or to acknowledge it, or it is deleted all the same.
     Free,
-    /// One is.
+    /// A group refers to the entry.
     Held,
 }
 

@@ -132,7 +132,7 @@ pub(super) struct Showing {
 }
 
 impl Showing {
-    /// One entry, whose array has so many more parts: they are to be shown behind it.
+    /// An entry whose array has `more_parts` more parts: they are shown after it.
     pub(super) fn followed_by(more_parts: usize, part: ShownEntries) -> Self {
         Self { parts: [part].into(), more_parts, ..Self::default() }
     }

@@ -17,9 +17,9 @@ const CHUNK_ROWS: usize = 1_024;
 /// Entries to be shown.
 #[derive(Clone, Debug)]
 enum Row {
-    /// Those with these ranks.
+    /// The entries with these ranks.
     Run(Range<usize>),
-    /// One that is gone: its ID is shown, and nothing.
+    /// A deleted entry: only its ID is shown.
     Gone(StreamId),
 }
 

@@ -11,7 +11,7 @@ use darter_structs::stream::{Entries, StreamId};
 /// The size that a stream is trimmed to.
 #[derive(Clone, Copy, Debug)]
 enum Keep {
-    /// As many entries.
+    /// Keeps this many entries.
     Len(usize),
     /// The entries with this ID and later ones.
     From(StreamId),

@@ -338,7 +338,7 @@ pub enum StreamChange {
     Append { id: StreamId, fields: List },
     /// The entry was deleted.
     Remove { id: StreamId },
-    /// As many entries at the front are gone.
+    /// This many entries at the front are gone.
     Trim { count: usize },
     /// The entry was trimmed, though others before it stayed.
     TrimOne { id: StreamId },

@@ -37,7 +37,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Those from `next` to `end`.
+    /// The IDs from `next` to `end`.
     pub(super) fn new(next: usize, end: usize) -> Self {
         Self { next, checked: next, end }
     }
@@ -72,7 +72,7 @@ impl Ids {
         until < self.end
     }
 
-    /// Where they end.
+    /// The end of the IDs.
     pub(super) fn end(self) -> usize {
         self.end
     }

@@ -65,7 +65,7 @@ const TIMES_MAX: u64 = i64::MAX.cast_unsigned();
 /// The effect on the number of deliveries.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// One less: this one did not count.
+    /// The number goes down by one: this delivery did not count.
     Silent,
     /// The number stays.
     Fail,

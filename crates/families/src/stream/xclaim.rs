@@ -108,7 +108,7 @@ impl Claim {
 struct Claiming {
     claim: Claim,
     wanted: Ids,
-    /// Where the options are that are still to be read, once the IDs are.
+    /// The place of the options still to be read, once the IDs are.
     options: Option<usize>,
     /// When the command came.
     now: u64,
@@ -264,7 +264,7 @@ impl StreamJob for AutoClaiming {
         let name = self.claim.group.clone();
         let Some(group) = edit.group(&name) else { return false };
         let rank = group.rank_of(self.next);
-        // One more than is looked at: it may be the cursor.
+        // One entry more than is looked at: it may be the cursor.
         let pending: Vec<_> = group.pending(rank..rank + LOOKED_AT_ONCE + 1).collect();
         let mut claimed = 0;
         for (index, old) in pending.iter().enumerate() {

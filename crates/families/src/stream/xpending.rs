@@ -193,7 +193,7 @@ impl Portions for Listing {
     }
 }
 
-/// Those among them that have been idle for long.
+/// The entries that have been idle for long.
 struct Search {
     listing: Listing,
     idle_ms: u64,

@@ -163,7 +163,7 @@ impl XReadGroupRequest {
     }
 }
 
-/// For how long a pending entry must be idle to be claimed.
+/// The least idle time for a pending entry to be claimed.
 fn min_idle_ms(args: &mut Args<'_>) -> Result<u64, Refusal> {
     let Ok(ms) = args.int() else {
         return Err(Refusal::line("ERR min-idle-time is not an integer or out of range"));
@@ -182,7 +182,7 @@ enum Reading {
     Gathered(usize, Range<usize>),
     /// Entries with these ranks.
     New(Range<usize>),
-    /// Those that are pending with the consumer, by their ranks there.
+    /// The entries pending with the consumer, by their ranks there.
     History(Range<usize>),
 }
 

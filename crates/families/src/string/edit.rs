@@ -67,7 +67,7 @@ struct Write<'a> {
     key: usize,
     /// The index of the value in the request.
     value: usize,
-    /// Where its first byte goes.
+    /// The place of its first byte.
     offset: usize,
     /// The event.
     event: &'static Event,

@@ -61,7 +61,7 @@ pub(super) struct Condition<'a> {
     pub(super) test: Test,
     /// The operand; empty for NX and XX.
     pub(super) operand: Fresh<'a>,
-    /// Where the operand is in the request.
+    /// The place of the operand in the request.
     pub(super) at: usize,
 }
 

@@ -61,7 +61,7 @@ fn seconds(ns: i128) -> i64 {
 struct Rate {
     /// The most at once.
     limit: i64,
-    /// From one to the next, in nanoseconds.
+    /// The time from one action to the next, in nanoseconds.
     interval: i64,
 }
 

@@ -361,7 +361,7 @@ impl View {
         f64::NAN
     }
 
-    /// Where values left of a cluster come from, which begins at `start`: the middle of the cluster
+    /// The lower end of a cluster's values, which begins at `start`: the middle of the cluster
     /// before it, the end of a single observation, or the minimum.
     fn left_of(&self, at: usize, start: f64) -> (f64, f64) {
         match at.checked_sub(1).map(|before| self.nodes[before]) {
@@ -371,7 +371,7 @@ impl View {
         }
     }
 
-    /// Where values right of a cluster go to, which ends at `end`.
+    /// The upper end of a cluster's values, which ends at `end`.
     fn right_of(&self, at: usize, end: f64) -> (f64, f64) {
         match self.nodes.get(at + 1) {
             Some(node) if node.weight == 1 => (end, node.mean),

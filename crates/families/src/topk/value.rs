@@ -83,7 +83,8 @@ pub struct TopK {
     list: Sorted,
     /// While a value is built from pieces: the pieces of the buckets that may come next.
     taken: Pieces,
-    /// Likewise: how often the item came that is the next of the list, alone as it is long.
+    /// While it is built from pieces: the count of the list's next item, which comes alone as it is
+    /// long.
     told: Option<u32>,
 }
 
@@ -166,7 +167,7 @@ fn waited(drawn: f64, chance: f64) -> u64 {
 }
 
 impl TopK {
-    /// One that has seen nothing; `None` if it would be too large, or nothing.
+    /// An empty sketch; `None` if it would be too large, or of no size.
     #[must_use]
     pub fn new(shape: TopKShape) -> Option<Self> {
         let buckets = cells::zeros(shape.width.into(), shape.depth.into(), BUCKET_BYTES)?;

@@ -204,7 +204,7 @@ fn event(act: Act) -> &'static Event {
 struct Show {
     stage: ZSetAlgebraStage,
     form: Form,
-    /// Until it is built.
+    /// The inputs, until the result is built.
     inputs: PinnedValues<Watch>,
 }
 

@@ -77,7 +77,7 @@ impl<'a> Bounds<'a> {
 }
 
 impl<'a, T> Limit<T> {
-    /// Where a range with this limit begins, or ends.
+    /// The rank at which a range with this limit begins, or ends.
     fn place(
         self,
         is_end: bool,

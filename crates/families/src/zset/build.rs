@@ -16,8 +16,8 @@ use darter_structs::table::Scratch;
 /// Members merged in one portion, and looked up.
 const MERGED: usize = 12;
 const GATHERED: usize = 128;
-/// As many are gathered between two looks at their bytes, and at most so many bytes in one portion:
-/// these are hashed and copied.
+/// Members gathered between two checks of their bytes, and the most bytes in one portion: these are
+/// hashed and copied.
 const GATHERED_TOGETHER: usize = 4;
 const GATHERED_BYTES: usize = 64 * 1024;
 const LOOKED_UP: usize = 32;
@@ -45,7 +45,7 @@ pub(crate) struct Bulk {
 }
 
 impl Bulk {
-    /// For this many members, about. `None` if they are too few.
+    /// A builder for about this many members. `None` if they are too few.
     pub(crate) fn new(len: usize) -> Option<Self> {
         Self::of_common(len, 1)
     }

@@ -51,9 +51,9 @@ pub(super) fn keys(args: &mut Args<'_>, dialect: Dialect) -> Result<usize, Refus
 pub(super) struct Options {
     pub(super) aggregate: Aggregate,
     pub(super) form: Form,
-    /// Where a count ends.
+    /// The end of a count.
     pub(super) limit: usize,
-    /// Where weights begin, each time. All are checked, and the last ones count.
+    /// The starts of all weights. All are checked, and the last ones count.
     pub(super) weights: Vec<usize>,
     /// The error after them.
     pub(super) refusal: Option<Refusal>,

@@ -90,7 +90,7 @@ pub(super) struct Inputs {
     pub(super) total: usize,
     /// How much of them only readers hold.
     watched: PinnedValues<Watch>,
-    /// Those that are watched.
+    /// The inputs that are watched.
     seen: BTreeSet<usize>,
     /// The result is empty, whatever follows.
     is_void: bool,

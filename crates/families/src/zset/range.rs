@@ -40,7 +40,7 @@ impl Dialect {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
     bounds: Bounds<'a>,
-    /// From which end it is counted, and shown.
+    /// The end from which it is counted, and shown.
     from: End,
     /// Entries that are left out at that end.
     offset: usize,

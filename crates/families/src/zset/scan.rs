@@ -98,7 +98,7 @@ impl Shown {
 /// A walk through the part of a set that one call returns; made twice, as `scan::ScanWalk` is.
 struct ScanWalk {
     options: Options,
-    /// Where the part begins.
+    /// The start of the part.
     first: u64,
     /// The scan of the current entries.
     scan: sorted::Scan,

@@ -153,8 +153,8 @@ impl Value for ZSet {
         if self.grown { "skiplist" } else { "listpack" }
     }
 
-    /// In the order in which Redis writes them: what makes a listpack ascending, so that it is in
-    /// order; what does not, descending, so that each is added at the front.
+    /// The items in the order in which Redis writes them: ascending for a listpack, which must be
+    /// in order; otherwise descending, so that each is added at the front.
     fn items(&self, _now: u64) -> Items {
         let from = if self.len() as u64 > PACKED_MAX { End::Back } else { End::Front };
         Box::new(Entries::new(self.entries.clone(), from))

@@ -37,7 +37,7 @@ struct Batch {
 }
 
 struct Member {
-    /// Where it ends among the copies.
+    /// The end among the copies.
     end: usize,
     /// A long one.
     held: Option<HeldKey>,

@@ -139,7 +139,7 @@ pub(crate) struct Kept {
     is_marked: Option<bool>,
     /// The transaction is being undone.
     is_ending: bool,
-    /// Where the touched keys go on leaving.
+    /// The place at which the touched keys continue to leave.
     path: u32,
     pub(crate) counts: Counts,
     /// Bytes of names and values that it has copied.

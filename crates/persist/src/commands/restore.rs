@@ -24,7 +24,7 @@ const NAMED_AT_ONCE: usize = 16 * 1024;
 const PUSHED_AT_ONCE: usize = 16 * 1024;
 /// Items added in one step.
 const ITEMS_AT_ONCE: usize = 64;
-/// So many bytes of an item count as one more.
+/// This many bytes of an item count as one more.
 const ITEM_BYTES: usize = 512;
 /// The payload's index among the arguments, the name at 0.
 const PAYLOAD: usize = 3;

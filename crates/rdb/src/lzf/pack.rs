@@ -16,7 +16,7 @@ const COPY_MIN: usize = 3;
 /// Packs one string after another.
 #[derive(Clone, Debug)]
 pub struct Packer {
-    /// By the hash of three bytes: where they were seen last.
+    /// The last place of three bytes, by their hash.
     places: Box<[u32; PLACES]>,
     /// The position at which the next string begins.
     next: u32,
@@ -68,7 +68,7 @@ impl Packer {
         begin
     }
 
-    /// Where in reach the three bytes at `at` were seen before; notes that they are here.
+    /// The last place within reach of the three bytes at `at`; notes that they are here.
     #[inline]
     fn seen_before(&mut self, plain: &[u8], at: usize, begin: u32) -> Option<usize> {
         let three = &plain[at..at + COPY_MIN];

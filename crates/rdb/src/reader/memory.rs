@@ -16,7 +16,7 @@ const FREED_AT_ONCE: usize = 256 * 1024;
 /// How far a long text is unpacked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unpacking {
-    /// Where its packed bytes begin in the file, and how many of them are used.
+    /// The start of its packed bytes in the file, and the number of those used.
     origin: u64,
     used: usize,
     is_done: bool,

@@ -171,7 +171,7 @@ struct Block {
     form: Form,
     /// Entries that make one item: 1 a single, 2 name and value, 3 with a deadline.
     arity: u8,
-    /// Where the block is: in the buffer from `Reader::at` on, or in `texts[2]`.
+    /// The place of the block: in the buffer from `Reader::at` on, or in `texts[2]`.
     packed: bool,
     len: usize,
     /// The next entry, from the block's start.
@@ -197,7 +197,7 @@ struct Opened {
     used: usize,
 }
 
-/// Where the bytes of an item are.
+/// The place of an item's bytes.
 #[derive(Clone, Debug)]
 enum Span {
     Buffer(Range<usize>),

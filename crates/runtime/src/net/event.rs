@@ -117,8 +117,8 @@ pub enum Event<'a> {
 pub enum Wait {
     /// Not at all.
     Nothing,
-    /// At most this many nanoseconds from now. Backends may round up to a millisecond.
+    /// Sleep for at most this many nanoseconds. Backends may round up to a millisecond.
     Until(u64),
-    /// Until something happens.
+    /// Sleep until something happens.
     Forever,
 }

@@ -167,7 +167,7 @@ pub(super) fn concerns_one_client(errno: Errno) -> bool {
 
 /// The result of [`rouse`].
 pub(super) struct Roused {
-    /// Those whose rest is over.
+    /// The listeners whose rest is over.
     pub(super) ids: Vec<usize>,
     /// Whether others are still resting.
     pub(super) others_rest: bool,

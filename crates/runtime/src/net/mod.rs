@@ -141,7 +141,7 @@ impl Net {
         backend!(self, backend => backend.add_listener(listener))
     }
 
-    /// Where a listener listens, including a port chosen by the system. `None` once stopped.
+    /// The address of a listener, including a port chosen by the system. `None` once stopped.
     #[must_use]
     pub fn listener_address(&self, listener: usize) -> Option<Address> {
         backend!(self, backend => backend.listener(listener).map(|listener| listener.address.clone()))

@@ -31,7 +31,7 @@ struct Decoding {
     max_depth: usize,
     takes_invalid: bool,
     at: usize,
-    /// Where a string has begun, and the part that has been read, while it is.
+    /// The start of a string, and the part that has been read, while it is read.
     string: Option<(usize, Vec<u8>)>,
     levels: Vec<Level>,
     state: State,

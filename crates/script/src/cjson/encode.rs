@@ -28,7 +28,7 @@ struct Encoding {
     settings: Settings,
     bytes: Vec<u8>,
     levels: Vec<Level>,
-    /// Where in the string on top the writing is, and what follows it.
+    /// The place of the writing in the string on top, and the text after it.
     text: Option<(usize, bool)>,
     has_begun: bool,
 }

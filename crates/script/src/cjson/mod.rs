@@ -23,7 +23,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Where each is in the table, and what it is at first.
+    /// The places of the settings in the table, and their defaults.
     const DEFAULTS: [i32; 9] = [0, 2, 10, 1000, 1000, 14, 1, 0, 1];
 
     /// Reads the settings of the running function.

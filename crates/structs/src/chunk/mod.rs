@@ -127,9 +127,9 @@ pub(crate) struct Chunk<C: Coding, B: ?Sized = [u8]> {
 /// One of the two ends of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where index 0 is.
+    /// The end with index 0.
     Front,
-    /// Where the largest index is.
+    /// The end with the largest index.
     Back,
 }
 

@@ -63,7 +63,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// One of this shape, without bits. It has room for so many items, and says that it has some.
+    /// A filter of this shape, without bits. It has room for so many items, and says that it has
+    /// some.
     #[must_use]
     pub fn new(shape: Shape, (capacity, len): (u64, u64), error: f64) -> Option<Self> {
         let is_error = error > 0.0 && error < 1.0;

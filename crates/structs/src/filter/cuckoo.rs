@@ -196,7 +196,7 @@ impl Cuckoo {
         [first, self.other(layer, first, finger(probe))]
     }
 
-    /// Where a byte is in a bucket, the first of all if it is there more than once.
+    /// The place of a byte in a bucket, the first if it is there more than once.
     fn find(&self, layer: &Pages, bucket: u64, finger: u8) -> Option<usize> {
         self.places(bucket).find(|at| byte(layer, *at) == finger)
     }
@@ -215,7 +215,7 @@ impl Cuckoo {
         })
     }
 
-    /// Where one of the item's buckets has this byte.
+    /// The place of this byte in one of the item's buckets.
     fn find_anywhere(&self, probe: Probe, wanted: u8) -> Option<(usize, usize)> {
         self.all_places(probe).find(|(layer, at)| byte(&self.layers[*layer], *at) == wanted)
     }
@@ -230,7 +230,7 @@ impl Cuckoo {
     /// Cost: O(items * (layers * bytes of a bucket + items)).
     #[must_use]
     pub fn have_room(&self, mut probes: impl Iterator<Item = Probe>) -> bool {
-        // Where each would go: some of them, in the same order, take no place that is not among these.
+        // The places for all: fewer items, in the same order, take no others.
         let mut taken = Vec::new();
         probes.all(|probe| {
             let mut free = self.all_places(probe).filter(|(layer, at)| {

@@ -23,9 +23,9 @@ pub struct Group {
     unowned: usize,
     /// Consumers with pending entries.
     busy: usize,
-    /// By number.
+    /// The consumers by number.
     consumers: Shelf<Consumer>,
-    /// By name.
+    /// The consumers by name.
     names: Shelf<Label>,
     /// The number of the consumer that was created last.
     number: u64,

@@ -217,7 +217,7 @@ mod tests {
         let (mut now, max, lasts_ms) = (1_000_u64, 7, 50);
         for step in 0..20_000 {
             now += prng.below(3);
-            // In the end, the stream's IDs are ahead of the clock.
+            // At last, the stream's IDs are ahead of the clock.
             let id = StreamId::new(if step < 10_000 { now } else { now.max(1 << 40) }, step);
             let (producer, message) = (prng.below(40), prng.below(12));
             let (one, other) = (u128::from(producer) << 90, u128::from(message) << 63);

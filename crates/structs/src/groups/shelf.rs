@@ -192,7 +192,7 @@ impl<T: Shelved> Shelf<T> {
         }
     }
 
-    /// From a vector to a tree.
+    /// Turns a vector into a tree.
     #[cold]
     fn spread(&mut self) -> &mut Many<T> {
         if let Root::Few(few) = &mut self.root {

@@ -242,7 +242,7 @@ impl Object {
         debug_assert!(self.index.len() == 0 || self.index.len() == last, "J3");
     }
 
-    /// Where the index has this place.
+    /// The place of an index in the tree.
     fn spot(&self, place: usize) -> Option<TreeSpot> {
         let is_it = |other: f64| (other as usize == place).then_some(());
         let find = || self.index.find(hash(self.get(place).0), is_it);

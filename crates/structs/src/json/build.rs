@@ -25,7 +25,7 @@ pub enum Token<'a> {
         /// Bytes.
         len: usize,
     },
-    /// Some of them.
+    /// A part of a long text.
     Part(&'a [u8]),
     /// The string ends.
     EndLong,

@@ -230,7 +230,7 @@ pub(super) fn push_text(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends an integer.
 pub(super) fn push_int(out: &mut Vec<u8>, value: i64) {
-    // As many bytes as hold it with its sign; none for zero.
+    // The fewest bytes that hold it with its sign; none for zero.
     let bits = 65 - (if value < 0 { !value } else { value }).leading_zeros();
     let bytes = if value == 0 { 0 } else { bits.div_ceil(8) as usize };
     debug_assert!(bytes <= 8, "{value} in {bytes} bytes");

@@ -1,4 +1,4 @@
-//! One value in its stored form, and how it is read and changed.
+//! A value in its stored form, and how it is read and changed.
 
 use super::big::{self, Array, Object};
 use super::item::{self, Code, Elements, Long, Members, PACK_HEAD, PACK_MAX};
@@ -473,7 +473,7 @@ impl Value {
         self.set(*place, &child);
     }
 
-    /// Where in the bytes of a small container the value at this place is.
+    /// The bytes of the value at this place in a small container.
     fn range(&self, place: usize) -> Range<usize> {
         let item = self.item_range(place);
         let name = if self.bytes[0] == item::OBJECT {
@@ -484,7 +484,8 @@ impl Value {
         item.start + name..item.end
     }
 
-    /// Where the item at this place is, its name included; the end, for the place after the last.
+    /// The bytes of the item at this place, its name included; the end, for the place after the
+    /// last.
     fn item_range(&self, place: usize) -> Range<usize> {
         let node = self.node().expect("a container");
         let mut at = PACK_HEAD;
@@ -610,7 +611,7 @@ impl Value {
         item::write_head(&mut self.bytes, count);
     }
 
-    /// From a small container to a large one.
+    /// Turns a small container into a large one.
     fn unpack(&mut self) {
         debug_assert!(self.long.is_none(), "it is large");
         debug_assert!(self.node().is_some(), "a container");
@@ -639,7 +640,7 @@ impl Value {
         *self = Self { bytes: vec![tag, 0, 0], long: Some(long) };
     }
 
-    /// From a large container with little in it to a small one.
+    /// Turns a large container with little in it into a small one.
     fn pack(&mut self) {
         let (items, count, tag) = match &self.long {
             Some(Long::Array(array)) => match &array.tree {

@@ -28,9 +28,9 @@ use std::ops::Range;
 pub(super) const PACK_BYTES_MAX: usize = 2_048;
 /// The most elements in a pack: they are walked past one by one.
 pub(super) const PACK_LEN_MAX: usize = 512;
-/// Where the prefix is, after the count; its length comes first.
+/// The place of the prefix, after the count; its length comes first.
 const PREFIX: usize = 2;
-/// Where the elements are when there is no prefix.
+/// The place of the elements when there is no prefix.
 const HEAD: usize = PREFIX + 1;
 
 const _: () = assert!(SHORT_MAX <= u8::MAX as usize, "the prefix's length is a byte");
@@ -85,7 +85,7 @@ impl<'a> PackRef<'a> {
         self.0.get(HEAD..self.items_at()).unwrap_or_default()
     }
 
-    /// Where the elements begin.
+    /// The place of the elements.
     #[inline]
     fn items_at(self) -> usize {
         HEAD + self.0.get(PREFIX).map_or(0, |len| usize::from(*len))

@@ -206,7 +206,7 @@ impl Removal {
             self.left -= hits.len();
             self.removed += hits.len();
             hits.sort_unstable();
-            // From behind, so that no other moves before it goes.
+            // Removes from the back, so that no other moves before it goes.
             hits.iter().rev().for_each(|hit| gone(*hit));
             self.search.shift(hits.len());
             list.remove_hits(&hits);

@@ -70,7 +70,7 @@ impl Dismantle for FreedSorted {
     }
 }
 
-/// Where a member's entry is.
+/// The place of a member's entry.
 #[derive(Clone, Copy)]
 struct Found {
     /// The places of its item in the index and of its entry.
@@ -133,7 +133,8 @@ impl Big {
         self.entries.as_ref().map_or(0, |tree| tree.len)
     }
 
-    /// As many items as entries: what a change that has forgotten one of the trees would break.
+    /// Asserts that there are as many items as entries: a change that has forgotten one of the
+    /// trees would break that.
     #[inline]
     fn assert_counts(&self) {
         assert_eq!(self.index.len(), self.len() + self.stale.len(), "B1");
@@ -361,7 +362,7 @@ pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
     entry.long.map_or_else(|| entry.member.hash(), |long| long.hash())
 }
 
-/// Where in a tree a place is: in the last chunk that begins before it.
+/// The spot of a place in a tree: in the last chunk that begins before it.
 #[inline]
 fn spot<'a>(tree: &'a Subtree<Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chunk) {
     let is_before =

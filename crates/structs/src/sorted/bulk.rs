@@ -202,8 +202,8 @@ struct Stuff {
 }
 
 impl Stuff {
-    /// With places for so many blocks of entries: moving those of ten million to a longer list would
-    /// take one push a millisecond.
+    /// A list with room for this many blocks of entries: moving those of ten million to a longer
+    /// list would take too long.
     fn for_blocks(blocks: usize) -> Self {
         let mut stuff = Self::default();
         stuff.texts.blocks.reserve(blocks);
@@ -264,7 +264,7 @@ pub struct Builder {
     /// The most entries of a bucket, where a member must not come twice.
     bucket_max: Option<usize>,
     is_overfull: bool,
-    /// Those that came first, if all came in order, and each member should come once.
+    /// The first members, if all came in order, and each should come once.
     straight: Option<Straight>,
     /// All of them, those included.
     len: u64,
@@ -278,7 +278,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// For about `len` entries.
+    /// A builder for about `len` entries.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self::of_common(len, 1)
@@ -417,7 +417,7 @@ impl Builder {
             if parting.step() {
                 stuff.parting = Some(parting);
             } else {
-                // One member again and again cannot be parted.
+                // Repetitions of one member cannot be parted.
                 let most = OVERFULL * BUCKET.max(parting.mean());
                 let before = stuff.parts.len();
                 stuff.parts.extend(parting.finish());
@@ -477,7 +477,7 @@ impl Builder {
             if self.is_one_member(first.number, other.number, &mut compared) {
                 score = merge(score, other.score);
                 if self.bucket_max.is_some() {
-                    // That is all there is to know: what is built is of no use, and the step is over.
+                    // The result is of no use, and the step is over.
                     return STEP_BYTES;
                 }
                 times += 1;

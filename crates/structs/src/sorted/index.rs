@@ -134,7 +134,8 @@ fn search(hash: Hash) -> TreeSearch<impl Fn(Hash) -> bool, impl Fn(Hash) -> bool
 /// A function that is not called: nodes show all about hashes.
 type Never = fn(&Subtree<Items>) -> bool;
 
-/// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.
+/// The place of the first item without a smaller hash, in the last chunk that begins with a smaller
+/// one.
 #[inline]
 fn spot(tree: &Subtree<Items>, hash: Hash) -> (TreeSpot, &Chunk<Items>) {
     let Reached { chunk, way, len, first, next } = tree.search(&search(hash));

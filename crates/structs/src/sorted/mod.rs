@@ -371,7 +371,7 @@ impl Sorted {
         }
     }
 
-    /// From a pack to trees.
+    /// Turns a pack into trees.
     #[cold]
     fn unpack(&mut self) -> &mut Big {
         if let Root::Pack(pack) = &self.0 {
@@ -381,7 +381,7 @@ impl Sorted {
         big
     }
 
-    /// From a chunk with few entries to a pack.
+    /// Turns a chunk with few entries into a pack.
     #[inline]
     fn shrink(&mut self) {
         let Root::Trees(big) = &self.0 else { return };

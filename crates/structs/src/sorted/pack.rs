@@ -98,7 +98,7 @@ impl<'a> PackRef<'a> {
         self.0.get(HEAD..).unwrap_or_default()
     }
 
-    /// Where in [`PackRef::items`] the entry with this rank begins; the end, if it is `len`.
+    /// The start of the entry with this rank in [`PackRef::items`]; the end, if it is `len`.
     pub(super) fn offset(self, rank: usize) -> usize {
         if rank == self.len() {
             return self.items().len();

@@ -1,4 +1,4 @@
-//! Where in a sorted set a range begins or ends, and what lies there.
+//! The place where a range of a sorted set begins or ends, and the entry there.
 
 use crate::table::{HeldKey, Scratch, Text};
 use darter_base::long::{self, Long};

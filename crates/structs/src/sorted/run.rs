@@ -31,7 +31,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where in [`Run::items`] the entry with this index begins.
+    /// The start of the entry with this index in [`Run::items`].
     #[inline]
     pub(super) fn offset(&self, index: usize) -> usize {
         match self {

@@ -97,7 +97,7 @@ impl Scan {
         !self.is_complete || !self.ties.is_empty()
     }
 
-    /// Where the next call begins, once there is nothing left: 0 at the end.
+    /// The cursor of the next call, once there is nothing left: 0 at the end.
     #[must_use]
     pub fn cursor(&self) -> u64 {
         debug_assert!(self.end.is_none_or(|end| end > self.start), "a scan goes on");

@@ -108,7 +108,7 @@ pub(super) fn each(tree: &Subtree<Entries>, from: usize, f: &mut impl FnMut(Entr
     }
 }
 
-/// Some entries, by what leads to their items.
+/// Entries, by the hashes and scores of their items.
 struct Batch {
     hashes: [u64; PREFETCHED_MAX],
     scores: [f64; PREFETCHED_MAX],

@@ -20,7 +20,7 @@ pub(super) struct Straight {
     /// The one that came last; of the first, it is not known yet at which end it is written.
     last: Last,
     entries: Option<Appender<Entries>>,
-    /// From which end on they are written.
+    /// The end from which they are written.
     end: Option<End>,
     len: u64,
     is_broken: bool,

@@ -18,7 +18,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// For entries with these names. `None` if they cannot be a shape.
+    /// A gathering for entries with these names. `None` if they cannot be a shape.
     #[must_use]
     pub fn of(names: &List) -> Option<Self> {
         let mut gathered = Self { pairs: names.len(), ..Self::default() };

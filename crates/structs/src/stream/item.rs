@@ -104,7 +104,7 @@ pub(super) fn parts(bytes: &[u8]) -> Parts<'_> {
     Parts { id: Id::new(short_word(rest, ms), short_word(&rest[ms..], seq)), form, fields }
 }
 
-/// Where the number of what the entry at the front keeps outside is, if it does.
+/// The place of the number of the long part that the entry at the front keeps outside, if any.
 #[inline]
 fn number_at(bytes: &[u8]) -> Option<usize> {
     let (at, _) = size(bytes);

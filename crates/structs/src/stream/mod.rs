@@ -90,7 +90,7 @@ struct Encoding {
     pairs: usize,
 }
 
-/// On the stack: two allocations would be as much work as all the rest of a short entry.
+/// The run is on the stack: two allocations would be as much work as all the rest of a short entry.
 type Run = ArrayVec<u8, FIELDS_MAX>;
 
 /// Appends a name or a value. False if it is too long to be kept among the entries, alone or with

@@ -102,7 +102,7 @@ impl Dismantle for Blocks {
 /// Builds a table: see the module.
 pub struct Builder<X: OutOfLine> {
     table: Table<X>,
-    /// Those that were not opened.
+    /// The buckets that were not opened.
     buckets: Vec<Bucket>,
     open: Option<Open>,
     /// Bits of a hash that name its bucket.
@@ -110,7 +110,7 @@ pub struct Builder<X: OutOfLine> {
 }
 
 impl<X: OutOfLine> Builder<X> {
-    /// For about `len` entries; `None` if they are too few. Allocates as entries come.
+    /// A builder for about `len` entries; `None` if they are too few. Allocates as entries come.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
         if len < LEN_MIN {
@@ -120,7 +120,7 @@ impl<X: OutOfLine> Builder<X> {
         Some(Self::with_bits(buckets.trailing_zeros() as u8))
     }
 
-    /// With so many bits of a hash to name its bucket.
+    /// A builder whose buckets are named by this many bits of a hash.
     fn with_bits(bits: u8) -> Self {
         assert!((1..=BUCKETS_MAX.ilog2()).contains(&u32::from(bits)), "bits={bits}");
         let buckets = (0..1 << bits).map(|_| Bucket::default()).collect();

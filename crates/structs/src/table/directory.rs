@@ -1,4 +1,5 @@
-//! From the first bits of a hash to a segment, over two levels that are copied piecewise.
+//! The directory: from the first bits of a hash to a segment, over two levels that are copied
+//! piecewise.
 //!
 //! One flat array would do for lookups, but a cut shares it, and the first write after a cut would
 //! copy it whole, touching every segment's count. Here a write copies the top and one leaf: a
@@ -47,7 +48,7 @@ struct Slot<P> {
     depth: u8,
 }
 
-/// One level: see the module.
+/// A level of the directory: see the module.
 pub(super) struct Fan<P> {
     bits: u8,
     slots: Vec<Slot<P>>,
@@ -93,7 +94,7 @@ impl<P> Fan<P> {
     /// The slot of a hash whose first bits are those of this fan.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
-        // In two steps: a shift by 64 would overflow.
+        // Shifts in two steps: a shift by 64 would overflow.
         let index = (hash >> 1 >> (63 - self.bits)) as usize;
         debug_assert!(index < self.slots.len(), "{index} of {} slots", self.slots.len());
         index

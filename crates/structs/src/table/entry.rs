@@ -186,7 +186,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         Self(Place::Packed(X::Packed::of(item)))
     }
 
-    /// Where it is, unless it is in a pack.
+    /// The place of the entry, unless it is in a pack.
     #[inline]
     fn raw(&self) -> Option<Raw<X>> {
         match self.0 {
@@ -476,8 +476,8 @@ pub(super) fn pad_before<X: OutOfLine>(address: usize, entry: Raw<X>, len: usize
     if entry.has_out() { (address + len).wrapping_neg() % POINTER } else { 0 }
 }
 
-/// Where an entry is: a pointer to its flags. It is copied freely; it is used only inside a borrow
-/// of the table.
+/// The place of an entry: a pointer to its flags. It is copied freely; it is used only inside a
+/// borrow of the table.
 pub(super) struct Raw<X> {
     at: NonNull<u8>,
     holds: PhantomData<X>,

@@ -132,7 +132,7 @@ struct Big<X: OutOfLine> {
     segment_bytes_most: usize,
     /// Memory of long keys.
     outside_bytes: usize,
-    /// At most the earliest deadline.
+    /// A lower bound of the earliest deadline.
     earliest: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,

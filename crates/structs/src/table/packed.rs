@@ -143,7 +143,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// From a pack to a table of entries. Cost: a portion.
+    /// Turns a pack into a table of entries. Cost: a portion.
     #[cold]
     pub(super) fn unpack(&mut self) {
         let Root::Pack(pack) = &mut self.0 else { return };
@@ -161,7 +161,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// From a segment with few entries to a pack. False, without a change, if they do not fit one.
+    /// Turns a segment with few entries into a pack. False, without a change, if they do not fit
+    /// one.
     pub(super) fn become_pack(&mut self) -> bool {
         let Root::Big(big) = &self.0 else { return false };
         let Some(path) = big.only() else { return false };

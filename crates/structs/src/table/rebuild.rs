@@ -81,9 +81,9 @@ impl<X: OutOfLine> Draft<X> {
     }
 }
 
-/// Where a segment of this class and place counts as full, jittered by a mix of its prefix: at 84
-/// to 93 percent of the largest index, at 90 to 97 of the next, which only grows, and where one to
-/// four pages are left. The smallest, which are rare in large tables, fill up.
+/// The size at which a segment of this class and place counts as full, jittered by a mix of its
+/// prefix: at 84 to 93 percent of the largest index, at 90 to 97 of the next, which only grows, and
+/// where one to four pages are left. The smallest, which are rare in large tables, fill up.
 fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
     debug_assert!(depth <= DEPTH_MAX, "depth={depth}");
     let shape = &CLASSES[usize::from(class)];
@@ -423,7 +423,7 @@ impl<X: OutOfLine> Big<X> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// From any form to a table of segments, also without entries.
+    /// Turns any form into a table of segments, also without entries.
     pub(super) fn become_big(&mut self) -> &mut Big<X> {
         self.unpack();
         match self.0 {
@@ -435,7 +435,7 @@ impl<X: OutOfLine> Table<X> {
         big_mut(big)
     }
 
-    /// From a small table to one of segments.
+    /// Turns a small table into one of segments.
     pub(super) fn grow_big(&mut self) {
         if let Root::Small(mut small) = std::mem::replace(&mut self.0, Root::Empty) {
             unshare(&mut small);

@@ -117,7 +117,7 @@ impl Limits {
     }
 }
 
-/// Where an entry is indexed.
+/// The place of an entry in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loc {
     group: u8,
@@ -144,7 +144,7 @@ pub(super) struct Head {
     count: AtomicU32,
     /// Bytes of removed entries.
     dead: u32,
-    /// Where the segment counts as full, though more would fit.
+    /// The sizes at which the segment counts as full, though more would fit.
     limits: Limits,
     pub(super) len: u16,
     /// Entries with a deadline.

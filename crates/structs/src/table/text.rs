@@ -372,7 +372,7 @@ fn uuid_of(text: &[u8]) -> Option<u128> {
     })
 }
 
-/// Where the characters of every four bytes are: two runs of four.
+/// The places of the characters of every four bytes: two runs of four.
 const UUID_CHUNKS: [(usize, usize); 4] = [(0, 4), (9, 14), (19, 24), (28, 32)];
 
 /// The text of a packed UUID, eight characters at a time: reading words that were written in

@@ -19,7 +19,7 @@ use crate::transaction::{Scope, Transaction};
 use darter_keyspace::Work;
 use std::future::Future;
 
-/// Where the log and the data were when a run began. It does not outlive the turn.
+/// The state of the log and the data when a run began. It does not outlive the turn.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce {
     records: u64,

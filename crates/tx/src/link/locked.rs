@@ -206,7 +206,7 @@ impl Locked {
         (self.task, self.has_begun) = (task, true);
     }
 
-    /// From now on what the task changes may be undone.
+    /// From now on the task's changes may be undone.
     pub(super) fn open(&mut self) {
         assert!(self.has_begun && self.writers.is_empty(), "{} is recorded otherwise", self.id);
         self.is_open = true;

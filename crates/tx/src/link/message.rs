@@ -15,7 +15,7 @@ pub enum Message {
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// On whose behalf it changes data.
+        /// The author of the changes.
         work: Work,
         /// The author of the changes: see [`Tx::note_author`].
         author: u64,
@@ -28,7 +28,7 @@ pub enum Message {
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// On whose behalf it changes data.
+        /// The author of the changes.
         work: Work,
         /// As above.
         author: u64,
@@ -54,7 +54,7 @@ pub enum Message {
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// On whose behalf.
+        /// The transaction.
         tx: TxId,
         /// Which locks.
         claim: Claim,
@@ -67,7 +67,7 @@ pub enum Message {
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// On whose behalf.
+        /// The transaction.
         tx: TxId,
         /// The locks that it holds, too.
         claim: Claim,
@@ -90,7 +90,7 @@ pub enum Message {
         tx: TxId,
         /// The key that it keeps.
         key: u64,
-        /// With which access.
+        /// The access.
         access: Access,
     },
     /// Claims do not wait for this transaction's locks any more, and the reason.

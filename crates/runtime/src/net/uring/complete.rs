@@ -1,4 +1,4 @@
-//! From the kernel: completions, turned into events for the caller.
+//! Completions from the kernel, turned into events for the caller.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

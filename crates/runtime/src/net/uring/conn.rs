@@ -15,7 +15,7 @@ pub(super) enum Receive {
     Armed,
     /// A receive of one buffer is: the client's end is near.
     ArmedOnce,
-    /// One of them is, and a cancel follows it.
+    /// A receive is in progress, and a cancel follows it.
     Stopping,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Far {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shut {
     Open,
-    /// To be shut when the current send is over.
+    /// The connection is shut when the current send is over.
     AfterSend,
     Done,
 }

@@ -1,4 +1,4 @@
-//! To the kernel: operations are queued, and submitted together.
+//! Operations for the kernel: they are queued, and submitted together.
 //!
 //! Each connection is *watched*: in addition to its receive, a poll for its end is with the kernel,
 //! for two reasons. A connection that is paused, or has ended its own side, has no receive that

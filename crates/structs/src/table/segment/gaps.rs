@@ -30,7 +30,7 @@ const _: () = assert!(LINK_AT + LINK <= GAP_MIN);
 const LOOKS: usize = 3;
 /// Bytes of the link.
 const LINK: usize = 2;
-/// Where the link is: after the longest mark, usually in the same cache line.
+/// The place of the link: after the longest mark, usually in the same cache line.
 const LINK_AT: usize = 3;
 
 impl<X: OutOfLine> Seg<X> {

@@ -321,7 +321,7 @@ impl<X: OutOfLine> Seg<X> {
 
 #[cfg(test)]
 impl<X: OutOfLine> Seg<X> {
-    /// Where the pages are: for tests.
+    /// The addresses of the pages: for tests.
     pub(in super::super) fn page_addresses(&self) -> Vec<*const u8> {
         (0..self.page_count()).map(|page| self.page(page).as_ptr().cast_const()).collect()
     }
