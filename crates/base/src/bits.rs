@@ -4,8 +4,8 @@
 //! with AVX2, which count the bits of 32 bytes in a few instructions (four times as fast); the
 //! processor is asked once, at run time.
 
-/// The number in the `len` bytes at the front, eight at most, lowest first. Reads eight at once if there
-/// are as many: cheaper than a copy of variable length.
+/// The number in the `len` bytes at the front, eight at most, lowest first. Reads eight bytes at
+/// once if there are eight: cheaper than a copy of variable length.
 #[inline]
 #[must_use]
 pub fn short_word(bytes: &[u8], len: usize) -> u64 {
@@ -23,7 +23,7 @@ pub fn short_word(bytes: &[u8], len: usize) -> u64 {
 pub fn count_ones(bytes: &[u8]) -> usize {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() >= SHORT_BYTES && has_avx2() {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: the processor has the features that the function is compiled for.
         return unsafe { count_ones_avx2(bytes) };
     }
     count_words(bytes)

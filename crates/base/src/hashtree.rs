@@ -38,7 +38,7 @@ enum Node<V> {
 pub struct HashTree<V: 'static> {
     root: Node<V>,
     len: usize,
-    /// The most that there were: the leaves have room for so many.
+    /// The most entries so far: the leaves have room for them.
     most: usize,
 }
 

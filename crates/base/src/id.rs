@@ -81,8 +81,8 @@ impl StreamId {
     }
 }
 
-/// Reads a number as Redis does: what is not a canonical integer, as C's `strtoull` does. So there may
-/// be blanks, a sign and zeros before it, and a minus then counts down from 2^64.
+/// Reads a number as Redis does: text that is no canonical integer is read as by C's `strtoull`. So
+/// there may be blanks, a sign and zeros before it, and a minus then counts down from 2^64.
 fn number(text: &[u8]) -> Option<u64> {
     if let Some(value) = parse_i64(text) {
         return u64::try_from(value).ok();

@@ -111,7 +111,7 @@ pub fn waiting() -> (usize, usize) {
 /// Frees until the slice is over or nothing is left. Returns true while something is left.
 pub fn run(preempt: &dyn Preempt) -> bool {
     loop {
-        // Taken out while it is dismantled: what it holds may be deferred in turn.
+        // Taken out while it is dismantled: its parts may be deferred in turn.
         let Some(mut pending) = PENDING.with(|all| all.borrow_mut().pop()) else {
             return false;
         };

@@ -65,7 +65,7 @@ fn list() -> MutexGuard<'static, BTreeMap<usize, Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what is known of `bytes`, if they are those of a listed block.
+/// Reads the facts about `bytes`, if they are those of a listed block.
 fn known<R>(bytes: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
     if bytes.len() <= KNOWN_MIN {
         return None;
@@ -127,7 +127,7 @@ impl Long {
 
     fn copy(name: &[u8], hash: u64) -> Self {
         let mut memory = Memory::new(name.len());
-        // SAFETY: the memory is fresh, and has room for as many bytes.
+        // SAFETY: the memory is fresh, and has room for these bytes.
         unsafe { memory.write(0, name) };
         let mut digest = Digest::new();
         if name.len() > KNOWN_MIN {
@@ -468,7 +468,7 @@ mod tests {
         draft.finish()
     }
 
-    #[test] // A lookup by the bytes finds what was computed, and only for these very bytes.
+    #[test] // A lookup by the bytes finds the computed facts, and only for these very bytes.
     fn facts_about_names_are_kept() {
         let mut name = name(1);
         name.push(b'1'); // No other test uses this length.

@@ -83,7 +83,7 @@ pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
     &text[at..]
 }
 
-/// [`i64_text`] of what has no sign.
+/// [`i64_text`] of an unsigned number.
 #[inline]
 pub fn u64_text(text: &mut [u8; U64_TEXT_MAX], value: u64) -> &[u8] {
     let at = write_digits(text, value);

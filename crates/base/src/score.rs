@@ -1,8 +1,8 @@
 //! Scores of sorted sets, 64-bit floating-point numbers, as Redis reads and writes them.
 //!
 //! Redis reads with C's `strtod` and writes with `%.17g`: 17 significant digits, exact, so that
-//! every number is read back as it was. The standard library provides both roundings; what is here
-//! is the grammar of the one and the layout of the other.
+//! every number is read back as it was. The standard library provides both roundings; this module
+//! adds the grammar of the one and the layout of the other.
 //!
 //! | score  | text                  |   | score | text    |
 //! |--------|-----------------------|---|-------|---------|

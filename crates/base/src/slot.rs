@@ -12,8 +12,8 @@ static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_XMODEM);
 
 const _: () = assert!(SLOTS.is_power_of_two());
 
-/// The part of `key` that decides its slot: what is between the first `{` and the next `}`, unless
-/// that is empty; otherwise the whole key.
+/// The part of `key` that decides its slot: the bytes between the first `{` and the next `}`,
+/// unless that is empty; otherwise the whole key.
 #[must_use]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };

@@ -1,4 +1,5 @@
-//! Queues give back what a burst needed: a vector keeps its capacity, and a core its queues.
+//! Queues give back the capacity that a burst needed: a vector keeps its capacity, and a core its
+//! queues.
 
 use crate::limits::SPARE_BYTES;
 use std::collections::VecDeque;

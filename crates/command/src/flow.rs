@@ -16,7 +16,7 @@ pub enum Flow {
     Job(Box<dyn Job>),
 }
 
-/// The rest of a long reply. It owns what it reads: a cut.
+/// The rest of a long reply. The stream owns its source: a cut.
 pub trait Stream: Send {
     /// Encodes the next portion: about 10-30 us of work and at most about 64 KiB. Returns true
     /// while more is left.
@@ -28,8 +28,8 @@ pub trait Stream: Send {
         0
     }
 
-    /// Bytes that are kept only to be read: of data that has left the keyspace, which others may
-    /// read too, and of what was made for the reply. Cost: O(1), or a look at some of the values.
+    /// Bytes that are kept only to be read: data that has left the keyspace, which others may read
+    /// too, and data made for the reply. Cost: O(1), or a look at some of the values.
     fn pinned_bytes(&self) -> usize {
         0
     }

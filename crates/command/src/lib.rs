@@ -3,10 +3,10 @@
 //! - [`Command`] is the row: name, arity, keys, flags, shape. All that the engine must know about a
 //!   command is a column; nothing compares names.
 //! - [`Args`] is the cursor over a request's arguments; [`Refusal`] is why one was refused.
-//! - [`Cx`] is what a point command has at hand: one database of one shard, a reply, the time.
+//! - [`Cx`] is the context of a point command: one database of one shard, a reply, the time.
 //! - [`Flow`] is how it continues: done; a [`Stream`] read from a cut; a [`Job`] that edits aside.
-//! - [`Wait`] is what a command waits for that finds nothing.
-//! - [`Call`] is what a command over several keys has at hand, and [`Answer`] what it returns.
+//! - [`Wait`] is the wait of a blocking command.
+//! - [`Call`] is the context of a command over several keys, and [`Answer`] its result.
 //!
 //! Not here: any command, connections.
 

@@ -28,7 +28,7 @@ pub enum Refusal {
     InvalidExpire(Cow<'static, str>),
     /// Anything else: the whole line, its code first. Bytes, as it may quote the request.
     Line(Cow<'static, [u8]>),
-    /// The line of an error that has been counted where it was made: what a script ends with.
+    /// The line of an error that has been counted where it was made: the end of a script.
     Counted(Vec<u8>),
 }
 

@@ -197,7 +197,7 @@ pub enum Place {
 /// Options before the word of a [`Place::HalfAfter`] are at most as many arguments.
 const OPTIONS_MAX: usize = 64;
 
-/// One run of keys, and what the command does to them.
+/// One run of keys, and their use by the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// The place of the keys.
@@ -209,7 +209,7 @@ pub struct KeySpec {
 }
 
 impl KeySpec {
-    /// Keys at a place, with what is done to them.
+    /// Keys at a place, with their use.
     #[must_use]
     pub const fn new(place: Place, flags: KeyFlags) -> Self {
         Self { place, flags, notes: None }
@@ -247,8 +247,8 @@ impl Keys {
         })
     }
 
-    /// [`Keys::positions`], each with what is done to the key. Called for every request, hence one
-    /// plain loop.
+    /// [`Keys::positions`], each with the key's use. Called for every request, hence one plain
+    /// loop.
     #[inline]
     pub fn flagged<'a>(
         &'a self,
@@ -519,7 +519,7 @@ impl Command {
         self
     }
 
-    /// Adds what it waits for.
+    /// Adds the wait.
     #[must_use]
     pub const fn waits(mut self, waits: WaitFn) -> Self {
         self.waits = Some(waits);

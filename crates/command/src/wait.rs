@@ -10,8 +10,8 @@ use darter_keyspace::{Db, Key};
 use darter_resp::Reply;
 use std::ops::Range;
 
-/// Reads what a request would wait for. It refuses what the command itself refuses, and may leave
-/// that to it.
+/// Reads the wait of a request. The function refuses the command's own refusals, or leaves them to
+/// the command.
 pub type WaitFn = fn(Args<'_>) -> Result<Wait, Refusal>;
 
 /// The wait of a request.
@@ -44,7 +44,7 @@ pub struct Condition(pub &'static str, pub u64, pub Box<[u8]>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Since(pub u128);
 
-/// Whether a key has what is wanted.
+/// Whether a key is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
     /// The key is not ready.

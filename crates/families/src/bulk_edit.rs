@@ -1,4 +1,4 @@
-//! The shape *Edit*: changes of so many entries of a collection that they take more than a slice.
+//! The shape *Edit*: changes of too many entries of a collection for a slice.
 //!
 //! A cut of the collection is edited aside in portions, and installed at the end. Writers of the
 //! key wait; readers see the previous value. Hashes have their own (`hash::edit`), as their replies

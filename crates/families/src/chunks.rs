@@ -101,7 +101,7 @@ impl<T: 'static, const LEN: usize> Drop for Chunks<T, LEN> {
     }
 }
 
-/// The chunks of what is no longer used.
+/// The chunks of an unused list.
 struct FreedChunks<T, const LEN: usize>(VecDeque<Vec<T>>);
 
 impl<T: 'static, const LEN: usize> Dismantle for FreedChunks<T, LEN> {

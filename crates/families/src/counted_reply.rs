@@ -28,7 +28,7 @@ pub(crate) struct CountedReply {
     count: usize,
 }
 
-/// Frees what is no longer read in portions.
+/// Frees an unread reply in portions.
 #[derive(Default)]
 struct Chunks(VecDeque<Chunk>);
 
@@ -119,7 +119,7 @@ impl CountedReply {
         }
     }
 
-    /// The reply: the output of `head`, then an array of what was gathered, streamed when it is
+    /// The reply: the output of `head`, then an array of the gathered elements, streamed when it is
     /// long.
     pub(crate) fn into_answer(self, resp3: bool, head: impl FnOnce(&mut Reply<'_>)) -> Answer {
         let mut out = Output::default();

@@ -252,8 +252,7 @@ impl KeysByCore {
     }
 
     /// Reads the keys of each owner as of one instant, where there are at most [`PORTION_KEYS`] of
-    /// each; otherwise `None`.
-    /// `step` also says when the first of what it read dies.
+    /// each; otherwise `None`. `step` also returns the first deadline among the values read.
     pub(crate) async fn read<R, F>(&self, call: &Call, step: F) -> Option<Vec<R>>
     where
         R: Send + 'static,

@@ -1,5 +1,5 @@
-//! The inputs of a command over several collections: cuts of all of them, at one instant, and a queue
-//! of as many as a request names keys.
+//! The inputs of a command over several collections: cuts of all of them, at one instant, and a
+//! queue of one for each key.
 //!
 //! If all keys are on this core, taking them is counting references. Otherwise the keys are locked,
 //! the cuts are sent here by pointer, and the locks are released before anything is computed:
@@ -31,7 +31,7 @@ pub(crate) enum Hold {
 
 /// A collection that a command works on with others.
 pub(crate) trait Input: Sized + Send + 'static {
-    /// A cut of what was found.
+    /// A cut of the value.
     fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType>;
 }
 

@@ -33,7 +33,7 @@ enum Piece {
     Bytes(Vec<u8>),
     /// A long value, its header sent.
     Blob(BlobStream),
-    /// A long name, its header sent, and so many of its bytes.
+    /// A long name, its header sent, and the number of its bytes sent.
     Name(HeldKey, usize),
 }
 
@@ -225,7 +225,7 @@ impl PendingValues {
     }
 }
 
-/// Walks a cut, and releases what it has read.
+/// Walks a cut, and releases the entries that it has read.
 pub(crate) struct CutWalk<X: OutOfLine> {
     reader: Reader<X>,
     unsent: PendingValues,

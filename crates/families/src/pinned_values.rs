@@ -2,7 +2,7 @@
 //!
 //! A reply of sixteen thousand values cannot check each of them, whenever the total is asked for,
 //! for still being in use: that is a cache miss each. So a check looks at some, the next one
-//! continues from there, and findings are kept: what is gone never comes back. The sum of a long
+//! continues from there, and findings are kept: a freed value never comes back. The sum of a long
 //! reply lags by the checks that it takes, and is never too large.
 
 use darter_keyspace::StrPieces;
@@ -39,7 +39,7 @@ impl Pinned for Watch {
 /// See the module.
 pub(crate) struct PinnedValues<T> {
     values: VecDeque<(T, Cell<usize>)>,
-    /// The sum of what was found for each.
+    /// The sum of the findings.
     found: Cell<usize>,
     /// The start of the next check.
     next: Cell<usize>,

@@ -103,7 +103,7 @@ pub(crate) struct Purge<U: Urn> {
 }
 
 impl<U: Urn> Purge<U> {
-    /// Draws from what is alive in `cut` at `now`, by way of `urn`; the value takes `bytes`.
+    /// Draws from the living entries in `cut` at `now`, by way of `urn`; the value takes `bytes`.
     pub(crate) fn new(
         (cut, bytes): (Table<U::Out>, usize),
         urn: U,

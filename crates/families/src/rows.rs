@@ -1,4 +1,4 @@
-//! The vocabulary of the rows: what the tables of several families have in common.
+//! The vocabulary of the rows: words that the tables of several families share.
 
 use darter_command::{Flags, KeyFlags, KeySpec, Place};
 

@@ -76,8 +76,8 @@ impl<X: OutOfLine> ScanWalk<X> {
         Self { cut, options, now, first, next: first, entries: 0, places: 0 }
     }
 
-    /// Visits the next place of the table, and calls `take` with what is alive and matches there.
-    /// True while the part continues.
+    /// Visits the next place of the table, and calls `take` with the living matches there. True
+    /// while the part continues.
     pub(crate) fn place(&mut self, take: &mut dyn FnMut(&Entry<'_, X>)) -> bool {
         let Self { cut, options, now, next, entries, .. } = self;
         *next = cut.scan(*next, &mut |entry| {
@@ -106,7 +106,7 @@ impl<X: OutOfLine> ScanWalk<X> {
 
 /// The reply of a call from the entries of a table.
 pub(crate) trait Show<X: OutOfLine>: Copy + Send + 'static {
-    /// The header for so many entries.
+    /// The header for `entries` entries.
     fn header(self, reply: &mut Reply<'_>, entries: usize);
 
     /// Encodes one entry.

@@ -1,8 +1,8 @@
 //! BITFIELD and BITFIELD_RO: integers anywhere in a string.
 //!
-//! The arguments are read twice: first to refuse what is wrong with any of them, and to learn how
-//! long the string must be, then to run the operations. More operations than fit a slice are a
-//! [`Long`] job: both passes are made in portions, and the string is changed aside.
+//! The arguments are read twice: first to refuse faults in any of them, and to find the length that
+//! the string needs, then to run the operations. More operations than fit a slice are a [`Long`]
+//! job: both passes are made in portions, and the string is changed aside.
 
 use super::edit::{SETBIT, edit};
 use super::integer::{Integer, Kind, Overflow, TOUCHED_MAX, Window};

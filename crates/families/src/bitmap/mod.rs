@@ -31,7 +31,7 @@ use darter_command::{Command, Flags, Group, KeyFlags, Keys, Run, specs};
 /// BITOP: the destination, and the sources.
 const BITOP_KEYS: Keys =
     Keys(&[range(2, 2, KeyFlags::OW_UPDATE), range(3, -1, KeyFlags::RO_ACCESS)]);
-/// BITFIELD: what it does to the key depends on its operations.
+/// BITFIELD: its use of the key depends on its operations.
 const BITFIELD_KEYS: Keys =
     Keys(&[range(1, 1, KeyFlags(&["RW", "access", "update", "variable_flags"]))
         .notes("This command allows both access and modification of the key")]);

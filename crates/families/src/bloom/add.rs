@@ -39,9 +39,9 @@ pub(super) fn madd(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(cx, args, |_| Ok(Some(DEFAULT)), reply_each)
 }
 
-/// `BF.INSERT key [CAPACITY capacity] [ERROR error] [EXPANSION expansion] [NOCREATE] [NONSCALING] ITEMS
-/// item [item ...]`: as BF.MADD, with what is to be created.
-/// Source: <https://redis.io/commands/bf.insert> (RedisBloom 1.0.0).
+/// `BF.INSERT key [CAPACITY capacity] [ERROR error] [EXPANSION expansion] [NOCREATE] [NONSCALING]
+/// ITEMS item [item ...]`: as BF.MADD, with options for a new filter. Source:
+/// <https://redis.io/commands/bf.insert> (RedisBloom 1.0.0).
 pub(super) fn bf_insert(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(cx, args, options, reply_each)
 }
@@ -140,7 +140,7 @@ struct Long {
 }
 
 impl LongAddition {
-    /// A cut of what is there, or a new filter.
+    /// A cut of the filter, or a new one.
     fn begin(&self, cx: &mut Cx<'_>) -> Result<Draft<BloomFilter>, Refusal> {
         let key = Key::new(self.long.probes.args().get(self.long.key));
         let mut draft = cx.db.draft::<BloomFilter>(&key)?;

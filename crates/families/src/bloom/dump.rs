@@ -46,12 +46,12 @@ fn bits(chain: &Bloom) -> impl Iterator<Item = &Pages> {
     chain.layers().iter().map(Layer::bits)
 }
 
-/// `BF.LOADCHUNK key iterator data`: puts a piece of a dump where it was; the first one in the place of
-/// what is at `key`.
+/// `BF.LOADCHUNK key iterator data`: loads a piece of a dump; the first one replaces the value at
+/// `key`.
 ///
-/// Reply: `OK`. Refusals: an absent key but for the first piece; what is no piece of this filter, or
-/// another server's; `WrongType`. Cost: O(bytes).
-/// Source: <https://redis.io/commands/bf.loadchunk> (RedisBloom 1.0.0).
+/// Reply: `OK`. Refusals: an absent key except for the first piece; a piece of another filter or
+/// another server; `WrongType`. Cost: O(bytes). Source: <https://redis.io/commands/bf.loadchunk>
+/// (RedisBloom 1.0.0).
 pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let place = number::parse_i64(args.word()?);
@@ -73,7 +73,7 @@ pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     Ok(Flow::Done)
 }
 
-/// Loads a run, if there is such a one, of this length.
+/// Loads a run of this length, if the filter has it.
 fn load_run(edit: &mut BloomEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
     let (layer, first) = place_of(bits(edit.chain()), (piece, bytes.len()))?;
     let mut pages = bytes.chunks(PAGE_BYTES).enumerate();

@@ -1,4 +1,4 @@
-//! BF.EXISTS, BF.MEXISTS, BF.CARD, BF.INFO: what a filter knows.
+//! BF.EXISTS, BF.MEXISTS, BF.CARD, BF.INFO: questions to a filter.
 
 use super::add::LOOKS_AT_ONCE;
 use super::value::BloomFilter;

@@ -1,4 +1,4 @@
-//! BF.RESERVE, and the options of BF.INSERT: what a filter is to be like.
+//! BF.RESERVE, and the options of BF.INSERT: the parameters of a new filter.
 
 use super::value::{BloomFilter, DEFAULT};
 use darter_base::{number, score};

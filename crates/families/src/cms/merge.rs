@@ -161,7 +161,7 @@ async fn build(call: &Call, plan: Arc<Plan>) -> Result<Pages, Refusal> {
         async move |tx: Tx| plan.add_up(&tx, runs).await
     };
     let mut result = Pages::zeros(plan.bytes);
-    // All parts, whatever becomes of one: what they hold is freed in portions.
+    // All parts, whatever becomes of one: their memory is freed in portions.
     for part in call.tx.drive_each(owners, work).await {
         result.join(part.ok_or_else(overflow)?);
     }

@@ -200,12 +200,12 @@ struct Long {
     draft: Option<Draft<CuckooFilter>>,
     /// An item that others move for.
     moving: Option<(Probe, Moving)>,
-    /// Items for which others moved in vain, as the filter does not grow.
+    /// Items for which others were moved without success, as the filter does not grow.
     refused: usize,
 }
 
 impl Long {
-    /// A cut of what is there, or a new filter.
+    /// A cut of the filter, or a new one.
     fn begin(&self, cx: &mut Cx<'_>) -> Result<Draft<CuckooFilter>, Refusal> {
         let key = Key::new(self.probes.args().get(self.key));
         let mut draft = cx.db.draft::<CuckooFilter>(&key)?;

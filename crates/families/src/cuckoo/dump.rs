@@ -41,12 +41,12 @@ pub(super) fn scandump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     Ok(Flow::Done)
 }
 
-/// `CF.LOADCHUNK key iterator data`: puts a piece of a dump where it was; the first one in the place of
-/// what is at `key`.
+/// `CF.LOADCHUNK key iterator data`: loads a piece of a dump; the first one replaces the value at
+/// `key`.
 ///
-/// Reply: `OK`. Refusals: an absent key but for the first piece; what is no piece of this filter, or
-/// another server's; `WrongType`. Cost: O(bytes).
-/// Source: <https://redis.io/commands/cf.loadchunk> (RedisBloom 1.0.0).
+/// Reply: `OK`. Refusals: an absent key except for the first piece; a piece of another filter or
+/// another server; `WrongType`. Cost: O(bytes). Source: <https://redis.io/commands/cf.loadchunk>
+/// (RedisBloom 1.0.0).
 pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let place = number::parse_i64(args.word()?);
@@ -68,7 +68,7 @@ pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     Ok(Flow::Done)
 }
 
-/// Loads a run, if there is such a one, of this length.
+/// Loads a run of this length, if the filter has it.
 fn load_run(edit: &mut CuckooEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
     let (layer, first) = place_of(edit.cuckoo().layers().iter(), (piece, bytes.len()))?;
     let mut pages = bytes.chunks(PAGE_BYTES).enumerate();

@@ -1,4 +1,4 @@
-//! CF.EXISTS, CF.MEXISTS, CF.COUNT, CF.DEL, CF.INFO: what a filter knows, and forgets.
+//! CF.EXISTS, CF.MEXISTS, CF.COUNT, CF.DEL, CF.INFO: questions to a filter, and removals.
 
 use super::add::{LOOKS_AT_ONCE, looks};
 use super::value::CuckooFilter;
@@ -17,7 +17,7 @@ const DEL: &Event = &Event::new("cf.del", b'd');
 /// Items that are looked for in one go.
 const ITEMS_AT_ONCE: usize = 64;
 
-/// Writes what a filter knows of an item.
+/// Writes a filter's answer about an item.
 type Tell = fn(&mut Reply<'_>, Option<&Cuckoo>, Probe);
 
 fn tell_whether(reply: &mut Reply<'_>, cuckoo: Option<&Cuckoo>, probe: Probe) {

@@ -1,4 +1,4 @@
-//! CF.RESERVE, and the options of CF.INSERT: what a filter is to be like.
+//! CF.RESERVE, and the options of CF.INSERT: the parameters of a new filter.
 
 use super::value::{CuckooFilter, DEFAULT};
 use darter_base::number;

@@ -153,7 +153,7 @@ impl CuckooEdit<'_> {
         put
     }
 
-    /// Moves others for an item, up to so many: see [`Cuckoo::go_on`].
+    /// Moves others for an item, up to the limit: see [`Cuckoo::go_on`].
     pub fn go_on(
         &mut self,
         event: &'static Event,

@@ -65,7 +65,8 @@ impl Cell {
         Area { longitude: side(LONGITUDES, column), latitude: side(LATITUDES, row) }
     }
 
-    /// The cell so many columns to the east and rows to the north, each -1, 0 or 1, around the world.
+    /// The cell `east` columns to the east and `north` rows to the north, each -1, 0 or 1, around
+    /// the world.
     pub(super) fn beside(self, east: i8, north: i8) -> Self {
         let mask = u64::MAX >> (64 - 2 * self.step);
         let moved = |own: u64, others: u64, by: i8| {
@@ -116,7 +117,7 @@ impl Window {
         Self { columns, rows: cells(latitude, LATITUDES) }
     }
 
-    /// True when what a score stands for is in it.
+    /// True when the place of a score is in it.
     #[inline]
     pub(super) fn contains(&self, score: f64) -> bool {
         let bits = to_u64(score);

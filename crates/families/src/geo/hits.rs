@@ -1,8 +1,8 @@
 //! The hits of a search, in the order of the reply.
 //!
-//! Hits are collected in runs, whose members lie one behind the other. If they are to be sorted, a run
-//! is when it is full, and what is shown is merged from all of them: so no step is long, however many
-//! there are. If only some of the nearest are wanted, there is one run, which is cut now and then.
+//! Hits are collected in runs, whose members lie one behind the other. If they are to be sorted, a
+//! run is sorted when it is full, and the reply is merged from all of them: so no step is long. If
+//! only some of the nearest are wanted, there is one run, which is cut now and then.
 
 use crate::multi_input::Queue;
 use darter_structs::sorted::Entry;
@@ -17,7 +17,7 @@ const RUN_BYTES: usize = 64 * 1024;
 const RUNS_FREED: usize = 2;
 /// So few of the best are kept in one run.
 const BEST_MAX: usize = RUN_HITS / 2;
-/// Room of a run that begins: what a search nearby finds.
+/// Room of a run that begins: enough for a search nearby.
 const FIRST_HITS: usize = 32;
 const FIRST_BYTES: usize = 512;
 

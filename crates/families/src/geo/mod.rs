@@ -1,8 +1,8 @@
 //! Places: sorted sets whose scores are the numbers of cells of a grid over the world.
 //!
-//! A cell of a coarser grid is a range of scores, so a search reads some ranges and computes distances
-//! for what is there. As in Redis every digit of a reply follows from the formulas and their order, so
-//! these are the same; most distances need not be computed (`earth`).
+//! A cell of a coarser grid is a range of scores, so a search reads some ranges and computes
+//! distances for the members there. As in Redis every digit of a reply follows from the formulas
+//! and their order, so these are the same; most distances need not be computed (`earth`).
 //!
 //! | file      | holds                                                                 |
 //! |-----------|-----------------------------------------------------------------------|

@@ -1,4 +1,4 @@
-//! GEOSEARCH, and what it replaces: the walk through the scores of some cells.
+//! GEOSEARCH and its predecessors: the walk through the scores of some cells.
 //!
 //! A short one is done at once, in place. When it turns out to be long, it begins again with a cut, in
 //! portions; the result is collected aside, since its header has a count.
@@ -190,7 +190,7 @@ impl Walk {
             let Some(ranks) = self.areas.pop() else { return false };
             let cut = self.cut.entries().reader();
             if self.areas.is_empty() {
-                self.cut = ZSet::new(); // The reader lets go of what it has read.
+                self.cut = ZSet::new(); // The reader releases the entries that it has read.
             }
             self.reader = Some(Reader::new(cut, ranks, End::Front));
             return true;

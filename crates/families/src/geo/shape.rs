@@ -35,7 +35,7 @@ impl Outline {
     }
 }
 
-/// A shape to be searched, ready for the question what is in it.
+/// A shape to be searched, prepared for tests of places.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// The origin of distances. A polygon's is the middle of its corners.
@@ -161,7 +161,7 @@ impl Shape {
         }
     }
 
-    /// Metres from the center to what is farthest from it.
+    /// Metres from the center to the farthest place.
     pub(super) fn reach_m(&self) -> f64 {
         match &self.outline {
             Outline::Circle { radius } => *radius,
@@ -180,7 +180,7 @@ impl Shape {
     }
 }
 
-/// As Redis asks: so that what is no number, half around the world, is not beyond.
+/// As in Redis, NaN (the antipode) counts as inside.
 fn not_beyond(distance: f64, limit: f64) -> bool {
     distance <= limit || distance.is_nan()
 }

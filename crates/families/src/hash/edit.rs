@@ -1,9 +1,9 @@
 //! Changes of fields: one engine for HSET, HDEL, HEXPIRE and the like.
 //!
-//! A command says what is done with each field it names ([`Change`]) and what it replies
-//! ([`Answer`]). A few fields are changed at once. More than a slice can change is the shape
-//! *Edit*: a cut of the hash is edited aside in portions and installed at the end; writers of the
-//! key wait, readers see the previous hash.
+//! A command is an action on each field that it names ([`Change`]) and a reply ([`Answer`]). A few
+//! fields are changed at once. More than a slice can change is the shape *Edit*: a cut of the hash
+//! is edited aside in portions and installed at the end; writers of the key wait, readers see the
+//! previous hash.
 
 use super::field::Values;
 use super::value::{Hash, HashEdit, value_of};

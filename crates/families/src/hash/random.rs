@@ -17,7 +17,7 @@ use darter_tx::KeySet;
 use std::sync::Arc;
 
 /// `HRANDFIELD key [count [WITHVALUES]]`: a random field; or `count` different ones, all when the
-/// hash has no more; or, if `count` is negative, so many that may repeat.
+/// hash has no more; or, if `count` is negative, `-count` fields that may repeat.
 ///
 /// Reply: bulk or null; array with a count (of pairs in RESP3, with values). Refusals:
 /// `NotAnInteger` and a count out of range, `Syntax`, `WrongType`. Cost: O(count), or O(fields) for
@@ -148,7 +148,7 @@ impl Stream for Chosen {
     }
 }
 
-/// The living fields, and what is asked of them.
+/// The living fields, and the request.
 struct LiveEntries {
     hash: Hash,
     wish: (Wish, FieldPart),

@@ -99,7 +99,7 @@ fn blob_bytes(blob: &Blob) -> usize {
     blob.memory_bytes() + size_of::<Blob>() + 16
 }
 
-/// A value as the table takes it; adds what it has out of line to `blobs`.
+/// A value as the table takes it; adds its out-of-line part to `blobs`.
 fn fresh<'a>(value: Fresh<'a>, blobs: &mut usize) -> New<'a, Arc<Blob>> {
     if let Fresh::Bytes(bytes) = value
         && value.inline().is_some()

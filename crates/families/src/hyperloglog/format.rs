@@ -10,7 +10,7 @@
 //! ```
 //! The cardinality is what PFCOUNT found last; its highest bit says that it is out of date.
 //!
-//! Anyone can write such bytes with SET. So nothing here trusts them: what is wrong is refused.
+//! Anyone can write such bytes with SET. So nothing here trusts them: faults are refused.
 
 use darter_command::Refusal;
 use darter_keyspace::Str;

@@ -16,7 +16,7 @@ pub(super) const RANK_MAX: u8 = 64 - 14 + 1;
 
 const _: () = assert!(RANK_MAX as u32 == u64::BITS - INDEX_BITS + 1);
 
-/// A register, and what it must hold at least.
+/// A register, and the least value that it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) register: usize,

@@ -1,4 +1,5 @@
-//! PFMERGE, and what it shares with PFCOUNT: the highest registers of several HyperLogLogs.
+//! PFMERGE, and the part that it shares with PFCOUNT: the highest registers of several
+//! HyperLogLogs.
 //!
 //! Raising registers does not depend on the order, so each core does a part of the sources, in
 //! slices.
@@ -43,7 +44,7 @@ impl Source {
         work(bytes, encoding)
     }
 
-    /// Raises `registers` to what it holds. Returns whether it is dense.
+    /// Raises `registers` to its own. Returns whether it is dense.
     pub(super) fn merge_into(&self, registers: &mut Registers) -> Result<bool, Refusal> {
         self.with(|bytes, encoding| {
             registers.merge(bytes, encoding)?;

@@ -191,8 +191,8 @@ impl Act {
     }
 
     /// Does it at a place, or some of it (`Outcomes::is_amid`). Values that have gone in the
-    /// meantime count as of another kind. Where there is no document, what is assigned or merged
-    /// makes one.
+    /// meantime count as of another kind. Without a document, the assigned or merged value makes
+    /// one.
     pub(super) fn apply(
         &self,
         edit: &mut JsonEdit<'_>,

@@ -47,7 +47,7 @@ pub(super) fn merge(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     change(cx, args, path, Order::Merge, at..at + 1)
 }
 
-/// `JSON.DEL key [path]`: removes what the path finds; the key with the root.
+/// `JSON.DEL key [path]`: removes the values that the path finds; the key with the root.
 ///
 /// Reply: integer, how many. Cost: O(values followed), in slices.
 /// Source: <https://redis.io/commands/json.del> (RedisJSON 1.0.0).
@@ -146,7 +146,7 @@ pub(super) fn arrinsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
 pub(super) fn arrpop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
     let path = path_or_root(cx, &mut args)?;
-    // RedisJSON takes what is no number for the last.
+    // RedisJSON reads an index that is no number as the last.
     let at = if args.left() > 0 { number::parse_i64(args.word()?).unwrap_or(-1) } else { -1 };
     change(cx, args, path, Order::ArrPop { at }, 0..0)
 }

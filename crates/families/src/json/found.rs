@@ -22,7 +22,7 @@ const BYTES_MORE: usize = 1024;
 const MEMORY_A_BYTE: usize = 64;
 const MEMORY_MORE: usize = 16 * 1024 * 1024;
 
-/// A path, and what it has found so far.
+/// A path, and its values so far.
 pub(super) struct Found {
     pub(super) path: Path,
     select: Option<Select>,

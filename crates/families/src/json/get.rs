@@ -36,8 +36,8 @@ const PATHS: usize = 16;
 const TEXTS: usize = 64;
 const TEXT_BYTES: usize = 2 * 1024;
 
-/// `JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [path [path ...]]`: the text of what
-/// the paths find.
+/// `JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [path [path ...]]`: the text of
+/// the values that the paths find.
 ///
 /// Reply: bulk: an array for a path with `$`, the value itself for one of the older form, an object
 /// by path for several; null where there is no key. Refusals: a path that is none, or that finds
@@ -341,7 +341,7 @@ impl Input for Document {
     }
 }
 
-/// `JSON.MGET key [key ...] path`: the text of what a path finds in each document.
+/// `JSON.MGET key [key ...] path`: the text of the values that a path finds in each document.
 ///
 /// Reply: array of bulks, null where there is no document or, for a path of the older form, nothing
 /// is found. Refusals: a path that is none. Cost: O(documents), in slices, from cuts.
@@ -372,7 +372,7 @@ pub(super) async fn mget_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(if rest.pump(&mut reply) { Answer::Stream(out, Box::new(rest)) } else { Answer::Done(out) })
 }
 
-/// The document among what is at a key.
+/// The document in the value at a key.
 fn document(cut: Option<Document>) -> Option<Value> {
     cut.and_then(|document| document.0)
 }

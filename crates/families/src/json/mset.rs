@@ -186,7 +186,7 @@ impl Drafts {
     }
 }
 
-/// Sets what a path leads to.
+/// Sets the values that a path leads to.
 async fn change_one(tx: &Tx, changed: &mut Changed, path: Path, act: &Act) -> Result<(), Refusal> {
     let (mut change, now) = (Change::new(Targets::new(ORDER, path)), tx.home().shard.now());
     while change.targets.seek(changed.draft.value().root())? {

@@ -1,8 +1,8 @@
 //! Questions about values: JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG
 //! MEMORY.
 //!
-//! Each value that a path finds is asked; what it answers is encoded as it is found. Answers that
-//! are long themselves (the keys of an object, the elements of RESP) are gathered in portions.
+//! Each value that a path finds is asked; its answer is encoded at once. Answers that are long
+//! themselves (the keys of an object, the elements of RESP) are gathered in portions.
 
 use super::found::{self, Found};
 use super::path::Path;
@@ -417,7 +417,7 @@ fn path(args: &mut Args<'_>) -> Result<Option<Path>, Refusal> {
     (args.left() > 0).then(|| Path::take(args)).transpose()
 }
 
-/// `JSON.TYPE key [path]`: the types of what the path finds.
+/// `JSON.TYPE key [path]`: the types of the values that the path finds.
 ///
 /// Reply: array of bulks (in RESP3, in one more array), or a bulk, or null. Refusals: the path,
 /// another type. Cost: O(values followed), in slices, from a cut.

@@ -1,8 +1,8 @@
 //! Finding the values that a path leads to, in slices.
 //!
 //! The search is a stack of frames, each at a value and a step. Between slices they keep places
-//! only, so what is searched is any cut. Values are found in the order of their text, each array or
-//! object before what is in it.
+//! only, so any cut can be searched. Values are found in the order of their text, each array or
+//! object before its contents.
 
 use super::path::{Pick, Step};
 use super::test::Testing;

@@ -21,7 +21,7 @@ const COMPARED_COST: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Test(pub(super) Vec<Op>);
 
-/// An instruction; what it finds is the result so far.
+/// An instruction; its result is the result so far.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Compare(Operand, Operator, Operand),

@@ -423,7 +423,7 @@ impl JsonEdit<'_> {
         self.recorder.record(&[event], || JsonChange::Remove { path: path.to_vec() });
     }
 
-    /// Removes what is at these places of an array.
+    /// Removes the values at these places of an array.
     pub fn remove_range(&mut self, event: &'static Event, path: &[usize], places: Range<usize>) {
         if !places.is_empty() {
             self.change(path, |array| array.remove_range(places.clone()));

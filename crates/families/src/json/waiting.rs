@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 /// Values of a chunk.
 const CHUNK: usize = 256;
 
-/// Values in order; `None` for what has no text.
+/// Values in order; `None` for one without a text.
 #[derive(Default)]
 pub(super) struct Waiting {
     chunks: Chunks<Option<Value>, CHUNK>,

@@ -173,8 +173,8 @@ impl Targets {
     }
 }
 
-/// Does what is ordered at the places of a path; `values` are the positions of the arguments with
-/// the values for it.
+/// Changes the values at the places of a path; `values` are the positions of the arguments with the
+/// values for it.
 pub(super) fn change(
     cx: &mut Cx<'_>,
     args: Args<'_>,

@@ -49,7 +49,7 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// TOUCH of keys of several cores, or very many. They are touched first and counted then: a cut
-/// would preserve the times of what it holds. No lock is needed, as a time of access is not data.
+/// would preserve their times. No lock is needed, as a time of access is not data.
 pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     let count = if is_long(&call) {
         let spread = KeysByCore::of(&call, Layout::all(&call)).await;
@@ -61,7 +61,7 @@ pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// True for so many keys that no one may wait until they are counted.
+/// True for too many keys to be counted while others wait.
 fn is_long(call: &Call) -> bool {
     call.len() - call.first > ENTRIES_AT_ONCE
 }

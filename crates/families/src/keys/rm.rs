@@ -1,4 +1,4 @@
-//! RM: SCAN that removes what it finds.
+//! RM: SCAN that removes the keys it finds.
 
 use super::scan::{KEYS_AT_ONCE, Plan, join, split, visit};
 use crate::cursor;

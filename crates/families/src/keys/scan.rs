@@ -138,7 +138,7 @@ pub(super) fn split(cursor: u64, cores: usize) -> Option<(CoreId, u64)> {
     Some((core, cursor & ((1 << CORE_SHIFT) - 1)))
 }
 
-/// The cursor after what was read; `None` at the end of the last core.
+/// The cursor after the keys read; `None` at the end of the last core.
 pub(super) fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
     debug_assert!(at >> CORE_SHIFT == 0, "at={at:#x}");
     let core = if at == 0 { core + 1 } else { core };

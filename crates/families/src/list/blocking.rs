@@ -205,7 +205,7 @@ impl Want for Block {
 }
 
 /// `BLMOVEM source destination LEFT|RIGHT LEFT|RIGHT timeout [COUNT count|EXACTLY count OBO|BULK]`:
-/// LMOVEM that waits: for one element, or for as many as EXACTLY asks for.
+/// LMOVEM that waits: for one element, or for the number that EXACTLY asks for.
 ///
 /// Reply: as LMOVEM, or a null array when the time is over. Source:
 /// <https://redis.io/commands/blmovem> (8.10.0).

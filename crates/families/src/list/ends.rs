@@ -104,7 +104,7 @@ impl Job for Pushing {
     }
 }
 
-/// `LPOP key [count]`: removes the first element, or as many.
+/// `LPOP key [count]`: removes the first element, or the first `count`.
 ///
 /// Reply: bulk, or null without a list; with a count an array, or a null array. Long elements are
 /// streamed. Refusals: more arguments, a count that is no number or negative, `WrongType`. Cost:

@@ -26,7 +26,8 @@ pub(super) struct MoveRequest {
     count: usize,
     /// Moves exactly this many elements or none.
     is_exact: bool,
-    /// One after the other: what was first at the one end is last at the other, if that is the same.
+    /// Moves elements one after the other: the first one at the one end becomes the last at the
+    /// other, if that is the same.
     is_one_by_one: bool,
 }
 
@@ -84,11 +85,11 @@ impl MoveRequest {
 /// `LMOVEM source destination LEFT|RIGHT LEFT|RIGHT [COUNT count|EXACTLY count OBO|BULK]`: moves
 /// elements from an end of one list to an end of another.
 ///
-/// Reply: array of what was moved, in the order of the destination; streamed when long. Null if
+/// Reply: array of the moved elements, in the order of the destination; streamed when long. Null if
 /// EXACTLY asks for more than there are. Refusals: another word, a count that is not positive,
-/// `WrongType` of the source, or of the destination if something is to be moved. Cost: O(log n), and
-/// three hops when the keys live on different cores; O(elements) in slices, if they are reversed.
-/// Source: <https://redis.io/commands/lmovem> (8.10.0).
+/// `WrongType` of the source, or of the destination if something is to be moved. Cost: O(log n),
+/// and three hops when the keys live on different cores; O(elements) in slices, if they are
+/// reversed. Source: <https://redis.io/commands/lmovem> (8.10.0).
 pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
     let asked = MoveRequest::parse(call.args())?;
     run(call, asked).await
@@ -129,7 +130,7 @@ struct Move<'c> {
 }
 
 impl Move<'_> {
-    /// Moves; returns a cut of what was moved, unless that is nothing.
+    /// Moves; returns a cut of the moved elements, unless there are none.
     async fn run(&self) -> Result<Option<Reader>, Refusal> {
         let Some(reader) = self.find().await? else { return Ok(None) };
         let is_one_key = same(self.call.arg(self.from), self.call.arg(self.to));
@@ -155,7 +156,7 @@ impl Move<'_> {
         changed.expect("its type has been checked, and it is locked")
     }
 
-    /// A cut of what is to be moved.
+    /// A cut of the elements to be moved.
     async fn find(&self) -> Result<Option<Reader>, WrongType> {
         let asked = self.asked;
         let look = move |db: &mut Db, key: &Key<'_>| {

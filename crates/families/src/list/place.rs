@@ -26,8 +26,8 @@ pub(super) fn lset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 
 /// `LTRIM key start stop`: keeps the elements from one index to another.
 ///
-/// Reply: OK. Refusals: `NotAnInteger`, `WrongType`. Cost: O(log n); what is removed is freed later.
-/// Source: <https://redis.io/commands/ltrim> (1.0.0).
+/// Reply: OK. Refusals: `NotAnInteger`, `WrongType`. Cost: O(log n); the removed elements are freed
+/// later. Source: <https://redis.io/commands/ltrim> (1.0.0).
 pub(super) fn ltrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, start, stop) = (args.key()?, args.int()?, args.int()?);
     cx.db.edit::<List, _>(&key, false, |edit| {

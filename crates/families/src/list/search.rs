@@ -83,7 +83,7 @@ impl Stream for Finding {
     }
 }
 
-/// A search, and what it has found.
+/// A search, and its findings.
 struct Looking {
     wanted: Wanted,
     search: Search,

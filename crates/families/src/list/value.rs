@@ -269,7 +269,7 @@ impl ListEdit<'_> {
         Some(result)
     }
 
-    /// Removes and returns as many elements at one end, in the list's order; all, if there are no
+    /// Removes and returns `count` elements at one end, in the list's order; all, if there are no
     /// more. Cost: O(log n).
     pub fn detach(&mut self, end: End, count: usize) -> list::List {
         let len = self.list.len();

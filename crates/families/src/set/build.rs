@@ -1,4 +1,4 @@
-//! A set that is built aside, in portions: what the STORE forms install.
+//! A set that is built aside, in portions, for the STORE forms to install.
 //!
 //! If most of the result is one of the inputs, the work begins with that: a cut of it, which shares
 //! all memory, and the changes are made to it. SUNIONSTORE begins with the largest input and adds

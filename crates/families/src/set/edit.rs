@@ -1,6 +1,6 @@
 //! Adding and removing members: SADD, SADDEX, SREM.
 //!
-//! A few are changed at once, after copying what they share with cuts (`unshare`). More than a
+//! A few are changed at once, after copying the parts they share with cuts (`unshare`). More than a
 //! slice can change are changed aside (`bulk_edit`).
 
 use super::value::{Set, SetEdit};
@@ -21,7 +21,7 @@ enum Change {
     Add,
     /// Add until then; existing members get the deadline too.
     AddUntil(UnixMillis),
-    /// Add until then; existing members keep what they have.
+    /// Add until then; existing members keep their deadlines.
     AddNewUntil(UnixMillis),
     Remove,
 }
@@ -79,8 +79,8 @@ pub(super) fn srem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     change(cx, &key, args, Change::Remove)
 }
 
-/// `SADDEX key [KEEPTTL] seconds member [member ...]`: adds members that live for so long. One that
-/// is there gets the new deadline, or with `KEEPTTL` keeps what it has.
+/// `SADDEX key [KEEPTTL] seconds member [member ...]`: adds members that live for so long. An
+/// existing member gets the new deadline, or with `KEEPTTL` keeps its own.
 ///
 /// Reply: integer, members that are new. Refusals: `WrongType`, `NotAnInteger` for a time that is
 /// none or does not fit, the number of arguments. Otherwise as SADD.

@@ -1,6 +1,6 @@
 //! SPOP: members at random, taken out.
 //!
-//! - The whole set is removed by detaching it: the reply is streamed from what was detached.
+//! - The whole set is removed by detaching it: the reply is streamed from the detached set.
 //! - A few members are drawn and removed at once; so are some dozens of those without deadlines,
 //!   once their places are copied where a cut holds them too (see `unshare`).
 //! - More are the shape *Edit*: chosen and removed aside, in portions, then installed in one step.
@@ -194,7 +194,7 @@ impl unshare::EntryEdit for Drawn {
     }
 }
 
-/// Draws and removes `count` members of a set that has at least as many, and replies with them.
+/// Draws and removes `count` members of a set that has at least `count`, and replies with them.
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
     let mut unsent = PendingValues::default();
@@ -257,7 +257,7 @@ struct Choosing {
     reader: Reader<Never>,
     choice: Reservoir,
     bits: Bits,
-    /// The set starts empty, and what is not taken is added.
+    /// The set starts empty, and the untaken members are added.
     anew: bool,
     count: usize,
 }
@@ -322,7 +322,7 @@ impl Pop {
         }
     }
 
-    /// Installs what is left, and replies.
+    /// Installs the rest, and replies.
     fn finish(&mut self, cx: &mut Cx<'_>) -> Flow {
         let key = Key::new(&self.key);
         let mut left = std::mem::take(&mut self.left);

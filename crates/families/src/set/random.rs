@@ -14,7 +14,7 @@ use darter_structs::table::{Entry, Never, Reader, Scratch};
 use darter_tx::KeySet;
 
 /// `SRANDMEMBER key [count]`: a random member; or `count` different ones, all when the set has no
-/// more; or, if `count` is negative, so many that may repeat.
+/// more; or, if `count` is negative, `-count` members that may repeat.
 ///
 /// Reply: bulk or null; array with a count. Refusals: `WrongType`, `NotAnInteger` and a count out
 /// of range, `Syntax`. Cost: O(count), or O(members) for a large part of the set; in slices, from a
@@ -127,7 +127,7 @@ impl Stream for Chosen {
     }
 }
 
-/// The living members, and what is asked of them.
+/// The living members, and the request.
 struct LiveEntries {
     set: Set,
     wish: Wish,

@@ -1,4 +1,4 @@
-//! A sequence of sets, as many as a request names keys, walked one by one: a walk is larger than a
+//! A sequence of sets, one for each key of a request, walked one by one: a walk is larger than a
 //! small set, so there is only one at a time.
 
 use super::value::Set;

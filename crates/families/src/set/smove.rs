@@ -67,7 +67,7 @@ fn add(db: &mut Db, key: &Key<'_>, member: &[u8], deadline: Option<u64>) {
     debug_assert!(added.is_ok(), "its type was just checked");
 }
 
-/// SMOVE between cores: both keys are locked, so what was found does not change until it is done.
+/// SMOVE between cores: both keys are locked, so the member found does not change until it is done.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));

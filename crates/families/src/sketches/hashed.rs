@@ -1,4 +1,4 @@
-//! Hashes of arguments, the same in every process: for what is saved; and the items of a request by
+//! Hashes of arguments, equal in every process, for saved data; and the items of a request by
 //! these, each row by row of a sketch.
 
 use crate::text::piece;

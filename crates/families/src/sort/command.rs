@@ -24,15 +24,17 @@ const OPTIONS_AT_ONCE: usize = 64;
 const SORTSTORE: &Event = &Event::new("sortstore", b'l');
 
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE
-/// destination]`: the elements in the order of the numbers that they are; of their bytes with ALPHA;
-/// with BY, of what is at the key that the pattern names with an element in the place of its star, or
-/// in a field of the hash there. A pattern of BY without a star: as they come. Each pattern of GET
-/// replies with what is at such a key in the place of the element, and `#` with the element.
+/// destination]`: the elements in the order of the numbers that they are; of their bytes with
+/// ALPHA; with BY, of what is at the key that the pattern names with an element in the place of its
+/// star, or in a field of the hash there. A pattern of BY without a star: as they come. Each
+/// pattern of GET replies with the value at such a key in the place of the element, and `#` with
+/// the element.
 ///
-/// Reply: array, streamed when long; null where GET finds no string. With STORE an integer, elements
-/// of the list that is at `destination` then, whatever that held; an empty one removes it. Refusals:
-/// `Syntax`, `NotAnInteger`; `WrongType`; what is no number. Cost: O(n * log n), or O(n + wanted) with
-/// LIMIT, in slices, from cuts of one instant. Source: <https://redis.io/commands/sort> (1.0.0).
+/// Reply: array, streamed when long; null where GET finds no string. With STORE an integer,
+/// elements of the list that is at `destination` then, whatever that held; an empty one removes it.
+/// Refusals: `Syntax`, `NotAnInteger`; `WrongType`; a sort key that is no number. Cost: O(n * log
+/// n), or O(n + wanted) with LIMIT, in slices, from cuts of one instant. Source:
+/// <https://redis.io/commands/sort> (1.0.0).
 pub(super) async fn sort(call: Call) -> Result<Answer, Refusal> {
     run(call, Dialect::Sort).await
 }

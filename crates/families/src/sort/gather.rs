@@ -1,4 +1,4 @@
-//! Reading what is to be sorted, with what it is compared by, and sorting it, in portions.
+//! Reading the elements with their sort keys, and sorting them, in portions.
 
 use super::numbers::{Numbers, is_ordered};
 use super::options::Options;
@@ -52,7 +52,7 @@ pub(super) async fn sorted(
         order.skipped = common_bytes(call, &source, end).await;
     }
     let reader = Reader::new(&source, places, now);
-    drop(source); // So that what has been read is released.
+    drop(source); // The source releases the elements read.
     let weights = options.weights().filter(|_| matches!(order.by, By::Numbers | By::Weights(_)));
     let by_value = order.by == By::Numbers && weights.is_none();
     let mut gather = Gather {

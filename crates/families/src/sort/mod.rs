@@ -1,5 +1,5 @@
-//! SORT: the elements of a list, a set or a sorted set in the order of their values, or of what is
-//! at other keys.
+//! SORT: the elements of a list, a set or a sorted set in the order of their values, or of the
+//! values at other keys.
 //!
 //! The elements are read from a cut, sorted aside in slices, and streamed, or stored in one step.
 //! Keys that BY and GET make of elements are read in cuts of all keys, of the same instant: see

@@ -11,7 +11,7 @@ use darter_keyspace::Str;
 use darter_structs::table::Scratch;
 use std::cmp::Ordering;
 
-/// Bytes of texts compared at once, and what a comparison costs beside them, in bytes.
+/// Bytes of texts compared at once, and the further cost of a comparison, in bytes.
 const COMPARED: usize = 4 * 1024;
 pub(super) const LOOK: usize = 48;
 /// Integers up to this have different scores.
@@ -57,7 +57,7 @@ pub(super) enum By {
 pub(super) enum End {
     /// At its last byte.
     Whole,
-    /// At the first NUL: Redis compares with `strcoll` what it does not store.
+    /// At the first NUL: Redis compares with `strcoll` if it does not store.
     Nul,
 }
 

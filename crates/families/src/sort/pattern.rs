@@ -1,4 +1,4 @@
-//! The patterns of BY and GET: which keys they name, and what is there.
+//! The patterns of BY and GET: the keys that they name, and the values there.
 //!
 //! Such keys depend on the elements, and may be on any core. They are read in cuts of the keyspace
 //! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
@@ -127,7 +127,7 @@ pub(super) fn few<'a>(
     &patterns[..patterns.iter().take_while(fits).count().max(1).min(patterns.len())]
 }
 
-/// Looks keys up for patterns, and counts what it finds.
+/// Looks keys up for patterns, and counts hits and misses.
 pub(super) struct Lookup {
     cuts: Cuts,
     /// The names of the keys at hand, one after the other, and where each ends.
@@ -137,7 +137,7 @@ pub(super) struct Lookup {
     long: LongName,
     /// The numbers of hits and misses.
     pub(super) stats: ShardStats,
-    /// The names of what was not, if a subscriber wants them.
+    /// The names of the misses, if a subscriber wants them.
     pub(super) missed: Option<Vec<Vec<u8>>>,
     missed_bytes: usize,
 }

@@ -12,7 +12,7 @@ use darter_structs::blob::Blob;
 use darter_structs::list::End;
 use darter_structs::table::{HeldKey, Scratch};
 
-/// Values of one portion: as many keys are looked up together.
+/// Values of one portion, whose keys are looked up together.
 const VALUES: usize = 64;
 /// Integers of one portion, where nothing else is shown.
 const NUMBERS: usize = 512;

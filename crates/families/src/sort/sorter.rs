@@ -2,9 +2,9 @@
 //! pairs. Where texts decide, their bytes count: long ones are in runs of few, down to one, and a
 //! merge may pause within a comparison of two of them.
 //!
-//! A merge reads its runs chunk by chunk, and releases what it has read; so items are in memory
-//! once, but for some chunks. Runs are merged as soon as two have gone through equally many merges:
-//! each item goes through log2(runs), and the shortest are merged while they are in the caches. The
+//! A merge reads its runs chunk by chunk, and releases the items read; so items are in memory once,
+//! but for some chunks. Runs are merged as soon as two have gone through equally many merges: each
+//! item goes through log2(runs), and the shortest are merged while they are in the caches. The
 //! order is stable: of two equal items the earlier one stays first. If a part of one run comes
 //! before all remaining items of the other, it is copied at once: so sorted input costs next to
 //! nothing.
@@ -184,7 +184,7 @@ pub(super) struct Sorter {
     order: Order,
     /// How many of the first items are wanted.
     keep: usize,
-    /// Items that are not sorted yet, and what it costs to compare their texts.
+    /// Items that are not sorted yet, and the cost of comparing their texts.
     fresh: Vec<Item>,
     fresh_bytes: usize,
     /// Sorted runs, the longest first.

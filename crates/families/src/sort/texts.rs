@@ -1,5 +1,5 @@
-//! The elements that are being sorted, and what they are compared by: the small ones copied, one
-//! after the other, the long ones shared.
+//! The elements that are being sorted, and their sort keys: the small ones copied, one after the
+//! other, the long ones shared.
 //!
 //! ```text
 //! id:   number << 3 | INT        an integer of at most 61 bits: the id is all there is

@@ -1,4 +1,4 @@
-//! XDELEX, XACKDEL: deleting entries, and what is pending of them.
+//! XDELEX, XACKDEL: deleting entries, and pending references to them.
 
 use super::id;
 use super::refs::{Found, Refs, look};
@@ -21,8 +21,9 @@ const DELETED: i8 = 1;
 /// Some group has not got the entry, or not acknowledged it.
 const HELD: i8 = 2;
 
-/// `XDELEX key [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: deletes entries; what is pending of them
-/// stays, or goes with them, or keeps them, as does a group that has not got them.
+/// `XDELEX key [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: deletes entries. Pending
+/// references to them stay (KEEPREF), go with them (DELREF), or keep them (ACKED), as does a group
+/// that has not got them.
 ///
 /// Reply: array of a code for each: 1 deleted, 2 held, -1 absent. Refusals:
 /// `Syntax`, a count that is none or too large, IDs that are none if there is a stream, `WrongType`; then

@@ -144,8 +144,8 @@ impl Job for DeletingMany {
     }
 }
 
-/// `XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]`: sets what the
-/// stream knows besides its entries.
+/// `XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]`: sets the
+/// counters of the stream.
 ///
 /// Reply: `OK`. Refusals: IDs that are none or too small, numbers that are negative or too small,
 /// `Syntax`, `NotAnInteger`, `NoSuchKey`, `WrongType`. Cost: O(log n).

@@ -1,4 +1,4 @@
-//! Changes of consumer groups, and what is recorded of them.
+//! Changes of consumer groups, and their records.
 //!
 //! Reading, claiming and acknowledging have an effect, and no event; groups and consumers have both.
 
@@ -25,7 +25,7 @@ pub enum GroupChange {
     Position { last: StreamId, read: Option<u64> },
     /// The consumer is new.
     CreateConsumer { name: Name, seen_ms: u64 },
-    /// The consumer is gone, with what was pending there.
+    /// The consumer is gone, with its pending entries.
     RemoveConsumer { name: Name },
     /// The consumer was seen.
     See { name: Name, seen_ms: u64, active_ms: Option<u64> },
@@ -166,7 +166,7 @@ impl StreamEdit<'_> {
         old.is_some()
     }
 
-    /// Does again what was recorded.
+    /// Applies a recorded change.
     pub(super) fn apply_to_group(&mut self, group: &[u8], change: &GroupChange) {
         match change {
             GroupChange::Create { last, read } => _ = self.create_group(group, *last, *read),

@@ -111,8 +111,8 @@ impl Portions for ShowingConsumers {
     }
 }
 
-/// The rest of `XINFO STREAM key FULL [COUNT n]`, behind what the short form says as well: entries, and
-/// groups with what is pending; as many of each as the count says, all if it is 0.
+/// The rest of `XINFO STREAM key FULL [COUNT n]`, after the fields of the short form: entries, and
+/// groups with their pending entries; at most `n` of each, all if it is 0.
 pub(super) fn full(reply: &mut Reply<'_>, stream: &Stream, count: usize) -> Flow {
     let count = if count == 0 { usize::MAX } else { count };
     let shown = stream.entries().len().min(count);

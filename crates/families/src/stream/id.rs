@@ -10,7 +10,7 @@ pub(super) const NAME_BYTES_MAX: usize = 16 * 1024;
 /// Longest text that Redis looks at.
 const TEXT_MAX: usize = 127;
 
-/// The refusal of what is no ID.
+/// The refusal of an invalid ID.
 fn invalid() -> Refusal {
     Refusal::line("ERR Invalid stream ID specified as stream command argument")
 }

@@ -1,7 +1,7 @@
 //! Producers that may send an entry twice: IDMP and IDMPAUTO of XADD, and XCFGSET.
 //!
-//! A stream remembers digests of producers' names and of what they call their messages, or of the
-//! messages themselves, each for a while and a number of them for each producer. Files do not: Redis 7.0
+//! A stream remembers digests of the names of producers and of messages, or of the messages
+//! themselves, each for a while and a number of them for each producer. Files do not: Redis 7.0
 //! would not load them.
 
 use super::id;
@@ -78,7 +78,7 @@ impl Memory {
         self.producers.find(of.producer, of.message, self.since_ms(now))
     }
 
-    /// Notes what the message has become.
+    /// Notes the ID of the message.
     pub(super) fn add(&mut self, of: Message, id: StreamId, now: u64) {
         let (max, since_ms) = (self.limits.messages as usize, self.since_ms(now));
         self.producers.add((of.producer, of.message), (id, now), (max, since_ms));
@@ -100,7 +100,7 @@ pub(super) struct IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// Takes the option, if the next argument is it; `asked` says what was taken before.
+    /// Takes the option, if the next argument is it; `asked` is the option taken before.
     pub(super) fn take(args: &mut Args<'_>, asked: &mut Option<Self>) -> Result<bool, Refusal> {
         let name = if args.left() > 2 && args.option("IDMP") {
             "IDMP"

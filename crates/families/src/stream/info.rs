@@ -9,7 +9,7 @@ use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{End, StreamId};
 
-/// `XINFO STREAM key`: what is known of the stream, and its first and last entry.
+/// `XINFO STREAM key`: the counters of the stream, and its first and last entry.
 ///
 /// There is no radix tree here; its numbers are those of a tree with a node for every
 /// `stream-node-max-entries` entries. Reply: map. Refusals: `NoSuchKey`, `WrongType`, further

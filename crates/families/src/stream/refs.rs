@@ -42,8 +42,8 @@ pub(super) enum Found {
     Held,
 }
 
-/// Looks for an entry in the groups from this index on, and removes what is to be removed. `looks` are
-/// used up.
+/// Looks for an entry in the groups from this index on, and removes the references to be removed.
+/// `looks` are used up.
 pub(super) fn look(
     edit: &mut StreamEdit<'_>,
     refs: Refs,
@@ -110,7 +110,7 @@ impl Trimming {
         Self { trim, refs, left: 0, removed: 0, stage: RefsStage::Begin }
     }
 
-    /// True if it may take more than a slice, once so many entries were added.
+    /// True if it may take more than a slice, once `added` entries were added.
     pub(super) fn is_long(&self, stream: &Stream, added: usize) -> bool {
         let (entries, groups) = (stream.entries(), stream.groups());
         if self.refs == Refs::Acked {

@@ -21,7 +21,7 @@ const FIELDS: usize = 16;
 /// The parts of an entry's array: its ID, and its names and values.
 const PARTS: usize = 2;
 
-/// Encodes an entry that is not long, as the first of so many `parts` of an array. Returns how many
+/// Encodes an entry that is not long, as the first of `parts` parts of an array. Returns how many
 /// names and values it has, and their bytes.
 fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>, parts: usize) -> (usize, usize) {
     let (fields, mut bytes) = (2 * entry.pairs(), 0);

@@ -82,7 +82,8 @@ impl Rows {
         }
     }
 
-    /// Adds an entry with this rank, or one that is gone, and what was before: then each row has that.
+    /// Adds an entry with this rank, or a deleted one, and its earlier deliveries: then each row
+    /// has these.
     pub(super) fn add_with(&mut self, entry: Result<usize, StreamId>, before: Before) {
         self.len += 1;
         self.rows.tail(1).push(match entry {
@@ -101,7 +102,7 @@ impl Rows {
 
 /// A part of a reply.
 pub(super) enum Shown {
-    /// The name of a key, and what was read there.
+    /// The name of a key, and the entries read there.
     Key(Vec<u8>, Rows, Entries),
     /// An array of entries.
     Rows(Rows, Entries),

@@ -134,7 +134,7 @@ impl Trim {
         self.count_with(entries, 0)
     }
 
-    /// [`Trim::count`] once so many entries are added; of those without an ID yet, the most.
+    /// [`Trim::count`] once `added` entries are added; of those without an ID yet, the most.
     pub(super) fn count_with(self, entries: &Entries, added: usize) -> usize {
         let len = entries.len() + added;
         let beyond = match self.keep {
@@ -158,11 +158,11 @@ impl Trim {
     }
 }
 
-/// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]`: removes entries
-/// at the front, until there are as many, or until the first has this ID or a later one. With `~` it
-/// removes a multiple of `stream-node-max-entries` of them, and not more than `count`.
+/// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]`: removes
+/// entries at the front, until `threshold` are left, or until the first has this ID or a later one.
+/// With `~` it removes a multiple of `stream-node-max-entries` of them, and not more than `count`.
 ///
-/// - `DELREF`: what is pending of them goes, too.
+/// - `DELREF`: pending references to them go, too.
 /// - `ACKED`: those that some group has not got, or not acknowledged, stay, and later ones go instead.
 ///
 /// Reply: integer, entries removed. Refusals: options that exclude each other, `NotAnInteger`,
