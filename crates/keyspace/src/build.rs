@@ -49,7 +49,7 @@ pub struct Building {
 }
 
 impl Building {
-    /// A value of this type without items; about as many will come.
+    /// A value of this type without items; about `items` will come.
     #[must_use]
     pub fn new(row: &Type, items: u64) -> Self {
         let value = (row.empty)();
@@ -91,7 +91,7 @@ impl Building {
         }
     }
 
-    /// Does a portion of what is left to do once all items are in. True while more is.
+    /// Does a portion of the work that is left once all items are in. True while more is.
     ///
     /// # Errors
     /// An item came twice: then the value is of no use.

@@ -14,7 +14,7 @@
 //! Invariant: `name_bytes` is the sum over all short names. For the pairs being those of the
 //! values, see I3 in `db`.
 //!
-//! Not here: what a key holds, and when to reap. See `db`.
+//! Not here: a key's value, and when to reap. See `db`.
 
 use crate::lazyfree::{self, Dismantle};
 use darter_base::hash;

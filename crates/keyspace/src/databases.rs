@@ -1,4 +1,4 @@
-//! The databases of one shard, their sums, and the order of what is next to be done in them.
+//! The databases of one shard, their sums, and the order of their next chores.
 //!
 //! A core asks in every turn how much its databases hold, when the next key dies, and whether a table
 //! is to be compacted. A hundred thousand of them may be in use, so nothing here walks them. They are
@@ -102,7 +102,7 @@ struct Agenda {
 }
 
 impl Agenda {
-    /// Replaces what is next in database `at`, `before`, by `after`.
+    /// Replaces the next chore of database `at`, `before`, by `after`.
     fn replace(&mut self, at: usize, before: Next, after: Next) {
         replace(&mut self.keys, at, before.key, after.key);
         replace(&mut self.fields, at, before.field, after.field);
@@ -133,7 +133,7 @@ fn replace(moments: &mut Moments, at: usize, before: Option<u64>, after: Option<
     }
 }
 
-/// A database, and what was noted of it when another was handed out.
+/// A database, and its sums at the time when another was handed out.
 #[derive(Default)]
 struct Slot {
     db: Db,
@@ -229,8 +229,8 @@ impl Databases {
         *self.log() = log;
     }
 
-    /// Notes what the current one holds now, and releases it if it is far and blank. Then the first
-    /// is the current one.
+    /// Notes the sums of the current one, and releases it if it is far and blank. Then the first is
+    /// the current one.
     fn settle(&mut self) {
         let at = self.current;
         let Some(slot) = self.slot_mut(at) else { return };
@@ -355,7 +355,7 @@ impl Databases {
         Cleared { near, far, sums }
     }
 
-    /// Puts back what was taken out, in the place of all that there is.
+    /// Puts the removed contents back, in the place of the present ones.
     pub(crate) fn put_back(&mut self, cleared: &mut Cleared) {
         drop(self.clear());
         assert!(self.far.is_empty() && self.agenda.len() == 0, "something is left");

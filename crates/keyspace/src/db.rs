@@ -90,7 +90,7 @@ pub struct Db {
     expires: usize,
     /// The log of changes while there is a subscriber and this is the shard's current database.
     pub(crate) log: Option<Box<Log>>,
-    /// Changes since the database began, recorded or not: what a snapshot lacks.
+    /// Changes since the database began, recorded or not: a snapshot compares them.
     changes: u64,
     /// Values with deadlines on fields or members.
     clocks: Clocks,
@@ -170,9 +170,9 @@ impl Db {
         self.changes += more as u64;
     }
 
-    /// Counts what `act` does as so many changes as it returns, however many are recorded. None for what
-    /// has no effect, or is part of a change that was counted before: a task that has changed nothing
-    /// may be dropped.
+    /// Counts the changes of `act` as the number that it returns, however many are recorded. None
+    /// for an act without an effect, or a part of a change that was counted before: a task that has
+    /// changed nothing may be dropped.
     pub fn counted_as<R>(&mut self, act: impl FnOnce(&mut Self) -> (R, usize)) -> R {
         let before = self.changes;
         let (result, changes) = act(self);
@@ -238,8 +238,8 @@ impl Db {
         Found::alive(entry, self.now.get())
     }
 
-    /// [`Db::read`] for a command that replies with what it read: a miss is recorded, if a
-    /// subscriber wants that.
+    /// [`Db::read`] for a command that replies with the value: a miss is recorded, if a subscriber
+    /// wants that.
     #[inline]
     #[must_use]
     pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
@@ -582,7 +582,7 @@ impl Db {
         }
     }
 
-    /// [`Db::put`] of what was taken from another place: one change, which was counted there.
+    /// [`Db::put`] of a value from another place: one change, which was counted there.
     pub fn put_taken(&mut self, key: &Key<'_>, held: Held, tells: Tells<'_>) {
         self.counted_as(|db| (db.put(key, held, tells), 0));
     }
@@ -708,7 +708,8 @@ impl Db {
         self.clocks.next()
     }
 
-    /// True when a field or member has a deadline; what is overdue without one does not count. O(1).
+    /// True when a field or member has a deadline; a value that is overdue without one does not
+    /// count. O(1).
     #[must_use]
     pub fn has_field_deadlines(&self) -> bool {
         self.clocks.has_deadlines()

@@ -49,8 +49,8 @@ impl<V> Draft<V> {
         self.base.is_none()
     }
 
-    /// Counts what was done as so many changes, however it was done: a value that is rebuilt gets
-    /// what stays.
+    /// Counts the edit as `changes` changes, however it was made: a value that is rebuilt gets the
+    /// kept entries.
     pub fn count_as(&mut self, changes: usize) {
         self.count = changes as u64;
     }

@@ -125,11 +125,11 @@ impl<C: Change> Changes for Vec<C> {
     }
 }
 
-/// Applies a record to a shard: what a replica or a recovery does.
+/// Applies a record to a shard, as a replica or a recovery does.
 ///
 /// Nothing expires during it, whatever the time is: the log itself records removals, and a key that
 /// looks dead to a later clock was alive when the record was made. So the caller must not reap;
-/// reads may filter. Times of access are not effects: what is applied is stamped now.
+/// reads may filter. Times of access are not effects: an applied change is stamped now.
 ///
 /// Errors: [`WrongType`] when the record does not fit the data: a log with a gap. Cost: that of the
 /// change.

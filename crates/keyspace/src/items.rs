@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Bytes of a part of a long text, which is hashed in one go.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
-/// Entries copied out of the table at a time, and about as many bytes.
+/// Entries copied out of the table at a time, and about their bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: usize = 32 * 1024;
 /// Names and values of this many bytes are not copied.
@@ -216,7 +216,7 @@ impl<X: OutOfLine> Entries<X> {
         self.next = 0;
     }
 
-    /// The next part of what is long.
+    /// The next part of a long text.
     fn part(&mut self) -> Option<Item<'_>> {
         let (long, given) = self.long.as_mut()?;
         let part = long.part(*given);

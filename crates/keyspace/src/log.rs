@@ -1,4 +1,4 @@
-//! The log of a shard: what was changed, in one order over all its databases, numbered.
+//! The log of a shard: its changes, in one order over all its databases, numbered.
 //!
 //! Recording is below the commands, in the methods that change data, so no command can forget it.
 //! There is a log only while there is a subscriber, or a key is watched (`watch`) or tracked
@@ -7,8 +7,9 @@
 //! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
 //! with the current one (`databases`), and needs neither a lock nor a merge.
 //!
-//! The subscriber takes the records in every turn. A command that runs at once is complete in what
-//! is taken; one that spans turns or shards is a transaction, and its records say so ([`Part`]).
+//! The subscriber takes the records in every turn. A command that runs at once is complete in the
+//! records taken; one that spans turns or shards is a transaction, and its records say so
+//! ([`Part`]).
 //!
 //! While an open transaction is at work ([`Work::Open`](crate::Work)), the log holds its copies
 //! (`kept`), and records and events go there. It leaves in portions when the transaction is
@@ -156,12 +157,12 @@ impl Log {
         }
     }
 
-    /// Keeps what the database held.
+    /// Keeps the contents of the database.
     pub(crate) fn keep_flush(&mut self, contents: Contents) {
         self.with_kept(|kept, database| kept.keep_flush(database, contents));
     }
 
-    /// Calls `act` with what the open transaction at work keeps, and the database.
+    /// Calls `act` with the copies of the open transaction at work, and the database.
     pub(crate) fn with_kept(&mut self, act: impl FnOnce(&mut Kept, usize)) {
         if let Some(open) = &mut self.open {
             act(&mut open.kept, self.database);
@@ -243,7 +244,7 @@ impl Log {
         (self.part, self.compared) = (before, self.records.len());
     }
 
-    /// Records what was done, and what happened.
+    /// Records an act, and its events.
     pub(crate) fn push(&mut self, act: Act, events: Events) {
         if let Act::Key(key, _) = &act {
             self.hear(key, events.iter());
@@ -316,7 +317,7 @@ impl Log {
         }
     }
 
-    /// Takes what was recorded.
+    /// Takes the records.
     pub(crate) fn take(&mut self) -> Vec<Record> {
         if self.open.is_some() {
             return Vec::new(); // Records of an open transaction stay until its commit.
@@ -426,7 +427,7 @@ impl Dismantle for FreedChanges {
     }
 
     fn bytes(&self) -> usize {
-        /// An entry's name and value, short ones, with what is around them.
+        /// The bytes of a short name and value in a record.
         const CHANGE_BYTES: usize = 128;
         self.0.len() * CHANGES_MAX * CHANGE_BYTES
     }

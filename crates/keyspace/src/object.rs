@@ -44,7 +44,7 @@ impl<V: Typed> Holds<V> for Values {
     }
 }
 
-/// The row of a type: what is known of it without a value.
+/// The row of a type: the facts that need no value.
 #[derive(Debug)]
 pub struct Type {
     /// The name that TYPE replies with.
@@ -57,7 +57,7 @@ pub struct Type {
     pub empty: fn() -> Object,
     /// The settings that decide its encodings' names.
     pub bounds: &'static [&'static Bound],
-    /// Whether the order of the items is part of what a value is: DEBUG DIGEST.
+    /// Whether the order of the items is part of a value: DEBUG DIGEST.
     pub is_ordered: bool,
 }
 
@@ -276,7 +276,7 @@ pub trait Tabular: Typed {
 
 /// A type whose values start empty, and are changed entry by entry.
 pub trait Collection: Typed {
-    /// Changes one, and records what it does.
+    /// Changes a value, and records the changes.
     type Edit<'a>;
 
     /// Starts a change at `now`.

@@ -121,7 +121,7 @@ pub(crate) fn shrunk<V: Value>(value: &V) -> Option<(u8, Vec<u8>)> {
     (!value.is_empty()).then(|| (packed.note, packed.bytes.to_vec()))
 }
 
-/// The pack in an entry, if that is what it holds.
+/// The pack in an entry, if there is one.
 #[inline]
 pub(crate) fn in_entry<'a>(entry: &Entry<'a, Object>) -> Option<PackedValue<'a>> {
     entry.packed_value()

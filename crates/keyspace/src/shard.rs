@@ -299,7 +299,7 @@ impl Shard {
         log.tracked.is_over()
     }
 
-    /// Takes what was touched, in its order.
+    /// Takes the touched keys, in order.
     pub fn take_touched(&mut self) -> Vec<Touched> {
         let Some(log) = self.databases.log() else { return Vec::new() };
         if !log.tracked.has_touched() {

@@ -23,7 +23,7 @@ impl Db {
         self.log.is_some()
     }
 
-    /// Takes what was recorded.
+    /// Takes the records.
     #[must_use]
     pub fn take_records(&mut self) -> Vec<Record> {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())

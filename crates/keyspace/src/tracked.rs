@@ -97,7 +97,7 @@ pub enum Touched {
         /// As above.
         author: u64,
     },
-    /// All keys of some database are gone, and what was remembered is forgotten.
+    /// All keys of some database are gone, and the remembered ones are forgotten.
     All,
 }
 
@@ -248,7 +248,7 @@ impl Tracked {
         !self.touched.is_empty()
     }
 
-    /// Takes what was touched, in its order.
+    /// Takes the touched keys, in order.
     pub(crate) fn take_touched(&mut self) -> Vec<Touched> {
         std::mem::take(&mut self.touched)
     }

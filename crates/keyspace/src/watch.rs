@@ -18,7 +18,7 @@
 //!
 //! Invariants (`check_invariants`):
 //! - W1: every key in the table has a watch, of a client that watches now or is being forgotten.
-//! - W2: what a clean client watches is in the table, once for each of its keys.
+//! - W2: the watches of a clean client are in the table, once for each of its keys.
 
 use crate::event::{EXPIRED, NEW};
 use crate::{Event, Key, Name, is_dead};

@@ -8,10 +8,11 @@
 //! the same core continues its last value, and nothing of others may come between. So the chunks of
 //! several cores make one file, in any order that keeps this.
 //!
-//! The cut is taken apart while it is read, so what has been read costs writers no copies; and what
-//! they have copied is read first, so that little is held twice. A value is surveyed before it is
-//! written, because its encoding precedes it; both from one cut. One with so many items that their
-//! number decides is read once, and after its key's segment has been released, which holds it, too.
+//! The cut is taken apart while it is read, so the part that has been read costs writers no copies;
+//! and the segments that they have copied are read first, so that little is held twice. A value is
+//! surveyed before it is written, because its encoding precedes it; both from one cut. One with so
+//! many items that their number decides is read once, and after its key's segment has been
+//! released, which holds it, too.
 //!
 //! - `held`: what writers have left to it.
 //!
@@ -47,7 +48,7 @@ pub struct Part {
     pub database: u32,
     /// The cut.
     pub keys: Table<Object>,
-    /// When it was taken: what was dead then is left out.
+    /// The time of the cut: entries dead by then are left out.
     pub now: UnixMillis,
     /// Memory of the database.
     pub bytes: usize,
@@ -214,8 +215,8 @@ impl Snapshot {
         if is_full { Step::Chunk(self.take_chunk()) } else { Step::More }
     }
 
-    /// True when it keeps more than so many thousandths of the cut from being freed, which writers have
-    /// copied or replaced.
+    /// True when it keeps more than `per_mille` thousandths of the cut from being freed, which
+    /// writers have copied or replaced.
     #[must_use]
     pub fn holds_more_than(&self, per_mille: u64) -> bool {
         let most = self.whole_bytes as u64 / 1_024 * per_mille / 1_000;
@@ -235,7 +236,7 @@ impl Snapshot {
         u64::from(reader.held_kib()) + u64::from(in_values) + kept / 1_024
     }
 
-    /// True while a huge value waits for its turn, which is soon: what is copied of it until then is held
+    /// True while a huge value waits for its turn, which is soon: copies of it until then are held
     /// until it has been read.
     #[must_use]
     pub fn awaits_huge(&self) -> bool {

@@ -127,7 +127,7 @@ impl Loading {
     }
 }
 
-/// Forgets what a library that could not be loaded has registered.
+/// Forgets the functions of a library that could not be loaded.
 pub(crate) fn end_loading(cx: Call<'_, '_>) -> Result<(), Error> {
     match cx.host.registering.take() {
         Some(registering) => cx.lua.release(registering.table),

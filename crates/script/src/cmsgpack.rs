@@ -356,7 +356,7 @@ impl Unpacking {
         Ok(Progress::Done(self.values + 1))
     }
 
-    /// Reads a head and what it begins.
+    /// Reads a head and the value after it.
     fn read(&mut self, lua: &mut Lua<'_>) -> Result<(), Error> {
         let bytes = lua.bytes(1).unwrap_or_default();
         let (head, at) = head(bytes, self.at)?;

@@ -1,4 +1,4 @@
-//! Libraries of functions: their text, and what they have registered.
+//! Libraries of functions: their texts, and their functions.
 //!
 //! A [`Source`] is a text whose first line has been read; a machine runs it
 //! ([`Machine::begin_load`](crate::Machine::begin_load)) and so finds its [`Functions`]. Both make

@@ -643,7 +643,7 @@ impl Program<Session> for Collection {
     }
 }
 
-/// Forgets what was compiled, and collects it.
+/// Forgets the compiled function, and collects it.
 struct Forgetting {
     compiled: IntoValues<Arc<str>, Kept>,
     libraries: btree_map::IntoValues<Box<str>, Loaded>,

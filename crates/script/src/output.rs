@@ -227,7 +227,7 @@ impl Output {
         }
     }
 
-    /// Begins the table on top: what it is depends on the first of some fields that fits.
+    /// Begins the table on top: the first known field that fits decides its kind.
     fn table(&mut self, lua: &mut Lua<'_>, protocols: Protocols) -> Result<(), Error> {
         lua.reserve(4)?;
         if self.scalar(lua, protocols)? {

@@ -21,7 +21,7 @@ pub(crate) fn raise<T>(lua: &mut Lua<'_>, text: &str) -> Result<T, Error> {
     Err(Error::Value)
 }
 
-/// `redis.call(name, …)`: raises what the command refuses.
+/// `redis.call(name, …)`: raises the refusals of the command.
 pub(crate) fn call(cx: Call<'_, '_>) -> Result<Step, Error> {
     command(cx, true)
 }
@@ -196,7 +196,7 @@ pub(crate) fn log(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Return(0))
 }
 
-/// Bytes of the log that wait for the embedder at most: what is more is cut.
+/// Bytes of the log that wait for the embedder at most: the rest is cut.
 const LOG_MAX: usize = 1 << 20;
 /// The size of a line in the log without its text.
 const LOG_LINE_BYTES: usize = 64;

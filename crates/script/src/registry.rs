@@ -1,8 +1,8 @@
 //! All libraries, and which function belongs to which: one immutable map, which the cores share.
 //!
-//! A change makes the next map from this one. Both share what has not changed: the maps are cut
-//! into shards by the names' hashes, and only a shard in which something changes is copied. Work on
-//! each function of a library is done in portions.
+//! A change makes the next map from this one. Both share the unchanged parts: the maps are cut into
+//! shards by the names' hashes, and only a shard in which something changes is copied. Work on each
+//! function of a library is done in portions.
 
 use crate::library::{Function, Library, Source};
 use darter_base::hash;
@@ -16,7 +16,7 @@ const SHARDS: usize = 256;
 /// Functions linked or unlinked in a portion: each may be in a shard of its own.
 const PORTION: usize = 32;
 
-/// A map that shares what it can with those that were made from it.
+/// A map that shares unchanged parts with those that were made from it.
 #[derive(Clone, Debug)]
 struct Map<V> {
     shards: Vec<Arc<BTreeMap<Box<str>, V>>>,
@@ -113,8 +113,8 @@ impl Registry {
         self.functions_len
     }
 
-    /// Bytes of all libraries: their texts, and what is known of their functions. Not what they take
-    /// in machines.
+    /// Bytes of all libraries: their texts, and the facts about their functions. The memory in
+    /// machines is not included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -131,7 +131,7 @@ impl Work<Session> for Reading {
     }
 }
 
-/// Pushes what a token says; false where its elements are to come.
+/// Pushes a token's value; false where its elements are to come.
 fn push(cx: Call<'_, '_>, token: &Token) -> Result<bool, Error> {
     let Incoming { bytes, levels, .. } = &mut cx.host.incoming;
     let (lua, text) = (&mut cx.lua, &bytes[token.text.clone()]);

@@ -45,8 +45,8 @@ const REDIS_OF_LOADING: &[(&str, LuaFunction)] = &[
     ("log",                redis::log),
 ];
 
-/// The two tables behind the globals of functions, which are themselves empty: Redis changes what
-/// is behind them, and so do we.
+/// The two tables behind the globals of functions, which are themselves empty: Redis changes the
+/// tables behind them, and so do we.
 pub(crate) struct Globals {
     loading: Kept,
     running: Kept,
@@ -102,7 +102,7 @@ pub(crate) fn furnish_for_functions(cx: &mut Cx<'_, Session>) -> Result<(), Erro
     Ok(())
 }
 
-/// Sets what is behind the globals of functions.
+/// Sets the tables behind the globals of functions.
 pub(crate) fn set_stage(cx: Call<'_, '_>, stage: LibraryStage) -> Result<(), Error> {
     let globals = cx.host.globals.as_mut().expect("the machine is one for functions");
     if globals.stage == stage {

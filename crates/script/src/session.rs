@@ -101,7 +101,7 @@ pub struct Session {
     pub(crate) client: Protocol,
     /// The targets of writes besides memory: 1 for the file, 2 for replicas.
     pub(crate) replication: u8,
-    /// The command that the script calls, and what it wants to know of it.
+    /// The command that the script calls, and the facts that it asks for.
     pub(crate) command: Words,
     pub(crate) wanted: Wanted,
     pub(crate) incoming: Incoming,

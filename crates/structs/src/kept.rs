@@ -1,9 +1,9 @@
 //! Counts the bytes that writers of a thread copied, or replaced, because cuts shared them.
 //!
-//! Tables count what is copied of them for themselves (`owner`), as their readers read that first.
-//! Chunks and nodes of trees, pieces of strings and values that were replaced are counted here, by
-//! thread: a tree does not know whose it is where it copies a node, and what one core writes, the
-//! snapshot on that core holds. docs/design/0017-saving.md.
+//! Tables count their copies for themselves (`owner`), as their readers read those first. Chunks
+//! and nodes of trees, pieces of strings and values that were replaced are counted here, by thread:
+//! a tree does not know whose it is where it copies a node, and what one core writes, the snapshot
+//! on that core holds. docs/design/0017-saving.md.
 
 use std::cell::Cell;
 
@@ -12,13 +12,13 @@ thread_local! {
     static WHOLES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// This thread has copied so many bytes of a value because others hold them, too.
+/// Counts `bytes` copied because the value was shared (copy on write).
 #[inline]
 pub(crate) fn note_part(bytes: usize) {
     PARTS.with(|sum| sum.set(sum.get() + bytes as u64));
 }
 
-/// This thread has put so many bytes in the place of a value that others hold, too.
+/// Counts `bytes` of a shared value that was replaced.
 #[inline]
 pub fn note_whole(bytes: usize) {
     WHOLES.with(|sum| sum.set(sum.get() + bytes as u64));

@@ -2,7 +2,7 @@
 //! lists, sorted sets, streams with their consumer groups, JSON documents, filters, and long strings.
 //!
 //! All of them clone in constant or nearly constant time: a clone is a *cut*, and a writer of
-//! either copy copies only what it touches.
+//! either copy copies only the parts it touches.
 //!
 //! Not here: types, expiry policy, replies. See `keyspace`.
 

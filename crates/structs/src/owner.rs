@@ -25,7 +25,7 @@ impl Watch {
         Self { owner: owner.reader(), bytes }
     }
 
-    /// The value's identity: the same for all versions of one; none for what is too small to be
+    /// The value's identity: equal for all versions of one; none for a value too small to be
     /// counted.
     ///
     /// No other value has it as long as the watch exists.
@@ -49,7 +49,7 @@ struct Block {
     copied_kib: AtomicU32,
 }
 
-/// One holder's share; empty for what is too small to have owners.
+/// The share of a holder; empty for a value too small to have owners.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     block: Option<Arc<Block>>,
@@ -76,13 +76,13 @@ impl Owner {
         Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
-    /// The share of a reader that takes over from this cut: what was copied since the cut counts.
+    /// The share of a reader that takes over from this cut: copies since the cut count.
     pub(crate) fn cut_reader(&self) -> Self {
         let copied_before_kib = self.copied_before_kib;
         Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
-    /// Counts what was copied before, too.
+    /// Counts earlier copies, too.
     pub(crate) fn count_all(&mut self) {
         self.copied_before_kib = 0;
     }
@@ -94,7 +94,7 @@ impl Owner {
         Self { block, is_version: false, copied_before_kib: self.copied_before_kib }
     }
 
-    /// A version has copied so many bytes because others held them, too.
+    /// Notes that a version has copied `bytes` because others held them, too.
     pub(crate) fn note_copied(&self, bytes: usize) {
         if let Some(block) = &self.block {
             let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);

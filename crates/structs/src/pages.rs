@@ -1,9 +1,9 @@
 //! Bytes of a fixed number that begin as zeros, changed in places all over: the bits of filters, the
 //! counters of sketches.
 //!
-//! A blob is for what is written in order: its chunks are of 64 KiB, and a change at random would copy
-//! one for each bit. Here a page is of 4 KiB, and one of zeros takes no memory: so an array of gigabytes
-//! begins as nothing, and is as large as what was written to it.
+//! A blob is for bytes that are written in order: its chunks are of 64 KiB, and a change at random
+//! would copy one for each bit. Here a page is of 4 KiB, and one of zeros takes no memory: so an
+//! array of gigabytes begins as nothing, and is as large as its written part.
 //!
 //! ```text
 //! Short:  |exact bytes|, or nothing: zeros            up to a page

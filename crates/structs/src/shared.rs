@@ -178,7 +178,7 @@ impl<F: Family> Shared<F> {
         unsafe { self.0.as_mut() }.mark = mark;
     }
 
-    /// Bytes of the allocation: the value without what it owns elsewhere, and its head.
+    /// Bytes of the allocation: the value without its property elsewhere, and its head.
     #[inline]
     #[must_use]
     pub fn cell_bytes(&self) -> usize {
@@ -254,7 +254,7 @@ impl<F: Family> Shared<F> {
     /// Copies the value if it is shared.
     #[inline]
     fn make_own(&mut self) {
-        // Acquire: what the previous holders did happens before our writes.
+        // Acquire: the previous holders' accesses happen before our writes.
         if self.head().count.load(Ordering::Acquire) != 1 {
             // SAFETY: the cell is of the vtable's type (I1), and holders of a shared value do not
             // change it.

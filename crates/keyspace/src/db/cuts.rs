@@ -24,7 +24,7 @@ impl Db {
         names: &[&[u8]],
         preempt: &dyn Preempt,
     ) -> Option<usize> {
-        self.keep(key); // Or the change would copy all at once what is kept of it.
+        self.keep(key); // Otherwise the change would copy the whole value at once.
         let mut entry = living(&mut self.keys, key, self.now.get())?;
         let object = entry.out_mut().filter(|object| object.row() == kind)?;
         object.named()?; // Nothing is copied for other values.
@@ -38,7 +38,7 @@ impl Db {
     }
 }
 
-/// A value of so many bytes is in the place of `old`: counts what is there twice, if a cut holds that.
+/// Notes that a value of `bytes` replaces `old`: counts the memory held twice, if a cut holds that.
 pub(super) fn note_replaced(old: Option<&Object>, bytes: usize) {
     if let Some(old) = old.filter(|old| old.count() > 1) {
         kept::note_whole(bytes.min(memory_bytes(old)));

@@ -88,7 +88,7 @@ impl Db {
         contents
     }
 
-    /// Puts back what was taken out, in the place of what there is.
+    /// Puts the removed contents back, in the place of the present ones.
     pub(crate) fn put_contents(&mut self, contents: &mut Contents) {
         std::mem::swap(&mut self.keys, &mut contents.keys);
         std::mem::swap(&mut self.usage, &mut contents.usage);

@@ -282,8 +282,8 @@ impl Kept {
         }
     }
 
-    /// The mark of what leaves: the part of a transaction that has so many, unless this shard has its
-    /// only one and that leaves at once.
+    /// The mark of the published records: the part of a transaction that has `parts` parts, unless
+    /// this shard has its only one and publishes all of it at once.
     pub(crate) fn mark(&mut self, transaction: u64, parts: usize) -> Option<Part> {
         assert!(parts > 0, "{transaction} has no part");
         let is_long = self.records.len() > 1;

@@ -56,8 +56,8 @@ impl Shard {
         Counts { changes, expired, hits, misses }
     }
 
-    /// True while nothing dies: what an open transaction has made may be undone, and what is undone may
-    /// have been made dead by it.
+    /// True while nothing dies: new values may be undone, and undone values may have died by the
+    /// change.
     pub(super) fn holds_death(&self) -> bool {
         self.kept.values().any(|kept| kept.steps_len() > 0)
     }
@@ -144,7 +144,7 @@ impl Shard {
         }
     }
 
-    /// Asserts the invariants of what is kept. Cost: O(kept): for tests.
+    /// Asserts the invariants of the copies. Cost: O(kept): for tests.
     pub fn check_kept(&self) {
         self.kept.values().for_each(|kept| kept.check_invariants());
     }

@@ -350,7 +350,8 @@ impl Restoring {
         Ok(false)
     }
 
-    /// Does a portion of what is left to do once all items are in; true when the value is complete.
+    /// Does a portion of the work that is left once all items are in; true when the value is
+    /// complete.
     fn build(&mut self) -> Result<bool, Refusal> {
         let Value::Object(building) = &mut self.value else { return Ok(true) };
         match building.step() {

@@ -1,4 +1,4 @@
-//! How much writers have left to a snapshot: what it alone keeps from being freed.
+//! The memory that writers have left to a snapshot: only the snapshot keeps it from being freed.
 //!
 //! The readers of tables count segments. Parts of values (nodes and chunks of trees, pieces of
 //! strings) and values that were replaced are two sums of the thread's (`darter_structs::kept`),
@@ -8,7 +8,7 @@
 //! a sum:     ....|released .......|the round began ....|the value began ..........|now
 //!                 given back when  which the round ends  as far as it is written
 //! ```
-//! It is an estimate, and errs towards more: other cuts may hold what was left, too.
+//! It is an estimate, and errs towards more: other cuts may hold this memory, too.
 
 use darter_structs::kept;
 

@@ -57,7 +57,8 @@ impl<C: Coding> Chunk<C> {
             let (opens, place) = (self.opens_group(End::Back), usize::from(self.end));
             let (word, len) = code(*item);
             debug_assert!(C::outside(&word).is_none(), "it has no number of its own");
-            // All of the word is written, as that takes no loop: what is behind the item is room.
+            // All of the word is written, as that takes no loop: the bytes after the item are free
+            // room.
             self.room[place..place + WORD].copy_from_slice(&word);
             self.end += len as u16;
             self.count_back(opens, place);
@@ -144,7 +145,7 @@ impl<C: Coding> Chunk<C> {
         }
     }
 
-    /// Releases what the item at `place` keeps outside, if anything.
+    /// Releases the part that the item at `place` keeps outside, if any.
     #[inline]
     pub(super) fn release(&mut self, place: usize) {
         if let Some(outside) = &mut self.outside

@@ -68,7 +68,7 @@ pub(crate) trait Coding: Copy + Send + Sync + 'static {
     /// The search key of the item at the front of `bytes`.
     fn first(bytes: &[u8]) -> Self::First;
 
-    /// The number of what the item at the front of `bytes` keeps outside, if anything.
+    /// The number of the part that the item at the front of `bytes` keeps outside, if any.
     fn outside(bytes: &[u8]) -> Option<u16>;
 
     /// Writes that number to the item at the front of `bytes`.
@@ -83,13 +83,13 @@ pub(crate) trait Encoded<L> {
     /// The part that it keeps outside.
     fn long(&self) -> Option<&L>;
 
-    /// Writes it over as many bytes, except for the number of what it keeps outside.
+    /// Writes the item over as many bytes, except for the number of its outside part.
     fn write_to(&self, out: &mut [u8]);
 }
 
 /// A part that can be kept outside: a reference to something shared.
 pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
-    /// Bytes of memory of what it leads to.
+    /// Bytes of memory of its target.
     fn memory_bytes(&self) -> usize;
 }
 
@@ -342,7 +342,7 @@ impl<C: Coding> Chunk<C> {
         (0..4).for_each(|line| prefetch(near.wrapping_add(line * LINE)));
     }
 
-    /// Prefetches what a search reads first, of a chunk that was not touched.
+    /// Prefetches the first reads of a search, in a chunk that was not touched.
     #[inline]
     pub(crate) fn prefetch_head(handle: &Handle<C>) {
         let size = size_of_val(&**handle);
@@ -350,8 +350,8 @@ impl<C: Coding> Chunk<C> {
         [start, start.wrapping_add(size - 1)].into_iter().for_each(prefetch);
     }
 
-    /// Prefetches what lies about `part` of the way through the items, and what a change there moves, of
-    /// a chunk whose head was prefetched.
+    /// Prefetches the bytes about `part` of the way through the items, and those that a change
+    /// there moves, of a chunk whose head was prefetched.
     #[inline]
     pub(crate) fn prefetch_items(&self, part: f64) {
         const LINE: usize = 64;
@@ -367,8 +367,8 @@ impl<C: Coding> Chunk<C> {
         lines.for_each(|line| prefetch(self.room.as_ptr().wrapping_add(line * LINE)));
     }
 
-    /// Prefetches what a search reads that begins about `part` of the way through the items, of a chunk
-    /// whose head was prefetched: the group there, and the marked items before and after it.
+    /// Prefetches the reads of a search that begins about `part` of the way through the items, of a
+    /// chunk whose head was prefetched: the group there, and the marked items before and after it.
     #[inline]
     pub(crate) fn prefetch_near(&self, part: f64) {
         const LINE: usize = 64;

@@ -62,7 +62,7 @@ impl<L: Held> Outside<L> {
         self.free.push(number);
     }
 
-    /// Bytes of memory, counted by the numbers in use rather than by what is allocated for them.
+    /// Bytes of memory, counted by the numbers in use rather than by the allocation.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.longs.len() * size_of::<Option<L>>() + self.bytes
     }

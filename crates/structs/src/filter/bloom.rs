@@ -47,7 +47,7 @@ pub struct Bloom {
     layers: Vec<Layer>,
     growth: Option<u32>,
     len: u64,
-    /// Bytes of all bits, and what they take.
+    /// Bytes of all bits, and of their memory.
     bytes: u64,
     memory: usize,
 }
@@ -63,8 +63,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A filter of this shape, without bits. It has room for so many items, and says that it has
-    /// some.
+    /// A filter of this shape, without bits. It has room for `room` items, and a number of items
+    /// from the file.
     #[must_use]
     pub fn new(shape: Shape, (capacity, len): (u64, u64), error: f64) -> Option<Self> {
         let is_error = error > 0.0 && error < 1.0;
@@ -167,7 +167,7 @@ impl Bloom {
         bloom.push(Layer::empty(plan.capacity, plan.error * tightening)?).then_some(bloom)
     }
 
-    /// A chain without any layer, which are to be [pushed](Self::push): what a file has.
+    /// A chain without any layer, as in a file; the layers are to be [pushed](Self::push).
     #[must_use]
     pub fn bare(growth: Option<u32>) -> Self {
         Self { growth, ..Self::default() }

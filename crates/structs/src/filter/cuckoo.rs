@@ -273,7 +273,8 @@ impl Cuckoo {
         })
     }
 
-    /// Moves up to so many. `None`: there is more to do, and the filter is to be used for nothing else.
+    /// Makes at most `most` moves. `None`: there is more to do, and the filter is to be used for
+    /// nothing else.
     pub fn go_on(&mut self, moving: &mut Moving, most: usize) -> Option<Put> {
         let last = self.layers.len() - 1;
         for _ in 0..most {

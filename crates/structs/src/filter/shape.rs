@@ -29,7 +29,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a filter with this error rate at so many items; `None` if it is too large.
+    /// The shape of a filter with this error rate at `items` items; `None` if it is too large.
     ///
     /// Source: Bloom, "Space/time trade-offs in hash coding with allowable errors" (1970): of `m` bits,
     /// `1 - exp(-k * n / m)` are set by `n` items, and all `k` of an item with that to the power of `k`.

@@ -311,7 +311,7 @@ impl Group {
         ids.len()
     }
 
-    /// Adds a pending entry, or replaces the one with its ID. Returns what it was before.
+    /// Adds a pending entry, or replaces the one with its ID. Returns its previous state.
     ///
     /// # Panics
     /// When it names a consumer that does not exist.

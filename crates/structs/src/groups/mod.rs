@@ -114,7 +114,7 @@ impl Groups {
 
     /// Calls `f` with the group of this name, for changing. `None` if there is none.
     ///
-    /// Cost: O(log n), and what `f` costs; copies what a cut shares of the way there.
+    /// Cost: O(log n), and the cost of `f`; copies the shared parts of the way there.
     pub fn edit<R>(&mut self, name: &[u8], f: impl FnOnce(&mut Group) -> R) -> Option<R> {
         let all = self.0.as_mut()?;
         let index = all.find(|group| group.name().cmp(name)).ok()?;

@@ -146,8 +146,8 @@ impl Producers {
         (came_ms(found, id) >= since_ms).then_some(id)
     }
 
-    /// Notes what a producer's message has become, and when; some of what is before a time, and what is
-    /// beyond `max` of that producer is forgotten. Cost: O(log n).
+    /// Notes the ID of a producer's message, and its time; some messages before a time, and those
+    /// beyond `max` of that producer are forgotten. Cost: O(log n).
     pub fn add(
         &mut self,
         (producer, message): (u128, u128),

@@ -29,7 +29,7 @@ impl<T> Clone for Holder<T> {
     }
 }
 
-/// Bytes of what a holder leads to, its counts included, without what it owns: that may change while it
+/// Bytes of a holder's target, its counts included, without its property: that may change while it
 /// is on the shelf, and is in [`Shelf::content`].
 const fn holder_bytes<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
@@ -41,7 +41,7 @@ impl<T: Shelved> Held for Holder<T> {
     }
 }
 
-/// Bytes of an item in a chunk: the number of what it stands for.
+/// Bytes of an item in a chunk: the number of its holder.
 const ITEM: usize = size_of::<u16>();
 
 /// The items of a tree's chunks: numbers of holders.
@@ -99,7 +99,7 @@ impl<T: Shelved> Coding for Slots<T> {
 #[derive(Clone)]
 pub(super) struct Shelf<T: Shelved> {
     root: Root<T>,
-    /// Bytes that what is on it owns.
+    /// Bytes owned by the values on it.
     content: usize,
 }
 
@@ -180,7 +180,7 @@ impl<T: Shelved> Shelf<T> {
         }
     }
 
-    /// Puts something before what has this index, or at the end.
+    /// Puts a value before the one with this index, or at the end.
     pub(super) fn insert(&mut self, index: usize, new: T) {
         assert!(index <= self.len(), "index={index} len={}", self.len());
         self.content += new.content_bytes();
@@ -205,7 +205,7 @@ impl<T: Shelved> Shelf<T> {
         many
     }
 
-    /// Calls `f` with what has this index, for changing; copied first if a cut shares it.
+    /// Calls `f` with the value with this index, for changing; copied first if a cut shares it.
     pub(super) fn edit<R>(&mut self, index: usize, f: impl FnOnce(&mut T) -> R) -> R {
         assert!(index < self.len(), "index={index} len={}", self.len());
         let (mut f, mut result) = (Some(f), None);
@@ -230,7 +230,7 @@ impl<T: Shelved> Shelf<T> {
         result.expect("called once")
     }
 
-    /// Removes what has this index.
+    /// Removes the value with this index.
     pub(super) fn remove(&mut self, index: usize) {
         let content = self.get(index).content_bytes();
         assert!(content <= self.content, "{content} of {}", self.content);
@@ -262,7 +262,7 @@ impl<T: Shelved> Many<T> {
     }
 }
 
-/// The number of what has this index in a chunk.
+/// The number of the value with this index in a chunk.
 fn number<T: Shelved>(chunk: &Chunk<Slots<T>>, index: usize) -> u16 {
     let at = index * ITEM;
     u16::from_le_bytes([chunk.items()[at], chunk.items()[at + 1]])

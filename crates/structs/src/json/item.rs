@@ -70,7 +70,7 @@ pub(super) struct Member {
     pub(super) long: Option<Long>,
 }
 
-/// Two counts precede what is shared.
+/// Two counts precede the shared value.
 const COUNTS: usize = 2 * size_of::<usize>();
 
 impl Held for Long {
@@ -194,7 +194,7 @@ pub(super) fn member_len(bytes: &[u8]) -> usize {
     name + len(&bytes[name..])
 }
 
-/// The number of what the value at the front of `bytes` keeps outside.
+/// The number of the part that the value at the front of `bytes` keeps outside.
 #[inline]
 pub(super) fn outside(bytes: &[u8]) -> Option<u16> {
     let is_out = (TEXT_OUT..=MEMBER_OUT).contains(&bytes[0]);

@@ -146,7 +146,7 @@ pub struct Child<'a> {
     pub value: View<'a>,
 }
 
-/// The value in these bytes, and in what they keep outside.
+/// The value in these bytes, and in their outside part.
 fn view<'a>(bytes: &'a [u8], long: Option<&'a Long>) -> View<'a> {
     let node = |source, is_object| View::Node(Node { source, is_object });
     match (bytes[0], long) {
@@ -168,7 +168,7 @@ fn view<'a>(bytes: &'a [u8], long: Option<&'a Long>) -> View<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Bytes of memory, what is shared included. Cost: O(1).
+    /// Bytes of memory, shared parts included. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(self) -> usize {
         match self.source {
@@ -318,7 +318,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// A value in its stored form: its bytes, and what they keep outside.
+/// A value in its stored form: its bytes, and their outside part.
 #[derive(Clone, Debug)]
 pub struct Value {
     pub(super) bytes: Vec<u8>,
@@ -394,7 +394,7 @@ impl Value {
         if let View::Node(node) = self.view() { Some(node) } else { None }
     }
 
-    /// Bytes of memory besides itself, what is shared included. Cost: O(1).
+    /// Bytes of memory besides itself, shared parts included. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.long.as_ref().map_or(0, Long::memory_bytes)
@@ -422,7 +422,8 @@ impl Value {
         self.view().at(path)
     }
 
-    /// A copy of the value at the end of a path, sharing what it can. Cost: O(log n) a step.
+    /// A copy of the value at the end of a path, which shares unchanged parts. Cost: O(log n) a
+    /// step.
     #[must_use]
     pub fn copy_at(&self, path: &[usize]) -> Option<Self> {
         let mut value = self.clone();
@@ -573,7 +574,7 @@ impl Value {
         Arc::make_mut(object).push(name, value.code());
     }
 
-    /// Removes what is at these places of an array. Cost: O(log n); large parts are freed later.
+    /// Removes the values at these places of an array. Cost: O(log n); large parts are freed later.
     pub fn remove_range(&mut self, places: Range<usize>) {
         let len = self.node().filter(|node| !node.is_object).map(Node::len);
         assert!(len.is_some_and(|len| places.end <= len), "{places:?} of {len:?} in an array");
@@ -591,7 +592,7 @@ impl Value {
         self.pack();
     }
 
-    /// Removes what is at this place. In an object, the last member moves there. Cost: O(log n).
+    /// Removes the value at this place. In an object, the last member moves there. Cost: O(log n).
     pub fn remove(&mut self, place: usize) {
         let node = self.node().expect("a container");
         if !node.is_object {

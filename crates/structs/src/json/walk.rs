@@ -1,7 +1,7 @@
 //! Reading a document, or a part of it, in order and in slices.
 //!
-//! Between two slices only places are kept: how far each open array or object has been read. So what
-//! is read is any cut, and nothing borrows from it.
+//! Between two slices only places are kept: how far each open array or object has been read. So any
+//! cut can be read, and nothing borrows from it.
 
 use super::build::Token;
 use super::value::{Child, Iter, Text, Value, View};

@@ -145,7 +145,8 @@ impl Big {
         }
     }
 
-    /// Copies what a change at this index would have to copy. Returns whether anything was copied.
+    /// Copies the parts that a change at this index would have to copy. Returns whether anything
+    /// was copied.
     pub(super) fn unshare(&mut self, index: usize) -> bool {
         let is_shared = match (&self.middle.tree, index.checked_sub(self.front.len())) {
             (_, None) => Arc::strong_count(&self.front) > 1,

@@ -162,8 +162,9 @@ impl List {
         }
     }
 
-    /// Copies now what a change at this index would have to copy because a cut shares it. The
-    /// content stays the same. Returns true when something was copied: a few microseconds.
+    /// Copies now the parts that a change at this index would have to copy because a cut shares
+    /// them. The content stays the same. Returns true when something was copied: a few
+    /// microseconds.
     ///
     /// Panics when there is no such element.
     pub fn unshare(&mut self, index: usize) -> bool {

@@ -1,4 +1,4 @@
-//! Reading a cut in slices and releasing what was read; freeing lists in slices.
+//! Reading a cut in slices and releasing the elements read; freeing lists in slices.
 //!
 //! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
 //! cut lives. [`Reader`] takes the cut apart instead, and drops each chunk once it has read it.
@@ -17,7 +17,7 @@ enum Source {
     Chunks(Unread<Elements>),
 }
 
-/// Reads a cut in slices, and releases what it has read.
+/// Reads a cut in slices, and releases the elements it has read.
 pub struct Reader {
     source: Source,
     /// The current chunk.

@@ -1,8 +1,8 @@
 //! A sorted set in two trees: the entries in their order, and the index by member.
 //!
-//! Removing half of ten million entries from their tree is two splits and a join; from the index, five
-//! million removals. So the index is brought up to date later: what has been removed stands in `stale`
-//! until then ([`Stale::settle`]), and an item of the index without an entry is not found.
+//! Removing half of ten million entries from their tree is two splits and a join; from the index,
+//! five million removals. So the index is brought up to date later: removed entries stand in
+//! `stale` until then ([`Stale::settle`]), and an item of the index without an entry is not found.
 //!
 //! Invariants:
 //! - B1: the items of the index are those of all entries, and of the stale ones.

@@ -251,7 +251,7 @@ impl Index {
         });
     }
 
-    /// True when a change at a spot would copy what a cut holds.
+    /// True when a change at a spot would copy parts that a cut holds.
     pub(super) fn is_shared(&self, spot: &TreeSpot) -> bool {
         self.0.as_ref().is_some_and(|tree| tree.is_shared_at(&spot.way))
     }

@@ -344,7 +344,7 @@ impl Sorted {
         }
     }
 
-    /// [`Sorted::unshare`] for what is about to be removed at this rank. Panics when there is no such
+    /// [`Sorted::unshare`] for the entry to be removed at this rank. Panics when there is no such
     /// entry.
     pub fn unshare_rank(&mut self, rank: usize) -> bool {
         assert!(rank < self.len(), "rank={rank} len={}", self.len());

@@ -4,7 +4,7 @@ use crate::table::{HeldKey, Scratch, Text};
 use darter_base::long::{self, Long};
 use std::cmp::Ordering;
 
-/// A place between two entries: what comes before it is what is smaller.
+/// A place between two entries: smaller entries come before it.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
     /// Before all entries.

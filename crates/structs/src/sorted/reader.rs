@@ -1,4 +1,4 @@
-//! Reading a cut in slices, either way, and letting go of what has been read.
+//! Reading a cut in slices, either way, and releasing the entries read.
 //!
 //! A cut keeps every chunk shared, so that a writer copies each that it changes for as long as the cut
 //! lives. [`Reader`] takes the cut apart instead, and drops each chunk when it has read it.

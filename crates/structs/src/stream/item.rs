@@ -29,7 +29,7 @@ const _: () = assert!(3 * (FRONT_MAX + FIELDS_MAX) <= ROOM_MAX, "three of the lo
 
 /// The first byte of a size of three.
 const WIDE: u8 = 255;
-/// Bytes of the number of what is kept outside.
+/// Bytes of the number of the outside part.
 const NUMBER_BYTES: usize = 2;
 /// Bytes of ms and seq by their codes.
 const MS_BYTES: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 8];
@@ -61,7 +61,7 @@ pub(super) struct Parts<'a> {
     pub(super) fields: &'a [u8],
 }
 
-/// Bytes of the size at the front, and what it says.
+/// Bytes of the size at the front, and the size.
 #[inline]
 fn size(bytes: &[u8]) -> (usize, usize) {
     match bytes[0] {

@@ -358,8 +358,8 @@ impl Entries {
         assert_eq!(self.len() + count, len, "N1");
     }
 
-    /// Copies now what a change of the entry with this rank would have to copy because a cut shares
-    /// it. Returns true when something was copied: a few microseconds.
+    /// Copies now the parts that a change of the entry with this rank would have to copy because a
+    /// cut shares them. Returns true when something was copied: a few microseconds.
     ///
     /// Panics when there is no such entry.
     pub fn unshare(&mut self, rank: usize) -> bool {

@@ -1,4 +1,4 @@
-//! Reading a cut in slices, either way, and releasing what was read.
+//! Reading a cut in slices, either way, and releasing the entries read.
 //!
 //! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
 //! cut lives. [`Reader`] takes the cut apart instead, and drops each chunk once it has read it.
@@ -11,7 +11,7 @@ use crate::chunk::Coding;
 use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
-/// Reads a cut in slices, and releases what it has read.
+/// Reads a cut in slices, and releases the entries it has read.
 pub struct Reader {
     /// `None` once all are read.
     unread: Option<Unread<Coded>>,

@@ -18,7 +18,7 @@
 //! - B1: gathered entries own nothing. Entries that own something (a long key, a value out of line)
 //!   are in the table.
 //!
-//! Not here: what a segment holds, and which are foreseen. See `rebuild`.
+//! Not here: the contents of a segment, and which are foreseen. See `rebuild`.
 
 #[cfg(test)]
 mod tests;

@@ -36,9 +36,9 @@ use std::sync::atomic::{Ordering, fence};
 pub(super) const LEAF_BITS: u8 = 7;
 /// Two leaves with at most this many bits are merged.
 const LEAF_BITS_MERGE: u8 = LEAF_BITS - 2;
-/// Deepest segment, in bits of the hash: what a scan's cursor can say.
+/// Deepest segment, in bits of the hash: the most that a scan's cursor can express.
 pub(super) const DEPTH_MAX: u8 = 31;
-/// `earliest` of what has no deadline.
+/// `earliest` of entries without a deadline.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// A slot of a fan.
@@ -105,7 +105,7 @@ impl<P> Fan<P> {
         &self.slots[index].handle
     }
 
-    /// The handle, for changing what it leads to; to replace it, see [`Fan::replace`].
+    /// The handle, for changing its target; to replace it, see [`Fan::replace`].
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> &mut P {
         &mut self.slots[index].handle

@@ -1,9 +1,9 @@
 //! Adding, changing and removing entries.
 //!
 //! All changes work in the same way: unshare the path, build the new entry's bytes on the stack,
-//! take what the old one owned, write. When a segment is full the entry waits in its buffer while
-//! `rebuild` makes room. The property of an entry (a long key, an out-of-line value) has one owner
-//! at any moment: the page, the buffer, or the returned [`Old`].
+//! take the property of the old one, write. When a segment is full the entry waits in its buffer
+//! while `rebuild` makes room. The property of an entry (a long key, an out-of-line value) has one
+//! owner at any moment: the page, the buffer, or the returned [`Old`].
 //!
 //! Not here: how room is made, see `rebuild`; reaping, see `expire`.
 
@@ -35,7 +35,7 @@ pub struct EntryMut<'a, X: OutOfLine> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Adds an entry, or replaces that of the same key; returns what it replaced.
+    /// Adds an entry, or replaces that of the same key; returns the old one.
     ///
     /// - Cost: O(1); a split once in 600 additions; after a cut, copies of shared parts.
     /// - `bits`: two bits that the entry keeps for the caller.
@@ -137,9 +137,9 @@ impl<X: OutOfLine> Table<X> {
         next
     }
 
-    /// Makes the place of a key the table's own if a cut holds it too: what a change of that key
-    /// would have to copy is copied now, without a visible effect. Returns true when something was
-    /// copied: a segment, and more the first time after a cut.
+    /// Makes the place of a key the table's own if a cut holds it too: parts that a change of that
+    /// key would have to copy are copied now, without a visible effect. Returns true when something
+    /// was copied: a segment, and more the first time after a cut.
     pub fn unshare(&mut self, hash: u64) -> bool {
         match &mut self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
@@ -338,7 +338,7 @@ pub(super) fn unshare<X: OutOfLine>(small: &mut Small<X>) {
 }
 
 impl<X: OutOfLine> Big<X> {
-    /// Adds a new entry, and takes over what it owns.
+    /// Adds a new entry, and takes over its property.
     pub(super) fn add(&mut self, hash: u64, raw: Raw<X>, len: usize) -> (Path, Loc) {
         loop {
             let path = self.directory.path(hash);
@@ -530,7 +530,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         matches!(self.at, At::Packed(_))
     }
 
-    /// Turns the pack into a table of entries, for what a pack cannot hold.
+    /// Turns the pack into a table of entries, for a value that a pack cannot hold.
     fn unpack(&mut self, spot: Spot) {
         let key = self.table.packed_entry(spot).key().to_vec();
         self.table.unpack();
@@ -566,7 +566,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         unsafe { self.raw.set_stamp(stamp) };
     }
 
-    /// Removes the entry; returns what it was.
+    /// Removes the entry; returns its old state.
     pub fn remove(self) -> Old<X> {
         self.table.remove_at(self.hash, self.at)
     }

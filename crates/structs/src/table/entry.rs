@@ -11,9 +11,9 @@
 //! The stamp alone changes without rebuilding the entry: it is found without reading the key, and
 //! its length never changes.
 //!
-//! An entry is written whole and moves as bytes; what it points to moves with it. Only the
-//! out-of-line value needs alignment, as it is lent out as `&X`: its entry begins where its last
-//! eight bytes fall on a multiple of eight, and the gap before it is filled with [`PAD`].
+//! An entry is written whole and moves as bytes; its property moves with it. Only the out-of-line
+//! value needs alignment, as it is lent out as `&X`: its entry begins where its last eight bytes
+//! fall on a multiple of eight, and the gap before it is filled with [`PAD`].
 //!
 //! A pack is a small collection (`pack`) in place of a pointer to one: a length, two bytes (the
 //! caller's note, and how much of the end is slack), and its bytes. Thanks to the slack most
@@ -337,7 +337,7 @@ fn push_pointer<P>(out: &mut Buf, pointer: P) {
 
 /// Encodes an entry into `out`, which is cleared first.
 ///
-/// The owner of the bytes owns what they own: a long key and an out-of-line value. Panics when an
+/// The owner of the bytes owns their property: a long key and an out-of-line value. Panics when an
 /// inline value is longer than [`INLINE_MAX`].
 pub(super) fn encode<X: OutOfLine>(
     out: &mut Buf,
@@ -969,7 +969,7 @@ pub(super) enum Stands<X> {
     End,
 }
 
-/// Reads what is at `at`.
+/// Reads the bytes at `at`.
 ///
 /// # Safety
 /// An entry of a table of `X`, or a mark, begins at `at`.

@@ -48,7 +48,7 @@ pub struct Reaped {
     pub more: bool,
 }
 
-/// Receives the dead: the key, and what the entry was.
+/// Receives the dead: the key, and the entry's last state.
 type Tell<'a, X> = dyn FnMut(Text<'_>, Old<X>) + 'a;
 
 /// The cost of counting the dead of a segment; [`COUNTS_PER_LOOK`] is a search.
@@ -157,7 +157,7 @@ impl<X: OutOfLine> Table<X> {
     }
 }
 
-/// Takes what the entry owns, detaches it, and only then reports it: whatever `dead` does, the
+/// Takes the entry's property, detaches it, and only then reports it: whatever `dead` does, the
 /// table is sound.
 fn reap_entry<X: OutOfLine>(raw: Raw<X>, detach: impl FnOnce(Raw<X>), dead: &mut Tell<'_, X>) {
     let mut buf = Buf::new();

@@ -8,7 +8,7 @@
 //! their home to a later group: while it is 0, a search ends here (as in F14). At 255 it saturates:
 //! then it always says "go on".
 //!
-//! Not here: which group is home, and what the offsets mean. See `segment`.
+//! Not here: which group is home, and the meaning of the offsets. See `segment`.
 
 /// Slots of a group.
 pub(super) const SLOTS: usize = 21;

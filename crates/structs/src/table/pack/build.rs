@@ -1,9 +1,9 @@
 //! A pack written at once: for collections that arrive whole.
 //!
-//! To add its entries one by one costs a search for each, and moves what is there as often. Here the
-//! names are looked at twice, for what they have in common and to be written. That no name occurs
-//! twice is seen from their hashes, which the index of most packs wants anyway; where two are equal
-//! it is left to others to look closer.
+//! To add its entries one by one costs a search for each, and moves the present ones each time.
+//! Here the names are looked at twice, for their common beginning and to be written. That no name
+//! occurs twice is seen from their hashes, which the index of most packs wants anyway; where two
+//! are equal it is left to others to look closer.
 
 use super::item::Tagged;
 use super::records::{self, Shape, Spot};

@@ -20,7 +20,7 @@ const WIDTH_MAX: u32 = 56;
 /// Removals between checks for a smaller width.
 const NARROW_STEP: usize = 16;
 
-/// The offsets and what they count from.
+/// The offsets and their base.
 #[derive(Clone, Copy)]
 pub(super) struct Ints<'a> {
     width: u32,
