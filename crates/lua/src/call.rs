@@ -3,8 +3,8 @@
 //! A function is an ordinary one: it may own memory and return errors. Two rules make that sound
 //! though Lua raises errors by `longjmp`, and though a script can be suspended and thrown away:
 //!
-//! - While it runs, no call into Lua can raise: what is wrong is found before, and allocations
-//!   above the limit succeed (the account is looked at when it has returned).
+//! - While it runs, no call into Lua can raise: faults are found before, and allocations above the
+//!   limit succeed (the account is looked at when it has returned).
 //! - A host function's data is never on the stack when a script is thrown away. Where it must wait,
 //!   or has worked for long, it returns, and goes on as a [`Work`] that is kept in the VM.
 //!
@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn trampoline<H: 'static>(state: *mut ffi::State) -> c_
     }
 }
 
-/// Runs `body` by the rules of the module, and makes what it returns a verdict.
+/// Runs `body` by the rules of the module, and makes a verdict of its result.
 fn enter<H: 'static>(
     state: *mut ffi::State,
     shared: &Shared<H>,
@@ -208,7 +208,7 @@ fn push_error(lua: &mut Lua<'_>, error: Error) -> Verdict {
 
 /// The steps of a run before and after the script's own code.
 pub trait Program<H> {
-    /// Pushes what is to be called: see [`Start::Call`]. A portion, as [`Work::step`].
+    /// Pushes the function to be called: see [`Start::Call`]. A portion, as [`Work::step`].
     fn start(&mut self, cx: &mut Cx<'_, H>) -> Start;
 
     /// Reads the result, or the error, which is the one value on the stack. A portion.

@@ -106,7 +106,8 @@ impl Core {
         self.used_bytes.get() > self.collect_above.get()
     }
 
-    /// Garbage has been collected: the next time is when half of what is left is used.
+    /// Garbage has been collected: the next collection comes when half of the remaining memory is
+    /// used.
     pub(crate) fn set_mark(&self) {
         let (used, limit) = (self.used_bytes.get(), self.limit_bytes.get());
         self.collect_above.set((used + limit.saturating_sub(used) / 2).max(limit / 2));
@@ -117,7 +118,7 @@ impl Core {
         self.used_bytes.get().saturating_add(bytes) > self.limit_bytes.get()
     }
 
-    /// Sets whether allocations above the limit succeed; returns what was set before.
+    /// Sets whether allocations above the limit succeed; returns the previous setting.
     pub(crate) fn set_lenient(&self, lenient: bool) -> bool {
         self.lenient.replace(lenient)
     }
@@ -206,7 +207,7 @@ impl Core {
         block
     }
 
-    /// Frees the end of a large block in portions, down to about `least` bytes. Returns what is left.
+    /// Frees the end of a large block in portions, down to about `least` bytes. Returns the rest.
     ///
     /// # Safety
     /// `block` has `bytes` bytes, and came from this account.

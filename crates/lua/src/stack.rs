@@ -137,7 +137,7 @@ impl<'a> Lua<'a> {
     pub fn set_top(&mut self, count: usize) -> Result<(), Error> {
         self.reserve(count.saturating_sub(self.top()))?;
         let count = c_int::try_from(count).expect("at most 8000 values fit");
-        // SAFETY: there are as many slots.
+        // SAFETY: there are `count` slots.
         unsafe { ffi::lua_settop(self.state, count) };
         Ok(())
     }
@@ -375,7 +375,7 @@ impl<'a> Lua<'a> {
         Ok(())
     }
 
-    /// Pushes an empty table with room for as many elements. More than are certain to come make
+    /// Pushes an empty table with room for this many elements. More than are certain to come make
     /// the order of `pairs` another one.
     ///
     /// # Errors
@@ -549,7 +549,7 @@ impl<'a> Lua<'a> {
 
     // Code.
 
-    /// Compiles a text, and pushes the function, or what is wrong with the text.
+    /// Compiles a text, and pushes the function, or the error.
     ///
     /// `name` is the chunk's name, such as `@user_script`.
     ///

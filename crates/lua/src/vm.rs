@@ -11,7 +11,7 @@
 //! ```
 //!
 //! While a run is suspended no other code enters the state. So it may be suspended anywhere, in the
-//! middle of a rehash too; what is not possible everywhere is to throw its stack away.
+//! middle of a rehash too; but its stack cannot be thrown away everywhere.
 
 use crate::call::{Program, Work, run_program};
 use crate::core::{self, Core, Pause, Place};
@@ -27,13 +27,13 @@ use std::ptr::{self, NonNull};
 use std::rc::Weak;
 
 /// The stack of a VM: of what Lua allows, 200 calls through C need most, some 600 KiB (the test
-/// `deep_recursion_fits` reaches it). Only what is touched takes memory; a guard page follows.
+/// `deep_recursion_fits` reaches it). Only touched pages take memory; a guard page follows.
 pub const STACK_BYTES: usize = 1 << 20;
 
 /// Instructions between two looks at the clock: 4 to 8 µs.
 const INSTRUCTIONS: c_int = 1000;
 
-/// The highest limit of memory: then no table can have as many nodes as make it overflow.
+/// The highest limit of memory: below it no table has enough nodes to overflow.
 const LIMIT_MAX: usize = 1 << 30;
 
 /// The part that the C side reaches. It never moves, as Lua has its address.

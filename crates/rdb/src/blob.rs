@@ -107,7 +107,8 @@ impl Form {
         }
     }
 
-    /// The integer at `at`, and where the next entry begins. `None` for what is no integer, or wrong.
+    /// The integer at `at`, and where the next entry begins. `None` for text that is no integer, or
+    /// wrong.
     #[inline]
     pub(super) fn number(self, block: &[u8], at: usize) -> Option<(i64, usize)> {
         let entry = match self {

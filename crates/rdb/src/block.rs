@@ -197,7 +197,7 @@ mod tests {
     use crate::encode;
     use darter_base::Prng;
 
-    /// A listpack of these texts, and what is known of it.
+    /// A listpack of these texts, and its head.
     fn listpack(texts: &[Vec<u8>]) -> (BlockHead, Vec<u8>) {
         let mut entries = Vec::new();
         texts.iter().for_each(|text| encode::listpack_text(&mut entries, text));

@@ -1,6 +1,6 @@
 //! The checksum of RDB files and `DUMP` payloads: CRC-64 with Jones's polynomial, reflected,
 //! initial value 0. Many bytes are first folded into 16 of the same checksum (`darter_base::fold`);
-//! few, and what is left, are summed by the `crc` crate's 16-byte variant: one 32 KiB table, 16 bytes a
+//! few, and the rest, are summed by the `crc` crate's 16-byte variant: one 32 KiB table, 16 bytes a
 //! step.
 
 use crc::{CRC_64_REDIS, Crc, Table};

@@ -1,4 +1,4 @@
-//! The items of a value: what it is made of, whatever its type.
+//! The items of a value, whatever its type.
 //!
 //! A value iterates over its items to be written ([`Source`]), digested or counted, and is built
 //! from them when it is read. Long ones come in parts, so that no step is longer than a slice.
@@ -166,8 +166,8 @@ pub trait Source {
         None
     }
 
-    /// Instead of two passes there is one: it releases what it has returned, and may have another
-    /// order. Before the first item.
+    /// Instead of two passes there is one: it releases the items it has returned, and may have
+    /// another order. Before the first item.
     fn read_once(&mut self) {
         self.rewind();
     }
@@ -182,8 +182,8 @@ pub trait Source {
         0
     }
 
-    /// Looks for the next item; subtracts what it skips from `looks`. False when those are used up
-    /// before an item, or the end, was found: [`next`](Self::next) would then search further at
+    /// Looks for the next item; subtracts the skipped ones from `looks`. False when those are used
+    /// up before an item, or the end, was found: [`next`](Self::next) would then search further at
     /// once.
     fn find(&mut self, looks: &mut usize) -> bool {
         let _ = looks;
@@ -193,7 +193,7 @@ pub trait Source {
     /// The next item, or `None` after the last.
     fn next(&mut self) -> Option<Item<'_>>;
 
-    /// Restarts at the first item. Once: the second pass releases what it has returned.
+    /// Restarts at the first item. Once: the second pass releases the items it has returned.
     fn rewind(&mut self);
 }
 

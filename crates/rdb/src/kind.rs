@@ -73,12 +73,12 @@ pub enum Layout {
     Block(Form, u8),
     /// The earliest deadline, then such a block.
     BlockFromEarliest(Form, u8),
-    /// A count, then so many blocks of singles.
+    /// A count, then that many blocks of singles.
     Blocks(Form),
     /// A count, then that many nodes: a number that distinguishes a single from a block of singles,
     /// and the node.
     Nodes(Form),
-    /// A count, then so many blocks of entries with IDs; then a state, and consumer groups.
+    /// A count, then that many blocks of entries with IDs; then a state, and consumer groups.
     Entries(Generation),
 }
 

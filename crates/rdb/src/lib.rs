@@ -10,7 +10,8 @@
 //! - `wire`: lengths, strings and numbers, parsed from bytes that may not all have arrived.
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
 //! - `block`: such a collection as a whole, to be taken apart elsewhere.
-//! - `kind`: what a type's row says about the format: under which numbers its values are stored.
+//! - `kind`: the part of a type's row about the format: the numbers under which its values are
+//!   stored.
 //! - `items`: what every value is made of.
 //! - `value`, `encode`: writing: survey, plan, and the bytes of each item; `nodes`: of lists;
 //!   `entries`: of streams.

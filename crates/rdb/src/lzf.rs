@@ -88,11 +88,11 @@ pub fn unpack(packed: &[u8], out: &mut Vec<u8>, want: usize) -> Result<usize, (u
 }
 
 /// Unpacks whole operations onto `range` of `out`, which has [`SPARE_BYTES`] behind it. Returns the
-/// bytes used, and the end of what was written.
+/// bytes used, and the end of the output.
 ///
-/// Which operation comes next cannot be foretold, and to guess wrong takes longer than to copy. So short
-/// ones, nearly all, are done alike: 16 bytes are read from either place, and the right ones written;
-/// what was too much is overwritten.
+/// Which operation comes next cannot be foretold, and to guess wrong takes longer than to copy. So
+/// short ones, nearly all, are done alike: 16 bytes are read from either place, and the right ones
+/// written; excess bytes are overwritten.
 fn fill(
     packed: &[u8],
     out: &mut [u8],

@@ -115,7 +115,7 @@ impl Survey {
         }
     }
 
-    /// The plan for so many items, none of which has a deadline, before they are seen: all but its
+    /// The plan for `items` items, none of which has a deadline, before they are seen: all but its
     /// size. `None` where it depends on more than their number.
     #[must_use]
     pub fn plan_of_many(kind: &'static Kind, count: u64) -> Option<Plan> {
@@ -522,7 +522,7 @@ impl Encoder {
         self.packed.push((order, start..self.entries.len()));
     }
 
-    /// Appends what was gathered.
+    /// Appends the gathered items.
     ///
     /// Panics when the items were not those of the survey: the announced length would be wrong.
     pub fn end(&mut self, out: &mut Vec<u8>) {

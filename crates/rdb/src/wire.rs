@@ -1,9 +1,9 @@
 //! Lengths, strings and numbers, parsed from bytes that may not all have arrived.
 //!
-//! A [`Cursor`] walks over what has arrived. Where an element is incomplete it says how many bytes,
-//! counted from the cursor's start, are needed to get further; the reader waits for those and then
-//! parses the element again from its start. Nothing is kept between attempts, and no announced
-//! length allocates anything.
+//! A [`Cursor`] walks over the arrived bytes. Where an element is incomplete it says how many
+//! bytes, counted from the cursor's start, are needed to get further; the reader waits for those
+//! and then parses the element again from its start. Nothing is kept between attempts, and no
+//! announced length allocates anything.
 
 use crate::error::Reason;
 use crate::lzf;

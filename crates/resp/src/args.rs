@@ -410,9 +410,9 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Gathers a portion of a big argument into one piece and computes what is sought of it, so
-    /// that `get` and `hash` of it become free. True while some of it is left. Cost: a portion.
-    /// Panics when there is no such argument.
+    /// Gathers a portion of a big argument into one piece and computes the facts about it, so that
+    /// its `get` and `hash` become free. True while some of it is left. Cost: a portion. Panics
+    /// when there is no such argument.
     #[must_use]
     pub fn gather(self, index: usize, sought: Sought) -> bool {
         match self.arg(index) {
@@ -506,8 +506,8 @@ impl<'a> Args<'a> {
         (0..self.len()).map(|index| self.arg(index).len()).sum()
     }
 
-    /// Bytes that the request takes: its arguments and what is between them, and the blocks of a
-    /// large one. Cost: O(1), or a look at each block of a large one.
+    /// Bytes of the request: its arguments and the bytes between them, and the blocks of a large
+    /// one. Cost: O(1), or a look at each block of a large one.
     #[must_use]
     pub fn held_bytes(self) -> usize {
         match self.source {
@@ -605,7 +605,7 @@ mod tests {
             assert_eq!(lens, [(3, false), (0, true), (1, false)]);
         }
         assert!(!args.is_owned());
-        // In the buffer it includes what is between its arguments, on its own their spans.
+        // In the buffer it includes the bytes between its arguments, on its own their spans.
         let on_its_own = 4 + 3 * size_of::<Span>();
         assert_eq!((args.held_bytes(), Args::owned(&copy).held_bytes()), (8, on_its_own));
         let none = Args::flat(b"", &[]);

@@ -2,7 +2,7 @@
 //!
 //! - [`Parser`] cuts requests out of received bytes: RESP arrays and inline commands.
 //! - [`Args`] is one request as its arguments, borrowed where it can be.
-//! - [`Output`] gathers what is to be sent; [`Reply`] encodes into it, in RESP2 or RESP3.
+//! - [`Output`] gathers bytes to be sent; [`Reply`] encodes into it, in RESP2 or RESP3.
 //!
 //! Nothing here allocates by a number that a client announced: memory follows the bytes received.
 //!

@@ -150,7 +150,7 @@ impl Output {
         std::mem::take(&mut self.parts).into()
     }
 
-    /// Takes parts from the front until they are `bytes` or more, or all. Cost: that of what is taken.
+    /// Takes parts from the front until they are `bytes` or more, or all. Cost: O(parts taken).
     #[must_use]
     pub fn take_some(&mut self, bytes: usize) -> Vec<Part> {
         self.close_tail();
@@ -176,7 +176,7 @@ impl Output {
         self.len()
     }
 
-    /// Drops what was encoded after `mark`, unless a part was closed since; then nothing.
+    /// Drops the bytes encoded after `mark`, unless a part was closed since; then nothing.
     pub fn truncate(&mut self, mark: usize) {
         if let Some(keep) = mark.checked_sub(self.parts_bytes) {
             self.tail.truncate(keep);

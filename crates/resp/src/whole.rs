@@ -29,7 +29,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// The bytes. Cost: O(1), or a copy of what is not gathered yet.
+    /// The bytes. Cost: O(1), or a copy of the part that is not gathered yet.
     pub(crate) fn bytes(&self, chunks: &[Arc<[u8]>]) -> &[u8] {
         self.all(chunks)
     }

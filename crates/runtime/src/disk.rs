@@ -69,7 +69,7 @@ impl Disk {
 
     /// Writes all of `bytes`, of which the last part may wait in memory for more.
     ///
-    /// Errors: those of writing a file; what is in it then is not known.
+    /// Errors: those of writing a file, whose content is unknown then.
     pub fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.filled));
@@ -84,7 +84,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Puts what was written on the disk: all of it, or, past the page cache, all whole blocks.
+    /// Puts the written bytes on the disk: all of them, or, past the page cache, all whole blocks.
     ///
     /// Errors: those of writing and syncing a file.
     pub fn sync(&mut self) -> io::Result<()> {
@@ -103,7 +103,7 @@ impl Disk {
         self.file.sync_all()
     }
 
-    /// Writes what the block holds.
+    /// Writes the block.
     fn flush(&mut self) -> io::Result<()> {
         let mut written = 0;
         while written < self.filled {
@@ -130,7 +130,7 @@ impl Disk {
     }
 }
 
-/// The file system, or what was to be written, does not allow `O_DIRECT`.
+/// The file system, or the bytes to write, do not allow `O_DIRECT`.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }

@@ -1,7 +1,7 @@
 //! The machine under a core: network, disk, clocks, threads, signals, and rings between cores.
 //!
-//! It knows nothing of Redis. A core owns one [`net::Net`] and drives it: what the core sends is
-//! queued and leaves in one go, what arrived is handed over as [`net::Event`]s. There are two
+//! It knows nothing of Redis. A core owns one [`net::Net`] and drives it: the core's output is
+//! queued and leaves in one go, arrivals are handed over as [`net::Event`]s. There are two
 //! backends, io_uring and epoll, behind one interface shaped like completions, because both can
 //! implement that shape honestly.
 //!

@@ -23,15 +23,15 @@
 //! every answer to it has a later stamp still. The drain may already find such an answer in its rings:
 //! it leaves it to the next drain, which finds both.
 //!
-//! Bound: a queue is as long as what the turn posts and the receiver does not take. The sender
-//! bounds it by the hops it keeps open (one message a connection and target), and takes no more input
-//! while there is a [`Mailbox::backlog`].
+//! Bound: a queue is as long as the messages that the turn posts and the receiver does not take.
+//! The sender bounds it by the hops it keeps open (one message a connection and target), and takes
+//! no more input while there is a [`Mailbox::backlog`].
 //!
 //! Sleep: the sleeper sets its flag, then looks at its rings; a sender fills the ring, publishes, then
 //! looks at the flag. With a full fence between the two on both sides, one of them sees the other. A
 //! bundle that a drain leaves in its ring keeps the receiver awake.
 //!
-//! Not here: what a message means, and in which order it runs. See `tx` and `server`.
+//! Not here: the meaning of a message, and the order in which messages run. See `tx` and `server`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -76,8 +76,8 @@ pub struct Mailbox<T> {
     wakes: u64,
 }
 
-/// The mailboxes of as many cores as there are `wakers`, in their order; each ring takes
-/// the bundles of `capacity` flushes.
+/// The mailboxes of the cores of `wakers`, in their order; each ring takes the bundles of
+/// `capacity` flushes.
 #[must_use]
 pub fn mesh<T: Send>(wakers: Vec<Waker>, capacity: usize) -> Vec<Mailbox<T>> {
     let cores = wakers.len();
@@ -112,12 +112,12 @@ impl<T> Lane<T> {
 }
 
 impl<T: Send> Lane<T> {
-    /// True when what was posted fits.
+    /// True when the posted messages fit.
     fn has_room(&mut self) -> bool {
         self.queue.is_empty() || self.outgoing.has_room()
     }
 
-    /// Puts what was posted into the ring, which has room for it.
+    /// Puts the posted messages into the ring, which has room for them.
     fn send(&mut self, stamp: u64) {
         self.notify = !self.queue.is_empty();
         let rest = if self.queue.len() > 1 { self.queue.drain(1..).collect() } else { Vec::new() };
@@ -159,7 +159,7 @@ impl<T: Send> Mailbox<T> {
         lane.queue.push(message);
     }
 
-    /// Sends what was posted, and wakes sleepers. False when a ring was full: then nothing has
+    /// Sends the posted messages, and wakes sleepers. False when a ring was full: then nothing has
     /// left, and later posts queue after it. Call it before the network's sends, which must wait if
     /// it fails: no client may learn of a change before the cores have been sent the changes before
     /// it.

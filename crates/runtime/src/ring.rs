@@ -146,7 +146,7 @@ impl<T: Send> Producer<T> {
     pub fn has_room(&mut self) -> bool {
         let capacity = self.shared.slots.len();
         if self.tail.wrapping_sub(self.head_seen) == capacity {
-            // Acquire: the consumer has read what it took before it moved on.
+            // Acquire: the consumer has read the items it took before it moved on.
             self.head_seen = self.shared.head.0.load(Ordering::Acquire);
         }
         let used = self.tail.wrapping_sub(self.head_seen);
@@ -179,9 +179,9 @@ impl<T: Send> Consumer<T> {
     }
 
     /// Takes all that is there now, at most the ring's capacity, and frees it as one. Returns how
-    /// many. Should `each` panic, what it was given counts as taken.
+    /// many. If `each` panics, its item counts as taken.
     pub fn pop_all(&mut self, mut each: impl FnMut(T)) -> usize {
-        /// Frees what was taken, on return and on panic alike.
+        /// Frees the taken slots, on return and on panic alike.
         struct Release<'a, T: Send>(&'a mut Consumer<T>);
         impl<T: Send> Drop for Release<'_, T> {
             fn drop(&mut self) {

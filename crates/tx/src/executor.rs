@@ -1,7 +1,7 @@
-//! Tasks of one core: futures, polled when what they wait for has arrived.
+//! Tasks of one core: futures, polled when their awaited event has arrived.
 //!
-//! No wakers: a task is woken by its number, by the link that delivers what it awaits. So polling
-//! is deterministic, and the simulator can replay it.
+//! No wakers: a task is woken by its number, by the link that delivers the event. So polling is
+//! deterministic, and the simulator can replay it.
 
 use darter_base::spare;
 use std::collections::VecDeque;

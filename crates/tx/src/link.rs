@@ -46,9 +46,9 @@ impl Home {
         self.shard.work_for(work);
     }
 
-    /// Asserts that what the transaction has recorded is covered by its claims. Any other record
-    /// would carry the number of a transaction that never ends on this shard, and readers of the
-    /// log would drop it.
+    /// Asserts that the claims of the transaction cover its records. Any other record would carry
+    /// the number of a transaction that never ends on this shard, and readers of the log would drop
+    /// it.
     fn compare_part(&mut self) {
         if let Some((part, records)) = self.shard.compare_part() {
             self.locks.check_records(part.transaction, records);
@@ -68,7 +68,7 @@ struct Link {
     preempt: Rc<dyn Preempt>,
     tasks: RefCell<Tasks>,
     running: Cell<TaskId>,
-    /// The transactions of tasks: what a task changes is its transaction's.
+    /// The transactions of tasks: a task's changes are its transaction's.
     works: RefCell<IdentityMap<Work>>,
     /// The authors of tasks, of those that have one.
     authors: RefCell<IdentityMap<u64>>,

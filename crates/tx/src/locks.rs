@@ -211,7 +211,7 @@ impl LockTable {
         self.is_held_against(key, access)
     }
 
-    /// Grants `claim` to `tx`, unless it conflicts with what is held or waiting.
+    /// Grants `claim` to `tx`, unless it conflicts with a held or waiting one.
     pub fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
         let free = self.is_obtainable(claim);
         if free {
@@ -228,8 +228,8 @@ impl LockTable {
                 && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim))
     }
 
-    /// Grants `claim`, which is to read, unless it conflicts or a value of it is being rebuilt: what
-    /// is read then stays as it is for as long as the claim is held.
+    /// Grants `claim`, which is to read, unless it conflicts or a value of it is being rebuilt: the
+    /// data read stays as it is for as long as the claim is held.
     pub fn try_acquire_still(&mut self, tx: TxId, claim: &Claim) -> bool {
         !self.is_being_rebuilt(claim) && self.try_acquire(tx, claim)
     }
@@ -341,7 +341,7 @@ impl LockTable {
         self.grant_waiting()
     }
 
-    /// Asserts that `tx`, which has made these records, holds what it changed: in debug builds key
+    /// Asserts that `tx`, which has made these records, holds the changed keys: in debug builds key
     /// by key.
     pub(crate) fn check_records(&self, tx: TxId, records: &[Record]) {
         let mut records = records.iter().filter(|record| record.part.is_some()).peekable();

@@ -105,7 +105,8 @@ impl Transaction {
     /// the order. False: others hold some of them, or came before; then the transaction is to be undone,
     /// and what other cores have granted is held until it ends.
     ///
-    /// Cost: nothing for what it holds; a message each way for each other core of which it does not hold all.
+    /// Cost: nothing for keys it holds; a message each way for each other core of which it does not
+    /// hold all.
     pub async fn widen(&self, claims: Vec<(CoreId, Claim)>) -> bool {
         let open = self.open();
         let mut asked = Vec::new();
@@ -244,8 +245,9 @@ impl Tx {
         Transaction::new(self.within(scope), locked)
     }
 
-    /// [`Tx::begin`] of a transaction that may take more locks than these, and that may be undone: what it
-    /// does leaves this core and others when it is committed. If it is dropped instead, what it did stays.
+    /// [`Tx::begin`] of a transaction that may take more locks than these, and that may be undone:
+    /// its changes leave this core and others when it is committed. If it is dropped instead, its
+    /// changes stay.
     pub async fn begin_open(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
         let locked = self.lock_open(claims.clone()).await;

@@ -47,7 +47,8 @@ impl Reader {
         Ok(Some(step))
     }
 
-    /// The length of a text that is to be reported in parts, and what they are. Otherwise nothing is read.
+    /// The length of a text that is to be reported in parts, and its bytes. Otherwise nothing is
+    /// read.
     fn long_text(&self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Body)>, Stop> {
         let mut ahead = *cursor;
         if !self.gives_parts {

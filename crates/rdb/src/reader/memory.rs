@@ -41,8 +41,8 @@ impl Reader {
         &mut self.buffer[self.end..]
     }
 
-    /// Makes room for all of a long element of a payload, which its caller has: growing step by step
-    /// would copy what has arrived each time.
+    /// Makes room for all of a long element of a payload, which its caller has: growing step by
+    /// step would copy the arrived bytes each time.
     fn reserve(&mut self, len: usize) {
         let Some(payload) = self.payload.filter(|_| self.buffer.capacity() < self.end + len) else {
             return;
@@ -100,7 +100,7 @@ impl Reader {
         if unpacking.origin != origin {
             *unpacking = Unpacking { origin, ..Unpacking::default() };
             text.clear();
-            // No more than 88 times what has arrived (`lzf::absurd`).
+            // No more than 88 times the arrived bytes (`lzf::absurd`).
             let room = len + lzf::SPARE_BYTES;
             if text.capacity() < room {
                 free(std::mem::replace(text, Vec::with_capacity(room)));

@@ -13,7 +13,7 @@
 //! state:  Header -> Top <-> Body(..)  -> Done          payload: Value -> Body -> Trailer -> Done
 //!                   Top <-> Module
 //! ```
-//! Memory: the buffer holds one element and what was pushed after it. An element is at most one
+//! Memory: the buffer holds one element and the bytes pushed after it. An element is at most one
 //! field and value, or one packed collection; its bytes are awaited, never allocated in advance.
 //!
 //! Invariants:
@@ -190,7 +190,7 @@ struct Pending {
     frequency: Option<u8>,
 }
 
-/// The head of a value: what it is, and how many bytes from `Reader::at` on it used.
+/// The head of a value: its kind, and the number of bytes from `Reader::at` on that it used.
 struct Opened {
     len_hint: Option<u64>,
     body: Body,
@@ -367,7 +367,7 @@ impl Reader {
         self.need.saturating_sub(self.end - self.at).max(1)
     }
 
-    /// Bytes of memory held: the buffer and what was unpacked.
+    /// Bytes of memory held: the buffer and the unpacked texts.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.buffer.capacity() + self.texts.iter().map(Vec::capacity).sum::<usize>()

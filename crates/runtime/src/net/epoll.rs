@@ -210,7 +210,7 @@ impl Epoll {
     }
 
     pub(super) fn has_newer(&mut self) -> io::Result<bool> {
-        // Asking again would report what is ready and not handled yet, and take a wake twice.
+        // Asking again would report events that are not handled yet, and take a wake twice.
         if self.ready.is_empty() && self.pending.len() <= self.noted {
             self.wait(Wait::Nothing)?;
         }
@@ -351,8 +351,8 @@ impl Epoll {
             let error = rustix::net::sockopt::socket_error(&conn.socket);
             self.finish(token, error.ok().and_then(Result::err).map(io::Error::from));
         } else if over {
-            // Paused, and the client is gone: what it sent must still be read. The set would report
-            // this forever, so the connection leaves it until it is resumed.
+            // Paused, and the client is gone: its sent bytes must still be read. The set would
+            // report this forever, so the connection leaves it until it is resumed.
             self.unwatch(token);
         } else {
             self.watch(token);
@@ -372,7 +372,7 @@ impl Epoll {
                 self.received_bytes += count;
                 handler(Event::Received { conn: token, bytes: &self.received[..count] });
             }
-            // Level-triggered: what was interrupted is reported again.
+            // Level-triggered: an interrupted event is reported again.
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(errno) => self.finish(token, Some(errno.into())),
         }
@@ -443,7 +443,7 @@ impl Epoll {
         }
     }
 
-    /// Makes the set watch what the connection needs.
+    /// Makes the set watch the events that the connection needs.
     fn watch(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let wanted = conn.wanted();

@@ -72,7 +72,7 @@ pub enum Event<'a> {
         /// The ends.
         peer: Peer,
     },
-    /// Bytes arrived. They are in the backend's own buffer: copy what is needed later.
+    /// Bytes arrived. They are in the backend's own buffer: copy the part needed later.
     Received {
         /// The connection.
         conn: Token,

@@ -76,7 +76,7 @@ impl Net {
     /// Opens the sockets of the calling thread's core; `waker` will wake it. Also returns, where
     /// [`BackendChoice::Auto`] had to fall back on epoll, the reason, for the log.
     ///
-    /// Errors: what the system refused; for [`BackendChoice::Uring`] the whole probe counts.
+    /// Errors: the system's refusal; for [`BackendChoice::Uring`] the whole probe counts.
     pub fn open(choice: BackendChoice, waker: &Waker) -> io::Result<(Self, Option<String>)> {
         let reason = match choice {
             BackendChoice::Epoll => None,
@@ -150,7 +150,7 @@ impl Net {
     /// Clients that a listener accepts from now on are probed after `keepalive_s` seconds of
     /// silence, or never when it is 0.
     ///
-    /// Errors: what the system refused; none for a stopped listener.
+    /// Errors: the system's refusal; none for a stopped listener.
     pub fn set_keepalive(&self, listener: usize, keepalive_s: u32) -> io::Result<()> {
         let listener = backend!(self, backend => backend.listener(listener));
         listener.map_or(Ok(()), |listener| listener.set_keepalive(keepalive_s))
@@ -183,20 +183,20 @@ impl Net {
         backend!(self, backend => backend.has_news())
     }
 
-    /// Notes what the next poll will hand over, for [`Net::has_newer`]: usually what was sent at
-    /// once.
+    /// Notes the events of the next poll, for [`Net::has_newer`]: usually completions of immediate
+    /// sends.
     pub fn note_news(&mut self) {
         backend!(self, backend => backend.note_news());
     }
 
-    /// [`Net::has_news`], without what was noted since the last poll.
+    /// [`Net::has_news`], without the events noted since the last poll.
     ///
     /// Errors: those of [`Net::poll`].
     pub fn has_newer(&mut self) -> io::Result<bool> {
         backend!(self, backend => backend.has_newer())
     }
 
-    /// Submits what is queued without collecting completions: before a slice of work, so that
+    /// Submits queued operations without collecting completions: before a slice of work, so that
     /// replies do not wait for its end.
     ///
     /// Errors: those of [`Net::poll`].
@@ -213,9 +213,9 @@ impl Net {
         backend!(self, backend => backend.send(conn, buffer))
     }
 
-    /// Stops receiving from `conn`: at most what is under way still arrives, which on io_uring is
-    /// what is in the ring of buffers (512 KiB for all connections). A reset is noticed even so and
-    /// ends the connection; an orderly end is reported once receiving resumes.
+    /// Stops receiving from `conn`: at most the bytes under way still arrive, on io_uring those in
+    /// the ring of buffers (512 KiB for all connections). A reset is noticed even so and ends the
+    /// connection; an orderly end is reported once receiving resumes.
     pub fn pause_receive(&mut self, conn: Token) {
         backend!(self, backend => backend.pause_receive(conn));
     }

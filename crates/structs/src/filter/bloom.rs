@@ -63,8 +63,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A filter of this shape, without bits. It has room for `room` items, and a number of items
-    /// from the file.
+    /// A filter of this shape, without bits. It has room for `capacity` items, and already has
+    /// `len`.
     #[must_use]
     pub fn new(shape: Shape, (capacity, len): (u64, u64), error: f64) -> Option<Self> {
         let is_error = error > 0.0 && error < 1.0;

@@ -656,7 +656,7 @@ impl<X: OutOfLine> Raw<X> {
     #[inline]
     pub(super) unsafe fn key<'a>(self) -> Text<'a> {
         Text(match self.flags() & KEY_MASK {
-            // SAFETY: the kind says what is there; it stays during 'a.
+            // SAFETY: the kind says so; the bytes stay during 'a.
             KEY_RAW => Form::Raw(unsafe { self.raw_at(Self::KEY) }),
             KEY_INT => Form::Int(text::unzigzag(self.varint_at(Self::KEY).0)),
             // SAFETY: as above.
@@ -896,7 +896,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// Takes apart what the entry owns: releases the key, and returns the rest.
+    /// Takes apart the entry's property: releases the key, and returns the rest.
     ///
     /// # Safety
     /// The entry is of a table of `X`, and its bytes are not used again.

@@ -228,7 +228,7 @@ impl<X: OutOfLine> Big<X> {
             for (hash, is_own) in sparse {
                 let path = self.directory.path(hash);
                 let is_merged = self.merge_up(path);
-                // Merging has reclaimed the gaps; and what was just copied can wait.
+                // Merging has reclaimed the gaps; and a fresh copy can wait.
                 if !is_merged && is_own && self.directory.segment_at(path).is_untidy() {
                     self.tidy(path);
                 }

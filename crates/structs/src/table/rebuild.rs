@@ -411,7 +411,7 @@ impl<X: OutOfLine> Big<X> {
         let (one, other) = self.directory.merge(path, segment, earliest);
         let empty = if one.len() == 0 { one } else { other };
         assert_eq!(empty.len(), 0, "entries are lost");
-        self.resize(empty.bytes(), 0); // The other handle leads to what was kept.
+        self.resize(empty.bytes(), 0); // The other handle leads to the kept pages.
     }
 
     /// The only segment, if there is only one.

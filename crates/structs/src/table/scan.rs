@@ -55,8 +55,8 @@ impl<X: OutOfLine> Table<X> {
     /// Calls `f` for the next few entries after `cursor`; returns the cursor to continue with, or 0
     /// at the end. Begin with 0.
     ///
-    /// - Guarantee: what is in the table from the first call to the last is seen at least once,
-    ///   whatever is added and removed in between. Some may be seen more than once.
+    /// - Guarantee: entries that are in the table from the first call to the last are seen at least
+    ///   once, whatever is added and removed in between. Some may be seen more than once.
     /// - Cursors are below 2^48: the upper bits are the caller's (cleared before they come here).
     ///   Any number is a valid cursor.
     /// - Cost: one group of a segment, 0 to 40 entries; a small table, whole.

@@ -434,7 +434,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// Adds a bitwise copy of `entry`, and takes over what it owns.
+    /// Adds a bitwise copy of `entry`, and takes over its property.
     pub(super) fn insert(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let reach = if self.class() + 1 >= CLASS_MAX { SPILL } else { 2 };
         self.insert_within(hash, entry, len, reach)
@@ -549,8 +549,8 @@ impl<X: OutOfLine> Seg<X> {
         head.owners -= u16::from(entry.is_owner());
     }
 
-    /// Removes an entry from the index and marks its bytes as dead. The caller has taken what it
-    /// owned.
+    /// Removes an entry from the index and marks its bytes as dead. The caller has taken its
+    /// property.
     pub(super) fn detach(&mut self, hash: u64, loc: Loc) {
         self.forget_bytes(loc);
         let mut passed = self.home(hash);

@@ -175,7 +175,7 @@ impl<X: OutOfLine> Small<X> {
         sum
     }
 
-    /// Appends a bitwise copy of `entry`, and takes over what it owns; returns its place. `None`,
+    /// Appends a bitwise copy of `entry`, and takes over its property; returns its place. `None`,
     /// without a change, when the block would get too large.
     pub(super) fn push(&mut self, entry: Raw<X>, len: usize) -> Option<usize> {
         if self.len() >= LEN_MAX {
@@ -223,7 +223,7 @@ impl<X: OutOfLine> Small<X> {
         free(old, old_bytes);
     }
 
-    /// Removes the entry at `offset`. The caller has taken what it owned.
+    /// Removes the entry at `offset`. The caller has taken its property.
     pub(super) fn detach(&mut self, offset: usize) {
         let raw = self.entry(offset);
         let (timed, owner) = (raw.is_timed(), raw.is_owner());

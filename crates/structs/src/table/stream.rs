@@ -1,4 +1,4 @@
-//! Walking a whole table in slices, and releasing what was walked.
+//! Walking a whole table in slices, and releasing the walked part.
 //!
 //! A cut keeps every segment shared, so writers would copy each segment they change for as long as
 //! the cut lives. [`Reader`] takes the cut apart instead: it holds leaves, and the segments of the
@@ -33,7 +33,7 @@ struct SegmentStack<X: OutOfLine> {
     unseen_leaves: usize,
     /// Rounds that have ended.
     rounds: u32,
-    /// Memory of what is left, shared or not.
+    /// Memory of the rest, shared or not.
     bytes: usize,
     /// The share of the table that it was.
     owner: Owner,
@@ -88,8 +88,8 @@ impl<X: OutOfLine> Stream<X> {
         Self(SegmentStack::new(0, Owner::default()))
     }
 
-    /// Shares what a cut holds, or takes it over if it is not shared: a second reference would keep
-    /// alive whatever the stream releases.
+    /// Shares the table of a cut, or takes it over if it is not shared: a second reference would
+    /// keep alive whatever the stream releases.
     ///
     /// Cost: a count for each leaf: 128 for ten million entries.
     fn of(mut big: Arc<Big<X>>) -> Self {
@@ -115,7 +115,7 @@ impl<X: OutOfLine> Stream<X> {
         })
     }
 
-    /// True when only readers hold what is left.
+    /// True when only readers hold the rest.
     fn is_pinned(&self) -> bool {
         self.0.owner.is_gone()
     }
@@ -188,7 +188,7 @@ impl<X: OutOfLine> SegmentStack<X> {
     }
 }
 
-/// Reads a cut in slices, in the order of memory, and releases what it has read.
+/// Reads a cut in slices, in the order of memory, and releases the entries it has read.
 pub struct Reader<X: OutOfLine> {
     stream: Stream<X>,
     current: Option<(Seg<X>, PagePos)>,
@@ -196,7 +196,7 @@ pub struct Reader<X: OutOfLine> {
     small: Option<Table<X>>,
     small_at: usize,
     left: usize,
-    /// Entries of the cut, and what they take.
+    /// Entries of the cut, and their bytes.
     len: usize,
     bytes: usize,
     copied: Option<Copied>,

@@ -82,7 +82,7 @@ impl<C: Coding> Clone for Node<C> {
 }
 
 impl<C: Coding> Node<C> {
-    /// Brings what it knows of its children up to date.
+    /// Updates its knowledge of its children.
     fn learn(&mut self) {
         for (at, child) in self.children.iter().enumerate() {
             (self.lens[at], self.firsts[at]) = (child.len, child.first);

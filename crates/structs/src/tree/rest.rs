@@ -20,7 +20,7 @@ pub(crate) struct TreeRest<C: Coding> {
     trees: Vec<Subtree<C>>,
     /// The end that chunks are taken from.
     from: End,
-    /// Memory of what is left, shared or not.
+    /// Memory of the rest, shared or not.
     bytes: usize,
     /// The owner of the value that they were part of.
     pub(crate) owner: Owner,
@@ -44,7 +44,7 @@ impl<C: Coding> TreeRest<C> {
         rest
     }
 
-    /// Releases what it shares with others, which a writer would have to copy until then.
+    /// Releases the parts shared with others, which a writer would have to copy until then.
     ///
     /// Cost: O(1), some references are counted down.
     pub(crate) fn release_shared(&mut self) {

@@ -59,7 +59,7 @@ pub(crate) struct TreeSearch<L, E, B> {
 }
 
 impl<C: Coding> Node<C> {
-    /// Prefetches what a search reads.
+    /// Prefetches the reads of a search.
     #[inline]
     fn prefetch(&self) {
         const LINE: usize = 64;
@@ -69,7 +69,7 @@ impl<C: Coding> Node<C> {
         prefetch(ptr::from_ref(&self.children).cast());
     }
 
-    /// The last child that begins before what is searched for; the first if there is none.
+    /// The last child that begins before the target; the first if there is none.
     #[inline]
     pub(super) fn search<L, E, B>(&self, search: &TreeSearch<L, E, B>) -> usize
     where
@@ -95,8 +95,8 @@ impl<C: Coding> Node<C> {
     }
 }
 
-/// How many come first for which `is_less` holds. Which way a branch would go is as random as what is
-/// searched for; so the last of each group is compared, then all of one group.
+/// How many come first for which `is_less` holds. The direction of a branch would be as random as
+/// the target; so the last of each group is compared, then all of one group.
 #[inline(always)] // A search is nothing else.
 fn count_first<F: Copy>(firsts: &[F], is_less: impl Fn(F) -> bool) -> usize {
     const GROUP: usize = 8;
@@ -113,8 +113,8 @@ fn count_first<F: Copy>(firsts: &[F], is_less: impl Fn(F) -> bool) -> usize {
 }
 
 impl<C: Coding> Subtree<C> {
-    /// The last chunk that begins before what is searched for, and the way to it; the first chunk if
-    /// there is none.
+    /// The last chunk that begins before the target, and the way to it; the first chunk if there is
+    /// none.
     #[inline]
     pub(crate) fn search<L, E, B>(&self, search: &TreeSearch<L, E, B>) -> Reached<'_, C>
     where
@@ -148,10 +148,10 @@ impl<C: Coding> Subtree<C> {
         (chunk, self.index_of(&TreeSpot { way, ..TreeSpot::default() }))
     }
 
-    /// Prefetches the chunks that several searches would find, level by level: so that what they
-    /// wait for arrives together. Each node is waited for twice, for what it knows of its children
-    /// and for the child; each chunk once, for its head. `part` is a relative place between the
-    /// first items of its chunk and of the next.
+    /// Prefetches the chunks that several searches would find, level by level, so that their misses
+    /// overlap. Each node is waited for twice, for its facts about the children and for the child;
+    /// each chunk once, for its head. `part` is a relative place between the first items of its
+    /// chunk and of the next.
     #[inline]
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,

@@ -14,8 +14,8 @@ impl Tx {
         locked
     }
 
-    /// Calls `look` with what a transaction holds of a core beyond what it began with: of this core, or of
-    /// others if it is this core's.
+    /// Calls `look` with a transaction's later locks on a core: on this core, or on others if it is
+    /// this core's.
     pub(crate) fn with_late<R>(
         &self,
         open: TxId,
@@ -48,7 +48,7 @@ impl Tx {
         pending
     }
 
-    /// The running task has undone what it changed.
+    /// The running task has undone its changes.
     pub(crate) async fn note_undone(&self) {
         self.yield_now().await; // Else the end of this step would note it as changed.
         self.0.changed.borrow_mut().remove(&self.0.running.get());

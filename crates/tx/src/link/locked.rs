@@ -73,7 +73,7 @@ impl Locked {
         !matches!(self.serves, Some(Some(_)))
     }
 
-    /// Waits for what is to be served. From now on the running task holds it.
+    /// Waits for the keys to be served. From now on the running task holds it.
     pub(crate) async fn granted(&mut self) {
         assert!(self.serves.is_some(), "these locks were granted as they were taken");
         self.task = self.tx.0.running.get();
@@ -147,7 +147,7 @@ impl Locked {
         true
     }
 
-    /// Gives back what was joined; the transaction ends.
+    /// Gives back the joined locks; the transaction ends.
     pub(crate) fn part_from_others(&mut self) {
         let Some(part) = self.part() else { return };
         for other in self.cores.split_off(1) {
@@ -183,8 +183,8 @@ impl Locked {
         self.cores.push(self.tx.core());
     }
 
-    /// A task that begins later holds what is taken of this core. Records from `since` on belong to
-    /// its transaction.
+    /// A task that begins later holds the keys taken of this core. Records from `since` on belong
+    /// to its transaction.
     pub(super) fn hold_for(&mut self, task: TaskId, since: u64) {
         self.begin_for(task);
         if let Some(part) = self.part() {
@@ -247,7 +247,7 @@ impl Locked {
         self.part().filter(|_| self.writers.contains(&core))
     }
 
-    /// Releases all but `key` of `core`, which must be among what is held. A transaction keeps all.
+    /// Releases all but `key` of `core`, which must be held. A transaction keeps all.
     pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
         if self.is_of_transaction {
             return;

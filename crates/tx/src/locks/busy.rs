@@ -24,7 +24,7 @@ impl LockTable {
         stuck.map(|waiting| waiting.notify).collect()
     }
 
-    /// Why `tx`, which waits here, is not to: a busy transaction holds some of what it wants.
+    /// The reason for `tx`, which waits here, to end: a busy transaction holds some of its keys.
     #[must_use]
     pub fn why_stuck(&self, tx: TxId) -> Option<&'static str> {
         if self.busy.is_empty() {

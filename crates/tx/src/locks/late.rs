@@ -60,7 +60,7 @@ impl Late {
         self.wide.iter().any(|claim| matches!(claim, Claim::All(held) if *held >= access))
     }
 
-    /// Adds what was granted.
+    /// Adds a granted claim.
     pub(crate) fn add(&mut self, claim: Claim) {
         match claim {
             Claim::Keys(keys) => {
@@ -362,7 +362,7 @@ impl LockTable {
         self.late.get(&tx).is_some_and(|late| late.allows(record))
     }
 
-    /// L1, L2, and what excludes late keys. Adds to what was counted the late keys that are in the table.
+    /// L1, L2, and what excludes late keys. Adds to the counts the late keys that are in the table.
     pub(super) fn check_late(&self, keys: &mut hash::IdentityMap<Holders>) -> usize {
         assert!(self.many.iter().all(|tx| self.late.contains_key(tx)), "L1: {:?}", self.many);
         for (tx, late) in &self.late {

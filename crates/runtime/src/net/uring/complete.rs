@@ -14,7 +14,7 @@ use crate::net::event::{Event, Token, Wait};
 use crate::net::listen;
 
 impl Uring {
-    /// Takes what the kernel has completed, up to the queue's capacity.
+    /// Takes the kernel's completions, up to the queue's capacity.
     pub(super) fn reap(&mut self) {
         let arrived = self.ring.completion();
         let parts = arrived.map(|entry| (entry.user_data(), entry.result(), entry.flags()));

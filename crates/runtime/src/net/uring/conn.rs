@@ -99,7 +99,7 @@ impl Conn {
     }
 
     /// True when nothing can be received or sent any more. A reset ends a paused connection too,
-    /// and with it what was not received; an orderly end does not.
+    /// and drops the bytes not received; an orderly end does not.
     pub(super) fn is_over(&self) -> bool {
         (self.eof && self.far.is_over()) || (self.paused && self.far == Far::Broken)
     }
@@ -131,7 +131,7 @@ impl Message {
         let mut slices = [IoSlice::new(&[]); IOVECS_MAX];
         let count = sending.fill(&mut slices);
         for (piece, slice) in self.pieces.iter_mut().zip(&slices[..count]) {
-            // The kernel only reads what is sent.
+            // The kernel only reads the sent bytes.
             piece.iov_base = slice.as_ptr().cast_mut().cast();
             piece.iov_len = slice.len();
         }

@@ -32,7 +32,7 @@ impl Uring {
         }
     }
 
-    /// Begins the end of a connection: the kernel releases what it holds of it.
+    /// Begins the end of a connection: the kernel releases its operations on it.
     pub(super) fn finish(&mut self, token: Token, error: Option<io::Error>) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         if conn.closing {

@@ -300,9 +300,9 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Takes back what the kernel holds, then frees the ring, then the memory. If the kernel does
-    /// not release it within a second, the memory is leaked: that is harmless at the end, a write
-    /// into freed memory is not.
+    /// Takes back the memory that the kernel holds, then frees the ring, then the memory. If the
+    /// kernel does not release it within a second, the memory is leaked: that is harmless at the
+    /// end, a write into freed memory is not.
     fn drop(&mut self) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
         // SAFETY: a cancel points to nothing.

@@ -29,7 +29,7 @@ const FAR_OVER: u32 = (libc::POLLHUP | libc::POLLERR) as u32;
 const PIECE_MAX: usize = 1 << 30;
 
 impl Uring {
-    /// Turns what was requested into operations in the submission queue.
+    /// Turns requests into operations in the submission queue.
     pub(super) fn queue_operations(&mut self) -> io::Result<()> {
         if !self.wake_armed {
             self.arm_waker()?;
@@ -47,7 +47,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Submits what is queued, and waits for one completion at most.
+    /// Submits queued operations, and waits for one completion at most.
     pub(super) fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let entered = match wait {
             Wait::Nothing if self.nothing_to_enter() => return Ok(()),

@@ -59,7 +59,7 @@ impl<'a> Ints<'a> {
         (word_at(self.bits, bit / 8) >> (bit % 8)) & mask(self.width)
     }
 
-    /// The index of `value`, or that of the first larger one. Half of what is left is left out without
+    /// The index of `value`, or that of the first larger one. Half of the rest is left out without
     /// a branch: which half it is cannot be predicted.
     pub(super) fn find(self, value: i64) -> Result<usize, usize> {
         let Some(wanted) = distance(self.base, value) else { return Err(0) };

@@ -207,7 +207,7 @@ impl<'a> Tagged<'a> {
 }
 
 /// Two texts of one pack that make one: the common prefix after its length, and the rest. Held as
-/// words, since what was stored in smaller pieces is slow to load as words.
+/// words, since bytes stored in smaller pieces are slow to load as words.
 #[derive(Clone, Copy)]
 pub(crate) struct Joined<'a> {
     /// The prefix's length, one byte, before the prefix.

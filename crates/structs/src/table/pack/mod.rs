@@ -4,7 +4,7 @@
 //! with its count, a flag and a length for each text, an index. A pack has none of it. It holds
 //! plain entries only (names, and values that are kept inline; no deadline, no pointer), so it is
 //! copied as bytes, freed without being read, and can be stored anywhere. Other entries, or too
-//! many, turn it into a table of entries. Numbers, and what was tried:
+//! many, turn it into a table of entries. Numbers, and rejected forms:
 //! docs/design/0012-small-collections.md.
 //!
 //! | kind  | holds                                                | file      |
@@ -55,8 +55,8 @@ const INTS: u8 = 0;
 const KEYS: u8 = 1;
 const PAIRS: u8 = 2;
 
-/// One entry of a pack, as two words: entries are passed on often, and what was stored in smaller
-/// pieces is slow to load as words.
+/// One entry of a pack, as two words: entries are passed on often, and bytes stored in smaller
+/// pieces are slow to load as words.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     /// The pack; for an integer, the integer itself.
@@ -217,8 +217,8 @@ impl<'a> View<'a> {
         self.item(Spot::Record(Records::of(self.0).nth(index)))
     }
 
-    /// Prefetches what a search reads first: the head and the fingerprints; for integers, all that
-    /// an entry can hold.
+    /// Prefetches the first reads of a search: the head and the fingerprints; for integers, all
+    /// that an entry can hold.
     #[inline]
     pub(super) fn prefetch(self) {
         self.0.chunks(LINE).take(INDEX_LINES).for_each(|line| prefetch(line.as_ptr()));
@@ -281,7 +281,7 @@ impl Pack {
         (pack.put(hash, key, value) == Put::Added).then_some(pack)
     }
 
-    /// Moves the bytes out; what is left is empty.
+    /// Moves the bytes out; the pack is empty then.
     pub(super) fn take(&mut self) -> Self {
         Self(std::mem::take(&mut self.0))
     }

@@ -186,7 +186,7 @@ impl<X: OutOfLine> Seg<X> {
         (head.tail, head.gap, head.dead) = (tail, gap, dead);
     }
 
-    /// Hands all pages, and what is counted of their entries, to a segment that has none.
+    /// Hands all pages, and the counts of their entries, to a segment that has none.
     pub(super) fn move_pages(&mut self, to: &mut Self) {
         assert!(to.page_count() == 0 && self.page_count() <= to.shape().pages, "no room for pages");
         let count = self.page_count();
