@@ -41,7 +41,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (11, &["engine::batch", "engine::unit", "engine::conn::receive", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),
     (13, &["engine::transaction", "engine::turn", "engine::waiting"]),
-    (14, &["engine::scripts", "engine::sleep"]),
+    (14, &["engine::lifecycle", "engine::scripts", "engine::sleep"]),
     (15, &["engine"]),
     // The commands of connections and of the server.
     (16, &["admin"]),

@@ -1,5 +1,6 @@
 //! The lines of CLIENT LIST and CLIENT INFO, and the filters of CLIENT LIST and CLIENT KILL.
 
+use crate::engine::client_line::line_of;
 use crate::engine::{Conn, Core, ServerCall, Session};
 use darter_base::number;
 use darter_command::{Args, Refusal};
@@ -14,7 +15,7 @@ pub(super) struct Line {
 
 /// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
 pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line {
-    Line { id: session.id, text: core.line_of(session, conn) }
+    Line { id: session.id, text: line_of(core, session, conn) }
 }
 
 /// The client types by which LIST and KILL filter.

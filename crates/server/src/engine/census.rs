@@ -8,6 +8,7 @@
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
+use super::client_line::line_of;
 use super::conn::Conn;
 use super::core::Core;
 use super::state::census::Census;
@@ -118,7 +119,7 @@ impl Census {
 /// Closes the largest client, unless it has left.
 fn close(core: &Core, id: u64) {
     core.with_client(id, |conn| {
-        let line = core.line_of(&conn.lane.session, Some(conn));
+        let line = line_of(core, &conn.lane.session, Some(conn));
         tracing::info!("Evicting client: {}", line.trim_end());
         core.kill(&mut conn.lane);
         core.stats.borrow_mut().evicted_clients += 1;
@@ -171,7 +172,7 @@ impl Core {
 
     /// Closes a client that is owed too much.
     pub(super) fn over_output_limit(&self, conn: &mut Conn) {
-        let line = self.line_of(&conn.lane.session, Some(conn));
+        let line = line_of(self, &conn.lane.session, Some(conn));
         tracing::warn!("Client {} closed for overcoming of output buffer limits.", line.trim_end());
         self.kill(&mut conn.lane);
         self.stats.borrow_mut().output_limited += 1;
@@ -181,7 +182,7 @@ impl Core {
     pub(super) fn over_query_limit(&self, conn: &mut Conn) {
         /// Bytes shown in the log, as in Redis.
         const SHOWN: usize = 64;
-        let line = self.line_of(&conn.lane.session, Some(conn));
+        let line = line_of(self, &conn.lane.session, Some(conn));
         let head = conn.query_head();
         tracing::warn!(
             "Closing client that reached max query buffer length: {} (qbuf initial bytes: \"{}\")",

@@ -4,47 +4,44 @@ use super::conn::{Conn, Session};
 use super::core::Core;
 use super::state::tracking::mode::Reads;
 
-impl Core {
-    /// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
-    pub(crate) fn line_of(&self, session: &Session, conn: Option<&Conn>) -> String {
-        let now = self.now_ms();
-        let seconds = |since: u64| now.saturating_sub(since) / 1_000;
-        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let command =
-            session.last_command.map_or("NULL", |index| self.table.entries()[index].row.name);
-        let sizes = conn.map(Conn::sizes).unwrap_or_default();
-        let peak = conn.map_or(0, |conn| conn.lane.reply_peak());
-        let text = format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
-             multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={peak} obl={} oll={} \
-             omem={} tot-mem={} events=r cmd={command} user=default redir={} resp={}\n",
-            session.id,
-            session.peer.remote,
-            session.peer.local,
-            self.id() + 8,
-            lossy(&session.name),
-            seconds(session.created_ms),
-            seconds(session.active_ms),
-            flags(session, conn),
-            session.db,
-            session.subscribed.counts[0],
-            session.subscribed.counts[1],
-            session.subscribed.counts[2],
-            session.queued.map_or(-1, |sizes| i64::try_from(sizes.count).unwrap_or(i64::MAX)),
-            sizes.query,
-            sizes.query_free,
-            sizes.arguments,
-            session.queued.map_or(0, |sizes| sizes.argument_bytes),
-            sizes.reply_buffer,
-            sizes.reply_bytes,
-            sizes.output_parts,
-            sizes.output,
-            sizes.total,
-            session.tracking.redirection(),
-            if session.resp3 { 3 } else { 2 },
-        );
-        with_library(text, session)
-    }
+/// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
+pub(crate) fn line_of(core: &Core, session: &Session, conn: Option<&Conn>) -> String {
+    let now = core.now_ms();
+    let seconds = |since: u64| now.saturating_sub(since) / 1_000;
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let command = session.last_command.map_or("NULL", |index| core.table.entries()[index].row.name);
+    let sizes = conn.map(Conn::sizes).unwrap_or_default();
+    let peak = conn.map_or(0, |conn| conn.lane.reply_peak());
+    let text = format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
+         multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={peak} obl={} oll={} \
+         omem={} tot-mem={} events=r cmd={command} user=default redir={} resp={}\n",
+        session.id,
+        session.peer.remote,
+        session.peer.local,
+        core.id() + 8,
+        lossy(&session.name),
+        seconds(session.created_ms),
+        seconds(session.active_ms),
+        flags(session, conn),
+        session.db,
+        session.subscribed.counts[0],
+        session.subscribed.counts[1],
+        session.subscribed.counts[2],
+        session.queued.map_or(-1, |sizes| i64::try_from(sizes.count).unwrap_or(i64::MAX)),
+        sizes.query,
+        sizes.query_free,
+        sizes.arguments,
+        session.queued.map_or(0, |sizes| sizes.argument_bytes),
+        sizes.reply_buffer,
+        sizes.reply_bytes,
+        sizes.output_parts,
+        sizes.output,
+        sizes.total,
+        session.tracking.redirection(),
+        if session.resp3 { 3 } else { 2 },
+    );
+    with_library(text, session)
 }
 
 /// `lib-name` and `lib-ver`, as Redis 7.2 shows them, once a client has set them.

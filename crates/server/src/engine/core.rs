@@ -1,11 +1,10 @@
 //! The core: what it owns, what happens to it, and what it wants done.
 
-use super::conn::{Conn, Lane, Peer, Session};
+use super::conn::Conn;
 use super::entry::Table;
-use super::presence::{Awaited, Gone};
 use super::queue::Queue;
 use super::scripts::machines::Machines;
-use super::slices::{Cause, Slices};
+use super::slices::Slices;
 use super::state::background::Background;
 use super::state::batches::{Batch, Batches};
 use super::state::census::Census;
@@ -23,7 +22,7 @@ use super::state::receiving::Stalls;
 use super::state::release::Release;
 use super::state::saving::Saving;
 use super::state::tracking::Tracking;
-use super::state::waits::{Blocked, Stage, Waits};
+use super::state::waits::Waits;
 use super::state::watchers::Watchers;
 use super::state::writers::Writers;
 use super::stats::{CommandStats, CoreStats};
@@ -184,62 +183,6 @@ impl Core {
 
     // ---- what happens to the core ----
 
-    /// A connection was accepted. Beyond the limits it is refused, and closed.
-    pub fn accepted(&self, token: Token, peer: Peer) {
-        let hot = self.hot.borrow();
-        let refusal = if self.accepted_len() >= hot.clients_max {
-            Some("-ERR max number of clients reached\r\n")
-        } else if hot.protected && hot.password.is_none() && !peer.is_local {
-            Some(PROTECTED)
-        } else {
-            None
-        };
-        let handle = self.new_handle();
-        let mut session = Session {
-            id: handle,
-            handle,
-            peer,
-            authenticated: hot.password.is_none(),
-            created_ms: self.now_ms(),
-            active_ms: self.now_ms(),
-            ..Session::default()
-        };
-        let mut stats = self.stats.borrow_mut();
-        match refusal {
-            Some(_) => stats.rejected_connections += 1,
-            None => stats.connections += 1,
-        }
-        session.close_after_reply = refusal.is_some();
-        let mut conn = Box::new(Conn::new(token, session, hot.bulk_max, self.tx.cores()));
-        conn.lane.home = self.id();
-        conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
-        self.mark_dirty(&mut conn.lane);
-        self.clients.add(conn);
-    }
-
-    /// The peer sends no more; it may still read.
-    pub fn ended(&self, token: Token) {
-        self.with_conn(token, |conn| {
-            conn.lane.eof = true;
-            // As in Redis: who has ended its side waits for nothing, unless that is on its way.
-            let ends = |blocked: &Blocked| {
-                blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
-            };
-            if conn.lane.blocked.as_deref().is_some_and(ends) {
-                self.waits_no_more(&mut conn.lane);
-            }
-            if let Some(awaited) = &conn.lane.awaited {
-                awaited.presence.set(Gone::Ended);
-            }
-            if let Some(core) = conn.lane.script_at {
-                let client = conn.lane.session.handle;
-                let end = move |there: &Rc<Self>| there.batches.borrow_mut().note_ended(client);
-                self.post(core, Mail::Ask(Box::new(end)));
-            }
-            self.mark_ready(&mut conn.lane);
-        });
-    }
-
     /// What was sent is out; `buffer` may be used again.
     pub fn sent(&self, token: Token, buffer: Option<Vec<u8>>) {
         if let Some(buffer) = buffer {
@@ -260,39 +203,6 @@ impl Core {
         });
     }
 
-    /// The connection is gone.
-    pub fn closed(self: &Rc<Self>, token: Token) {
-        if let Some(mut conn) = self.clients.remove(token) {
-            self.wake_all(&mut conn.lane);
-            self.stop_work(&conn.lane);
-            self.unwatch_all(&mut conn.lane);
-            self.stop_waiting(&mut conn.lane);
-            self.mover_left(&conn.lane);
-            self.connection_left(&conn.lane.session);
-        }
-    }
-
-    /// The client of this connection wants no more answers: what works for it stops where it may.
-    fn stop_work(&self, lane: &Lane) {
-        self.stats.borrow_mut().stopped += u64::from(lane.stream.is_some());
-        if let Some(Awaited { task, presence }) = &lane.awaited {
-            presence.set(Gone::Closed);
-            self.tx.wake(*task);
-        }
-        let client = lane.session.handle;
-        for core in lane.owing() {
-            let stop = move |there: &Rc<Self>| there.stop_batch(client);
-            self.post(core, Mail::Ask(Box::new(stop)));
-        }
-    }
-
-    fn stop_batch(&self, client: u64) {
-        if let Some(Awaited { task, presence }) = self.batches.borrow_mut().give_up(client) {
-            presence.set(Gone::Closed);
-            self.tx.wake(*task);
-        }
-    }
-
     /// Whether requests wait: other cores do not take what this one has for them. Messages run.
     pub fn hold_requests(&self, holds: bool) {
         self.queue.borrow_mut().hold_ready(holds);
@@ -302,28 +212,6 @@ impl Core {
     pub fn deliver(&self, from: CoreId, mail: Mail) {
         self.stats.borrow_mut().hops += 1;
         self.queue.borrow_mut().take_in(self.look.get(), from, mail);
-    }
-
-    /// The turn of a message has come.
-    pub(super) fn run_mail(self: &Rc<Self>, from: CoreId, mail: Mail) {
-        match mail {
-            Mail::Tx(message) => self.tx.deliver(message),
-            Mail::Batch(batch) => self.begin_batch(batch),
-            Mail::BatchDone(batch) => self.batch_done(from, batch),
-            Mail::Ask(run) => run(self),
-        }
-    }
-
-    /// Does a portion of loading, between two slices. Returns what `step` said.
-    pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
-        let begun = self.clock.monotonic_ns();
-        self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
-        self.meter.begin(begun, || self.clock.cpu_ns());
-        self.meter.blame(Cause::Load);
-        let more = step(&mut self.tx.home().shard, &*self.slice);
-        let (ns, cause) = self.meter.end(self.clock.monotonic_ns(), || self.clock.cpu_ns());
-        self.record_slice(ns, cause);
-        more
     }
 
     /// True when every request received has been answered, and the answers are sent; but for those
@@ -618,8 +506,3 @@ impl Core {
         ((handle - 1) % self.tx.cores() as u64) as CoreId
     }
 }
-
-const PROTECTED: &str = "-DENIED Darter is running in protected mode because protected mode is \
-enabled and no password is set for the default user. In this mode connections are only accepted \
-from the loopback interface. To let other computers connect, set a password with 'requirepass', \
-or turn protection off with 'protected-mode no'.\r\n";

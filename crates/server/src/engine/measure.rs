@@ -2,9 +2,23 @@
 
 use super::core::Core;
 use super::slices::{Cause, Slice};
+use darter_base::Preempt;
 use darter_base::limits::SLICE_MAX_NS;
+use darter_keyspace::Shard;
 
 impl Core {
+    /// Does a portion of loading, between two slices. Returns what `step` said.
+    pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
+        let begun = self.clock.monotonic_ns();
+        self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
+        self.meter.begin(begun, || self.clock.cpu_ns());
+        self.meter.blame(Cause::Load);
+        let more = step(&mut self.tx.home().shard, &*self.slice);
+        let (ns, cause) = self.meter.end(self.clock.monotonic_ns(), || self.clock.cpu_ns());
+        self.record_slice(ns, cause);
+        more
+    }
+
     /// Counts a slice, remembers it if it is among the longest or beyond LATENCY's threshold, and
     /// logs
     /// it if it is too long.

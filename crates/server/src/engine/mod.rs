@@ -10,10 +10,11 @@
 
 mod batch;
 mod census;
-mod client_line;
+pub(crate) mod client_line;
 mod conn;
 mod core;
 mod entry;
+mod lifecycle;
 mod measure;
 pub(crate) mod monitor;
 pub(crate) mod moving;

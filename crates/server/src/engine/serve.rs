@@ -12,6 +12,7 @@ use super::presence::Presence;
 use super::pubsub::Published;
 use super::slices::{Cause, named};
 use super::state::pubsub::name::{Message, Name, Text, home};
+use super::tracking::served::end_tracked;
 use super::transaction::queued::Verb;
 use super::unit::admit::{State, flags_in};
 use super::unit::settle::Caller;
@@ -63,7 +64,7 @@ impl Core {
                 Ok(Parsed::Request(args)) => {
                     let is_owned = args.is_owned();
                     self.dispatch(lane, args);
-                    self.end_tracked(lane, args);
+                    end_tracked(self, lane, args);
                     if is_owned && !lane.awaits_task() {
                         parser.release_request(); // An idle client keeps nothing of a long argument.
                     }
@@ -106,7 +107,7 @@ impl Core {
         if let Some(request) = lane.take_held() {
             let args = resp::Args::owned(&request);
             self.dispatch(lane, args);
-            self.end_tracked(lane, args);
+            end_tracked(self, lane, args);
         }
     }
 

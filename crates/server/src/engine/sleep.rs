@@ -75,11 +75,6 @@ impl Core {
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
     }
 
-    /// True when a moment has come, in Unix milliseconds.
-    pub(super) fn is_due(&self, at: Option<u64>) -> bool {
-        at.is_some_and(|at| at <= self.now_ms())
-    }
-
     /// The next moment with something to do, in Unix milliseconds.
     fn next_deadline(&self) -> Option<u64> {
         let timers = [

@@ -11,6 +11,7 @@ use super::wanted::ENDED_WORK_NS;
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
+use darter_tx::CoreId;
 use std::rc::Rc;
 
 /// Background work's share of a slice even when arrived work has used it up, and whatever knocks.
@@ -167,6 +168,16 @@ impl Core {
         }
     }
 
+    /// The turn of a message has come.
+    fn run_mail(self: &Rc<Self>, from: CoreId, mail: Mail) {
+        match mail {
+            Mail::Tx(message) => self.tx.deliver(message),
+            Mail::Batch(batch) => self.begin_batch(batch),
+            Mail::BatchDone(batch) => self.batch_done(from, batch),
+            Mail::Ask(run) => run(self),
+        }
+    }
+
     fn run_next_ready(self: &Rc<Self>, prefetched: &mut usize) {
         if *prefetched == 0 && self.queue.borrow().ready().len() > 1 {
             *prefetched = self.prefetch_ready();
@@ -285,6 +296,11 @@ impl Core {
         let shard = &self.tx.home().shard;
         let keys = shard.next_key_death().map(|at| self.background.reap_ms(at));
         keys.into_iter().chain(shard.next_field_death()).min()
+    }
+
+    /// True when a moment has come, in Unix milliseconds.
+    pub(super) fn is_due(&self, at: Option<u64>) -> bool {
+        at.is_some_and(|at| at <= self.now_ms())
     }
 
     /// Encodes portions of a long reply while its socket drains.

@@ -67,22 +67,20 @@ pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Eval
     const TEXT_MAX: usize = 4096;
     let keys = key_count(args, COUNT).ok()?;
     let script = match form.by_name {
-        true => core.recent_script(args.get(SCRIPT))?,
+        true => recent_script(core, args.get(SCRIPT))?,
         false if args.arg(SCRIPT).len() > TEXT_MAX => return None,
         false => {
             let mut naming = Naming::default();
             naming.add(args.get(SCRIPT));
-            core.recent_script(naming.finish().as_bytes())?
+            recent_script(core, naming.finish().as_bytes())?
         }
     };
     Some(of_script(script, form, keys))
 }
 
-impl Core {
-    /// The script of this name, if it is known.
-    fn recent_script(&self, name: &[u8]) -> Option<Script> {
-        self.machines.recent.borrow_mut().find(name, &self.admin.shared.scripts)
-    }
+/// The script of this name, if it is known.
+fn recent_script(core: &Core, name: &[u8]) -> Option<Script> {
+    core.machines.recent.borrow_mut().find(name, &core.admin.shared.scripts)
 }
 
 fn of_script(script: Script, form: Form, keys: usize) -> Evaluation {
@@ -159,7 +157,7 @@ async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
 /// `None` where there is no such line, or nothing is known of the script.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
     let flags = match form.by_name {
-        true => core.recent_script(args.head(1))?.flags,
+        true => recent_script(core, args.head(1))?.flags,
         false if args.head(1).starts_with(b"#!") => Script::flags_of(args.head(1)).ok()?,
         false => return None,
     };

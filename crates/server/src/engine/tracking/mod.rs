@@ -15,7 +15,7 @@
 mod change;
 mod deliver;
 mod remember;
-mod served;
+pub(super) mod served;
 mod touched;
 
 pub(crate) use change::Tracks;

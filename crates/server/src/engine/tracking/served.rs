@@ -6,24 +6,22 @@ use darter_command::Flags;
 use darter_resp::Args;
 use std::rc::Rc;
 
-impl Core {
-    /// A request has run, or is run by a task, or must wait: its client hears of its own changes behind
-    /// its reply, and CLIENT CACHING does not hold any longer.
-    #[inline]
-    pub(crate) fn end_tracked(self: &Rc<Self>, lane: &mut Lane, args: Args<'_>) {
-        if lane.session.tracking.is_excepted {
-            self.end_caching(lane, args);
-        }
-        self.push_invalidations(Some(lane));
+/// A request has run, or is run by a task, or must wait: its client gets the invalidations of its own
+/// changes after its reply, and CLIENT CACHING does not hold any longer.
+#[inline]
+pub(crate) fn end_tracked(core: &Rc<Core>, lane: &mut Lane, args: Args<'_>) {
+    if lane.session.tracking.is_excepted {
+        end_caching(core, lane, args);
     }
+    core.push_invalidations(Some(lane));
+}
 
-    /// CLIENT CACHING holds for one command, or for one transaction, and whatever else CLIENT does.
-    #[cold]
-    fn end_caching(&self, lane: &mut Lane, args: Args<'_>) {
-        let entry = self.table.resolve(args);
-        let keeps = entry.is_ok_and(|entry| entry.row.flags.has(Flags::KEEPS_CACHING));
-        if !keeps && lane.held().is_none() && lane.session.queued.is_none() {
-            lane.session.tracking.is_excepted = false;
-        }
+/// CLIENT CACHING holds for one command, or for one transaction, and whatever else CLIENT does.
+#[cold]
+fn end_caching(core: &Core, lane: &mut Lane, args: Args<'_>) {
+    let entry = core.table.resolve(args);
+    let keeps = entry.is_ok_and(|entry| entry.row.flags.has(Flags::KEEPS_CACHING));
+    if !keeps && lane.held().is_none() && lane.session.queued.is_none() {
+        lane.session.tracking.is_excepted = false;
     }
 }

@@ -1,0 +1,104 @@
+//! The beginning and the end of connections: accepted, half-closed, gone.
+
+use super::conn::{Conn, Lane, Peer, Session};
+use super::core::{Core, Mail};
+use super::presence::{Awaited, Gone};
+use super::state::waits::{Blocked, Stage};
+use darter_runtime::net::Token;
+use std::rc::Rc;
+
+impl Core {
+    /// A connection was accepted. Beyond the limits it is refused, and closed.
+    pub fn accepted(&self, token: Token, peer: Peer) {
+        let hot = self.hot.borrow();
+        let refusal = if self.accepted_len() >= hot.clients_max {
+            Some("-ERR max number of clients reached\r\n")
+        } else if hot.protected && hot.password.is_none() && !peer.is_local {
+            Some(PROTECTED)
+        } else {
+            None
+        };
+        let handle = self.new_handle();
+        let mut session = Session {
+            id: handle,
+            handle,
+            peer,
+            authenticated: hot.password.is_none(),
+            created_ms: self.now_ms(),
+            active_ms: self.now_ms(),
+            ..Session::default()
+        };
+        let mut stats = self.stats.borrow_mut();
+        match refusal {
+            Some(_) => stats.rejected_connections += 1,
+            None => stats.connections += 1,
+        }
+        session.close_after_reply = refusal.is_some();
+        let mut conn = Box::new(Conn::new(token, session, hot.bulk_max, self.tx.cores()));
+        conn.lane.home = self.id();
+        conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
+        self.mark_dirty(&mut conn.lane);
+        self.clients.add(conn);
+    }
+
+    /// The peer sends no more; it may still read.
+    pub fn ended(&self, token: Token) {
+        self.with_conn(token, |conn| {
+            conn.lane.eof = true;
+            // As in Redis: who has ended its side waits for nothing, unless that is on its way.
+            let ends = |blocked: &Blocked| {
+                blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
+            };
+            if conn.lane.blocked.as_deref().is_some_and(ends) {
+                self.waits_no_more(&mut conn.lane);
+            }
+            if let Some(awaited) = &conn.lane.awaited {
+                awaited.presence.set(Gone::Ended);
+            }
+            if let Some(core) = conn.lane.script_at {
+                let client = conn.lane.session.handle;
+                let end = move |there: &Rc<Self>| there.batches.borrow_mut().note_ended(client);
+                self.post(core, Mail::Ask(Box::new(end)));
+            }
+            self.mark_ready(&mut conn.lane);
+        });
+    }
+
+    /// The connection is gone.
+    pub fn closed(self: &Rc<Self>, token: Token) {
+        if let Some(mut conn) = self.clients.remove(token) {
+            self.wake_all(&mut conn.lane);
+            self.stop_work(&conn.lane);
+            self.unwatch_all(&mut conn.lane);
+            self.stop_waiting(&mut conn.lane);
+            self.mover_left(&conn.lane);
+            self.connection_left(&conn.lane.session);
+        }
+    }
+
+    /// The client of this connection wants no more answers: what works for it stops where it may.
+    fn stop_work(&self, lane: &Lane) {
+        self.stats.borrow_mut().stopped += u64::from(lane.stream.is_some());
+        if let Some(Awaited { task, presence }) = &lane.awaited {
+            presence.set(Gone::Closed);
+            self.tx.wake(*task);
+        }
+        let client = lane.session.handle;
+        for core in lane.owing() {
+            let stop = move |there: &Rc<Self>| there.stop_batch(client);
+            self.post(core, Mail::Ask(Box::new(stop)));
+        }
+    }
+
+    fn stop_batch(&self, client: u64) {
+        if let Some(Awaited { task, presence }) = self.batches.borrow_mut().give_up(client) {
+            presence.set(Gone::Closed);
+            self.tx.wake(*task);
+        }
+    }
+}
+
+const PROTECTED: &str = "-DENIED Darter is running in protected mode because protected mode is \
+enabled and no password is set for the default user. In this mode connections are only accepted \
+from the loopback interface. To let other computers connect, set a password with 'requirepass', \
+or turn protection off with 'protected-mode no'.\r\n";
