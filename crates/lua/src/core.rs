@@ -101,7 +101,7 @@ impl Core {
         self.used_bytes.get() > self.limit_bytes.get()
     }
 
-    /// Whether so much is used that garbage is collected before there is more.
+    /// True when garbage must be collected before more memory is given.
     pub(crate) fn is_crowded(&self) -> bool {
         self.used_bytes.get() > self.collect_above.get()
     }

@@ -319,7 +319,7 @@ impl LockTable {
         self.grant(next, claim);
     }
 
-    /// Releases what `tx` holds or waits for, if it does. Returns the receiver of its own claim's
+    /// Releases the locks that `tx` holds or waits for, if any. Returns the receiver of its own claim's
     /// grant, if that waited, and the waiters that are granted, as `release` does.
     pub(crate) fn withdraw(&mut self, tx: TxId) -> (Option<Notify>, Vec<Notify>) {
         let place = self.waiting.iter().position(|waiting| waiting.tx == tx);

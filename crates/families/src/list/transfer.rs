@@ -11,7 +11,7 @@ use darter_resp::{Output, Reply};
 use darter_structs::list::End;
 use darter_tx::Access;
 
-/// From which end, and to which.
+/// The end to take from, and the end to add to.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) from: End,

@@ -873,7 +873,7 @@ fn events_at_random_are_those_of_redis() {
 #[test] // A new command that writes must be in one of the tables.
 fn no_write_is_forgotten() {
     let lines = LINES.iter().copied().chain(NEWER.iter().map(|(line, _)| *line));
-    // A line is one of a command, or of a subcommand.
+    // A line names a command, or a subcommand.
     let names = |line: &str| {
         let words: Vec<_> = line.to_lowercase().split(' ').map(str::to_owned).collect();
         [words[0].clone(), words[..words.len().min(2)].join("|")]
