@@ -198,7 +198,7 @@ impl Bench<'_> {
         let acted = (experiment.act)(&mut actor);
         let end_ns = plan.now_ns();
         if acted.is_err() {
-            server.kill(); // It may hang; the streams must end.
+            server.kill(); // The big client may hang; the streams must end.
         }
         std::thread::sleep(options.tail);
         plan.end();

@@ -40,7 +40,7 @@ enum Pace {
     Steady,
     /// One loop in [`PAUSE`].
     Sparse,
-    /// It ends.
+    /// The control ends.
     End,
 }
 
@@ -124,7 +124,7 @@ impl Drop for Control {
 fn run(processor: usize, pace: &AtomicU8) -> Delays {
     let mut delays = Delays::default();
     if process::pin(&[processor]).is_err() {
-        return delays; // It would measure another processor.
+        return delays; // A control elsewhere would measure another processor.
     }
     process::run_last();
     loop {

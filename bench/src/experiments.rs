@@ -60,7 +60,7 @@ pub(crate) type SameKey = fn(&Scale, u64, &mut Prng, &mut Vec<u8>);
 
 /// The big client.
 pub(crate) struct Actor {
-    /// Its connection.
+    /// The connection.
     pub(crate) connection: Connection,
     /// The port of its server.
     pub(crate) port: u16,

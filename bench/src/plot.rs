@@ -29,7 +29,7 @@ pub(crate) struct Panel<'a> {
     pub(crate) samples: &'a [Sample],
     /// The start of the command, on the samples' clock.
     pub(crate) begin_ns: u64,
-    /// Its end.
+    /// The end.
     pub(crate) end_ns: u64,
     /// The longest wait, for the heading.
     pub(crate) max_ns: u64,

@@ -34,14 +34,14 @@ pub(crate) enum Program {
     Darter {
         /// The program.
         path: PathBuf,
-        /// Its event loop: the value of the setting `io`.
+        /// The event loop: the value of the setting `io`.
         io: String,
     },
     /// The echo server on Darter's runtime, from this path: the floor that the kernel sets.
     Floor {
         /// The program.
         path: PathBuf,
-        /// Its answer to every request.
+        /// The answer to every request.
         reply: String,
     },
 }
@@ -153,7 +153,7 @@ impl TempFolder {
         Ok(TempFolder(path))
     }
 
-    /// Its path.
+    /// The path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -247,7 +247,7 @@ impl Server {
         }
     }
 
-    /// Its RDB file.
+    /// The RDB file.
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("dump.rdb")
     }
@@ -308,8 +308,8 @@ impl Server {
         self.status_bytes("VmRSS:")
     }
 
-    /// Its share of memory now, and that of its children, in bytes: a page that a child shares with
-    /// it counts once. Cost: milliseconds a gigabyte, in which it cannot map memory.
+    /// The process's share of memory now, and that of its children, in bytes: a page that a child
+    /// shares with it counts once. Cost: milliseconds a gigabyte, in which it cannot map memory.
     pub(crate) fn share_bytes(&self) -> u64 {
         let own = self.child.id().to_string();
         let children = fs::read_to_string(self.proc_file(&format!("task/{own}/children")));

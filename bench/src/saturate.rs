@@ -64,9 +64,9 @@ pub(crate) struct Turn<'a> {
 /// How a client waits for replies: see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// It polls for half of the replies.
+    /// The client polls for half of the replies.
     Poll,
-    /// It sleeps until there is one.
+    /// The client sleeps until there is a reply.
     Sleep,
 }
 

@@ -46,7 +46,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Its bytes.
+    /// The bytes.
     pub(crate) fn text(self) -> String {
         match self {
             Answer::Of(text) => text.to_owned(),
@@ -56,7 +56,7 @@ impl Answer {
         }
     }
 
-    /// Its line ends.
+    /// The line ends.
     pub(crate) fn lines(self) -> u64 {
         self.text().matches('\n').count() as u64
     }

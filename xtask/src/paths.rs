@@ -122,7 +122,7 @@ fn code_of(text: &str) -> String {
 
 /// One `use` statement.
 struct Use<'a> {
-    /// It re-exports what it names.
+    /// The module re-exports the names.
     is_public: bool,
     tree: &'a str,
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 /// A type, its homes, and the words that name it.
 struct Type {
     name: &'static str,
-    /// Its folder, then those of other families over it.
+    /// The type's folder, then those of other families over it.
     homes: &'static [&'static str],
     words: &'static [&'static str],
     /// Places outside its homes that may name it.
@@ -43,7 +43,7 @@ const TYPES: &[Type] = &[
         words: &["ZSet", "ZSetEdit", "ZSetChange", "\"zset\"", "\"skiplist\"",
             "\"zset-max-listpack-entries\"", "\"zset-max-listpack-value\""],
     },
-    // Its name in quotes is also that of a cause of slices.
+    // The stream's name in quotes is also that of a cause of slices.
     Type {
         name: "stream", homes: &["crates/families/src/stream"], ceiling: 1,
         words: &["stream::Stream", "StreamEdit", "StreamChange",

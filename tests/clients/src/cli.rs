@@ -121,7 +121,7 @@ fn pipe(server: &Server) -> Result<(), String> {
     input.extend_from_slice(b"*1\r\n$5\r\nBOGUS\r\n");
     let port = server.port().to_string();
     let mut command = program("redis-cli");
-    // It exits with 1 because of the one error, as it should.
+    // The program exits with 1 because of the one error, as it should.
     let outcome = run(command.args(["-p", &port, "--pipe"]), &input, LIMIT);
     let output = outcome.unwrap_or_else(|shown| shown);
     expect(&output, "errors: 1, replies: 50001")?;

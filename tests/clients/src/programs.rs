@@ -53,15 +53,15 @@ const FILES: &[&str] = &[
 
 /// Tests left out by name, because of the peer or the environment; see docs/compat.md.
 const DESELECTED: &[&str] = &[
-    // They fail against redis-server 7.0.15 too.
+    // These tests fail against redis-server 7.0.15 too.
     "test_acl_getuser_setuser",
     "test_acl_log",
     "test_psync",
     "test_module",
     "test_module_loadex",
-    // It expects the order that RedisBloom's heap gives to items of equal counts.
+    // The test expects the order that RedisBloom's heap gives to items of equal counts.
     "test_topk",
-    // It needs a Python library that no other test needs.
+    // The test needs a Python library that no other test needs.
     "test_custom_decoder",
 ];
 

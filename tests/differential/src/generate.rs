@@ -735,7 +735,7 @@ fn stream(words: &mut Words<'_>) -> Command {
             }
             command("XSETID", args)
         }
-        // Its radix tree is not compared.
+        // The radix tree is not compared.
         22 => compared(command("XINFO", vec![text("STREAM"), key]), Match::Shape),
         _ => command("TYPE", vec![key]),
     }

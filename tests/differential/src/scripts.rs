@@ -61,7 +61,8 @@ pub(crate) struct Script {
     form: Form,
     opening: &'static str,
     ending: &'static str,
-    /// Its keys are named; else they stand in its text, as all words do, or among its arguments.
+    /// The keys are named; otherwise they stand in the script's text, as all words do, or among its
+    /// arguments.
     names_keys: bool,
     is_literal: bool,
     /// How it calls this command.

@@ -69,7 +69,7 @@ fn second_signal(stage: &Stage) -> Result<(), String> {
     server.client().and_then(|mut other| other.words("PING")).map_err(text)?;
     server.signal(Signal::TERM).map_err(text)?;
     if server.wait_for_exit(Duration::from_millis(200)).map_err(text)?.is_some() {
-        return Ok(()); // It abandoned the client at once.
+        return Ok(()); // The server abandoned the client at once.
     }
     server.signal(Signal::TERM).map_err(text)?;
     let status = server.wait_for_exit(Duration::from_secs(1)).map_err(text)?;
@@ -190,7 +190,7 @@ fn rewrite(stage: &Stage) -> Result<(), String> {
 }
 
 fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
-    let first = stage.server_with(&[name])?; // Its folder goes with it.
+    let first = stage.server_with(&[name])?; // The folder goes with the server.
     let mut client = first.client().map_err(text)?;
     client.words("CONFIG SET timeout 55 maxmemory-policy allkeys-lru").map_err(text)?;
     let limits = "normal 10485760 1048576 9 slave 0 0 0 pubsub 0 0 0";

@@ -82,7 +82,7 @@ fn pipelines_on_the_move(stage: &Stage) -> Result<(), String> {
     let mut round = 0;
     while fact(&mut watcher, "stats", "connections_moved")? < 12 {
         ensure(began.elapsed() < 4 * PATIENCE, || "they do not move on".to_owned())?;
-        // They are on two cores, and each for long enough.
+        // The clients are on two cores, and each for long enough.
         let key = (began.elapsed().as_millis() / 600 % 2) as usize;
         round += 1;
         let name = ["queue:0", "queue"][key];

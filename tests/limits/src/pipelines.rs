@@ -384,7 +384,8 @@ fn pauses(stage: &Stage) -> Result<(), String> {
         client.words(&format!("CLIENT PAUSE {} WRITE", LONG.as_millis())).map_err(text)?;
         client.words("CLIENT PAUSE 1 ALL").map_err(text)?;
         other.words(words).map_err(text)?;
-        let waited = begun.elapsed() + Duration::from_millis(2); // It counts whole milliseconds.
+        // The server counts whole milliseconds.
+        let waited = begun.elapsed() + Duration::from_millis(2);
         ensure(waited >= LONG, || format!("{words}: {waited:?}"))?;
     }
     Ok(())

@@ -170,7 +170,8 @@ fn keepalive(stage: &Stage) -> Result<(), String> {
         }
         let new = TcpStream::connect(("127.0.0.1", server.port())).map_err(text)?;
         let port = new.local_addr().map_err(text)?.port();
-        server.client().and_then(|mut next| next.words("PING")).map_err(text)?; // It is accepted.
+        // The next client is accepted.
+        server.client().and_then(|mut next| next.words("PING")).map_err(text)?;
         let after_s = probed_after_s(server.port(), port)?.unwrap_or(0);
         let is_about = (wanted.saturating_sub(30)..=wanted).contains(&after_s);
         ensure(is_about, || format!("{set:?}: after {after_s} s, not {wanted}"))?;

@@ -166,7 +166,8 @@ fn unread(server: &Server, value: &str) -> Result<Client, String> {
 
 const GETS: usize = 100;
 
-/// Its unread part shows the old value, and is bounded; others change the value during that time.
+/// The unread part of the reply shows the old value, and is bounded; others change the value during
+/// that time.
 fn slow_reader(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut other = client(&server)?;

@@ -109,7 +109,7 @@ fn many_clients(stage: &Stage) -> Result<(), String> {
     blocked(&mut other, 0)
 }
 
-/// It is served by the last of them, and leaves all others.
+/// The client is served by the last key, and leaves all others.
 fn many_keys(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 100_000;
     const BYTES_EACH: u64 = 400;

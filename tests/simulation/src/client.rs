@@ -13,21 +13,22 @@ pub(crate) struct Pending {
     pub(crate) called: u64,
     /// That moment, in Unix milliseconds.
     pub(crate) called_ms: u64,
-    /// Its length on the wire.
+    /// The length on the wire.
     pub(crate) bytes: usize,
 }
 
 /// Why a client sends no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
-    /// It still sends.
+    /// The client still sends.
     No,
-    /// It has half-closed its connection, and waits for the outstanding replies and the close.
+    /// The client has half-closed its connection, and waits for the outstanding replies and the
+    /// close.
     HalfClosed,
-    /// It has reset its connection.
+    /// The client has reset its connection.
     Reset,
-    /// It has sent so much of one request that it must be closed. Holds the time at which all of
-    /// that had reached its core, in Unix milliseconds.
+    /// The client has sent so much of one request that it must be closed. Holds the time at which
+    /// all of that had reached its core, in Unix milliseconds.
     Hoards(Option<u64>),
 }
 

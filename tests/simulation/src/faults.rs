@@ -79,7 +79,7 @@ pub(crate) fn hoard() -> Vec<u8> {
 pub(crate) struct Pause {
     /// The step at which its reply came: it certainly holds since then.
     known: Option<u64>,
-    /// It holds back reads as well, CLIENT UNPAUSE included.
+    /// The pause holds back reads as well, CLIENT UNPAUSE included.
     reads: bool,
     /// The earliest time at which it may end.
     ends_first_ms: u64,

@@ -69,9 +69,10 @@ struct Wanderer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Stays,
-    /// It has half-closed its connection: it gets what it is owed.
+    /// The client has half-closed its connection: it gets its outstanding replies.
     Ends,
-    /// It has reset it, or it may have been killed: what it is owed may be lost.
+    /// The client has reset its connection, or may have been killed: its outstanding replies may be
+    /// lost.
     Goes,
 }
 
@@ -270,7 +271,7 @@ impl Run {
     fn take_answer(&mut self) -> Result<(), String> {
         while let Some(reply) = value::take(self.sim.inbox(self.wanderers.len())) {
             let asked = self.asked.pop_front();
-            // It may have gone by itself meanwhile, and come again.
+            // The client may have gone by itself in between, and come again.
             let is_there = |(client, id): &(usize, Option<i64>)| {
                 let one = &self.wanderers[*client];
                 one.fate == Fate::Stays && one.id == *id

@@ -439,7 +439,7 @@ impl Op {
         }
     }
 
-    /// Its words, if it is about lists.
+    /// The words, if it is about lists.
     fn list_words(&self) -> Vec<String> {
         let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match self {
@@ -473,7 +473,7 @@ impl Op {
         }
     }
 
-    /// Its encoding in RESP.
+    /// The encoding in RESP.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let requests = match self {
             Self::Transaction(it) => it.requests(),

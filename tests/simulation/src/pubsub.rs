@@ -45,7 +45,7 @@ struct Publisher {
 
 #[derive(Default)]
 struct Listener {
-    /// Its subscriptions: the kind, and the name.
+    /// The subscriptions: the kind, and the name.
     held: BTreeSet<(usize, String)>,
     /// Whether a confirmation is due.
     awaits: bool,

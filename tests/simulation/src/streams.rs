@@ -146,7 +146,7 @@ struct Taker {
 struct Asked {
     group: usize,
     streams: [usize; 2],
-    /// Its consumer is named by this.
+    /// The number in the consumer's name.
     number: usize,
 }
 

@@ -43,7 +43,7 @@ pub(crate) const BUGS: &[(&str, TrackingBug)] = &[
 /// How a client tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// It does not: it only writes.
+    /// The client does not track: it only writes.
     Off,
     /// The keys that it has read.
     Reads,

@@ -13,9 +13,10 @@ use darter_base::Prng;
 /// A script that does what a transaction does.
 #[derive(Clone, Debug)]
 enum Script {
-    /// It takes its commands from its arguments, and names these of their keys.
+    /// The script takes its commands from its arguments, and names these of their keys.
     Reads(Vec<String>),
-    /// Its text has them, and plainly no other keys than it names: the first argument of each.
+    /// The script's text has them, and plainly no other keys than it names: the first argument of
+    /// each.
     Says,
 }
 
@@ -27,7 +28,7 @@ pub(crate) struct Transaction {
     /// The command that watches it.
     watch: &'static str,
     pub(crate) ops: Vec<Op>,
-    /// It is a script.
+    /// The script, if it is one.
     script: Option<Script>,
 }
 

@@ -183,7 +183,7 @@ pub(crate) enum Flaw {
 /// How long a core sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleep {
-    /// It is awake.
+    /// The core is awake.
     Awake,
     /// Until this monotonic time, in nanoseconds.
     Until(u64),
@@ -211,7 +211,7 @@ struct Look {
 /// A flush under way.
 struct Flush {
     stamp: u64,
-    /// Its messages by target core; the last entry goes into its ring next.
+    /// The messages by target core; the last entry goes into its ring next.
     bundles: Vec<(usize, Vec<Letter>)>,
     /// Carried out once the flush is published.
     actions: Vec<Action>,

@@ -24,7 +24,7 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// The backend of the subject's event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// Its own choice.
+    /// The server's own choice.
     Auto,
     /// Epoll, although io_uring may be there.
     Epoll,
@@ -181,25 +181,25 @@ impl Server {
         }
     }
 
-    /// Its port on 127.0.0.1.
+    /// The port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its working folder.
+    /// The working folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its process in `/proc`.
+    /// The process in `/proc`.
     #[must_use]
     pub fn process(&self) -> Process {
         Process(self.child.id())
     }
 
-    /// Its log so far.
+    /// The log so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
