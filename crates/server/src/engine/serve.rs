@@ -38,6 +38,7 @@ impl Core {
             return self.clients.put(conn);
         }
         self.parse_and_run(&mut conn);
+        self.check_query(&mut conn);
         self.send_batches(&mut conn.lane);
         self.mark_streaming(&mut conn.lane);
         self.mark_dirty(&mut conn.lane);

@@ -35,10 +35,7 @@ impl Core {
             let query = conn.query_bytes() + queued;
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
             let is_over = query > self.hot.borrow().client_limits.query;
-            // A backlog is no incomplete request: its client is slowed down, not closed.
-            if is_over && !conn.parser.has_backlog() && !conn.lane.session.killed {
-                self.over_query_limit(conn);
-            }
+            self.check_query(conn);
             conn.lane.bytes_in += bytes.len() as u64;
             conn.lane.session.active_ms = self.now_ms();
             self.stats.borrow_mut().bytes_in += bytes.len() as u64;
@@ -55,6 +52,18 @@ impl Core {
             }
             self.mark_ready(&mut conn.lane);
         });
+    }
+
+    /// Closes a client whose incomplete request, with the commands that it has queued, is longer than
+    /// `client-query-buffer-limit`. A backlog is no incomplete request: it slows its client down.
+    #[inline]
+    pub(crate) fn check_query(&self, conn: &mut Conn) {
+        let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
+        let incomplete = if conn.parser.has_backlog() { 0 } else { conn.query_bytes() };
+        let limit = self.hot.borrow().client_limits.query;
+        if queued + incomplete > limit && !conn.lane.session.killed {
+            self.over_query_limit(conn);
+        }
     }
 
     fn pause_receiving(&self, conn: &mut Conn, is_over: bool) {

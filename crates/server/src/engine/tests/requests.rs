@@ -359,6 +359,15 @@ fn a_stalled_pipeline_is_received_up_to_the_limit() {
     assert!(!client.paused.get());
 }
 
+#[test] // It came at once, so part of it was a backlog when its bytes were counted.
+fn an_incomplete_request_beyond_the_limit_closes_its_client() {
+    let bench = Bench::new(1);
+    bench.cores[0].hot.borrow_mut().client_limits.query = 1 << 20;
+    bench.send(0, &format!("*2\r\n$3\r\nGET\r\n$3000000\r\n{}", "x".repeat(2_000_000)));
+    bench.settle();
+    assert!(bench.is_closed(0));
+}
+
 #[test] // Client ids are unique across cores, and all cores are asked.
 fn clients_of_all_cores_are_told_apart() {
     let mut bench = Bench::new(3);
