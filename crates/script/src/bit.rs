@@ -1,7 +1,7 @@
 //! The library `bit`: operations on 32 bits, with signed results.
 
-use crate::sandbox::fill;
-use crate::values::{Call, Step, type_error};
+use crate::session::{Call, Step};
+use crate::values::{fill, type_error};
 use darter_lua::{Error, Lua};
 
 /// Pushes the library.

@@ -3,16 +3,14 @@
 //! A machine that has not loaded a library yet runs its text before it calls the first of its
 //! functions. Variables of a library belong to this machine, then.
 
-use crate::errors;
+use crate::ends::{Copied, finish_run};
 use crate::library::{Functions, Library, Source};
-use crate::machine::{Copied, finish_run};
-use crate::register::Registering;
-use crate::sandbox::{self, LibraryStage};
-use crate::session::Protocol;
-use crate::values::Call;
-use darter_lua::{Error, Kept, Outcome, Program, Progress, Start};
+use crate::output::Protocol;
+use crate::session::{Call, LibraryStage, Loaded, Registering, Session};
+use crate::{errors, sandbox};
+use darter_lua::{Error, Outcome, Program, Progress, Start};
 use std::ops::Bound;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// The name of the chunk of each library.
 const CHUNK: &std::ffi::CStr = c"@user_function";
@@ -33,25 +31,6 @@ pub struct FunctionRun {
     pub arguments: Vec<Vec<u8>>,
     /// The protocol of the client, in which the reply is written.
     pub client: Protocol,
-}
-
-/// A library that a machine has loaded.
-pub(crate) struct Loaded {
-    source: Weak<Source>,
-    /// A table of Lua: its functions by their names.
-    table: Kept,
-}
-
-impl Loaded {
-    /// Whether this is `source`.
-    pub(crate) fn is(&self, source: &Arc<Source>) -> bool {
-        self.source.as_ptr() == Arc::as_ptr(source)
-    }
-
-    /// The table to be released.
-    pub(crate) fn into_kept(self) -> Kept {
-        self.table
-    }
 }
 
 /// Runs the text of a library.
@@ -135,7 +114,7 @@ pub(crate) fn end_loading(cx: Call<'_, '_>) -> Result<(), Error> {
     }
 }
 
-impl Program<crate::Session> for Loading {
+impl Program<Session> for Loading {
     fn start(&mut self, cx: Call<'_, '_>) -> Start {
         // A library that was thrown away while it was loaded.
         let prepared = end_loading(cx).and_then(|()| self.prepare(cx));
@@ -159,7 +138,7 @@ const NO_MEMORY: &[u8] = b"Error registering functions: ERR not enough memory";
 pub(crate) struct Calling {
     library: Arc<Library>,
     index: usize,
-    /// The keys and arguments are on the stack already.
+    /// Its keys and its arguments are on the stack already.
     are_copied: bool,
     copied: Option<Copied>,
 }
@@ -191,7 +170,7 @@ impl Calling {
     }
 }
 
-impl Program<crate::Session> for Calling {
+impl Program<Session> for Calling {
     fn start(&mut self, cx: Call<'_, '_>) -> Start {
         match self.prepare(cx) {
             Ok(start) => {

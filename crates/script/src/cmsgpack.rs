@@ -2,9 +2,8 @@
 //!
 //! Both ways go without recursion, and in portions.
 
-use crate::sandbox::fill;
-use crate::session::Session;
-use crate::values::{Call, Portion, Step, integer_at, integer_or, make_text, to_i64};
+use crate::session::{Call, Session, Step};
+use crate::values::{Portion, fill, integer_at, integer_or, make_text, to_i64};
 use darter_lua::{Error, Lua, Position, Progress, Type, Work};
 
 /// Tables within tables that are written; deeper ones are nil.

@@ -1,8 +1,8 @@
 //! Errors that scripts raise: the handler that adds the place, and the line that the client gets.
 
-use crate::Session;
 use crate::output::COUNTED;
-use crate::values::{Call, Step, c_text};
+use crate::session::{Call, Session, Step};
+use crate::values::c_text;
 use darter_lua::{Cx, Error, Lua, Outcome, Type, number};
 
 /// The handler of errors, which scripts see as `__redis__err__handler`: makes any error a table

@@ -4,7 +4,6 @@
 //! is walked twice. Metatables are not asked. Bytes are kept in pieces, so that none is copied
 //! when there are more.
 
-use crate::session::Protocol;
 use crate::values::{Portion, c_text, one_line, to_i64, trimmed};
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 use darter_lua::{Error, Lua, Position, Progress, Type, number};
@@ -62,6 +61,16 @@ enum Level {
         position: Position,
         has_key: bool,
     },
+}
+
+/// The version of the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP2.
+    #[default]
+    Two,
+    /// RESP3.
+    Three,
 }
 
 /// How replies are written.

@@ -1,8 +1,7 @@
 //! The library `struct`: numbers and strings as bytes, by a format.
 
-use crate::sandbox::fill;
-use crate::session::Session;
-use crate::values::{Call, Portion, Step, c_text, integer_or, make_text, number_at, to_i64};
+use crate::session::{Call, Session, Step};
+use crate::values::{Portion, c_text, fill, integer_or, make_text, number_at, to_i64};
 use darter_lua::{Error, Lua, Progress, Work};
 
 /// The most bytes of a whole number.

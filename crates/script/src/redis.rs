@@ -1,8 +1,9 @@
 //! The table `redis` of scripts.
 
+use crate::output::Protocol;
 use crate::reply::{Permission, Reading, push_error, push_field};
-use crate::session::{Protocol, Wanted};
-use crate::values::{Call, Step, c_text, make_text, to_i32};
+use crate::session::{Call, Session, Step, Wanted};
+use crate::values::{c_text, make_text, to_i32};
 use darter_lua::{Error, Lua, Progress, Type, Work, number};
 use sha1::{Digest, Sha1};
 use std::fmt::Write;
@@ -141,7 +142,7 @@ struct Hashing {
 /// Bytes that are hashed in a portion.
 const HASHED_AT_ONCE: usize = 16 << 10;
 
-impl Work<crate::Session> for Hashing {
+impl Work<Session> for Hashing {
     fn step(&mut self, cx: Call<'_, '_>) -> Result<Progress, Error> {
         let text = cx.lua.bytes(1).unwrap_or_default();
         let end = text.len().min(self.done + HASHED_AT_ONCE);

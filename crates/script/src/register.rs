@@ -1,17 +1,11 @@
 //! `redis.register_function`, by which a library that is being loaded names its functions.
 
-use crate::library::{self, Function, Functions};
+use crate::library::{self, Function};
 use crate::redis::raise;
+use crate::session::{Call, Step};
 use crate::shebang::Flags;
-use crate::values::{Call, Step, c_text, make_text};
-use darter_lua::{Error, Kept, Lua, Position, Type};
-
-/// The functions that a library has registered so far.
-pub(crate) struct Registering {
-    pub(crate) functions: Functions,
-    /// A table of Lua: the functions by their names.
-    pub(crate) table: Kept,
-}
+use crate::values::{c_text, make_text};
+use darter_lua::{Error, Lua, Position, Type};
 
 /// The arguments of a call of `redis.register_function`.
 #[derive(Default)]

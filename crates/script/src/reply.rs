@@ -3,106 +3,11 @@
 //! The bytes may come in parts. They are read token by token, without recursion, and a portion
 //! ends after some tokens.
 
+use crate::incoming::{Incoming, Level, Token, count};
 use crate::output::COUNTED;
-use crate::session::Session;
-use crate::session::Wanted;
-use crate::values::{Call, Portion, trimmed};
+use crate::session::{Call, Session, Wanted};
+use crate::values::{Portion, trimmed};
 use darter_lua::{Error, Lua, Progress, Work};
-
-/// Bytes of a reply that have come and are not read yet, and where the reading is.
-#[derive(Default)]
-pub(crate) struct Incoming {
-    bytes: Vec<u8>,
-    read: usize,
-    levels: Vec<Level>,
-    /// An error as a whole reply is raised.
-    raises: bool,
-    /// The script has asked for the reply, and waits.
-    is_asked: bool,
-}
-
-impl Incoming {
-    /// Begins a reply.
-    pub(crate) fn begin(&mut self, raises: bool) {
-        self.bytes.clear();
-        self.read = 0;
-        self.levels.clear();
-        self.raises = raises;
-        self.is_asked = false;
-    }
-
-    /// Bytes that it keeps for the next reply.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes.capacity() + self.levels.capacity() * size_of::<Level>()
-    }
-
-    /// [`Incoming::feed`] of bytes whose memory it takes, if all before them was read. Returns memory
-    /// for the next part.
-    pub(crate) fn feed_owned(&mut self, bytes: Vec<u8>) -> Vec<u8> {
-        if self.read < self.bytes.len() {
-            self.feed(&bytes);
-            return bytes;
-        }
-        self.read = 0;
-        std::mem::replace(&mut self.bytes, bytes)
-    }
-
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..std::mem::take(&mut self.read)); // The rest is part of a token.
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The next token, if all of it is there: its kind, and its line or its bytes.
-    fn token(&mut self) -> Option<Token> {
-        let rest = &self.bytes[self.read..];
-        let line_end = rest.iter().position(|byte| *byte == b'\n')?.checked_sub(1)?; // After CR.
-        let kind = rest[0];
-        let line = self.read + 1..self.read + line_end;
-        let after = self.read + line_end + 2;
-        if !matches!(kind, b'$' | b'=') || rest.get(1) == Some(&b'-') {
-            self.read = after;
-            return Some(Token { kind, text: line });
-        }
-        let length = count(&self.bytes[line]);
-        if self.bytes.len() < after + length + 2 {
-            return None;
-        }
-        self.read = after + length + 2;
-        Some(Token { kind, text: after..after + length })
-    }
-}
-
-/// A token: where its text is among the bytes.
-struct Token {
-    kind: u8,
-    text: std::ops::Range<usize>,
-}
-
-/// An aggregate that is being read; `left` values are to come.
-enum Level {
-    /// The table is on the stack.
-    Array {
-        next: usize,
-        left: usize,
-    },
-    /// An outer and an inner table are on the stack, then the key, if that has been read.
-    Map {
-        has_key: bool,
-        left: usize,
-    },
-    Members {
-        left: usize,
-    },
-    /// Attributes, which no command asked for, before the value proper.
-    Attribute {
-        left: usize,
-    },
-}
-
-/// The number in a line; the server's own replies have no others.
-fn count(line: &[u8]) -> usize {
-    std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
 
 /// Turns the reply into the function's one result.
 pub(crate) struct Reading;

@@ -1,9 +1,10 @@
 //! The environment of scripts: their globals, which no script can change.
 
 use crate::register::register_function;
-use crate::values::{Call, LuaFunction, Step};
-use crate::{Session, bit, cjson, cmsgpack, errors, math, packing, redis};
-use darter_lua::{Cx, Error, Kept, Lua, Position, Type, number};
+use crate::session::{Call, Globals, LibraryStage, LuaFunction, Session, Step};
+use crate::values::fill;
+use crate::{bit, cjson, cmsgpack, errors, math, packing, redis};
+use darter_lua::{Cx, Error, Lua, Position, Type, number};
 
 #[rustfmt::skip] // A table.
 const REDIS: &[(&str, LuaFunction)] = &[
@@ -44,23 +45,6 @@ const REDIS_OF_LOADING: &[(&str, LuaFunction)] = &[
     ("register_function",  register_function),
     ("log",                redis::log),
 ];
-
-/// The two tables behind the globals of functions, which are themselves empty: Redis changes the
-/// tables behind them, and so do we.
-pub(crate) struct Globals {
-    loading: Kept,
-    running: Kept,
-    stage: LibraryStage,
-}
-
-/// The running part of a library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LibraryStage {
-    /// The text of the library, which registers functions.
-    Loading,
-    /// A function.
-    Running,
-}
 
 /// Fills the globals of a new VM for scripts, and closes them.
 pub(crate) fn furnish(cx: &mut Cx<'_, Session>) -> Result<(), Error> {
@@ -157,15 +141,6 @@ fn push_redis(
     }
     lua.push_bytes(redis::VERSION.0.as_bytes())?;
     lua.set(-2, "REDIS_VERSION")
-}
-
-/// Sets functions in the table on top.
-pub(crate) fn fill(lua: &mut Lua<'_>, functions: &[(&str, LuaFunction)]) -> Result<(), Error> {
-    for (name, function) in functions {
-        lua.push_function(*function)?;
-        lua.set(-2, name)?;
-    }
-    Ok(())
 }
 
 /// Makes the globals, all that they lead to, and the metatable of strings read-only.

@@ -1,28 +1,22 @@
 //! The state that a script's functions share with the embedder: the run's arguments, the called
 //! command, its reply on the way in, and the script's reply on the way out.
 
-use crate::calling::Loaded;
+use crate::incoming::Incoming;
 use crate::library::{Functions, Source};
-use crate::math::Random;
-use crate::output::Output;
-use crate::register::Registering;
-use crate::reply::Incoming;
-use crate::sandbox::Globals;
-use darter_lua::{Kept, Outcome};
+use crate::output::{Output, Protocol};
+use crate::random::Random;
+use darter_lua::{Cx, Kept, Outcome};
 use darter_resp::{Args, Span};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// The version of the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// RESP2.
-    #[default]
-    Two,
-    /// RESP3.
-    Three,
-}
+/// The argument of all functions here.
+pub(crate) type Call<'a, 'b> = &'a mut Cx<'b, Session>;
+/// How all functions here end.
+pub(crate) type Step = darter_lua::Step<Session>;
+/// A function of scripts.
+pub(crate) type LuaFunction = darter_lua::Function<Session>;
 
 /// The event that a script waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,6 +121,49 @@ pub struct Session {
     pub(crate) registering: Option<Registering>,
     /// The functions of the library loaded last, or the reason for its refusal.
     pub(crate) loaded: Option<Result<Functions, Vec<u8>>>,
+}
+
+/// The two tables behind the globals of functions, which are themselves empty: Redis changes the
+/// tables behind them, and so do we.
+pub(crate) struct Globals {
+    pub(crate) loading: Kept,
+    pub(crate) running: Kept,
+    pub(crate) stage: LibraryStage,
+}
+
+/// The running part of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LibraryStage {
+    /// The text of the library, which registers functions.
+    Loading,
+    /// A function.
+    Running,
+}
+
+/// The functions that a library has registered so far.
+pub(crate) struct Registering {
+    pub(crate) functions: Functions,
+    /// A table of Lua: the functions by their names.
+    pub(crate) table: Kept,
+}
+
+/// A library that a machine has loaded.
+pub(crate) struct Loaded {
+    pub(crate) source: Weak<Source>,
+    /// A table of Lua: its functions by their names.
+    pub(crate) table: Kept,
+}
+
+impl Loaded {
+    /// Whether this is `source`.
+    pub(crate) fn is(&self, source: &Arc<Source>) -> bool {
+        self.source.as_ptr() == Arc::as_ptr(source)
+    }
+
+    /// The table to be released.
+    pub(crate) fn into_kept(self) -> Kept {
+        self.table
+    }
 }
 
 /// Hashes the names of scripts, which are digits of a hash already: the first of them.

@@ -1,14 +1,18 @@
 //! Arguments of functions, read with Lua's rules and Lua's complaints.
 
-use crate::Session;
-use darter_lua::{Cx, Error, Lua, Type, number};
+use darter_lua::{Error, Function, Lua, Type, number};
 
-/// The argument of all functions here.
-pub(crate) type Call<'a, 'b> = &'a mut Cx<'b, Session>;
-/// How all functions here end.
-pub(crate) type Step = darter_lua::Step<Session>;
-/// A function of scripts.
-pub(crate) type LuaFunction = darter_lua::Function<Session>;
+/// Sets functions in the table on top.
+pub(crate) fn fill<H: 'static>(
+    lua: &mut Lua<'_>,
+    functions: &[(&str, Function<H>)],
+) -> Result<(), Error> {
+    for (name, function) in functions {
+        lua.push_function(*function)?;
+        lua.set(-2, name)?;
+    }
+    Ok(())
+}
 
 /// `number expected, got nil`, for argument `index`.
 pub(crate) fn type_error(lua: &Lua<'_>, index: i32, expected: &str) -> Error {

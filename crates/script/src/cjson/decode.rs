@@ -1,8 +1,8 @@
 //! `cjson.decode(text)`.
 
-use super::Settings;
-use crate::session::Session;
-use crate::values::{Call, Portion, Step, make_text};
+use super::settings::Settings;
+use crate::session::{Call, Session, Step};
+use crate::values::{Portion, make_text};
 use darter_lua::{Error, Lua, Progress, Work, number};
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! `cjson.encode(value)`.
 
-use super::Settings;
-use crate::session::Session;
-use crate::values::{Call, Portion, Step};
+use super::settings::Settings;
+use crate::session::{Call, Session, Step};
+use crate::values::Portion;
 use darter_lua::{Error, Lua, Position, Progress, Type, Work, number};
 
 /// Bytes of a string that are written at once.
