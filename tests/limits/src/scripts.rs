@@ -23,6 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a script of many calls blocks no client",      Asks::More,    many_calls),
     ("very many scripts are given back",             Asks::AsRedis, flood),
     ("a script has very many keys and a huge reply", Asks::AsRedis, huge),
+    ("large values of scripts make no long slice",   Asks::AsRedis, large_values),
     ("the memory of scripts is reported",            Asks::More,    told),
     ("the stacks of scripts are reported",           Asks::More,    stacks),
 ];
@@ -259,6 +260,26 @@ fn huge(stage: &Stage) -> Result<(), String> {
     let reply = client.command(&["EVAL", body, "0"]).map_err(text)?;
     let length = reply.text().map_or(0, <[u8]>::len);
     ensure(length == 50_000_000, || format!("{length} bytes"))
+}
+
+/// Tables, strings and texts of many megabytes grow in portions, and are freed in portions.
+fn large_values(stage: &Stage) -> Result<(), String> {
+    const BODIES: &[&str] = &[
+        "local t = {} for i = 1, 9000000 do t[i] = i end return #t",
+        "local t = {} for i = 1, 1200000 do t[i + 0.5] = i end return 1",
+        "local t = {} for i = 1, 5000000 do t[i] = 'abcdef' end return #table.concat(t)",
+        "local t = {} for i = 1, 2000000 do t[i] = i end return #cjson.encode(t) + #cmsgpack.pack(t)",
+    ];
+    let server = stage.server()?;
+    let mut client = client(&server)?;
+    for body in BODIES {
+        client.words("CONFIG RESETSTAT").map_err(text)?;
+        let reply = client.command(&["EVAL", body, "0"]).map_err(text)?;
+        ensure(reply.int() > Some(0), || format!("{body}: {reply:?}"))?;
+        reaches(&mut client, "used_memory_vm_eval", 0..8 * MIB)?;
+        slices::are_short(&mut client).map_err(|why| format!("{why} ({body})"))?;
+    }
+    Ok(())
 }
 
 /// The memory of machines while they run, load a library, and have ended; and that of libraries.
