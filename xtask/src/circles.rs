@@ -59,7 +59,7 @@ fn count(server: &Crate) -> (usize, usize) {
     let circle = |module: &&Module| {
         reached[module].iter().filter(|other| reached[*other].contains(module)).count()
     };
-    (files.iter().map(|module| circle(&module)).max().unwrap_or(0), files.len())
+    (files.iter().map(circle).max().unwrap_or(0), files.len())
 }
 
 /// The text of all `impl Core` blocks: each ends at the next line that is a lone brace.

@@ -47,7 +47,7 @@ fn every_call_has_a_time() {
         bench.clock.reading_ns.set(100);
         let (key, other) = (bench.key(home), bench.key(0));
         let gets = format!("GET {key}\r\n").repeat(10);
-        let script = format!("for i = 1, 10 do redis.call('GET', KEYS[1]) end");
+        let script = "for i = 1, 10 do redis.call('GET', KEYS[1]) end".to_owned();
         for lines in [
             gets.clone(),
             format!("MULTI\r\n{gets}EXEC"),
