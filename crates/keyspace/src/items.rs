@@ -274,13 +274,13 @@ impl<X: OutOfLine> Source for Entries<X> {
 
     fn read_once(&mut self) {
         let cut = self.cut.take().expect("it is the only pass");
-        self.reader = Some(Reader::new(cut).copied_first().since_before());
+        self.reader = Some(Reader::new(cut).copied_first().since_snapshot());
     }
 
     fn held_kib(&self) -> u32 {
         match (&self.reader, &self.cut) {
             (Some(reader), _) => reader.held_kib(),
-            (None, Some(cut)) => cut.copied_kib(),
+            (None, Some(cut)) => cut.copied_since_snapshot_kib(),
             (None, None) => 0,
         }
     }

@@ -39,6 +39,8 @@ const BYTES_AT_ONCE: usize = 12 * 1024;
 const BYTES_A_LOOK: usize = BYTES_AT_ONCE / ENTRIES_AT_ONCE;
 /// Items of a value of which much may be copied while a segment is read: some megabytes.
 const HUGE: u64 = 1 << 16;
+/// Large values that wait for their turn, of which copies are counted.
+const HUGE_COUNTED: usize = 16;
 /// Bytes of a long key in one step.
 const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
 
@@ -173,6 +175,7 @@ impl Snapshot {
     /// The same, in other portions.
     #[must_use]
     pub fn in_portions(parts: Vec<Part>, style: Style, portions: Portions) -> Self {
+        darter_structs::kept::begin_snapshot();
         Self {
             whole_bytes: parts.iter().map(|part| part.bytes).sum(),
             parts: parts.into(),
@@ -227,20 +230,18 @@ impl Snapshot {
     #[must_use]
     pub fn held_kib(&self) -> u64 {
         let Some(reader) = &self.reader else { return 0 };
-        let is_waiting = |(_, value): &&(usize, Value)| value.is_huge;
-        let values =
-            self.value.iter().chain(self.large.front().filter(is_waiting).map(|(_, value)| value));
+        let waiting = self.large.iter().take(HUGE_COUNTED).map(|(_, value)| value);
+        let values = self.value.iter().chain(waiting.filter(|value| value.is_huge));
         let in_values: u32 = values.map(|value| value.items.held_kib()).sum();
         let written = self.value.as_ref().map_or(0, Value::written_per_mille);
         let kept = self.parts_kept.bytes(written) + self.wholes_kept.bytes(0);
         u64::from(reader.held_kib()) + u64::from(in_values) + kept / 1_024
     }
 
-    /// True while a huge value waits for its turn, which is soon: copies of it until then are held
-    /// until it has been read.
+    /// Memory of the cut: what it can hold at most.
     #[must_use]
-    pub fn awaits_huge(&self) -> bool {
-        self.large.front().is_some_and(|(_, value)| value.is_huge)
+    pub fn whole_bytes(&self) -> usize {
+        self.whole_bytes
     }
 
     /// KiB that writers have copied of the value being read, since its reading began, and copied or

@@ -40,7 +40,7 @@ fn write(shard: &mut Shard, number: u64, value: &[u8]) {
 
 /// As a core sees it.
 fn is_behind(snapshot: &Snapshot) -> bool {
-    snapshot.awaits_huge() || snapshot.holds_more_than(31)
+    snapshot.holds_more_than(31)
 }
 
 /// The peak memory of a snapshot of everything, beside the data, while `write` runs as often as the

@@ -10,6 +10,17 @@ use std::cell::Cell;
 thread_local! {
     static PARTS: Cell<u64> = const { Cell::new(0) };
     static WHOLES: Cell<u64> = const { Cell::new(0) };
+    static SNAPSHOT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A snapshot of this thread's data begins.
+pub fn begin_snapshot() {
+    SNAPSHOT.with(|number| number.set(number.get().wrapping_add(1)));
+}
+
+/// The number of this thread's last snapshot.
+pub(crate) fn snapshot() -> u32 {
+    SNAPSHOT.with(Cell::get)
 }
 
 /// Counts `bytes` copied because the value was shared (copy on write).

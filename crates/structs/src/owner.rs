@@ -8,6 +8,7 @@
 //! It also counts what versions have copied because others held it, too: so a reader knows how much
 //! it alone keeps from being freed. docs/design/0017-saving.md.
 
+use crate::kept;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,11 +43,14 @@ impl Watch {
 }
 
 /// The block that all holders share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Block {
     versions: AtomicU32,
     /// KiB that versions have copied because others held them; the number wraps.
     copied_kib: AtomicU32,
+    /// The snapshot during which it was last copied, and what had been copied before that began.
+    snapshot: AtomicU32,
+    before_snapshot_kib: AtomicU32,
 }
 
 /// The share of a holder; empty for a value too small to have owners.
@@ -61,7 +65,7 @@ pub(crate) struct Owner {
 impl Owner {
     /// The share of a new value.
     pub(crate) fn new() -> Self {
-        let block = Block { versions: AtomicU32::new(1), copied_kib: AtomicU32::new(0) };
+        let block = Block { versions: AtomicU32::new(1), ..Block::default() };
         Self { block: Some(Arc::new(block)), is_version: true, copied_before_kib: 0 }
     }
 
@@ -82,9 +86,22 @@ impl Owner {
         Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
-    /// Counts earlier copies, too.
-    pub(crate) fn count_all(&mut self) {
-        self.copied_before_kib = 0;
+    /// Counts from the begin of this thread's last snapshot on.
+    pub(crate) fn count_since_snapshot(&mut self) {
+        self.copied_before_kib = self.before_snapshot_kib();
+    }
+
+    /// KiB that versions have copied since this thread's last snapshot began.
+    pub(crate) fn copied_since_snapshot_kib(&self) -> u32 {
+        self.all_copied_kib().wrapping_sub(self.before_snapshot_kib())
+    }
+
+    fn before_snapshot_kib(&self) -> u32 {
+        self.block.as_ref().map_or(0, |block| {
+            let is_copied = block.snapshot.load(Ordering::Relaxed) == kept::snapshot();
+            let before = if is_copied { &block.before_snapshot_kib } else { &block.copied_kib };
+            before.load(Ordering::Relaxed)
+        })
     }
 
     /// Takes this share, for the rest of a version that is being freed.
@@ -98,7 +115,10 @@ impl Owner {
     pub(crate) fn note_copied(&self, bytes: usize) {
         if let Some(block) = &self.block {
             let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-            block.copied_kib.fetch_add(kib, Ordering::Relaxed); // A number to compare.
+            let before = block.copied_kib.fetch_add(kib, Ordering::Relaxed); // A number to compare.
+            if block.snapshot.swap(kept::snapshot(), Ordering::Relaxed) != kept::snapshot() {
+                block.before_snapshot_kib.store(before, Ordering::Relaxed);
+            }
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a failed snapshot logs its reason",                       Asks::More,    reasons),
     ("snapshots do not overlap",                                Asks::More,    overlaps),
     ("readers do not wait for a snapshot beside writers",       Asks::More,    amid_writers),
+    ("writers of other keys do not wait for large values",      Asks::More,    beside_large_values),
 ];
 
 const SOON: Duration = Duration::from_secs(30);
@@ -477,6 +478,41 @@ fn amid_writers(stage: &Stage) -> Result<(), String> {
     }
     for writer in writers {
         writer.join().map_err(|_| "a writer panicked")??;
+    }
+    Ok(())
+}
+
+/// Lists are written before the hash and the set of their segment: what is pushed and popped beside
+/// that copies nothing, so nothing is held, and closed connections go.
+fn beside_large_values(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    for (kind, keys) in [("hash", 2), ("set", 2), ("list", 8)] {
+        let words = format!("DEBUG POPULATE {keys} {kind} 10 RAND TYPE {kind} ELEMENTS 100000");
+        expect(&mut client, &words, "OK")?;
+    }
+    let (mut mover, mut pusher) = (server.client().map_err(text)?, server.client().map_err(text)?);
+    expect(&mut client, "CONFIG RESETSTAT", "OK")?;
+    expect(&mut client, "BGSAVE", "Background saving started")?;
+    let mut rounds = 0;
+    while say(&mut client, "INFO persistence")?.contains("rdb_bgsave_in_progress:1") {
+        let pop = darter_testkit::client::encode(&["BLPOP", "queue", "0"]);
+        mover.send(&pop).map_err(text)?;
+        let mut short = server.client().map_err(text)?;
+        short.send(&darter_testkit::client::encode(&["BLPOP", "nothing", "0"])).map_err(text)?;
+        pusher.words("RPUSH queue x").map_err(text)?;
+        mover.receive().map_err(text)?;
+        pusher.words(&format!("LPUSH small:{} y", rounds % 10)).map_err(text)?;
+        drop(short);
+        rounds += 1;
+    }
+    ensure(rounds > 10, || format!("the snapshot took {rounds} rounds"))?;
+    wait_for(&mut client, "rdb_last_bgsave_status:ok")?;
+    wait_for(&mut client, "rdb_writes_held:0")?;
+    let start = Instant::now();
+    while !say(&mut client, "INFO clients")?.contains("connected_clients:3") {
+        ensure(start.elapsed() < SOON, || "closed connections stay".into())?;
+        std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }

@@ -7,11 +7,14 @@ use darter_base::Preempt;
 use darter_structs::kept;
 
 impl Db {
-    /// True when a change of this key may leave something to a cut: it holds the key's place, or may hold
-    /// its value.
+    /// True when a change of this key may copy memory that a cut holds: the key's segment, a whole value,
+    /// or a part of a value that is not small.
     pub fn is_cut(&mut self, key: &Key<'_>) -> bool {
+        /// Bytes of a value whose parts a cut may hold, though not the value.
+        const SMALL: usize = 64 * 1024;
+        let may_copy = |object: &Object| object.count() > 1 || memory_bytes(object) > SMALL;
         let entry = self.keys.get(key.hash, key.bytes);
-        entry.is_some_and(|entry| entry.out().is_some()) || !self.keys.is_own(key.hash)
+        entry.and_then(|entry| entry.out()).is_some_and(may_copy) || !self.keys.is_own(key.hash)
     }
 
     /// Makes the places of the fields or members that a change will touch the value's own, until

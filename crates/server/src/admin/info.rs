@@ -35,6 +35,8 @@ pub(super) struct Facts {
     shard: ShardStats,
     expired: u64,
     unsaved: u64,
+    /// Memory that the snapshot under way holds beside the data, and the most that one held.
+    saving_held: [u64; 2],
     conns: usize,
     /// Clients that wait, and those of them that do not for ever.
     blocked: (usize, usize),
@@ -179,6 +181,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         shard: home.shard.stats,
         expired: home.shard.expired_count(),
         unsaved: core.saving.unsaved(home.shard.lasting_changes()),
+        saving_held: core.saving.held_bytes(),
         conns: core.conns_len(),
         blocked: core.blocked_counts(),
         tasks: core.tx.tasks_len(),
@@ -412,6 +415,8 @@ fn persistence(report: &Report<'_>, text: &mut String) {
     field(text, "rdb_current_bgsave_time_sec", shown_s);
     field(text, "rdb_saves", saves.count());
     field(text, "rdb_writes_held", report.sum(|facts| facts.stats.writes_held));
+    field(text, "rdb_held_bytes", report.sum(|facts| facts.saving_held[0]));
+    field(text, "rdb_held_peak_bytes", report.sum(|facts| facts.saving_held[1]));
     field(text, "rdb_last_load_keys_expired", expired.load(Ordering::Relaxed));
     field(text, "rdb_last_load_keys_loaded", keys.load(Ordering::Relaxed));
     field(text, "aof_enabled", 0);

@@ -172,6 +172,19 @@ pub(super) enum Next {
     Waits,
 }
 
+/// Whether the next request waits in the list of `writers`. It may have run before that is noticed, so
+/// this is no kind of [`Next`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WriteHold {
+    /// It is not listed.
+    #[default]
+    No,
+    /// It is listed.
+    Listed,
+    /// It has been: the next write runs, whatever the snapshot holds.
+    Released,
+}
+
 /// What a connection is owed, and what it has declared.
 pub struct Lane {
     /// The runtime's name for it.
@@ -247,8 +260,8 @@ pub struct Lane {
     /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
     /// that is noticed, so this is no kind of `next`.
     pub(super) awaits_pause: bool,
-    /// In the list of those that wait until others have caught up: see `writers`. As above.
-    pub(super) waits_to_write: bool,
+    /// Whether its next write waits.
+    pub(super) write_hold: WriteHold,
     /// The runtime was asked to close it. A send may still be in flight: one that is killed does not
     /// wait for it.
     pub(super) closing: bool,
@@ -272,7 +285,7 @@ impl Conn {
     /// or has arrived behind one that was run by a task. Not of one that waits for others.
     pub(super) fn expects_more(&self) -> bool {
         let lane = &self.lane;
-        if lane.awaits_pause || lane.waits_to_write || lane.is_blocked() {
+        if lane.awaits_pause || lane.waits_to_write() || lane.is_blocked() {
             return false;
         }
         let follows = lane.corked_until.is_some() && lane.queued && self.parser.pending_bytes() > 0;
@@ -371,7 +384,7 @@ impl Lane {
             silent_ns: 0,
             receiving: Receiving::default(),
             awaits_pause: false,
-            waits_to_write: false,
+            write_hold: WriteHold::default(),
             closing: false,
             reply_peak: (0, 0),
             soft_since_ms: None,
@@ -433,6 +446,11 @@ impl Lane {
     /// True when it waits for a key: flag `b` of CLIENT LIST.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(self.next, Next::Waits)
+    }
+
+    /// True when its next write waits for a snapshot or for keyspace events.
+    pub(super) fn waits_to_write(&self) -> bool {
+        self.write_hold == WriteHold::Listed
     }
 
     /// How far its client has gone.
@@ -503,7 +521,7 @@ impl Lane {
         is_blocked
             || self.awaits_task()
             || self.awaits_pause
-            || self.waits_to_write
+            || self.waits_to_write()
             || waits
             || searches
     }

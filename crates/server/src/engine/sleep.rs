@@ -87,7 +87,7 @@ impl Core {
             self.stalls.next_ms(),
             self.next_idle_check(),
             self.next_census(),
-            self.saving.next_look(self.now_ms(), &self.admin.shared.saves),
+            self.writers.next_end(),
         ];
         timers.into_iter().flatten().min()
     }
@@ -118,7 +118,7 @@ fn lost(conn: &Conn) -> Option<&'static str> {
         (lane.session.killed, "one that was killed"),
         (lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.wanting, "a request"),
         (
-            lane.held().is_some() && is_next && !lane.awaits_pause && !lane.waits_to_write,
+            lane.held().is_some() && is_next && !lane.awaits_pause && !lane.waits_to_write(),
             "a held request",
         ),
         (lane.stream.is_some() && lane.output_bytes() < STREAM_BUFFER_BYTES, "a stream"),

@@ -68,7 +68,7 @@ impl Core {
         if self.queue.borrow().has_mail() {
             self.read_clock(); // Bytes came in since the slice began.
         }
-        self.saving.begin_turn(self.now_ms(), &self.admin.shared.saves);
+        self.saving.begin_turn();
         self.release_writer();
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
@@ -142,6 +142,7 @@ impl Core {
         while self.queue.borrow().may_run_ready() && !self.slice.is_over(self.meter.now_ns()) {
             let Some(token) = self.next_writer() else { return };
             self.serve(token);
+            self.meter.read(self.clock.monotonic_ns()); // Many may run nothing.
         }
     }
 

@@ -1,30 +1,33 @@
-//! Those who write wait while a snapshot, or what is told of their writes, is behind them, and nobody
-//! else does.
+//! Writes that a snapshot, or the keyspace events that they cause, cannot keep up with wait.
 //!
 //! A write into a segment of the cut that has not been read copies it, and encoding a segment takes
 //! ten times as long as copying it. So at full speed writers would copy everything. Once a core's
-//! part holds more than its bound by itself (`Snapshot::is_behind`), requests that write there wait
-//! in their connections, before anything of them is visible: nothing overtakes them that a client
-//! could tell. All other requests run as they come: also those that write to short values of this core
-//! which the snapshot has taken already. (What another core would copy is not known here.) What writers copy in one turn is bounded, too:
-//! a reader may wait for the turn.
+//! part holds more than its bound (`Saving::is_behind`), requests that write there wait in their
+//! connections before anything of them is visible, so no client sees them overtaken. The wait ends
+//! when the part is within its bound again, and at the latest after [`HOLD_MS`]: then the write takes
+//! the memory. So a slow disk costs memory, not time; the cut bounds it, as it does with fork.
+//!
+//! A write that copies nothing of the cut runs as it comes: its key's segment has been read or copied,
+//! and its value is small. (Only keys of this core are judged so: other cores' cuts are unknown here.)
+//! The copies of one turn are bounded, too: a reader may wait for the turn.
 //!
 //! ```text
-//! turn:  one writer of those that wait | what has come | more writers | the snapshot, and the rest
+//! turn:  one held writer | what has come | more held writers | the snapshot, and the rest
 //!        until COPIED_IN_TURN_KIB are copied, or the bound is reached
 //! ```
 //! Each core tells the others whether its part is behind ([`Core::tell_writers`]), and wakes those
 //! whose connections wait for it. Requests that are on their way to it meanwhile run when they come.
 //!
-//! So do those who cause keyspace events, while too many are under way to the core that publishes them
-//! (`Listeners::are_behind`): they are slowed down to what is delivered, as those are who publish.
+//! Commands that cause keyspace events wait, too, while too many events are under way to the core that
+//! publishes them (`Listeners::are_behind`), however long that takes.
 //!
 //! Not here: how much is held, and in which order the cut is read. See `snapshot` in persist.
 
-use super::conn::Lane;
+use super::conn::{Lane, WriteHold};
 use super::core::Core;
 use super::entry::Entry;
-use super::state::writers::Awaited;
+use super::state::writers::{Awaited, HOLD_MS};
+use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_keyspace::Key;
 use darter_resp::Args;
@@ -44,6 +47,10 @@ impl Core {
     }
 
     fn hold_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
+        if lane.write_hold == WriteHold::Released {
+            lane.write_hold = WriteHold::No;
+            return false;
+        }
         let db = lane.session.db;
         let awaited = match &lane.queued_commands {
             None => self.awaited_by(db, entry, args),
@@ -53,10 +60,13 @@ impl Core {
                 if entry.row.is_write() { self.awaited_by(db, entry, args) } else { None }
             }),
         };
-        let Some(awaited) = awaited else { return false };
-        self.stats.borrow_mut().writes_held += u64::from(!lane.waits_to_write);
+        // A client that has ended its side is not kept for a snapshot.
+        let Some(awaited) = awaited.filter(|at| *at == Awaited::Events || !lane.eof) else {
+            return false;
+        };
+        self.stats.borrow_mut().writes_held += u64::from(!lane.waits_to_write());
         lane.hold(args.to_request());
-        self.writers.hold(awaited, lane);
+        self.writers.hold(awaited, lane, self.now_ms());
         self.expect_news();
         true
     }
@@ -107,11 +117,12 @@ impl Core {
         if !self.writers.are_held() {
             return None;
         }
-        let next = self.writers.next(|awaited| match awaited {
-            Awaited::Events => !self.events_are_behind(),
-            Awaited::Part(core) => self.takes_writers(core),
+        let has_copied_much = self.saving.copied_in_turn_kib() >= COPIED_IN_TURN_KIB;
+        let next = self.writers.next(|awaited, since| match awaited {
+            Awaited::Part(core) if core == self.id() && has_copied_much => false,
+            _ => self.releases(awaited, since),
         })?;
-        self.with_conn(next, |conn| conn.lane.waits_to_write = false);
+        self.with_conn(next, |conn| conn.lane.write_hold = WriteHold::Released);
         Some(next)
     }
 
@@ -124,11 +135,17 @@ impl Core {
 
     /// Whether a turn would release one.
     pub(super) fn may_release_writers(&self) -> bool {
-        self.writers.are_held()
-            && self.writers.has_next(|awaited| match awaited {
-                Awaited::Events => !self.events_are_behind(),
-                Awaited::Part(core) => self.has_caught_up(core),
-            })
+        self.writers.are_held() && self.writers.has_next(|at, since| self.releases(at, since))
+    }
+
+    /// Whether a wait that began at `since` is over. The clock may have been set since.
+    fn releases(&self, awaited: Awaited, since: UnixMillis) -> bool {
+        match awaited {
+            Awaited::Events => !self.events_are_behind(),
+            Awaited::Part(core) => {
+                self.has_caught_up(core) || self.now_ms().abs_diff(since) >= HOLD_MS
+            }
+        }
     }
 
     /// The turn ends: tells the other cores whether this one's part is behind.

@@ -186,11 +186,11 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// KiB that versions have copied since this cut was taken, as others held it.
+    /// KiB that versions have copied since this thread's last snapshot began, as others held it.
     #[must_use]
-    pub fn copied_kib(&self) -> u32 {
+    pub fn copied_since_snapshot_kib(&self) -> u32 {
         match &self.0 {
-            Root::Big(big) => big.directory.owner.copied_kib(),
+            Root::Big(big) => big.directory.owner.copied_since_snapshot_kib(),
             Root::Empty | Root::Pack(_) | Root::Small(_) | Root::Ruin(_) => 0,
         }
     }

@@ -244,11 +244,11 @@ impl<X: OutOfLine> Reader<X> {
         Self { copied: Some(Copied::default()), ..self }
     }
 
-    /// The cut is part of an older one, since when writers may have copied of it: until all of it has
-    /// been looked at once, whatever was ever copied counts as held.
+    /// The cut is part of this thread's last snapshot: what writers have copied since that began counts
+    /// as held.
     #[must_use]
-    pub fn since_before(mut self) -> Self {
-        self.stream.0.owner.count_all();
+    pub fn since_snapshot(mut self) -> Self {
+        self.stream.0.owner.count_since_snapshot();
         self
     }
 

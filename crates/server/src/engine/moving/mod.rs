@@ -222,7 +222,7 @@ fn is_free(lane: &Lane) -> bool {
         && session.queued.is_none()
         && lane.queued_commands.is_none();
     let is_open = !(lane.eof || lane.closing || session.killed || session.close_after_reply);
-    let is_held = lane.receiving != Receiving::Open || lane.awaits_pause || lane.waits_to_write;
+    let is_held = lane.receiving != Receiving::Open || lane.awaits_pause || lane.waits_to_write();
     let is_known = session.monitor
         || session.is_target
         || session.tracking.is_on

@@ -14,7 +14,6 @@ pub(super) mod local;
 pub(super) mod meter;
 pub(crate) mod moves;
 pub(super) mod outgoing;
-pub(super) mod patience;
 pub(crate) mod pubsub;
 pub(crate) mod receiving;
 pub(super) mod release;

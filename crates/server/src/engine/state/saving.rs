@@ -1,11 +1,14 @@
 //! What a core has to do with snapshots: its part of the one under way, and what the last one has.
 
-use super::patience::{LOOK_MS, Patience};
 use crate::saving::{Outlet, Room, Saves};
-use darter_base::UnixMillis;
 use darter_persist::snapshot::{Chunk, Snapshot, Step};
 use darter_tx::{Locked, Tx};
 use std::cell::{Cell, RefCell};
+
+/// How much of the cut a snapshot may hold beside the data before writers wait, in thousandths.
+const HELD_PER_MILLE: u64 = 31;
+/// How much is logged, in thousandths.
+const LOGGED_PER_MILLE: u64 = 250;
 
 /// See the module.
 #[derive(Default)]
@@ -15,8 +18,9 @@ pub(crate) struct Saving {
     is_here: Cell<bool>,
     /// What writers had copied of the cut when the turn began, in KiB.
     copied_before_kib: Cell<u32>,
-    /// How much writers may leave to the snapshot.
-    patience: Patience,
+    /// Memory that the snapshot under way holds beside the data, and the most that one held, in KiB.
+    held_kib: Cell<u64>,
+    held_peak_kib: Cell<u64>,
     /// Changes of this core, since its start, that the last snapshot has.
     saved_changes: Cell<u64>,
     /// Core 0: the ticket of whoever waits for the outcome.
@@ -35,15 +39,18 @@ struct Work {
     outlet: Box<dyn Outlet>,
     /// A chunk for which there was no room.
     held: Option<Chunk>,
+    /// The log has a line about the memory that it holds.
+    is_logged: bool,
 }
 
 impl Saving {
     /// Begins with this core's part. That of one that was given up may still be here, where the core
     /// has slept since.
     pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
-        let before = self.work.replace(Some(Work { snapshot, outlet, held: None }));
+        let before =
+            self.work.replace(Some(Work { snapshot, outlet, held: None, is_logged: false }));
         self.is_here.set(true);
-        self.patience.restart();
+        self.held_peak_kib.set(0);
         let is_over = |work: &Work| work.outlet.room() == Room::Gone;
         debug_assert!(before.as_ref().is_none_or(is_over), "one snapshot at a time");
     }
@@ -62,34 +69,43 @@ impl Saving {
         self.is_here.get()
     }
 
-    /// Whether writers copy faster than their copies are read: see `patience`.
+    /// Whether writers copy faster than their copies are read.
     pub(crate) fn is_behind(&self, saves: &Saves) -> bool {
-        if !self.is_here() || saves.is_cancelled() {
-            return false;
-        }
-        let has_room = self.can_go_on(saves);
-        let most = self.patience.held_per_mille(has_room);
-        let is_behind = |Work { snapshot, .. }: &Work| {
-            has_room && snapshot.awaits_huge() || snapshot.holds_more_than(most)
-        };
-        self.work.borrow().as_ref().is_some_and(is_behind)
+        let is_behind = |work: &Work| work.snapshot.holds_more_than(HELD_PER_MILLE);
+        self.is_here()
+            && !saves.is_cancelled()
+            && self.work.borrow().as_ref().is_some_and(is_behind)
     }
 
-    /// A turn begins at `now`.
-    pub(crate) fn begin_turn(&self, now: UnixMillis, saves: &Saves) {
+    /// A turn begins.
+    pub(crate) fn begin_turn(&self) {
         if self.is_here() {
             self.copied_before_kib.set(self.copied_kib());
-            let is_behind = self.is_behind(saves);
-            let held = self.work.borrow().as_ref().map_or(0, |work| work.snapshot.held_kib());
-            self.patience.look(now, held, is_behind);
+            self.note_held();
         }
     }
 
-    /// When a core that has nothing else to do looks again whether writers may go on, though nobody
-    /// wakes it: while there is no room.
-    pub(crate) fn next_look(&self, now: UnixMillis, saves: &Saves) -> Option<UnixMillis> {
-        let waits = self.is_here() && !self.can_go_on(saves) && self.is_behind(saves);
-        waits.then_some(now + LOOK_MS)
+    /// Memory that the snapshot under way holds beside the data, in bytes, and the most that this or the
+    /// last one held.
+    pub(crate) fn held_bytes(&self) -> [u64; 2] {
+        [&self.held_kib, &self.held_peak_kib].map(|kib| kib.get() * 1_024)
+    }
+
+    fn note_held(&self) {
+        let mut place = self.work.borrow_mut();
+        let held = place.as_ref().map_or(0, |work| work.snapshot.held_kib());
+        self.held_kib.set(held);
+        self.held_peak_kib.set(held.max(self.held_peak_kib.get()));
+        let Some(work) = place.as_mut().filter(|work| !work.is_logged) else { return };
+        if work.snapshot.holds_more_than(LOGGED_PER_MILLE) {
+            work.is_logged = true;
+            let (held_mib, most_mib) = (held / 1_024, work.snapshot.whole_bytes() >> 20);
+            let cause =
+                if work.held.is_some() { "its disk is slow" } else { "there are many writes" };
+            tracing::warn!(
+                "the snapshot holds {held_mib} MiB beside the data, as {cause}; at most {most_mib} MiB"
+            );
+        }
     }
 
     /// What writers have copied in this turn, in KiB. A reader that takes over from another one
@@ -106,6 +122,9 @@ impl Saving {
     pub(crate) fn step(&self, saves: &Saves) -> u64 {
         let keys = self.go_on(saves);
         self.is_here.set(self.work.borrow().is_some());
+        if !self.is_here() {
+            self.held_kib.set(0);
+        }
         keys
     }
 

@@ -1,17 +1,23 @@
-//! Connections whose next request must wait until a snapshot has caught up with those who write, or
-//! until the events that they cause have: by what they wait for, in the order in which they came.
+//! Connections whose next write waits for a snapshot or for keyspace events: a queue for each cause, in
+//! order of arrival. A wait for a snapshot ends after [`HOLD_MS`], so a queue is in order of its ends,
+//! too, and only the heads are looked at.
 //!
 //! Invariants:
-//! - W1: a connection is listed at most once; its lane knows that it is (`waits_to_write`).
-//! - W2: `len` is the number of those listed, whether they still exist or not.
+//! - W1: a connection is listed at most once; its lane knows that it is ([`WriteHold::Listed`]).
+//! - W2: `len` is the number of connections listed, whether they still exist or not.
 
-use super::super::conn::Lane;
+use super::super::conn::{Lane, WriteHold};
+use darter_base::UnixMillis;
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// What a connection that writes waits for.
+/// How long a write waits for a snapshot at most. After that it copies what it needs, so memory grows by
+/// a segment for each connection in this time.
+pub(crate) const HOLD_MS: u64 = 10;
+
+/// The cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// That fewer keyspace events are under way.
@@ -19,6 +25,9 @@ pub(crate) enum Awaited {
     /// A core's part of a snapshot.
     Part(CoreId),
 }
+
+/// A connection, and when its wait began.
+type Held = (Token, UnixMillis);
 
 impl Awaited {
     /// The place of its queue.
@@ -38,21 +47,21 @@ impl Awaited {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Writers {
-    queues: RefCell<Vec<VecDeque<Token>>>,
+    queues: RefCell<Vec<VecDeque<Held>>>,
     len: Cell<usize>,
 }
 
 impl Writers {
-    /// The connection waits for that, behind all that do.
-    pub(crate) fn hold(&self, awaited: Awaited, lane: &mut Lane) {
-        if std::mem::replace(&mut lane.waits_to_write, true) {
+    /// Lists the connection, if it is not listed yet.
+    pub(crate) fn hold(&self, awaited: Awaited, lane: &mut Lane, now: UnixMillis) {
+        if std::mem::replace(&mut lane.write_hold, WriteHold::Listed) == WriteHold::Listed {
             return;
         }
         let mut queues = self.queues.borrow_mut();
         if queues.len() <= awaited.at() {
             queues.resize_with(awaited.at() + 1, VecDeque::new);
         }
-        queues[awaited.at()].push_back(lane.token);
+        queues[awaited.at()].push_back((lane.token, now));
         self.len.set(self.len.get() + 1);
     }
 
@@ -62,26 +71,37 @@ impl Writers {
         self.len.get() > 0
     }
 
-    /// The first one that waits for something for which `may_go_on` holds. Its lane still counts as
-    /// listed.
-    pub(crate) fn next(&self, mut may_go_on: impl FnMut(Awaited) -> bool) -> Option<Token> {
+    /// Takes the head of a queue for which `may_go_on` holds, given when its wait began. Its lane still
+    /// counts as listed.
+    pub(crate) fn next(&self, may_go_on: impl Fn(Awaited, UnixMillis) -> bool) -> Option<Token> {
         let mut queues = self.queues.borrow_mut();
-        let mut waiting = queues.iter_mut().enumerate().filter(|(_, queue)| !queue.is_empty());
-        let (_, queue) = waiting.find(|(at, _)| may_go_on(Awaited::of(*at)))?;
-        let next = queue.pop_front();
+        let next = queues.iter_mut().enumerate().find_map(|(at, queue)| {
+            queue.pop_front_if(|(_, since)| may_go_on(Awaited::of(at), *since))
+        });
         self.len.set(self.len.get() - usize::from(next.is_some()));
-        next
+        next.map(|(token, _)| token)
     }
 
-    /// Whether [`Writers::next`] would return one.
-    pub(crate) fn has_next(&self, mut may_go_on: impl FnMut(Awaited) -> bool) -> bool {
+    /// Whether [`Writers::next`] would return a connection.
+    pub(crate) fn has_next(&self, may_go_on: impl Fn(Awaited, UnixMillis) -> bool) -> bool {
+        self.heads(|awaited, since| may_go_on(awaited, since).then_some(())).is_some()
+    }
+
+    /// When the next wait for a snapshot ends.
+    pub(crate) fn next_end(&self) -> Option<UnixMillis> {
+        self.heads(|awaited, since| (awaited != Awaited::Events).then_some(since + HOLD_MS))
+    }
+
+    /// The least of what `f` returns for the heads of the queues.
+    fn heads<R: Ord>(&self, f: impl Fn(Awaited, UnixMillis) -> Option<R>) -> Option<R> {
         let queues = self.queues.borrow();
-        queues.iter().enumerate().any(|(at, queue)| !queue.is_empty() && may_go_on(Awaited::of(at)))
+        let heads = queues.iter().enumerate().filter_map(|(at, queue)| Some((at, queue.front()?)));
+        heads.filter_map(|(at, (_, since))| f(Awaited::of(at), *since)).min()
     }
 
     /// Whether any waits for more than this core's part.
     pub(crate) fn wait_elsewhere(&self, home: CoreId) -> bool {
-        self.are_held() && self.has_next(|awaited| awaited != Awaited::Part(home))
+        self.are_held() && self.has_next(|awaited, _| awaited != Awaited::Part(home))
     }
 }
 
@@ -99,19 +119,21 @@ mod tests {
         };
         let mut conns = [0, 1, 2].map(conn);
         for (conn, core) in conns.iter_mut().zip([1, 0, 1]) {
-            writers.hold(Awaited::Part(core), &mut conn.lane);
-            writers.hold(Awaited::Part(core), &mut conn.lane);
+            writers.hold(Awaited::Part(core), &mut conn.lane, 5);
+            writers.hold(Awaited::Part(core), &mut conn.lane, 6);
         }
         assert!(writers.are_held() && writers.wait_elsewhere(0) && writers.wait_elsewhere(1));
-        assert!(!writers.has_next(|_| false) && writers.next(|_| false).is_none());
-        let next = |awaited| writers.next(|at| at == awaited).map(|token| token.index);
+        assert!(!writers.has_next(|_, _| false) && writers.next(|_, _| false).is_none());
+        assert_eq!(writers.next_end(), Some(5 + HOLD_MS));
+        let next = |awaited| writers.next(|at, _| at == awaited).map(|token| token.index);
         let [here, there] = [0, 1].map(Awaited::Part);
         assert_eq!([next(there), next(there), next(there)], [Some(0), Some(2), None]);
         assert!(writers.are_held() && !writers.wait_elsewhere(0));
         assert_eq!((next(here), writers.are_held()), (Some(1), false));
-        conns[1].lane.waits_to_write = false;
-        writers.hold(Awaited::Events, &mut conns[1].lane);
+        conns[1].lane.write_hold = WriteHold::Released;
+        writers.hold(Awaited::Events, &mut conns[1].lane, 7);
         assert!(writers.wait_elsewhere(0), "events are of all cores");
+        assert_eq!(writers.next_end(), None, "they are waited for however long it takes");
         assert_eq!([next(here), next(Awaited::Events)], [None, Some(1)]);
     }
 }

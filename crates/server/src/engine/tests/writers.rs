@@ -1,6 +1,6 @@
-//! Who waits while a snapshot is made, and how it ends: with a file in memory.
+//! Writes held for a snapshot, and how their waits end: with a file in memory.
 
-use super::super::state::patience::LOOK_MS;
+use super::super::state::writers::HOLD_MS;
 use super::*;
 use crate::saving::{Order, Outcome, Outlet, Room, Saves, Store};
 use darter_keyspace::{Deadline, Fresh, Key};
@@ -60,6 +60,10 @@ impl Outlet for Lane {
 /// Cores whose background work does one portion a turn, with a value of its own for each of the
 /// keys of core 0 that are returned.
 fn filled(cores: usize) -> (Bench, Disk, Vec<String>) {
+    filled_with(cores, KEYS)
+}
+
+fn filled_with(cores: usize, keys: usize) -> (Bench, Disk, Vec<String>) {
     let disk = Disk::default();
     disk.left.store(cores, Ordering::Relaxed);
     let bench = Bench::with_store(cores, Box::new(disk.clone()));
@@ -67,7 +71,7 @@ fn filled(cores: usize) -> (Bench, Disk, Vec<String>) {
     let core = &bench.cores[0];
     let names = (0..).map(|at| format!("key:{at}"));
     let names: Vec<_> =
-        names.filter(|name| core.tx.core_of(name.as_bytes()) == 0).take(KEYS).collect();
+        names.filter(|name| core.tx.core_of(name.as_bytes()) == 0).take(keys).collect();
     for name in &names {
         let mut home = core.tx.home();
         let text = Fresh::Bytes(b"a value of some length");
@@ -128,9 +132,8 @@ fn who_reads_does_not_wait_for_the_snapshot() {
     }
 }
 
-#[test] // Whoever would copy what the snapshot has yet to take waits for it, and in the end not even that.
-fn a_disk_that_hangs_holds_some_writers_and_not_for_ever() {
-    const MINUTE: usize = 6_000; // Of hundredths of a second.
+#[test] // Writes that copy nothing are not held.
+fn writes_held_for_a_disk_that_hangs_run_in_time() {
     let (mut bench, disk, names) = filled(1);
     let [saver, writer, other] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, saver);
@@ -143,21 +146,77 @@ fn a_disk_that_hangs_holds_some_writers_and_not_for_ever() {
     assert!((1..WRITES / 2).contains(&written), "{written} are not held");
     let again = format!("SET {} other", names[0]);
     assert_eq!(bench.ask(other, &again), "+OK\r\n", "it copies nothing");
-    assert_eq!(bench.got(writer), "", "no time has passed");
-    let passed = (0..MINUTE).take_while(|_| {
-        assert_eq!(bench.turn(0), Wait::Millis(LOOK_MS));
-        bench.pass_ms(LOOK_MS);
-        written += bench.got(writer).matches("+OK").count();
-        written < WRITES
-    });
-    let hundredths = passed.count();
-    assert!((100..2_000).contains(&hundredths), "{hundredths} and {written}");
+    while written < WRITES {
+        let Wait::Millis(ms) = bench.turn(0) else { panic!("the core does not sleep") };
+        assert!((1..=HOLD_MS).contains(&ms), "{ms}");
+        assert_eq!(bench.got(writer), "", "no time has passed");
+        bench.pass_ms(HOLD_MS);
+        bench.turn(0);
+        let more = bench.got(writer).matches("+OK").count();
+        assert!(more > 0, "{written} after their time");
+        written += more;
+    }
+    let info = bench.ask(other, "INFO persistence");
+    assert!(!info.contains("rdb_held_bytes:0\r"), "{info}");
     disk.hangs.store(false, Ordering::Relaxed);
     while bench.round_of_the_awake() {}
     assert_eq!(disk.left.load(Ordering::Relaxed), 0, "it has been saved");
+    let info = bench.ask(other, "INFO persistence");
+    assert!(info.contains("rdb_held_bytes:0\r"), "{info}");
+    assert!(!info.contains("rdb_held_peak_bytes:0\r"), "{info}");
 }
 
-#[test] // Who is held and goes away harms nobody.
+#[test]
+fn a_held_client_that_ends_its_side_is_closed_at_once() {
+    let (mut bench, disk, names) = filled(1);
+    let [saver, writer] = [(); 2].map(|()| bench.connect(0));
+    let gone: Vec<_> = (0..20).map(|_| bench.connect(0)).collect();
+    bench.begin_to_save(&disk, saver);
+    disk.hangs.store(true, Ordering::Relaxed);
+    let lines: Vec<_> = names[..WRITES].iter().map(|name| format!("SET {name} w")).collect();
+    bench.send(writer, &lines.join("\r\n"));
+    bench.settle();
+    for (at, client) in gone.iter().enumerate() {
+        let token = bench.clients[*client].token;
+        bench.send(*client, &format!("BLPOP {}-queue 0", names[WRITES + at]));
+        bench.turn(0);
+        bench.cores[0].ended(token);
+        bench.settle();
+        assert!(bench.is_closed(*client), "{at}");
+    }
+    assert!(bench.cores[0].writers.are_held());
+}
+
+#[test] // Huge sets wait until the lists of their segment have been written.
+fn writers_of_other_keys_do_not_wait_for_large_values() {
+    let (mut bench, disk, _) = filled_with(1, 100);
+    let [saver, writer, waiter] = [(); 3].map(|()| bench.connect(0));
+    bench.short.set(false);
+    for (verb, keys) in [("SADD", 2), ("RPUSH", 8)] {
+        for (key, part) in (0..keys).flat_map(|key| (0..40).map(move |part| (key, part))) {
+            let items: String = (0..2_000).map(|at| format!(" item:{part}:{at}")).collect();
+            let reply = bench.ask(writer, &format!("{verb} {verb}:{key}{items}"));
+            assert!(reply.starts_with(':'), "{reply}");
+        }
+    }
+    bench.short.set(true);
+    bench.begin_to_save(&disk, saver);
+    bench.got(saver);
+    let mut turns = 0;
+    while disk.left.load(Ordering::Relaxed) > 0 {
+        bench.send(waiter, "BLPOP queue 0");
+        bench.send(writer, &format!("RPUSH queue x\r\nLPUSH small:{} y", turns % 10));
+        (0..4).for_each(|_| bench.round());
+        assert!(bench.got(writer).ends_with('\n'), "turn {turns}");
+        assert_eq!(bench.got(waiter), "*2\r\n$5\r\nqueue\r\n$1\r\nx\r\n", "turn {turns}");
+        turns += 1;
+    }
+    assert!(turns > 100, "{turns}");
+    let info = bench.ask(saver, "INFO persistence");
+    assert!(info.contains("rdb_writes_held:0\r"), "{info}");
+}
+
+#[test] // A held connection is closed.
 fn a_writer_may_leave_while_it_waits() {
     let (mut bench, disk, names) = filled(1);
     let [reader, writer, gone] = [(); 3].map(|()| bench.connect(0));

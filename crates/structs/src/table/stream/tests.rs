@@ -155,7 +155,7 @@ fn earlier_copies_count_too() {
     overwrite(&mut table, 0..MANY / 2);
     let cut = before.reader();
     drop(before);
-    let mut reader = Reader::new(cut).copied_first().since_before();
+    let mut reader = Reader::new(cut).copied_first().since_snapshot();
     assert!(cfg!(miri) || reader.held_kib() > HELD_MAX_KIB);
     while reader.held_kib() > HELD_MAX_KIB {
         reader.next_slice(64, &mut |_| ());
