@@ -252,7 +252,10 @@ impl Running<'_> {
                 if self.may_end(signal) {
                     return;
                 }
-                tracing::error!("{signal}: saving failed, so the server continues to run");
+                tracing::error!(
+                    "{signal}: saving failed, so the server continues to run; another signal tries \
+                     again, SHUTDOWN NOSAVE ends without saving"
+                );
                 self.signals.lower();
             }
             self.look_at_save_points();
