@@ -76,7 +76,9 @@ impl Writers {
     pub(crate) fn next(&self, may_go_on: impl Fn(Awaited, UnixMillis) -> bool) -> Option<Token> {
         let mut queues = self.queues.borrow_mut();
         let next = queues.iter_mut().enumerate().find_map(|(at, queue)| {
-            queue.pop_front_if(|(_, since)| may_go_on(Awaited::of(at), *since))
+            let may_go_on =
+                queue.front().is_some_and(|(_, since)| may_go_on(Awaited::of(at), *since));
+            if may_go_on { queue.pop_front() } else { None }
         });
         self.len.set(self.len.get() - usize::from(next.is_some()));
         next.map(|(token, _)| token)
