@@ -210,11 +210,11 @@ fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
 }
 
 /// One core is blocked for two seconds while clients send 40 MB each, half of it for that core. Its
-/// requests must not be taken from the sockets before it can run them.
+/// requests are taken from the sockets up to `client-query-buffer-limit` before it can run them.
 fn sleeping_core(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SETS: usize = 100;
-    const BOUND_BYTES: u64 = 40 << 20;
+    const BOUND_BYTES: u64 = 60 << 20; // Of 320 MB.
     let shape = Shape { cores: 2, ..stage.shape };
     let server = Server::subject_with(shape, &["--enable-debug-command", "yes"]).map_err(text)?;
     let value = "v".repeat(400_000);
@@ -222,6 +222,7 @@ fn sleeping_core(stage: &Stage) -> Result<(), String> {
     let mut one = server.client().map_err(text)?;
     one.send(&sets[..sets.len() / 2]).map_err(text)?;
     (0..SETS / 2).try_for_each(|_| one.receive().map(drop)).map_err(text)?;
+    one.words("CONFIG SET client-query-buffer-limit 2mb").map_err(text)?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(server.client().map_err(text)?);
