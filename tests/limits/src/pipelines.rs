@@ -214,7 +214,7 @@ fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
 fn sleeping_core(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SETS: usize = 100;
-    const BOUND_BYTES: u64 = 60 << 20; // Of 320 MB.
+    const BOUND_BYTES: u64 = 60 << 20; // The clients send 320 MB.
     let shape = Shape { cores: 2, ..stage.shape };
     let server = Server::subject_with(shape, &["--enable-debug-command", "yes"]).map_err(text)?;
     let value = "v".repeat(400_000);
