@@ -1,8 +1,9 @@
-//! The command line: `darter [FILE | -] [--name value]...`, in any order; the file first, then the
-//! options over it. An option is a line of the file, so there is one grammar.
+//! The command line: `darter [FILE | -] [--name value]...`, read as Redis does. An option becomes a
+//! line that follows those of the file, so there is one grammar.
 
+use super::file::quoted;
 use super::read::{self, Reading};
-use super::{ROWS, Settings, When, place, startable};
+use super::{ROWS, Settings, When, startable};
 use std::path::Path;
 
 /// The request of a command line.
@@ -18,7 +19,7 @@ pub enum Wanted {
 ///
 /// Errors: a text with all faults.
 pub fn parse(words: &[String]) -> Result<Wanted, String> {
-    let line = Line::split(words)?;
+    let line = Line::split(words);
     if line.has("--help") || line.has("-h") {
         return Ok(Wanted::Told(help()));
     }
@@ -26,14 +27,13 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
         return Ok(Wanted::Told(version()));
     }
     let mut reading = Reading::default();
-    match line.file {
-        Some("-") => reading.input(std::io::stdin()),
-        Some(path) => reading.file(Path::new(path)),
-        None => {}
+    if let Some(path) = line.file {
+        reading.file(Path::new(path));
     }
-    for (name, values) in &line.options {
-        reading.option(name, values);
+    if line.reads_input {
+        reading.input(std::io::stdin());
     }
+    reading.options(&line.options);
     let settings = reading.end().map_err(|faults| faults.to_string())?;
     if line.has("--check-config") {
         let faults = startable::faults(&settings);
@@ -50,49 +50,46 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
 #[derive(Default)]
 struct Line<'a> {
     file: Option<&'a str>,
-    options: Vec<(&'a str, Vec<String>)>,
+    reads_input: bool,
+    /// The options as lines of a file.
+    options: String,
     flags: Vec<&'a str>,
 }
 
 const FLAGS: &[&str] = &["-h", "--help", "-v", "--version", "--check-config"];
 
 impl<'a> Line<'a> {
-    /// An option is followed by its words up to the next one: one, or several where the setting
-    /// takes several. Anything else is the file.
-    fn split(words: &'a [String]) -> Result<Self, String> {
+    /// The first word may be a file; `-` may be first or last. The first word after an option's
+    /// name is a value even if it begins with `--`. `--name value` may be one word.
+    fn split(words: &'a [String]) -> Self {
         let mut line = Self::default();
+        let mut needs_value = false;
         let mut words = words.iter().map(String::as_str).peekable();
         while let Some(word) = words.next() {
-            if FLAGS.contains(&word) {
+            let is_first = line.file.is_none() && !line.reads_input && line.options.is_empty();
+            let is_last = words.peek().is_none();
+            if FLAGS.contains(&word) && !needs_value {
                 line.flags.push(word);
-            } else if let Some(name) = word.strip_prefix("--").filter(|name| !name.is_empty()) {
-                let takes_words = place(name).is_none_or(|(at, _)| ROWS[at].kind.takes_words());
-                let mut values = Vec::new();
-                while let Some(value) = words.next_if(|next| !next.starts_with("--")) {
-                    if takes_words && !values.is_empty() && value.ends_with(".conf") {
-                        line.take_file(value)?;
-                        break;
-                    }
-                    values.push(value.to_owned());
-                    if !takes_words {
-                        break;
-                    }
+            } else if word == "-" && (is_first || is_last) {
+                line.reads_input = true;
+            } else if is_first && !word.starts_with('-') {
+                line.file = Some(word);
+            } else if let Some(option) = word.strip_prefix("--").filter(|_| !needs_value) {
+                line.options.push('\n');
+                line.options.push_str(option);
+                let ends = words.peek().is_none_or(|next| next.starts_with("--"));
+                if ends && option.eq_ignore_ascii_case("save") {
+                    line.options.push_str(" \"\""); // No save points.
+                } else {
+                    needs_value = read::words(option).is_some_and(|words| words.len() == 1);
                 }
-                line.options.push((name, values));
             } else {
-                line.take_file(word)?;
+                line.options.push(' ');
+                line.options.push_str(&quoted(word));
+                needs_value = false;
             }
         }
-        Ok(line)
-    }
-
-    fn take_file(&mut self, word: &'a str) -> Result<(), String> {
-        match self.file.replace(word) {
-            None => Ok(()),
-            Some(other) => Err(format!(
-                "darter: only one settings file is allowed, got '{other}' and '{word}'"
-            )),
-        }
+        line
     }
 
     fn has(&self, flag: &str) -> bool {
@@ -171,37 +168,54 @@ mod tests {
     }
 
     #[test]
-    fn the_file_may_stand_anywhere() {
+    fn options_override_the_file() {
         let file = std::env::temp_dir().join(format!("darter-cli-{}.conf", std::process::id()));
         std::fs::write(&file, "timeout 5\nport 1\n").unwrap();
         let name = file.to_string_lossy().into_owned();
-        for words in [
-            [name.as_str(), "--port", "7000", "--bind", "127.0.0.1"],
-            ["--port", "7000", &name, "--bind", "127.0.0.1"],
-            ["--port", "7000", "--bind", "127.0.0.1", &name],
-        ] {
-            let settings = run(&words).unwrap();
-            assert_eq!(
-                (settings.text("port"), settings.text("timeout")),
-                ("7000", "5"),
-                "{words:?}"
-            );
-            assert_eq!(settings.text("bind"), "127.0.0.1");
+        let settings = run(&[&name, "loglevel", "verbose", "--port", "7000"]).unwrap();
+        let found = ["port", "timeout", "loglevel"].map(|name| settings.text(name));
+        assert_eq!(found, ["7000", "5", "verbose"]);
+        for words in [[&name, "--check-config"], ["--check-config", &name]] {
+            assert_eq!(run(&words).unwrap_err(), "the settings are valid");
         }
-        let told = run(&[&name, "--check-config"]).unwrap_err();
-        assert_eq!(told, "the settings are valid");
         std::fs::remove_file(&file).unwrap();
-        assert!(run(&["a.conf", "b.conf"]).is_err());
         assert!(run(&["/no/such/file.conf"]).unwrap_err().contains("No such file"));
     }
 
     #[test]
-    fn faults_of_options_are_told() {
-        let told =
-            run(&["--prot", "7000", "--timeout", "x", "--nothing-like-it", "1"]).unwrap_err();
-        assert!(told.contains("did you mean 'port'?"), "{told}");
-        assert!(told.contains("couldn't be parsed into an integer"), "{told}");
-        assert!(told.contains("no such option"), "{told}");
+    fn options_in_one_word_are_read_as_in_redis() {
+        let text = |words: &[&str], name| run(words).map(|settings| settings.text(name).to_owned());
+        assert_eq!(text(&["--maxmemory 1kb", "--save \"\""], "maxmemory").unwrap(), "1024");
+        assert_eq!(text(&["--save 9 1"], "save").unwrap(), "9 1");
+        assert_eq!(text(&["--save", "9 1"], "save").unwrap(), "9 1");
+        assert_eq!(text(&["--save", "--port", "7"], "port").unwrap(), "7");
+        for words in [&["--save"][..], &["--save", ""], &["--save", "--port", "7"]] {
+            assert_eq!(text(words, "save").unwrap(), "", "{words:?}");
+        }
+        assert_eq!(text(&["--requirepass", "a \\ \"b\n"], "requirepass").unwrap(), "a \\ \"b\n");
+        assert_eq!(text(&["--requirepass", "--port"], "requirepass").unwrap(), "--port");
+        assert_eq!(text(&["--activedefrag", "yes"], "activedefrag").unwrap(), "no");
+    }
+
+    #[test] // With Redis's line and text.
+    fn faults_of_options_quote_their_line() {
+        for (words, line, why) in [
+            (&["--port", "1x"][..], "port \"1x\"", "argument couldn't be parsed into an integer"),
+            (&["--port"], "port", "wrong number of arguments"),
+            (&["--port", "1", "2"], "port \"1\" \"2\"", "wrong number of arguments"),
+            (&["--port", "1", "a.conf"], "port \"1\" \"a.conf\"", "wrong number of arguments"),
+            (&["--port 1", "a=b"], "port 1 \"a=b\"", "wrong number of arguments"),
+            (&["--save", "9 1", "3 1"], "save \"9 1\" \"3 1\"", "Invalid save parameters"),
+            (&["--foo", "b"], "foo \"b\"", "Bad directive or wrong number of arguments"),
+            (&["--requirepass=x"], "requirepass=x", "Bad directive or wrong number of arguments"),
+            (&["--requirepass 'a"], "requirepass 'a", "Unbalanced quotes in configuration line"),
+        ] {
+            let faults = run(words).unwrap_err();
+            assert!(faults.contains(&format!("\n>>> '{line}'\n{why}")), "{words:?}: {faults}");
+        }
+        let faults = run(&["--prot", "7000", "--timeout", "x"]).unwrap_err();
+        assert!(faults.contains("did you mean 'port'?"), "{faults}");
+        assert!(faults.contains("couldn't be parsed into an integer"), "{faults}");
         assert!(run(&["-v"]).unwrap_err().starts_with("darter "));
         assert!(run(&["--help"]).unwrap_err().contains("--maxmemory <bytes>"));
     }

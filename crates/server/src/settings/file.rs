@@ -155,9 +155,13 @@ fn line_of(row: &Setting, value: &str) -> String {
     if fits && value.split(' ').all(is_plain) {
         return format!("{} {value}", row.name);
     }
-    let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
-    let quoted = quoted.replace('\n', "\\n").replace('\r', "\\r");
-    format!("{} \"{quoted}\"", row.name)
+    format!("{} {}", row.name, quoted(value))
+}
+
+/// A word in double quotes, as [`directive`] reads it.
+pub(super) fn quoted(word: &str) -> String {
+    let word = word.replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", word.replace('\n', "\\n").replace('\r', "\\r"))
 }
 
 #[cfg(test)]

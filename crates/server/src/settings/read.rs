@@ -47,6 +47,8 @@ pub struct Asked {
     pub unknown: Vec<String>,
     /// It asked for a journal.
     journal: bool,
+    /// It asked for active defragmentation.
+    defragmentation: bool,
     /// The port for TLS, or 0.
     tls_port: u16,
     /// Modules to load.
@@ -81,18 +83,19 @@ impl Reading {
         }
     }
 
-    /// Reads an option: like a line of a file, but an unknown name is a fault.
-    pub fn option(&mut self, name: &str, values: &[String]) {
-        let place = "the command line";
-        let line = (1, format!("--{name} {}", values.join(" ")).trim_end().to_owned());
-        let is_known = is_known(name) || SPECIAL.contains(&name);
-        let read = if is_known {
-            self.directive(name, values)
-        } else {
-            Err(unknown(name).unwrap_or_else(|| "no such option".into()))
-        };
-        if let Err(why) = read {
-            self.fault(place, Some(line), why);
+    /// Reads options, given as lines of a file; an unknown name is a fault here.
+    pub fn options(&mut self, lines: &str) {
+        for (number, line) in lines.lines().enumerate() {
+            if let Err(why) = self.option(line) {
+                self.fault("the command line", Some((number + 1, line.trim().to_owned())), why);
+            }
+        }
+    }
+
+    fn option(&mut self, line: &str) -> Result<(), String> {
+        match directive(line)? {
+            Some((name, _)) if !is_known(&name) => Err(unknown(&name)),
+            _ => self.line(line.as_bytes(), 0),
         }
     }
 
@@ -168,6 +171,10 @@ impl Reading {
                 asked.journal = true;
                 Ok(())
             }
+            ("activedefrag", [yes]) if yes.eq_ignore_ascii_case("yes") => {
+                asked.defragmentation = true;
+                Ok(())
+            }
             ("tls-port", [port]) => {
                 let bounds = super::Kind::Int(0, i64::from(u16::MAX));
                 asked.tls_port = value::canonical(bounds, port)?.parse().unwrap_or(0);
@@ -177,8 +184,9 @@ impl Reading {
                 asked.modules.push(module.clone());
                 Ok(())
             }
+            ("save", []) if self.has_save => Ok(()),
             ("save", words) if self.has_save && words.iter().any(|word| !word.is_empty()) => {
-                let all = format!("{} {}", self.settings.text("save"), words.join(" "));
+                let all = format!("{} {}", self.settings.text("save"), joined(words));
                 self.settings.set("save", all.trim_start()).map_err(|wrong| why(&wrong))
             }
             _ => self.value(name, values),
@@ -187,8 +195,8 @@ impl Reading {
 
     fn value(&mut self, name: &str, values: &[String]) -> Result<(), String> {
         let Some((at, _)) = place(name) else {
-            if let Some(slip) = unknown(name) {
-                return Err(slip);
+            if is_spoiled(name) || suggestion(name).is_some() {
+                return Err(unknown(name));
             }
             let names = &mut self.settings.asked.unknown;
             if !names.iter().any(|other| other == name) {
@@ -197,11 +205,29 @@ impl Reading {
             return Ok(());
         };
         self.has_save |= name == "save";
-        if values.is_empty() || (values.len() > 1 && !ROWS[at].kind.takes_words()) {
+        if values.len() != 1 && !ROWS[at].kind.takes_words() {
             return Err("wrong number of arguments".into());
         }
-        self.settings.set(name, &values.join(" ")).map_err(|wrong| why(&wrong))
+        self.settings.set(name, &joined(values)).map_err(|wrong| why(&wrong))
     }
+}
+
+/// The words of a list. A single word may hold a whole list. A blank within one of several becomes
+/// `_`, which every list refuses, with its own error.
+fn joined(words: &[String]) -> String {
+    match words {
+        [list] => list.clone(),
+        _ => words.iter().map(|word| word.replace(' ', "_")).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// Whether no server has a setting of this name, so that the line was meant as another one:
+/// `requirepass=secret`, `requirepass: secret`, `export ..`, a name after a byte order mark.
+/// Passing over such a line could start a server without its password.
+fn is_spoiled(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    !begins || !name.bytes().all(is_plain) || name == "export" || SPECIAL.contains(&name)
 }
 
 /// The reason alone: the line above it names the setting.
@@ -293,6 +319,9 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
             asked.tls_port
         ));
     }
+    if asked.defragmentation {
+        lines.push("activedefrag: there is no active defragmentation; see MEMORY PURGE".into());
+    }
     for module in &asked.modules {
         lines.push(format!("loadmodule: modules are not supported; {module} is not loaded"));
     }
@@ -311,13 +340,13 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
 const FOREIGN: &[&str] = &["set-max-listpack-entries", "set-max-listpack-value"];
 
 fn is_known(name: &str) -> bool {
-    place(name).is_some()
+    place(name).is_some() || SPECIAL.contains(&name)
 }
 
-/// The message for a name close to a known one; none if it is far from all.
-fn unknown(name: &str) -> Option<String> {
-    let near = suggestion(name)?;
-    Some(format!("Bad directive or wrong number of arguments: did you mean '{near}'?"))
+/// The error for an unknown name, with the known one that it is close to.
+fn unknown(name: &str) -> String {
+    let near = suggestion(name).map(|near| format!(": did you mean '{near}'?"));
+    format!("Bad directive or wrong number of arguments{}", near.unwrap_or_default())
 }
 
 /// The known name that is at most two letters away, and closer than half of its length.
@@ -396,7 +425,7 @@ pub(super) fn directive(line: &str) -> Result<Option<(String, Vec<String>)>, Str
 }
 
 /// Splits at blanks; `"` and `'` quote, also in a word; within double quotes `\` escapes as in C.
-fn words(line: &str) -> Option<Vec<String>> {
+pub(super) fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();
     while letters.peek().is_some() {
@@ -513,6 +542,46 @@ mod tests {
         assert_eq!(settings.asked.unknown, ["locale-collate", "tls-cert-file"]);
     }
 
+    #[test] // As in redis-server, which has no unknown names at all.
+    fn spoiled_lines_are_refused() {
+        for line in [
+            "requirepass=secret",
+            "requirepass: secret",
+            "maxmemory=100mb",
+            "export requirepass=x",
+            "rename-command=FLUSHALL",
+            "\u{feff}# comment",
+            "\u{feff}requirepass secret",
+            "- requirepass secret",
+            "\"\" x",
+            "\"port 1\"",
+            "include",
+            "include a b",
+            "loadmodule",
+            "oom-score-adj-values",
+            "notify-keyspace-events",
+            "save \"900 1\" \"300 10\"",
+            "latency-tracking-info-percentiles \"50 99\" 100",
+            "client-output-buffer-limit \"normal 0\" \"0 0\"",
+        ] {
+            let faults = read(&format!("timeout 1\n{line}")).unwrap_err();
+            assert!(faults.contains(&format!(", at line 2\n>>> '{line}'\n")), "{faults}");
+        }
+    }
+
+    #[test]
+    fn lists_may_be_one_word_or_none() {
+        let lines = "save\nlatency-tracking-info-percentiles\nclient-output-buffer-limit\nbind";
+        let settings = read(lines).unwrap();
+        for (name, value) in [("save", ""), ("latency-tracking-info-percentiles", ""), ("bind", "")]
+        {
+            assert_eq!(settings.text(name), value);
+        }
+        assert_eq!(settings.output_limits("pubsub"), Settings::default().output_limits("pubsub"));
+        assert_eq!(read("save \"900 1 300 10\"").unwrap().text("save"), "900 1 300 10");
+        assert_eq!(read("save 9 1\nsave").unwrap().text("save"), "9 1");
+    }
+
     #[test]
     fn save_lines_add_up() {
         let settings = read("save 900 1\nsave 300 10 60 10000").unwrap();
@@ -549,13 +618,13 @@ mod tests {
     #[test]
     fn what_does_not_keep_data_yet_is_one_line_each() {
         let text = "save 60 1\nappendonly yes\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
-                    loadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
+                    activedefrag yes\nloadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
                     dir /proc";
         let lines = warnings(&read(text).unwrap());
         let names: Vec<&str> = lines.iter().map(|line| line.split(':').next().unwrap()).collect();
         #[rustfmt::skip] // A table.
         assert_eq!(names, [
-            "appendonly", "maxmemory-policy", "tls-port", "loadmodule",
+            "appendonly", "maxmemory-policy", "tls-port", "activedefrag", "loadmodule",
             "min-replicas-to-write", "syslog-enabled",
         ]);
         assert!(warnings(&Settings::default()).is_empty());
