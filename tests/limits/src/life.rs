@@ -296,12 +296,15 @@ fn reports_loading(stage: &Stage) -> Result<(), String> {
     let port = server::free_port().map_err(text)?;
     let cores = stage.shape.cores.to_string();
     let more: &[&str] = if server::subject_is_redis() { &[] } else { &["--cores", &cores] };
-    let (_child, mut client) = start_on(port, &[&["--dir", &folder], more].concat())?;
+    let here = ["--dir", &folder, "--enable-protected-configs", "yes"];
+    let (_child, mut client) = start_on(port, &[&here, more].concat())?;
     let info = client.words("INFO persistence").map_err(text)?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
-    let refused = client.words("GET key:1").map_err(text)?;
     let wanted: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
-    ensure(refused.encode() == wanted, || format!("GET while loading: {refused:?}"))?;
+    for line in ["GET key:1", "CONFIG SET dir /tmp", "CONFIG SET timeout 1 appendonly yes"] {
+        let refused = client.words(line).map_err(text)?;
+        ensure(refused.encode() == wanted, || format!("{line} while loading: {refused:?}"))?;
+    }
     for field in ["loading:1", "loading_total_bytes:", "loading_loaded_bytes:"] {
         ensure(info.contains(field), || format!("no {field} in:\n{info}"))?;
     }

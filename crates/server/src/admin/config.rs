@@ -3,7 +3,7 @@
 use super::{container, history, now, secret, syntax, task, tips};
 use crate::engine::state::changes::{Change, Pairs};
 use crate::engine::state::pubsub::events::EventClasses;
-use crate::engine::{ClientLimits, Core, OutputLimit, Runner, ServerCall, SessionCx};
+use crate::engine::{ClientLimits, Core, LOADING, OutputLimit, Runner, ServerCall, SessionCx};
 use crate::files;
 use crate::saving::{Point, Rules, Words};
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
@@ -100,11 +100,19 @@ fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Resul
             Err(Refusal::quoting(why, name, "'"))
         }
         Err(wrong) => Err(failed(&in_words(&wrong))),
+        Ok(()) if is_held_while_loading(&word) && call.core.hot.borrow().loading => {
+            Err(Refusal::line(LOADING))
+        }
         Ok(()) if before.iter().any(|(other, _)| other.eq_ignore_ascii_case(&word)) => {
             Err(failed(&format!("'{word}') - duplicate parameter")))
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// Whether loading depends on a setting: it cannot be set until loading has ended.
+fn is_held_while_loading(name: &str) -> bool {
+    ["dir", "appendonly"].iter().any(|held| held.eq_ignore_ascii_case(name))
 }
 
 /// Core 0 decides, one change after the other. The next begins when all cores have applied the

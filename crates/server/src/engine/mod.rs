@@ -58,3 +58,4 @@ pub use state::local::Local;
 pub use state::outgoing::Action;
 pub use stats::{CommandStats, CoreStats, Recent};
 pub use transaction::queued::{Sizes as QueuedSizes, Verb};
+pub(crate) use unit::admit::LOADING;

@@ -88,10 +88,9 @@ fn memory_or_part(value: &str) -> Result<String, String> {
 /// The classes of clients, and no limit for any.
 const NO_OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
 
-/// `normal 0 0 0 slave 256mb 64mb 60`: sets the named classes in `old`. A soft limit that is not a
-/// number is none, as in Redis.
+/// `normal 0 0 0 slave 256mb 64mb 60`: sets the named classes in `old`.
 pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
-    let words: Vec<&str> = value.split_whitespace().collect();
+    let words: Vec<&str> = value.split(' ').filter(|_| !value.is_empty()).collect();
     if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".into());
     }
@@ -103,12 +102,14 @@ pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
         };
         let at = all.iter().position(|word| *word == class && word.parse::<u64>().is_err());
         let at = at.ok_or("Invalid client class specified in buffer limit configuration.")?;
-        let (Some(hard), Ok(seconds)) = (bytes(named[1]), named[3].parse::<u32>()) else {
+        let (Some(hard), Some(soft), Ok(seconds)) =
+            (bytes(named[1]), bytes(named[2]), named[3].parse::<u32>())
+        else {
             let why = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
             return Err(why.into());
         };
         all[at + 1] = hard.to_string();
-        all[at + 2] = bytes(named[2]).unwrap_or(0).to_string();
+        all[at + 2] = soft.to_string();
         all[at + 3] = seconds.to_string();
     }
     Ok(all.join(" "))

@@ -19,7 +19,7 @@ use darter_script::Flags as Said;
 use std::cell::Cell;
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
-const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
     unable to persist to disk. Commands that may modify the data set are disabled, because this \
