@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Their names.
+/// The names of these commands.
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
     "acl", "asking", "bgrewriteaof",
@@ -27,7 +27,7 @@ impl Default for Absent {
 }
 
 impl Absent {
-    /// Logs the unknown command `name`, if it is one of these and was not logged before.
+    /// Logs the unknown command `name` if it is a row of [`NAMES`] and was not logged before.
     pub(crate) fn asked_for(&self, name: &[u8]) {
         if self.is_news(name) {
             let name = String::from_utf8_lossy(name).to_ascii_uppercase();
@@ -39,7 +39,7 @@ impl Absent {
 
     fn is_news(&self, name: &[u8]) -> bool {
         if name.len() > NAME_MAX {
-            return false; // Cheap to reject: it may be of any length.
+            return false; // Avoids a copy of a name of any length.
         }
         let Ok(name) = std::str::from_utf8(name) else { return false };
         let at = NAMES.binary_search(&name.to_ascii_lowercase().as_str());
@@ -51,7 +51,7 @@ impl Absent {
 mod tests {
     use super::*;
 
-    #[test] // Sorted, as the binary search requires, and none of them exists.
+    #[test] // The binary search needs them sorted.
     fn names_are_sorted_and_absent() {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
@@ -61,7 +61,7 @@ mod tests {
         }
     }
 
-    #[test] // Once, in any case; other names never.
+    #[test] // Letter case does not matter; other names are never logged.
     fn each_is_logged_once() {
         let absent = Absent::default();
         let asked = [&b"ROLE"[..], b"role", b"sync", b"get", b"\xff", &[b'a'; 100]];

@@ -1,11 +1,11 @@
-//! What has arrived at a core while it works: see `knock`.
+//! Checks for arrivals at a core while it works: see `knock`.
 //!
-//! On io_uring a check reads words that the kernel writes: the end of its queue, and a flag that
-//! more is to be fetched. Messages of other cores are in shared memory too. On epoll it is a system
-//! call, made less often, and only while clients are active: a core with a single client, which
-//! waits for its long command, makes none.
+//! On io_uring a check reads two words that the kernel writes: the end of its queue, and a flag
+//! that more can be fetched. Messages of other cores are in shared memory, too. On epoll a check is
+//! a system call, so it is rarer, and made only while clients are active: a single client that
+//! waits for its long command causes none.
 //!
-//! Not here: what is done with arrivals. See `thread`.
+//! Not here: handling arrivals. See `thread`.
 
 use crate::knock::Knocker;
 use crate::post::Post;
@@ -14,21 +14,21 @@ use darter_runtime::net::Net;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Between two checks that read shared memory: jobs ask after every member.
+/// Time between two checks that read shared memory: jobs check after every member.
 const READS_EVERY_NS: u64 = 2_000;
-/// Between two checks that are system calls, each of 0.3 to 1 us: about a portion.
+/// Time between two checks that are system calls, each of 0.3 to 1 us: about a portion.
 const CALLS_EVERY_NS: u64 = 20_000;
 /// Clients count as active for this long after a request.
 const ACTIVE_NS: u64 = 5_000_000;
 
-/// What can come to a core.
+/// The sources of arrivals at a core.
 pub(crate) struct Arrivals {
     net: Rc<RefCell<Net>>,
     mailbox: Rc<RefCell<Mailbox<Post>>>,
-    /// Asking the net is a system call.
+    /// Whether a check of the sockets is a system call.
     calls: bool,
-    /// A client has sent a request since the last check.
-    heard: Cell<bool>,
+    /// Whether a client has sent a request since the last check.
+    note_request: Cell<bool>,
     active_until_ns: Cell<u64>,
 }
 
@@ -39,18 +39,18 @@ impl Arrivals {
             net: Rc::clone(net),
             mailbox: Rc::clone(mailbox),
             calls,
-            heard: Cell::default(),
+            note_request: Cell::default(),
             active_until_ns: Cell::default(),
         }
     }
 
-    /// A client has sent a request.
-    pub(crate) fn heard(&self) {
-        self.heard.set(true);
+    /// Records that a client has sent a request.
+    pub(crate) fn note_request(&self) {
+        self.note_request.set(true);
     }
 
     fn are_clients_active(&self, now_ns: u64) -> bool {
-        if self.heard.take() {
+        if self.note_request.take() {
             self.active_until_ns.set(now_ns + ACTIVE_NS);
         }
         now_ns < self.active_until_ns.get()
@@ -69,7 +69,7 @@ impl Knocker for Arrivals {
         if self.calls && !self.are_clients_active(now_ns) {
             return false;
         }
-        // The next poll reports what is wrong with the backend.
+        // The next poll reports an error of the backend.
         self.net.borrow_mut().has_newer().unwrap_or(true)
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A core with one client: on a unix socket, where bytes have arrived once they are sent.
+    /// A core with one client, on a unix socket, where sent bytes have arrived.
     struct Bench {
         net: Rc<RefCell<Net>>,
         mailbox: Rc<RefCell<Mailbox<Post>>>,
@@ -130,32 +130,32 @@ mod tests {
             Some(bench)
         }
 
-        /// What a look reports.
+        /// The events of one poll.
         fn poll(&self, wait: Wait) -> Vec<&'static str> {
-            let mut told = Vec::new();
-            let mut tell = |event: Event<'_>| {
-                told.push(match event {
+            let mut seen = Vec::new();
+            let mut note = |event: Event<'_>| {
+                seen.push(match event {
                     Event::Accepted { .. } => "accepted",
                     Event::Received { .. } => "received",
                     _ => "something else",
                 });
             };
-            self.net.borrow_mut().poll(wait, &mut tell).unwrap();
-            told
+            self.net.borrow_mut().poll(wait, &mut note).unwrap();
+            seen
         }
 
-        /// Looks until nothing more is there: from then on arrivals are new.
+        /// Polls until nothing is left, so that later arrivals are new.
         fn look(&self, wait: Wait) -> Vec<&'static str> {
-            let mut told = self.poll(wait);
+            let mut seen = self.poll(wait);
             loop {
                 let more = self.poll(Wait::Nothing);
-                told.extend(&more);
+                seen.extend(&more);
                 if more.is_empty() && !self.net.borrow_mut().has_news().unwrap() {
                     break;
                 }
             }
-            self.mailbox.borrow_mut().drain(|_, _| told.push("mail"));
-            told
+            self.mailbox.borrow_mut().drain(|_, _| seen.push("mail"));
+            seen
         }
 
         /// Portions of 10 us until the slice is over, with `knock` during the fourth.
@@ -181,7 +181,7 @@ mod tests {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
             for _ in 0..3 {
-                bench.arrivals.heard();
+                bench.arrivals.note_request();
                 assert_eq!(bench.slice(|_| ()), 10, "{choice:?}: nobody knocks");
                 let portions = bench.slice(Bench::send);
                 assert!((4..=5).contains(&portions), "{choice:?}: {portions} portions");
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    #[test] // And so does a message of another core, in either case.
+    #[test] // The same holds for a message of another core.
     fn mail_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
@@ -205,11 +205,11 @@ mod tests {
         }
     }
 
-    #[test] // While no client has been active lately, epoll is left alone.
-    fn no_calls_for_those_who_do_not_ask() {
+    #[test] // Without recently active clients epoll is not called.
+    fn idle_clients_cause_no_system_calls() {
         let Some(mut bench) = Bench::new(BackendChoice::Epoll) else { return };
         assert_eq!(bench.slice(Bench::send), 10);
-        bench.arrivals.heard();
+        bench.arrivals.note_request();
         bench.begin();
         assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(3), "it has come before");
         assert_eq!(bench.look(Wait::Nothing), ["received"]);

@@ -1,8 +1,8 @@
 //! From settings to running cores, and to an orderly end.
 //!
-//! Order: limits, sockets, threads, the file, the signals. The sockets are open before the file is
-//! loaded, as in Redis: clients are told that the server is loading. The pidfile is written before
-//! any of them is answered, by the process that could listen.
+//! Order: limits, sockets, threads, the file, the signals. As in Redis, the sockets are open before
+//! the file is loaded, and clients get LOADING. The pidfile is written before any client is
+//! answered, and only by a process that could listen.
 
 use crate::admin::{self, Local};
 use crate::arrivals::Arrivals;
@@ -14,10 +14,10 @@ use crate::knock::{Knocker, SliceTimer};
 use crate::load::{self, Loaded};
 use crate::machine::System;
 use crate::post::Post;
-use crate::saving::{self, Asked, Saves};
+use crate::saving::{self, SaveRequest, Saves};
 use crate::settings::Settings;
-use crate::shared::{Empty, Shared, Told};
-use crate::spin::Patience;
+use crate::shared::{CoreReport, Empty, Shared};
+use crate::spin::PollTime;
 use crate::supervisor::Supervisor;
 use crate::thread::Thread;
 use darter_runtime::net::{BackendChoice, Net, Waker};
@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 
-/// Why the server could not start, or had to end.
+/// The reason for a failed start, or for a premature end.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -38,10 +38,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Flushes in transit between two cores; more wait at the sender.
+/// Flushes in transit between two cores. More wait at the sender.
 const RING_CAPACITY: usize = 256;
 
-/// Runs the server until it is told to stop.
+/// Runs the server until a stop is requested.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
@@ -104,7 +104,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
     let running = Running { signals: &signals, shared: &shared, wake: &wakers[0] };
     running.serve(loader, &supervisor)?;
-    shared.saves.cancel(); // One that is under way will not be whole.
+    shared.saves.cancel(); // An unfinished snapshot cannot be completed any more.
     stop_cores(&stop, &wakers, threads)?;
     shared.saves.finish();
     crate::log::end(shared.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)));
@@ -120,7 +120,8 @@ pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
         .map_err(|error| Failure(format!("cannot run in the background: {error}")))
 }
 
-/// Raises the limit for the clients' sockets; if the system does not allow it, for fewer of them.
+/// Raises the limit of open files for `maxclients`. If the system does not allow it, `maxclients`
+/// is reduced.
 fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
     let clients = settings.size("maxclients");
     let Err(fitting) = files::make_room(&System::read(), clients, cores) else { return Ok(()) };
@@ -149,7 +150,7 @@ fn warn_of_sharing(cores: usize, processors: usize) {
     }
 }
 
-/// Waits until all cores run, or one has reported why it cannot.
+/// Waits until all cores run, or one has reported a failure.
 fn wait_for_cores(
     cores: usize,
     ready: &std::sync::mpsc::Receiver<Result<(), Failure>>,
@@ -160,7 +161,7 @@ fn wait_for_cores(
     Ok(())
 }
 
-/// Tells all cores to finish, and waits for it.
+/// Stops all cores, and waits for their threads.
 fn stop_cores(
     stop: &AtomicBool,
     wakers: &[Waker],
@@ -202,7 +203,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         absent: crate::absent::Absent::default(),
         libraries: Arc::default(),
         listeners: Default::default(),
-        told: wakers.iter().map(|_| Told::default()).collect(),
+        reports: wakers.iter().map(|_| CoreReport::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),
         stop: AtomicBool::new(false),
@@ -212,9 +213,9 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
     })
 }
 
-/// A signal wakes the cores, not this thread, which checks this often.
+/// The main thread's interval between two checks for signals, which wake only the cores.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
-/// The same while it waits for core 0.
+/// The interval while the main thread waits for core 0.
 const SHORT_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// The main thread, while the cores run.
@@ -226,7 +227,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// From the file's first byte until a stop is requested, and what is to be saved has been.
+    /// Waits for the file, then for the stop, and for the snapshot before it.
     fn serve(&self, loader: Option<load::Handle>, supervisor: &Supervisor) -> Result<(), Failure> {
         let is_loaded = loader.map_or(Ok(true), |loader| self.finish_loading(loader))?;
         if is_loaded && !self.is_to_end() {
@@ -234,7 +235,7 @@ impl Running<'_> {
             supervisor.ready();
         }
         if is_loaded {
-            self.wait_for_end(); // Half a file must not be saved over the whole one.
+            self.wait_for_end(); // A partly loaded file must not replace the whole one.
         }
         supervisor.stopping();
         Ok(())
@@ -244,8 +245,8 @@ impl Running<'_> {
         self.signals.raised().is_some() || self.shared.stop.load(Ordering::SeqCst)
     }
 
-    /// Sleeps until SHUTDOWN has been, or a signal asks for the end, and what it says to save is
-    /// saved. Meanwhile it watches the save points.
+    /// Watches the save points until SHUTDOWN stops the server, or a signal does so and its
+    /// snapshot is saved.
     fn wait_for_end(&self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
             if let Some(signal) = self.signals.raised() {
@@ -268,16 +269,17 @@ impl Running<'_> {
         let (changes, _) = self.shared.unsaved_and_saved();
         if let Some(point) = saves.reached(changes, clock::unix_millis()) {
             tracing::info!("saving: {changes} changes in {} seconds", point.seconds);
-            saves.ask(Asked::Snapshot);
+            saves.request(SaveRequest::Snapshot);
             self.wake.wake();
-            // Until core 0 has begun, the point stays reached.
-            while saves.is_asked() && !self.is_to_end() {
+            // The point stays reached until core 0 has begun.
+            while saves.is_requested() && !self.is_to_end() {
                 std::thread::park_timeout(SHORT_LOOK);
             }
         }
     }
 
-    /// Saves, if the settings say that this signal does. False if that failed, and all goes on.
+    /// Saves if the settings say so for this signal. False if saving failed; the server then
+    /// continues.
     fn may_end(&self, signal: signal::Signal) -> bool {
         let saves = &self.shared.saves;
         let words = saves.words(signal);
@@ -285,7 +287,7 @@ impl Running<'_> {
             return true;
         }
         tracing::info!("{signal}: saving before shutdown");
-        saves.ask(Asked::Last);
+        saves.request(SaveRequest::Last);
         self.wake.wake();
         loop {
             if let Some(is_saved) = saves.last() {
@@ -298,8 +300,7 @@ impl Running<'_> {
         }
     }
 
-    /// Waits for the file to be loaded; gives up, and returns false, if a stop is requested
-    /// meanwhile.
+    /// Waits until the file is loaded. A stop request cancels loading and returns false.
     fn finish_loading(&self, loader: load::Handle) -> Result<bool, Failure> {
         while !loader.is_finished() {
             if self.is_to_end() {
@@ -317,8 +318,8 @@ impl Running<'_> {
     }
 }
 
-/// The file to load. The server starts empty only if there is none: an existing one that cannot be
-/// read may be someone's data. A pipe is refused, and not waited for.
+/// The file to load. The server starts empty only if there is none: an unreadable file may hold
+/// data. A pipe is refused at once.
 fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
     let path = Path::new(settings.text("dbfilename"));
     let wrong = |why: &dyn std::fmt::Display| {
@@ -353,7 +354,7 @@ fn open_file(
     Ok((inboxes.into_iter().map(Some).collect(), Some(opened)))
 }
 
-/// What a core's thread is created from.
+/// The parts from which a core's thread is created.
 struct Plan {
     id: usize,
     cores: usize,
@@ -365,7 +366,7 @@ struct Plan {
     stop: Arc<AtomicBool>,
     loaded: Arc<Loaded>,
     quiet: Arc<[AtomicBool]>,
-    /// All cores wait here, listening, for permission to serve.
+    /// The barrier at which all cores wait, already listening, before they serve.
     begun: Arc<Barrier>,
     inbox: Option<load::Inbox>,
 }
@@ -430,9 +431,10 @@ impl Plan {
         admin::apply_settings(&core, self.settings);
         let loading = !self.loaded.all_are_done();
         core.hot.borrow_mut().loading = loading;
-        // One core waits for clients only; and a core that shares its processor yields it at once.
-        let looks_on = self.cores > 1 && self.processor.is_some();
-        let patience = looks_on.then(Patience::default);
+        // No polling with one core, which waits for clients only, or on a shared processor, which
+        // must be yielded at once.
+        let polls = self.cores > 1 && self.processor.is_some();
+        let poll_time = polls.then(PollTime::default);
         let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);
         Thread {
             core,
@@ -445,14 +447,14 @@ impl Plan {
             loaded,
             loading,
             quiet,
-            patience,
+            poll_time,
             waiting_since: None,
             asked: false,
         }
     }
 }
 
-/// Core 0 listens, and hands connections on in turn.
+/// Opens the listeners of core 0, which hands connections on, round robin.
 fn listen(net: &mut Net, settings: &Settings) -> Result<Doors, Failure> {
     let backlog = i32::try_from(settings.int("tcp-backlog")).unwrap_or(i32::MAX);
     let path = settings.text("unixsocket");
@@ -474,5 +476,5 @@ fn random_u64() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// So that the type of messages is one.
+/// Compile-time check: [`Post`] carries the engine's messages.
 const _: fn(Mail) -> Post = Post::Mail;

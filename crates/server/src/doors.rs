@@ -1,22 +1,21 @@
-//! Where the server listens over TCP: the addresses of `bind` at `port`, opened at start, and
-//! changed while it runs. Clients inherit `tcp-keepalive` from their listener.
+//! The TCP listeners: the addresses of `bind` at `port`, opened at start and changed by CONFIG SET.
+//! Clients inherit `tcp-keepalive` from their listener.
 //!
-//! A change is made completely or not at all: if one of the new addresses is not available, the old
-//! ones stay. New ones are opened before old ones are closed, so that the server is always
-//! reachable; only where an old one may be in the way, as all addresses of a port are, it goes
-//! first.
+//! A change is made completely or not at all: if a new address is not available, the old ones stay.
+//! New listeners are opened before old ones are closed, so that the server is always reachable.
+//! Only an old listener that may conflict, at the same port, is closed first.
 //!
-//! Names are resolved at start, before anything is served: the system takes its own time for that,
-//! seconds if a name server is silent, and no core may wait for it.
+//! Names are resolved at start, before anything is served: a silent name server takes seconds, and
+//! no core may wait for it.
 //!
-//! Not here: what happens to a connection. See `thread`.
+//! Not here: connections. See `thread`.
 
 use crate::settings::Settings;
 use darter_runtime::net::{Address, Net};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// How a listener is opened: [`Net::listen_tcp`], or [`Net::listen_tcp_at_once`].
+/// The function that opens a listener: [`Net::listen_tcp`] or [`Net::listen_tcp_at_once`].
 pub(crate) type Open = fn(&mut Net, SocketAddr, i32, u32) -> io::Result<usize>;
 
 /// The TCP listeners of a core: their addresses and the runtime's numbers.
@@ -33,7 +32,7 @@ pub(crate) struct Doors {
 struct Wanted {
     word: String,
     address: io::Result<SocketAddr>,
-    /// It was written with a `-`: it may be missing on this machine.
+    /// Written with a `-`: the address may be missing on this machine.
     optional: bool,
 }
 
@@ -87,9 +86,9 @@ impl Doors {
         all
     }
 
-    /// Listens where `settings` say, and nowhere else.
+    /// Opens and closes listeners, as `settings` say.
     ///
-    /// Errors: a sentence that says which address is not available, and why; then nothing has
+    /// Errors: a sentence with the address that is not available, and the reason. Then nothing has
     /// changed.
     pub(crate) fn follow(
         &mut self,
@@ -107,15 +106,15 @@ impl Doors {
             !wanted.address.as_ref().is_ok_and(stays)
         };
         let ports = port(settings);
-        let in_the_way = go.iter().any(|(address, _)| address.port() == ports);
-        if in_the_way {
+        let conflicts = go.iter().any(|(address, _)| address.port() == ports);
+        if conflicts {
             close(net, &go);
         }
         let opened = open_all(net, wanted.iter().filter(is_new), settings, open);
         self.open = stay;
         let followed = match opened {
             Ok(opened) => {
-                if !in_the_way {
+                if !conflicts {
                     close(net, &go);
                 }
                 self.open.extend(opened);
@@ -123,7 +122,7 @@ impl Doors {
                 Ok(())
             }
             Err(why) => {
-                self.open.extend(if in_the_way { reopened(net, go, settings, open) } else { go });
+                self.open.extend(if conflicts { reopened(net, go, settings, open) } else { go });
                 Err(why)
             }
         };
@@ -148,7 +147,7 @@ fn port(settings: &Settings) -> u16 {
     u16::try_from(settings.int("port")).unwrap_or(0)
 }
 
-/// An address that is written as one; `*` and `::*` are all addresses of a family.
+/// Parses a literal address. `*` and `::*` are all addresses of a family.
 fn plain_address(name: &str) -> Option<IpAddr> {
     let name = match name {
         "*" => "0.0.0.0",
@@ -158,7 +157,7 @@ fn plain_address(name: &str) -> Option<IpAddr> {
     name.parse().ok()
 }
 
-/// A name with a colon is IPv6, everything else IPv4, names too, as in Redis.
+/// Resolves a word. As in Redis, a word with a colon is IPv6, and any other IPv4.
 fn looked_up(name: &str) -> io::Result<IpAddr> {
     let mut found = (name, 0).to_socket_addrs()?;
     let family = found.find(|address| address.is_ipv6() == name.contains(':'));
@@ -180,7 +179,7 @@ fn open_all<'a>(
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         };
         match listening {
-            Ok(id) => opened.push((told_address(net, id), id)),
+            Ok(id) => opened.push((bound_address(net, id), id)),
             Err(error) if may_be_missing(&error, *optional) => {
                 tracing::warn!("not listening on {word}: {error}");
             }
@@ -193,7 +192,8 @@ fn open_all<'a>(
     Ok(opened)
 }
 
-/// Optional addresses, and families that the machine does not have, as in Redis.
+/// Whether a failure is tolerated: of optional addresses, and of families that the machine lacks,
+/// as in Redis.
 fn may_be_missing(error: &io::Error, optional: bool) -> bool {
     /// EAFNOSUPPORT on Linux, which has no `ErrorKind`.
     const FAMILY_NOT_SUPPORTED: i32 = 97;
@@ -201,7 +201,7 @@ fn may_be_missing(error: &io::Error, optional: bool) -> bool {
         || error.raw_os_error() == Some(FAMILY_NOT_SUPPORTED)
 }
 
-fn told_address(net: &Net, id: usize) -> SocketAddr {
+fn bound_address(net: &Net, id: usize) -> SocketAddr {
     match net.listener_address(id) {
         Some(Address::Tcp(address)) => address,
         _ => unreachable!("a TCP listener that was just opened"),
@@ -212,8 +212,8 @@ fn close(net: &mut Net, doors: &[(SocketAddr, usize)]) {
     doors.iter().for_each(|(_, id)| net.stop_listener(*id));
 }
 
-/// Reopens what was closed to make room. Another process may have taken an address in between: then
-/// the server is reachable at the others, and the log says so.
+/// Reopens the listeners that were closed to make room. If another process has taken an address,
+/// the server stays reachable at the others, and an error is logged.
 fn reopened(
     net: &mut Net,
     closed: Vec<(SocketAddr, usize)>,

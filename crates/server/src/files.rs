@@ -1,19 +1,19 @@
-//! How many clients fit under the limit of open files. It is raised where that is allowed;
-//! otherwise fewer clients are served, as in Redis: those beyond are refused, and not left waiting
-//! in a queue from which no one can accept.
+//! The limit of open files. The server raises it as far as the system allows. Otherwise fewer
+//! clients are served, as in Redis: more are refused, and do not wait in a queue from which the
+//! server cannot accept.
 
 use crate::shared::Machine;
 
-/// Files that are open besides the clients' sockets: the log, listeners, a ring and a waker a core,
-/// and the sockets of clients that are being refused.
+/// Open files besides the clients' sockets: the log, listeners, a ring and a waker per core, and
+/// the sockets of clients that are being refused.
 fn beside_clients(cores: usize) -> u64 {
-    /// Redis's reserve, so that as many clients fit.
+    /// Redis's reserve, so that the same number of clients fits.
     const LEAST: u64 = 32;
     LEAST.max(24 + 2 * cores as u64)
 }
 
-/// Makes room for `clients`, or returns how many there is room for: 0 if not even the other files
-/// may be opened.
+/// Raises the limit for `clients`. On failure returns the number of clients that fit: 0 if not even
+/// the other files do.
 pub(crate) fn make_room(machine: &dyn Machine, clients: usize, cores: usize) -> Result<(), usize> {
     let wanted = clients as u64 + beside_clients(cores);
     let allowed = machine.raise_open_files(wanted);

@@ -1,22 +1,23 @@
-//! When a slice is over: by the clock, or because of a knock.
+//! The end of a slice: by the clock, or by a knock.
 //!
-//! A *knock* is whatever arrives at a core while background work has its slice: bytes on a socket,
-//! a message of another core. It ends the slice, so a client waits for a portion of others' long
-//! commands and not for a slice of them. Clients' own part of a slice hears no knocks: it serves
+//! A *knock* is an arrival at a core during background work: bytes on a socket, or a message of
+//! another core. It ends the slice, so a client waits for a portion of others' long commands, not
+//! for a whole slice. During the clients' part of a slice knocks are not checked: that part serves
 //! earlier arrivals.
 //!
 //! Background work keeps its share, however frequent the knocks:
-//! - What [`SliceClock::begin_background`] promises, a quarter of a slice, is never cut short. So
-//!   where clients use up their slices nothing changes.
-//! - The turn that follows a knock makes background work wait. That is paid for, [`PRICE`] times,
-//!   from the time that background work has had; while nothing is saved, knocks are not checked. So
-//!   all knocks together delay it by a tenth at most.
+//! - The quarter of a slice that [`SliceClock::begin_background`] promises is never cut short. So
+//!   knocks change nothing where clients use up their slices.
+//! - The turn after a knock delays background work. [`PRICE`] times that delay is paid from a
+//!   budget, which grows with the time that background work gets. With an empty budget knocks are
+//!   not checked. So knocks delay background work by a tenth at most.
 //!
 //! ```text
 //! look | clients | quarter | portion | portion | knock      | look | clients | quarter | ...
 //!                |<-------- is saved --------->|            |<--- is paid -->|
 //! ```
-//! Not here: what knocks. See `arrivals`. Why, and the figures: docs/design/0013-knock.md.
+//! Not here: the check for arrivals. See `arrivals`. Reasons and figures:
+//! docs/design/0013-knock.md.
 
 use crate::engine::{Clock, SliceClock};
 use darter_base::Preempt;
@@ -24,13 +25,13 @@ use darter_base::limits::SLICE_AIM_NS;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Each nanosecond for which a knock makes background work wait costs this many that it has had.
+/// Nanoseconds of background work that pay for one nanosecond of delay by a knock.
 const PRICE: u64 = 10;
-/// What a turn takes apart from clients' requests: a look, the sends' system calls, the measuring.
+/// The time of a turn without clients' requests: polling, the sends' system calls, measuring.
 const TURN_NS: u64 = 5_000;
-/// The longest wait that is paid for: a longer one is usually the machine's doing.
+/// The longest delay that is paid for. A longer one is usually caused by the machine.
 const WAIT_MAX_NS: u64 = SLICE_AIM_NS;
-/// The most that is saved: about a dozen knocks at once.
+/// The largest budget: about a dozen knocks.
 const SAVED_MAX_NS: i64 = 1_000_000;
 
 /// Checks for arrivals.
@@ -49,13 +50,13 @@ pub(crate) struct SliceTimer<C> {
     end_ns: Cell<u64>,
     /// Background work has the slice, and a knock may end it.
     is_listening: Cell<bool>,
-    /// A knock has ended the slice, and is not paid for yet.
+    /// A knock has ended the slice and is not paid for yet.
     is_knocked: Cell<bool>,
-    /// The next check is not before this.
+    /// The earliest time of the next check.
     ask_ns: Cell<u64>,
-    /// The time of background work is saved up to here.
+    /// The time up to which background work was added to the budget.
     saved_until_ns: Cell<u64>,
-    /// What is left of it: below zero after a long turn.
+    /// The budget; below zero after a long turn.
     saved_ns: Cell<i64>,
 }
 
@@ -74,7 +75,7 @@ impl<C: Clock> SliceTimer<C> {
         }
     }
 
-    /// True when background work must end, which is then so until the next turn.
+    /// True when background work must end. It stays true until the next turn.
     fn is_background_over(&self, now_ns: u64) -> bool {
         let had_ns = now_ns.saturating_sub(self.saved_until_ns.replace(now_ns));
         let saved_ns = self.saved_ns.get().saturating_add_unsigned(had_ns).min(SAVED_MAX_NS);
@@ -92,7 +93,7 @@ impl<C: Clock> SliceTimer<C> {
         false
     }
 
-    /// Background work has waited for this turn because of a knock.
+    /// Pays for the turn that a knock caused.
     fn pay(&self, now_ns: u64) {
         let waited_ns = TURN_NS + now_ns.saturating_sub(self.begun_ns.get());
         let price_ns = PRICE * waited_ns.min(WAIT_MAX_NS);
@@ -145,7 +146,7 @@ impl<C: Clock> SliceClock for SliceTimer<C> {
 pub(crate) mod tests {
     use super::*;
 
-    /// What a portion takes.
+    /// The length of a portion.
     const PORTION_NS: u64 = 10_000;
     const QUARTER_NS: u64 = SLICE_AIM_NS / 4;
 
@@ -178,34 +179,34 @@ pub(crate) mod tests {
         }
     }
 
-    /// Knocks on command, and counts how often it is asked.
+    /// A knocker that tests control, which counts its checks.
     #[derive(Default)]
-    pub(crate) struct Told {
+    pub(crate) struct TestKnocker {
         pub(crate) knocks: Cell<bool>,
         every_ns: Cell<u64>,
-        asked: Cell<usize>,
+        checks: Cell<usize>,
     }
 
-    impl Knocker for Told {
+    impl Knocker for TestKnocker {
         fn every_ns(&self) -> u64 {
             self.every_ns.get()
         }
 
         fn has_knocked(&self, _now_ns: u64) -> bool {
-            self.asked.set(self.asked.get() + 1);
+            self.checks.set(self.checks.get() + 1);
             self.knocks.get()
         }
     }
 
     struct Bench {
         clock: Rc<Portions>,
-        knocker: Rc<Told>,
+        knocker: Rc<TestKnocker>,
         timer: SliceTimer<Portions>,
     }
 
     impl Bench {
         fn new(knocks: bool) -> Self {
-            let (clock, knocker) = (Rc::new(Portions::default()), Rc::new(Told::default()));
+            let (clock, knocker) = (Rc::new(Portions::default()), Rc::new(TestKnocker::default()));
             knocker.knocks.set(knocks);
             let timer = SliceTimer::new(Rc::clone(&clock), Rc::clone(&knocker) as Rc<dyn Knocker>);
             Self { clock, knocker, timer }
@@ -232,7 +233,7 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // It has its quarter; the next portion is its last.
+    #[test] // Background work has its quarter; the portion after it is the last.
     fn a_knock_ends_the_slice() {
         let bench = Bench::new(false);
         assert_eq!(bench.turn(0), 10, "nobody knocks");
@@ -244,7 +245,7 @@ pub(crate) mod tests {
         assert!(!bench.timer.is_knocked());
     }
 
-    #[test] // One branch: neither clients' part of a slice nor the loader's listens.
+    #[test] // Neither the clients' part of a slice nor the loader's checks.
     fn only_background_work_listens() {
         let bench = Bench::new(true);
         bench.timer.begin(bench.clock.now_ns());
@@ -252,21 +253,22 @@ pub(crate) mod tests {
         bench.timer.begin_background(bench.clock.now_ns(), QUARTER_NS);
         bench.timer.extend(bench.clock.now_ns() + SLICE_AIM_NS);
         assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(10));
-        assert_eq!(bench.knocker.asked.get(), 0);
+        assert_eq!(bench.knocker.checks.get(), 0);
     }
 
-    #[test] // Once its quarter is over: after each portion, or less often where checking costs more.
-    fn nobody_asks_more_often_than_it_is_worth() {
+    #[test] // After the quarter: after each portion, or less often where a check costs more.
+    fn checks_are_as_rare_as_they_are_expensive() {
         let bench = Bench::new(false);
-        for (every_ns, asked) in [(0, 7), (PORTION_NS, 7), (2 * PORTION_NS, 4), (SLICE_AIM_NS, 1)] {
+        for (every_ns, checks) in [(0, 7), (PORTION_NS, 7), (2 * PORTION_NS, 4), (SLICE_AIM_NS, 1)]
+        {
             bench.knocker.every_ns.set(every_ns);
-            bench.knocker.asked.set(0);
+            bench.knocker.checks.set(0);
             assert_eq!(bench.turn(0), 10);
-            assert_eq!(bench.knocker.asked.get(), asked, "every {every_ns} ns");
+            assert_eq!(bench.knocker.checks.get(), checks, "every {every_ns} ns");
         }
     }
 
-    #[test] // With a knock at every portion background work gets nine tenths of what it gets without.
+    #[test] // With a knock at every portion background work keeps nine tenths of its share.
     fn constant_knocks_leave_the_share() {
         for clients_us in [0, 2, 8, 20, 30, 50, 75, 100, 150] {
             let [quiet, knocked] =
@@ -276,7 +278,7 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // However long no knock, and whatever a turn takes: some knocks, and some slices.
+    #[test] // After a long time without knocks, and after a long turn.
     fn savings_and_debts_are_bounded() {
         const CLIENTS_NS: u64 = 8_000;
         let bench = Bench::new(false);

@@ -1,7 +1,7 @@
-//! The libraries of functions, which all cores share.
+//! The function libraries, which all cores share.
 //!
-//! They are one immutable map; a change puts another one in its place, if nobody has done so since
-//! the map was read that it was made from.
+//! The libraries are one immutable map. A change builds a new map from the current one and installs
+//! it only if that is still current.
 
 use darter_script::Registry;
 use std::sync::{Arc, Mutex};
@@ -13,18 +13,18 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// All of them, as they are now.
+    /// The current map.
     pub(crate) fn current(&self) -> Arc<Registry> {
         Arc::clone(&self.current.lock().expect("no holder panics"))
     }
 
-    /// Puts `next` in the place of `base`; false if that is not the current one any more.
+    /// Replaces `base` by `next`. False if `base` is not current any more.
     pub(crate) fn replace(&self, base: &Arc<Registry>, next: Arc<Registry>) -> bool {
         let mut current = self.current.lock().expect("no holder panics");
         let is_current = Arc::ptr_eq(&current, base);
         let old = if is_current { std::mem::replace(&mut *current, next) } else { next };
         drop(current);
-        drop(old); // It may be the last that refers to much.
+        drop(old); // Dropping the last reference may free much memory.
         is_current
     }
 }

@@ -1,22 +1,23 @@
-//! What all cores know of keyspace events: whether anybody listens, and how many are on their way.
+//! Keyspace events, as all cores see them: whether they have subscribers, and how many are in
+//! flight.
 //!
-//! An event that nobody can receive costs no message. The core that is home to all channels of events
-//! counts their subscriptions here, and the patterns that may match such a channel, before they are
-//! confirmed: so whatever a subscriber does next is told. And it counts what is published, so that
-//! those who write wait while too much is on its way to it.
+//! An event without a subscriber costs no message. One core is home to all channels of events. It
+//! counts their subscriptions here, and the patterns that may match such a channel, before it
+//! confirms them: so a confirmed subscriber misses no later event. It also counts published events,
+//! so that writers wait while too many are in flight.
 
 use darter_base::glob;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How channels of events begin: those of keys, and those of what happened.
+/// The prefixes of event channels: by key, and by event.
 pub(crate) const PREFIXES: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
 
-/// What may be under way, by [`weight`]: some megabytes, and a few milliseconds of work.
-const UNDER_WAY_MAX: usize = 4_096;
-/// Those who wait are woken when so much is left.
-const WAKE_AT: usize = UNDER_WAY_MAX / 2;
+/// Events that may be in flight, by [`weight`]: some megabytes, and a few milliseconds of work.
+const IN_FLIGHT_MAX: usize = 4_096;
+/// Waiting writers are woken when the weight in flight falls to this.
+const WAKE_AT: usize = IN_FLIGHT_MAX / 2;
 
-/// What an event of a name, or of a key, of so many bytes weighs.
+/// The weight of an event whose key, or name, has this number of bytes.
 pub(crate) fn weight(bytes: usize) -> usize {
     const KIB: usize = 1_024;
     1 + bytes / KIB
@@ -25,13 +26,13 @@ pub(crate) fn weight(bytes: usize) -> usize {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    /// Subscriptions that may receive events: by the channels of keys, and of what happened.
+    /// Subscriptions that may receive events, by kind of channel (see [`PREFIXES`]).
     subscriptions: [AtomicUsize; 2],
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
 }
 
 impl Listeners {
-    /// One that receives by these channels more, or fewer.
+    /// Counts a subscription to these kinds of channels that joins or leaves.
     pub(crate) fn count(&self, receives: [bool; 2], joins: bool) {
         for (subscriptions, _) in self.subscriptions.iter().zip(receives).filter(|(_, by)| *by) {
             match joins {
@@ -41,38 +42,38 @@ impl Listeners {
         }
     }
 
-    /// Whether anybody listens, by each kind of channel. Who was confirmed before the caller began
-    /// is seen: what it did since has come here by messages.
+    /// Whether each kind of channel has subscribers. Subscriptions that were confirmed before the
+    /// caller's command began are seen, because messages order them.
     pub(crate) fn listen(&self) -> [bool; 2] {
         [0, 1].map(|kind| self.subscriptions[kind].load(Ordering::Relaxed) > 0)
     }
 
-    /// An event is on its way.
+    /// Counts an event that is sent.
     pub(crate) fn sent(&self, weight: usize) {
-        self.under_way.fetch_add(weight, Ordering::Relaxed);
+        self.in_flight.fetch_add(weight, Ordering::Relaxed);
     }
 
-    /// It is published: true if those who wait are to be woken.
+    /// Counts a published event. True if waiting writers must be woken.
     pub(crate) fn published(&self, weight: usize) -> bool {
-        // With `Told::expect_news`: either the waiting core sees this, or it is seen to wait.
-        let before = self.under_way.fetch_sub(weight, Ordering::SeqCst);
+        // With `CoreReport::set_has_waiting`: the waiting core sees this, or is seen to wait.
+        let before = self.in_flight.fetch_sub(weight, Ordering::SeqCst);
         assert!(before >= weight, "{weight} of {before}");
         before > WAKE_AT && before - weight <= WAKE_AT
     }
 
-    /// Whether so much is under way that those who cause more are to wait.
+    /// Whether writers must wait, because too many events are in flight.
     #[inline]
     pub(crate) fn are_behind(&self) -> bool {
-        self.under_way.load(Ordering::SeqCst) > UNDER_WAY_MAX
+        self.in_flight.load(Ordering::SeqCst) > IN_FLIGHT_MAX
     }
 }
 
-/// Whether a channel of this name is of events: of keys, of what happened.
+/// The kinds of event channels that a name belongs to.
 pub(crate) fn are_events_of(name: &[u8]) -> [bool; 2] {
     PREFIXES.map(|prefix| name.starts_with(prefix))
 }
 
-/// Whether a pattern may match such a channel. Cost: O(prefix).
+/// The kinds of event channels that a pattern may match. Cost: O(prefix).
 pub(crate) fn may_match_events(pattern: &[u8]) -> [bool; 2] {
     PREFIXES.map(|prefix| glob::may_begin_with(pattern, prefix))
 }
@@ -81,8 +82,8 @@ pub(crate) fn may_match_events(pattern: &[u8]) -> [bool; 2] {
 mod tests {
     use super::*;
 
-    #[test] // Each kind of channel for itself; a pattern counts if it may match.
-    fn who_listens_is_counted() {
+    #[test] // Each kind of channel is counted alone; a pattern counts if it may match.
+    fn subscriptions_to_events_are_counted() {
         let listeners = Listeners::default();
         assert_eq!(listeners.listen(), [false; 2]);
         listeners.count(are_events_of(b"__keyevent@0__:set"), true);
@@ -95,14 +96,14 @@ mod tests {
         assert_eq!(may_match_events(b"news.*"), [false; 2]);
     }
 
-    #[test] // Who waits is woken once, when half of it is published.
-    fn what_is_under_way_is_bounded() {
+    #[test] // Waiting writers are woken once, when half of the events are published.
+    fn events_in_flight_are_bounded() {
         let listeners = Listeners::default();
-        listeners.sent(UNDER_WAY_MAX);
+        listeners.sent(IN_FLIGHT_MAX);
         assert!(!listeners.are_behind());
         listeners.sent(weight(3_000));
         assert!(listeners.are_behind());
-        let woken = (0..UNDER_WAY_MAX + 3).filter(|_| listeners.published(1)).count();
+        let woken = (0..IN_FLIGHT_MAX + 3).filter(|_| listeners.published(1)).count();
         assert_eq!((woken, listeners.are_behind()), (1, false));
     }
 }

@@ -1,23 +1,23 @@
 //! Loading an RDB file at start.
 //!
 //! A thread of its own reads and parses the file, because parsing has no natural slices and the
-//! cores must continue to answer "LOADING"; the cores insert, because no one else may touch a
-//! shard. Between them go *portions*: some 128 KiB of packed records, a few per core at a time, so
+//! cores must continue to answer "LOADING"; the cores insert, because only a core may touch its
+//! shard. *Portions* go between them: about 128 KiB of packed records, a few per core at a time, so
 //! the memory in transit is bounded and the parser waits for the slowest core.
 //!
 //! ```text
 //! file -> Reader -> Sorter -> portions -> Inbox of core 0 -> its shard
 //!         (thread "loader")            -> Inbox of core 1 -> its shard     results ---> Handle
 //! ```
-//! A file is loaded completely or the process ends: the last portion says "that was all" and is
-//! sent after the checksum matched; until then no [`Inbox`] is finished, and the server serves
+//! A file is loaded completely or the process ends: the last portion is marked as such, and is sent
+//! after the checksum has matched. Until then no [`Inbox`] is finished, and the server serves
 //! nothing.
 //!
 //! - `portion`: records, packed. - `sorter`: events in, portions out, by the key's core.
 //! - `functions`: libraries, which this thread runs once and all cores share.
-//! - `inbox`: portions in, slices of insertion out. - `meter`: progress for people.
+//! - `inbox`: portions in, slices of insertion out. - `meter`: progress in the log.
 //!
-//! Not here: the format (`persist`), what a core does meanwhile (`thread`).
+//! Not here: the format (`persist`), the core during loading (`thread`).
 
 mod functions;
 mod inbox;
@@ -48,9 +48,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-/// What INFO shows while and after loading, by the places below.
+/// The figures of loading for INFO, at the indices below.
 pub(crate) type Progress = [AtomicU64; 4];
-/// Bytes of the file that were read.
+/// Bytes read of the file.
 const READ: usize = 0;
 /// Bytes of the file.
 const TOTAL: usize = 1;
@@ -64,7 +64,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Portions in transit to one core.
 const PORTIONS_MAX: usize = 8;
 
-/// Cores that have loaded their part of the file.
+/// Counts the cores that have not loaded their part of the file yet.
 pub(crate) struct Loaded {
     left: AtomicUsize,
     wakers: Vec<Waker>,
@@ -76,7 +76,7 @@ impl Loaded {
         Arc::new(Self { left: AtomicUsize::new(cores), wakers })
     }
 
-    /// A core is done; the last one wakes all.
+    /// Counts a core as done; the last one wakes all.
     pub(crate) fn one_is_done(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wakers.iter().for_each(Waker::wake);
@@ -88,7 +88,7 @@ impl Loaded {
     }
 }
 
-/// Why a file is not loaded.
+/// A failure to load a file.
 #[derive(Debug)]
 pub(crate) struct LoadError {
     path: PathBuf,
@@ -102,13 +102,13 @@ enum Cause {
     Io { offset: u64, error: io::Error },
     /// The bytes are not an RDB file, or not a complete one.
     Format(Error),
-    /// It has a database that the settings do not allow.
+    /// A database number exceeds `databases`.
     Database { database: u32, databases: usize, offset: u64 },
     /// A duplicate key.
     DuplicateKey { key: Vec<u8>, database: usize, offset: u64 },
-    /// A duplicate field or member, or what is none.
+    /// A duplicate or invalid field or member.
     BadItem { key: Vec<u8>, database: usize, offset: u64 },
-    /// A library of functions that is refused.
+    /// A function library was refused.
     Library { why: String, offset: u64 },
     /// The server stopped before the end.
     Stopped,
@@ -149,20 +149,20 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What was loaded.
+/// The figures of a loaded file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// Keys loaded.
     keys: u64,
-    /// Their strings, fields and members.
+    /// Strings, fields, members and elements in them.
     entries: u64,
-    /// Keys that had expired.
+    /// Expired keys, which were skipped.
     expired: u64,
     /// Collections without entries, which Redis skips as well.
     empty: u64,
     /// Bytes of the file.
     bytes: u64,
-    /// How long it took.
+    /// Milliseconds that loading took.
     millis: u64,
 }
 
@@ -212,14 +212,14 @@ impl Handle {
     }
 }
 
-/// An open file of which nothing has been read.
+/// An open file, not read yet.
 pub(crate) struct Opened {
     loader: Loader,
     path: PathBuf,
 }
 
 impl Opened {
-    /// Starts loading it, in a thread of its own.
+    /// Starts the loader's thread.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -231,15 +231,15 @@ impl Opened {
     }
 }
 
-/// What a file is loaded into.
+/// The target of a file.
 pub(crate) struct Onto {
     /// Databases of each core.
     pub(crate) databases: usize,
     /// The checksum is verified: `rdbchecksum`.
     pub(crate) verifies: bool,
-    /// What INFO shows.
+    /// The figures for INFO.
     pub(crate) progress: Arc<Progress>,
-    /// The libraries of functions; there are none yet.
+    /// The function libraries; empty before.
     pub(crate) libraries: Arc<Libraries>,
 }
 
@@ -284,12 +284,12 @@ struct Lanes {
 }
 
 fn lanes(types: Types, wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
-    let (told, outcomes) = channel();
-    let (give_back, spares) = channel();
+    let (reports, outcomes) = channel();
+    let (returns, spares) = channel();
     let (mut inboxes, mut cores) = (Vec::new(), Vec::new());
     for waker in wakers {
         let (sender, portions) = sync_channel(PORTIONS_MAX);
-        inboxes.push(Inbox::new(types, portions, told.clone(), give_back.clone()));
+        inboxes.push(Inbox::new(types, portions, reports.clone(), returns.clone()));
         cores.push((sender, waker));
     }
     (inboxes, Lanes { cores, outcomes, spares })
@@ -317,7 +317,7 @@ impl Lanes {
     }
 }
 
-/// What the thread owns.
+/// The state of the loader's thread.
 struct Loader {
     file: File,
     reader: Reader,
@@ -339,7 +339,7 @@ impl Loader {
         functions.finish(&self.libraries);
         self.sorter.finish(&mut |core, portion| self.lanes.send(core, portion))?;
         self.lanes.wait()?;
-        self.tell();
+        self.report_progress();
         let millis = (clock::monotonic_nanos() - begun_ns) / 1_000_000;
         Ok(Summary { bytes: self.reader.offset(), millis, ..self.sorter.summary() })
     }
@@ -352,7 +352,7 @@ impl Loader {
             }
             self.fill()?;
             self.sort(functions)?;
-            self.tell();
+            self.report_progress();
             meter.tick(clock::monotonic_nanos(), self.reader.offset(), &self.sorter.summary());
         }
         Ok(())
@@ -389,7 +389,7 @@ impl Loader {
         }
     }
 
-    fn tell(&self) {
+    fn report_progress(&self) {
         let summary = self.sorter.summary();
         self.progress[READ].store(self.reader.offset(), Ordering::Relaxed);
         self.progress[KEYS].store(summary.keys, Ordering::Relaxed);

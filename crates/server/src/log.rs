@@ -1,4 +1,4 @@
-//! The log: lines on standard output, or in a file. Colour only where people read: on a terminal.
+//! The log: lines on standard output, or in a file. Coloured only on a terminal.
 
 use crate::settings::{Settings, read};
 use std::fs::OpenOptions;
@@ -14,7 +14,7 @@ static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Starts the log according to the settings.
 ///
-/// Errors: the file cannot be opened; the text says which.
+/// Errors: the file cannot be opened; the text names it.
 pub fn start(settings: &Settings) -> Result<(), String> {
     let (filter, handle) = reload::Layer::new(level(settings));
     let lines = tracing_subscriber::registry().with(filter);
@@ -41,7 +41,7 @@ pub(crate) fn of_script(level: u8, line: &[u8]) {
     }
 }
 
-/// Logs the version, the settings, and the settings without effect.
+/// Logs the version, the settings file, and the settings without effect.
 pub(crate) fn begin(settings: &Settings) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     tracing::info!("darter {version} starting, pid {pid}");
@@ -93,7 +93,7 @@ pub fn failed(failure: &impl std::fmt::Display) {
 /// Applies `loglevel` after it was changed.
 pub fn follow(settings: &Settings) {
     if let Some(handle) = LEVEL.get() {
-        // It fails only when the log is gone.
+        // Fails only if the log was dropped.
         let _ = handle.modify(|filter| *filter = level(settings));
     }
 }

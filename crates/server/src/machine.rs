@@ -1,10 +1,9 @@
-//! What the system reports about the process.
+//! The system's view of the process, through the runtime.
 
 use crate::shared::Machine;
 use darter_runtime::{clock, heap, limits};
 
-/// The machine, asked through the runtime. What stays the same is read once, before a core has to wait
-/// for it.
+/// The machine. Constant facts are read once at start, so that no core waits for them.
 pub(crate) struct System {
     name: String,
     total_bytes: usize,
@@ -56,7 +55,7 @@ impl Machine for System {
         Some(heap::held_bytes()).filter(|&bytes| bytes > 0)
     }
 
-    fn tell_held(&self) {
+    fn report_held(&self) {
         heap::report();
     }
 

@@ -1,15 +1,15 @@
-//! What threads send each other.
+//! Messages between threads.
 
 use crate::engine::{Mail, Moving};
 use darter_runtime::net::Parcel;
 use std::os::fd::OwnedFd;
 
-/// What threads send each other.
+/// A message between threads.
 pub(crate) enum Post {
-    /// The engine's own.
+    /// A message of the engine.
     Mail(Mail),
     /// A connection that another core accepted for this one.
     Adopt(Parcel),
-    /// One in use, which moves to the core of its keys.
+    /// A connection in use that moves to the core of its keys.
     Move(OwnedFd, Box<Moving>),
 }

@@ -1,5 +1,5 @@
-//! What all cores share: facts of the process, what each reports of its memory, and the interface
-//! to the machine.
+//! State that all cores share: facts of the process, the memory report of each core, and the
+//! interface to the machine.
 
 use crate::absent::Absent;
 use crate::engine::scripts::registry::Registry;
@@ -9,56 +9,56 @@ use crate::saving::{NoFiles, Saves, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Facts of the process that all cores show, and a few shared words.
+/// Facts of the process that every core can show, and a few shared atomics.
 pub struct Shared {
     /// 40 hexadecimal digits, new at every start.
     pub run_id: String,
-    /// When the process began, in Unix milliseconds.
+    /// Start of the process, in Unix milliseconds.
     pub started_ms: u64,
     /// The backend of the event loop.
     pub io: OnceLock<&'static str>,
-    /// What the process takes without data and clients.
+    /// Memory of the process without data and clients.
     pub empty: Empty,
-    /// What each core reports of its memory, once a turn.
-    pub told: Vec<Told>,
+    /// The report of each core, updated once a turn.
+    pub reports: Vec<CoreReport>,
     /// The peak of used memory.
     pub used_peak: AtomicUsize,
-    /// What is lost with the process, reported by the cores at their end: changes, and keys.
+    /// Unsaved changes, and keys in memory, when the cores stopped.
     pub lost: [AtomicU64; 2],
     /// An orderly stop was requested.
     pub stop: AtomicBool,
-    /// Loading: bytes read and total, keys, and when it began; a total of 0 when none is in
-    /// progress.
+    /// Progress of loading: bytes read, bytes in total, keys loaded, keys expired. A total of 0
+    /// means that no file is loaded.
     pub load: Arc<[AtomicU64; 4]>,
-    /// Wakes the thread that waits for the end.
+    /// Wakes the main thread, which waits for the stop.
     pub stopper: Box<dyn Fn() + Send + Sync>,
     /// Snapshots.
     pub saves: Arc<Saves>,
-    /// The scripts that are known.
+    /// The script cache.
     pub(crate) scripts: Registry,
-    /// Unsupported commands that clients have sent.
+    /// Unsupported commands that were already logged.
     pub(crate) absent: Absent,
-    /// The libraries of functions.
+    /// The function libraries.
     pub(crate) libraries: Arc<Libraries>,
-    /// Who listens to keyspace events.
+    /// Subscriptions to keyspace events.
     pub(crate) listeners: Listeners,
-    /// Facts of the machine and the process that only the runtime knows.
+    /// Facts about the machine and the process that only the runtime can read.
     pub machine: Box<dyn Machine>,
 }
 
-/// What the process took before its cores began to run.
+/// Memory of the process before its cores began to run.
 #[derive(Debug, Default)]
 pub struct Empty {
-    /// Resident bytes: its code, and the touched parts of its own structures.
+    /// Resident bytes: code, and the touched parts of fixed structures.
     resident_bytes: AtomicUsize,
-    /// Bytes that its allocator had handed out: only more than these counts.
+    /// Bytes that the allocator had handed out. Only bytes beyond these count as used.
     held_bytes: AtomicUsize,
 }
 
 impl Empty {
-    /// The cores are created; none has begun, and no file is being loaded.
+    /// Measures. Call it when the cores are created, but neither they nor the loader run.
     pub fn measure(&self, machine: &dyn Machine) {
-        machine.tell_held();
+        machine.report_held();
         self.resident_bytes.store(machine.resident_bytes().0, Ordering::Relaxed);
         self.held_bytes.store(machine.held_bytes().unwrap_or(0), Ordering::Relaxed);
     }
@@ -70,80 +70,81 @@ impl Empty {
     }
 }
 
-/// What a core reports of its memory. On a cache line of its own, as it is written at every turn.
+/// The report of one core. It has its own cache line, because it is written at every turn.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Told {
+pub struct CoreReport {
     /// Bytes of data.
     pub data: AtomicUsize,
     /// An upper bound of the bytes waiting to be freed.
     pub freeing: AtomicUsize,
-    /// Bytes of its clients, while `maxmemory-clients` is set.
+    /// Bytes of the core's clients, while `maxmemory-clients` is set.
     pub clients: AtomicUsize,
-    /// Those of the largest client that may be closed for it.
+    /// Bytes of the largest client that `maxmemory-clients` may close.
     pub client_max: AtomicUsize,
-    /// Changes that no snapshot has.
+    /// Changes since the last snapshot.
     unsaved: AtomicU64,
-    /// Keys that are in the snapshot under way, or were in the last one.
+    /// Keys written to the current or the last snapshot.
     saved: AtomicU64,
-    /// Its part of the snapshot under way is behind those who write.
+    /// Writers outrun the core's part of the current snapshot.
     is_behind: AtomicBool,
-    /// Connections of it wait for other cores' parts.
+    /// Some of the core's connections wait until the snapshot of another core has caught up.
     has_waiting: AtomicBool,
-    /// How busy it is: a word of `moving::policy`.
+    /// The load of the core: a word of `moving::policy`.
     share: AtomicU64,
 }
 
-impl Told {
-    /// So many changes are in no snapshot.
-    pub(crate) fn tell_unsaved(&self, changes: u64) {
+impl CoreReport {
+    /// Reports the number of changes since the last snapshot.
+    pub(crate) fn report_unsaved(&self, changes: u64) {
         self.unsaved.store(changes, Ordering::Relaxed);
     }
 
-    /// So many more keys are in the snapshot under way.
+    /// Counts keys that were written to the current snapshot.
     pub(crate) fn count_saved(&self, keys: u64) {
         self.saved.fetch_add(keys, Ordering::Relaxed);
     }
 
-    /// A snapshot begins.
+    /// Resets the count of written keys: a snapshot begins.
     pub(crate) fn restart_saving(&self) {
         self.saved.store(0, Ordering::Relaxed);
     }
 
-    /// Its part of the snapshot under way is behind those who write, or not: true if that is new.
-    pub(crate) fn tell_behind(&self, is_behind: bool) -> bool {
-        // With `expect_news`: either the waiting core sees this, or this one sees it wait.
+    /// Reports whether writers outrun the core's part of the snapshot. True if that has changed.
+    pub(crate) fn report_behind(&self, is_behind: bool) -> bool {
+        // Sequentially consistent, as in `set_has_waiting`: the waiting core sees this flag, or
+        // this core sees the other's.
         self.is_behind.swap(is_behind, Ordering::SeqCst) != is_behind
     }
 
-    /// What it told last.
+    /// The last report of [`CoreReport::report_behind`].
     pub(crate) fn is_behind(&self) -> bool {
         self.is_behind.load(Ordering::SeqCst)
     }
 
-    /// Connections of it wait for other cores' parts, or none does any more.
-    pub(crate) fn expect_news(&self, has_waiting: bool) {
+    /// Reports whether connections of this core wait for the snapshot of another core.
+    pub(crate) fn set_has_waiting(&self, has_waiting: bool) {
         if self.has_waiting.load(Ordering::Relaxed) != has_waiting {
             self.has_waiting.store(has_waiting, Ordering::SeqCst);
         }
     }
 
-    /// Whether it is to be woken when another core's part has caught up.
-    pub(crate) fn expects_news(&self) -> bool {
+    /// Whether the core must be woken when another core's part has caught up.
+    pub(crate) fn has_waiting(&self) -> bool {
         self.has_waiting.load(Ordering::SeqCst)
     }
 
-    /// So busy it was: a word of `moving::policy`.
-    pub(crate) fn tell_share(&self, word: u64) {
+    /// Reports the load of the core: a word of `moving::policy`.
+    pub(crate) fn report_share(&self, word: u64) {
         self.share.store(word, Ordering::Relaxed);
     }
 
-    /// What it told last of that.
+    /// The last report of [`CoreReport::report_share`].
     pub(crate) fn share(&self) -> u64 {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// There are no clients, or their sizes are no longer needed.
+    /// Clears the clients' sizes: there are no clients, or the limit was removed.
     pub(crate) fn forget_clients(&self) {
         self.clients.store(0, Ordering::Relaxed);
         self.client_max.store(0, Ordering::Relaxed);
@@ -151,14 +152,13 @@ impl Told {
 }
 
 impl Shared {
-    /// What cores share without a machine, as in the simulation: it reports nothing, and nothing
-    /// stops it.
+    /// Shared state without a machine, for the simulator: it reports nothing, and nothing stops it.
     #[must_use]
     pub fn nowhere(cores: usize, started_ms: u64) -> Arc<Self> {
         Self::with_store(cores, started_ms, Box::new(NoFiles))
     }
 
-    /// The same, with snapshots that go to `store`.
+    /// [`Shared::nowhere`], with snapshots that go to `store`.
     #[must_use]
     pub fn with_store(cores: usize, started_ms: u64, store: Box<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
@@ -166,7 +166,7 @@ impl Shared {
             started_ms,
             io: OnceLock::new(),
             empty: Empty::default(),
-            told: (0..cores).map(|_| Told::default()).collect(),
+            reports: (0..cores).map(|_| CoreReport::default()).collect(),
             used_peak: AtomicUsize::new(0),
             lost: Default::default(),
             stop: AtomicBool::new(false),
@@ -181,19 +181,19 @@ impl Shared {
         })
     }
 
-    /// A core reports what it holds, in bytes: its data, and what waits to be freed.
-    pub fn tell(&self, core: usize, data: usize, freeing: usize) {
-        let told = &self.told[core];
-        told.data.store(data, Ordering::Relaxed);
-        told.freeing.store(freeing, Ordering::Relaxed);
+    /// Reports the bytes of a core: its data, and the memory that waits to be freed.
+    pub fn report_memory(&self, core: usize, data: usize, freeing: usize) {
+        let report = &self.reports[core];
+        report.data.store(data, Ordering::Relaxed);
+        report.freeing.store(freeing, Ordering::Relaxed);
         let used = self.used_memory();
         if used > self.used_peak.load(Ordering::Relaxed) {
             self.used_peak.fetch_max(used, Ordering::Relaxed);
         }
     }
 
-    /// Bytes that the process takes: what it took empty, and all that its allocator has handed out
-    /// since. Without a counting allocator: the data.
+    /// Bytes that the process uses: those of the empty process, and all that the allocator has
+    /// handed out since. Without a counting allocator: the data.
     #[must_use]
     pub fn used_memory(&self) -> usize {
         let before = self.empty.held_bytes.load(Ordering::Relaxed);
@@ -203,31 +203,32 @@ impl Shared {
 
     /// Bytes of data; those shared by several values count for each.
     fn data_bytes(&self) -> usize {
-        self.told.iter().map(|told| told.data.load(Ordering::Relaxed)).sum()
+        self.reports.iter().map(|report| report.data.load(Ordering::Relaxed)).sum()
     }
 
-    /// Changes that no snapshot has, and keys that are in the one under way, on all cores.
+    /// Changes since the last snapshot, and keys written to the current one, on all cores.
     #[must_use]
     pub fn unsaved_and_saved(&self) -> (u64, u64) {
-        let sum = |of: fn(&Told) -> &AtomicU64| {
-            self.told.iter().map(|told| of(told).load(Ordering::Relaxed)).sum()
+        let sum = |of: fn(&CoreReport) -> &AtomicU64| {
+            self.reports.iter().map(|report| of(report).load(Ordering::Relaxed)).sum()
         };
-        (sum(|told| &told.unsaved), sum(|told| &told.saved))
+        (sum(|report| &report.unsaved), sum(|report| &report.saved))
     }
 
-    /// [`Shared::used_memory`] without what is being freed, as Redis waits for its own lazy freeing
-    /// before it refuses a write: compared with `maxmemory`. What is freed may share parts with
-    /// values that stay: so it is at least the data, as far as there is that much.
+    /// Memory to compare with `maxmemory`: [`Shared::used_memory`] without the memory that waits to
+    /// be freed. (Redis, too, waits for its lazy freeing before it refuses a write.) Freed values
+    /// may share parts with living ones, so the result is never below the size of the data.
     #[must_use]
     pub fn lasting_memory(&self) -> usize {
-        let freeing = self.told.iter().map(|told| told.freeing.load(Ordering::Relaxed)).sum();
+        let freeing =
+            self.reports.iter().map(|report| report.freeing.load(Ordering::Relaxed)).sum();
         let used = self.used_memory();
         let stays = self.empty.bytes() + self.data_bytes();
         used.saturating_sub(freeing).max(stays.min(used))
     }
 }
 
-/// What the system reports about the process.
+/// The system's view of the process.
 pub trait Machine: Send + Sync {
     /// The operating system as `uname -srm` names it: INFO's `os`.
     fn system(&self) -> String {
@@ -239,13 +240,13 @@ pub trait Machine: Send + Sync {
     fn cpu_us(&self) -> (u64, u64);
     /// Bytes of memory of the machine.
     fn total_bytes(&self) -> usize;
-    /// Bytes that the allocator has handed out, as far as threads have reported; none without
+    /// Bytes that the allocator has handed out, as last reported by each thread; `None` without
     /// counting.
     fn held_bytes(&self) -> Option<usize> {
         None
     }
-    /// Reports what this thread has not reported yet.
-    fn tell_held(&self) {}
+    /// Reports the allocations of this thread that are not reported yet.
+    fn report_held(&self) {}
     /// Asks the allocator to return freed memory to the system.
     fn purge(&self);
     /// Raises the limit of open files to `wanted`, or as far as the system allows. Returns the

@@ -1,7 +1,7 @@
-//! What was sent, on its way back: one buffer is reused, and the rest is freed in portions.
+//! Buffers after a send: one is reused, and the others are freed in portions.
 //!
-//! A long reply is many parts, of up to 512 KiB each, and returning the pages of one to the system
-//! takes some 40 us: a hundred megabytes at once were a slice of 9 ms.
+//! A long reply has many parts of up to 512 KiB, and returning the pages of one to the system takes
+//! about 40 us: freeing 100 MB at once would be a slice of 9 ms.
 
 use darter_base::lazyfree;
 use darter_runtime::net::{Part, SendBuffer};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Up to this many parts are freed at once.
 const FEW: usize = 4;
 
-/// The buffer worth reusing, cleared. Cost: O(parts), plus freeing a few.
+/// Returns a cleared buffer for reuse, and frees the others. Cost: O(parts), plus freeing a few.
 pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     match buffer {
         SendBuffer::Parts(mut parts) if parts.len() > FEW => {
@@ -22,7 +22,7 @@ pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     }
 }
 
-/// What freeing a part returns: nothing, while others read the value.
+/// Bytes that freeing a part returns: none while others read the value.
 fn bytes_of(part: &Part) -> usize {
     match part {
         Part::Bytes(bytes) => bytes.capacity(),

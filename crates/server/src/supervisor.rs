@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// The pidfile of a daemon without the setting.
 const PID_FILE: &str = "/run/darter.pid";
 
-/// The agreement with the supervisor. The file is removed when this is dropped, unless another
-/// server has written its own there meanwhile.
+/// The connection to the supervisor, and the pidfile. Dropping it removes the file, unless another
+/// server has replaced it.
 pub(crate) struct Supervisor {
     /// `NOTIFY_SOCKET`, where states are sent.
     socket: Option<OsString>,
@@ -21,8 +21,8 @@ fn pid_line() -> String {
     format!("{}\n", std::process::id())
 }
 
-/// Whether the process should leave its terminal: not under a supervisor, which watches this
-/// process.
+/// Whether the process becomes a daemon. Under a supervisor, which watches this process, it does
+/// not.
 #[must_use]
 pub fn leaves_terminal(settings: &Settings) -> bool {
     settings.flag("daemonize") && socket(settings).is_none()
@@ -34,10 +34,10 @@ fn socket(settings: &Settings) -> Option<OsString> {
 }
 
 impl Supervisor {
-    /// Writes the pidfile: a failure is logged, and nothing else, as in Redis.
+    /// Writes the pidfile. As in Redis, a failure is only logged.
     ///
-    /// Call it once the server listens: a process that cannot, because another one does, leaves the
-    /// other's file alone.
+    /// Call it once the server listens: a process that fails because another one listens must not
+    /// replace the other's file.
     pub(crate) fn begin(settings: &Settings) -> Self {
         let socket = socket(settings);
         if socket.is_none() && matches!(settings.text("supervised"), "systemd" | "upstart") {
@@ -57,17 +57,17 @@ impl Supervisor {
         Self { socket, pid_file }
     }
 
-    /// It accepts connections, and all data is loaded.
+    /// Notifies that all data is loaded and connections are accepted.
     pub(crate) fn ready(&self) {
-        self.tell("STATUS=Ready to accept connections\nREADY=1\n");
+        self.notify("STATUS=Ready to accept connections\nREADY=1\n");
     }
 
-    /// The stop has begun.
+    /// Notifies that the stop has begun.
     pub(crate) fn stopping(&self) {
-        self.tell("STATUS=Stopping\nSTOPPING=1\n");
+        self.notify("STATUS=Stopping\nSTOPPING=1\n");
     }
 
-    fn tell(&self, state: &str) {
+    fn notify(&self, state: &str) {
         if let Some(socket) = &self.socket
             && let Err(error) = supervise::notify(socket, state)
         {

@@ -1,13 +1,13 @@
 //! One core's thread: sockets and messages in, a turn, sockets and messages out.
 //!
-//! The order of a turn, and why: sockets first, then messages, so that all that the sockets' bytes
-//! depend on is among the messages; then the slice, which runs the messages of a look before its
-//! connections (docs/design/0011-pipeline-order.md); then messages out, before the sends, so that
-//! nobody hears of a change before the cores have been sent what precedes it.
+//! The order of a turn, and why. Sockets come first, then messages, so that everything the sockets'
+//! bytes depend on is among the messages. Then the slice runs: first the messages, then the
+//! connections (docs/design/0011-pipeline-order.md). Outgoing messages leave before replies, so
+//! that no client sees a change before the other cores were sent the messages that precede it.
 //!
-//! While a full ring holds messages up, nothing leaves, and the sockets are not looked at: more
-//! requests would only add to what waits. Messages are taken all the same, so that cores which wait
-//! for each other go on.
+//! While a full ring holds messages up, nothing leaves, and the sockets are not polled: more
+//! requests would only lengthen the queue. Messages are still taken, so that cores which wait for
+//! each other make progress.
 
 use crate::arrivals::Arrivals;
 use crate::doors::Doors;
@@ -15,7 +15,7 @@ use crate::engine::{Action, Core, Moving, Peer, Wait};
 use crate::post::Post;
 use crate::settings::Settings;
 use crate::spent;
-use crate::spin::Patience;
+use crate::spin::PollTime;
 use darter_runtime::mailbox::Mailbox;
 use darter_runtime::net::{self, Address, Event, Net, SendBuffer, Token};
 use darter_runtime::topology;
@@ -30,28 +30,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Thread {
     pub(crate) core: Rc<Core>,
     pub(crate) net: Rc<RefCell<Net>>,
-    /// What it listens on over TCP: core 0 only.
+    /// The TCP listeners; core 0 only.
     pub(crate) doors: Doors,
     pub(crate) mailbox: Rc<RefCell<Mailbox<Post>>>,
-    /// What arrives while the core works, on either.
+    /// Checks both for arrivals while the core works.
     pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
     pub(crate) loaded: Arc<crate::load::Loaded>,
     pub(crate) loading: bool,
-    /// By core: it has nothing left to do. Reported while the server stops.
+    /// By core: whether it has nothing left to do. Reported while the server stops.
     pub(crate) quiet: Arc<[AtomicBool]>,
-    /// Whether and how long it polls before it sleeps.
-    pub(crate) patience: Option<Patience>,
-    /// It has had requests since it last polled.
+    /// How long the core polls before it sleeps; `None` if it never polls.
+    pub(crate) poll_time: Option<PollTime>,
+    /// Requests or messages have arrived since the core last polled.
     pub(crate) asked: bool,
-    /// Since when it has had nothing to do, after a request.
+    /// The time since which the core has been idle, if a request came before.
     pub(crate) waiting_since: Option<u64>,
 }
 
 /// How long a stopping core waits for clients to take their replies.
 const LINGER_NS: u64 = 2_000_000_000;
-/// The same after the last snapshot, while which nothing new could be asked for.
+/// [`LINGER_NS`] after the snapshot before the end, during which no new command could run.
 const FROZEN_LINGER_NS: u64 = 20_000_000;
 
 impl Thread {
@@ -72,7 +72,7 @@ impl Thread {
                     now
                 });
                 if self.all_are_quiet() || now - since > self.linger_ns() {
-                    self.tell_what_is_lost();
+                    self.report_losses();
                     return self.net.borrow_mut().flush_submissions();
                 }
                 wait = match wait {
@@ -83,21 +83,21 @@ impl Thread {
         }
     }
 
-    /// After the last snapshot only what was on its way when that was made is still sent: who waits
-    /// for something else waits in vain.
+    /// After the snapshot before the end only earlier replies are sent. No other client can get
+    /// one, so the wait is short.
     fn linger_ns(&self) -> u64 {
         if self.core.admin.shared.saves.is_last() { FROZEN_LINGER_NS } else { LINGER_NS }
     }
 
-    /// What no snapshot has ends with this core.
-    fn tell_what_is_lost(&self) {
+    /// Reports this core's unsaved changes, which end with the process.
+    fn report_losses(&self) {
         let shard = &self.core.tx.home().shard;
         let [changes, keys] = &self.core.admin.shared.lost;
         changes.fetch_add(self.core.saving.unsaved(shard.lasting_changes()), Ordering::Relaxed);
         keys.fetch_add(shard.keys() as u64, Ordering::Relaxed);
     }
 
-    /// True when no core has anything left to do: a quiet one may still owe another its replies.
+    /// True when no core has anything left to do. Another core's replies may depend on a quiet one.
     fn all_are_quiet(&self) -> bool {
         let quiet = self.core.is_quiet() && self.mailbox.borrow().backlog() == 0;
         self.quiet[self.core.id()].store(quiet, Ordering::SeqCst);
@@ -107,7 +107,7 @@ impl Thread {
     /// Looks at the sockets and the messages, and passes arrivals to the core.
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
         let may_wait = wait != Wait::Nothing && self.mailbox.borrow().backlog() == 0;
-        let wait = if !may_wait || self.look_on()? { Wait::Nothing } else { wait };
+        let wait = if !may_wait || self.poll_before_sleep()? { Wait::Nothing } else { wait };
         let may_sleep = || self.mailbox.borrow_mut().before_sleep();
         let sleep = match wait {
             Wait::Millis(ms) if may_sleep() => net::Wait::Until(ms * 1_000_000),
@@ -137,7 +137,7 @@ impl Thread {
                     }
                     Event::Closed { conn, .. } => core.closed(conn),
                     Event::Released { conn, socket } => {
-                        // At once: from then on another may have its token's index.
+                        // At once: another connection may get its token's index next.
                         moving.extend(core.released(conn).map(|(to, state)| (to, socket, state)));
                     }
                     Event::Woken => {}
@@ -163,13 +163,13 @@ impl Thread {
                 core.accepted(token, peer);
             }
             Post::Move(socket, moving) => {
-                // Before the core that it comes from learns of it, and is quiet.
+                // Before the sending core learns of it, and reports itself quiet.
                 quiet[core.id()].store(false, Ordering::SeqCst);
                 core.arrived(net.borrow_mut().take_over(socket), moving);
             }
         });
         if asked {
-            self.arrivals.heard();
+            self.arrivals.note_request();
         }
         if asked || messages > 0 {
             self.asked = true;
@@ -178,14 +178,14 @@ impl Thread {
         Ok(())
     }
 
-    /// Polls for a little while, if the core had requests before it had nothing left to do: see
-    /// `spin`. True when something has arrived, even if only that a reply is sent.
-    fn look_on(&mut self) -> io::Result<bool> {
+    /// Polls for a short time if the core had requests before it became idle: see `spin`. True when
+    /// anything has arrived, even a completed send.
+    fn poll_before_sleep(&mut self) -> io::Result<bool> {
         if self.core.tx.cores() > 1 {
-            self.core.rests(self.core.clock.monotonic_ns()); // See `moving`: how busy it is.
+            self.core.rests(self.core.clock.monotonic_ns()); // For the load that `moving` compares.
         }
-        let Some(patience) = &self.patience else { return Ok(false) };
-        let look_ns = patience.before_sleep();
+        let Some(poll_time) = &self.poll_time else { return Ok(false) };
+        let look_ns = poll_time.before_sleep();
         if self.asked && look_ns > 0 {
             self.net.borrow_mut().flush_submissions()?;
             if self.has_come()? {
@@ -202,8 +202,8 @@ impl Thread {
             topology::give_way();
             came = self.has_come()?;
             let yielded = std::mem::replace(&mut now, self.core.clock.monotonic_ns());
-            if let Some(patience) = &mut self.patience
-                && patience.yielded(now.saturating_sub(yielded))
+            if let Some(poll_time) = &mut self.poll_time
+                && poll_time.yielded(now.saturating_sub(yielded))
             {
                 break;
             }
@@ -212,11 +212,10 @@ impl Thread {
         Ok(came)
     }
 
-    /// Something arrived: reports to `spin` how long that took, if the core had nothing to do
-    /// meanwhile.
+    /// Something arrived: reports the length of the wait to `spin`, if the core was idle.
     fn end_waiting(&mut self) {
-        if let (Some(patience), Some(since)) = (&mut self.patience, self.waiting_since.take()) {
-            patience.learn(self.core.clock.monotonic_ns().saturating_sub(since));
+        if let (Some(poll_time), Some(since)) = (&mut self.poll_time, self.waiting_since.take()) {
+            poll_time.learn(self.core.clock.monotonic_ns().saturating_sub(since));
         }
     }
 
@@ -224,7 +223,7 @@ impl Thread {
         Ok(self.mailbox.borrow().has_mail() || self.net.borrow_mut().has_news()?)
     }
 
-    /// Hands a new connection to the next core in turn, so that few connections spread evenly.
+    /// Hands a new connection to the next core, round robin, so that few connections spread evenly.
     fn place(&mut self, conn: Token, peer: &net::Peer, next_core: &mut usize) {
         let target = *next_core % self.core.tx.cores();
         *next_core += 1;
@@ -249,20 +248,21 @@ impl Thread {
     /// A slice, and its actions. True while there is more to load.
     fn turn(&mut self) -> io::Result<bool> {
         if self.core.serve_all() {
-            self.do_what_is_wanted();
+            self.send_outputs();
             let mut net = self.net.borrow_mut();
             net.flush_submissions()?;
             net.note_news(); // A completed send is not a knock.
         }
         self.core.work_on();
         let is_loading = self.load_step();
-        self.do_what_is_wanted();
+        self.send_outputs();
         Ok(is_loading)
     }
 
-    /// Messages first, so that no one hears of a change before the cores have been sent what
-    /// precedes it. While a full ring holds messages up, replies wait in the core.
-    fn do_what_is_wanted(&mut self) {
+    /// Sends messages, then runs the core's actions: no client may see a change before the other
+    /// cores were sent the messages that precede it. While a full ring holds messages up, replies
+    /// wait in the core.
+    fn send_outputs(&mut self) {
         let mut outbox = Vec::new();
         self.core.drain_outbox(&mut outbox);
         for (to, mail) in outbox {
@@ -299,7 +299,7 @@ impl Thread {
         let more = self.core.load_slice(|shard, preempt| inbox.step(shard, preempt));
         if inbox.is_finished() {
             self.inbox = None;
-            // What was loaded is in a file.
+            // Loaded keys are in a file already.
             let changes = self.core.tx.home().shard.lasting_changes();
             self.core.saving.set_saved_changes(changes);
             self.loaded.one_is_done();
@@ -326,7 +326,7 @@ impl Thread {
             }
         };
         if let Err(buffer) = refused {
-            // The connection is going; `Closed` follows, or has come.
+            // The connection is closing; `Closed` follows, or has come.
             self.core.sent(conn, Some(spent::take_back(buffer)));
         }
     }

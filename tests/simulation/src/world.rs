@@ -270,7 +270,7 @@ impl Sim {
     }
 
     fn with(seed: u64, clients: usize, table: Table, shared: &Arc<Shared>) -> Self {
-        let cores = shared.told.len();
+        let cores = shared.reports.len();
         while lazyfree::run(&Never) {} // Left over from an earlier world.
         let mut prng = Prng::from_seed(seed);
         let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });

@@ -1,5 +1,5 @@
 //! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
-//! UNPAUSE, UNBLOCK, HELP; and the rows of what `tracking` has.
+//! UNPAUSE, UNBLOCK, HELP; and the rows of the commands in `tracking`.
 
 use super::client_list::{self, Filter, Line, Wanted, line};
 use super::long_text::LongText;
@@ -42,7 +42,7 @@ fn id(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Names must be printable and without blanks, so that the lines of CLIENT LIST stay readable.
+/// Refuses names that are not printable or have blanks: CLIENT LIST must stay parsable.
 pub(super) fn check_name(name: &[u8], what: &str) -> Result<(), Refusal> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(());
@@ -130,8 +130,8 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
 }
 
-/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: in the order of their ids; those requested by id in
-/// the order requested, as often as requested.
+/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: clients in the order of their ids. With ID: in the
+/// requested order, repeats included.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let wanted = Wanted::read(&call).await?;
     let held = call.core.hold_moves().await;
@@ -151,7 +151,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         let mut ids = call.args();
         ids.next(); // The word ID.
         while let Some(id) = ids.next() {
-            // Read again: a list of them would have to be freed in portions, too.
+            // Parsed again: a list of ids would have to be freed in portions, too.
             let line = client_list::id(id).and_then(|id| by_id.get(&id));
             text.tail.push_str(line.map_or("", String::as_str));
             text.settle();
@@ -168,7 +168,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(text.into_answer(&call))
 }
 
-/// The lines of this core's connections.
+/// The lines of this core's matching connections.
 async fn lines(core: &Core, wanted: &Wanted) -> Vec<Line> {
     let mut lines = Vec::new();
     core.each_conn(|conn| {
@@ -181,7 +181,7 @@ async fn lines(core: &Core, wanted: &Wanted) -> Vec<Line> {
     lines
 }
 
-/// `CLIENT KILL addr` replies OK or that there is none; with filters, how many were killed.
+/// `CLIENT KILL addr` replies OK or an error; with filters, the number of killed clients.
 async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let old_form = args.left() == 1;
@@ -203,8 +203,8 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(killed)))
 }
 
-/// Kills the matching clients of this core; client `me`, the caller, after its reply. Returns how
-/// many.
+/// Kills the matching clients of this core, and returns their number. The caller, client `me`, is
+/// closed after its reply.
 async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     let (now, mut killed) = (core.now_ms(), 0);
     core.each_conn(|conn| {
@@ -223,8 +223,8 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     killed
 }
 
-/// `CLIENT PAUSE timeout [WRITE | ALL]`. Of overlapping pauses the later end and the stricter mode
-/// apply, as in Redis. ALL holds CLIENT UNPAUSE too.
+/// `CLIENT PAUSE timeout [WRITE | ALL]`. As in Redis, the later end and the stricter mode of
+/// overlapping pauses apply. ALL holds CLIENT UNPAUSE, too.
 async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let timeout = args.bytes()?;
@@ -240,7 +240,7 @@ async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
         .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
     let until = call.core.now_ms().saturating_add(timeout);
-    // In Redis an end out of range is in the past: nothing is paused.
+    // As in Redis, an end out of range counts as past: nothing is paused.
     if i64::try_from(until).is_ok() {
         set_pause(&call.core, Some((until, reads))).await;
     }
@@ -252,8 +252,8 @@ async fn unpause(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: ends a client's waiting, as if its time were over, or with an
-/// error. The reply is 1, or 0 if it does not wait.
+/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: ends a client's wait, as a timeout or with an error. The
+/// reply is 1, or 0 if the client does not wait.
 async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let id = args.bytes()?;
@@ -271,7 +271,7 @@ async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     let id = number::parse_i64(id).ok_or(Refusal::NotAnInteger)?;
     let done = match u64::try_from(id) {
         Ok(id) if id > 0 => {
-            // One that is between two cores does not wait.
+            // A client that moves between two cores does not wait.
             let unblock = || move |core: &Rc<Core>| core.unblock(id, with_error);
             call.core.ask_all(unblock).await.contains(&true)
         }
@@ -280,8 +280,8 @@ async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.int(i64::from(done))))
 }
 
-/// Core 0 decides, one pause after the other, and tells all cores: of two concurrent ones, all
-/// cores must end with the same.
+/// Core 0 merges pauses one after the other and sends the result to all cores, so that concurrent
+/// commands leave the same pause everywhere.
 async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
     let decide = move |core: Rc<Core>| async move {
         let before = core.hot.borrow().pause;
@@ -291,7 +291,7 @@ async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
     core.run_on(0, decide).await;
 }
 
-/// Combines a pause with the previous one, unless that is over.
+/// Merges a pause with the previous one, unless that is over.
 fn merged(before: Option<(u64, bool)>, pause: (u64, bool), now_ms: u64) -> (u64, bool) {
     let before = before.filter(|(until, _)| *until > now_ms);
     before.map_or(pause, |(until, reads)| (pause.0.max(until), pause.1 || reads))

@@ -47,8 +47,7 @@ pub(super) fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entr
     cx.core.table.entries().iter().filter(|entry| !entry.row.name.contains('|'))
 }
 
-/// `COMMAND`: all of them. As a container's subcommands have names of their own, only the bare word
-/// comes here.
+/// `COMMAND`: all commands. Subcommands have rows of their own, so only the bare word comes here.
 fn all(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     if let Some(word) = args.peek_word() {
         return Err(Refusal::quoting("ERR unknown subcommand '", word, "'. Try COMMAND HELP."));
@@ -120,14 +119,14 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     }
 }
 
-/// The first key, the last and the step, as COMMAND showed them before there were key specs.
+/// The first key, the last key and the step: COMMAND's format before key specs.
 fn legacy_range(row: &Command) -> (i64, i64, i64) {
     let ranges = row.keys.0.iter().map_while(|spec| match spec.place {
         Place::Range { first, last, step } => Some((first, last, step)),
         _ => None,
     });
     let narrow = |value: usize| i64::try_from(value).unwrap_or(0);
-    // Consecutive ranges are one; a last key counted from the end is after all others.
+    // Consecutive ranges count as one. A last key counted from the end is the last of all.
     ranges
         .map(|(first, last, step)| (narrow(first), i64::try_from(last).unwrap_or(0), narrow(step)))
         .reduce(|one, next| {
@@ -207,7 +206,7 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     }
 }
 
-/// How the keys of a spec are found, where Redis does not tell.
+/// Writes "unknown" for both parts of a spec, as Redis does for keys that it cannot describe.
 fn write_unknown(reply: &mut Reply<'_>) {
     for part in ["begin_search", "find_keys"] {
         reply.bulk(part.as_bytes());
@@ -219,7 +218,7 @@ fn write_unknown(reply: &mut Reply<'_>) {
     }
 }
 
-/// Where the search for a spec's keys begins.
+/// The start of the search for a spec's keys.
 enum Begin {
     Index(usize),
     Keyword(&'static str, usize),

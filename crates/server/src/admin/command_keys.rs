@@ -5,10 +5,10 @@ use darter_command::{Flags, KeyFlags, KeySpec, Refusal};
 use darter_resp::{Args, Request};
 use std::sync::Arc;
 
-/// The head of an argument: all of what may be a name, an option or a number.
+/// Bytes of an argument that are copied: enough for a name, an option or a number.
 const HEAD_BYTES: usize = 64;
 
-/// The keys named by the request after `skip` words, each with what is done to it.
+/// The keys of the request after `skip` words, each with its access flags.
 pub(super) fn of_request(
     core: &Core,
     request: &Arc<Request>,

@@ -82,16 +82,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Why `name` cannot have its value, which is not UTF-8. Settings are text, like a file of them: a
-/// password with other bytes in it would never match. Other faults of the values take precedence.
+/// The refusal of a value of `name` that is not UTF-8. Settings are text, as in the settings file,
+/// and a password with other bytes would never match. Other errors take precedence.
 fn refuse_stray(settings: &Settings, name: &str, pairs: &Pairs) -> String {
     let mut settings = Settings::clone(settings);
     let wrong = pairs.iter().find_map(|(name, value)| settings.set(name, value).err());
     wrong.map_or_else(|| format!("'{name}') - argument must be UTF-8"), |wrong| in_words(&wrong))
 }
 
-/// Whether this client may set `name` after those of `before`: every name is checked before any
-/// value, as in Redis.
+/// Checks that this client may set `name`, which must not be in `before`. As in Redis, every name
+/// is checked before any value.
 fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Result<(), Refusal> {
     let word = text(name);
     match call.core.admin.settings().may_set(&word, call.session.peer.is_local) {
@@ -115,13 +115,13 @@ fn is_held_while_loading(name: &str) -> bool {
     ["dir", "appendonly"].iter().any(|held| held.eq_ignore_ascii_case(name))
 }
 
-/// Core 0 decides, one change after the other. The next begins when all cores have applied the
-/// last: a core that received two in any order would end with what only one of them knew.
+/// Asks core 0 for a change. Core 0 makes one change after the other, and begins the next when all
+/// cores have applied the last. So all cores end with the same settings.
 async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
-    let asked = Change { pairs, from: core.id(), ticket };
+    let wanted = Change { pairs, from: core.id(), ticket };
     core.tell(0, move |there| {
-        if there.admin.changes.borrow_mut().ask(asked) {
+        if there.admin.changes.borrow_mut().ask(wanted) {
             there.spawn_on_self(make_changes);
         }
     });
@@ -138,8 +138,7 @@ async fn make_changes(core: Rc<Core>) {
     }
 }
 
-/// Makes all cores apply the settings with `pairs` in them; if that is impossible, nothing has
-/// changed.
+/// Applies `pairs` on all cores. On an error nothing has changed.
 async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
@@ -153,7 +152,7 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     let settings = Arc::new(settings);
     if let Err(why) = listen(core, pairs, &settings).await {
         if changes_folder {
-            // Back to the previous folder: if that has gone meanwhile, so has all that was in it.
+            // Back to the previous folder, if it still exists.
             let _ = Settings::clone(&core.admin.settings()).enter_folder();
         }
         return Err(why);
@@ -167,7 +166,7 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses more clients than the system allows files for.
+/// Refuses a `maxclients` above the limit of open files.
 fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
     let clients = settings.size("maxclients");
     if clients <= core.admin.settings().size("maxclients") {
@@ -180,13 +179,13 @@ fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
     })
 }
 
-/// Redis names the argument first, then the reason.
+/// The error in Redis's form: first the argument, then the reason.
 fn in_words(wrong: &Wrong) -> String {
     wrong.to_string().replacen("' - ", "') - ", 1)
 }
 
-/// Moves the listeners, or what their clients inherit, if one of these has changed: completely, or
-/// not at all.
+/// Applies changes of `port`, `bind` and `tcp-keepalive` to the listeners, completely or not at
+/// all.
 async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<(), String> {
     let before = core.admin.settings();
     for (name, why) in [
@@ -194,8 +193,8 @@ async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<
         ("bind", "Failed to bind to specified addresses."),
         ("tcp-keepalive", "Failed to bind to specified addresses."),
     ] {
-        let is_told = pairs.iter().any(|(told, _)| told.eq_ignore_ascii_case(name));
-        if is_told && settings.text(name) != before.text(name) {
+        let is_changed = pairs.iter().any(|(changed, _)| changed.eq_ignore_ascii_case(name));
+        if is_changed && settings.text(name) != before.text(name) {
             let listens = core.listen(Arc::clone(settings)).await;
             return if listens { Ok(()) } else { Err(format!("'{name}') - {why}")) };
         }
@@ -203,7 +202,7 @@ async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<
     Ok(())
 }
 
-/// Makes a core apply its settings.
+/// Applies settings to a core.
 pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     let mut hot = core.hot.borrow_mut();
     let password = settings.text("requirepass");

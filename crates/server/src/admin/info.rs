@@ -168,7 +168,7 @@ async fn held_by_clients(core: &Core) -> Held {
 
 async fn facts(core: Rc<Core>) -> Facts {
     let held = held_by_clients(&core).await;
-    core.admin.shared.machine.tell_held();
+    core.admin.shared.machine.report_held();
     let stats = core.stats.borrow().clone();
     let mut home = core.tx.home();
     Facts {

@@ -1,7 +1,7 @@
 //! Commands of connections and of the server.
 //!
-//! Those about one connection run at once ([`Runner::Session`]); those that ask other cores are
-//! tasks ([`Runner::Task`]). Not here: commands over data.
+//! Commands about one connection run at once ([`Runner::Session`]); commands that ask other cores
+//! are tasks ([`Runner::Task`]). Not here: commands over data.
 
 mod client;
 mod client_list;

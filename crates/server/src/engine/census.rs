@@ -13,7 +13,7 @@ use super::conn::Conn;
 use super::core::Core;
 use super::state::census::Census;
 use super::state::hot::ClientLimits;
-use crate::shared::{Shared, Told};
+use crate::shared::{CoreReport, Shared};
 use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 64;
 /// No client is left, or no limit is set any more: the scan ends, and what it published is reset.
 pub(super) fn forget(core: &Core) {
     core.census.take();
-    core.admin.shared.told[core.id()].forget_clients();
+    core.admin.shared.reports[core.id()].forget_clients();
 }
 
 /// Continues the scan, if it is due: a portion, which ends with the slice.
@@ -58,7 +58,7 @@ impl Census {
         }
         self.evicts = limits.all > 0;
         if self.evicts {
-            self.tell(&core.admin.shared.told[core.id()]);
+            self.tell(&core.admin.shared.reports[core.id()]);
         }
         self.evicts
     }
@@ -87,7 +87,7 @@ impl Census {
     /// has a larger one. False when that is done.
     fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
-        let told = &shared.told[core.id()];
+        let told = &shared.reports[core.id()];
         let others = || largest(shared, |id| id != core.id());
         let mut more = false;
         loop {
@@ -144,13 +144,13 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
 
 /// Bytes of all clients, as the cores have published them.
 fn sum(shared: &Shared) -> usize {
-    shared.told.iter().map(|told| told.clients.load(Ordering::Acquire)).sum()
+    shared.reports.iter().map(|told| told.clients.load(Ordering::Acquire)).sum()
 }
 
 /// Bytes of the largest client that may be closed, on the cores `wanted` selects.
 fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
-    let most = |told: &Told| told.client_max.load(Ordering::Relaxed);
-    let told = shared.told.iter().enumerate().filter(|(id, _)| wanted(*id));
+    let most = |told: &CoreReport| told.client_max.load(Ordering::Relaxed);
+    let told = shared.reports.iter().enumerate().filter(|(id, _)| wanted(*id));
     told.map(|(_, told)| most(told)).max().unwrap_or(0)
 }
 

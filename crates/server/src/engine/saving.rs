@@ -7,7 +7,7 @@
 //! core. Then the cores encode their parts as background work, each in its own slices.
 
 use super::core::Core;
-use crate::saving::{Asked, Busy, Order, Outcome, folder};
+use crate::saving::{Busy, Order, Outcome, SaveRequest, folder};
 use crate::settings::Settings;
 use darter_base::UnixMillis;
 use darter_keyspace::Shard;
@@ -170,7 +170,7 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let settings = core.admin.settings();
     let order = order(core, &settings, &cuts, cut_ms);
     saves.set_keys(order.sizes.values().map(|(keys, _)| keys).sum());
-    core.admin.shared.told.iter().for_each(|told| told.restart_saving());
+    core.admin.shared.reports.iter().for_each(|told| told.restart_saving());
     let outlets = match saves.begin_file(order) {
         Ok(outlets) => outlets,
         Err(why) => {
@@ -262,7 +262,7 @@ impl Core {
     /// A portion of the snapshot under way.
     pub(super) fn save_some(&self) {
         let keys = self.saving.step(&self.admin.shared.saves);
-        self.admin.shared.told[self.id()].count_saved(keys);
+        self.admin.shared.reports[self.id()].count_saved(keys);
     }
 
     /// Core 0: how a snapshot ended, and what the main thread asks for.
@@ -275,15 +275,15 @@ impl Core {
             let ticket = self.saving.take_ticket().expect("someone waits for every outcome");
             self.tx.complete(ticket, Box::new(outcome));
         }
-        match saves.take_asked() {
-            Asked::Nothing => {}
-            Asked::Snapshot => self.spawn_on_self(|core| async move {
+        match saves.take_request() {
+            SaveRequest::Nothing => {}
+            SaveRequest::Snapshot => self.spawn_on_self(|core| async move {
                 // If one is under way, that is it.
                 let _ = begin_in_background(core).await;
             }),
-            Asked::Last => self.spawn_on_self(|core| async move {
+            SaveRequest::Last => self.spawn_on_self(|core| async move {
                 let is_saved = make_last(Rc::clone(&core)).await;
-                core.admin.shared.saves.tell_last(is_saved);
+                core.admin.shared.saves.set_last_outcome(is_saved);
                 (core.admin.shared.stopper)();
             }),
         }

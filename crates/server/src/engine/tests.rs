@@ -134,7 +134,7 @@ impl Bench {
 
     /// A core for each that reports to `shared`.
     fn of(shared: Arc<Shared>, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
-        let cores = shared.told.len();
+        let cores = shared.reports.len();
         let clock = Rc::new(TestClock {
             passed_ms: Cell::new(1),
             set_back_ms: Cell::new(0),

@@ -43,7 +43,7 @@ impl Core {
             self.now_ms.set(now_ms);
             self.tx.home().shard.set_now(now_ms);
             if self.tx.cores() > 1 {
-                let told = &self.admin.shared.told;
+                let told = &self.admin.shared.reports;
                 self.moves.look(self.id(), told, now_ms, wall_ns, || self.clock.cpu_ns());
             }
         }

@@ -16,8 +16,8 @@ impl Core {
             (shard.memory_bytes(), shard.lasting_changes())
         };
         let shared = &self.admin.shared;
-        shared.tell(self.id(), data, lazyfree::waiting().1);
-        shared.told[self.id()].tell_unsaved(self.saving.unsaved(changes));
+        shared.report_memory(self.id(), data, lazyfree::waiting().1);
+        shared.reports[self.id()].report_unsaved(self.saving.unsaved(changes));
         self.hear_of_saves();
         let timeout_ms = self.hot.borrow().timeout_ms;
         if timeout_ms > 0 {

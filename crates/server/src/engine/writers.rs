@@ -67,7 +67,7 @@ impl Core {
         self.stats.borrow_mut().writes_held += u64::from(!lane.waits_to_write());
         lane.hold(args.to_request());
         self.writers.hold(awaited, lane, self.now_ms());
-        self.expect_news();
+        self.set_has_waiting();
         true
     }
 
@@ -109,7 +109,7 @@ impl Core {
         if core == self.id() {
             return !self.is_behind_writers();
         }
-        !self.admin.shared.told[core].is_behind()
+        !self.admin.shared.reports[core].is_behind()
     }
 
     /// The next connection that has waited long enough.
@@ -153,23 +153,23 @@ impl Core {
         if self.tx.cores() == 1 {
             return;
         }
-        self.expect_news();
+        self.set_has_waiting();
         let is_behind = self.is_behind_writers();
-        if self.admin.shared.told[self.id()].tell_behind(is_behind) && !is_behind {
+        if self.admin.shared.reports[self.id()].report_behind(is_behind) && !is_behind {
             self.wake_waiting();
         }
     }
 
     /// Others are to wake this core, if something here waits for them.
-    fn expect_news(&self) {
+    fn set_has_waiting(&self) {
         let waits = self.writers.wait_elsewhere(self.id()) || self.pubsub.has_recorded();
-        self.admin.shared.told[self.id()].expect_news(waits);
+        self.admin.shared.reports[self.id()].set_has_waiting(waits);
     }
 
     /// Wakes the cores where something may go on.
     pub(super) fn wake_waiting(self: &Rc<Self>) {
-        let told = self.admin.shared.told.iter().enumerate();
-        let waiting = told.filter(|(id, told)| *id != self.id() && told.expects_news());
+        let told = self.admin.shared.reports.iter().enumerate();
+        let waiting = told.filter(|(id, told)| *id != self.id() && told.has_waiting());
         waiting.for_each(|(id, _)| self.tell(id, |_| {}));
     }
 }

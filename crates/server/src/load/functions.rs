@@ -1,5 +1,5 @@
-//! Libraries of functions in the file: the loader's thread runs their texts, to learn what they
-//! register. The cores' machines run them again before they call a function.
+//! Function libraries in the file: the loader's thread runs their texts to learn which functions
+//! they register. The cores' machines run them again before they call a function.
 
 use super::Cause;
 use crate::libraries::Libraries;
@@ -8,7 +8,7 @@ use darter_script::{Library, Machine, Registry, Source, Stop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What has been loaded of the file.
+/// The libraries loaded so far.
 #[derive(Default)]
 pub(super) struct Loading {
     machine: Option<Machine>,
@@ -65,7 +65,7 @@ impl Loading {
         Ok(())
     }
 
-    /// The file was good: its libraries are those of all cores.
+    /// Publishes the libraries to all cores: the file was valid.
     pub(super) fn finish(self, libraries: &Libraries) {
         let is_first = libraries.replace(&libraries.current(), Arc::new(self.registry));
         assert!(is_first, "nobody changes libraries while a file is loaded");

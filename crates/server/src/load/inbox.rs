@@ -1,4 +1,4 @@
-//! A core's end: portions in, insertions in slices.
+//! The core's side of loading: portions in, insertions in slices.
 
 use super::portion::{Head, Place, Portion, Record};
 use super::{Cause, Outcome};
@@ -10,16 +10,15 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 /// Records prefetched together, so that their misses overlap.
 const PREFETCHED: usize = 16;
-/// Records between two reads of the clock: about 2 us of small ones. The segments of a large table
-/// tend to split at about the same time, and a split takes 50 us: measured on ten million fields,
-/// checks after 64 let 1 slice of 100 exceed 260 us of the core's time, and some 700.
+/// Records between two reads of the clock: about 2 us for small ones. The segments of a large table
+/// tend to split at about the same time, and a split takes 50 us. Measured on ten million fields:
+/// with checks after 64 records, 1 slice in 100 exceeded 260 us of CPU time, and a few 700 us.
 const RECORDS_AT_ONCE: usize = 4;
-/// Items of a block between two reads of the clock: what is packed in the file is small here, too;
-/// so it is while a value is small.
+/// Items between two reads of the clock, in a block or a small value, where an item costs little.
 const ITEMS_AT_ONCE: usize = 16;
-/// Numbers in a row of it that are added together, some 5 ns each.
+/// Consecutive integers of a block that are added together, about 5 ns each.
 const NUMBERS_AT_ONCE: usize = 128;
-/// Texts in a row of it, some 20 ns each; they have 32 KiB together at most.
+/// Consecutive texts of a block that are added together, about 20 ns each, at most 32 KiB in total.
 const NAMES_AT_ONCE: usize = 32;
 
 /// Items of a value that are added together: at most 15 us.
@@ -29,11 +28,11 @@ const GATHERED_MAX: usize = 128;
 pub(crate) struct Inbox {
     types: Types,
     state: State,
-    told: Sender<Outcome>,
-    give_back: Sender<Portion>,
+    reports: Sender<Outcome>,
+    returns: Sender<Portion>,
     current: Option<(Portion, Place)>,
     building: Option<Building>,
-    /// How far the block that comes next was read.
+    /// The position in the current block.
     block: BlockPlace,
     /// The key being built; kept for its memory.
     key: Vec<u8>,
@@ -45,11 +44,11 @@ enum State {
     Open(Receiver<Portion>),
     /// Everything is loaded.
     Finished,
-    /// Something was wrong, here or at the loader, which will report it.
+    /// Loading failed, here or in the loader. The loader reports it.
     Failed,
 }
 
-/// A value of items, kept aside until it is complete.
+/// A value that is built aside until it is complete.
 struct Building {
     database: usize,
     deadline: Option<u64>,
@@ -62,13 +61,13 @@ impl Inbox {
     pub(super) fn new(
         types: Types,
         portions: Receiver<Portion>,
-        told: Sender<Outcome>,
-        give_back: Sender<Portion>,
+        reports: Sender<Outcome>,
+        returns: Sender<Portion>,
     ) -> Self {
         let state = State::Open(portions);
         let (block, key) = (BlockPlace::default(), Vec::new());
         let texts = Box::new([const { IntTexts::new() }; GATHERED_MAX + 1]);
-        Self { types, state, told, give_back, current: None, building: None, block, key, texts }
+        Self { types, state, reports, returns, current: None, building: None, block, key, texts }
     }
 
     /// True when the whole file was good, and this core's part of it is in its shard.
@@ -76,8 +75,8 @@ impl Inbox {
         matches!(self.state, State::Finished)
     }
 
-    /// Inserts until the slice is over or no more has arrived. Returns true while there is more;
-    /// otherwise the core is woken when more has arrived.
+    /// Inserts records until the slice is over or all arrived portions are done. Returns true while
+    /// there is more; otherwise the core is woken by the next portion.
     pub(crate) fn step(&mut self, shard: &mut Shard, preempt: &dyn Preempt) -> bool {
         loop {
             let Some((portion, mut place)) = self.current.take().or_else(|| self.receive()) else {
@@ -118,21 +117,22 @@ impl Inbox {
             assert!(self.building.is_none(), "the file ended inside of a value");
             self.state = State::Finished;
             self.key = Vec::new();
-            let _ = self.told.send(Ok(())); // The receiver is gone if another core has failed.
+            let _ = self.reports.send(Ok(())); // The receiver is gone if another core has failed.
             return;
         }
         portion.clear();
-        let _ = self.give_back.send(portion); // As above.
+        let _ = self.returns.send(portion); // The receiver may be gone, too.
     }
 
     fn fail(&mut self, cause: Cause) {
         // Reported before the receiver is dropped, so that the loader finds the reason.
-        let _ = self.told.send(Err(cause));
+        let _ = self.reports.send(Err(cause));
         self.state = State::Failed;
         self.building = None;
     }
 
-    /// Inserts some records, fewer if the slice ends. True at the end of the portion.
+    /// Inserts at most [`PREFETCHED`] records, fewer if the slice ends. True at the end of the
+    /// portion.
     fn insert(
         &mut self,
         portion: &Portion,
@@ -161,7 +161,7 @@ impl Inbox {
             } else {
                 self.take_in(record, shard)?;
             }
-            // What an item costs changes with the value.
+            // The cost of an item depends on the value.
             let at_once = if self.is_near() { ITEMS_AT_ONCE } else { RECORDS_AT_ONCE };
             if since >= at_once {
                 since = 0;
@@ -173,13 +173,13 @@ impl Inbox {
         Ok(false)
     }
 
-    /// True inside of a value that is packed, or whose items are only gathered so far: nothing is far
-    /// away, and an item costs little.
+    /// True while the current value is packed, or its items are only gathered: the memory is near,
+    /// and an item costs little.
     fn is_near(&self) -> bool {
         self.building.as_ref().is_some_and(|building| building.value.is_near())
     }
 
-    /// Prefetches what the next records will touch.
+    /// Prefetches the memory that the next records will touch.
     fn prefetch(&self, portion: &Portion, mut place: Place, shard: &Shard) {
         let ahead = self.building.as_ref().and_then(|building| building.value.ahead());
         if self.building.is_some() && ahead.is_none() {
@@ -201,7 +201,7 @@ impl Inbox {
     fn take_in(&mut self, record: Record<'_>, shard: &mut Shard) -> Result<(), Cause> {
         match record {
             Record::Item(item) => self.item(item),
-            Record::Block(_) => Ok(()), // All of its items are in.
+            Record::Block(_) => Ok(()), // Its items were added before.
             Record::Text(head, text) => string(head, Fresh::Bytes(text), shard),
             Record::Long(head, blob) => string(head, Fresh::Blob(blob), shard),
             Record::Begin(..) => unreachable!("it was begun"),
@@ -220,8 +220,9 @@ impl Inbox {
         self.building = Some(Building { database, deadline, idle, offset, value });
     }
 
-    /// Adds all items of the value that has begun, if they are few, and here, and installs it. Then
-    /// `place` is behind its end. Returns how many they were.
+    /// Adds and installs the value that has begun, if it is small and complete in this portion.
+    /// Then `place` is past its end. Returns the number of items; 0 if the value must be built item
+    /// by item.
     fn whole(
         &mut self,
         portion: &Portion,
@@ -237,13 +238,13 @@ impl Inbox {
             return Err(self.bad_item());
         }
         *place = end;
-        // So few are put in order at once.
+        // Few items are sorted at once.
         while self.order()? {}
         self.install(shard)?;
         Ok(count)
     }
 
-    /// Does what is left to do for the value that is built, less if the slice ends. True when it is
+    /// Completes the value that is being built, or a part if the slice ends. True when it is
     /// complete.
     fn complete(&mut self, preempt: &dyn Preempt) -> Result<bool, Cause> {
         while self.order()? {
@@ -254,7 +255,7 @@ impl Inbox {
         Ok(true)
     }
 
-    /// Does a portion of that. True while more is left.
+    /// Does one portion of completing. True while more is left.
     fn order(&mut self) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("an end belongs to a beginning");
         building.value.step().map_err(|Twice| self.bad_item())
@@ -267,7 +268,7 @@ impl Inbox {
         if is_sound { Ok(()) } else { Err(self.bad_item()) }
     }
 
-    /// Adds the items of a block, fewer if the slice ends. True when all are in.
+    /// Adds the items of a block, fewer if the slice ends. True when all are added.
     fn block(&mut self, block: Block<'_>, preempt: &dyn Preempt) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("a block belongs to a value");
         let (value, mut texts) = (&mut building.value, IntTexts::default());
@@ -340,8 +341,8 @@ fn string(head: Head<'_>, value: Fresh<'_>, shard: &mut Shard) -> Result<(), Cau
     Ok(())
 }
 
-/// The items from `place` on up to the end of their value, behind which `place` is then. `None` if
-/// they are too many, or not all in this portion, or damaged: then they are looked at one by one.
+/// Gathers the items from `place` to the end of their value, and moves `place` past it. `None` if
+/// they are too many, damaged or not all in this portion: then they are handled one by one.
 fn gather<'a>(
     portion: &'a Portion,
     place: &mut Place,
@@ -357,7 +358,7 @@ fn gather<'a>(
     }
 }
 
-/// Adds the items of a block, and returns the texts that are left.
+/// Gathers the items of a block, and returns the unused texts.
 fn gather_block<'a>(
     block: Block<'a>,
     items: &mut ArrayVec<NewItem<'a>, GATHERED_MAX>,

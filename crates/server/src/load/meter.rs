@@ -1,4 +1,4 @@
-//! Progress for people: a line on the log every second, and a bar on a terminal.
+//! Progress of loading: a log line every second, and a bar on a terminal.
 
 use super::Summary;
 use std::io::{IsTerminal, Write};
@@ -12,7 +12,7 @@ pub(crate) struct Meter {
     total_bytes: u64,
     line_ns: u64,
     bar_ns: u64,
-    /// What the last line counted from.
+    /// The counts at the last line.
     line: Counts,
     terminal: bool,
 }
@@ -31,7 +31,7 @@ impl Meter {
         Self { total_bytes, line_ns: now_ns, bar_ns: now_ns, line, terminal }
     }
 
-    /// Reports the progress, when it is time to. `bytes` were read.
+    /// Logs and draws the progress when it is due. `bytes` were read so far.
     pub(crate) fn tick(&mut self, now_ns: u64, bytes: u64, summary: &Summary) {
         let counts = Counts { bytes, keys: summary.keys, entries: summary.entries };
         let since = now_ns - self.line_ns;
@@ -81,7 +81,8 @@ impl Meter {
         let share = self.share(bytes);
         let full = (share * BAR_WIDTH as f64) as usize;
         let bar = format!("{:█<full$}{:░<rest$}", "", "", rest = BAR_WIDTH - full);
-        let _ = write!(std::io::stderr(), "\r\x1b[Kloading {bar} {:.0} %", share * 100.0); // As above.
+        // A lost terminal loses the bar only.
+        let _ = write!(std::io::stderr(), "\r\x1b[Kloading {bar} {:.0} %", share * 100.0);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Records in transit from the loader to a core, packed into one vector.
 //!
 //! A message per key, let alone per field, would cost more than the insertion. So records are
-//! appended to a vector, which is sent, read in place, and returned to be filled again. Only
-//! strings longer than a chunk travel next to it, in their final form. A packed collection is one
-//! record: the core takes it apart.
+//! appended to a vector, which is sent, read in place and returned for reuse. Only strings longer
+//! than a chunk travel beside it, in their final form. A packed collection is one record, which the
+//! core takes apart.
 //!
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
@@ -17,8 +17,8 @@
 //! Block   11 | length u32 | bytes                       its head travels beside
 //! Scored  12 | score f64 | length u32 | name
 //! ```
-//! Numbers are little-endian; the deadline, or number, `u64::MAX` is none, and so is `u32::MAX` seconds of
-//! idleness. Nothing is checked on the way out: both ends are here.
+//! Numbers are little-endian. `u64::MAX` means no deadline or no number, and `u32::MAX` no idle
+//! time. Reading does not validate: this file has both ends.
 
 use darter_base::StreamId;
 use darter_keyspace::{Fresh, NewItem};
@@ -28,24 +28,24 @@ use darter_structs::blob::Blob;
 /// No deadline.
 const NONE: u64 = u64::MAX;
 
-/// A portion of records, boxed, so that both lists end together.
+/// A portion of records, with the strings and block heads that travel beside them.
 #[derive(Default)]
 pub(crate) struct Portion {
     bytes: Vec<u8>,
     blobs: Vec<Blob>,
     blocks: Vec<BlockHead>,
-    /// Nothing follows, and everything that was sent is valid.
+    /// The last portion: everything that was sent is valid.
     pub(crate) is_last: bool,
 }
 
-/// A key, and what the file says about it.
+/// A key and its attributes in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
     pub(crate) database: u32,
     pub(crate) deadline: Option<u64>,
     /// Seconds since its last access.
     pub(crate) idle: Option<u32>,
-    /// Where it is in the file.
+    /// The offset of the key in the file.
     pub(crate) offset: u64,
     pub(crate) key: &'a [u8],
 }
@@ -55,15 +55,15 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Record<'a> {
     Text(Head<'a>, &'a [u8]),
     Long(Head<'a>, &'a Blob),
-    /// A value built of items: of the kind with this number, and about how many.
+    /// The beginning of a collection: the number of its kind, and the announced number of items.
     Begin(Head<'a>, u8, u64),
     Item(NewItem<'a>),
-    /// Many of its items.
+    /// A packed block of items.
     Block(Block<'a>),
     End,
 }
 
-/// How far a reader of a portion has got.
+/// A reader's position in a portion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     at: usize,
@@ -77,12 +77,12 @@ impl Portion {
         self.bytes.len()
     }
 
-    /// Bytes of memory sent with it.
+    /// Bytes of memory that the portion carries.
     pub(crate) fn weight(&self) -> usize {
         self.bytes.len() + self.blobs.iter().map(Blob::len).sum::<usize>()
     }
 
-    /// Clears it, to be filled again.
+    /// Clears the portion for reuse.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.blobs.clear();
@@ -269,7 +269,7 @@ fn some(deadline: u64) -> Option<u64> {
     (deadline != NONE).then_some(deadline)
 }
 
-/// What is left of the bytes.
+/// The unread bytes.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -346,7 +346,7 @@ impl<'a> Cursor<'a> {
         piece
     }
 
-    /// A head whose key is still to be read.
+    /// Reads a head without its key, and the length of the key.
     fn head(&mut self) -> (Head<'a>, usize) {
         let database = u32::from_le_bytes(self.array());
         let deadline = some(self.number());
@@ -360,8 +360,8 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    #[test] // The pieces of a stream arrive as they were.
-    fn pieces_arrive() {
+    #[test] // The pieces of a stream are read as they were written.
+    fn pieces_of_streams_are_kept() {
         let (id, name) = (StreamId::new(7, u64::MAX), &b"a name"[..]);
         let pieces = [
             Piece::Entry { id, fields: 4 },

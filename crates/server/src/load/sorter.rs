@@ -1,4 +1,4 @@
-//! From events of the file to portions for each core.
+//! Turns the events of a file into portions for each core.
 
 use super::portion::{Head, Portion, Record};
 use super::{Cause, Summary};
@@ -11,14 +11,14 @@ use darter_rdb::{Block, BlockPlace, Event, IntTexts, Item, Kind, Product};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// A portion is sent when it holds this much: 100 us to 10 ms of insertion.
+/// The size at which a portion is sent: 100 us to 10 ms of insertion.
 const PORTION_BYTES: usize = 128 * 1024;
 
 /// Receives events, and sends each core's records in portions.
 pub(crate) struct Sorter {
     open: Vec<Portion>,
     databases: usize,
-    /// The time at the start: what has expired by then is skipped.
+    /// The time of the start. Keys that had expired by then are skipped.
     now: UnixMillis,
     database: u32,
     current: Current,
@@ -44,7 +44,7 @@ struct Current {
 /// Sends a portion to a core, and returns an empty one.
 pub(crate) type Send<'a> = dyn FnMut(usize, Portion) -> Result<Portion, Cause> + 'a;
 
-/// Far more seconds than are kept, and not the number for none.
+/// The longest idle time in a portion: `u32::MAX` means none, and far less is kept.
 const IDLE_MAX: u32 = u32::MAX - 1;
 
 impl Sorter {
@@ -65,7 +65,7 @@ impl Sorter {
         Self { open, databases, now, database: 0, current, summary: Summary::default() }
     }
 
-    /// What has been sorted so far.
+    /// The figures so far.
     pub(crate) fn summary(&self) -> Summary {
         self.summary.clone()
     }
@@ -102,7 +102,7 @@ impl Sorter {
         }
     }
 
-    /// Sends what is left, and tells every core that this was all.
+    /// Sends the last portions, marked as last.
     pub(crate) fn finish(&mut self, send: &mut Send<'_>) -> Result<(), Cause> {
         for (core, open) in self.open.iter_mut().enumerate() {
             let mut portion = std::mem::take(open);
@@ -127,7 +127,7 @@ impl Sorter {
         self.summary.expired += u64::from(current.is_skipped);
     }
 
-    /// A value collected piece by piece begins with its head, and how many items are announced.
+    /// Pushes the head of a collection, with its announced number of items.
     fn begin_key(&mut self, items: u64) {
         let current = &self.current;
         if let Some(kind) = current.kind.filter(|_| !current.is_skipped) {
@@ -211,8 +211,8 @@ impl Sorter {
     }
 }
 
-/// Frees what this thread has deferred: no core does it here between slices, and long strings would
-/// be held until the thread ends.
+/// Frees the values that this thread has deferred. No core's slices do so here, and long strings
+/// would be held until the thread ends.
 fn free_deferred() {
     while lazyfree::run(&Never) {}
 }
@@ -223,7 +223,7 @@ impl Current {
         Head { database, deadline, idle, offset, key: &self.key }
     }
 
-    /// All chunks of a string but the last are full.
+    /// Adds a chunk of a string. All but the last are full.
     fn chunk(&mut self, chunk: &[u8]) {
         if self.chunks.is_empty() && chunk.len() < CHUNK_BYTES {
             self.text.extend_from_slice(chunk);
@@ -233,7 +233,7 @@ impl Current {
     }
 }
 
-/// Events that are not data, for the log.
+/// Logs an event that is not data.
 fn remark(event: Event<'_>) {
     match event {
         Event::Start { product, version } => {

@@ -1,4 +1,4 @@
-//! Files of ours and of the real server, loaded into shards: without threads, and with.
+//! Files of Darter and of redis-server, loaded into shards, with and without threads.
 
 use super::*;
 use darter_base::preempt::{Countdown, Never};
@@ -21,7 +21,7 @@ type Records = BTreeMap<(u32, Bytes), Record>;
 const NOW: u64 = 1_700_000_000_000;
 const DATABASES: usize = 4;
 
-/// A file that holds `records`.
+/// Writes a file of `records`.
 fn file(records: &Records) -> Vec<u8> {
     let (mut writer, mut out) = (Writer::new(), Vec::new());
     writer.start(12, &mut out);
@@ -78,7 +78,7 @@ fn set(members: &[&[u8]]) -> Record {
     Record { value: Value::Set(members.iter().map(|m| m.to_vec()).collect()), expiry_ms: None }
 }
 
-/// Loads `bytes` into `cores` shards in this thread: every portion is inserted when it is sent, in
+/// Loads `bytes` into `cores` shards in this thread. Every portion is inserted when it is sent, in
 /// slices of random length.
 fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summary), Cause> {
     let wakers = (0..cores).map(|_| Waker::new().unwrap()).collect();
@@ -112,7 +112,7 @@ fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summ
     Ok((shards, sorter.summary()))
 }
 
-/// What the shards hold; every key must be on its core.
+/// The contents of the shards. Every key must be on its core.
 fn contents(shards: &[Shard]) -> Records {
     let mut records = Records::new();
     for (core, shard) in shards.iter().enumerate() {
@@ -195,7 +195,7 @@ fn our_files_land_whole_in_the_shards_that_own_the_keys() {
 }
 
 #[test] // The loader has no slices between which deferred values would be freed.
-fn long_strings_are_let_go_of_while_the_file_is_read() {
+fn long_strings_are_freed_while_the_file_is_read() {
     let long = vec![b'v'; 300_000];
     let mut records = Records::new();
     for at in 0..20 {
@@ -251,7 +251,7 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
 }
 
 #[test]
-fn the_dead_and_the_empty_are_skipped() {
+fn expired_and_empty_keys_are_skipped() {
     let mut records = Records::new();
     let dead = |mut record: Record| {
         record.expiry_ms = Some(NOW - 1);
@@ -280,7 +280,7 @@ fn by_hand(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-#[test] // The file's idle times are kept, up to the longest; who has none was used just now.
+#[test] // Idle times of the file are kept, up to the longest. Keys without one count as just used.
 fn idle_times_land_with_their_keys() {
     const DAY: u64 = 86_400;
     let mut body = Vec::new();
@@ -289,7 +289,8 @@ fn idle_times_land_with_their_keys() {
         body.extend_from_slice(&idle.to_be_bytes());
         body.extend_from_slice(&[0, 1, key, 1, b'v']);
     }
-    body.extend_from_slice(&[0, 1, b'd', 1, b'v']); // A string without, then a set of one with.
+    // A string without an idle time, then a set with one.
+    body.extend_from_slice(&[0, 1, b'd', 1, b'v']);
     body.extend_from_slice(&[0xf8, 0x05, 2, 1, b'e', 1, 1, b'm']);
     let (shards, _) = load(&by_hand(&body), 1, &mut Prng::from_seed(1)).unwrap();
     let idle = |key: &[u8]| shards[0].db(0).get(&Key::new(key)).unwrap().idle_seconds(NOW);
@@ -298,7 +299,7 @@ fn idle_times_land_with_their_keys() {
 }
 
 #[test]
-fn what_redis_refuses_is_refused() {
+fn files_that_redis_refuses_are_refused() {
     let mut prng = Prng::from_seed(1);
     let mut refused = |body: &[u8]| match load(&by_hand(body), 1, &mut prng) {
         Err(cause) => cause.to_string(),
@@ -311,9 +312,11 @@ fn what_redis_refuses_is_refused() {
     let text = refused(b"\x04\x01h\x02\x01f\x01a\x01f\x01b");
     assert!(text.contains("duplicate or damaged field or member in key 'h'"), "{text}");
     let text = refused(b"\x11\x01z\x0d\x0d\0\0\0\x02\0\x81m\x02\x81x\x02\xff");
-    assert!(text.contains("or damaged field or member in key 'z'"), "{text}"); // Its score is no number.
+    // The score is not a number.
+    assert!(text.contains("or damaged field or member in key 'z'"), "{text}");
     let text = refused(b"\xcf\x01j\x01\x01[");
-    assert!(text.contains("or damaged field or member in key 'j'"), "{text}"); // Half a document.
+    // A truncated document.
+    assert!(text.contains("or damaged field or member in key 'j'"), "{text}");
     let text = refused(b"\x02\x01s\x02\x01f\x01f");
     assert!(text.contains("duplicate or damaged field or member in key 's'"), "{text}");
     let text = refused(b"\xfe\x04\x00\x01k\x01a");
@@ -329,8 +332,8 @@ mod heap;
 
 static TOYS: Types = darter_keyspace::types![&heap::HEAP];
 
-#[test] // The toy type of docs/adding-a-type.md: nothing here has heard of it.
-fn a_type_without_a_line_is_loaded() {
+#[test] // The example type of docs/adding-a-type.md, which the loader does not mention.
+fn types_unknown_to_the_loader_are_loaded() {
     let file = b"REDIS0010\xca\x04heap\x03\x0217\xc0\x05\x0217\xff\0\0\0\0\0\0\0\0";
     let (mut inboxes, lanes) = lanes(TOYS, vec![Waker::new().unwrap()]);
     let mut sorter = Sorter::new(1, 1, NOW);
@@ -374,7 +377,8 @@ fn a_large_hash_is_built_aside_in_small_steps() {
     assert!(inboxes[0].is_finished());
 }
 
-/// A plain set or hash (by its number in the file) of these, which are names, or names and values.
+/// A plain set or hash, by the number of its kind in the file, with these names, or names and
+/// values.
 fn plain_of(kind: u8, entries: u32, texts: &[Bytes]) -> Vec<u8> {
     let mut body = vec![kind, 1, b'p', 0x80];
     body.extend_from_slice(&entries.to_be_bytes());
@@ -385,8 +389,8 @@ fn plain_of(kind: u8, entries: u32, texts: &[Bytes]) -> Vec<u8> {
     body
 }
 
-/// Loads a file, of which what follows the last portion is done in the smallest steps. Returns their
-/// number.
+/// Loads a file, and completes its values after the last portion in the smallest steps. Returns the
+/// shard and the number of steps.
 fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
     let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
     let (mut sorter, mut shard, mut steps) = (Sorter::new(1, 1, NOW), Shard::new(1, 0), 0);
@@ -408,7 +412,7 @@ fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
     (shard, steps)
 }
 
-/// So many are gathered first.
+/// The number of items that are gathered first.
 const GATHERED: u32 = 140_000;
 
 #[test]
@@ -428,7 +432,7 @@ fn very_many_members_are_gathered_and_added_in_small_steps() {
     assert!(cause.to_string().contains("duplicate"), "{cause}");
 }
 
-#[test] // Also those that are not gathered: long names, and values out of line.
+#[test] // Includes fields that are not gathered: with long names, or values out of line.
 fn very_many_fields_are_gathered_and_added_in_small_steps() {
     let texts = |at: u32| match at % 1_000 {
         0 => [format!("{at:0>250}"), "v".to_owned()],
@@ -452,7 +456,7 @@ fn very_many_fields_are_gathered_and_added_in_small_steps() {
     }
 }
 
-#[test] // What is announced is gathered only if the file can hold it.
+#[test] // The announced number counts only if the file can hold that many items.
 fn fewer_items_than_announced_are_refused() {
     let names: Vec<Bytes> = (0..3_000).map(|at: u32| at.to_string().into_bytes()).collect();
     for kind in [2, 4, 5] {
@@ -471,7 +475,7 @@ fn fewer_items_than_announced_are_refused() {
     }
 }
 
-/// A sorted set of these members with their scores, in the order in which redis-server writes them.
+/// A sorted set of these members, in the order in which redis-server writes them.
 fn scores_of(entries: &[(Bytes, f64)]) -> Vec<u8> {
     let mut body = b"\x05\x01z\x80".to_vec();
     body.extend_from_slice(&(entries.len() as u32).to_be_bytes());
@@ -502,8 +506,8 @@ fn a_large_sorted_set_is_put_in_order_in_small_steps() {
     assert!(cause.to_string().contains("duplicate"), "{cause}");
 }
 
-#[test] // The slice is asked after each value, also where many come whole in one portion.
-fn whole_values_are_told_by_their_items() {
+#[test] // The clock is read after each value, also where a portion has many whole ones.
+fn slices_end_between_whole_values() {
     let set = |at: usize| {
         let members = (0..100).map(|member| format!("member:{member}").into_bytes()).collect();
         (
@@ -529,7 +533,7 @@ fn whole_values_are_told_by_their_items() {
     assert_eq!(shard.db(0).len(), 40);
 }
 
-/// A list of `elements` in one block, the integers from 0 to 63 over and over.
+/// A list of `elements` in one block: the integers from 0 to 63, repeated.
 fn block_of(elements: u16) -> Vec<u8> {
     let mut block = (u32::from(elements) * 2 + 7).to_le_bytes().to_vec();
     block.extend_from_slice(&elements.to_le_bytes());
@@ -571,10 +575,10 @@ fn a_block_is_taken_apart_in_small_steps() {
     assert!(all.eq((0..5_000).map(|at| (at % 64).to_string().into_bytes())));
 }
 
-#[test] // Also where the key is skipped, and the block is looked through by nobody else.
+#[test] // The same holds for a skipped key, whose block is read by the sorter only.
 fn a_damaged_block_is_refused_with_its_place() {
     let mut block = block_of(100);
-    block[6 + 2 * 50 + 1] = 9; // The length behind the fifty-first.
+    block[6 + 2 * 50 + 1] = 9; // The length after the fifty-first element.
     let dead = [&[0xfc][..], &(NOW - 1).to_le_bytes(), &node(&block)].concat();
     for (body, offset) in [(node(&block), 9 + 10 + 6 + 100), (dead, 18 + 10 + 6 + 100)] {
         let Err(cause) = load(&by_hand(&body), 1, &mut Prng::from_seed(1)) else {
@@ -586,7 +590,7 @@ fn a_damaged_block_is_refused_with_its_place() {
     }
 }
 
-/// A file on disk that is gone with this value.
+/// A file on disk, removed when this value is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -610,7 +614,7 @@ fn onto(databases: usize, progress: &Arc<Progress>) -> Onto {
     Onto { databases, verifies: true, progress: Arc::clone(progress), libraries: Arc::default() }
 }
 
-/// Loads by [`open`], a thread a core; gives what was in the shards of cores that finished.
+/// Loads with [`open`], one thread per core. Returns the shards of the cores that finished.
 fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>, Vec<Shard>) {
     let place = Place::with(bytes);
     let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
@@ -645,12 +649,12 @@ fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>,
 }
 
 #[test]
-fn threads_load_the_same_and_refuse_the_same() {
+fn threads_load_and_refuse_the_same_files() {
     let mut prng = Prng::from_seed(11);
     let mut records = random_records(&mut prng);
     let late = clock::unix_millis() + 1_000_000_000;
     for record in records.values_mut() {
-        // This time the clock is the machine's.
+        // Here the clock is the machine's.
         record.expiry_ms = record.expiry_ms.map(|_| late);
         if let Value::Hash(fields) = &mut record.value {
             fields.values_mut().for_each(|field| field.1 = field.1.map(|_| late));
@@ -672,7 +676,7 @@ fn threads_load_the_same_and_refuse_the_same() {
 }
 
 #[test]
-fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
+fn the_loader_ends_with_the_cores_or_when_cancelled() {
     let records = Records::from([((0, b"k".to_vec()), string(&[b'x'; 5 << 20]))]);
     let place = Place::with(&file(&records));
     let progress = || Arc::new([const { AtomicU64::new(0) }; 4]);
@@ -682,7 +686,7 @@ fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
     drop(inboxes);
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
 
-    // The core takes nothing, so the loader is still there when it is told to end.
+    // The core takes nothing, so the loader still runs when it is cancelled.
     let many = (0..100_u32).map(|at| ((0, at.to_be_bytes().to_vec()), string(&[b'x'; 60_000])));
     let place = Place::with(&file(&many.collect()));
     let (mut inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();

@@ -1,9 +1,9 @@
 //! The file of a snapshot, and the thread that writes it.
 //!
-//! Chunks come from all cores, a few of each at a time: a core whose chunks have not been written
-//! yet keeps the rest of its cut until there is room. They are written to `temp-PID.rdb`, which is
-//! synced, renamed, and its folder synced. So the file under its name is the last one that was
-//! completed, whatever happens: a full disk, a kill, a loss of power.
+//! All cores send chunks, a few at a time: a core whose chunks are not written yet keeps the rest
+//! of its cut until there is room. The thread writes them to `temp-PID.rdb`, syncs and renames it,
+//! and syncs the folder. So the file under the final name is always complete, even after a full
+//! disk, a kill or a power failure.
 
 use super::{Order, Outcome, Outlet, Room, Saves, Store};
 use darter_persist::snapshot::Chunk;
@@ -24,26 +24,27 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Chunks of one core that wait to be written.
+/// Chunks of one core that may wait to be written.
 const CHUNKS_MAX: usize = 4;
 
-/// Past the page cache a sync comes after so many times the bytes.
+/// Past the page cache, syncs are this many times as far apart.
 const DIRECT_SYNCS: u64 = 8;
 
-/// What we say we are: the version whose files these are.
+/// The `redis-ver` of the file: the version whose format it has.
 const REDIS_VERSION: &[u8] = b"7.0.15";
 
 /// Snapshots as files.
 pub(crate) struct Files {
     wakers: Vec<Waker>,
-    /// Where the thread may run: core 0 starts it, and is pinned.
+    /// The processors that the thread may use. Core 0, which starts it, is pinned.
     processors: Vec<usize>,
-    /// The thread that writes one, or has written the last; and how it learns that no more comes.
+    /// The thread of the current or the last file, and a sender to tell it that no more comes.
     thread: Mutex<Option<(JoinHandle<()>, Sender<Parcel>)>>,
 }
 
 impl Files {
-    /// For the cores that these wake. The files are written where the calling thread may run.
+    /// A store for the cores of these wakers. Files are written on the processors of the calling
+    /// thread.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         Self { wakers, processors: topology::processors(), thread: Mutex::default() }
     }
@@ -68,7 +69,7 @@ impl Store for Files {
             saves: Arc::clone(saves),
             open: None,
             database: None,
-            told: BTreeSet::new(),
+            announced: BTreeSet::new(),
             writer: Writer::new(),
             head: Vec::new(),
             facts: Facts::default(),
@@ -95,7 +96,7 @@ impl Store for Files {
         let Some((thread, sender)) = self.thread.lock().expect("no holder panics").take() else {
             return;
         };
-        // A core's lane may lie in a message that nobody takes out any more: it is never dropped.
+        // A core's outlet may lie in a message that is never taken out, so it is never dropped.
         let _ = sender.send(Parcel::GivenUp); // The thread may have ended.
         if thread.join().is_err() {
             tracing::error!("the snapshot thread panicked");
@@ -103,12 +104,12 @@ impl Store for Files {
     }
 }
 
-/// What cores send, or who speaks for them.
+/// A message of a core to the thread.
 enum Parcel {
     Chunk(usize, Chunk),
-    /// That was the last of one core.
+    /// One core has sent its last chunk.
     End,
-    /// There will be no more, though it was not the last.
+    /// A core aborted its part.
     GivenUp,
 }
 
@@ -116,9 +117,9 @@ enum Parcel {
 struct Lane {
     core: usize,
     sender: Sender<Parcel>,
-    /// Its chunks that wait.
+    /// The core's chunks that wait to be written.
     in_flight: Arc<AtomicUsize>,
-    /// The thread has given up.
+    /// The thread has stopped.
     is_gone: Arc<AtomicBool>,
     has_ended: bool,
 }
@@ -142,7 +143,7 @@ impl Outlet for Lane {
 
     fn send(&mut self, chunk: Chunk) {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
-        // A thread that has given up is noticed by `room`.
+        // `room` notices a thread that has stopped.
         let _ = self.sender.send(Parcel::Chunk(self.core, chunk));
     }
 
@@ -152,7 +153,7 @@ impl Outlet for Lane {
     }
 }
 
-/// What is told of a file in the log.
+/// The figures of a file in the log.
 #[derive(Clone, Copy, Default)]
 struct Facts {
     bytes: u64,
@@ -172,25 +173,25 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// The thread.
+/// The state of the thread.
 struct Saver {
     parcels: Receiver<Parcel>,
-    /// Chunks that wait until the open value of another core has ended.
+    /// By core: chunks that wait for the end of another core's open value.
     aside: Vec<VecDeque<Chunk>>,
     in_flight: Vec<Arc<AtomicUsize>>,
     wakers: Vec<Waker>,
     saves: Arc<Saves>,
     order: Order,
-    /// The core whose last value continues.
+    /// The core whose last value continues in its next chunk.
     open: Option<usize>,
-    /// The database of what was written last, and all that were named.
+    /// The database of the last chunk, and all databases that were announced.
     database: Option<u32>,
-    told: BTreeSet<u32>,
+    announced: BTreeSet<u32>,
     writer: Writer,
-    /// Opcodes, before they are written.
+    /// Opcodes that are not written yet.
     head: Vec<u8>,
     facts: Facts,
-    /// Bytes since the last sync, and after how many the next one comes.
+    /// Bytes since the last sync, and the number at which the next one comes.
     unsynced: u64,
     sync_bytes: u64,
 }
@@ -217,7 +218,7 @@ impl Saver {
                 Outcome::Saved { bytes: self.facts.bytes }
             }
             Err(stop) => {
-                let _ = fs::remove_file(&temp); // It may not be there.
+                let _ = fs::remove_file(&temp); // The file may not exist.
                 match stop {
                     Stop::Cancelled => Outcome::Cancelled,
                     Stop::Io(error) => Outcome::Failed(format!("{}: {error}", place.display())),
@@ -260,7 +261,7 @@ impl Saver {
             }
         }
         if let Some(core) = self.open {
-            let why = format!("core {core} ended within a value"); // A fault of ours.
+            let why = format!("core {core} ended within a value"); // A bug.
             return Err(Stop::Io(io::Error::other(why)));
         }
         self.end(&mut file)?;
@@ -280,7 +281,7 @@ impl Saver {
         self.write_libraries(file)
     }
 
-    /// Writes the libraries of functions, where Redis has them: before all keys.
+    /// Writes the function libraries before all keys, as Redis does.
     fn write_libraries(&mut self, file: &mut Disk) -> io::Result<()> {
         let libraries = Arc::clone(&self.order.libraries);
         let mut packer = self.order.packs.then(Packer::default);
@@ -303,7 +304,7 @@ impl Saver {
         self.write_head(file)
     }
 
-    /// Writes a chunk, or puts it aside, while the value of another core is open.
+    /// Writes a chunk, or puts it aside while the value of another core is open.
     fn take_in(&mut self, core: usize, chunk: Chunk, file: &mut Disk) -> io::Result<()> {
         if self.open.is_some_and(|open| open != core) {
             self.aside[core].push_back(chunk);
@@ -339,7 +340,7 @@ impl Saver {
 
     fn name_database(&mut self, database: u32, file: &mut Disk) -> io::Result<()> {
         self.writer.select_db(database, &mut self.head);
-        if self.told.insert(database) {
+        if self.announced.insert(database) {
             let (keys, expires) = self.order.sizes.get(&database).copied().unwrap_or_default();
             self.writer.resize_db(keys, expires, &mut self.head);
         }
@@ -354,8 +355,8 @@ impl Saver {
         self.note_written(bytes, file)
     }
 
-    /// Syncs now and then, so that the end does not have to wait for all. What goes past the page
-    /// cache needs it seldom: for the disk's own cache, and where a file system only seems to do so.
+    /// Syncs now and then, so that the last sync is short. Past the page cache few syncs are
+    /// needed: for the disk's own cache, and for file systems that only pretend to write directly.
     fn note_written(&mut self, bytes: u64, file: &mut Disk) -> io::Result<()> {
         self.facts.bytes += bytes;
         self.unsynced += bytes;
@@ -371,12 +372,12 @@ impl Saver {
     }
 }
 
-/// After how many bytes to sync next, where the last sync, after `bytes`, took so long. Cores wait for
-/// room meanwhile, and who writes may wait for them: the slower a disk is, the less at once.
+/// Bytes before the next sync, if the last one, after `bytes`, took this long. During a sync cores
+/// wait for room, and writers may wait for them: so a slow disk is synced more often.
 fn sync_bytes(bytes: u64, most: u64, took: Duration) -> u64 {
-    /// The least.
+    /// The lower bound.
     const LEAST: u64 = 256 << 10;
-    /// A sync that takes longer was too large; one that takes a quarter of this, too small.
+    /// A longer sync was too large; one below a quarter of this was too small.
     const LONG: Duration = Duration::from_millis(100);
     if took > LONG {
         (bytes / 2).max(LEAST).min(most)
@@ -387,13 +388,13 @@ fn sync_bytes(bytes: u64, most: u64, took: Duration) -> u64 {
     }
 }
 
-/// Puts a synced file in its place: whoever looks finds the old one or this one, whole.
+/// Renames a synced file. A reader finds the old file or the new one, whole.
 fn put(temp: &Path, place: &Path, folder: &Path) -> io::Result<()> {
     fs::rename(temp, place)?;
     sync_folder(folder)
 }
 
-/// Syncs a folder. Some file systems cannot, and say so: as in Redis, that is no failure.
+/// Syncs a folder. As in Redis, a file system that cannot do so is no failure.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     /// EBADF, EINVAL, EOPNOTSUPP.
     const CANNOT: [i32; 3] = [9, 22, 95];
@@ -403,7 +404,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder of the snapshots, whatever becomes the working directory later.
+/// The folder of the snapshots: the working directory at start.
 pub(crate) fn folder() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
 }
@@ -413,7 +414,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Where the threads that write snapshots may run, by their own account.
+    /// The processors that each snapshot thread may use, read from /proc.
     fn processors_of_savers() -> Vec<String> {
         let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
         let read = |task: &fs::DirEntry, file: &str| {
@@ -428,7 +429,7 @@ mod tests {
         allowed.collect()
     }
 
-    #[test] // It is started by a thread that is pinned.
+    #[test] // The thread that starts it is pinned.
     fn files_are_written_wherever_the_process_may_run() {
         let everywhere = fs::read_to_string("/proc/thread-self/status").unwrap();
         let files = Files::new(vec![Waker::new().unwrap()]);
@@ -461,7 +462,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    #[test] // At twelve megabytes a second, and then at a thousand.
+    #[test] // At 12 MB/s, and then at 1 000 MB/s.
     fn a_slow_disk_is_synced_more_often() {
         const MOST: u64 = 8 << 20;
         let after = |bytes, rate: u64, syncs: u32| {

@@ -1,4 +1,4 @@
-//! Snapshots: what is known of them, and where they go.
+//! Snapshots: their state, their rules, and the store that takes them.
 //!
 //! ```text
 //! SAVE, BGSAVE, SHUTDOWN ──► core 0: lock all, cut on every core, unlock     (engine::saving)
@@ -11,10 +11,10 @@
 //!                              │ outcome
 //!                              ▼ core 0
 //! ```
-//! docs/design/0017-saving.md says why. What the engine needs of a file is [`Store`]; the
-//! simulator has one in memory.
+//! docs/design/0017-saving.md says why. The engine sees a file as a [`Store`]; the simulator has
+//! one in memory.
 //!
-//! - `points`: when to save by itself. - `file`: the file and its thread.
+//! - `points`: the save points. - `file`: the file and its thread.
 //!
 //! Not here: the bytes of keys (`persist`), commands (`admin`).
 
@@ -32,47 +32,46 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Where snapshots go.
+/// A place for snapshots.
 pub trait Store: Send + Sync {
-    /// Begins one: returns for each core where its chunks go, in order. At the end its outcome is
-    /// told to [`Saves::end`].
+    /// Begins a snapshot: returns the outlet of each core, in order. The store reports the outcome
+    /// to [`Saves::end`].
     ///
     /// # Errors
-    /// It cannot begin; a sentence.
+    /// The snapshot cannot begin; a sentence.
     fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String>;
 
-    /// The server ends, and no core sends any more: waits until what is under way has been written
-    /// or removed.
+    /// Waits until the current file is complete or removed. Call it when no core sends any more.
     fn finish(&self) {}
 
-    /// How much it takes at a time.
+    /// The sizes of portions and chunks.
     fn portions(&self) -> Portions {
         Portions::default()
     }
 }
 
-/// Where the chunks of one core go. Dropping it before the end gives the snapshot up.
+/// Takes the chunks of one core. Dropping it before [`Outlet::end`] aborts the snapshot.
 pub trait Outlet: Send {
     /// Whether there is room for a chunk.
     fn room(&self) -> Room;
-    /// Sends one. Call it only where there is room.
+    /// Sends a chunk. Call it only if there is room.
     fn send(&mut self, chunk: Chunk);
-    /// That was the last.
+    /// Ends the core's part: the last chunk was sent.
     fn end(self: Box<Self>);
 }
 
 /// Whether an outlet takes a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Now.
+    /// There is room.
     Some,
-    /// Later: the core is woken.
+    /// There is none yet; the core is woken when there is.
     Later,
-    /// Never again: the snapshot has been given up.
+    /// The snapshot was aborted: no chunk is taken any more.
     Gone,
 }
 
-/// What a snapshot is made from, apart from its keys.
+/// The facts about a snapshot, apart from its keys.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// The folder.
@@ -83,46 +82,46 @@ pub struct Order {
     pub version: u16,
     /// The libraries of functions.
     pub libraries: Arc<Registry>,
-    /// Their texts are packed.
+    /// Whether their texts are compressed.
     pub packs: bool,
     /// Keys and deadlines of each database in use.
     pub sizes: BTreeMap<u32, (u64, u64)>,
-    /// When it was cut, in Unix milliseconds.
+    /// The instant of the cut, in Unix milliseconds.
     pub cut_ms: u64,
-    /// Bytes in use then.
+    /// Used memory at the cut, in bytes.
     pub used_bytes: usize,
-    /// A checksum is written.
+    /// Whether a checksum is written.
     pub sums: bool,
-    /// Bytes after which the file is synced while it is written; none for only at the end.
+    /// Bytes between two syncs while the file is written; `None` syncs at the end only.
     pub sync_bytes: Option<u64>,
 }
 
 /// How a snapshot ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is under its name, on the disk.
+    /// The file is on the disk under its final name.
     Saved {
         /// Bytes of the file.
         bytes: u64,
     },
-    /// It is not; the file before it is whole.
+    /// Saving failed; the previous file is kept.
     Failed(String),
-    /// Someone stopped it.
+    /// The snapshot was cancelled.
     Cancelled,
 }
 
-/// What the main thread asks of core 0.
+/// A request of the main thread to core 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// Nothing.
+pub enum SaveRequest {
+    /// No request.
     Nothing = 0,
-    /// A snapshot, since a save point has been reached.
+    /// A snapshot, because a save point was reached.
     Snapshot = 1,
-    /// The last snapshot: nothing may change any more.
+    /// The last snapshot, before the end: nothing may change after it.
     Last = 2,
 }
 
-/// The settings that decide when to save, and what follows from a failure.
+/// The settings that decide when to save, and the effect of a failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// `save`.
@@ -138,71 +137,71 @@ pub(crate) struct Rules {
 /// How the server ends: the words of SHUTDOWN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Words {
-    /// After a snapshot, also without save points.
+    /// Save, also without save points.
     pub(crate) save: bool,
-    /// Without one, also with save points.
+    /// Do not save, even with save points.
     pub(crate) nosave: bool,
-    /// Also if it fails.
+    /// End even if saving fails.
     pub(crate) force: bool,
 }
 
 impl Words {
-    /// Those of a setting.
+    /// Reads the words of a setting.
     pub(crate) fn read(setting: &str) -> Self {
         let has = |word: &str| setting.split(' ').any(|other| other == word);
         Self { save: has("save"), nosave: has("nosave"), force: has("force") }
     }
 }
 
-/// What is known of snapshots, by all threads. Core 0 coordinates them.
+/// The state of snapshots, shared by all threads. Core 0 coordinates them.
 pub struct Saves {
     store: Box<dyn Store>,
     rules: Mutex<Rules>,
-    /// Writes are refused: the last snapshot failed, and the rules say so.
+    /// Writes are refused, because the last snapshot failed and the rules say so.
     refuses_writes: AtomicBool,
-    /// When the current one began, in Unix milliseconds; 0 for none.
+    /// Start of the current snapshot, in Unix milliseconds; 0 for none.
     began_ms: AtomicU64,
-    /// Keys of the current one.
+    /// Keys of the current snapshot.
     keys: AtomicU64,
-    /// The current one is to stop.
+    /// The current snapshot must stop.
     cancelled: AtomicBool,
     /// The outcome, until core 0 takes it.
     outcome: Mutex<Option<Outcome>>,
     has_outcome: AtomicBool,
-    asked: AtomicU8,
-    /// The last snapshot of all is under way, or has been made.
+    request: AtomicU8,
+    /// The snapshot before the end is being made, or was made.
     is_last: AtomicBool,
-    /// It has been called off, perhaps before it could begin.
+    /// The snapshot before the end was cancelled, perhaps before it began.
     is_aborted: AtomicBool,
-    /// How the last snapshot of all ended: 1 saved, 2 not.
+    /// The outcome of the snapshot before the end: 0 none yet, 1 saved, 2 failed.
     last_of_all: AtomicU8,
     // ---- history ----
-    /// Unix seconds of the last success, or of the start.
+    /// Unix seconds of the last success, or of the start of the process.
     saved_s: AtomicU64,
-    /// The same of the last one that someone stopped; 0 for none.
+    /// Unix seconds of the last cancelled snapshot; 0 for none.
     cancelled_s: AtomicU64,
-    /// Unix milliseconds of the last attempt in the background; and whether it succeeded.
+    /// Unix milliseconds of the last attempt.
     tried_ms: AtomicU64,
     has_failed: AtomicBool,
-    /// It was not made, as a script held its keys.
+    /// The last attempt was given up, because a script held its keys.
     is_held: AtomicBool,
-    /// Seconds that it took; -1 for none yet.
+    /// Seconds that the last background snapshot took; -1 for none yet.
     took_s: AtomicI64,
     /// Snapshots begun.
     count: AtomicU64,
 }
 
-/// Why no snapshot is made.
+/// A reason to make no snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
-    /// One is under way already.
+    /// Another snapshot is being made.
     Saving,
-    /// A script that takes very long holds keys: this is the refusal.
+    /// A slow script holds keys; the refusal's text.
     Script(&'static str),
 }
 
 impl Saves {
-    /// None yet, in a process that began at `started_ms`.
+    /// No snapshot yet, in a process that began at `started_ms`.
     #[must_use]
     pub fn new(store: Box<dyn Store>, started_ms: u64) -> Self {
         Self {
@@ -214,7 +213,7 @@ impl Saves {
             cancelled: AtomicBool::new(false),
             outcome: Mutex::new(None),
             has_outcome: AtomicBool::new(false),
-            asked: AtomicU8::new(Asked::Nothing as u8),
+            request: AtomicU8::new(SaveRequest::Nothing as u8),
             is_last: AtomicBool::new(false),
             is_aborted: AtomicBool::new(false),
             last_of_all: AtomicU8::new(0),
@@ -228,7 +227,7 @@ impl Saves {
         }
     }
 
-    /// Begins to write the one under way: returns the outlets of all cores.
+    /// Begins to write the current snapshot: returns the outlets of all cores.
     pub(crate) fn begin_file(
         self: &Arc<Self>,
         order: Order,
@@ -241,14 +240,14 @@ impl Saves {
         self.store.portions()
     }
 
-    /// The server ends, and no core sends any more. See [`Store::finish`].
+    /// See [`Store::finish`].
     pub(crate) fn finish(&self) {
         self.store.finish();
     }
 
     // ---- one snapshot ----
 
-    /// One begins at `now_ms`, unless another is under way. Core 0 only.
+    /// Begins a snapshot at `now_ms`, unless another is being made. Core 0 only.
     pub(crate) fn begin(&self, now_ms: u64) -> Result<(), Busy> {
         if self.is_under_way() {
             return Err(Busy::Saving);
@@ -262,31 +261,31 @@ impl Saves {
         Ok(())
     }
 
-    /// The one that has begun is not made: a script holds its keys.
+    /// Gives the new snapshot up, because a script holds its keys.
     pub(crate) fn give_up(&self) {
         self.is_held.store(true, Ordering::Relaxed);
         self.began_ms.store(0, Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// It has this many keys.
+    /// Sets the number of keys of the current snapshot.
     pub(crate) fn set_keys(&self, keys: u64) {
         self.keys.store(keys, Ordering::Relaxed);
     }
 
-    /// It has ended: called by the store, once. Wake core 0 afterwards.
+    /// Reports the outcome. The store calls it once, and wakes core 0 afterwards.
     pub fn end(&self, outcome: Outcome) {
         *self.outcome.lock().expect("no holder panics") = Some(outcome);
         self.has_outcome.store(true, Ordering::Release);
     }
 
-    /// The outcome, if it has ended: core 0 takes it.
+    /// Takes the outcome, if there is one. Core 0 only.
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {
         let has_outcome = self.has_outcome.swap(false, Ordering::Acquire);
         has_outcome.then(|| self.outcome.lock().expect("no holder panics").take()).flatten()
     }
 
-    /// It is over, at `now_ms`. `is_in_background`: its outcome is the status that INFO shows.
+    /// Records the outcome at `now_ms`. With `is_in_background` INFO shows it as the status.
     pub(crate) fn note(&self, outcome: &Outcome, is_in_background: bool, now_ms: u64) {
         let began_ms = self.began_ms.swap(0, Ordering::Relaxed);
         match outcome {
@@ -307,7 +306,7 @@ impl Saves {
         self.decide_about_writes();
     }
 
-    /// Asks the current one to stop. False if there is none.
+    /// Asks the current snapshot to stop. False if there is none.
     pub(crate) fn cancel(&self) -> bool {
         let is_under_way = self.is_under_way();
         if is_under_way {
@@ -316,51 +315,51 @@ impl Saves {
         is_under_way
     }
 
-    /// Whether the current one is to stop.
+    /// Whether the current snapshot must stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether one is under way.
+    /// Whether a snapshot is being made.
     pub(crate) fn is_under_way(&self) -> bool {
         self.began_ms.load(Ordering::Relaxed) > 0
     }
 
     // ---- the main thread and core 0 ----
 
-    /// Asks core 0. Wake it afterwards.
-    pub(crate) fn ask(&self, asked: Asked) {
+    /// Leaves a request for core 0. Wake it afterwards.
+    pub(crate) fn request(&self, request: SaveRequest) {
         self.last_of_all.store(0, Ordering::Relaxed);
-        self.asked.store(asked as u8, Ordering::Release);
+        self.request.store(request as u8, Ordering::Release);
     }
 
-    /// What is asked, once.
-    pub(crate) fn take_asked(&self) -> Asked {
-        match self.asked.swap(Asked::Nothing as u8, Ordering::Acquire) {
-            1 => Asked::Snapshot,
-            2 => Asked::Last,
-            _ => Asked::Nothing,
+    /// Takes the request.
+    pub(crate) fn take_request(&self) -> SaveRequest {
+        match self.request.swap(SaveRequest::Nothing as u8, Ordering::Acquire) {
+            1 => SaveRequest::Snapshot,
+            2 => SaveRequest::Last,
+            _ => SaveRequest::Nothing,
         }
     }
 
-    /// Whether something is asked that core 0 has not taken.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire) > 0
+    /// Whether a request waits for core 0.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.request.load(Ordering::Acquire) > 0
     }
 
-    /// Whether there is something for core 0.
+    /// Whether a request or an outcome waits for core 0.
     pub(crate) fn has_news(&self) -> bool {
-        self.has_outcome.load(Ordering::Acquire) || self.is_asked()
+        self.has_outcome.load(Ordering::Acquire) || self.is_requested()
     }
 
-    /// Whether the last snapshot of all is under way, or has been made.
+    /// Sets whether the snapshot before the end is being made, or was made.
     pub(crate) fn set_last(&self, is_last: bool) {
         self.is_aborted.store(false, Ordering::Relaxed);
         self.is_last.store(is_last, Ordering::Relaxed);
     }
 
-    /// Calls off the last snapshot of all, which may still wait for another one to end.
+    /// Cancels the snapshot before the end, which may still wait for another snapshot.
     pub(crate) fn abort_last(&self) {
         self.is_aborted.store(true, Ordering::Relaxed);
     }
@@ -375,12 +374,12 @@ impl Saves {
         self.is_last.load(Ordering::Relaxed)
     }
 
-    /// The last snapshot of all was saved, or not.
-    pub(crate) fn tell_last(&self, is_saved: bool) {
+    /// Records whether the snapshot before the end was saved.
+    pub(crate) fn set_last_outcome(&self, is_saved: bool) {
         self.last_of_all.store(if is_saved { 1 } else { 2 }, Ordering::Release);
     }
 
-    /// Whether the last snapshot of all was saved; none while it is under way.
+    /// Whether the snapshot before the end was saved; `None` while it is being made.
     pub(crate) fn last(&self) -> Option<bool> {
         match self.last_of_all.load(Ordering::Acquire) {
             0 => None,
@@ -390,7 +389,7 @@ impl Saves {
 
     // ---- rules ----
 
-    /// The settings have changed.
+    /// Applies changed settings.
     pub(crate) fn set_rules(&self, rules: Rules) {
         *self.rules.lock().expect("no holder panics") = rules;
         self.decide_about_writes();
@@ -403,7 +402,7 @@ impl Saves {
         self.refuses_writes.store(refuses, Ordering::Relaxed);
     }
 
-    /// Whether commands that write are refused.
+    /// Whether write commands are refused.
     #[inline]
     pub(crate) fn refuses_writes(&self) -> bool {
         self.refuses_writes.load(Ordering::Relaxed)
@@ -418,15 +417,15 @@ impl Saves {
         }
     }
 
-    /// Whether an end with these words saves: as they say, or if there are save points.
+    /// Whether an end with these words saves. Without SAVE and NOSAVE the save points decide.
     pub(crate) fn saves_at_end(&self, words: Words) -> bool {
         let has_points = || !self.rules.lock().expect("no holder panics").points.is_empty();
         !words.nosave && (words.save || has_points())
     }
 
-    /// Whether a save point has been reached at `now_ms`, with so many changes since the last
-    /// snapshot. After a failure, or a refusal, there are some seconds of peace; and whoever stops
-    /// one does not want it again at once, so the seconds of the points count from there.
+    /// The save point that is reached at `now_ms`, with this number of changes since the last
+    /// snapshot. After a failure, or a refusal by a script, no point is reached for [`RETRY_MS`].
+    /// After a cancelled snapshot the seconds count from the cancellation.
     pub(crate) fn reached(&self, changes: u64, now_ms: u64) -> Option<Point> {
         /// As in Redis.
         const RETRY_MS: u64 = 5_000;
@@ -448,28 +447,28 @@ impl Saves {
 
     // ---- for INFO ----
 
-    /// Unix seconds of the last success, or of the start.
+    /// Unix seconds of the last success, or of the start of the process.
     pub(crate) fn saved_s(&self) -> u64 {
         self.saved_s.load(Ordering::Relaxed)
     }
 
-    /// What INFO shows of the last one in the background.
+    /// The status of the last background snapshot, for INFO.
     pub(crate) fn status(&self) -> &'static str {
         if self.has_failed.load(Ordering::Relaxed) { "err" } else { "ok" }
     }
 
-    /// Seconds that the last one in the background took; -1 for none yet.
+    /// Seconds that the last background snapshot took; -1 for none yet.
     pub(crate) fn took_s(&self) -> i64 {
         self.took_s.load(Ordering::Relaxed)
     }
 
-    /// Seconds that the current one has taken; none when there is none.
+    /// Seconds since the current snapshot began, if there is one.
     pub(crate) fn current_s(&self, now_ms: u64) -> Option<u64> {
         let began_ms = Some(self.began_ms.load(Ordering::Relaxed)).filter(|at| *at > 0)?;
         Some(now_ms.saturating_sub(began_ms) / 1_000)
     }
 
-    /// Keys of the current one, or of the last.
+    /// Keys of the current snapshot, or of the last.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
@@ -480,7 +479,7 @@ impl Saves {
     }
 }
 
-/// No files: for cores whose world is simulated.
+/// A store that refuses every snapshot, for simulated cores.
 pub(crate) struct NoFiles;
 
 impl Store for NoFiles {
@@ -494,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_whose_snapshot_was_stopped_is_reached_later() {
+    fn save_points_count_from_a_cancelled_snapshot() {
         const NOW_MS: u64 = 1_000_000;
         let saves = Saves::new(Box::new(NoFiles), NOW_MS);
         let points = Point::all("60 1");

@@ -1,6 +1,6 @@
-//! Save points: after so many seconds, if there were so many changes.
+//! Save points: save after a number of seconds, if there were enough changes.
 
-/// One of them.
+/// A save point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
     /// Seconds since the last snapshot.
@@ -10,7 +10,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Those that the setting `save` lists: its value has been checked.
+    /// The points of the setting `save`, whose value was checked before.
     pub(crate) fn all(setting: &str) -> Vec<Self> {
         let numbers = setting.split_ascii_whitespace().filter_map(|word| word.parse().ok());
         let numbers: Vec<u64> = numbers.collect();
@@ -18,8 +18,8 @@ impl Point {
         pairs.map(|pair| Self { seconds: pair[0], changes: pair[1] }).collect()
     }
 
-    /// Whether it says to save, with so many changes in so many seconds: as in Redis, one second
-    /// later than it says.
+    /// Whether the point is reached after these changes and seconds. As in Redis, one second later
+    /// than the setting says.
     pub(crate) fn is_reached(self, changes: u64, seconds: u64) -> bool {
         changes >= self.changes && seconds > self.seconds
     }

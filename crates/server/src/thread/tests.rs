@@ -1,5 +1,5 @@
-//! A thread by hand, one look and one turn at a time, beside a core that is a mailbox only: what
-//! happens while that core takes no messages is exact here.
+//! Drives a thread by hand, one poll and one turn at a time, beside a core that is only a mailbox.
+//! So the effect of a core that takes no messages is exact.
 
 use super::*;
 use crate::clock::MachineClock;
@@ -31,7 +31,7 @@ impl Bench {
         let thread = thread(0, net, mailboxes.pop().unwrap(), &wakers);
         let mut bench = Self { thread, other, clients: Vec::new() };
         for conns in 1..=2 {
-            // One by one: of two in a look the other core would get the second.
+            // One by one: with two in one poll the other core would get the second.
             bench.clients.push(UnixStream::connect(&path).unwrap());
             bench.clients[conns - 1].set_nonblocking(true).unwrap();
             bench.turn_until(|bench| bench.thread.core.conns_len() == conns);
@@ -53,7 +53,7 @@ impl Bench {
         assert!(done, "it does not happen");
     }
 
-    /// Enough turns for what must not happen; what is sent leaves at once.
+    /// Runs enough turns to show that nothing happens. Sends leave at once.
     fn settle(&mut self) {
         for _ in 0..100 {
             self.turn();
@@ -65,7 +65,7 @@ impl Bench {
         write!(self.clients[client], "{request}\r\n").unwrap();
     }
 
-    /// What a client has received.
+    /// The bytes that a client has received.
     fn got(&mut self, client: usize) -> String {
         let mut bytes = [0; 256];
         match self.clients[client].read(&mut bytes) {
@@ -107,7 +107,7 @@ fn open(choice: BackendChoice, waker: &Waker) -> Option<Net> {
     }
 }
 
-/// The same, and the path at which it listens.
+/// [`open`], and the path at which it listens.
 fn listening(choice: BackendChoice, waker: &Waker) -> Option<(Net, PathBuf)> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -137,13 +137,13 @@ fn thread(id: usize, net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thre
         loaded: Loaded::new(0, wakers.to_vec()),
         loading: false,
         quiet: wakers.iter().map(|_| AtomicBool::default()).collect(),
-        patience: None,
+        poll_time: None,
         asked: false,
         waiting_since: None,
     }
 }
 
-#[test] // No reply overtakes messages; no request is read; messages are taken; then all goes on.
+#[test] // No reply overtakes messages, no request is read, messages are taken; then all continues.
 fn a_full_ring_holds_requests_and_replies() {
     for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
         let Some(mut bench) = Bench::new(choice) else { continue };
@@ -158,13 +158,13 @@ fn a_full_ring_holds_requests_and_replies() {
         assert_eq!((bench.backlog(), bench.got(1)), (1, String::new()), "{choice:?}: a reply left");
         assert_eq!(bench.commands(), ran, "{choice:?}: a request was read");
 
-        let heard = Arc::new(AtomicUsize::new(0));
-        let hears = Arc::clone(&heard);
-        let ask = Mail::Ask(Box::new(move |_| _ = hears.fetch_add(1, Ordering::Relaxed)));
+        let received = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&received);
+        let ask = Mail::Ask(Box::new(move |_| _ = count.fetch_add(1, Ordering::Relaxed)));
         bench.other.post(0, Post::Mail(ask));
         assert!(bench.other.flush());
         bench.settle();
-        assert_eq!(heard.load(Ordering::Relaxed), 1, "{choice:?}: a message was not taken");
+        assert_eq!(received.load(Ordering::Relaxed), 1, "{choice:?}: a message was not taken");
 
         assert_eq!(bench.other.drain(|_, _| ()), 1, "{choice:?}");
         bench.turn_until(|bench| bench.commands() == ran + 1);
@@ -173,8 +173,8 @@ fn a_full_ring_holds_requests_and_replies() {
     }
 }
 
-#[test] // Who comes as another one leaves, or just after, is not taken for that one.
-fn some_come_as_others_leave() {
+#[test] // A connection that arrives while another leaves is not confused with it.
+fn connections_arrive_while_others_leave() {
     for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
         let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
         let Some((net, path)) = listening(choice, &wakers[0]) else { continue };

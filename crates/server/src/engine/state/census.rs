@@ -1,6 +1,6 @@
 //! How far a scan of what clients hold has come. See `engine::census` for what it looks for.
 
-use crate::shared::Told;
+use crate::shared::CoreReport;
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;
 
@@ -45,7 +45,7 @@ impl Census {
 
     /// Publishes the largest first: a core that sees the sum must also see whose client is the
     /// largest, or it would close a smaller one.
-    pub(crate) fn tell(&self, told: &Told) {
+    pub(crate) fn tell(&self, told: &CoreReport) {
         let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
         told.client_max.store(most, Ordering::Relaxed);
         told.clients.store(self.bytes, Ordering::Release);

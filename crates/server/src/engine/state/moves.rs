@@ -2,7 +2,7 @@
 //! busy each core is.
 
 use super::super::moving::policy::{self, Policy, Share, Wish};
-use crate::shared::Told;
+use crate::shared::CoreReport;
 use darter_tx::CoreId;
 use std::cell::{Cell, RefCell};
 
@@ -150,7 +150,7 @@ impl Moves {
     pub(crate) fn look(
         &self,
         here: CoreId,
-        told: &[Told],
+        told: &[CoreReport],
         now_ms: u64,
         now_ns: u64,
         cpu_ns: impl FnOnce() -> u64,
@@ -164,7 +164,7 @@ impl Moves {
         let passed_ns = now_ns.saturating_sub(before.begun_ns);
         let share = policy::share_of(passed_ns, before.idle_ns, worked_ns);
         self.measured.set(Measured { begun_ns: now_ns, cpu_ns, ..Measured::default() });
-        told[here].tell_share(policy::word(span, share));
+        told[here].report_share(policy::word(span, share));
         *self.shares.borrow_mut() =
             told.iter().map(|told| policy::share_in(told.share(), span)).collect();
         self.span.set(span);

@@ -184,8 +184,8 @@ fn lasting_memory_is_the_data_at_least() {
     ] {
         let mut shared = Arc::into_inner(Shared::nowhere(1, 0)).unwrap();
         shared.machine = Box::new(Holding(held));
-        shared.told[0].data.store(data, Ordering::Relaxed);
-        shared.told[0].freeing.store(freeing, Ordering::Relaxed);
+        shared.reports[0].data.store(data, Ordering::Relaxed);
+        shared.reports[0].freeing.store(freeing, Ordering::Relaxed);
         assert_eq!(shared.lasting_memory(), lasting, "{held} held, {data} data, {freeing} freed");
     }
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::knock::SliceTimer;
-use crate::knock::tests::Told;
+use crate::knock::tests::TestKnocker;
 
 const MEMBERS: usize = 30_000;
 
 /// A core on which every look at the clock takes a microsecond, with two sets, and a second client.
 fn core_with_sets(knocks: bool) -> Bench {
-    let knocker = Rc::new(Told::default());
+    let knocker = Rc::new(TestKnocker::default());
     knocker.knocks.set(knocks);
     let mut bench = Bench::with_slices(1, |clock| {
         let knocker = Rc::clone(&knocker);
