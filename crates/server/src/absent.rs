@@ -1,5 +1,5 @@
-//! Commands of Redis 7.0 that Darter does not support yet. The first request for one is logged, with
-//! the place of the list of missing features; the reply is Redis's for an unknown command.
+//! Commands of Redis 7.0 that Darter does not support yet. The first request for each is logged,
+//! with a reference to the list of missing features. The reply is Redis's for an unknown command.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -36,8 +36,8 @@ use darter_rdb::{Error, Event, Limits, Reader};
 use darter_runtime::clock;
 use darter_runtime::net::Waker;
 use functions::Loading;
-use meter::Meter;
-use portion::Portion;
+use meter::LoadMeter;
+use portion::LoadPortion;
 use sorter::Sorter;
 use std::fmt;
 use std::fs::File;
@@ -278,9 +278,9 @@ type Outcome = Result<(), Cause>;
 
 /// The channels to the cores, and back.
 struct Lanes {
-    cores: Vec<(SyncSender<Portion>, Waker)>,
+    cores: Vec<(SyncSender<LoadPortion>, Waker)>,
     outcomes: Receiver<Outcome>,
-    spares: Receiver<Portion>,
+    spares: Receiver<LoadPortion>,
 }
 
 fn lanes(types: Types, wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
@@ -297,7 +297,7 @@ fn lanes(types: Types, wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
 
 impl Lanes {
     /// Sends a portion; returns an empty one to continue with. Waits while the core has enough.
-    fn send(&self, core: usize, portion: Portion) -> Result<Portion, Cause> {
+    fn send(&self, core: usize, portion: LoadPortion) -> Result<LoadPortion, Cause> {
         let (sender, waker) = &self.cores[core];
         if sender.send(portion).is_err() {
             // The core has dropped its end: it failed, and reported why, or it stopped.
@@ -331,7 +331,7 @@ struct Loader {
 impl Loader {
     fn run(mut self) -> Result<Summary, Cause> {
         let begun_ns = clock::monotonic_nanos();
-        let mut meter = Meter::start(begun_ns, self.progress[TOTAL].load(Ordering::Relaxed));
+        let mut meter = LoadMeter::start(begun_ns, self.progress[TOTAL].load(Ordering::Relaxed));
         let mut functions = Loading::default();
         let parsed = self.parse(&mut meter, &mut functions);
         meter.end();
@@ -345,7 +345,7 @@ impl Loader {
     }
 
     /// Reads to the end of the format, whose checksum has then matched.
-    fn parse(&mut self, meter: &mut Meter, functions: &mut Loading) -> Result<(), Cause> {
+    fn parse(&mut self, meter: &mut LoadMeter, functions: &mut Loading) -> Result<(), Cause> {
         while !self.reader.is_done() {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(Cause::Stopped);

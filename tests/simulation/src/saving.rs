@@ -15,7 +15,7 @@ use darter_families::TYPES;
 use darter_persist::snapshot::{Chunk, Part, Portions, Snapshot, Step, Style};
 use darter_rdb::{Event, Item, Limits, Reader, Writer};
 use darter_server::engine::Table;
-use darter_server::saving::{Order, Outcome, Outlet, Room, Saves, Store};
+use darter_server::saving::{Outcome, Outlet, Room, Saves, SnapshotOrder, Store};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -47,7 +47,11 @@ struct Memory(Arc<Mutex<File>>);
 struct Lane(Memory, usize);
 
 impl Store for Memory {
-    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+    fn begin(
+        &self,
+        order: SnapshotOrder,
+        saves: &Arc<Saves>,
+    ) -> Result<Vec<Box<dyn Outlet>>, String> {
         let mut file = self.0.lock().map_err(|error| error.to_string())?;
         let cores = file.waiting.len();
         assert!(!order.name.is_empty() && file.saves.is_none(), "one file at a time");

@@ -1,7 +1,7 @@
 //! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
 //! UNPAUSE, UNBLOCK, HELP; and the rows of the commands in `tracking`.
 
-use super::client_list::{self, Filter, Line, Wanted, line};
+use super::client_list::{self, Filter, Line, ListQuery, line};
 use super::long_text::LongText;
 use super::{container, history, now, syntax, task, tips, tracking};
 use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
@@ -133,11 +133,11 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
 /// `CLIENT LIST [TYPE type] [ID id [id ...]]`: clients in the order of their ids. With ID: in the
 /// requested order, repeats included.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
-    let wanted = Wanted::read(&call).await?;
+    let query = ListQuery::read(&call).await?;
     let held = call.core.hold_moves().await;
     let gathered = call.core.run_on_all(|| {
-        let wanted = wanted.clone();
-        move |core: Rc<Core>| async move { lines(&core, &wanted).await }
+        let query = query.clone();
+        move |core: Rc<Core>| async move { lines(&core, &query).await }
     });
     let gathered = gathered.await;
     drop(held);
@@ -147,7 +147,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         call.core.tx.pause().await;
     }
     let mut text = LongText::default();
-    if wanted.has_ids() {
+    if query.has_ids() {
         let mut ids = call.args();
         ids.next(); // The word ID.
         while let Some(id) = ids.next() {
@@ -159,7 +159,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         }
     }
     while let Some((_, line)) = by_id.pop_first() {
-        if !wanted.has_ids() {
+        if !query.has_ids() {
             text.tail.push_str(&line);
             text.settle();
         }
@@ -169,11 +169,11 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
 }
 
 /// The lines of this core's matching connections.
-async fn lines(core: &Core, wanted: &Wanted) -> Vec<Line> {
+async fn lines(core: &Core, query: &ListQuery) -> Vec<Line> {
     let mut lines = Vec::new();
     core.each_conn(|conn| {
         let session = &conn.lane.session;
-        if wanted.fits(session) {
+        if query.fits(session) {
             lines.push(line(core, session, Some(conn)));
         }
     })

@@ -13,7 +13,8 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
+/// The line of a connection. Sizes are 0 without `conn`, which is absent while the client's own
+/// command runs.
 pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line {
     Line { id: session.id, text: line_of(core, session, conn) }
 }
@@ -22,11 +23,11 @@ pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientKind {
     Normal,
-    /// There is none here yet.
+    /// Not supported yet: matches no client.
     Replica,
-    /// Those with a subscription.
+    /// Clients with a subscription.
     PubSub,
-    /// There is none here yet.
+    /// Not supported yet: matches no client.
     Master,
 }
 
@@ -46,32 +47,32 @@ impl ClientKind {
     }
 }
 
-/// What CLIENT LIST asks for.
+/// The arguments of CLIENT LIST.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct ListQuery {
     ids: Option<Arc<KeySet>>,
     kind: Option<ClientKind>,
 }
 
-impl Wanted {
-    /// `[TYPE type] [ID id [id ...]]`, in portions.
+impl ListQuery {
+    /// Parses `[TYPE type] [ID id [id ...]]`, in portions.
     pub(super) async fn read(call: &ServerCall) -> Result<Self, Refusal> {
-        let (mut args, mut wanted) = (call.args(), Self { ids: None, kind: None });
+        let (mut args, mut query) = (call.args(), Self { ids: None, kind: None });
         if args.left() == 2 && args.option("TYPE") {
-            wanted.kind = Some(ClientKind::parse(args.word()?)?);
+            query.kind = Some(ClientKind::parse(args.word()?)?);
         } else if args.left() > 1 && args.option("ID") {
             let mut ids = KeySet::with_capacity(args.left());
             while let Some(word) = args.next() {
                 ids.insert(id(word).ok_or(Refusal::line("ERR Invalid client ID"))?);
                 call.core.tx.pause().await;
             }
-            wanted.ids = Some(Arc::new(ids));
+            query.ids = Some(Arc::new(ids));
         }
         args.end()?;
-        Ok(wanted)
+        Ok(query)
     }
 
-    /// True when it names clients by id.
+    /// True if clients are selected by id.
     pub(super) fn has_ids(&self) -> bool {
         self.ids.is_some()
     }
@@ -82,12 +83,12 @@ impl Wanted {
     }
 }
 
-/// The id in a word of CLIENT LIST; none if it is not a number.
+/// Parses an id of CLIENT LIST; `None` if it is not a number.
 pub(super) fn id(word: &[u8]) -> Option<u64> {
     number::parse_i64(word).map(|id| u64::try_from(id).unwrap_or(0)) // No client has 0 or less.
 }
 
-/// What CLIENT KILL asks for: every filter that is set must match.
+/// The filters of CLIENT KILL: every filter that is set must match.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     pub(super) ids: Option<Vec<u64>>,
@@ -100,13 +101,13 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The old form: one address.
+    /// The filter of the old form: one address.
     pub(super) fn of_addr(addr: &[u8]) -> Self {
         let addr = Some(String::from_utf8_lossy(addr).into_owned());
         Self { addr, skip_me: false, ..Self::default() }
     }
 
-    /// `[ID id] [TYPE t] [USER u] [ADDR a] [LADDR a] [SKIPME yes|no] [MAXAGE s]`, repeated.
+    /// Parses `[ID id] [TYPE t] [USER u] [ADDR a] [LADDR a] [SKIPME yes|no] [MAXAGE s]`, repeated.
     pub(super) fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut filter = Self { skip_me: true, ..Self::default() };
         while let Ok(name) = args.word() {

@@ -1,5 +1,4 @@
-//! COMMAND DOCS: what the rows say of a command to people, and to clients that derive hints from
-//! it.
+//! COMMAND DOCS: the documentation of commands, from their rows.
 
 use super::command::{subcommands, top_level};
 use crate::engine::{Entry, SessionCx};
@@ -7,7 +6,7 @@ use darter_command::syntax::Argument;
 use darter_command::{Args, Refusal};
 use darter_resp::Reply;
 
-/// `COMMAND DOCS [name ...]`: unknown names are left out.
+/// `COMMAND DOCS [name ...]`: unknown names are skipped.
 pub(super) fn docs(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let mut entries: Vec<&Entry> = Vec::new();
     if args.left() == 0 {

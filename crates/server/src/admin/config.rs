@@ -121,7 +121,7 @@ async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
     let wanted = Change { pairs, from: core.id(), ticket };
     core.tell(0, move |there| {
-        if there.admin.changes.borrow_mut().ask(wanted) {
+        if there.admin.changes.borrow_mut().push(wanted) {
             there.spawn_on_self(make_changes);
         }
     });

@@ -26,7 +26,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("reset",  "6.2.0", 1, OPEN.and(Flags::AT_ONCE).and(Flags::WHILE_SUBSCRIBED), Group::Connection, reset, ("Reset the connection", "O(1)")),
 ];
 
-/// `PING [message]`. A subscribed client gets an array in RESP2, as it reads nothing else then.
+/// `PING [message]`. In RESP2 a subscribed client gets an array, because it then expects only
+/// pushes.
 fn ping(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     let is_subscribed = cx.session.subscribed.is_any() && !cx.session.resp3;
     match args.left() {
@@ -51,7 +52,7 @@ fn echo(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The next argument as the reply: a large one is shared with the request, not copied.
+/// Replies with the next argument. A large one is shared with the request, not copied.
 fn send_back(reply: &mut Reply<'_>, args: Args<'_>) {
     let message = args.all().arg(args.position());
     let Arg::Chunks { chunks, .. } = message else { return reply.bulk(message.bytes()) };
@@ -99,7 +100,7 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     session.db = 0;
     session.resp3 = false;
     session.name.clear();
-    // What follows CLIENT REPLY SKIP is not answered, whatever it is.
+    // The command after CLIENT REPLY SKIP gets no reply, even RESET.
     if session.reply_mode != ReplyMode::Skip {
         session.reply_mode = ReplyMode::On;
     }
@@ -129,7 +130,7 @@ fn auth(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 
 fn authenticate(cx: &mut SessionCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
     let expected = cx.core.hot.borrow().password.clone();
-    // Without a password the default user is open to anyone.
+    // Without a password any password is right for the default user.
     let right = expected.is_none_or(|expected| same(expected.as_bytes(), password));
     if user != b"default" || !right {
         return Err(Refusal::line("WRONGPASS invalid username-password pair or user is disabled."));

@@ -1,6 +1,6 @@
-//! The databases that hold keys, over all cores, for walking all of them.
+//! Walks all databases with keys, over all cores.
 //!
-//! There may be a hundred thousand, so they are reported in portions: each core a few, from one on.
+//! There may be 100 000, so the cores report them in portions.
 
 use crate::engine::Core;
 use darter_keyspace::Shard;
@@ -15,21 +15,21 @@ use std::task::Poll;
 /// Databases of one core visited between two reads of the clock: about 10 us.
 const DATABASES_AT_ONCE: usize = 128;
 
-/// What all cores hold of one database.
+/// The size of a database over all cores.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) keys: usize,
-    /// Those with a deadline.
+    /// Keys with a deadline.
     pub(super) expires: usize,
 }
 
-/// One core's report: those with keys among a few, and where it continues.
-struct Told {
+/// One core's report: the databases with keys in a range, and the start of the next range.
+struct SizesReport {
     sizes: Vec<(usize, Size)>,
     next: Option<usize>,
 }
 
-impl Told {
+impl SizesReport {
     fn from(first: usize, shard: &Shard) -> Self {
         let mut rest = shard.iter_from(first);
         let few = rest.by_ref().take(DATABASES_AT_ONCE).filter(|(_, db)| !db.is_empty());
@@ -39,19 +39,21 @@ impl Told {
     }
 }
 
-/// The next databases with keys on some core from `first` on, in order, and where to continue.
-/// Cost: a portion of work on each core.
+/// The next databases with keys on any core, from `first` on and in order, and the database to
+/// continue from. Cost: a portion of work on each core.
 pub(super) async fn in_use_from(
     core: &Rc<Core>,
     first: usize,
 ) -> (BTreeMap<usize, Size>, Option<usize>) {
     let cores = 0..core.tx.cores();
-    let told =
-        core.tx.on_each(cores, |_| move |home: &mut Home| Told::from(first, &home.shard)).await;
-    // Beyond this some core has not reported all.
-    let next = told.iter().filter_map(|told| told.next).min();
+    let reports = core
+        .tx
+        .on_each(cores, |_| move |home: &mut Home| SizesReport::from(first, &home.shard))
+        .await;
+    // Databases from here on are not reported by every core yet.
+    let next = reports.iter().filter_map(|reports| reports.next).min();
     let mut sizes: BTreeMap<usize, Size> = BTreeMap::new();
-    for (at, size) in told.into_iter().flat_map(|told| told.sizes) {
+    for (at, size) in reports.into_iter().flat_map(|reports| reports.sizes) {
         if next.is_none_or(|next| at < next) {
             let sum = sizes.entry(at).or_default();
             *sum = Size { keys: sum.keys + size.keys, expires: sum.expires + size.expires };
@@ -61,21 +63,21 @@ pub(super) async fn in_use_from(
     (sizes, next)
 }
 
-/// All databases in use, some at a time, for work on each core that owns some of their keys. It ends
-/// with this.
+/// Runs tasks for all databases in use, a few at a time, on every core. Dropping it ends the
+/// running tasks.
 pub(super) struct Portions<'a> {
     core: &'a Rc<Core>,
     next: Option<usize>,
-    asker: Arc<()>,
+    caller: Arc<()>,
 }
 
 impl<'a> Portions<'a> {
     pub(super) fn new(core: &'a Rc<Core>) -> Self {
-        Self { core, next: Some(0), asker: Arc::default() }
+        Self { core, next: Some(0), caller: Arc::default() }
     }
 
-    /// Runs a task on each core for the next ones, which it is given in order, in slices of that
-    /// core. Returns the tasks' results, core by core; none when all databases were visited.
+    /// Runs a task for the next databases on each core, in slices. Returns the results by core;
+    /// `None` when all databases were visited.
     pub(super) async fn on_each_core<R, T>(
         &mut self,
         task: fn(Tx, Vec<usize>) -> T,
@@ -88,18 +90,18 @@ impl<'a> Portions<'a> {
         self.next = next;
         let tx = &self.core.tx;
         let start = |_| {
-            let (some, asker) = (sizes.keys().copied().collect(), Arc::downgrade(&self.asker));
-            move |tx| while_asked(asker, task(tx, some))
+            let (some, caller) = (sizes.keys().copied().collect(), Arc::downgrade(&self.caller));
+            move |tx| while_awaited(caller, task(tx, some))
         };
         let results = tx.drive_each(0..tx.cores(), start).await;
-        Some(results.into_iter().flatten().collect()) // All of them: this asks.
+        Some(results.into_iter().flatten().collect()) // All have one: this call keeps them running.
     }
 }
 
-/// Runs a task to its end, or until nobody asks for its result any more.
-async fn while_asked<R>(asker: Weak<()>, task: impl Future<Output = R>) -> Option<R> {
+/// Runs a task to its end, or until the caller of [`Portions::on_each_core`] is gone.
+async fn while_awaited<R>(caller: Weak<()>, task: impl Future<Output = R>) -> Option<R> {
     let mut task = pin!(task);
-    poll_fn(|cx| match asker.strong_count() {
+    poll_fn(|cx| match caller.strong_count() {
         0 => Poll::Ready(None),
         _ => task.as_mut().poll(cx).map(Some),
     })

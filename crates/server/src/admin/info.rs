@@ -1,4 +1,4 @@
-//! INFO: sections of fields, Redis's own names wherever the meaning is the same.
+//! INFO: sections of fields. A field with Redis's meaning has Redis's name.
 
 use super::databases::{self, Size};
 use super::long_text::LongText;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// The version of Redis whose behaviour we follow.
+/// The version of Redis that Darter is compatible with.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 #[rustfmt::skip] // A table.
@@ -29,33 +29,33 @@ pub(super) struct Facts {
     pub(super) stats: CoreStats,
     pub(super) slices: Slices,
     keys: usize,
-    /// Bytes of its data.
+    /// Bytes of the core's data.
     bytes: usize,
     usage: Usage,
     shard: ShardStats,
     expired: u64,
     unsaved: u64,
-    /// Memory that the snapshot under way holds beside the data, and the most that one held.
+    /// Memory that the current snapshot holds beside the data, and the peak of the current or last
+    /// one.
     saving_held: [u64; 2],
     conns: usize,
-    /// Clients that wait, and those of them that do not for ever.
+    /// Blocked clients, and those of them with a timeout.
     blocked: (usize, usize),
     tasks: usize,
-    /// How busy it was lately; 0 where there is no other core.
+    /// The core's load in the last span; 0 on a single core.
     busy_percent: u16,
     locks: (usize, usize),
-    /// Bytes of the machines of scripts, and of those of functions, how many there are of both, and how
-    /// many run.
+    /// Bytes of the Lua machines of scripts, and of those of functions.
     machines: [usize; 2],
     stacks: usize,
     running: usize,
-    /// Channels, patterns and shard channels with subscribers that it counts.
+    /// Channels, patterns and shard channels with subscribers, of which this core is home.
     subscribed: [usize; 3],
-    /// Clients that track.
+    /// Clients with tracking on.
     trackers: usize,
-    /// Keys that they are known to have read, and how many of them have read each.
+    /// Tracked keys, and pairs of a tracked key and a client.
     tracked: (usize, usize),
-    /// The prefixes of all clients.
+    /// Tracked prefixes of all clients.
     prefixes: usize,
     held: Held,
     /// Values that wait to be freed, and an upper bound of their bytes.
@@ -63,13 +63,13 @@ pub(super) struct Facts {
     ops_per_s: u64,
 }
 
-/// What the connections of a core hold.
+/// Memory that the connections of a core hold.
 #[derive(Clone, Copy, Default)]
 struct Held {
     output_max: usize,
     query_max: usize,
     bytes: usize,
-    /// The part of these that only readers still hold.
+    /// The part of `bytes` that is deleted data, kept for a reading client.
     pinned_bytes: usize,
 }
 
@@ -83,27 +83,29 @@ pub(super) struct Totals {
     freeing: (usize, usize),
 }
 
-/// What the process takes, by category, in bytes.
+/// Memory of the process in bytes, by category.
 pub(super) struct Memory {
-    /// All of it.
+    /// The total.
     pub(super) used: usize,
-    /// Before there were data and clients.
+    /// The total before there were data and clients.
     pub(super) startup: usize,
-    /// Keys and values. What several values share counts for each, but never more than there is.
+    /// Keys and values. Memory shared by several values counts for each, but the sum never exceeds
+    /// the total.
     pub(super) dataset: usize,
     /// Buffers and requests of clients.
     pub(super) clients: usize,
-    /// Dropped, and waiting to be freed.
+    /// Values that wait to be freed.
     pub(super) freeing: usize,
-    /// Kept only because clients are still reading it. What several read counts for each, but never
-    /// more than there is.
+    /// Deleted values that clients are still reading. One that several clients read counts for
+    /// each, but the sum never exceeds the total.
     pub(super) pinned: usize,
-    /// The rest: what commands are building, and the server's own tables, queues and statistics.
+    /// The rest: values being built, and the server's own tables, queues and statistics.
     pub(super) other: usize,
 }
 
 impl Memory {
-    /// Attributes what is used: each category takes its share of what the previous ones have left.
+    /// Divides the used memory: each category gets at most the rest that earlier categories have
+    /// left.
     pub(super) fn of(shared: &Shared, totals: &Totals) -> Self {
         let startup = shared.empty.bytes();
         let mut used = shared.used_memory();
@@ -123,7 +125,8 @@ impl Memory {
         Self { used, startup, dataset, clients, freeing, pinned, other: left }
     }
 
-    /// All that clients hold, as Redis counts it: there their replies would be in their buffers.
+    /// Memory of clients as Redis counts it. In Redis pinned values would be copies in reply
+    /// buffers.
     pub(super) fn of_clients(&self) -> usize {
         self.clients + self.pinned
     }
@@ -149,7 +152,7 @@ pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
     core.run_on_all(|| facts).await
 }
 
-/// What the connections of this core hold, or held recently.
+/// Memory that the connections of this core hold, and recent peaks.
 async fn held_by_clients(core: &Core) -> Held {
     let mut held = Held::default();
     core.each_conn(|conn| {
@@ -212,12 +215,12 @@ impl Report<'_> {
     }
 }
 
-/// How a section is written.
+/// The source of a section.
 #[derive(Clone, Copy)]
 enum Section {
-    /// From the reports of all cores.
+    /// The reports of all cores.
     Facts(fn(&Report<'_>, &mut String)),
-    /// From all databases.
+    /// The sizes of all databases.
     Keyspace,
 }
 
@@ -363,7 +366,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "lazyfree_pending_objects", totals.freeing.0);
 }
 
-/// What scripts and functions take: the machines in which they run, and their texts.
+/// Memory of scripts and functions: their machines and texts.
 fn scripts(report: &Report<'_>, text: &mut String) {
     let [eval, functions] = [0, 1].map(|kind| report.sum(|facts| facts.machines[kind]));
     let (count, bytes) = report.core.admin.shared.scripts.size();
@@ -381,8 +384,8 @@ fn scripts(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_functions", libraries.bytes());
     field(text, "used_memory_scripts", bytes + libraries.bytes());
     field(text, "used_memory_scripts_human", human(bytes + libraries.bytes()));
-    // Mapped, not allocated: `used_memory` has nothing of them, and what scripts have touched of them
-    // is resident.
+    // Stacks are mapped, not allocated: `used_memory` does not include them, and only touched parts
+    // are resident.
     let stacks = report.sum(|facts| facts.stacks);
     field(text, "script_stacks", stacks);
     field(text, "script_stacks_mapped_bytes", stacks * Machine::STACK_BYTES);
@@ -542,8 +545,7 @@ fn latency_stats(report: &Report<'_>, text: &mut String) {
     }
 }
 
-/// An upper bound of the duration below which the fraction `part` of the calls stay, in
-/// microseconds.
+/// The quantile `part` of the durations of calls: an upper bound, in microseconds.
 #[expect(clippy::cast_precision_loss, reason = "a quantile for people")]
 fn bound_us(sum: &CommandStats, part: f64) -> f64 {
     let total: u64 = sum.histogram.iter().map(|&count| u64::from(count)).sum();
@@ -557,7 +559,7 @@ fn bound_us(sum: &CommandStats, part: f64) -> f64 {
     0.0
 }
 
-/// A line for each database with keys: in portions, as there may be a hundred thousand.
+/// Writes a line for each database with keys, in portions: there may be 100 000.
 async fn keyspace(core: &Rc<Core>, text: &mut LongText) {
     let mut first = Some(0);
     while let Some(from) = first {

@@ -1,8 +1,8 @@
-//! LATENCY: events that took long, histograms of commands, and the longest slices.
+//! LATENCY: slow events, histograms of commands, and the longest slices.
 //!
-//! An event here is the cause of a slice. Redis samples what blocked its thread; a core is never
-//! blocked longer than a slice, so with a threshold in milliseconds the events stay few. The slices
-//! themselves are in `LATENCY SLICES` and in INFO.
+//! An event is the cause of a slow slice. Redis samples events that blocked its thread. A core is
+//! never blocked for longer than a slice, so a threshold in milliseconds gives few events. All
+//! slices are in `LATENCY SLICES` and in INFO.
 
 use super::{container, info, now, syntax, task, tips};
 use crate::engine::state::latency::{Event, Events};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
-/// Tips for what differs from core to core and from moment to moment.
+/// The tips of replies that differ from core to core and over time.
 const SPECIAL: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
@@ -41,7 +41,7 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `LATENCY LATEST`: name, when, latest, worst.
+/// `LATENCY LATEST`: for each event its name, and the time, duration and maximum of its samples.
 async fn latest(call: ServerCall) -> Result<Answer, Refusal> {
     let events = gather(&call.core).await;
     Ok(call.answer(|reply| {
@@ -72,7 +72,7 @@ async fn history(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// `LATENCY GRAPH event`: the samples as columns, oldest first, and how long ago each was.
+/// `LATENCY GRAPH event`: the samples as columns, oldest first, each with its age.
 async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
     let word = call.args().word()?;
     let name = String::from_utf8_lossy(word).into_owned();
@@ -86,7 +86,7 @@ async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// Columns of `#`, as high as the sample relative to the highest, each above its age in seconds.
+/// Draws columns of `#`, scaled to the highest sample, each above its age in seconds.
 fn draw(name: &str, samples: &[(u64, u64)], worst: u64, now_s: u64) -> String {
     const HEIGHT: u64 = 8;
     const WIDTH: usize = 80;
@@ -113,7 +113,7 @@ fn draw(name: &str, samples: &[(u64, u64)], worst: u64, now_s: u64) -> String {
     text
 }
 
-/// `LATENCY DOCTOR`: what the events mean, in words.
+/// `LATENCY DOCTOR`: a summary of the events in words.
 async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     let events = gather(&call.core).await;
     let threshold = call.core.admin.settings().int("latency-monitor-threshold");
@@ -139,7 +139,7 @@ async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// `LATENCY RESET [event ...]`: returns how many events were reset.
+/// `LATENCY RESET [event ...]`: replies with the number of events that were reset.
 async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
     let names: Vec<String> =
         call.request_words().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
@@ -192,7 +192,8 @@ async fn histogram(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// Upper bounds in microseconds with the calls below them, for bounds that add calls.
+/// The cumulative histogram: upper bounds in microseconds, and the calls up to each. Bounds that
+/// add no calls are skipped.
 fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
     let mut sum = 0;
     let mut buckets: Vec<(u64, u64)> = Vec::new();
@@ -209,8 +210,8 @@ fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
     buckets
 }
 
-/// `LATENCY SLICES`: the histogram of all cores, and the longest. All numbers have their names next
-/// to them, for readers in RESP2.
+/// `LATENCY SLICES`: the histogram of slices on all cores, and the longest slices. Every number has
+/// a name, also in RESP2.
 async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     let facts = info::gather(&call.core).await;
     let mut all = Slices::default();
@@ -248,7 +249,7 @@ async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// The durations that a bucket counts.
+/// The name of a bucket: its range of durations.
 fn bucket_name(bucket: usize) -> String {
     match bucket {
         last if last == BUCKETS - 1 => format!("from_{}us", 1_u64 << (last - 1)),
@@ -287,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_say_what_they_count() {
+    fn buckets_are_named_by_their_range() {
         let names = [0, 1, 9, BUCKETS - 1].map(bucket_name);
         assert_eq!(names, ["below_1us", "below_2us", "below_512us", "from_4194304us"]);
     }

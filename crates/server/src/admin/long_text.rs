@@ -1,4 +1,4 @@
-//! The text of a reply that may grow long: a line for each client, or each database.
+//! The text of a reply that may grow long, such as one line for each client.
 
 use crate::engine::ServerCall;
 use darter_base::limits::CHUNK_BYTES;
@@ -10,7 +10,7 @@ use darter_structs::blob::Blob;
 #[derive(Default)]
 pub(super) struct LongText {
     blocks: Blob,
-    /// What follows is written here.
+    /// The end of the text, to which callers append.
     pub(super) tail: String,
 }
 
@@ -19,7 +19,7 @@ impl LongText {
         self.tail.is_empty() && self.blocks.is_empty()
     }
 
-    /// Moves the tail into the blocks, once it is long enough.
+    /// Moves the tail into the blocks if it is long enough.
     pub(super) fn settle(&mut self) {
         if self.tail.len() >= CHUNK_BYTES {
             self.blocks.append(self.tail.as_bytes());
@@ -27,7 +27,7 @@ impl LongText {
         }
     }
 
-    /// The reply.
+    /// Makes the reply.
     pub(super) fn into_answer(mut self, call: &ServerCall) -> Answer {
         if self.blocks.is_empty() {
             return call.answer(|reply| reply.verbatim(*b"txt", self.tail.as_bytes()));

@@ -21,7 +21,7 @@ fn int(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `MEMORY STATS`: what is known, by Redis's names.
+/// `MEMORY STATS`: with Redis's names where the meaning is the same.
 async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
     let facts = info::gather(&call.core).await;
     let shared = &call.core.admin.shared;
@@ -58,7 +58,7 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
 
 /// `MEMORY DOCTOR`.
 async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
-    /// Below this there is nothing to diagnose.
+    /// Less data is not diagnosed.
     const WORTH_BYTES: usize = 64 << 20;
     let facts = info::gather(&call.core).await;
     let totals = info::Totals::of(&facts);
@@ -77,8 +77,8 @@ async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// `MEMORY PURGE`: moves what the tables of keys hold closer together, in slices, so that whole blocks
-/// of the allocator go back to the system.
+/// `MEMORY PURGE`: compacts the tables of keys, in slices, so that whole blocks of the allocator
+/// return to the system.
 async fn purge(call: ServerCall) -> Result<Answer, Refusal> {
     let mut portions = Portions::new(&call.core);
     while portions.on_each_core(compact).await.is_some() {}
@@ -88,7 +88,7 @@ async fn purge(call: ServerCall) -> Result<Answer, Refusal> {
 
 /// Compacts the tables of some databases on this core.
 async fn compact(tx: Tx, dbs: Vec<usize>) {
-    /// What moves first leaves holes where it was, which what moves last does not fill.
+    /// The first round leaves holes where entries were; the second fills them.
     const ROUNDS: usize = 2;
     for db in dbs.into_iter().flat_map(|db| [db; ROUNDS]) {
         let mut place = Some(0);

@@ -23,11 +23,11 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 
 const BUSY: &str = "ERR Background save already in progress";
 
-/// `SAVE`: makes a snapshot, and replies when it is on the disk. Others are served meanwhile.
+/// `SAVE`: makes a snapshot, and replies when it is on the disk. Other clients are served during
+/// that time.
 ///
-/// Reply: `OK`. Refusals: one is under way; a script that takes very long holds keys; it failed,
-/// and the log says why.
-/// Source: <https://redis.io/commands/save> (1.0.0).
+/// Reply: `OK`. Refusals: another snapshot is being made; a slow script holds keys; saving failed,
+/// and the log says why. Source: <https://redis.io/commands/save> (1.0.0).
 async fn save(call: ServerCall) -> Result<Answer, Refusal> {
     match call.core.run_on(0, make).await {
         Ok(Outcome::Saved { .. }) => Ok(call.answer(|reply| reply.ok())),
@@ -36,12 +36,11 @@ async fn save(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data as of the reply; or, as in Valkey,
-/// stops the one under way.
+/// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data as of the reply. With CANCEL, as in
+/// Valkey, stops the current one.
 ///
-/// Reply: a status. Refusals: one is under way; a script that takes very long holds keys; none is,
-/// to be stopped.
-/// Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
+/// Reply: a status. Refusals: another snapshot is being made; a slow script holds keys; there is no
+/// snapshot to cancel. Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
 async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     if args.left() > 1 {
@@ -75,22 +74,22 @@ fn refusal(busy: Busy) -> Refusal {
     })
 }
 
-/// A snapshot of all keys would wait for the locks of the transaction that asks for it: it is made
-/// afterwards, as in Redis.
+/// Makes the snapshot after the calling transaction, as Redis does. During the transaction it would
+/// wait for the transaction's own locks.
 fn schedule(call: &ServerCall) -> Result<Answer, Refusal> {
     if call.core.admin.shared.saves.is_under_way() {
         return Err(Refusal::line(BUSY));
     }
     call.core.tell(0, |core| {
         core.spawn_on_self(|core| async move {
-            // If one has begun meanwhile, that is it.
+            // Another snapshot that has begun by then serves as well.
             let _ = begin_in_background(core).await;
         });
     });
     Ok(call.answer(|reply| reply.simple("Background saving scheduled")))
 }
 
-/// `LASTSAVE`: when the last snapshot succeeded; the start counts as one, as in Redis.
+/// `LASTSAVE`: Unix seconds of the last successful snapshot. As in Redis, the start counts as one.
 fn lastsave(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let seconds = cx.core.admin.shared.saves.saved_s();
     cx.reply.int(i64::try_from(seconds).unwrap_or(i64::MAX));
@@ -99,39 +98,39 @@ fn lastsave(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
 
 /// The words of SHUTDOWN.
 #[derive(Default)]
-struct Said {
+struct ShutdownArgs {
     end: Words,
     now: bool,
     abort: bool,
 }
 
-impl Said {
+impl ShutdownArgs {
     fn read(mut args: Args<'_>) -> Result<Self, Refusal> {
-        let mut said = Self::default();
+        let mut words = Self::default();
         while let Some(word) = args.next() {
             match word.to_ascii_uppercase().as_slice() {
-                b"SAVE" => said.end.save = true,
-                b"NOSAVE" => said.end.nosave = true,
-                b"FORCE" => said.end.force = true,
-                b"NOW" => said.now = true, // There are no replicas to wait for.
-                b"ABORT" => said.abort = true,
+                b"SAVE" => words.end.save = true,
+                b"NOSAVE" => words.end.nosave = true,
+                b"FORCE" => words.end.force = true,
+                b"NOW" => words.now = true, // There are no replicas to wait for.
+                b"ABORT" => words.abort = true,
                 _ => return Err(Refusal::Syntax),
             }
         }
-        let Self { end: Words { save, nosave, force }, now, abort } = said;
+        let Self { end: Words { save, nosave, force }, now, abort } = words;
         let is_wrong = (save && nosave) || (abort && (save || nosave || now || force));
-        if is_wrong { Err(Refusal::Syntax) } else { Ok(said) }
+        if is_wrong { Err(Refusal::Syntax) } else { Ok(words) }
     }
 }
 
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`: ends the server, after a snapshot if there are
-/// save points or `SAVE` says so. From the snapshot on nothing changes, and nothing is answered.
+/// save points or with `SAVE`. After the snapshot nothing changes, and no command is answered.
 ///
-/// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); a
-/// script takes very long (unless `NOSAVE`); there is no shutdown to be aborted. Source:
+/// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); a slow
+/// script runs (unless `NOSAVE`); there is no shutdown to abort. Source:
 /// <https://redis.io/commands/shutdown> (1.0.0).
 async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
-    let words = Said::read(call.args())?;
+    let words = ShutdownArgs::read(call.args())?;
     let shared = &call.core.admin.shared;
     if words.abort {
         return abort(&call);
@@ -147,7 +146,7 @@ async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
         }
     }
     stop(&call.core);
-    // Redis does not reply; the connection is closed by the end of the process.
+    // As in Redis, no reply: the end of the process closes the connection.
     Ok(Answer::Done(darter_resp::Output::default()))
 }
 
@@ -163,6 +162,7 @@ fn abort(call: &ServerCall) -> Result<Answer, Refusal> {
     if !saves.is_last() || !cancel(&call.core) {
         return Err(Refusal::line("ERR No shutdown in progress."));
     }
-    saves.abort_last(); // What was cancelled may be a snapshot that it waits for.
+    // The cancelled snapshot may be an earlier one, for which the shutdown waits.
+    saves.abort_last();
     Ok(call.answer(|reply| reply.ok()))
 }

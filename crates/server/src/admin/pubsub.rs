@@ -1,6 +1,6 @@
 //! SUBSCRIBE, UNSUBSCRIBE, PUBLISH, their forms for patterns and shard channels, and PUBSUB.
 //!
-//! Not here: how messages reach their subscribers (`engine::pubsub`).
+//! Not here: delivery of messages (`engine::pubsub`).
 
 use super::{container, now, row, syntax, task};
 use crate::engine::pubsub::Subscribing;
@@ -25,7 +25,7 @@ const fn slots(last: isize) -> [KeySpec; 1] {
 const ONE_SLOT: &[KeySpec] = &slots(1);
 const SLOTS: &[KeySpec] = &slots(-1);
 
-/// The row with names from its first argument on; `slots` says which of them have a slot.
+/// The row with names from its first argument on; `slots` are those with a slot.
 const fn named(row: (Command, Runner), slots: &'static [KeySpec]) -> (Command, Runner) {
     (Command { keys: Keys(slots), ..row.0.elements_from(1) }, row.1)
 }
@@ -58,8 +58,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("pubsub|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), P, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
-/// `SUBSCRIBE channel [channel ...]` and its kin: a confirmation for each name, whatever CLIENT
-/// REPLY says.
+/// `SUBSCRIBE channel [channel ...]`, PSUBSCRIBE, SSUBSCRIBE: a confirmation for each name, even
+/// with CLIENT REPLY OFF.
 async fn subscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
     if call.is_inside() && kind == Kind::Shard {
         let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
@@ -68,7 +68,8 @@ async fn subscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
     Ok(Answer::Done(change_named(&call, kind, true).await))
 }
 
-/// `UNSUBSCRIBE [channel ...]` and its kin: the same; without names, for all that are held.
+/// `UNSUBSCRIBE [channel ...]`, PUNSUBSCRIBE, SUNSUBSCRIBE: a confirmation for each name; without
+/// names, for all subscriptions.
 async fn unsubscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
     Ok(Answer::Done(match call.args().left() {
         0 => give_up_all(&call, kind).await,
@@ -76,7 +77,7 @@ async fn unsubscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
     }))
 }
 
-/// Returns what is left to reply: nothing, but in EXEC.
+/// Changes the named subscriptions. Returns the rest of the reply, which is empty except in EXEC.
 async fn change_named(call: &ServerCall, kind: Kind, joins: bool) -> Output {
     let begun = Subscribing::begin(&call.core, call.session.handle, kind, joins);
     let Some(mut subscribing) = begun else { return Output::default() };
@@ -129,12 +130,12 @@ async fn channels(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(out, Box::new(Names { blocks })))
 }
 
-/// Names in a block: more would be copied as their list grows.
+/// Names in a block. One long list would be copied as it grows.
 const BLOCK: usize = 256;
 
-/// The channels counted by this core that match, in blocks.
+/// The matching channels of which this core is home, in blocks.
 async fn named_here(core: &Core, kind: Kind, pattern: Option<&[u8]>) -> Vec<Vec<Name>> {
-    /// Channels looked at between two pauses: some 10 us.
+    /// Channels checked between two pauses: about 10 us.
     const AT_ONCE: usize = 64;
     let (mut blocks, mut after) = (vec![Vec::new()], None);
     loop {
@@ -159,7 +160,7 @@ async fn named_here(core: &Core, kind: Kind, pattern: Option<&[u8]>) -> Vec<Vec<
 
 /// Whether a channel's name matches, in portions.
 async fn matches(core: &Core, pattern: Option<&[u8]>, name: &Name) -> bool {
-    /// Some 10 us.
+    /// Steps of matching between two pauses: about 10 us.
     const STEPS: usize = 8 * 1024;
     let Some(pattern) = pattern else { return true };
     let mut walk = Walk::default();
@@ -172,7 +173,7 @@ async fn matches(core: &Core, pattern: Option<&[u8]>, name: &Name) -> bool {
     }
 }
 
-/// Names to be sent.
+/// A stream of names.
 struct Names {
     blocks: Vec<Vec<Name>>,
 }

@@ -1,6 +1,6 @@
-//! EVAL, EVALSHA, their forms that only read, and SCRIPT: their rows, and what SCRIPT does.
+//! EVAL, EVALSHA, their read-only forms, and SCRIPT: the rows, and the functions of SCRIPT.
 //!
-//! Not here: how a script runs (`engine::scripts`).
+//! Not here: running scripts (`engine::scripts`).
 
 use super::{container, history, now, syntax, task, tips};
 use crate::engine::scripts::command::{self, Form};
@@ -100,7 +100,7 @@ fn exists(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `SCRIPT FLUSH [ASYNC|SYNC]`: they are freed in portions either way.
+/// `SCRIPT FLUSH [ASYNC|SYNC]`: both forms free the scripts in portions.
 fn flush(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let is_known = args.left() == 0 || args.option("ASYNC") || args.option("SYNC");
     if !is_known || args.left() > 0 {
@@ -111,7 +111,7 @@ fn flush(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `SCRIPT KILL`: at any time, and what it has written is undone.
+/// `SCRIPT KILL`: works at any time, and undoes the script's writes.
 async fn kill_script(call: ServerCall) -> Result<Answer, Refusal> {
     kill::kill(&call.core, Kind::Script).await?;
     Ok(call.answer(|reply| reply.ok()))

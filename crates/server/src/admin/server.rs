@@ -7,7 +7,7 @@ use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
-/// Every reply may differ.
+/// The tips of commands whose replies differ each time.
 const VARIES: &[&str] = &["nondeterministic_output"];
 
 #[rustfmt::skip] // A table.
@@ -29,7 +29,7 @@ fn time(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
 /// `LOLWUT [VERSION n] [...]`: a darter over the water, and the version.
 fn lolwut(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     if args.left() > 1 && args.option("VERSION") {
-        args.int()?; // There is one picture only.
+        args.int()?; // The version does not matter: there is only one picture.
     }
     let mut picture = String::new();
     for row in 0..6_u32 {
@@ -54,7 +54,7 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {
         call.core.monitors_changed(1).await;
-        call.core.watch(id); // Only now, so that no line precedes the reply.
+        call.core.watch(id); // After the reply, so that no line precedes it.
     }
     Ok(call.answer(|reply| reply.ok()))
 }

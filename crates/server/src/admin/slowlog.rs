@@ -1,4 +1,4 @@
-//! SLOWLOG: the slowest commands, kept per core and shown together. How they are kept:
+//! SLOWLOG: the slowest commands of all cores, merged. Each core keeps its own:
 //! `engine::state::slowlog`.
 
 use super::{container, history, now, syntax, task, tips};
@@ -39,7 +39,7 @@ async fn get(call: ServerCall) -> Result<Answer, Refusal> {
         .await
         .concat();
     all.sort_by_key(|call| std::cmp::Reverse((call.unix_us, call.id)));
-    // Each core keeps as many as all of them may show.
+    // Each core keeps `slowlog-max-len` commands; their union may have more.
     all.truncate(usize::try_from(count).unwrap_or(usize::MAX).min(longest(&call)));
     Ok(call.answer(|reply| {
         reply.array(all.len());

@@ -1,6 +1,6 @@
 //! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO.
 //!
-//! Not here: how clients learn that a copy is no longer valid (`engine::tracking`).
+//! Not here: invalidations (`engine::tracking`).
 
 use crate::engine::state::tracking::Prefix;
 use crate::engine::state::tracking::mode::{Mode, Reads};
@@ -29,10 +29,10 @@ const NOT_OPTIN: &str =
 const NOT_OPTOUT: &str =
     "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
 
-/// Prefixes that are looked at between two pauses: some microseconds.
+/// Prefixes checked between two pauses: a few microseconds.
 const AT_ONCE: usize = 16;
 
-/// What CLIENT TRACKING asks for.
+/// The arguments of CLIENT TRACKING.
 #[derive(Default)]
 struct Options {
     redirect: u64,
@@ -106,7 +106,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The mode, of a client that was in another one before.
+    /// The new mode of a client whose mode was `before`.
     fn mode(&self, before: Mode) -> Result<Mode, Refusal> {
         let refuse = |text| Err(Refusal::line(text));
         let was_broadcast = before.reads == Reads::Broadcast;
@@ -138,7 +138,7 @@ impl Options {
     }
 }
 
-/// The client of an id, if it is connected now, and its handle. It stays on its core from now on.
+/// The id and handle of a connected client, which is pinned to its core from then on.
 async fn target(call: &ServerCall, id: i64) -> Result<(u64, u64), Refusal> {
     let gone = || Refusal::line(NO_TARGET);
     let id = u64::try_from(id).ok().filter(|id| *id > 0).ok_or_else(gone)?;
@@ -148,8 +148,9 @@ async fn target(call: &ServerCall, id: i64) -> Result<(u64, u64), Refusal> {
     Ok((id, handle.ok_or_else(gone)?))
 }
 
-/// Refuses prefixes of which one begins with another, or with one that the client has already: the
-/// first such prefix, in the order given, with the first that it overlaps with.
+/// Refuses overlapping prefixes: one that begins with another, new or already tracked by the
+/// client. The error names the first such prefix, in the given order, and the first that it
+/// overlaps with.
 async fn check_overlaps(call: &ServerCall, prefixes: &[Prefix]) -> Result<(), Refusal> {
     let client = call.session.handle;
     for (at, prefix) in prefixes.iter().enumerate() {
@@ -201,8 +202,8 @@ fn overlap(prefix: &[u8], what: &str, other: &[u8]) -> Refusal {
     Refusal::Line(text.concat().into())
 }
 
-/// The first of some prefixes that begins with `prefix`, or with which that begins. Of these, none but
-/// the empty one begins another, so few are looked at.
+/// The first of `prefixes` that overlaps with `prefix`: one of the two begins with the other. No
+/// prefix in the set, except the empty one, begins another, so few are compared.
 fn overlapping<'a>(prefixes: &'a BTreeSet<Prefix>, prefix: &[u8]) -> Option<&'a Prefix> {
     let before = prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
     let after = prefixes.range::<[u8], _>((Bound::Excluded(prefix), Bound::Unbounded)).next();
@@ -230,13 +231,13 @@ pub(super) fn caching(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// `CLIENT GETREDIR`: -1 where nothing is tracked, 0 without another client.
+/// `CLIENT GETREDIR`: -1 without tracking, 0 without redirection.
 pub(super) fn getredir(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     cx.reply.int(cx.session.tracking.redirection());
     Ok(())
 }
 
-/// `CLIENT TRACKINGINFO`: flags, the other client, and prefixes.
+/// `CLIENT TRACKINGINFO`: flags, the client of the redirection, and prefixes.
 pub(super) async fn trackinginfo(call: ServerCall) -> Result<Answer, Refusal> {
     let (mode, resp3) = (call.session.tracking, call.session.resp3);
     let except = |yes| mode.is_excepted.then_some(yes);
@@ -292,7 +293,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Random words of two letters: as if each were compared with each.
+    #[test] // Random words of two letters, against a comparison of all pairs.
     fn overlaps_are_found() {
         for seed in 0..2_000 {
             let mut prng = Prng::from_seed(seed);

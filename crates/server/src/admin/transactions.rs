@@ -1,4 +1,5 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: their rows. What they do: `engine::transaction`.
+//! The rows of MULTI, EXEC, DISCARD, WATCH and UNWATCH. Their functions are in
+//! `engine::transaction`.
 
 use super::syntax;
 use crate::engine::{Runner, Verb};
@@ -6,7 +7,7 @@ use darter_command::{Command, Flags, Group, Keys, Run, specs};
 
 const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE).and(Flags::AT_ONCE);
 const QUICK: Flags = OPEN.and(Flags::FAST).and(Flags::ALLOW_BUSY);
-/// Queued, and then without effect.
+/// Flags of commands that are queued, and have no effect in EXEC.
 const QUEUED: Flags =
     Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE).and(Flags::FAST).and(Flags::ALLOW_BUSY);
 

@@ -85,7 +85,7 @@ impl Core {
                 return;
             }
             if self.slice.is_over(self.meter.now_ns()) {
-                self.batches.borrow_mut().go_on(batch);
+                self.batches.borrow_mut().resume(batch);
                 return;
             }
         }

@@ -58,7 +58,7 @@ impl Census {
         }
         self.evicts = limits.all > 0;
         if self.evicts {
-            self.tell(&core.admin.shared.reports[core.id()]);
+            self.publish(&core.admin.shared.reports[core.id()]);
         }
         self.evicts
     }
@@ -87,7 +87,7 @@ impl Census {
     /// has a larger one. False when that is done.
     fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
-        let told = &shared.reports[core.id()];
+        let report = &shared.reports[core.id()];
         let others = || largest(shared, |id| id != core.id());
         let mut more = false;
         loop {
@@ -103,10 +103,10 @@ impl Census {
             let (bytes, id) = PeekMut::pop(next);
             close(core, id);
             self.bytes -= bytes;
-            told.clients.store(self.bytes, Ordering::Relaxed);
+            report.clients.store(self.bytes, Ordering::Relaxed);
             more = core.slice_is_over();
         }
-        self.tell(told);
+        self.publish(report);
         let is_stuck = limit > 0 && sum(shared) >= limit && largest(shared, |_| true) == 0;
         if is_stuck && !self.warned {
             tracing::warn!("Over client maxmemory after evicting all evictable clients");
@@ -144,14 +144,14 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
 
 /// Bytes of all clients, as the cores have published them.
 fn sum(shared: &Shared) -> usize {
-    shared.reports.iter().map(|told| told.clients.load(Ordering::Acquire)).sum()
+    shared.reports.iter().map(|report| report.clients.load(Ordering::Acquire)).sum()
 }
 
 /// Bytes of the largest client that may be closed, on the cores `wanted` selects.
 fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
-    let most = |told: &CoreReport| told.client_max.load(Ordering::Relaxed);
-    let told = shared.reports.iter().enumerate().filter(|(id, _)| wanted(*id));
-    told.map(|(_, told)| most(told)).max().unwrap_or(0)
+    let most = |report: &CoreReport| report.client_max.load(Ordering::Relaxed);
+    let reports = shared.reports.iter().enumerate().filter(|(id, _)| wanted(*id));
+    reports.map(|(_, report)| most(report)).max().unwrap_or(0)
 }
 
 impl Core {

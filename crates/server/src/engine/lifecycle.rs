@@ -91,7 +91,7 @@ impl Core {
     }
 
     fn stop_batch(&self, client: u64) {
-        if let Some(Awaited { task, presence }) = self.batches.borrow_mut().give_up(client) {
+        if let Some(Awaited { task, presence }) = self.batches.borrow_mut().note_closed(client) {
             presence.set(Gone::Closed);
             self.tx.wake(*task);
         }

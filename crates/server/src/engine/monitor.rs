@@ -12,7 +12,7 @@
 use super::conn::Session;
 use super::core::Core;
 use super::entry::Entry;
-use super::state::watchers::Rest;
+use super::state::watchers::LineTail;
 use darter_command::{Command, Flags, Stream};
 use darter_resp::{Arg, Args, Output, Reply, Request};
 use darter_tx::CoreId;
@@ -77,7 +77,7 @@ pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, arg
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
         let (row, request, bytes) = (entry.row, args.to_request(), args.held_bytes());
         let line = Line { row, request, bytes, arg: 0, piece: 0, byte: 0 };
-        let rest: Rest = Arc::new(move || Box::new(line.clone()));
+        let rest: LineTail = Arc::new(move || Box::new(line.clone()));
         return tell(core, &head, Some(&rest));
     }
     let mut line = head;
@@ -91,7 +91,7 @@ pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, arg
 }
 
 /// Sends the watchers of all cores `head`, and then what `rest` yields.
-fn tell(core: &Rc<Core>, head: &[u8], rest: Option<&Rest>) {
+fn tell(core: &Rc<Core>, head: &[u8], rest: Option<&LineTail>) {
     for other in 0..core.tx.cores() {
         if !core.watchers.borrow().are_on(other) {
             continue;
@@ -120,7 +120,7 @@ fn send(core: &Rc<Core>, to: CoreId) {
 }
 
 /// Sends the watchers of this core some lines, and the rest of the last of them.
-fn show(core: &Core, lines: &[u8], rest: Option<&Rest>) {
+fn show(core: &Core, lines: &[u8], rest: Option<&LineTail>) {
     for client in core.watchers.borrow().here() {
         core.with_client(*client, |conn| {
             let mut out = Output::default();

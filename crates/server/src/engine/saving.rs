@@ -7,7 +7,7 @@
 //! core. Then the cores encode their parts as background work, each in its own slices.
 
 use super::core::Core;
-use crate::saving::{Busy, Order, Outcome, SaveRequest, folder};
+use crate::saving::{Busy, Outcome, SaveRequest, SnapshotOrder, folder};
 use crate::settings::Settings;
 use darter_base::UnixMillis;
 use darter_keyspace::Shard;
@@ -146,7 +146,7 @@ async fn begin(core: &Rc<Core>, access: Access, patience: Patience) -> Result<Ru
             Ok(locked) => locked,
             Err(line) => {
                 saves.give_up();
-                core.saving.tell_ended(&core.tx);
+                core.saving.complete_ended(&core.tx);
                 return Err(Busy::Script(line));
             }
         },
@@ -189,14 +189,14 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     }
 }
 
-fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Order {
+fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> SnapshotOrder {
     let mut sizes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (database, keys, expires) in cuts.iter().flat_map(|cut| &cut.sizes) {
         let sum = sizes.entry(*database).or_default();
         *sum = (sum.0 + keys, sum.1 + expires);
     }
     let has_deadlines = cuts.iter().any(|cut| cut.has_deadlines);
-    Order {
+    SnapshotOrder {
         folder: folder(),
         name: settings.text("dbfilename").to_owned(),
         version: VERSIONS[usize::from(has_deadlines)],
@@ -245,7 +245,7 @@ fn finish(core: &Rc<Core>, outcome: &Outcome, changes: &[u64], is_in_background:
         }
     }
     core.admin.shared.saves.note(outcome, is_in_background, core.clock.unix_ms());
-    core.saving.tell_ended(&core.tx);
+    core.saving.complete_ended(&core.tx);
 }
 
 impl Core {

@@ -33,7 +33,7 @@ impl Core {
         if self.hot.borrow().client_limits.all == 0 {
             census::forget(self);
         }
-        self.idle_check.begin_anew(); // The timeout may be shorter now.
+        self.idle_check.restart(); // The timeout may be shorter now.
     }
 
     /// Some limit of what clients hold is set.

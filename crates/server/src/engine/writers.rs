@@ -26,7 +26,7 @@
 use super::conn::{Lane, WriteHold};
 use super::core::Core;
 use super::entry::Entry;
-use super::state::writers::{Awaited, HOLD_MS};
+use super::state::writers::{HOLD_MS, WriteWait};
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_keyspace::Key;
@@ -61,7 +61,7 @@ impl Core {
             }),
         };
         // A client that has ended its side is not kept for a snapshot.
-        let Some(awaited) = awaited.filter(|at| *at == Awaited::Events || !lane.eof) else {
+        let Some(awaited) = awaited.filter(|at| *at == WriteWait::Events || !lane.eof) else {
             return false;
         };
         self.stats.borrow_mut().writes_held += u64::from(!lane.waits_to_write());
@@ -72,14 +72,14 @@ impl Core {
     }
 
     /// What this request must wait for: it writes, or may miss a key while that is told.
-    fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<Awaited> {
+    fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<WriteWait> {
         let is_write = entry.row.is_write();
         let may_tell = is_write || entry.row.keys.positions(args).next().is_some();
         if may_tell && self.events_are_behind() {
-            return Some(Awaited::Events);
+            return Some(WriteWait::Events);
         }
         let part = if is_write { self.part_awaited_by(db, entry, args) } else { None };
-        part.map(Awaited::Part)
+        part.map(WriteWait::Part)
     }
 
     /// A core that is behind and has a key of this request. What has no keys frees rather than copies.
@@ -119,7 +119,7 @@ impl Core {
         }
         let has_copied_much = self.saving.copied_in_turn_kib() >= COPIED_IN_TURN_KIB;
         let next = self.writers.next(|awaited, since| match awaited {
-            Awaited::Part(core) if core == self.id() && has_copied_much => false,
+            WriteWait::Part(core) if core == self.id() && has_copied_much => false,
             _ => self.releases(awaited, since),
         })?;
         self.with_conn(next, |conn| conn.lane.write_hold = WriteHold::Released);
@@ -139,10 +139,10 @@ impl Core {
     }
 
     /// Whether a wait that began at `since` is over. The clock may have been set since.
-    fn releases(&self, awaited: Awaited, since: UnixMillis) -> bool {
+    fn releases(&self, awaited: WriteWait, since: UnixMillis) -> bool {
         match awaited {
-            Awaited::Events => !self.events_are_behind(),
-            Awaited::Part(core) => {
+            WriteWait::Events => !self.events_are_behind(),
+            WriteWait::Part(core) => {
                 self.has_caught_up(core) || self.now_ms().abs_diff(since) >= HOLD_MS
             }
         }

@@ -1,6 +1,6 @@
 //! The core's side of loading: portions in, insertions in slices.
 
-use super::portion::{Head, Place, Portion, Record};
+use super::portion::{Head, LoadPortion, Place, Record};
 use super::{Cause, Outcome};
 use arrayvec::ArrayVec;
 use darter_base::{Preempt, hash};
@@ -29,8 +29,8 @@ pub(crate) struct Inbox {
     types: Types,
     state: State,
     reports: Sender<Outcome>,
-    returns: Sender<Portion>,
-    current: Option<(Portion, Place)>,
+    returns: Sender<LoadPortion>,
+    current: Option<(LoadPortion, Place)>,
     building: Option<Building>,
     /// The position in the current block.
     block: BlockPlace,
@@ -41,7 +41,7 @@ pub(crate) struct Inbox {
 }
 
 enum State {
-    Open(Receiver<Portion>),
+    Open(Receiver<LoadPortion>),
     /// Everything is loaded.
     Finished,
     /// Loading failed, here or in the loader. The loader reports it.
@@ -60,9 +60,9 @@ struct Building {
 impl Inbox {
     pub(super) fn new(
         types: Types,
-        portions: Receiver<Portion>,
+        portions: Receiver<LoadPortion>,
         reports: Sender<Outcome>,
-        returns: Sender<Portion>,
+        returns: Sender<LoadPortion>,
     ) -> Self {
         let state = State::Open(portions);
         let (block, key) = (BlockPlace::default(), Vec::new());
@@ -100,7 +100,7 @@ impl Inbox {
         }
     }
 
-    fn receive(&mut self) -> Option<(Portion, Place)> {
+    fn receive(&mut self) -> Option<(LoadPortion, Place)> {
         let State::Open(portions) = &self.state else { return None };
         match portions.try_recv() {
             Ok(portion) => Some((portion, Place::default())),
@@ -112,7 +112,7 @@ impl Inbox {
         }
     }
 
-    fn end_of_portion(&mut self, mut portion: Portion) {
+    fn end_of_portion(&mut self, mut portion: LoadPortion) {
         if portion.is_last {
             assert!(self.building.is_none(), "the file ended inside of a value");
             self.state = State::Finished;
@@ -135,7 +135,7 @@ impl Inbox {
     /// portion.
     fn insert(
         &mut self,
-        portion: &Portion,
+        portion: &LoadPortion,
         place: &mut Place,
         shard: &mut Shard,
         preempt: &dyn Preempt,
@@ -180,7 +180,7 @@ impl Inbox {
     }
 
     /// Prefetches the memory that the next records will touch.
-    fn prefetch(&self, portion: &Portion, mut place: Place, shard: &Shard) {
+    fn prefetch(&self, portion: &LoadPortion, mut place: Place, shard: &Shard) {
         let ahead = self.building.as_ref().and_then(|building| building.value.ahead());
         if self.building.is_some() && ahead.is_none() {
             return;
@@ -225,7 +225,7 @@ impl Inbox {
     /// by item.
     fn whole(
         &mut self,
-        portion: &Portion,
+        portion: &LoadPortion,
         place: &mut Place,
         shard: &mut Shard,
     ) -> Result<usize, Cause> {
@@ -344,7 +344,7 @@ fn string(head: Head<'_>, value: Fresh<'_>, shard: &mut Shard) -> Result<(), Cau
 /// Gathers the items from `place` to the end of their value, and moves `place` past it. `None` if
 /// they are too many, damaged or not all in this portion: then they are handled one by one.
 fn gather<'a>(
-    portion: &'a Portion,
+    portion: &'a LoadPortion,
     place: &mut Place,
     mut texts: &'a mut [IntTexts],
 ) -> Option<ArrayVec<NewItem<'a>, GATHERED_MAX>> {

@@ -8,7 +8,7 @@ const BAR_EVERY_NS: u64 = 100_000_000;
 const BAR_WIDTH: usize = 30;
 
 /// Measures the loading.
-pub(crate) struct Meter {
+pub(crate) struct LoadMeter {
     total_bytes: u64,
     line_ns: u64,
     bar_ns: u64,
@@ -24,7 +24,7 @@ struct Counts {
     entries: u64,
 }
 
-impl Meter {
+impl LoadMeter {
     pub(crate) fn start(now_ns: u64, total_bytes: u64) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let line = Counts::default();
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_line_counts_since_the_last_one() {
-        let mut meter = Meter::start(0, 200_000_000);
+        let mut meter = LoadMeter::start(0, 200_000_000);
         meter.line = Counts { bytes: 50_000_000, keys: 5, entries: 500 };
         let counts = Counts { bytes: 100_000_000, keys: 10, entries: 1_500 };
         assert_eq!(

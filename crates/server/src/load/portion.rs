@@ -30,7 +30,7 @@ const NONE: u64 = u64::MAX;
 
 /// A portion of records, with the strings and block heads that travel beside them.
 #[derive(Default)]
-pub(crate) struct Portion {
+pub(crate) struct LoadPortion {
     bytes: Vec<u8>,
     blobs: Vec<Blob>,
     blocks: Vec<BlockHead>,
@@ -71,7 +71,7 @@ pub(crate) struct Place {
     block: usize,
 }
 
-impl Portion {
+impl LoadPortion {
     /// Bytes of the records.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -378,7 +378,7 @@ mod tests {
             Piece::Part(name),
             Piece::Gone,
         ];
-        let (mut portion, mut place) = (Portion::default(), Place::default());
+        let (mut portion, mut place) = (LoadPortion::default(), Place::default());
         for piece in pieces {
             portion.push(Record::Item(NewItem::Piece(piece)));
         }

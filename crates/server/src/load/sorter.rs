@@ -1,6 +1,6 @@
 //! Turns the events of a file into portions for each core.
 
-use super::portion::{Head, Portion, Record};
+use super::portion::{Head, LoadPortion, Record};
 use super::{Cause, Summary};
 use darter_base::lazyfree;
 use darter_base::limits::CHUNK_BYTES;
@@ -16,7 +16,7 @@ const PORTION_BYTES: usize = 128 * 1024;
 
 /// Receives events, and sends each core's records in portions.
 pub(crate) struct Sorter {
-    open: Vec<Portion>,
+    open: Vec<LoadPortion>,
     databases: usize,
     /// The time of the start. Keys that had expired by then are skipped.
     now: UnixMillis,
@@ -42,7 +42,7 @@ struct Current {
 }
 
 /// Sends a portion to a core, and returns an empty one.
-pub(crate) type Send<'a> = dyn FnMut(usize, Portion) -> Result<Portion, Cause> + 'a;
+pub(crate) type Send<'a> = dyn FnMut(usize, LoadPortion) -> Result<LoadPortion, Cause> + 'a;
 
 /// The longest idle time in a portion: `u32::MAX` means none, and far less is kept.
 const IDLE_MAX: u32 = u32::MAX - 1;
@@ -61,7 +61,7 @@ impl Sorter {
             text: Vec::new(),
             chunks: Vec::new(),
         };
-        let open = (0..cores).map(|_| Portion::default()).collect();
+        let open = (0..cores).map(|_| LoadPortion::default()).collect();
         Self { open, databases, now, database: 0, current, summary: Summary::default() }
     }
 

@@ -394,7 +394,7 @@ fn plain_of(kind: u8, entries: u32, texts: &[Bytes]) -> Vec<u8> {
 fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
     let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
     let (mut sorter, mut shard, mut steps) = (Sorter::new(1, 1, NOW), Shard::new(1, 0), 0);
-    let mut send = |core: usize, portion: Portion| {
+    let mut send = |core: usize, portion: LoadPortion| {
         let is_last = portion.is_last;
         let spare = lanes.send(core, portion)?;
         while inboxes[core].step(&mut shard, &Countdown::new(if is_last { 0 } else { 1_000 })) {

@@ -5,7 +5,7 @@
 //! and syncs the folder. So the file under the final name is always complete, even after a full
 //! disk, a kill or a power failure.
 
-use super::{Order, Outcome, Outlet, Room, Saves, Store};
+use super::{Outcome, Outlet, Room, Saves, SnapshotOrder, Store};
 use darter_persist::snapshot::Chunk;
 use darter_rdb::Writer;
 use darter_rdb::functions::begin_library;
@@ -51,7 +51,11 @@ impl Files {
 }
 
 impl Store for Files {
-    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+    fn begin(
+        &self,
+        order: SnapshotOrder,
+        saves: &Arc<Saves>,
+    ) -> Result<Vec<Box<dyn Outlet>>, String> {
         let (sender, parcels) = channel();
         let is_gone = Arc::new(AtomicBool::new(false));
         let in_flight: Vec<Arc<AtomicUsize>> = self.wakers.iter().map(|_| Arc::default()).collect();
@@ -181,7 +185,7 @@ struct Saver {
     in_flight: Vec<Arc<AtomicUsize>>,
     wakers: Vec<Waker>,
     saves: Arc<Saves>,
-    order: Order,
+    order: SnapshotOrder,
     /// The core whose last value continues in its next chunk.
     open: Option<usize>,
     /// The database of the last chunk, and all databases that were announced.
@@ -436,7 +440,7 @@ mod tests {
         let saves = Arc::new(Saves::new(Box::new(super::super::NoFiles), 0));
         let folder = std::env::temp_dir().join(format!("darter-saver-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let order = Order {
+        let order = SnapshotOrder {
             folder: folder.clone(),
             name: "dump.rdb".to_owned(),
             version: 10,

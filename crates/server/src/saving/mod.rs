@@ -39,7 +39,11 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// The snapshot cannot begin; a sentence.
-    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String>;
+    fn begin(
+        &self,
+        order: SnapshotOrder,
+        saves: &Arc<Saves>,
+    ) -> Result<Vec<Box<dyn Outlet>>, String>;
 
     /// Waits until the current file is complete or removed. Call it when no core sends any more.
     fn finish(&self) {}
@@ -73,7 +77,7 @@ pub enum Room {
 
 /// The facts about a snapshot, apart from its keys.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct SnapshotOrder {
     /// The folder.
     pub folder: PathBuf,
     /// The name of the file in it.
@@ -230,7 +234,7 @@ impl Saves {
     /// Begins to write the current snapshot: returns the outlets of all cores.
     pub(crate) fn begin_file(
         self: &Arc<Self>,
-        order: Order,
+        order: SnapshotOrder,
     ) -> Result<Vec<Box<dyn Outlet>>, String> {
         self.store.begin(order, self)
     }
@@ -483,7 +487,7 @@ impl Saves {
 pub(crate) struct NoFiles;
 
 impl Store for NoFiles {
-    fn begin(&self, _: Order, _: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+    fn begin(&self, _: SnapshotOrder, _: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
         Err("there are no files here".into())
     }
 }

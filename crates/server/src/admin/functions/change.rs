@@ -1,9 +1,8 @@
 //! Loading a library, and changing the libraries of all cores.
 //!
-//! A library is run and the next map of all libraries is made without a lock, in slices. The map
-//! takes the place of the one that it was made from while all keys are locked: so a snapshot has
-//! the libraries of the instant of its keys. If another change has come between, the map is made
-//! anew.
+//! Running the library and building the next map of all libraries takes no lock, and is done in
+//! slices. The new map replaces its base while all keys are locked, so a snapshot has the libraries
+//! and the keys of one instant. If another change came between, the map is built again.
 
 use crate::engine::scripts::functions;
 use crate::engine::{Core, ServerCall};
@@ -16,9 +15,9 @@ use std::sync::Arc;
 
 /// `FUNCTION LOAD [REPLACE] function-code`.
 ///
-/// Reply: the library's name. Refusals: what is wrong with its first line, its text, or what it
-/// registers; it is there already. Then nothing has changed.
-/// Source: <https://redis.io/commands/function-load> (7.0.0).
+/// Reply: the library's name. Refusals: an error in its first line, its text or its functions; a
+/// library with its name exists. Then nothing has changed. Source:
+/// <https://redis.io/commands/function-load> (7.0.0).
 pub(super) async fn load(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let mut replaces = false;
@@ -44,7 +43,7 @@ pub(super) async fn load(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.bulk(source.name.as_bytes())))
 }
 
-/// A text of any length, copied in slices.
+/// Copies a text of any length, in slices.
 async fn copied(core: &Core, text: &[u8]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(text.len());
     for piece in text.chunks(CHUNK_BYTES) {
@@ -54,7 +53,7 @@ async fn copied(core: &Core, text: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// A text, with its first line read.
+/// Parses the first line of a text.
 pub(super) fn read(text: Vec<u8>) -> Result<Source, Refusal> {
     Source::read(text).map_err(refuse)
 }
@@ -65,19 +64,20 @@ pub(super) async fn run(core: &Rc<Core>, source: &Arc<Source>) -> Result<Arc<Lib
     Ok(Arc::new(Library { source: Arc::clone(source), functions }))
 }
 
-/// What is to become of the libraries.
+/// A change of the libraries.
 #[derive(Default)]
 pub(super) struct Change {
-    /// There are none any more, but for the new ones.
+    /// All existing libraries are removed.
     pub(super) is_flushed: bool,
-    /// Those that are taken out.
+    /// Libraries to remove.
     pub(super) gone: Vec<Arc<Library>>,
-    /// Those that are added, then.
+    /// Libraries to add after that.
     pub(super) new: Vec<Arc<Library>>,
 }
 
-/// Changes the libraries of all cores, by what `plan` makes of those that are there: it is asked
-/// again if they have changed meanwhile. Counts as one change of the data.
+/// Changes the libraries of all cores. `plan` computes the change from the current libraries, and
+/// is called again if they have changed before the change is installed. Counts as one change of the
+/// data.
 pub(super) async fn change(
     call: &ServerCall,
     plan: impl Fn(&Registry) -> Result<Change, Refusal>,
@@ -88,7 +88,7 @@ pub(super) async fn change(
         let base = shared.current();
         let next = Arc::new(made(core, &base, plan(&base)?).await?);
         let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(Access::Exclusive)));
-        // Inside of EXEC they are locked already: see `Command::locks_all`.
+        // Inside of EXEC all keys are locked already: see `Command::locks_all`.
         let tx = call.within.as_ref().unwrap_or(&core.tx);
         let locked = tx.unless_busy(tx.lock(claims.collect())).await.map_err(Refusal::line)?;
         let is_done = shared.replace(&base, next);
@@ -123,7 +123,7 @@ async fn made(core: &Core, base: &Registry, change: Change) -> Result<Registry, 
     Ok(made)
 }
 
-/// A refusal by its text, without its code.
+/// A refusal with code ERR and this text.
 pub(super) fn refuse(text: impl Into<Vec<u8>>) -> Refusal {
     Refusal::Line([b"ERR ", &*text.into()].concat().into())
 }

@@ -1,4 +1,4 @@
-//! FUNCTION LIST: a stream, as there may be very many functions, and texts of megabytes.
+//! FUNCTION LIST: a stream, because there may be many functions, and texts of megabytes.
 
 use crate::engine::ServerCall;
 use darter_base::glob::{Case, matches_case};
@@ -8,7 +8,7 @@ use darter_resp::{Output, Reply};
 use darter_script::{ENGINE, Function, Library};
 use std::sync::Arc;
 
-/// Libraries that are looked at in a portion.
+/// Libraries checked in a portion.
 const LOOKS_AT_ONCE: usize = 64;
 /// Functions written in a portion.
 const FUNCTIONS_AT_ONCE: usize = 64;
@@ -50,20 +50,20 @@ pub(super) async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(out, Box::new(Listing { left: found, with_code, at: At::Begin })))
 }
 
-/// The libraries that are still to be written, the next one last.
+/// The libraries that are not written yet; the last one comes next.
 struct Listing {
     left: Vec<Arc<Library>>,
     with_code: bool,
     at: At,
 }
 
-/// Where in the next library.
+/// The position in the next library.
 #[derive(Clone, Copy)]
 enum At {
     Begin,
     /// The function of this index is next.
     Functions(usize),
-    /// So many bytes of the text have been written.
+    /// The number of bytes of the text that were written.
     Code(usize),
 }
 
@@ -109,7 +109,7 @@ impl Stream for Listing {
     }
 }
 
-/// What precedes the functions of a library.
+/// Writes the fields that precede a library's functions.
 fn begin(reply: &mut Reply<'_>, library: &Library, with_code: bool) {
     reply.map(3 + usize::from(with_code));
     reply.bulk(b"library_name");

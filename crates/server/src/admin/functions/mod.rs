@@ -1,10 +1,10 @@
 //! FCALL, FCALL_RO and FUNCTION: libraries of functions, which all cores share
 //! ([`crate::libraries`]).
 //!
-//! - `change`: loading a library, and what changes the libraries of all cores. - `list`: FUNCTION
-//!   LIST. - `payload`: FUNCTION DUMP and RESTORE.
+//! - `change`: loading a library, and changing the libraries of all cores. - `list`: FUNCTION LIST.
+//!   - `payload`: FUNCTION DUMP and RESTORE.
 //!
-//! Not here: what a library is (`darter_script`), how a function runs (`engine::scripts`).
+//! Not here: the type of a library (`darter_script`), running functions (`engine::scripts`).
 
 mod change;
 mod list;
@@ -87,8 +87,8 @@ async fn delete(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `FUNCTION FLUSH [ASYNC | SYNC]`: either way the libraries are gone when the reply comes, and their
-/// memory follows in slices.
+/// `FUNCTION FLUSH [ASYNC | SYNC]`: in both forms the libraries are gone at the reply, and their
+/// memory is freed in slices.
 ///
 /// Reply: `OK`. Source: <https://redis.io/commands/function-flush> (7.0.0).
 async fn flush(call: ServerCall) -> Result<Answer, Refusal> {
@@ -103,8 +103,8 @@ async fn flush(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `FUNCTION STATS`: what runs, and how many libraries and functions there are. Long commands are
-/// shortened, as in SLOWLOG.
+/// `FUNCTION STATS`: the running function, and the numbers of libraries and functions. Long
+/// commands are shortened, as in SLOWLOG.
 ///
 /// Reply: a map.
 /// Source: <https://redis.io/commands/function-stats> (7.0.0).
@@ -129,7 +129,7 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// A function that runs.
+/// A running function.
 struct Running {
     begun_ns: u64,
     name: Arc<str>,
@@ -137,7 +137,7 @@ struct Running {
     duration_ms: u64,
 }
 
-/// The function that has run for longest, on whatever core.
+/// The longest-running function on any core.
 async fn oldest(call: &ServerCall) -> Option<Running> {
     let oldest = |there: &Rc<Core>| {
         let run = there.machines.oldest(Kind::Function)?;
@@ -167,7 +167,7 @@ impl Running {
     }
 }
 
-/// `FUNCTION KILL`: the function that has run for longest, at any time; what it has written is undone.
+/// `FUNCTION KILL`: kills the longest-running function, at any time, and undoes its writes.
 ///
 /// Reply: `OK`. Refusals: nothing runs.
 /// Source: <https://redis.io/commands/function-kill> (7.0.0).

@@ -1,4 +1,4 @@
-//! FUNCTION DUMP and FUNCTION RESTORE: all libraries as bytes, and back.
+//! FUNCTION DUMP and FUNCTION RESTORE: all libraries in one payload.
 
 use super::change::{Change, change, read, refuse, run};
 use crate::engine::ServerCall;
@@ -16,7 +16,7 @@ use darter_structs::blob::Blob;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes that are checked or unpacked in a portion: 10 to 30 us.
+/// Bytes checked or unpacked in a portion: 10 to 30 us.
 const BYTES_AT_ONCE: usize = 16 * 1024;
 
 /// `FUNCTION DUMP`: all libraries, for FUNCTION RESTORE.
@@ -47,7 +47,7 @@ pub(super) async fn dump(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// A payload that grows.
+/// A payload being built.
 #[derive(Default)]
 struct Payload {
     bytes: Blob,
@@ -68,7 +68,7 @@ impl Payload {
     }
 }
 
-/// What becomes of the libraries that are there.
+/// The treatment of existing libraries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Append,
@@ -78,9 +78,8 @@ enum Policy {
 
 /// `FUNCTION RESTORE serialized-value [FLUSH | APPEND | REPLACE]`.
 ///
-/// Reply: `OK`. Refusals: the payload is damaged; a library is refused, or there already. Then
-/// nothing has changed.
-/// Source: <https://redis.io/commands/function-restore> (7.0.0).
+/// Reply: `OK`. Refusals: the payload is damaged; a library is invalid or exists. Then nothing has
+/// changed. Source: <https://redis.io/commands/function-restore> (7.0.0).
 pub(super) async fn restore(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     if args.left() > 2 {
@@ -116,7 +115,7 @@ async fn verify(call: &ServerCall, payload: &[u8]) -> Result<(), Refusal> {
     result.map(drop).map_err(wrong)
 }
 
-/// The libraries of a payload, all of them run.
+/// Runs all libraries of a payload.
 async fn loaded(call: &ServerCall, mut records: &[u8]) -> Result<Vec<Arc<Library>>, Refusal> {
     let core = &call.core;
     let mut loaded: BTreeMap<Box<str>, Arc<Library>> = BTreeMap::new();
@@ -143,7 +142,7 @@ async fn loaded(call: &ServerCall, mut records: &[u8]) -> Result<Vec<Arc<Library
     Ok(loaded.into_values().collect())
 }
 
-/// What a policy makes of the libraries of a payload and of those that are there.
+/// The change that a policy makes of a payload's libraries and the existing ones.
 fn planned(libraries: &Registry, new: &[Arc<Library>], policy: Policy) -> Result<Change, Refusal> {
     let gone: Vec<_> = match policy {
         Policy::Flush => Vec::new(),

@@ -250,7 +250,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         for at in 0..self.0.tx.cores() {
-            self.0.tell(at, |there| there.moves.let_go());
+            self.0.tell(at, |there| there.moves.release());
         }
     }
 }

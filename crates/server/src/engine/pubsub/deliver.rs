@@ -181,7 +181,7 @@ impl Core {
         let id = change.subscriber;
         let is_gone = {
             let memberships = &mut *self.pubsub.memberships.borrow_mut();
-            let is_all = memberships.heard(name, id, change.joins, home);
+            let is_all = memberships.note_counted(name, id, change.joins, home);
             if is_all && !change.joins {
                 memberships.remove(Kind::Pattern, name, id);
             }

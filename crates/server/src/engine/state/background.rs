@@ -1,21 +1,21 @@
-//! The rounds of background work: whose turn it is, and when expired entries are removed.
+//! Background work: the next chore in the round, and the time to remove expired entries.
 
 use std::cell::Cell;
 
-/// How long expired entries may gather before they are removed: long enough that each leaf of a
-/// large table has several, short enough that there are few to count, or to keep.
+/// The time for which expired entries gather before they are removed: long enough that each leaf of
+/// a large table has several, short enough that few are counted or kept.
 const REAP_EVERY_MS: u64 = 10;
 
-/// Background work, by its kind.
+/// A kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
-    /// Coordinated commands, and jobs.
+    /// Tasks of commands, and jobs.
     Tasks,
     /// Long replies.
     Streams,
-    /// What is published.
+    /// Delivery of published messages.
     Messages,
-    /// Telling who tracks a key that it was touched.
+    /// Invalidations of touched keys, for tracking clients.
     Invalidations,
     /// Removing expired entries.
     Dead,
@@ -23,15 +23,15 @@ pub(crate) enum Chore {
     Frees,
     /// Compacting tables that have shrunk.
     Compaction,
-    /// Removing from queues those who wait no more.
+    /// Removal of clients that no longer wait from queues.
     Waits,
     /// Saving.
     Save,
-    /// Telling who watches a key that it was touched.
+    /// Notices of touched keys, for watching clients.
     Watches,
 }
 
-/// A round.
+/// One round, in order.
 pub(crate) const CHORES: [Chore; 10] = [
     Chore::Tasks,
     Chore::Streams,
@@ -48,42 +48,42 @@ pub(crate) const CHORES: [Chore; 10] = [
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// It used up the last slice.
+    /// Background work used up the last slice.
     used_up: Cell<bool>,
     next_chore: Cell<usize>,
-    /// When expired entries are next looked for, in Unix milliseconds.
+    /// Time of the next removal of expired entries, in Unix milliseconds.
     reap_at: Cell<u64>,
 }
 
 impl Background {
-    /// The chore whose turn it is.
+    /// The next chore of the round.
     pub(crate) fn next_chore(&self) -> Chore {
         let at = self.next_chore.get();
         self.next_chore.set((at + 1) % CHORES.len());
         CHORES[at]
     }
 
-    /// Whether it used up the last slice.
+    /// Whether background work used up the last slice.
     pub(crate) fn used_up(&self) -> bool {
         self.used_up.get()
     }
 
-    /// A slice ends: whether background work has used it up.
+    /// Records at the end of a slice whether background work has used it up.
     pub(crate) fn note_used_up(&self, used_up: bool) {
         self.used_up.set(used_up);
     }
 
-    /// When keys are removed of which the first expires at `first_ms`.
+    /// The time at which to remove keys, if the first expires at `first_ms`.
     pub(crate) fn reap_ms(&self, first_ms: u64) -> u64 {
         first_ms.max(self.reap_at.get())
     }
 
-    /// The time is `now_ms`: it may have been set back.
+    /// Adjusts to the time `now_ms`, which may have been set back.
     pub(crate) fn note_time(&self, now_ms: u64) {
         self.reap_at.set(self.reap_at.get().min(now_ms + REAP_EVERY_MS));
     }
 
-    /// Nothing is left to be removed at `now_ms`: keys may gather from then on.
+    /// Records that nothing is left to remove at `now_ms`: keys may gather from then on.
     pub(crate) fn all_reaped(&self, now_ms: u64) {
         if now_ms >= self.reap_at.get() {
             self.reap_at.set(now_ms + REAP_EVERY_MS);
@@ -95,7 +95,7 @@ impl Background {
 mod tests {
     use super::*;
 
-    #[test] // Each chore in its turn.
+    #[test] // Each chore comes once in a round.
     fn chores_go_round() {
         let background = Background::default();
         for chore in CHORES.iter().chain(&CHORES) {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    #[test] // Keys gather once none was left, never longer than that, though the clock is set back.
+    #[test] // Keys gather for a bounded time, even if the clock is set back.
     fn keys_gather_for_a_while() {
         let background = Background::default();
         background.note_time(1_000);

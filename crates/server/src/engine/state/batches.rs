@@ -1,4 +1,5 @@
-//! Batches: what they carry, and those that a core has begun. See `engine::batch` for what runs them.
+//! Batches: their contents, and the batches that a core has begun. See `engine::batch` for running
+//! them.
 
 use super::super::point::View;
 use super::super::presence::{Awaited, Gone};
@@ -11,13 +12,13 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
-/// Requests of one connection on their way to another core, then their replies on their way back.
+/// Requests of one connection in flight to another core, then the replies in flight back.
 pub struct Batch {
     pub(crate) from: CoreId,
     pub(crate) client: u64,
     pub(crate) resp3: bool,
     requests: Requests,
-    /// Bytes of all its requests: held until the last of them is done.
+    /// Bytes of all requests, held until the last one is done.
     pub(crate) request_bytes: usize,
     pub(crate) items: Vec<Item>,
     pub(crate) next: usize,
@@ -25,7 +26,7 @@ pub struct Batch {
     pub(crate) ends: Vec<Replied>,
     /// Bytes of the replies so far.
     pub(crate) held_bytes: usize,
-    /// Those are not all: the rest waits to be requested.
+    /// More requests follow when the client's core asks for their replies.
     pub(crate) rests: bool,
 }
 
@@ -33,14 +34,14 @@ pub(crate) struct Item {
     pub(crate) entry: usize,
     pub(crate) view: View,
     args: Kept,
-    /// The commands of an EXEC.
+    /// The queued commands, if the request is an EXEC.
     pub(crate) queued: Option<Box<Queued>>,
 }
 
 pub(crate) enum Replied {
-    /// Ends at this byte of `replies`.
+    /// A reply that ends at this byte of `replies`.
     Flat(usize),
-    /// Has parts, or continues as a stream: rare, so it is apart.
+    /// A reply that has parts, or continues as a stream: rare, so boxed.
     Parts(Box<(Output, Option<Box<dyn Stream>>)>),
 }
 
@@ -74,7 +75,7 @@ impl Batch {
         bytes
     }
 
-    /// The last request is an EXEC of these commands. Returns their bytes.
+    /// Attaches queued commands to the last request, an EXEC. Returns their bytes.
     pub(crate) fn attach(&mut self, queued: Box<Queued>) -> usize {
         let bytes = queued.sizes.held_bytes;
         let item = self.items.last_mut().expect("EXEC itself comes first");
@@ -87,14 +88,14 @@ impl Batch {
         self.requests.args(&item.args)
     }
 
-    /// The next commands, all of one database.
+    /// The next commands with the database of the first of them.
     pub(crate) fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
         let items = self.items[self.next..].iter().take(LOOKAHEAD_MAX);
         let db = self.items[self.next].view.db;
         items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
 
-    /// Bytes of memory that it holds, empty as it may be.
+    /// Bytes of memory of the batch, with unused capacity.
     fn capacity_bytes(&self) -> usize {
         size_of::<Self>()
             + self.requests.capacity_bytes()
@@ -103,7 +104,7 @@ impl Batch {
             + self.ends.capacity() * size_of::<Replied>()
     }
 
-    /// Lets go of its requests, which may be long, and of their replies.
+    /// Clears requests and replies, and frees long ones.
     fn clear(&mut self) {
         (self.request_bytes, self.next, self.held_bytes, self.rests) = (0, 0, 0, false);
         self.requests.clear();
@@ -112,7 +113,8 @@ impl Batch {
         self.ends.clear();
     }
 
-    /// The replies so far, as a batch that says whether the others wait to be requested.
+    /// Splits off the replies so far as a batch of their own. With `rests` the other requests wait
+    /// until their replies are asked for.
     pub(crate) fn split_replies(&mut self, rests: bool) -> Box<Self> {
         let mut done = Self::new(self.from, self.client, self.resp3);
         (done.replies, done.ends) =
@@ -121,7 +123,7 @@ impl Batch {
         Box::new(done)
     }
 
-    /// The next command was answered so.
+    /// Adds the reply of the next command.
     pub(crate) fn replied_flat(&mut self, reply: &[u8]) {
         self.held_bytes += reply.len();
         self.replies.extend_from_slice(reply);
@@ -129,7 +131,7 @@ impl Batch {
         self.next += 1;
     }
 
-    /// [`Batch::replied_flat`] of a reply that has parts or is streamed.
+    /// Adds the reply of the next command, with parts or a stream.
     pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.held_bytes += out.len();
         self.ends.push(Replied::Parts(Box::new((out, stream))));
@@ -137,67 +139,66 @@ impl Batch {
     }
 }
 
-/// When the task that a batch waits for may stop, once its client is gone.
+/// The condition on which a batch's task may stop after its client is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stops {
-    /// In any case: it only reads.
+    /// Always, because it only reads.
     Always,
-    /// If the client has sent nothing after it.
+    /// If the client has sent no later request.
     AtTheEnd,
 }
 
-/// The batches that a core has begun, and those that wait for them.
+/// The batches that a core has begun, and later batches of the same clients.
 #[derive(Default)]
 pub(crate) struct Batches {
-    /// Those that can be resumed: before anything that came later.
+    /// Batches that can be resumed, before any later batch.
     queue: VecDeque<Box<Batch>>,
-    /// Those that wait for the end of CLIENT PAUSE: at most one per client.
+    /// Batches that wait for the end of CLIENT PAUSE, at most one per client.
     paused: VecDeque<Box<Batch>>,
-    /// By client, while one of its batches has had to wait (for a task, for the end of a pause, for
-    /// its replies to be wanted) and is not done: the later ones. A batch that rests is the first
-    /// of them.
+    /// By client, while one of its batches waits (for a task, the end of a pause, or a request for
+    /// its replies): its later batches. A resting batch is the first of them.
     behind: IdentityMap<VecDeque<Box<Batch>>>,
-    /// Those that have come home, for their memory.
+    /// Returned batches, kept for their memory.
     #[expect(clippy::vec_box, reason = "they travel in their boxes, which are kept too")]
     spare: Vec<Box<Batch>>,
-    /// The sum of that.
+    /// Bytes of `spare`.
     spare_bytes: usize,
-    /// By client, the task that one of its batches waits for, if that may stop.
+    /// By client: the task that one of its batches waits for, if it may stop.
     awaited: IdentityMap<(Awaited, Stops)>,
-    /// Clients that are gone, and how far, until their batches are done.
+    /// Clients that have half-closed or closed, until their batches are done.
     gone: IdentityMap<Gone>,
 }
 
-/// Memory of batches that a core keeps for the next ones: some dozen of fifty requests.
+/// Memory of batches that a core keeps for reuse: a few dozen of fifty requests.
 const SPARE_BATCHES_BYTES: usize = 256 * 1024;
 
 impl Batches {
-    /// True when one can be resumed.
+    /// True if a batch can be resumed.
     pub(crate) fn has_next(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// True when one waits for the end of a pause.
+    /// True if a batch waits for the end of a pause.
     pub(crate) fn awaits_pause(&self) -> bool {
         !self.paused.is_empty()
     }
 
-    /// The pause is over.
+    /// Ends the pause: paused batches can be resumed.
     pub(crate) fn end_pause(&mut self) {
         self.queue.append(&mut self.paused);
     }
 
-    /// True when one of this client has had to wait.
+    /// True while a batch of this client waits.
     pub(crate) fn are_held(&self, client: u64) -> bool {
         self.behind.contains_key(&client)
     }
 
-    /// True when every batch begun is done.
+    /// True if all batches are done.
     pub(crate) fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.queue.is_empty()
     }
 
-    /// A batch without requests.
+    /// An empty batch, reused if possible.
     pub(crate) fn fresh(&mut self, from: CoreId, client: u64, resp3: bool) -> Box<Batch> {
         let Some(mut batch) = self.spare.pop() else {
             return Box::new(Batch::new(from, client, resp3));
@@ -207,7 +208,7 @@ impl Batches {
         batch
     }
 
-    /// A batch has come home, and its replies were taken.
+    /// Keeps a returned batch whose replies were taken.
     pub(crate) fn keep(&mut self, mut batch: Box<Batch>) {
         batch.clear();
         let bytes = batch.capacity_bytes();
@@ -217,8 +218,8 @@ impl Batches {
         }
     }
 
-    /// The turn of a batch from another core has come. Returns it, unless it has to wait for
-    /// another of its client.
+    /// Begins a batch from another core. Returns it, unless it must wait for an earlier batch of
+    /// its client.
     pub(crate) fn begin(&mut self, batch: Box<Batch>) -> Option<Box<Batch>> {
         if self.behind.is_empty() {
             return Some(batch); // Nearly always.
@@ -237,27 +238,27 @@ impl Batches {
         self.queue.pop_front()
     }
 
-    /// A batch can be resumed: what came later must not overtake it.
-    pub(crate) fn go_on(&mut self, batch: Box<Batch>) {
+    /// Queues a batch that can be resumed, before all later ones.
+    pub(crate) fn resume(&mut self, batch: Box<Batch>) {
         self.queue.push_front(batch);
     }
 
-    /// The client's batch waits for a task, which may stop.
+    /// Records that the client's batch waits for a task that may stop.
     pub(crate) fn note_awaited(&mut self, client: u64, awaited: Awaited, stops: Stops) {
         let old = self.awaited.insert(client, (awaited, stops));
         assert!(old.is_none(), "client {client} waits for two tasks");
     }
 
-    /// The client is gone: what its batches read from now on, nobody wants. All that it sent has
-    /// come. Returns the task that one of them waits for, if that may stop now.
-    pub(crate) fn give_up(&mut self, client: u64) -> Option<&Awaited> {
+    /// Records that the client has closed: its reads are useless from now on. All its requests have
+    /// arrived. Returns the task that a batch of it waits for, if that may stop now.
+    pub(crate) fn note_closed(&mut self, client: u64) -> Option<&Awaited> {
         self.note_gone(client, Gone::Closed);
         let is_last = self.behind.get(&client).is_none_or(VecDeque::is_empty);
         let (awaited, stops) = self.awaited.get(&client)?;
         (is_last || *stops == Stops::Always).then_some(awaited)
     }
 
-    /// The client sends no more. All that it sent has come.
+    /// Records that the client has half-closed. All its requests have arrived.
     pub(crate) fn note_ended(&mut self, client: u64) {
         self.note_gone(client, Gone::Ended);
         if let Some((awaited, _)) = self.awaited.get(&client) {
@@ -272,40 +273,40 @@ impl Batches {
         }
     }
 
-    /// How far a client has gone whose batch is run.
+    /// Whether the client of a running batch has half-closed or closed.
     pub(crate) fn gone(&self, client: u64) -> Gone {
         self.gone.get(&client).copied().unwrap_or_default()
     }
 
-    /// The task that a batch waited for is done.
+    /// Resumes a batch whose task is done.
     pub(crate) fn answered(&mut self, batch: Box<Batch>) {
         self.awaited.remove(&batch.client);
-        self.go_on(batch);
+        self.resume(batch);
     }
 
-    /// A batch has to wait, and the later ones of its client wait for it.
+    /// Lets the client's later batches wait for its current one.
     pub(crate) fn hold(&mut self, client: u64) -> &mut VecDeque<Box<Batch>> {
         self.behind.entry(client).or_default()
     }
 
-    /// A batch waits for the end of a pause, and the later ones of its client wait for it.
+    /// Holds a batch until the end of a pause, and later ones of its client behind it.
     pub(crate) fn pause(&mut self, batch: Box<Batch>) {
         self.hold(batch.client);
         self.paused.push_back(batch);
     }
 
-    /// A batch rests, before anything that came later.
+    /// Lets a batch rest, before the later ones of its client.
     pub(crate) fn rest(&mut self, batch: Box<Batch>) {
         self.hold(batch.client).push_front(batch);
     }
 
-    /// The client's resting batch may continue.
+    /// Resumes the client's resting batch.
     pub(crate) fn wake(&mut self, client: u64) {
         let rested = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
-        self.go_on(rested.expect("woken once for each rest"));
+        self.resume(rested.expect("woken once for each rest"));
     }
 
-    /// The client's batch is done: its next one, if any, is resumed.
+    /// Ends the client's batch, and resumes its next one, if any.
     pub(crate) fn done(&mut self, client: u64) {
         if self.behind.is_empty() && self.gone.is_empty() {
             return;
@@ -327,10 +328,10 @@ mod tests {
     use darter_resp::Request;
     use std::sync::Arc;
 
-    #[test] // Batches come back empty, and those of a burst are not kept.
+    #[test] // Reused batches are empty, and the batches of a burst are not kept.
     fn memory_of_batches_is_kept_within_bounds() {
         let mut batches = Batches::default();
-        let value = vec![b'v'; 5_000]; // It is shared, not copied.
+        let value = vec![b'v'; 5_000]; // The value is shared, not copied.
         let words = Request::from_args([&b"SET"[..], b"key", &value]);
         let words = Arc::new(words);
         let full = |batches: &mut Batches| {

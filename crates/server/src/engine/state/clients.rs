@@ -1,4 +1,4 @@
-//! The connections of one core: by place, by handle, by id, and those with something to be done.
+//! The connections of one core: by place, by handle and by id, with lists of those that need work.
 //!
 //! A place is the index of the connection's token. While a connection is served it is taken out of
 //! its place and put back afterwards, so that its commands may look at all the others.
@@ -14,13 +14,14 @@ use darter_runtime::net::Token;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 
-/// Connections to which a slice sends what they did not ask for. To append a message takes 0.3 us, and
-/// to send it 5: so what a slice has appended in time could take it milliseconds to send. What waits
-/// for later slices is sent together with what is appended until then.
+/// Connections to which one slice sends pushes. Appending a message takes 0.3 us, and sending it 5
+/// us: without a limit the pushes of one slice could take milliseconds to send. Delayed pushes are
+/// sent together with later ones.
 const PUSHED_AT_ONCE: usize = 24;
-/// So many bytes take as long as another connection.
+/// Bytes that take as long to send as another connection.
 const SENT_AS_ONE: usize = 8 * 1024;
-/// Connections that are looked at for that: most had their output sent with a reply, then.
+/// Connections checked for pushes. Beyond [`PUSHED_AT_ONCE`] most had their output sent with a
+/// reply.
 const VISITED_AT_ONCE: usize = 256;
 
 /// A place for each connection, by its token's index.
@@ -30,21 +31,21 @@ type Places = Vec<Option<Box<Conn>>>;
 #[derive(Default)]
 pub(crate) struct Clients {
     places: RefCell<Places>,
-    /// By the handle.
+    /// Tokens by handle.
     tokens: RefCell<IdentityMap<Token>>,
-    /// Of those that have moved: the handle of each id, and none of each handle, which is no id. Others
-    /// have their id for a handle.
+    /// For moved connections: id to handle, and handle to `None`, because it is not an id. The
+    /// handle of any other connection is its id.
     moved: RefCell<IdentityMap<Option<u64>>>,
     numbers: Cell<u64>,
-    /// Those with output to send.
+    /// Connections with output to send.
     dirty: RefCell<Vec<Token>>,
-    /// Those with output that they did not ask for: some of them in each slice.
+    /// Connections with only pushes to send: a limited number in each slice.
     pushed: RefCell<VecDeque<Token>>,
-    /// To how many more of them this slice sends, if it is not much.
+    /// The number of `pushed` connections to which this slice may still send.
     room: Cell<usize>,
-    /// Those with a reply that continues as a stream.
+    /// Connections with a reply that continues as a stream.
     streaming: RefCell<VecDeque<Token>>,
-    /// Those that wait for the end of CLIENT PAUSE.
+    /// Connections that wait for the end of CLIENT PAUSE.
     paused: RefCell<Vec<Token>>,
 }
 
@@ -54,12 +55,12 @@ impl Clients {
         self.numbers.replace(self.numbers.get() + 1)
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.tokens.borrow().len()
     }
 
-    /// A connection was accepted.
+    /// Adds an accepted connection.
     pub(crate) fn add(&self, conn: Box<Conn>) {
         let (token, id, handle) = (conn.lane.token, conn.lane.session.id, conn.lane.session.handle);
         let index = token.index as usize;
@@ -76,7 +77,7 @@ impl Clients {
         }
     }
 
-    /// A connection is gone. None when it was not there.
+    /// Removes a connection; `None` if there is none.
     pub(crate) fn remove(&self, token: Token) -> Option<Box<Conn>> {
         let conn = self.take(token)?;
         let (id, handle) = (conn.lane.session.id, conn.lane.session.handle);
@@ -97,7 +98,7 @@ impl Clients {
         places.get_mut(token.index as usize)?.take_if(|conn| conn.lane.token == token)
     }
 
-    /// Puts back what was taken.
+    /// Puts a taken connection back.
     #[inline]
     pub(crate) fn put(&self, conn: Box<Conn>) {
         let place = &mut self.places.borrow_mut()[conn.lane.token.index as usize];
@@ -113,30 +114,29 @@ impl Clients {
         (conn.lane.token == token).then(|| visit(conn))
     }
 
-    /// The connection of this handle, if it is one of this core.
+    /// The connection with this handle, if it is on this core.
     pub(crate) fn token_of(&self, handle: u64) -> Option<Token> {
         self.tokens.borrow().get(&handle).copied()
     }
 
-    /// The handle of the client with this id, if it is one of this core.
+    /// The handle of the client with this id, if it is on this core.
     pub(crate) fn handle_of(&self, id: u64) -> Option<u64> {
         let moved = self.moved.borrow().get(&id).copied();
         moved.unwrap_or_else(|| self.token_of(id).map(|_| id))
     }
 
-    /// All places, for callers that walk them in an order of their own. The clients are borrowed
-    /// meanwhile.
+    /// All places, for callers with their own order. The clients stay borrowed.
     pub(crate) fn places(&self) -> RefMut<'_, Places> {
         self.places.borrow_mut()
     }
 
-    /// True when all connections pass `test`, except one that is being served.
+    /// True if all connections pass `test`. A connection that is being served is not tested.
     pub(crate) fn all(&self, test: impl Fn(&Conn) -> bool) -> bool {
         self.places.borrow().iter().flatten().all(|conn| test(conn))
     }
 
-    /// Calls `visit` with some connections, except one that is being served, from place `from` on.
-    /// Returns the place of the next, 0 when these were the last.
+    /// Calls `visit` with at most `most` connections, except one that is being served, from place
+    /// `from` on. Returns the next place, 0 at the end.
     pub(crate) fn visit_some(
         &self,
         from: usize,
@@ -149,7 +149,7 @@ impl Clients {
         if end == places.len() { 0 } else { end }
     }
 
-    /// The connection has output to send.
+    /// Lists a connection with output to send.
     #[inline]
     pub(crate) fn mark_dirty(&self, lane: &mut Lane) {
         if !std::mem::replace(&mut lane.dirty, true) {
@@ -157,14 +157,14 @@ impl Clients {
         }
     }
 
-    /// A slice begins.
+    /// Begins a slice: pushes get their room again.
     pub(crate) fn begin_slice(&self) {
         self.room.set(PUSHED_AT_ONCE);
     }
 
-    /// The connection has output to send that it did not ask for. While there is room it is sent in the
-    /// order in which it came, between others' replies. Where something is being sent, the end of that
-    /// marks it ([`Clients::mark_sent`]): until then it would take room for nothing.
+    /// Lists a connection with pushes to send. While the slice has room, pushes are sent in order
+    /// of arrival, between replies. During a send the connection is not listed, because it would
+    /// only take room; the end of the send lists it ([`Clients::mark_sent`]).
     pub(crate) fn mark_pushed(&self, lane: &mut Lane) {
         if lane.dirty || lane.pushed || lane.in_flight > 0 {
             return;
@@ -182,19 +182,19 @@ impl Clients {
         self.room.set(self.room.get().saturating_sub(1 + bytes / SENT_AS_ONE));
     }
 
-    /// What the connection was sent is out. It has asked for some of what waits, or not.
+    /// Lists a connection after a send, if more output waits: as a reply or as a push.
     pub(crate) fn mark_sent(&self, lane: &mut Lane) {
         let is_pushed = lane.is_pushed_to() && !lane.out.is_empty() && !lane.reply_waits;
         if is_pushed { self.mark_pushed(lane) } else { self.mark_dirty(lane) }
     }
 
-    /// Whether any has output to send.
+    /// Whether any connection has output to send.
     pub(crate) fn are_dirty(&self) -> bool {
         !self.dirty.borrow().is_empty() || !self.pushed.borrow().is_empty()
     }
 
-    /// Calls `visit` with all that have output to send, and of those that did not ask for it with as
-    /// many as this slice has room for: they no longer count as such.
+    /// Calls `visit` with all connections that have output, and with the pushed ones that this
+    /// slice has room for. They leave the lists.
     pub(crate) fn each_dirty(&self, mut visit: impl FnMut(&mut Conn)) {
         let mut dirty = self.dirty.take();
         for token in dirty.drain(..) {
@@ -217,7 +217,7 @@ impl Clients {
             self.with(token, |conn| {
                 conn.lane.pushed = false;
                 let before = conn.lane.in_flight;
-                visit(conn); // It may have been sent with a reply.
+                visit(conn); // Its pushes may have been sent with a reply.
                 if before == 0 && conn.lane.in_flight > 0 {
                     self.take_room(conn.lane.in_flight);
                 }
@@ -225,7 +225,7 @@ impl Clients {
         }
     }
 
-    /// The connection may have a reply that continues as a stream.
+    /// Lists a connection if its reply continues as a stream.
     #[inline]
     pub(crate) fn mark_streaming(&self, lane: &mut Lane) {
         if lane.stream.is_some() && !std::mem::replace(&mut lane.streaming, true) {
@@ -233,29 +233,29 @@ impl Clients {
         }
     }
 
-    /// Whether any has a stream that can continue.
+    /// Whether any stream can continue.
     pub(crate) fn are_streaming(&self) -> bool {
         !self.streaming.borrow().is_empty()
     }
 
-    /// The one whose stream continues next.
+    /// The connection whose stream continues next.
     pub(crate) fn next_streaming(&self) -> Option<Token> {
         self.streaming.borrow_mut().pop_front()
     }
 
-    /// The connection waits for the end of CLIENT PAUSE.
+    /// Lists a connection that waits for the end of CLIENT PAUSE.
     pub(crate) fn pause(&self, lane: &mut Lane) {
         if !std::mem::replace(&mut lane.awaits_pause, true) {
             self.paused.borrow_mut().push(lane.token);
         }
     }
 
-    /// Whether any waits for the end of CLIENT PAUSE.
+    /// Whether any connection waits for the end of CLIENT PAUSE.
     pub(crate) fn are_paused(&self) -> bool {
         !self.paused.borrow().is_empty()
     }
 
-    /// CLIENT PAUSE is over: calls `visit` with all that waited.
+    /// Ends CLIENT PAUSE: calls `visit` with all connections that waited.
     pub(crate) fn end_pause(&self, mut visit: impl FnMut(&mut Conn)) {
         for token in self.paused.take() {
             self.with(token, |conn| {
@@ -296,7 +296,7 @@ mod tests {
         Box::new(Conn::new(token, session, 1 << 20, 1))
     }
 
-    #[test] // A place is reused, by another token: what is meant for the first finds nothing.
+    #[test] // A reused place has another token, so calls with the first token find nothing.
     fn places_outlive_their_connections() {
         let clients = Clients::default();
         let first = Token { index: 1, generation: 1 };
@@ -342,8 +342,8 @@ mod tests {
         assert_eq!([clients.next_number(), clients.next_number()], [0, 1]);
     }
 
-    #[test] // Of who has moved the handle is no id; nothing of either is left.
-    fn who_has_moved_is_found_by_its_id() {
+    #[test] // The handle of a moved client is not an id. Removal leaves no trace of either.
+    fn moved_clients_are_found_by_id() {
         let clients = Clients::default();
         let token = Token { index: 0, generation: 1 };
         let mut moved = conn(token, 7);
@@ -357,7 +357,7 @@ mod tests {
         assert!(clients.moved.borrow().is_empty());
     }
 
-    #[test] // A reply behind what is being sent does not wait with pushes; more pushes do.
+    #[test] // A reply after the current send does not wait with the pushes; more pushes do.
     fn replies_do_not_wait_with_pushes() {
         for asks in [true, false] {
             let clients = Clients::default();
@@ -394,8 +394,8 @@ mod tests {
         }
     }
 
-    #[test] // A slice sends to some of those that did not ask, in their order; and replies to all.
-    fn what_is_pushed_is_sent_to_some_at_once() {
+    #[test] // A slice sends pushes to a limited number of clients, in order, and replies to all.
+    fn pushes_per_slice_are_limited() {
         const MANY: usize = PUSHED_AT_ONCE + 10;
         let clients = Clients::default();
         clients.begin_slice();

@@ -1,12 +1,12 @@
-//! Time, the end of slices and randomness, as given to the engine: the thread reads the machine's
-//! clocks, the simulator makes them up.
+//! The engine's interfaces to time and the end of slices. The thread implements them with the
+//! machine's clocks, the simulator with its own.
 
 use darter_base::Preempt;
 use std::rc::Rc;
 
 /// The engine's clock.
 pub trait Clock {
-    /// Nanoseconds since some moment; monotonic. Cheap: read for every command.
+    /// Nanoseconds since an arbitrary moment; monotonic. Must be cheap: read for every command.
     fn monotonic_ns(&self) -> u64;
     /// Unix milliseconds.
     fn unix_ms(&self) -> u64;
@@ -18,15 +18,14 @@ pub trait Clock {
     fn cpu_ns(&self) -> u64;
 }
 
-/// Tells tasks and loops when the running slice is over.
+/// The end of the running slice, for tasks and loops.
 pub trait SliceClock: Preempt {
-    /// A slice begins at `now_ns`.
+    /// Begins a slice at `now_ns`.
     fn begin(&self, now_ns: u64);
-    /// The slice may run until `until_ns` at least, whatever knocks.
+    /// Lets the slice run at least until `until_ns`, without checks for knocks.
     fn extend(&self, until_ns: u64);
-    /// Background work has the rest of the slice, from `now_ns` on: `least_ns` at least. After that
-    /// a
-    /// knock may end it.
+    /// Gives the rest of the slice, from `now_ns` on, to background work: at least `least_ns`.
+    /// After that a knock may end it.
     fn begin_background(&self, now_ns: u64, least_ns: u64) {
         self.extend(now_ns + least_ns);
     }
@@ -40,12 +39,12 @@ pub trait SliceClock: Preempt {
     }
 }
 
-/// What the engine is built from, as its maker chooses.
+/// The world of a core: time, slices and randomness.
 pub struct World {
     /// Time.
     pub clock: Rc<dyn Clock>,
     /// The end of slices.
     pub slice: Rc<dyn SliceClock>,
-    /// Seed of this core's randomness.
+    /// The seed of this core's randomness.
     pub seed: u64,
 }

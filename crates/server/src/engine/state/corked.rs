@@ -1,20 +1,20 @@
-//! Replies that wait for those that follow them in a pipeline.
+//! Replies that wait for the next replies of their pipeline.
 //!
-//! A command over several keys that takes a task is the only one of its connection that runs: of a
-//! pipeline of sixteen, each would be answered by a send of its own, and a send costs as much as the
-//! command. So what is ready waits while the next one runs, but not long: until the second tick of
-//! the millisecond clock.
+//! A command that takes a task is the only running one of its connection. In a pipeline of sixteen
+//! such commands each reply would need its own send, and a send costs as much as the command. So a
+//! finished reply waits while the next command runs, at most until the second tick of the
+//! millisecond clock.
 //!
-//! Not here: which replies wait. See `turn`.
+//! Not here: the choice of replies that wait. See `turn`.
 
 use darter_runtime::net::Token;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Ticks of the millisecond clock that a reply waits, at most.
+/// The longest wait of a reply, in ticks of the millisecond clock.
 const TICKS: u64 = 2;
 
-/// True when a wait is over: also when the clock was set back since it began.
+/// True if a wait is over, or the clock was set back since it began.
 pub(crate) fn is_over(until_ms: u64, now_ms: u64) -> bool {
     until_ms <= now_ms || until_ms > now_ms + TICKS
 }
@@ -22,25 +22,25 @@ pub(crate) fn is_over(until_ms: u64, now_ms: u64) -> bool {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Corked {
-    /// Connections, and when the wait of each is over, in Unix milliseconds: in order, unless the
-    /// clock was set back. Of one that has sent meanwhile, an entry may be left.
+    /// Connections with the end of their waits, in Unix milliseconds, in order unless the clock was
+    /// set back. An entry may be stale: the connection has sent since.
     queue: RefCell<VecDeque<(u64, Token)>>,
 }
 
 impl Corked {
-    /// The replies of a connection wait from now on. Returns until when.
+    /// Begins the wait of a connection's replies. Returns its end.
     pub(crate) fn add(&self, token: Token, now_ms: u64) -> u64 {
         let until_ms = now_ms + TICKS;
         self.queue.borrow_mut().push_back((until_ms, token));
         until_ms
     }
 
-    /// When the first of them has waited long enough, in Unix milliseconds.
+    /// The end of the first wait, in Unix milliseconds.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.queue.borrow().front().map(|(until_ms, _)| *until_ms)
     }
 
-    /// The next whose wait is over, and when that was.
+    /// Takes the next connection whose wait is over, with the end of the wait.
     pub(crate) fn take_due(&self, now_ms: u64) -> Option<(u64, Token)> {
         let mut queue = self.queue.borrow_mut();
         let is_due = queue.front().is_some_and(|(until_ms, _)| is_over(*until_ms, now_ms));
@@ -52,7 +52,7 @@ impl Corked {
 mod tests {
     use super::*;
 
-    #[test] // In order, until the second tick; at once when the clock was set back.
+    #[test] // Waits end in order at the second tick, or at once if the clock was set back.
     fn replies_wait_for_two_ticks() {
         let corked = Corked::default();
         let [one, other] = [1, 2].map(|index| Token { index, generation: 1 });

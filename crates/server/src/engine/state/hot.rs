@@ -1,4 +1,4 @@
-//! The settings that the hot path reads, as one core has them.
+//! One core's copy of the settings that the hot path reads.
 
 use std::sync::Arc;
 
@@ -21,46 +21,46 @@ pub struct Hot {
     pub protected: bool,
     /// The server is loading: only commands with the flag LOADING.
     pub loading: bool,
-    /// CLIENT PAUSE: until when, in Unix milliseconds, and whether all commands pause, not only those
-    /// that write.
+    /// CLIENT PAUSE: its end in Unix milliseconds, and whether it holds all commands or only
+    /// writes.
     pub pause: Option<(u64, bool)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: bool,
-    /// Below this level scripts' lines are not logged, of those of `redis.log`.
+    /// The lowest level of `redis.log` that is logged.
     pub script_log_level: u8,
-    /// What a client may hold.
+    /// The memory limits of clients.
     pub client_limits: ClientLimits,
-    /// `busy-reply-threshold`: how long a script may run until its keys are refused to others; 0: as
-    /// long as it likes.
+    /// `busy-reply-threshold`: the time after which other clients get BUSY for a script's keys; 0:
+    /// never.
     pub busy_reply_ms: u64,
 }
 
-/// What clients may hold before they are closed, in bytes; 0 for no limit.
+/// Bytes that clients may hold before they are closed; 0 for no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
     /// `client-query-buffer-limit`.
     pub query: usize,
     /// `client-output-buffer-limit` of the class `normal`.
     pub normal: OutputLimit,
-    /// The same of the class `pubsub`.
+    /// `client-output-buffer-limit` of the class `pubsub`.
     pub pubsub: OutputLimit,
-    /// `maxmemory-clients`: all clients of all cores together.
+    /// `maxmemory-clients`: the limit for all clients of all cores together.
     pub all: usize,
 }
 
-/// What the output of a client may take.
+/// The limits of a client's output buffer, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// Beyond this it is closed at once.
+    /// The client is closed at once beyond this.
     pub hard: usize,
-    /// The same, if exceeded for longer than `soft_ms`.
+    /// The client is closed if it exceeds this for longer than `soft_ms`.
     pub soft: usize,
-    /// See there.
+    /// Milliseconds beyond `soft` before the client is closed.
     pub soft_ms: u64,
 }
 
 impl OutputLimit {
-    /// True when there is one.
+    /// True if there is a limit.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.hard > 0 || self.soft > 0
@@ -68,8 +68,8 @@ impl OutputLimit {
 }
 
 impl ClientLimits {
-    /// True when the clients must be scanned from time to time. Subscribers are looked at as
-    /// messages are sent to them.
+    /// True if the clients must be scanned from time to time. Subscribers are checked when messages
+    /// are sent to them.
     #[must_use]
     pub fn are_set(&self) -> bool {
         self.normal.is_set() || self.all > 0

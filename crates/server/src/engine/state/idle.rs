@@ -1,42 +1,42 @@
-//! The scan for connections that have been idle for too long: some per turn, until all were looked
-//! at; then again when the first of them may have been idle for too long.
+//! The scan for idle connections: a few per turn until all were checked, and again when the first
+//! of them may have reached the timeout.
 
 use super::clients::Clients;
 use crate::engine::Lane;
 use std::cell::Cell;
 
-/// Between two scans, at least.
+/// The shortest time between two scans.
 const EVERY_MS: u64 = 500;
-/// Connections per turn: a few microseconds.
+/// Connections checked per turn: a few microseconds.
 const AT_ONCE: usize = 64;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct IdleCheck(Cell<Look>);
+pub(crate) struct IdleCheck(Cell<Scan>);
 
 #[derive(Clone, Copy, Default)]
-struct Look {
-    /// The connection at which the next look begins.
+struct Scan {
+    /// The first connection of the next step.
     from: usize,
-    /// When that is, in Unix milliseconds.
+    /// The time of the next step, in Unix milliseconds.
     due: u64,
-    /// The first moment at which one already looked at may have been idle for too long.
+    /// The earliest time at which a checked connection may reach the timeout.
     earliest: u64,
 }
 
 impl IdleCheck {
-    /// When it continues, in Unix milliseconds.
+    /// The time of the next step, in Unix milliseconds.
     pub(crate) fn next_ms(&self) -> u64 {
         self.0.get().due
     }
 
-    /// Starts over with all of them, at once.
-    pub(crate) fn begin_anew(&self) {
+    /// Restarts the scan at once.
+    pub(crate) fn restart(&self) {
         self.0.take();
     }
 
-    /// Looks at some connections, if it is time to. Those that have been idle for longer than
-    /// `timeout_ms` go to `close`.
+    /// Checks a few connections, if the next step is due. Calls `close` for those that have been
+    /// idle for `timeout_ms`.
     pub(crate) fn look(
         &self,
         clients: &Clients,
@@ -51,7 +51,8 @@ impl IdleCheck {
             return;
         }
         if look.from == 0 {
-            look.earliest = now + timeout_ms; // For connections that come later, or do something.
+            // For connections that arrive later, or become active.
+            look.earliest = now + timeout_ms;
         }
         look.from = clients.visit_some(look.from, AT_ONCE, |conn| {
             let lane = &mut conn.lane;

@@ -1,16 +1,16 @@
-//! The events of LATENCY on one core, and which of the too long slices are logged.
+//! The events of LATENCY on one core, and the rate limit of logged slow slices.
 
 use std::collections::{BTreeMap, VecDeque};
 
 /// Samples kept per event, as in Redis.
 const SAMPLES_MAX: usize = 160;
 
-/// What took too long, under one name.
+/// The slow samples with one name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
-    /// When, in Unix seconds, and how many milliseconds it took; oldest first.
+    /// Samples, oldest first: the time in Unix seconds, and the duration in milliseconds.
     pub(crate) samples: VecDeque<(u64, u64)>,
-    /// The longest of all, including those no longer kept.
+    /// The longest sample, including those no longer kept.
     pub(crate) worst_ms: u64,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Event {
 pub(crate) struct Events(BTreeMap<String, Event>);
 
 impl Events {
-    /// Something took `ms` milliseconds.
+    /// Adds a sample of `ms` milliseconds.
     pub(crate) fn add(&mut self, name: &str, unix_s: u64, ms: u64) {
         let event = self.0.entry(name.to_owned()).or_default();
         event.samples.push_back((unix_s, ms));
@@ -29,7 +29,7 @@ impl Events {
         event.worst_ms = ms.max(event.worst_ms);
     }
 
-    /// Adds those of another core.
+    /// Adds the events of another core.
     pub(crate) fn merge(&mut self, others: Self) {
         for (name, other) in others.0 {
             let event = self.0.entry(name).or_default();
@@ -39,7 +39,7 @@ impl Events {
         }
     }
 
-    /// Drops the events whose names are not to be kept.
+    /// Keeps only the events whose names pass `keep`.
     pub(crate) fn retain(&mut self, keep: impl Fn(&String) -> bool) {
         self.0.retain(|name, _| keep(name));
     }
@@ -48,7 +48,7 @@ impl Events {
         self.0.get(name)
     }
 
-    /// All, by name.
+    /// All events, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Event)> {
         self.0.iter()
     }
@@ -58,19 +58,19 @@ impl Events {
     }
 }
 
-/// Rate-limits the log of slices that were too long.
+/// Rate-limits the log of slow slices.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
-    /// Silent until then, by the monotonic clock.
+    /// No line before this time, by the monotonic clock.
     silent_until_ns: u64,
     left_out: u64,
 }
 
 impl Complaints {
-    /// Between two lines of a core. Without optimisation most slices are too long.
+    /// The time between two lines of a core. Without optimisation most slices are too long.
     const EVERY_NS: u64 = if cfg!(debug_assertions) { 60_000_000_000 } else { 1_000_000_000 };
 
-    /// Whether one may be logged now, and how many were skipped since the last line.
+    /// If a line may be logged now: the number of slices skipped since the last line.
     pub(crate) fn admit(&mut self, now_ns: u64) -> Option<u64> {
         if now_ns < self.silent_until_ns {
             self.left_out += 1;
@@ -85,7 +85,7 @@ impl Complaints {
 mod tests {
     use super::*;
 
-    #[test] // The last samples are kept, and the worst of all; cores' events are ordered by time.
+    #[test] // The last samples and the worst are kept; merged samples are ordered by time.
     fn events_are_kept_and_merged() {
         let (mut one, mut other) = (Events::default(), Events::default());
         one.add("free", 1, 900);
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(one.len(), 1);
     }
 
-    #[test] // The first at once, then one in a while, which says how many were skipped.
+    #[test] // The first is logged at once, later ones rarely, with the number of skipped ones.
     fn long_slices_do_not_fill_the_log() {
         let mut complaints = Complaints::default();
         assert_eq!(complaints.admit(5), Some(0));

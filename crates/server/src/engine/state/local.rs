@@ -1,4 +1,4 @@
-//! What a core keeps for administration commands.
+//! A core's state for administration commands.
 
 use super::changes::Changes;
 use super::latency::{Complaints, Events};
@@ -10,12 +10,12 @@ use darter_base::limits::SPARE_BYTES;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What a core keeps for administration commands.
+/// A core's state for administration commands.
 pub struct Local {
     /// Facts of the process.
     pub shared: Arc<Shared>,
     pub(crate) settings: RefCell<Arc<Settings>>,
-    /// Changes of the settings, until they are decided. Core 0 only.
+    /// Queued changes of the settings. Core 0 only.
     pub(crate) changes: RefCell<Changes>,
     buffer: RefCell<Vec<u8>>,
     pub(crate) slowlog: RefCell<Slowlog>,
@@ -25,7 +25,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Nothing yet.
+    /// The state of a new core.
     #[must_use]
     pub fn new(shared: Arc<Shared>, settings: Arc<Settings>) -> Self {
         Self {
@@ -40,12 +40,12 @@ impl Local {
         }
     }
 
-    /// A buffer for replies that are copied on: see [`Local::keep_buffer`].
+    /// Takes the reusable buffer for replies: see [`Local::keep_buffer`].
     pub fn take_buffer(&self) -> Vec<u8> {
         self.buffer.take()
     }
 
-    /// Keeps it for its capacity, unless a long reply was in it.
+    /// Keeps a buffer for reuse, unless a long reply made it large.
     pub fn keep_buffer(&self, buffer: Vec<u8>) {
         if buffer.capacity() <= SPARE_BYTES {
             self.buffer.replace(buffer);

@@ -1,18 +1,18 @@
-//! What the running slice takes, and on what: read from two clocks, as `slices` says.
+//! The time of the running slice and its cause, from two clocks, as `slices` explains.
 //!
-//! - M1: the CPU clock's reading is never later than the slice's begin, so that what a slice took may
-//!   be overstated, by [`FRESH_NS`] at most, and is never understated.
-//! - M2: the time since the last reading of the clock is that of the calls counted since.
+//! - M1: the CPU clock was read at or before the slice's begin, so the CPU time of a slice may be
+//!   overstated, by at most [`FRESH_NS`], but never understated.
+//! - M2: the time since the last reading of the clock belongs to the calls counted since.
 
 use super::super::slices::{Blame, Cause};
 use std::cell::Cell;
 
-/// How old a reading of the CPU clock, a system call, may be.
+/// The greatest age of a reading of the CPU clock, which is a system call.
 const FRESH_NS: u64 = 50_000;
-/// Wall time up to which a slice is simply believed.
+/// Wall time up to which the CPU clock is not read.
 const BELIEVED_NS: u64 = 60_000;
 
-/// Quick calls between two readings: a few microseconds, mostly.
+/// Quick calls between two readings: usually a few microseconds.
 const UNTIMED_MAX: usize = darter_resp::LOOKAHEAD_MAX;
 
 /// See the module.
@@ -27,17 +27,17 @@ pub(crate) struct Meter {
     rows: [Cell<u16>; UNTIMED_MAX],
 }
 
-/// When the running slice began, by both clocks.
+/// The beginning of the running slice, by both clocks.
 #[derive(Clone, Copy, Default)]
 struct Begin {
     wall_ns: u64,
-    /// By the CPU clock, as of `read_ns`.
+    /// The CPU time at `read_ns`.
     cpu_ns: u64,
     read_ns: u64,
 }
 
 impl Meter {
-    /// A slice begins. `cpu_ns` reads the CPU clock.
+    /// Begins a slice. `cpu_ns` reads the CPU clock.
     pub(crate) fn begin(&self, wall_ns: u64, cpu_ns: impl FnOnce() -> u64) {
         let before = self.begin.get();
         let is_fresh = wall_ns.saturating_sub(before.read_ns) < FRESH_NS;
@@ -51,7 +51,7 @@ impl Meter {
         self.blame.set(Blame::default());
     }
 
-    /// The slice ends: how long it took, and on what. `cpu_ns` reads the CPU clock.
+    /// Ends the slice: returns its duration and its cause. `cpu_ns` reads the CPU clock.
     pub(crate) fn end(&self, wall_ns: u64, cpu_ns: impl FnOnce() -> u64) -> (u64, Cause) {
         let begin = self.begin.get();
         let mut ns = wall_ns.saturating_sub(begin.wall_ns);
@@ -69,7 +69,7 @@ impl Meter {
         self.now_ns.get()
     }
 
-    /// The clock was read.
+    /// Records a reading of the clock.
     #[inline]
     pub(crate) fn read(&self, now_ns: u64) {
         self.now_ns.set(now_ns);
@@ -81,11 +81,11 @@ impl Meter {
         self.untimed.get()
     }
 
-    /// A call of this row ran, for which the clock is not read. True when it is to be read now.
+    /// Counts a call of this row without reading the clock. True if the clock must be read now.
     #[inline]
     pub(crate) fn is_full_with(&self, row: usize) -> bool {
         let count = self.untimed.get();
-        self.rows[count].set(row as u16); // The table has some hundreds.
+        self.rows[count].set(row as u16); // The table has a few hundred rows.
         self.untimed.set(count + 1);
         count + 1 == UNTIMED_MAX
     }
@@ -97,19 +97,19 @@ impl Meter {
         share(&rows[..count]);
     }
 
-    /// The slice spends its time on `cause` from here on.
+    /// Attributes the slice's time to `cause` from here on.
     #[inline]
     pub(crate) fn blame(&self, cause: Cause) {
         self.blame.set(self.blame.get().on(cause));
     }
 
-    /// The current cause has taken `ns`.
+    /// Adds `ns` to the current cause.
     #[inline]
     pub(crate) fn took(&self, ns: u64) {
         self.blame.set(self.blame.get().took(ns));
     }
 
-    /// The slice receives bytes; what takes longer gets the blame.
+    /// Attributes time to receiving bytes, unless the slice has another cause.
     pub(crate) fn blame_receiving(&self) {
         if self.blame.get().cause() == Cause::Idle {
             self.blame(Cause::Receive);
@@ -121,7 +121,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    #[test] // M1: a reading some microseconds old serves the next slice, an older one does not.
+    #[test] // M1: a fresh reading serves the next slice, an older one does not.
     fn the_cpu_clock_is_read_when_it_must_be() {
         let meter = Meter::default();
         let never = || panic!("a reading is at hand");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(meter.end(3_100_000, || 680_000).0, 80_000);
     }
 
-    #[test] // M2, and bytes are blamed for nothing but themselves.
+    #[test] // M2; and only receiving itself is attributed to receiving.
     fn calls_are_counted_until_the_clock_is_read() {
         let meter = Meter::default();
         meter.begin(100, || 0);

@@ -1,4 +1,4 @@
-//! What a core is made of. Nothing here names the core, so each can be read, and tested, by itself.
+//! The parts of a core. No part refers to the core, so each can be read and tested alone.
 
 pub(super) mod background;
 pub(crate) mod batches;

@@ -1,5 +1,5 @@
-//! Connections that move to other cores: how many are on their way, who has them all stay, and how
-//! busy each core is.
+//! Connections that move between cores: the number in flight, holds that stop all moves, and the
+//! load of each core.
 
 use super::super::moving::policy::{self, Policy, Share, Wish};
 use crate::shared::CoreReport;
@@ -10,35 +10,35 @@ use std::cell::{Cell, RefCell};
 #[derive(Default)]
 pub(crate) struct Moves {
     policy: Cell<Policy>,
-    /// Connections that leave this core, until the other one has them.
+    /// Connections that are leaving this core, until the other core has them.
     leaving: Cell<usize>,
-    /// How many want all connections to stay where they are.
+    /// The number of holds: no connection leaves while there is one.
     held: Cell<usize>,
-    /// Tickets of those who wait until none leaves.
+    /// Tickets that are completed when no connection is leaving.
     awaited: RefCell<Vec<u64>>,
-    /// Connections that this core has accepted and that are at another, or on their way.
+    /// Connections that this core accepted and that are on another core, or in flight.
     away: Cell<usize>,
-    /// Connections here that another core has accepted.
+    /// Connections on this core that another core accepted.
     guests: Cell<usize>,
-    /// The current span, and the weight of what it has given away in that.
+    /// The current span, and the weight of the connections moved away in it.
     span: Cell<u64>,
     given: Cell<u32>,
-    /// The core has had nothing to do since then, by the monotonic clock; 0: it works.
+    /// Start of the current idle time, by the monotonic clock; 0 while the core works.
     idle_since_ns: Cell<u64>,
-    /// What this span has had so far.
+    /// The measures of the current span.
     measured: Cell<Measured>,
-    /// Each core's share, as of the beginning of the span.
+    /// The load of each core at the beginning of the span.
     shares: RefCell<Vec<Share>>,
 }
 
-/// The beginning of a measure, and what has passed since.
+/// The beginning of a span, and its measures so far.
 #[derive(Clone, Copy, Default)]
 struct Measured {
     begun_ns: u64,
     cpu_ns: u64,
-    /// Without anything to do, polling or asleep.
+    /// Idle time, polling or asleep.
     idle_ns: u64,
-    /// The part of that in which it polled: that takes processor time.
+    /// The part of the idle time spent polling, which takes CPU time.
     polled_ns: u64,
 }
 
@@ -51,91 +51,91 @@ impl Moves {
         self.policy.set(policy);
     }
 
-    // ---- who leaves ----
+    // ---- leaving connections ----
 
-    /// Whether one may leave now.
+    /// Whether a connection may leave now.
     pub(crate) fn may_begin(&self, from: CoreId, wish: Wish, cores: usize) -> bool {
         self.held.get() == 0
             && Policy::may_give(self.given.get(), wish.weight)
             && Policy::is_turn(from, wish.to, cores, self.span.get())
     }
 
-    /// One leaves.
+    /// Counts a connection that leaves.
     pub(crate) fn begin(&self, wish: Wish) {
         self.given.set(self.given.get() + wish.weight);
         self.leaving.set(self.leaving.get() + 1);
     }
 
-    /// It has come to another core, or back, or has ended. Returns the tickets of those who wait for
-    /// that, if none leaves any more.
+    /// Counts a connection that has arrived, returned or closed. Returns the waiting tickets if
+    /// none is leaving any more.
     pub(crate) fn end(&self) -> Vec<u64> {
         self.leaving.set(self.leaving.get() - 1);
         if self.are_under_way() { Vec::new() } else { self.awaited.take() }
     }
 
-    /// The ticket is due when none leaves any more.
+    /// Adds a ticket to complete when no connection is leaving.
     pub(crate) fn await_end(&self, ticket: u64) {
         debug_assert!(self.are_under_way(), "there is nothing to wait for");
         self.awaited.borrow_mut().push(ticket);
     }
 
-    /// Whether any leaves, or is on its way.
+    /// Whether any connection is leaving, or in flight.
     pub(crate) fn are_under_way(&self) -> bool {
         self.leaving.get() > 0
     }
 
-    /// All are to stay, until [`Moves::let_go`].
+    /// Stops all moves until [`Moves::release`].
     pub(crate) fn hold(&self) {
         self.held.set(self.held.get() + 1);
     }
 
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         self.held.set(self.held.get() - 1);
     }
 
-    // ---- whose they are ----
+    // ---- ownership ----
 
-    /// How many connections this core has accepted, of which `here` are on it, with guests.
+    /// The number of connections that this core accepted; `here` are on it, with guests.
     pub(crate) fn accepted(&self, here: usize) -> usize {
         here - self.guests.get() + self.away.get()
     }
 
-    /// A guest comes.
+    /// Counts a guest that arrives.
     pub(crate) fn guest_comes(&self) {
         self.guests.set(self.guests.get() + 1);
     }
 
-    /// A guest goes on, or home, or has ended.
+    /// Counts a guest that moves on, returns or closes.
     pub(crate) fn guest_goes(&self) {
         self.guests.set(self.guests.get() - 1);
     }
 
-    /// One of its own goes to another core.
+    /// Counts an own connection that leaves.
     pub(crate) fn goes_away(&self) {
         self.away.set(self.away.get() + 1);
     }
 
-    /// It has come back, or has ended.
+    /// Counts an own connection that returns or closes.
     pub(crate) fn is_back(&self) {
         self.away.set(self.away.get() - 1);
     }
 
-    // ---- how busy cores are ----
+    // ---- load of cores ----
 
-    /// The core has nothing to do from now on.
+    /// Begins idle time.
     pub(crate) fn rests(&self, now_ns: u64) {
         if self.idle_since_ns.get() == 0 {
             self.idle_since_ns.set(now_ns);
         }
     }
 
-    /// It has polled for so long meanwhile.
+    /// Adds polling to the idle time.
     pub(crate) fn polled(&self, ns: u64) {
         let measured = self.measured.get();
         self.measured.set(Measured { polled_ns: measured.polled_ns + ns, ..measured });
     }
 
-    /// It works again.
+    /// Ends idle time.
     #[inline]
     pub(crate) fn works(&self, now_ns: u64) {
         let since_ns = self.idle_since_ns.take();
@@ -146,11 +146,11 @@ impl Moves {
         }
     }
 
-    /// Reports how busy core `here` was, and looks at the others, if a span has begun.
+    /// At the beginning of a span: reports the load of core `here`, and reads those of the others.
     pub(crate) fn look(
         &self,
         here: CoreId,
-        told: &[CoreReport],
+        reports: &[CoreReport],
         now_ms: u64,
         now_ns: u64,
         cpu_ns: impl FnOnce() -> u64,
@@ -164,14 +164,14 @@ impl Moves {
         let passed_ns = now_ns.saturating_sub(before.begun_ns);
         let share = policy::share_of(passed_ns, before.idle_ns, worked_ns);
         self.measured.set(Measured { begun_ns: now_ns, cpu_ns, ..Measured::default() });
-        told[here].report_share(policy::word(span, share));
+        reports[here].report_share(policy::word(span, share));
         *self.shares.borrow_mut() =
-            told.iter().map(|told| policy::share_in(told.share(), span)).collect();
+            reports.iter().map(|reports| policy::share_in(reports.share(), span)).collect();
         self.span.set(span);
         self.given.set(0);
     }
 
-    /// A core's share, as of the last look.
+    /// The load of a core at the beginning of the span.
     pub(crate) fn share(&self, core: CoreId) -> Share {
         self.shares.borrow().get(core).copied().unwrap_or_default()
     }

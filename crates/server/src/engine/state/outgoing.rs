@@ -1,4 +1,4 @@
-//! What a core wants done when its turn ends: with its sockets, and by other cores.
+//! The outputs of a turn: actions on sockets, and mail to other cores.
 
 use crate::settings::Settings;
 use darter_base::limits::SPARE_BYTES;
@@ -9,27 +9,27 @@ use darter_tx::{CoreId, Message, Tx};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What the core wants done with its sockets.
+/// An action on a socket.
 #[derive(Debug)]
 pub enum Action {
-    /// Send one run of bytes; the buffer comes back with `Core::sent`.
+    /// Send one run of bytes; `Core::sent` returns the buffer.
     SendFlat(Token, Vec<u8>),
     /// Send parts, in order.
     Send(Token, Vec<Part>),
-    /// Receive nothing more for now.
+    /// Stop receiving.
     Pause(Token),
-    /// Receive again.
+    /// Resume receiving.
     Resume(Token),
-    /// Close.
+    /// Close the connection.
     Close(Token),
-    /// Give away; `Core::released` when that is done.
+    /// Detach the connection from this thread; `Core::released` follows.
     Release(Token),
-    /// Listen where these settings say, and nowhere else; complete the ticket with whether that could
-    /// be done, a `bool`. Core 0 only.
+    /// Apply these settings to the listeners, and complete the ticket with the success, a `bool`.
+    /// Core 0 only.
     Listen(Arc<Settings>, u64),
 }
 
-/// See the module. `M` is what cores say to each other.
+/// See the module. `M` is the type of messages between cores.
 pub(crate) struct Outgoing<M> {
     actions: RefCell<Vec<Action>>,
     /// In the order of posting.
@@ -56,19 +56,19 @@ impl<M: From<Message>> Outgoing<M> {
         self.actions.borrow_mut().push(action);
     }
 
-    /// Whether there is something to do with sockets.
+    /// Whether there are actions.
     pub(crate) fn has_actions(&self) -> bool {
         !self.actions.borrow().is_empty()
     }
 
-    /// Moves what is to be done with sockets into `into`.
+    /// Moves the actions into `into`.
     pub(crate) fn drain_actions(&self, into: &mut Vec<Action>) {
         let mut actions = self.actions.borrow_mut();
         into.append(&mut actions);
         spare::release(&mut actions);
     }
 
-    /// Adds mail after all that was posted before, by tasks too.
+    /// Adds mail after all earlier mail, including that of tasks.
     pub(crate) fn post(&self, tx: &Tx, core: CoreId, mail: M) {
         let mut all = self.mail.borrow_mut();
         if tx.has_mail() {
@@ -77,7 +77,7 @@ impl<M: From<Message>> Outgoing<M> {
         all.push((core, mail));
     }
 
-    /// Whether there is mail, but for what tasks have posted.
+    /// Whether there is mail, without the mail of tasks.
     pub(crate) fn has_mail(&self) -> bool {
         !self.mail.borrow().is_empty()
     }
@@ -97,12 +97,12 @@ impl<M: From<Message>> Outgoing<M> {
         spare::release(&mut scratch);
     }
 
-    /// An empty buffer for a send.
+    /// A buffer for a send, reused if possible.
     pub(crate) fn spare(&self) -> Vec<u8> {
         self.spares.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Keeps the buffer of a send for a later one, unless it is large, or there are enough.
+    /// Keeps the buffer of a send for reuse, unless it is large or there are enough.
     pub(crate) fn keep_spare(&self, buffer: Vec<u8>) {
         /// Buffers kept for reuse.
         const SPARES: usize = 64;

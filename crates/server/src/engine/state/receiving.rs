@@ -1,12 +1,12 @@
-//! Whether connections are received from, and those that are not because too much of what they
-//! sent is not parsed yet.
+//! Flow control of receiving, and the connections whose receiving is paused because too many of
+//! their bytes are not parsed yet.
 //!
-//! Usually that ends by itself: the core catches up. But the client may be waiting, too: one that
-//! writes a whole pipeline before it reads a reply blocks in its write, and the core cannot make
-//! its next replies before the client has read some. So a connection that has made no progress for
-//! [`STALL_MS`] is received from again, up to `client-query-buffer-limit`.
+//! Usually a pause ends when the core catches up. But a client that writes a whole pipeline before
+//! it reads a reply blocks in its write, and the core cannot produce more replies before the client
+//! reads. So a connection without progress for [`STALL_MS`] is received from again, up to
+//! `client-query-buffer-limit`.
 //!
-//! Not here: what is done with a stalled connection. See `conn::receive`.
+//! Not here: receiving from a stalled connection. See `conn::receive`.
 
 use darter_runtime::net::Token;
 use std::cell::RefCell;
@@ -15,15 +15,15 @@ use std::collections::VecDeque;
 /// Time without progress after which a connection counts as stalled.
 const STALL_MS: u64 = 20;
 
-/// Whether a connection is received from.
+/// The state of receiving from a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// As its bytes come.
+    /// Bytes are received as they arrive.
     #[default]
     Open,
-    /// Not until most of what it has sent is parsed.
+    /// Nothing is received until most of the received bytes are parsed.
     Paused,
-    /// Ahead of its replies, up to the limit.
+    /// Bytes are received ahead of the replies, up to the limit.
     Ahead,
 }
 
@@ -32,30 +32,30 @@ pub(crate) enum Receiving {
 pub(crate) struct Stall {
     /// The connection; it may have gone.
     pub(crate) token: Token,
-    /// Bytes that it had sent and that were not parsed when its receiving was paused.
+    /// Unparsed bytes at the time of the pause.
     pub(crate) pending: usize,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Stalls {
-    /// With the time of the look at each, in Unix milliseconds: in order, unless the clock was set
-    /// back. At most one entry for each pause of the last [`STALL_MS`].
+    /// Paused connections with the time of their next check, in Unix milliseconds, in order unless
+    /// the clock was set back. At most one entry for each pause of the last [`STALL_MS`].
     queue: RefCell<VecDeque<(u64, Stall)>>,
 }
 
 impl Stalls {
-    /// Receiving was paused, or is still paused after a look.
+    /// Adds a connection whose receiving was paused, or is still paused after a check.
     pub(crate) fn add(&self, stall: Stall, now_ms: u64) {
         self.queue.borrow_mut().push_back((now_ms + STALL_MS, stall));
     }
 
-    /// The time of the next look, in Unix milliseconds.
+    /// The time of the next check, in Unix milliseconds.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.queue.borrow().front().map(|(due_ms, _)| *due_ms)
     }
 
-    /// The next connection to look at; at once if the clock was set back.
+    /// Takes the next connection to check; at once if the clock was set back.
     pub(crate) fn take_due(&self, now_ms: u64) -> Option<Stall> {
         let mut queue = self.queue.borrow_mut();
         let is_due = |due_ms: u64| due_ms <= now_ms || due_ms > now_ms + STALL_MS;

@@ -1,29 +1,28 @@
-//! Releases the memory of connections that have been silent for a while.
+//! Releases the buffers of silent connections.
 //!
-//! A round looks at all connections, a few per turn, and releases what the silent ones hold; by
-//! then
-//! it knows when the first of the others may have been silent for long enough. The next round
-//! begins
-//! then; and while no connection holds anything, none begins until one has received something.
+//! A round checks all connections, a few per turn, and releases the buffers of those that are
+//! silent. It also finds the earliest time at which another may have been silent for long enough:
+//! then the next round begins. While no connection holds a buffer, the next round begins only after
+//! a connection has received something.
 
 use super::clients::Clients;
 use std::cell::Cell;
 
 /// Silence after which a connection's memory is released.
 const SILENT_MS: u64 = 2_000;
-/// Between two looks of a round.
+/// The time between two steps of a round.
 const EVERY_MS: u64 = 10;
-/// Connections looked at per turn.
+/// Connections checked per turn.
 const AT_ONCE: usize = 16;
 
-/// Where the round is.
+/// The progress of the round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// The place of the next connection; 0: no round runs.
     next: usize,
-    /// When the next look is due, in Unix milliseconds; none while no connection holds memory.
+    /// The time of the next step, in Unix milliseconds; `None` while no connection holds a buffer.
     due: Option<u64>,
-    /// When the first of those looked at may have been silent for long enough.
+    /// The earliest time at which a checked connection may have been silent for long enough.
     earliest: Option<u64>,
 }
 
@@ -32,7 +31,7 @@ struct Round {
 pub(crate) struct Release(Cell<Round>);
 
 impl Release {
-    /// A connection has received something: it holds memory from now on.
+    /// Records that a connection has received something, so it holds a buffer.
     pub(crate) fn will_release(&self, now_ms: u64) {
         let round = self.0.get();
         if round.due.is_some() && round.earliest.is_some() {
@@ -46,12 +45,12 @@ impl Release {
         });
     }
 
-    /// When memory is next to be released, in Unix milliseconds.
+    /// The time of the next step, in Unix milliseconds.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.0.get().due
     }
 
-    /// A look at a few connections: at most one releases something, as that may be megabytes.
+    /// Checks a few connections, and releases the buffers of at most one: they may be megabytes.
     pub(crate) fn look(&self, clients: &Clients, now: u64) {
         let mut round = self.0.get();
         let Some(due) = round.due else { return };
@@ -74,7 +73,7 @@ impl Release {
                 break;
             }
             if conn.parser.has_buffer() {
-                // One in the middle of a request may complete it without another byte.
+                // A connection with a partial request may complete it without another byte.
                 let due = if conn.parser.may_release() { due } else { due.max(now + SILENT_MS) };
                 round.earliest = Some(round.earliest.map_or(due, |earliest| earliest.min(due)));
             }

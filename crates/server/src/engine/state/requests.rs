@@ -1,32 +1,32 @@
-//! Requests that outlive the buffer that they came in, side by side: short ones are copied, long
-//! ones are shared. So a batch, or what is queued after MULTI, costs no allocation for each.
+//! Requests that outlive their receive buffer, stored side by side: short ones are copied, long
+//! ones are shared. So a batch, or a MULTI, needs no allocation per request.
 
 use darter_resp::{Args, Request, Span};
 use std::sync::Arc;
 
 /// Longer arguments are shared instead of copied.
 const COPY_MAX: usize = 4 * 1024;
-/// So are more of them.
+/// Requests with more arguments are shared, too.
 const COPIED_ARGS_MAX: usize = 64;
 
-/// The bytes of the short ones, and where their arguments are.
+/// The bytes of short requests, and the spans of their arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     bytes: Vec<u8>,
     spans: Vec<Span>,
 }
 
-/// One of them.
+/// A stored request.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// Its arguments are these of the spans.
+    /// A range of the spans.
     Spans(u32, u32),
-    /// It is shared.
+    /// A shared request.
     Owned(Arc<Request>),
 }
 
 impl Requests {
-    /// Keeps a request.
+    /// Stores a request.
     pub(crate) fn keep(&mut self, args: Args<'_>) -> Kept {
         if args.len() > COPIED_ARGS_MAX || args.total_bytes() > COPY_MAX {
             return Kept::Owned(args.to_request());
@@ -41,7 +41,7 @@ impl Requests {
         Kept::Spans(first, place(self.spans.len()))
     }
 
-    /// A request that was kept here.
+    /// The arguments of a stored request.
     pub(crate) fn args<'a>(&'a self, kept: &'a Kept) -> Args<'a> {
         match kept {
             Kept::Spans(first, end) => {
@@ -51,13 +51,13 @@ impl Requests {
         }
     }
 
-    /// Forgets them; the memory stays.
+    /// Removes all requests, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
     }
 
-    /// Bytes of memory, without what is shared.
+    /// Bytes of memory, without shared requests.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }

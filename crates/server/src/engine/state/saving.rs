@@ -1,51 +1,52 @@
-//! What a core has to do with snapshots: its part of the one under way, and what the last one has.
+//! A core's state of snapshots: its part of the current one, and the changes that the last one has.
 
 use crate::saving::{Outlet, Room, Saves};
 use darter_persist::snapshot::{Chunk, Snapshot, Step};
 use darter_tx::{Locked, Tx};
 use std::cell::{Cell, RefCell};
 
-/// How much of the cut a snapshot may hold beside the data before writers wait, in thousandths.
+/// Memory that a snapshot may hold beside the data before writers wait, in thousandths of the cut.
 const HELD_PER_MILLE: u64 = 31;
-/// How much is logged, in thousandths.
+/// Memory beside the data that is logged, in thousandths of the cut.
 const LOGGED_PER_MILLE: u64 = 250;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Saving {
     work: RefCell<Option<Work>>,
-    /// There is some.
+    /// Whether there is `work`.
     is_here: Cell<bool>,
-    /// What writers had copied of the cut when the turn began, in KiB.
+    /// Memory of the cut that writers had copied when the turn began, in KiB.
     copied_before_kib: Cell<u32>,
-    /// Memory that the snapshot under way holds beside the data, and the most that one held, in KiB.
+    /// Memory that the current snapshot holds beside the data, and the peak of the current or last
+    /// one, in KiB.
     held_kib: Cell<u64>,
     held_peak_kib: Cell<u64>,
-    /// Changes of this core, since its start, that the last snapshot has.
+    /// The number of this core's changes, since its start, that the last snapshot includes.
     saved_changes: Cell<u64>,
-    /// Core 0: the ticket of whoever waits for the outcome.
+    /// Core 0: the ticket that waits for the outcome.
     ticket: Cell<Option<u64>>,
-    /// Core 0: the tickets of those who wait until none is under way.
+    /// Core 0: tickets that wait until no snapshot is being made.
     waiting: RefCell<Vec<u64>>,
-    /// Core 0: the tickets of those who wait for the last snapshot, which another has asked for.
+    /// Core 0: tickets that wait for the last snapshot, requested by another client or signal.
     waiting_for_last: RefCell<Vec<u64>>,
-    /// Core 0: nothing may change any more, since the last snapshot has been made.
+    /// Core 0: the locks of all keys after the last snapshot, so that nothing changes any more.
     frozen: RefCell<Option<Locked>>,
 }
 
-/// This core's part of a snapshot under way.
+/// This core's part of the current snapshot.
 struct Work {
     snapshot: Snapshot,
     outlet: Box<dyn Outlet>,
     /// A chunk for which there was no room.
     held: Option<Chunk>,
-    /// The log has a line about the memory that it holds.
+    /// The memory of this snapshot was logged.
     is_logged: bool,
 }
 
 impl Saving {
-    /// Begins with this core's part. That of one that was given up may still be here, where the core
-    /// has slept since.
+    /// Begins this core's part of a snapshot. The part of an aborted one may still be here if the
+    /// core has slept since.
     pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
         let before =
             self.work.replace(Some(Work { snapshot, outlet, held: None, is_logged: false }));
@@ -63,7 +64,7 @@ impl Saving {
         })
     }
 
-    /// Whether this core's part of a snapshot is under way: then whoever writes may copy a segment.
+    /// Whether this core's part of a snapshot is unfinished: then a write may copy a segment.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.is_here.get()
@@ -77,7 +78,7 @@ impl Saving {
             && self.work.borrow().as_ref().is_some_and(is_behind)
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub(crate) fn begin_turn(&self) {
         if self.is_here() {
             self.copied_before_kib.set(self.copied_kib());
@@ -85,8 +86,8 @@ impl Saving {
         }
     }
 
-    /// Memory that the snapshot under way holds beside the data, in bytes, and the most that this or the
-    /// last one held.
+    /// Memory that the current snapshot holds beside the data, in bytes, and the peak of the
+    /// current or last one.
     pub(crate) fn held_bytes(&self) -> [u64; 2] {
         [&self.held_kib, &self.held_peak_kib].map(|kib| kib.get() * 1_024)
     }
@@ -108,8 +109,8 @@ impl Saving {
         }
     }
 
-    /// What writers have copied in this turn, in KiB. A reader that takes over from another one
-    /// counts anew.
+    /// Memory that writers have copied in this turn, in KiB. A reader that replaces another one
+    /// counts from 0.
     pub(crate) fn copied_in_turn_kib(&self) -> u32 {
         self.copied_kib().saturating_sub(self.copied_before_kib.get())
     }
@@ -118,7 +119,7 @@ impl Saving {
         self.work.borrow().as_ref().map_or(0, |work| work.snapshot.copied_kib())
     }
 
-    /// Encodes a portion, or sends what there was no room for. Returns the keys that were sent.
+    /// Encodes a portion, or sends the chunk that is held. Returns the number of keys sent.
     pub(crate) fn step(&self, saves: &Saves) -> u64 {
         let keys = self.go_on(saves);
         self.is_here.set(self.work.borrow().is_some());
@@ -157,43 +158,43 @@ impl Saving {
         }
     }
 
-    /// The last snapshot has so many of this core's changes.
+    /// Sets the number of this core's changes that the last snapshot includes.
     pub(crate) fn set_saved_changes(&self, changes: u64) {
         self.saved_changes.set(changes);
     }
 
-    /// How many of so many changes no snapshot has.
+    /// The number of changes, of `changes`, that no snapshot includes.
     pub(crate) fn unsaved(&self, changes: u64) -> u64 {
         changes.saturating_sub(self.saved_changes.get())
     }
 
-    /// Whoever has this ticket waits for the outcome.
+    /// Adds the ticket that waits for the outcome.
     pub(crate) fn await_outcome(&self, ticket: u64) {
         let before = self.ticket.replace(Some(ticket));
         assert!(before.is_none(), "one snapshot at a time");
     }
 
-    /// The ticket of whoever waits for the outcome, once.
+    /// Takes the ticket that waits for the outcome.
     pub(crate) fn take_ticket(&self) -> Option<u64> {
         self.ticket.take()
     }
 
-    /// Whoever has this ticket waits until no snapshot is under way.
+    /// Adds a ticket that waits until no snapshot is being made.
     pub(crate) fn await_end(&self, ticket: u64) {
         self.waiting.borrow_mut().push(ticket);
     }
 
-    /// None is under way any more: those hear it who wait for that.
-    pub(crate) fn tell_ended(&self, tx: &Tx) {
+    /// Completes the tickets that wait until no snapshot is being made.
+    pub(crate) fn complete_ended(&self, tx: &Tx) {
         self.waiting.take().into_iter().for_each(|ticket| tx.complete(ticket, Box::new(())));
     }
 
-    /// Whoever has this ticket waits for the outcome of the last snapshot.
+    /// Adds a ticket that waits for the outcome of the last snapshot.
     pub(crate) fn await_last(&self, ticket: u64) {
         self.waiting_for_last.borrow_mut().push(ticket);
     }
 
-    /// The tickets of those who wait for the outcome of the last snapshot.
+    /// Takes the tickets that wait for the outcome of the last snapshot.
     pub(crate) fn take_waiting_for_last(&self) -> Vec<u64> {
         self.waiting_for_last.take()
     }
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use darter_persist::snapshot::Style;
 
-    /// Of a snapshot that has been given up.
+    /// The outlet of an aborted snapshot.
     struct Gone;
 
     impl Outlet for Gone {
@@ -227,7 +228,7 @@ mod tests {
         fn end(self: Box<Self>) {}
     }
 
-    #[test] // The core sleeps until the next one begins.
+    #[test] // The core sleeps until the next snapshot begins.
     fn one_that_was_given_up_gives_way_to_the_next() {
         let saving = Saving::default();
         for _ in 0..2 {

@@ -14,19 +14,19 @@ const ARG_BYTES_MAX: usize = 128;
 pub(crate) struct SlowCall {
     /// Unique across all cores.
     pub(crate) id: u64,
-    /// When it ended.
+    /// The end of the command, in Unix microseconds.
     pub(crate) unix_us: u64,
-    /// How long it took.
+    /// Its duration in microseconds.
     pub(crate) us: u64,
     /// Its arguments, shortened.
     pub(crate) args: Vec<Vec<u8>>,
-    /// The address and the name of its connection; empty when that has gone.
+    /// The address and the name of its connection; empty if that has closed.
     pub(crate) peer: String,
     pub(crate) name: Vec<u8>,
 }
 
 impl SlowCall {
-    /// A command of `row` that has just ended. Its id and its connection are set when it is kept.
+    /// A command of `row` that has just ended. [`Slowlog::keep`] sets its id and connection.
     pub(crate) fn new(unix_us: u64, ns: u64, row: &Command, args: Args<'_>) -> Self {
         let (us, args) = (ns / 1_000, shown(row, args));
         Self { id: 0, unix_us, us, args, peer: String::new(), name: Vec::new() }
@@ -41,9 +41,8 @@ pub(crate) struct Slowlog {
 }
 
 impl Slowlog {
-    /// Keeps a command, and no more than `most` in all. `id` makes an id of a number that is unique
-    /// on
-    /// this core.
+    /// Keeps a command, and at most `most` in total. `id` turns a number that is unique on this
+    /// core into an id.
     pub(crate) fn keep(
         &mut self,
         call: SlowCall,
@@ -90,7 +89,7 @@ fn shorten(arg: Arg<'_>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    #[test] // Newest first, no more than wanted; ids continue after the log was cleared.
+    #[test] // Newest first, up to the limit. Ids continue after the log was cleared.
     fn the_newest_are_kept() {
         let mut log = Slowlog::default();
         let call = |us| SlowCall {

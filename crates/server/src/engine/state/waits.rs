@@ -1,23 +1,23 @@
-//! Who waits for keys of this core: by key, in the order in which they came; and the clients of this
-//! core that wait, by when their time is over.
+//! Calls that wait for keys of this core, by key in order of arrival; and the deadlines of this
+//! core's waiting clients.
 //!
 //! ```text
 //! keys:     name -> key "jobs"  -> 17: client 5, its 1st key   23: client 9, its 2nd key
 //!                   key "mails" -> 23: client 9, its 1st key
 //! waiters:  number -> client 9, its place 23, and its names
 //! ```
-//! A name is what a key is locked under: two keys that share one are told apart here. A waiter has
-//! one place on all its keys of this core. One that leaves is forgotten at once; its places in the
-//! queues are removed in portions, and mean nothing meanwhile. Of those who wait for
-//! a key on the same condition nobody is asked once one has found nothing.
+//! A name is the number under which a key is locked. Two keys may share one, so a name has a queue
+//! for each. A waiter has the same place on all its keys of this core. A waiter that leaves is
+//! removed at once; its places in the queues are removed in portions, and are ignored until then.
+//! When a call finds its condition unmet, calls with the same condition on that key are skipped.
 //!
 //! Invariants (`check_invariants`):
-//! - Q1: every place of a waiter is in the queue of its key, and every place in a queue is that of a
-//!   waiter, or of one that has left and is still to be removed.
+//! - Q1: every place of a waiter is in the queue of its key. Every place in a queue belongs to a
+//!   waiter, or to one that has left and is not removed yet.
 //! - Q2: no queue is empty, and `keys` has no name without a queue.
-//! - Q3: `due` and `due_of` say the same, of keys that somebody waits for.
-//! - Q4: a condition is known while somebody waits on it.
-//! - Q5: if the places of a queue share a condition, all of them wait on that.
+//! - Q3: `due` and `due_of` have the same content, of names with waiters.
+//! - Q4: a condition is known while a call waits on it.
+//! - Q5: if a queue has a condition, all its places have it.
 
 use darter_base::hash::IdentityMap;
 use darter_base::runs::Runs;
@@ -33,64 +33,66 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::super::point::View;
 
-/// Places that are passed over at once, on a condition on which one has found nothing: about 30 us.
+/// Places checked or skipped in one step: about 30 us.
 const PASSED_AT_ONCE: usize = 64;
 
-/// Whether a call still waits. Shared by the core of its client, which may end the waiting, and those
-/// of its keys, each of which may take what is wanted: whoever is first decides, for good.
+/// The wait state of a call. The core of its client may end the wait, and each core of its keys may
+/// serve the call: the first transition wins.
 #[derive(Debug, Default)]
 pub(crate) struct Fate(AtomicU8);
 
 impl Fate {
     const WAITS: u8 = 0;
-    /// It is on its way to the core of its keys, which runs it, or has it wait.
+    /// The call is in flight to the core of its keys, which runs it or lets it wait.
     const ASKS: u8 = 1;
-    /// The same of a client that has ended its side, or whose time is over: it may be answered, but not
-    /// wait.
+    /// The call is in flight, but its client has half-closed or timed out: it may be answered, but
+    /// not wait.
     const ASKS_LAST: u8 = 2;
     const TAKEN: u8 = 3;
     const OVER: u8 = 4;
 
-    /// Of a call that is sent to the core of its keys.
+    /// The state of a call that is sent to the core of its keys.
     pub(crate) fn asks(has_ended: bool) -> Self {
         Self(AtomicU8::new(if has_ended { Self::ASKS_LAST } else { Self::ASKS }))
     }
 
-    /// The core of a key is about to take what is wanted, in the same step. False if it may not:
-    /// another one has, or the waiting is over.
+    /// Claims the call for a core of its keys, which serves it in the same step. False if another
+    /// core has, or the wait is over.
     pub(crate) fn take(&self) -> bool {
         self.decide(&[Self::WAITS], Self::TAKEN)
     }
 
-    /// The core of its keys is about to run it, in the same step. False if that is over.
+    /// Claims a call in flight for the core of its keys, which runs it in the same step. False if
+    /// the wait is over.
     pub(crate) fn answer(&self) -> bool {
         self.decide(&[Self::ASKS, Self::ASKS_LAST], Self::TAKEN)
     }
 
-    /// The core of its keys has nothing, so it is to wait. False if it is over, or its client has ended
-    /// its side.
+    /// Lets a call in flight wait, because its keys have nothing. False if the wait is over, or the
+    /// client has half-closed.
     pub(crate) fn wait(&self) -> bool {
         self.decide(&[Self::ASKS], Self::WAITS)
     }
 
-    /// The core of the client ends the waiting. False if something was taken.
+    /// Ends the wait, for the core of the client. False if the call was served.
     pub(crate) fn end(&self) -> bool {
         self.decide(&[Self::WAITS, Self::ASKS, Self::ASKS_LAST], Self::OVER)
     }
 
-    /// The client has ended its side, or its time is over. True if that ends the waiting; a call that is
-    /// on its way may still be answered.
+    /// Records that the client has half-closed or timed out. True if that ends the wait; a call in
+    /// flight may still be answered.
     pub(crate) fn end_if_waiting(&self) -> bool {
         !self.decide(&[Self::ASKS], Self::ASKS_LAST) && self.decide(&[Self::WAITS], Self::OVER)
     }
 
-    /// The core of its keys has not run it after all, nor lets it wait: a task does.
+    /// Returns a claimed call that the core of its keys did not run. A task runs it, or lets it
+    /// wait.
     pub(crate) fn renew(&self, has_ended: bool) {
         let fate = if has_ended { Self::OVER } else { Self::WAITS };
         self.0.store(fate, Ordering::Release);
     }
 
-    /// True when something was taken: its answer is on its way.
+    /// True if the call was served: its answer is in flight.
     pub(crate) fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire) == Self::TAKEN
     }
@@ -101,9 +103,9 @@ impl Fate {
     }
 }
 
-/// A call that waits: who calls, and for what it waits. Shared by the cores of its keys.
+/// A waiting call: its client and the condition. Shared by the cores of its keys.
 pub(crate) struct WaitingCall {
-    /// Unique among all calls that wait.
+    /// Unique among all waiting calls.
     pub(crate) number: u64,
     /// The core of its connection.
     pub(crate) core: CoreId,
@@ -115,33 +117,33 @@ pub(crate) struct WaitingCall {
     pub(crate) resp3: bool,
     pub(crate) wait: Wait,
     pub(crate) fate: Fate,
-    /// Nobody wants it any more: who is still giving it places stops.
+    /// The call has ended: a task that is still adding its places stops.
     pub(crate) has_left: AtomicBool,
 }
 
-/// What a connection knows of the call with which it waits.
+/// A connection's state of its waiting call.
 pub(crate) struct Blocked {
     pub(crate) call: Arc<WaitingCall>,
-    /// When its time is over, in Unix milliseconds.
+    /// The deadline in Unix milliseconds.
     pub(crate) until_ms: Option<u64>,
     pub(crate) stage: Stage,
     /// The cores of its keys.
     pub(crate) cores: Vec<CoreId>,
 }
 
-/// How far a call that waits has come.
+/// The progress of a waiting call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A task has it wait, or answers it: it may not have all its places yet.
+    /// A task is adding its places, or answers it.
     Begins,
-    /// It waits, or is on its way to the core of its keys.
+    /// It waits, or is in flight to the core of its keys.
     Waits,
-    /// Its time was over when something had been taken for it, or it was killed.
+    /// It timed out after it was served, or was killed: its answer is in flight.
     Ends,
 }
 
 impl Blocked {
-    /// A call that begins now.
+    /// A call that begins to wait.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
         let until_ms = match call.wait.patience {
             Patience::Millis(millis) => Some(now_ms.saturating_add(millis)),
@@ -151,23 +153,24 @@ impl Blocked {
         Self { call, until_ms, stage: Stage::Begins, cores }
     }
 
-    /// Bytes that it holds.
+    /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        /// What a key takes in the lists of its core, with a short name, as measured.
+        /// Measured bytes of a key with a short name in the queues of its core.
         const PLACE_BYTES: usize = 160;
         let keys = self.call.wait.keys.len() * PLACE_BYTES;
         size_of::<Self>() + size_of::<WaitingCall>() + self.call.request.bytes() + keys
     }
 }
 
-/// A client's waiting for one key.
+/// The place of a call in the queue of one key.
 #[derive(Clone, Copy)]
 struct Place {
     /// The number of its call.
     number: u64,
     /// Index of the key in its request.
     at: u32,
-    /// What the key was as the waiting began: the halves of [`Since`], which would be aligned to 16.
+    /// The state of the key when the wait began: the halves of [`Since`], which would be aligned to
+    /// 16.
     since: [u64; 2],
     /// The number of its condition.
     condition: Option<NonZeroU64>,
@@ -179,8 +182,8 @@ impl Place {
     }
 }
 
-/// The places of those who wait for a key, in their order. Who waits for a million keys is nearly always
-/// the only one for each: a tree of one place would be a node for eleven.
+/// The places on a key, in order. A call that waits for a million keys is nearly always alone on
+/// each: a tree of one place would take a node for eleven.
 enum Places {
     One(u64, Place),
     Many(Box<Many>),
@@ -188,12 +191,12 @@ enum Places {
 
 struct Many {
     places: BTreeMap<u64, Place>,
-    /// What all of them wait on, if that is one condition.
+    /// The condition of all places, if they share one.
     condition: Option<NonZeroU64>,
 }
 
 impl Places {
-    /// Somebody waits, unless it does already. True if it did not.
+    /// Adds a place. False if its number has one already.
     fn add(&mut self, number: u64, place: Place) -> bool {
         match self {
             Self::One(only, _) if *only == number => false,
@@ -212,13 +215,13 @@ impl Places {
         }
     }
 
-    /// Somebody does not wait any more. True if nobody does then.
+    /// Removes a place. True if none is left.
     fn remove(&mut self, number: u64) -> bool {
         match self {
             Self::One(only, _) => *only == number,
             Self::Many(all) => {
                 all.places.remove(&number);
-                // The last one's condition is that of all again.
+                // The condition of the last place is that of the queue again.
                 if all.places.len() == 1
                     && let Some((only, place)) = all.places.pop_first()
                 {
@@ -229,7 +232,7 @@ impl Places {
         }
     }
 
-    /// The first behind a place.
+    /// The first place after `last`.
     fn after(&self, last: u64) -> Option<(u64, &Place)> {
         match self {
             Self::One(only, place) => (*only > last).then_some((*only, place)),
@@ -240,7 +243,7 @@ impl Places {
         }
     }
 
-    /// What all of them wait on, if that is one condition.
+    /// The condition of all places, if they share one.
     fn condition(&self) -> Option<NonZeroU64> {
         match self {
             Self::One(_, place) => place.condition,
@@ -249,26 +252,26 @@ impl Places {
     }
 }
 
-/// One key, and who waits for it, in the order of their arrival.
+/// A key, and the places on it in order of arrival.
 struct Queue {
     db: usize,
     key: Name,
     places: Places,
 }
 
-/// What a key takes beside its bytes: most of what a call takes that waits for a million.
+/// The size of a key without its bytes: most of the memory of a call with a million keys.
 const _: () = assert!(size_of::<Queue>() <= 80);
 
-/// The conditions on which somebody waits on this core, each with a number meanwhile.
+/// The conditions of the waiting calls on this core, each with a number.
 #[derive(Default)]
 struct Conditions {
-    /// With how many wait on it.
+    /// Conditions with their numbers, and the number of calls on each.
     known: BTreeMap<Condition, (NonZeroU64, usize)>,
     last: u64,
 }
 
 impl Conditions {
-    /// One more waits on a condition. Returns its number.
+    /// Counts a call on a condition. Returns the condition's number.
     fn add(&mut self, condition: Condition) -> NonZeroU64 {
         let last = &mut self.last;
         let (number, count) = self.known.entry(condition).or_insert_with(|| {
@@ -279,7 +282,7 @@ impl Conditions {
         *number
     }
 
-    /// One less is.
+    /// Uncounts a call.
     fn remove(&mut self, condition: &Condition) {
         let known =
             self.known.get_mut(condition).expect("Q4: it is known while somebody waits on it");
@@ -290,7 +293,7 @@ impl Conditions {
     }
 }
 
-/// One who waits for keys of this core.
+/// A call that waits for keys of this core.
 struct Waiter {
     call: Arc<WaitingCall>,
     place: u64,
@@ -307,52 +310,53 @@ pub(crate) struct Waits {
     conditions: Conditions,
     next_place: u64,
     next_call: u64,
-    /// The place and the names of those who left.
+    /// The places and names of calls that have left.
     left: VecDeque<(u64, Runs<u64>)>,
-    /// Keys of this core, each with one that is locked, which tasks wait for.
+    /// Keys of this core with a locked key of any core: a task waits for the two.
     retries: BTreeSet<(u64, (CoreId, u64))>,
-    /// Clients of this core whose time will be over, by that moment, in Unix milliseconds.
+    /// Deadlines of this core's clients, in Unix milliseconds.
     deadlines: BTreeSet<(u64, u64)>,
-    /// Keys of this core that are to be looked at though nothing may have changed them: by when, in
-    /// Unix milliseconds, and by name.
+    /// Keys of this core that must be checked even without a change: by time in Unix milliseconds,
+    /// and by name.
     due: BTreeSet<(u64, u64)>,
     due_of: BTreeMap<u64, u64>,
-    /// Clients of this core that wait.
+    /// The number of this core's waiting clients.
     blocked: usize,
-    /// Connections that ended while their replies were on their way.
+    /// Connections that closed while their answers were in flight.
     lost: u64,
 }
 
-/// The next who waits for a key.
+/// The next call to serve on a key.
 pub(crate) struct Next {
     pub(crate) call: Arc<WaitingCall>,
     pub(crate) place: u64,
     /// Index of the key in its request.
     pub(crate) at: usize,
     pub(crate) since: Since,
-    /// What is there.
+    /// The result of the check of the key.
     pub(crate) look: Look,
 }
 
 impl Waits {
-    /// A number that no call of this core has had.
+    /// A new number, unique on this core.
     pub(crate) fn next_call(&mut self) -> u64 {
         self.next_call += 1;
         self.next_call
     }
 
-    /// True when nobody waits for a key of this core: then no command needs to look.
+    /// True if no call waits for a key of this core, so that no command needs to check.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// True when somebody may wait for a key of this name.
+    /// True if a call may wait for a key of this name.
     pub(crate) fn has(&self, name: u64) -> bool {
         self.keys.contains_key(&name)
     }
 
-    /// A call waits for the key at index `at` of its request. True if it is the first for this name.
+    /// Adds a call to the queue of the key at index `at` of its request. True if it is the first
+    /// for this name.
     pub(crate) fn add(
         &mut self,
         call: &Arc<WaitingCall>,
@@ -375,11 +379,11 @@ impl Waits {
             condition: waiter.condition,
         };
         let is_new = match known {
-            // A key that is named twice is waited for once: as the first says.
+            // For a key that is named twice the first name counts.
             Some(queue) => queue.places.add(waiter.place, place),
             None => {
                 let places = Places::One(waiter.place, place);
-                queues.reserve_exact(1); // Hardly ever are there two.
+                queues.reserve_exact(1); // A name hardly ever has two.
                 queues.push(Queue { db, key: Name::from(key), places });
                 true
             }
@@ -390,7 +394,7 @@ impl Waits {
         is_first
     }
 
-    /// A call waits no more.
+    /// Removes a call.
     pub(crate) fn remove(&mut self, number: u64) {
         if let Some(waiter) = self.waiters.remove(&number) {
             if let Some(condition) = waiter.call.wait.want.condition() {
@@ -400,12 +404,13 @@ impl Waits {
         }
     }
 
-    /// True when places of those who left are to be removed.
+    /// True if places of calls that have left must be removed.
     pub(crate) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// Removes some places of those who left. Returns the names that nobody waits for any more.
+    /// Removes at most `most` places of calls that have left. Returns the names without waiting
+    /// calls.
     pub(crate) fn remove_some(&mut self, most: usize) -> Vec<u64> {
         let mut unwanted = Vec::new();
         for _ in 0..most {
@@ -427,20 +432,20 @@ impl Waits {
         unwanted
     }
 
-    /// A task is to wait for two keys. False if one does already.
+    /// Records that a task waits for two keys. False if one does already.
     pub(crate) fn begin_retry(&mut self, name: u64, other: (CoreId, u64)) -> bool {
         self.retries.insert((name, other))
     }
 
-    /// The task has both keys.
+    /// Records that the task has both keys.
     pub(crate) fn end_retry(&mut self, name: u64, other: (CoreId, u64)) {
         self.retries.remove(&(name, other));
     }
 
-    /// The first who waits for a key of this name behind `place`, and finds something there. At most
-    /// `most` are asked, and few enough passed over who wait on a condition that one has found unmet:
-    /// `Err` has the place up to which nobody did, if there are more behind it. Where all wait on
-    /// one that is unmet, as those of BLPOP do, nobody is passed over.
+    /// The first call after `place` whose key of this name can serve it. At most `most` calls are
+    /// checked, and at most [`PASSED_AT_ONCE`] checked or skipped because their condition was found
+    /// unmet. Otherwise `Err` has the last place visited. A queue whose condition is unmet, as with
+    /// BLPOP, is skipped as a whole.
     pub(crate) fn next(
         &self,
         name: u64,
@@ -449,13 +454,13 @@ impl Waits {
         mut look: impl FnMut(&WaitingCall, usize, Since) -> Look,
     ) -> Result<Option<Next>, u64> {
         let Some(queues) = self.keys.get(&name) else { return Ok(None) };
-        let (mut last, mut asked, mut unready) = (place, 0, Vec::new());
+        let (mut last, mut checked, mut unready) = (place, 0, Vec::new());
         for _ in 0..PASSED_AT_ONCE {
             let is_open = |(at, queue): &(usize, &Queue)| {
                 let condition = queue.places.condition();
                 condition.is_none_or(|condition| !unready.contains(&(*at, condition)))
             };
-            // Nearly always there is one queue.
+            // A name nearly always has one queue.
             let nexts = queues.iter().enumerate().filter(is_open);
             let nexts = nexts.filter_map(|(at, queue)| Some((at, queue.places.after(last)?)));
             let Some((queue, (place, it))) = nexts.min_by_key(|(_, (place, _))| *place) else {
@@ -473,15 +478,15 @@ impl Waits {
                 return Ok(Some(Next { call: Arc::clone(&waiter.call), place, at, since, look }));
             }
             unready.extend(condition);
-            asked += 1;
-            if asked == most {
+            checked += 1;
+            if checked == most {
                 break;
             }
         }
         Err(last)
     }
 
-    /// A key is to be looked at by this moment, if it is earlier than what was said before.
+    /// Schedules a check of a key, unless an earlier one is scheduled.
     pub(crate) fn note_due(&mut self, name: u64, at_ms: u64) {
         if self.has(name) && self.due_of.get(&name).is_none_or(|known| at_ms < *known) {
             self.set_due(name, Some(at_ms));
@@ -497,20 +502,20 @@ impl Waits {
         self.due.extend(at_ms.map(|at_ms| (at_ms, name)));
     }
 
-    /// A key that is to be looked at by now: it is said once.
+    /// Takes a key whose check is due.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<u64> {
         let (_, name) = *self.due.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
         self.set_due(name, None);
         Some(name)
     }
 
-    /// A client of this core waits, until a moment or for ever.
+    /// Counts a waiting client of this core, with its deadline if it has one.
     pub(crate) fn block(&mut self, client: u64, until_ms: Option<u64>) {
         self.blocked += 1;
         self.deadlines.extend(until_ms.map(|until| (until, client)));
     }
 
-    /// A client of this core, which was to wait until then, waits no more.
+    /// Uncounts a client of this core, with the same deadline.
     pub(crate) fn unblock(&mut self, client: u64, until_ms: Option<u64>) {
         assert!(self.blocked > 0, "client {client} did not wait");
         self.blocked -= 1;
@@ -519,29 +524,28 @@ impl Waits {
         }
     }
 
-    /// Clients of this core that wait, and those of them that do not for ever.
+    /// The numbers of this core's waiting clients, and of those with a deadline.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.blocked, self.deadlines.len())
     }
 
-    /// A connection has ended while its replies were on their way.
+    /// Counts a connection that closed while its answer was in flight.
     pub(crate) fn count_lost(&mut self) {
         self.lost += 1;
     }
 
-    /// How many have.
+    /// The number of connections that closed while their answers were in flight.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// When the time of a client of this core is over next, or a key is to be looked at: in Unix
-    /// milliseconds.
+    /// The time of the next deadline or check of a key, in Unix milliseconds.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let firsts = [self.deadlines.first(), self.due.first()];
         firsts.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
-    /// A client of this core whose time is over.
+    /// A client of this core whose deadline has passed.
     pub(crate) fn overdue(&self, now_ms: u64) -> Option<u64> {
         self.deadlines.first().filter(|(until, _)| *until <= now_ms).map(|(_, client)| *client)
     }
@@ -606,7 +610,7 @@ mod tests {
         }
     }
 
-    /// It waits on what no other does.
+    /// A wait without a condition.
     struct Alone;
 
     impl Want for Alone {
@@ -647,8 +651,8 @@ mod tests {
         found.map(|next| (next.call.number, next.place))
     }
 
-    #[test] // Two keys of one name, a key named twice, one that leaves.
-    fn they_are_found_in_the_order_in_which_they_came() {
+    #[test] // Two keys of one name, a key named twice, a call that leaves.
+    fn calls_are_found_in_order_of_arrival() {
         let mut waits = Waits::default();
         let [one, two, three] = [7, 5, 6].map(call);
         assert!(waits.is_empty());
@@ -664,13 +668,13 @@ mod tests {
         assert_eq!(next(&waits, 1, 3), None);
         let found = waits.next(1, 0, 1, |_, _, _| Look::Nothing);
         assert_eq!(found.err(), Some(1), "there are more");
-        let mut asked = 0;
+        let mut checked = 0;
         let found = waits.next(1, 0, 8, |_, _, _| {
-            asked += 1;
+            checked += 1;
             Look::Nothing
         });
         assert!(matches!(found, Ok(None)));
-        assert_eq!(asked, 2, "one of each key: they wait on one condition");
+        assert_eq!(checked, 2, "one of each key: they wait on one condition");
         waits.remove(7);
         waits.check_invariants();
         assert_eq!(next(&waits, 1, 0), Some((5, 2)));
@@ -684,42 +688,42 @@ mod tests {
         waits.check_invariants();
     }
 
-    #[test] // However many wait: the first has found nothing, and all wait on the same.
-    fn nobody_is_passed_over_where_all_wait_on_the_same() {
+    #[test] // The first call finds nothing, and all have its condition.
+    fn a_queue_with_an_unmet_condition_is_skipped() {
         let mut waits = Waits::default();
         let many = 3 * PASSED_AT_ONCE as u64;
         for number in 0..many {
             waits.add(&call(number), (1, 0), (b"a", 1, Since(0)));
         }
-        let mut asked = 0;
+        let mut checked = 0;
         let found = waits.next(1, 0, 8, |_, _, _| {
-            asked += 1;
+            checked += 1;
             Look::Nothing
         });
         assert!(matches!(found, Ok(None)));
-        assert_eq!(asked, 1);
+        assert_eq!(checked, 1);
         assert_eq!(next(&waits, 1, many - 1), Some((many - 1, many)));
         waits.check_invariants();
     }
 
-    #[test] // Who waits on something else is asked; when it has left, all wait on one thing again.
-    fn one_who_waits_on_something_else_is_asked() {
+    #[test] // After the call without a condition has left, the queue has a condition again.
+    fn calls_with_other_conditions_are_checked() {
         let mut waits = Waits::default();
-        let asked = |waits: &Waits| {
-            let mut asked = Vec::new();
+        let checked = |waits: &Waits| {
+            let mut checked = Vec::new();
             let found = waits.next(1, 0, 8, |call, _, _| {
-                asked.push(call.number);
+                checked.push(call.number);
                 Look::Nothing
             });
             assert!(matches!(found, Ok(None)));
-            asked
+            checked
         };
         for number in [1, 3] {
             waits.add(&call(number), (1, 0), (b"a", 1, Since(0)));
         }
         waits.add(&call_for(4, Box::new(Alone)), (1, 0), (b"a", 1, Since(0)));
         waits.check_invariants();
-        assert_eq!(asked(&waits), [1, 4]);
+        assert_eq!(checked(&waits), [1, 4]);
         waits.remove(3);
         waits.remove(4);
         waits.remove_some(8);
@@ -727,12 +731,12 @@ mod tests {
         for number in 10..many {
             waits.add(&call(number), (1, 0), (b"a", 1, Since(0)));
         }
-        assert_eq!(asked(&waits), [1], "and nobody is passed over");
+        assert_eq!(checked(&waits), [1], "and nobody is passed over");
         waits.check_invariants();
     }
 
     #[test]
-    fn deadlines_come_in_their_order() {
+    fn deadlines_pass_in_order() {
         let mut waits = Waits::default();
         for (client, until) in [(1, Some(30)), (2, None), (3, Some(10))] {
             waits.block(client, until);

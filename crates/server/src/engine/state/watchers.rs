@@ -1,21 +1,21 @@
-//! Who watches all commands with MONITOR: this core's clients, and how many on each other core, with the
-//! lines that are to be shown there.
+//! The clients with MONITOR: those of this core, and their number on each other core, with the
+//! lines that are to be sent there.
 //!
-//! Lines for another core leave together, once all that left before were shown. Sent one by one, they
-//! could come faster than that core runs them; since messages run in their order, its clients would
-//! wait without bound.
+//! Lines for another core leave together, after all earlier ones were shown. Single lines could
+//! arrive faster than that core can show them. Messages run in order, so its clients would wait
+//! without bound.
 
 use darter_command::Stream;
 use darter_tx::CoreId;
 use std::sync::Arc;
 
-/// Makes the rest of a long line, for one watcher.
-pub(crate) type Rest = Arc<dyn Fn() -> Box<dyn Stream> + Send + Sync>;
+/// Makes the stream of the rest of a long line, for one watcher.
+pub(crate) type LineTail = Arc<dyn Fn() -> Box<dyn Stream> + Send + Sync>;
 
-/// Lines, and the rest of the last of them.
-pub(crate) type Lines = (Vec<u8>, Option<Rest>);
+/// Lines, and the rest of the last one.
+pub(crate) type Lines = (Vec<u8>, Option<LineTail>);
 
-/// What is to be shown on another core.
+/// Lines to show on another core.
 #[derive(Default)]
 struct Gathered {
     lines: Vec<Lines>,
@@ -23,12 +23,12 @@ struct Gathered {
     away: usize,
 }
 
-/// Who watches.
+/// The watching clients.
 #[derive(Default)]
 pub(crate) struct Watchers {
     /// Clients of this core.
     here: Vec<u64>,
-    /// How many on each core; a core that never had any may be missing.
+    /// The number on each core. A core that never had any may be missing.
     counts: Vec<usize>,
     all: usize,
     /// For each core, as `counts`.
@@ -44,7 +44,7 @@ impl Watchers {
         self.counts.get(core).is_some_and(|count| *count > 0)
     }
 
-    /// Core `at`'s number of watchers changes by `by`.
+    /// Changes core `at`'s number of watchers by `by`.
     pub(crate) fn change(&mut self, at: CoreId, by: isize) {
         if self.counts.len() <= at {
             self.counts.resize(at + 1, 0);
@@ -54,19 +54,19 @@ impl Watchers {
         self.all = self.counts.iter().sum();
     }
 
-    /// A client of this core watches.
+    /// Adds a client of this core.
     pub(crate) fn add(&mut self, client: u64) {
         self.here.push(client);
     }
 
-    /// A client of this core stops watching.
+    /// Removes a client of this core.
     pub(crate) fn remove(&mut self, client: u64) {
         self.here.retain(|here| *here != client);
     }
 
-    /// A line for core `to`, which has watchers.
-    pub(crate) fn gather(&mut self, to: CoreId, line: &[u8], rest: Option<&Rest>) {
-        /// Bytes that are shown at once: a few microseconds.
+    /// Adds a line for core `to`, which has watchers.
+    pub(crate) fn gather(&mut self, to: CoreId, line: &[u8], rest: Option<&LineTail>) {
+        /// Bytes that are shown together: a few microseconds.
         const AT_ONCE: usize = 16 * 1024;
         let lines = &mut self.gathered[to].lines;
         match lines.last_mut() {
@@ -78,7 +78,7 @@ impl Watchers {
         }
     }
 
-    /// What is to be sent to core `to` now, in as many messages.
+    /// Takes the lines to send to core `to` now, one message for each.
     pub(crate) fn take(&mut self, to: CoreId) -> Vec<Lines> {
         let gathered = &mut self.gathered[to];
         if gathered.away > 0 {
@@ -88,12 +88,12 @@ impl Watchers {
         std::mem::take(&mut gathered.lines)
     }
 
-    /// Core `at` has shown a message.
+    /// Records that core `at` has shown a message.
     pub(crate) fn shown(&mut self, at: CoreId) {
         self.gathered[at].away -= 1;
     }
 
-    /// The clients of this core that watch.
+    /// The watching clients of this core.
     pub(crate) fn here(&self) -> &[u64] {
         &self.here
     }
@@ -103,7 +103,7 @@ impl Watchers {
 mod tests {
     use super::*;
 
-    #[test] // Counted by core; the clients of this one by their ids.
+    #[test] // Watchers are counted by core; those of this core are listed by id.
     fn watchers_are_counted_by_core() {
         let mut watchers = Watchers::default();
         assert!(!watchers.are_any());

@@ -1,10 +1,10 @@
-//! Connections whose next write waits for a snapshot or for keyspace events: a queue for each cause, in
-//! order of arrival. A wait for a snapshot ends after [`HOLD_MS`], so a queue is in order of its ends,
-//! too, and only the heads are looked at.
+//! Connections whose next write waits for a snapshot or for keyspace events: a queue for each
+//! cause, in order of arrival. A wait for a snapshot ends after [`HOLD_MS`], so a queue is also in
+//! order of its ends, and only the heads are checked.
 //!
 //! Invariants:
-//! - W1: a connection is listed at most once; its lane knows that it is ([`WriteHold::Listed`]).
-//! - W2: `len` is the number of connections listed, whether they still exist or not.
+//! - W1: a connection is listed at most once, and its lane is marked ([`WriteHold::Listed`]).
+//! - W2: `len` is the number of listed connections, whether they still exist or not.
 
 use super::super::conn::{Lane, WriteHold};
 use darter_base::UnixMillis;
@@ -13,24 +13,24 @@ use darter_tx::CoreId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// How long a write waits for a snapshot at most. After that it copies what it needs, so memory grows by
-/// a segment for each connection in this time.
+/// The longest wait of a write for a snapshot. After that the write copies its segment, so memory
+/// grows by at most a segment per connection in this time.
 pub(crate) const HOLD_MS: u64 = 10;
 
 /// The cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
-    /// That fewer keyspace events are under way.
+pub(crate) enum WriteWait {
+    /// Too many keyspace events are in flight.
     Events,
-    /// A core's part of a snapshot.
+    /// A core's part of a snapshot is behind.
     Part(CoreId),
 }
 
-/// A connection, and when its wait began.
+/// A connection, and the beginning of its wait.
 type Held = (Token, UnixMillis);
 
-impl Awaited {
-    /// The place of its queue.
+impl WriteWait {
+    /// The index of the cause's queue.
     fn at(self) -> usize {
         match self {
             Self::Events => 0,
@@ -38,7 +38,7 @@ impl Awaited {
         }
     }
 
-    /// What the queue at this place waits for.
+    /// The cause of the queue at this index.
     fn of(at: usize) -> Self {
         at.checked_sub(1).map_or(Self::Events, Self::Part)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Writers {
 
 impl Writers {
     /// Lists the connection, if it is not listed yet.
-    pub(crate) fn hold(&self, awaited: Awaited, lane: &mut Lane, now: UnixMillis) {
+    pub(crate) fn hold(&self, awaited: WriteWait, lane: &mut Lane, now: UnixMillis) {
         if std::mem::replace(&mut lane.write_hold, WriteHold::Listed) == WriteHold::Listed {
             return;
         }
@@ -65,19 +65,19 @@ impl Writers {
         self.len.set(self.len.get() + 1);
     }
 
-    /// Whether any waits.
+    /// Whether any connection waits.
     #[inline]
     pub(crate) fn are_held(&self) -> bool {
         self.len.get() > 0
     }
 
-    /// Takes the head of a queue for which `may_go_on` holds, given when its wait began. Its lane still
-    /// counts as listed.
-    pub(crate) fn next(&self, may_go_on: impl Fn(Awaited, UnixMillis) -> bool) -> Option<Token> {
+    /// Takes the head of a queue for which `may_go_on` holds, given the cause and the beginning of
+    /// the wait. Its lane is still marked as listed.
+    pub(crate) fn next(&self, may_go_on: impl Fn(WriteWait, UnixMillis) -> bool) -> Option<Token> {
         let mut queues = self.queues.borrow_mut();
         let next = queues.iter_mut().enumerate().find_map(|(at, queue)| {
             let may_go_on =
-                queue.front().is_some_and(|(_, since)| may_go_on(Awaited::of(at), *since));
+                queue.front().is_some_and(|(_, since)| may_go_on(WriteWait::of(at), *since));
             if may_go_on { queue.pop_front() } else { None }
         });
         self.len.set(self.len.get() - usize::from(next.is_some()));
@@ -85,25 +85,25 @@ impl Writers {
     }
 
     /// Whether [`Writers::next`] would return a connection.
-    pub(crate) fn has_next(&self, may_go_on: impl Fn(Awaited, UnixMillis) -> bool) -> bool {
+    pub(crate) fn has_next(&self, may_go_on: impl Fn(WriteWait, UnixMillis) -> bool) -> bool {
         self.heads(|awaited, since| may_go_on(awaited, since).then_some(())).is_some()
     }
 
-    /// When the next wait for a snapshot ends.
+    /// The end of the next wait for a snapshot.
     pub(crate) fn next_end(&self) -> Option<UnixMillis> {
-        self.heads(|awaited, since| (awaited != Awaited::Events).then_some(since + HOLD_MS))
+        self.heads(|awaited, since| (awaited != WriteWait::Events).then_some(since + HOLD_MS))
     }
 
     /// The least of what `f` returns for the heads of the queues.
-    fn heads<R: Ord>(&self, f: impl Fn(Awaited, UnixMillis) -> Option<R>) -> Option<R> {
+    fn heads<R: Ord>(&self, f: impl Fn(WriteWait, UnixMillis) -> Option<R>) -> Option<R> {
         let queues = self.queues.borrow();
         let heads = queues.iter().enumerate().filter_map(|(at, queue)| Some((at, queue.front()?)));
-        heads.filter_map(|(at, (_, since))| f(Awaited::of(at), *since)).min()
+        heads.filter_map(|(at, (_, since))| f(WriteWait::of(at), *since)).min()
     }
 
-    /// Whether any waits for more than this core's part.
+    /// Whether any connection waits for another cause than this core's part.
     pub(crate) fn wait_elsewhere(&self, home: CoreId) -> bool {
-        self.are_held() && self.has_next(|awaited, _| awaited != Awaited::Part(home))
+        self.are_held() && self.has_next(|awaited, _| awaited != WriteWait::Part(home))
     }
 }
 
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::engine::{Conn, Session};
 
-    #[test] // W1, W2: in their order, those of one core past those of another.
-    fn who_came_first_goes_on_first() {
+    #[test] // W1, W2: connections resume in order; those of one core pass those of another.
+    fn held_writes_resume_in_order_of_arrival() {
         let writers = Writers::default();
         let conn = |index| {
             let token = Token { index, generation: 1 };
@@ -121,21 +121,21 @@ mod tests {
         };
         let mut conns = [0, 1, 2].map(conn);
         for (conn, core) in conns.iter_mut().zip([1, 0, 1]) {
-            writers.hold(Awaited::Part(core), &mut conn.lane, 5);
-            writers.hold(Awaited::Part(core), &mut conn.lane, 6);
+            writers.hold(WriteWait::Part(core), &mut conn.lane, 5);
+            writers.hold(WriteWait::Part(core), &mut conn.lane, 6);
         }
         assert!(writers.are_held() && writers.wait_elsewhere(0) && writers.wait_elsewhere(1));
         assert!(!writers.has_next(|_, _| false) && writers.next(|_, _| false).is_none());
         assert_eq!(writers.next_end(), Some(5 + HOLD_MS));
         let next = |awaited| writers.next(|at, _| at == awaited).map(|token| token.index);
-        let [here, there] = [0, 1].map(Awaited::Part);
+        let [here, there] = [0, 1].map(WriteWait::Part);
         assert_eq!([next(there), next(there), next(there)], [Some(0), Some(2), None]);
         assert!(writers.are_held() && !writers.wait_elsewhere(0));
         assert_eq!((next(here), writers.are_held()), (Some(1), false));
         conns[1].lane.write_hold = WriteHold::Released;
-        writers.hold(Awaited::Events, &mut conns[1].lane, 7);
+        writers.hold(WriteWait::Events, &mut conns[1].lane, 7);
         assert!(writers.wait_elsewhere(0), "events are of all cores");
         assert_eq!(writers.next_end(), None, "they are waited for however long it takes");
-        assert_eq!([next(here), next(Awaited::Events)], [None, Some(1)]);
+        assert_eq!([next(here), next(WriteWait::Events)], [None, Some(1)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::state::writers::HOLD_MS;
 use super::*;
-use crate::saving::{Order, Outcome, Outlet, Room, Saves, Store};
+use crate::saving::{Outcome, Outlet, Room, Saves, SnapshotOrder, Store};
 use darter_keyspace::{Deadline, Fresh, Key};
 use darter_persist::snapshot::Chunk;
 use std::sync::Mutex;
@@ -34,7 +34,11 @@ impl Disk {
 }
 
 impl Store for Disk {
-    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+    fn begin(
+        &self,
+        order: SnapshotOrder,
+        saves: &Arc<Saves>,
+    ) -> Result<Vec<Box<dyn Outlet>>, String> {
         assert!(!order.name.is_empty());
         let cores = self.left.load(Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);

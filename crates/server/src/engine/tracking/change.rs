@@ -94,7 +94,7 @@ impl Core {
 
     /// True if there are more.
     fn give_up_prefixes(self: &Rc<Self>, client: u64, prefixes: &mut Prefixes) -> bool {
-        let unused = self.tracking.trackers.borrow_mut().give_up(client, prefixes, AT_ONCE);
+        let unused = self.tracking.trackers.borrow_mut().remove_some(client, prefixes, AT_ONCE);
         self.tell_of_prefixes(unused, false);
         !prefixes.is_empty()
     }

@@ -1,11 +1,10 @@
-//! What waits at the home of channels: messages that cannot be published at once, and whatever came
-//! after them.
+//! The queue at the home of channels: messages that cannot be published at once, and all later
+//! orders.
 //!
-//! A message waits while it is matched with many patterns, and while some core has more to deliver
-//! than it should; it is sent to those who subscribe to a few patterns at a time. So those who
-//! publish are slowed down to what the cores deliver, and what is under way stays bounded.
-//! Subscribers that do not read slow nobody down: what they are owed is limited by
-//! `client-output-buffer-limit`.
+//! A message waits while it is matched with many patterns, and while a core has too many messages
+//! to deliver; it is sent for a few patterns at a time. So publishers are throttled to the speed of
+//! delivery, and the messages in flight are bounded. Subscribers that do not read slow no publisher
+//! down: `client-output-buffer-limit` limits their output.
 
 use super::Kind;
 use super::name::{Message, Name};
@@ -14,63 +13,63 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What one home has another core deliver at a time, by [`weight`]: about a millisecond of work.
-const UNDER_WAY_MAX: usize = 4_096;
-/// How much a core has delivered when it says so.
-pub(crate) const TOLD_AT: usize = UNDER_WAY_MAX / 4;
+/// Messages in flight from a home to one core, by [`weight`]: about a millisecond of work.
+const IN_FLIGHT_MAX: usize = 4_096;
+/// The delivered weight after which a core reports it.
+pub(crate) const REPORT_AT: usize = IN_FLIGHT_MAX / 4;
 
-/// What the delivery of a message to so many clients of a core weighs.
+/// The weight of delivering a message to this number of clients of a core.
 pub(crate) fn weight(message: &Message, receivers: usize) -> usize {
     const KIB: usize = 1_024;
     1 + receivers + message.payload.len() / (4 * KIB)
 }
 
-/// A subscriber joins or leaves: names of one kind, which a home is to count from now on, or no
-/// longer.
+/// A subscriber joins or leaves names of one kind: the home changes its counts.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) subscriber: u64,
     pub(crate) kind: Kind,
     pub(crate) names: Vec<Name>,
     pub(crate) joins: bool,
-    /// Whom to tell on the subscriber's core once it is counted; nobody when it is gone.
+    /// The ticket to complete on the subscriber's core when the change is counted; `None` if the
+    /// subscriber is gone.
     pub(crate) ticket: Option<u64>,
 }
 
-/// A message that waits.
+/// A message that is being published.
 #[derive(Debug)]
 pub(crate) struct Publication {
     pub(crate) message: Arc<Message>,
-    /// How many it was sent to so far.
+    /// The number of receivers so far.
     pub(crate) receivers: usize,
-    /// Those who subscribe to the channel are among them.
+    /// The subscribers of the channel are counted and sent to.
     pub(crate) is_begun: bool,
-    /// The last pattern that was looked at.
+    /// The last pattern that was checked.
     pub(crate) after: Option<Name>,
-    /// How far it is matched with the next, which is this one.
+    /// The next pattern, and the state of matching it.
     pub(crate) walk: Option<(Name, Walk)>,
-    /// All were looked at.
+    /// All patterns were checked.
     pub(crate) is_matched: bool,
 }
 
 impl Publication {
-    /// A message that was sent to nobody yet.
+    /// A message that was not sent yet.
     pub(crate) fn new(message: Arc<Message>) -> Self {
         let (is_begun, is_matched) = (false, false);
         Self { message, receivers: 0, is_begun, after: None, walk: None, is_matched }
     }
 }
 
-/// Who is told that a message was sent.
+/// The recipient of the outcome of a publication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sender {
-    /// Who waits, by this ticket, to hear how many receive it.
+    /// A task that waits, with this ticket, for the number of receivers.
     Waits(u64),
-    /// Those who cause events: one of this weight is published.
+    /// The count of events in flight, which falls by this weight.
     Event(usize),
 }
 
-/// Something to be done in its turn.
+/// An order, in the queue of its home.
 #[derive(Debug)]
 pub(crate) enum Order {
     Publish(Publication, Sender),
@@ -81,8 +80,8 @@ pub(crate) enum Order {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     orders: VecDeque<Order>,
-    /// What each core still has to deliver, as far as is known.
-    under_way: Vec<usize>,
+    /// By core: the weight that it has not delivered yet, as far as reported.
+    in_flight: Vec<usize>,
 }
 
 impl Backlog {
@@ -94,17 +93,17 @@ impl Backlog {
         self.orders.push_back(order);
     }
 
-    /// The first that waits.
+    /// Takes the first order.
     pub(crate) fn take(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// Puts it back: it is not done yet.
+    /// Puts an unfinished order back at the front.
     pub(crate) fn put_back(&mut self, order: Order) {
         self.orders.push_front(order);
     }
 
-    /// Whether the first can be done, or a portion of it.
+    /// Whether the first order can be done, or a portion of it.
     pub(crate) fn can_go_on(&self) -> bool {
         match self.orders.front() {
             None => false,
@@ -113,22 +112,22 @@ impl Backlog {
         }
     }
 
-    /// Whether some core has enough to deliver.
+    /// Whether some core has too much to deliver.
     pub(crate) fn is_full(&self) -> bool {
-        self.under_way.iter().any(|weight| *weight >= UNDER_WAY_MAX)
+        self.in_flight.iter().any(|weight| *weight >= IN_FLIGHT_MAX)
     }
 
-    /// Core `to` is to deliver so much more.
+    /// Adds the weight of a message sent to core `to`.
     pub(crate) fn sent(&mut self, to: CoreId, weight: usize) {
-        if self.under_way.len() <= to {
-            self.under_way.resize(to + 1, 0);
+        if self.in_flight.len() <= to {
+            self.in_flight.resize(to + 1, 0);
         }
-        self.under_way[to] += weight;
+        self.in_flight[to] += weight;
     }
 
-    /// Core `by` has delivered so much.
+    /// Subtracts the weight that core `by` has delivered.
     pub(crate) fn delivered(&mut self, by: CoreId, weight: usize) {
-        self.under_way[by] -= weight;
+        self.in_flight[by] -= weight;
     }
 }
 
@@ -137,11 +136,11 @@ mod tests {
     use super::*;
     use crate::engine::state::pubsub::name::Text;
 
-    #[test] // Full with what one core has yet to deliver, and going on once it has.
-    fn what_is_under_way_is_bounded() {
+    #[test] // The backlog is full with one core's messages, and continues when they are delivered.
+    fn messages_in_flight_are_bounded() {
         let mut backlog = Backlog::default();
-        backlog.sent(1, UNDER_WAY_MAX - 1);
-        backlog.sent(0, UNDER_WAY_MAX - 1);
+        backlog.sent(1, IN_FLIGHT_MAX - 1);
+        backlog.sent(0, IN_FLIGHT_MAX - 1);
         assert!(!backlog.is_full());
         backlog.sent(1, 1);
         assert!(backlog.is_full());
@@ -150,7 +149,7 @@ mod tests {
         assert_eq!(weight(&message, 5), 8);
         backlog.push(Order::Publish(Publication::new(Arc::new(message)), Sender::Waits(0)));
         assert!(!backlog.can_go_on());
-        backlog.delivered(1, TOLD_AT);
+        backlog.delivered(1, REPORT_AT);
         assert!(backlog.can_go_on() && backlog.take().is_some() && backlog.is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! What the homes of channels have sent to a core: messages for its subscribers, and that they have
-//! heard of a change. In its order: a message counted before a change is delivered before it takes
-//! effect.
+//! The queue of a subscribers' core: messages from the homes of channels, and notices that a change
+//! was counted. The order is kept: a message counted before a change is delivered before the change
+//! takes effect.
 
-use super::backlog::{Change, TOLD_AT};
+use super::backlog::{Change, REPORT_AT};
 use super::frame::Frame;
 use super::name::{Message, Name};
 use darter_base::spare;
@@ -14,19 +14,18 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) message: Arc<Message>,
-    /// It has subscribers to the channel.
+    /// The channel has subscribers on this core.
     pub(crate) direct: bool,
-    /// Those of the patterns that have subscribers here.
+    /// The matching patterns with subscribers on this core.
     pub(crate) patterns: Vec<Name>,
     pub(crate) weight: usize,
-    /// How far it has come: the stage (the channel, then pattern by pattern), the last member, and
-    /// what is sent in this stage, in RESP2 and RESP3.
+    /// The current stage: 0 for the channel, then one for each pattern.
     pub(crate) stage: usize,
     pub(crate) after: u64,
     pub(crate) frames: [Option<Frame>; 2],
 }
 
-/// What a home sends.
+/// An item from a home.
 #[derive(Debug)]
 pub(crate) enum Item {
     Message(Box<Delivery>),
@@ -37,7 +36,7 @@ pub(crate) enum Item {
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
     items: VecDeque<(CoreId, Item)>,
-    /// What was delivered for each home since it was last told.
+    /// By home: the weight delivered since the last report.
     delivered: Vec<usize>,
 }
 
@@ -46,7 +45,7 @@ impl Deliveries {
         self.items.is_empty()
     }
 
-    /// From home `from`.
+    /// Adds an item from home `from`.
     pub(crate) fn push(&mut self, from: CoreId, item: Item) {
         self.items.push_back((from, item));
     }
@@ -57,18 +56,19 @@ impl Deliveries {
         first
     }
 
-    /// Puts back what is not done yet.
+    /// Puts an unfinished item back at the front.
     pub(crate) fn put_back(&mut self, from: CoreId, item: Item) {
         self.items.push_front((from, item));
     }
 
-    /// A message from home `from` is delivered: what that is to be told, if anything now.
+    /// Counts a delivered message of home `from`. Returns the weight to report to it, if a report
+    /// is due.
     pub(crate) fn delivered(&mut self, from: CoreId, weight: usize) -> Option<usize> {
         if self.delivered.len() <= from {
             self.delivered.resize(from + 1, 0);
         }
         self.delivered[from] += weight;
-        (self.delivered[from] >= TOLD_AT).then(|| std::mem::take(&mut self.delivered[from]))
+        (self.delivered[from] >= REPORT_AT).then(|| std::mem::take(&mut self.delivered[from]))
     }
 }
 
@@ -76,12 +76,12 @@ impl Deliveries {
 mod tests {
     use super::*;
 
-    #[test] // A home is told now and then, each of what was its own.
+    #[test] // Each home gets reports now and then, of its own messages.
     fn homes_are_told_in_sums() {
         let mut deliveries = Deliveries::default();
-        assert_eq!(deliveries.delivered(3, TOLD_AT - 1), None);
-        assert_eq!(deliveries.delivered(0, TOLD_AT + 5), Some(TOLD_AT + 5));
-        assert_eq!(deliveries.delivered(3, 1), Some(TOLD_AT));
+        assert_eq!(deliveries.delivered(3, REPORT_AT - 1), None);
+        assert_eq!(deliveries.delivered(0, REPORT_AT + 5), Some(REPORT_AT + 5));
+        assert_eq!(deliveries.delivered(3, 1), Some(REPORT_AT));
         assert_eq!(deliveries.delivered(3, 1), None);
     }
 }

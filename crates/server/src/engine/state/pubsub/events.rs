@@ -1,8 +1,8 @@
-//! Which keyspace events are published: `notify-keyspace-events`.
+//! The classes of keyspace events that are published: `notify-keyspace-events`.
 
 /// The letters: classes, and the two kinds of channels.
 const LETTERS: &[u8] = b"g$lshzxetdnmKE";
-/// Those that `A` stands for.
+/// The letters that `A` stands for.
 const ALL: &[u8] = b"g$lshzxetd";
 
 /// See the module. A bit for each letter.
@@ -10,7 +10,7 @@ const ALL: &[u8] = b"g$lshzxetd";
 pub(crate) struct EventClasses(u16);
 
 impl EventClasses {
-    /// The letters of the setting.
+    /// Parses the letters of the setting.
     pub(crate) fn parse(text: &str) -> Self {
         let bits = text.bytes().map(|letter| match letter {
             b'A' => ALL.iter().map(|letter| bit(*letter)).sum(),
@@ -19,24 +19,23 @@ impl EventClasses {
         Self(bits.fold(0, |all, bits: u16| all | bits))
     }
 
-    /// Events of this class are published.
+    /// Whether events of this class are published.
     pub(crate) fn has(self, class: u8) -> bool {
         self.0 & bit(class) != 0
     }
 
-    /// To which channels: `__keyspace@0__:key`, and `__keyevent@0__:event`. Without either, nothing
-    /// is published.
+    /// The kinds of channels to publish to: `__keyspace@0__:key` and `__keyevent@0__:event`.
     pub(crate) fn channels(self) -> [bool; 2] {
         [self.has(b'K'), self.has(b'E')]
     }
 
-    /// Something is published.
+    /// Whether any event is published.
     pub(crate) fn is_on(self) -> bool {
         self.channels() != [false; 2]
     }
 }
 
-/// No letter of the setting has none: it was checked when it was set.
+/// The bit of a letter. The setting was checked, so every letter has one.
 fn bit(letter: u8) -> u16 {
     LETTERS.iter().position(|other| *other == letter).map_or(0, |at| 1 << at)
 }
@@ -45,7 +44,7 @@ fn bit(letter: u8) -> u16 {
 mod tests {
     use super::*;
 
-    #[test] // `A` stands for all but misses and new keys; without a kind of channel all is off.
+    #[test] // `A` excludes misses and new keys. Without a kind of channel nothing is published.
     fn letters_are_classes() {
         let classes = EventClasses::parse("AK");
         assert!(ALL.iter().all(|letter| classes.has(*letter)));

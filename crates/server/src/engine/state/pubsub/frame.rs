@@ -1,19 +1,19 @@
-//! Messages and confirmations as clients read them: arrays in RESP2, pushes in RESP3.
+//! Encodes messages and confirmations: arrays in RESP2, pushes in RESP3.
 
 use super::Kind;
 use super::name::{Message, Name, Text};
 use darter_resp::{Output, Reply};
 
-/// Messages up to these bytes are encoded once for all subscribers, and copied for each; of longer
-/// ones the bytes are shared.
+/// Messages up to this size are encoded once and copied for each subscriber. The bytes of longer
+/// ones are shared.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// A message as the clients of one protocol read it.
+/// A message encoded for one protocol.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
-    /// All of it.
+    /// The encoded message.
     Short(Vec<u8>),
-    /// It is encoded for each: this many parts are shared with each.
+    /// A message that is encoded for each client, with this number of shared parts.
     Long(usize),
 }
 
@@ -29,7 +29,7 @@ impl Frame {
         Self::Short(out.flatten())
     }
 
-    /// What sending it to one client costs, where 1 is that of a short one.
+    /// The cost of sending it to one client, in units of a short message.
     pub(crate) fn cost(&self) -> usize {
         match self {
             Self::Short(bytes) => 1 + bytes.len() / 2_048,
@@ -38,7 +38,7 @@ impl Frame {
     }
 }
 
-/// Appends a message, as a subscriber of `pattern` or of the channel reads it.
+/// Appends a message, as for a subscriber of `pattern` or of the channel.
 pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>, resp3: bool) {
     let word: &[u8] = match (pattern, message.kind) {
         (Some(_), _) => b"pmessage",
@@ -55,7 +55,7 @@ pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>,
     bulk(&mut reply, &message.payload);
 }
 
-/// Appends the confirmation of a change: `name` is none where there was nothing to give up.
+/// Appends the confirmation of a change. `name` is `None` if there was no subscription to leave.
 pub(crate) fn confirm(
     out: &mut Output,
     kind: Kind,
@@ -102,7 +102,7 @@ mod tests {
         std::str::from_utf8(bytes).unwrap()
     }
 
-    #[test] // In both protocols, by channel, by pattern and by shard channel.
+    #[test] // Both protocols; channel, pattern and shard channel.
     fn messages_are_encoded() {
         let plain = message(Kind::Channel, b"hi");
         let text = "$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
@@ -115,7 +115,7 @@ mod tests {
         assert!(short(&sharded).contains("$8\r\nsmessage\r\n"));
     }
 
-    #[test] // A long one is not encoded for all; it costs what its parts do.
+    #[test] // A long message is not encoded once for all; its cost follows its parts.
     fn long_messages_are_shared() {
         let long = message(Kind::Channel, &[b'x'; 1 << 20]);
         let frame = Frame::new(&long, None, false);
@@ -123,7 +123,7 @@ mod tests {
         assert!(frame.cost() > Frame::new(&message(Kind::Channel, b"x"), None, false).cost());
     }
 
-    #[test] // Redis's words for each change; null where nothing was held.
+    #[test] // Redis's words for each change; null without a subscription.
     fn changes_are_confirmed() {
         let mut out = Output::default();
         let name = Name::from_bytes(b"a");

@@ -1,16 +1,17 @@
-//! Who subscribes to what, of the clients of one core.
+//! The subscriptions of one core's clients.
 //!
-//! A subscriber is known by a number of its own, not by its client's: after RESET, or when the
-//! connection is gone, the number is forgotten at once, and what it held is given up in portions.
+//! A subscriber has its own number, not its client's. After RESET, or after the connection has
+//! closed, the number is removed at once, and its subscriptions are removed in portions.
 //!
-//! A pattern is counted by every core, and they hear of it one after the other. Until all have, it
-//! is noted which: a message counted by a core that had not heard yet is not for this subscriber.
+//! Every core counts patterns, and the cores are notified of a change one after the other. Until
+//! all are, the subscription records which cores count it. A message from a core that did not count
+//! it yet is not for this subscriber.
 //!
 //! Invariants (`check_invariants`):
-//! - R1: a subscriber is a member of what it holds; only of what is being given up there are members
-//!   without a subscriber.
-//! - R2: a pattern that some cores have not heard of has a member for it.
-//! - R3: a subscriber's patterns are those that it holds.
+//! - R1: a subscriber is a member of each of its subscriptions. Members without a subscriber exist
+//!   only while its subscriptions are being removed.
+//! - R2: each entry of `partial` has a member of its pattern.
+//! - R3: `patterns` has the same patterns as `held`.
 
 use super::name::Name;
 use super::{Kind, Subscribed};
@@ -33,13 +34,13 @@ enum Members {
 /// A subscription.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// It is being given up: the homes have been told.
+    /// The subscriber is leaving: the homes are notified.
     is_leaving: bool,
-    /// Its number among those of its subscriber.
+    /// The order of the subscription among those of its subscriber.
     number: u64,
 }
 
-/// What keeps the order of a pattern takes: an entry of a tree that is two thirds full.
+/// The size of a pattern in `patterns`: an entry of a tree that is two thirds full.
 const ORDER_BYTES: usize = (size_of::<u64>() + size_of::<Name>()) * 3 / 2;
 
 /// A client with subscriptions.
@@ -47,19 +48,19 @@ const ORDER_BYTES: usize = (size_of::<u64>() + size_of::<Name>()) * 3 / 2;
 pub(crate) struct Subscriber {
     pub(crate) token: Token,
     held: [BTreeMap<Name, Held>; 3],
-    /// Its patterns, in the order in which it subscribed to them.
+    /// The patterns, in order of subscription.
     patterns: BTreeMap<u64, Name>,
-    /// How often it has subscribed to something.
+    /// The number of subscriptions made so far.
     last: u64,
-    /// Bytes of memory of what it holds.
+    /// Bytes of memory of the subscriptions.
     bytes: usize,
-    /// Messages that came before the confirmation of what it is subscribing to; none while it is
-    /// not.
+    /// Messages that arrived before the confirmation of a subscription in progress; `None` without
+    /// one.
     pub(crate) early: Option<Output>,
 }
 
 impl Subscriber {
-    /// What its session is to know.
+    /// The summary for its session.
     pub(crate) fn summary(&self, id: u64) -> Subscribed {
         Subscribed { id, counts: Kind::ALL.map(|kind| self.len(kind)), bytes: self.bytes }
     }
@@ -73,7 +74,8 @@ impl Subscriber {
         self.held[kind as usize].contains_key(name)
     }
 
-    /// Some of what it holds of a kind: the oldest patterns, and others in no order, as in Redis.
+    /// At most `most` subscriptions of a kind: the oldest patterns, and others in no order, as in
+    /// Redis.
     pub(crate) fn some(&self, kind: Kind, most: usize) -> Vec<Name> {
         match kind {
             Kind::Pattern => self.patterns.values().take(most).cloned().collect(),
@@ -81,7 +83,7 @@ impl Subscriber {
         }
     }
 
-    /// It holds this from now on.
+    /// Adds a subscription.
     pub(crate) fn hold(&mut self, kind: Kind, name: &Name) {
         let Entry::Vacant(place) = self.held[kind as usize].entry(name.clone()) else { return };
         self.last += 1;
@@ -93,13 +95,13 @@ impl Subscriber {
         }
     }
 
-    /// It is giving this up: the homes are being told.
+    /// Marks a subscription as leaving: the homes are being notified.
     pub(crate) fn give_up(&mut self, kind: Kind, name: &Name) {
         let held = self.held[kind as usize].get_mut(name);
         held.expect("what is given up is held").is_leaving = true;
     }
 
-    /// It holds this no longer.
+    /// Removes a subscription.
     pub(crate) fn let_go(&mut self, kind: Kind, name: &Name) {
         if let Some(held) = self.held[kind as usize].remove(name) {
             self.note_gone(kind, name, held);
@@ -114,8 +116,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes one of the things it holds, if it still holds any: its kind, its name, and whether it
-    /// was being given up.
+    /// Takes any subscription: its kind, its name, and whether it was leaving.
     pub(crate) fn take_one(&mut self) -> Option<(Kind, Name, bool)> {
         let kind = Kind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
         let (name, held) = self.held[kind as usize].pop_first()?;
@@ -129,13 +130,13 @@ impl Subscriber {
 pub(crate) struct Memberships {
     kinds: [BTreeMap<Name, Members>; 3],
     subscribers: IdentityMap<Subscriber>,
-    /// Of a pattern's members, those that not all cores count: which cores do.
+    /// Members of patterns that not all cores count: by core, whether it does.
     partial: BTreeMap<(Name, u64), Vec<bool>>,
     last: u64,
 }
 
 impl Memberships {
-    /// A client that had none subscribes to something: its number.
+    /// Adds a client without subscriptions. Returns its number.
     pub(crate) fn enter(&mut self, token: Token) -> u64 {
         self.last += 1;
         let held = [const { BTreeMap::new() }; 3];
@@ -145,7 +146,7 @@ impl Memberships {
         self.last
     }
 
-    /// A subscriber is gone. What it held is still to be given up.
+    /// Removes a subscriber. The caller must still remove its subscriptions.
     pub(crate) fn leave(&mut self, id: u64) -> Option<Subscriber> {
         self.subscribers.remove(&id)
     }
@@ -154,7 +155,7 @@ impl Memberships {
         self.subscribers.get_mut(&id)
     }
 
-    /// A subscriber is a member from now on.
+    /// Adds a member.
     pub(crate) fn add(&mut self, kind: Kind, name: &Name, id: u64) {
         let Some(members) = self.kinds[kind as usize].get_mut(name) else {
             self.kinds[kind as usize].insert(name.clone(), Members::One(id));
@@ -168,7 +169,7 @@ impl Memberships {
         }
     }
 
-    /// A subscriber is a member no longer.
+    /// Removes a member.
     #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
     pub(crate) fn remove(&mut self, kind: Kind, name: &Name, id: u64) {
         let names = &mut self.kinds[kind as usize];
@@ -201,29 +202,29 @@ impl Memberships {
         one.into_iter().chain(many.into_iter().flat_map(move |all| all.range(range).copied()))
     }
 
-    /// A subscriber joins, or gives up, a pattern: the cores have not heard of it yet.
+    /// Begins a join or leave of a pattern: no core has counted it yet.
     pub(crate) fn begin_partial(&mut self, name: &Name, id: u64, joins: bool, cores: usize) {
         self.partial.insert((name.clone(), id), vec![!joins; cores]);
     }
 
-    /// Core `core` has heard that a subscriber joins, or gives up, a pattern. True when all have.
-    pub(crate) fn heard(&mut self, name: &Name, id: u64, joins: bool, core: CoreId) -> bool {
+    /// Records that core `core` has counted a join or leave of a pattern. True if all have.
+    pub(crate) fn note_counted(&mut self, name: &Name, id: u64, joins: bool, core: CoreId) -> bool {
         let key = (name.clone(), id);
         let Some(cores) = self.partial.get_mut(&key) else { return false };
         cores[core] = joins;
-        let is_all = cores.iter().all(|heard| *heard == joins);
+        let is_all = cores.iter().all(|counted| *counted == joins);
         if is_all {
             self.partial.remove(&key);
         }
         is_all
     }
 
-    /// Which cores count a member of a pattern; `None` for all.
+    /// Takes the cores that count a member of a pattern; `None` for all.
     pub(crate) fn take_partial(&mut self, name: &Name, id: u64) -> Option<Vec<bool>> {
         self.partial.remove(&(name.clone(), id))
     }
 
-    /// Whether a message that core `core` has counted is for this member of a pattern.
+    /// Whether a message from core `core` is for this member of a pattern.
     pub(crate) fn is_counted(&self, name: &Name, id: u64, core: CoreId) -> bool {
         self.partial.is_empty()
             || self.partial.get(&(name.clone(), id)).is_none_or(|cores| cores[core])
@@ -294,8 +295,8 @@ mod tests {
         }
     }
 
-    #[test] // What a subscriber holds is counted in bytes, once.
-    fn what_is_held_is_counted() {
+    #[test] // The bytes of each subscription count once.
+    fn bytes_of_subscriptions_are_counted() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"news"));
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
@@ -312,14 +313,14 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
     }
 
-    #[test] // Patterns are given up as they were subscribed to, wherever their hashes put them.
+    #[test] // Patterns leave in the order of subscription, whatever their hashes.
     fn patterns_keep_their_order() {
         let mut memberships = Memberships::default();
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
         let names: Vec<Name> = (0..50_u8).map(|at| Name::from_bytes(&[b'p', at])).collect();
         names.iter().for_each(|name| subscriber.hold(Kind::Pattern, name));
-        subscriber.hold(Kind::Pattern, &names[0]); // It stays where it is.
+        subscriber.hold(Kind::Pattern, &names[0]); // A second subscription keeps the order.
         assert_eq!(subscriber.some(Kind::Pattern, 20), names[..20]);
         let bytes = subscriber.summary(id).bytes;
         subscriber.let_go(Kind::Pattern, &names[0]);
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
-    #[test] // A message is for a member of a pattern once its core has counted it.
+    #[test] // A message is for a member of a pattern if its core counts the member.
     fn cores_hear_of_patterns_one_by_one() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
         let id = memberships.enter(TOKEN);
@@ -338,13 +339,16 @@ mod tests {
             [0, 1, 2].map(|core| memberships.is_counted(&name, id, core))
         };
         assert_eq!(counted(&memberships), [false; 3]);
-        assert!(!memberships.heard(&name, id, true, 1));
+        assert!(!memberships.note_counted(&name, id, true, 1));
         assert_eq!(counted(&memberships), [false, true, false]);
-        assert!(!memberships.heard(&name, id, true, 0) && memberships.heard(&name, id, true, 2));
+        assert!(
+            !memberships.note_counted(&name, id, true, 0)
+                && memberships.note_counted(&name, id, true, 2)
+        );
         assert_eq!(counted(&memberships), [true; 3]);
         memberships.begin_partial(&name, id, false, 3);
         assert_eq!(counted(&memberships), [true; 3]);
-        assert!(!memberships.heard(&name, id, false, 2));
+        assert!(!memberships.note_counted(&name, id, false, 2));
         assert_eq!(memberships.take_partial(&name, id), Some(vec![true, true, false]));
         memberships.check_invariants();
     }

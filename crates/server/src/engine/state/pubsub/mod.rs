@@ -1,4 +1,4 @@
-//! Publish and subscribe, as far as it needs no core.
+//! The state of publish and subscribe, independent of the core.
 //!
 //! ```text
 //! name         what channels and patterns are called, and what messages say
@@ -10,7 +10,7 @@
 //! outbox       what a script publishes, until it ends
 //! events       which keyspace events are published
 //! ```
-//! docs/design/0025-publish-subscribe.md says who tells whom what, and why.
+//! docs/design/0025-publish-subscribe.md describes the messages between the cores.
 
 pub(crate) mod backlog;
 pub(crate) mod deliveries;
@@ -26,12 +26,12 @@ use darter_keyspace::Record;
 use deliveries::Deliveries;
 use events::EventClasses;
 use memberships::Memberships;
-use registry::Registry;
+use registry::SubscriberCounts;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::vec::IntoIter;
 
-/// What is subscribed to. Each is a namespace of its own.
+/// A kind of subscription. Each has its own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// SUBSCRIBE.
@@ -46,19 +46,19 @@ impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
-/// What a connection has subscribed to, as its session knows it.
+/// The summary of a connection's subscriptions, in its session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subscribed {
-    /// By which [`Memberships`] knows it; 0 before its first subscription.
+    /// The subscriber's number in [`Memberships`]; 0 before the first subscription.
     pub(crate) id: u64,
     /// Subscriptions of each [`Kind`].
     pub(crate) counts: [usize; 3],
-    /// Bytes of memory that they take.
+    /// Bytes of memory of the subscriptions.
     pub(crate) bytes: usize,
 }
 
 impl Subscribed {
-    /// True while it holds a subscription: it is of the class `pubsub` then.
+    /// True if there is a subscription: then the client is of the class `pubsub`.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.counts != [0; 3]
@@ -71,29 +71,29 @@ impl Subscribed {
     }
 }
 
-/// A core's part in it.
+/// A core's state of publish and subscribe.
 #[derive(Default)]
 pub(crate) struct PubSub {
-    pub(crate) registry: RefCell<Registry>,
+    pub(crate) registry: RefCell<SubscriberCounts>,
     pub(crate) memberships: RefCell<Memberships>,
     pub(crate) backlog: RefCell<Backlog>,
     pub(crate) deliveries: RefCell<Deliveries>,
-    /// The keyspace events that are recorded and published, and those that are to be.
+    /// The classes of keyspace events that are published, and the classes of the new setting.
     pub(crate) events: Cell<EventClasses>,
     pub(crate) wanted_events: Cell<EventClasses>,
-    /// Whether reads that find nothing are among them.
+    /// Whether misses are among them.
     pub(crate) hears_misses: Cell<bool>,
-    /// What has happened, and is yet to be published.
+    /// Recorded events that are not published yet.
     pub(crate) recorded: RefCell<VecDeque<IntoIter<Record>>>,
 }
 
 impl PubSub {
-    /// Whether events are yet to be published.
+    /// Whether recorded events wait.
     pub(crate) fn has_recorded(&self) -> bool {
         !self.recorded.borrow().is_empty()
     }
 
-    /// The first of these.
+    /// Takes the first recorded event.
     pub(crate) fn next_recorded(&self) -> Option<Record> {
         let mut recorded = self.recorded.borrow_mut();
         loop {

@@ -1,7 +1,7 @@
 //! The names of channels and patterns, and the texts of messages.
 //!
-//! Each is kept once for all who hold it. A long one stays in the chunks of its request: it is
-//! neither copied nor freed in one piece, and goes to the sockets as it is.
+//! Holders share one copy. A long text stays in the chunks of its request: it is neither copied nor
+//! freed in one piece, and is sent without a copy.
 
 use super::Kind;
 use crate::listeners::PREFIXES;
@@ -29,7 +29,7 @@ impl Text {
         }
     }
 
-    /// In one piece. Cost: O(1) for names, which are gathered before their command runs.
+    /// The bytes in one piece. Cost: O(1) for names, which are gathered before their command runs.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Short(bytes) => bytes,
@@ -44,7 +44,7 @@ impl Text {
         }
     }
 
-    /// Appends it: a long one without a copy.
+    /// Appends the text; a long one without a copy.
     pub(crate) fn write(&self, out: &mut Output) {
         match self {
             Self::Short(bytes) => out.share(bytes, 0..bytes.len()),
@@ -58,8 +58,8 @@ impl Text {
     }
 }
 
-/// The name of a channel, or a pattern. In the order of the hashes: only names of one hash are
-/// compared byte by byte.
+/// The name of a channel or a pattern. Ordered by hash: only names with equal hashes are compared
+/// byte by byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     hash: u64,
@@ -72,7 +72,7 @@ impl Name {
         Self { hash: args.hash(at), text: Text::of(args, at) }
     }
 
-    /// One of this server's own.
+    /// A name made by the server.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { hash: darter_base::hash::of(bytes), text: Text::Short(bytes.into()) }
     }
@@ -85,7 +85,7 @@ impl Name {
         &self.text
     }
 
-    /// The core that orders what is published to a channel of this name, of `cores`.
+    /// The core, of `cores`, that orders the messages of this channel.
     pub(crate) fn home(&self, cores: usize) -> CoreId {
         home(self.bytes(), self.hash, cores)
     }
@@ -102,8 +102,8 @@ impl Name {
 /// The home of all channels of keyspace events.
 pub(crate) const EVENTS_HOME: CoreId = 0;
 
-/// The core that orders what is published to a channel of this name, which has this hash. Channels
-/// of keyspace events have the same, so that the events of a key stay in their order.
+/// The core that orders the messages of the channel with this name and hash. All channels of
+/// keyspace events have the same home, so that the events of a key keep their order.
 pub(crate) fn home(name: &[u8], hash: u64, cores: usize) -> CoreId {
     let is_of_events = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if is_of_events { EVENTS_HOME } else { (hash % cores as u64) as CoreId }
@@ -132,14 +132,14 @@ impl PartialEq for Name {
 
 impl Eq for Name {}
 
-/// What was published.
+/// A published message.
 #[derive(Debug)]
 pub(crate) struct Message {
     /// [`Kind::Channel`] or [`Kind::Shard`].
     pub(crate) kind: Kind,
     pub(crate) channel: Name,
     pub(crate) payload: Text,
-    /// It stands for what is more than its receivers may be owed: it closes them.
+    /// Replaces messages beyond the output limit of the receivers: closes them.
     pub(crate) is_excess: bool,
 }
 
@@ -149,14 +149,14 @@ impl Message {
         Self { kind, channel, payload, is_excess: false }
     }
 
-    /// One in the place of this and all that follow upon it.
+    /// The message that replaces this one and all later ones of its channel.
     pub(crate) fn into_excess(self) -> Self {
         Self { payload: Text::Short([].into()), is_excess: true, ..self }
     }
 
-    /// Bytes that a subscriber of the channel is sent, about.
+    /// Approximate bytes sent to a subscriber of the channel.
     pub(crate) fn sent_bytes(&self) -> usize {
-        const FRAME: usize = 32; // Of three lengths, and the word.
+        const FRAME: usize = 32; // Three lengths, and the word.
         FRAME + self.channel.text().len() + self.payload.len()
     }
 }
@@ -165,13 +165,13 @@ impl Message {
 mod tests {
     use super::*;
 
-    /// A name whose hash is that of all others.
+    /// A name with the same hash as all others.
     fn colliding(bytes: &[u8]) -> Name {
         Name { hash: 7, text: Text::Short(bytes.into()) }
     }
 
-    #[test] // Names of one hash differ by their bytes.
-    fn names_that_collide_are_told_apart() {
+    #[test] // Names with equal hashes differ by their bytes.
+    fn names_with_equal_hashes_differ() {
         assert!(colliding(b"a") < colliding(b"b"));
         assert_eq!(colliding(b"a"), colliding(b"a"));
         assert_ne!(Name::from_bytes(b"a"), Name::from_bytes(b"b"));

@@ -1,16 +1,16 @@
-//! What a script has published: it leaves when the script has ended, as nobody may hear of what could
-//! be undone.
+//! The messages that a running script has published. They are sent when the script has ended,
+//! because a killed script is undone.
 //!
-//! In Redis all that one script publishes gathers in the buffers of its receivers, as nothing is sent
-//! meanwhile, and `client-output-buffer-limit` closes those who are owed too much. Here it gathers once:
+//! In Redis the messages of a script gather in the output buffers of their receivers, and
+//! `client-output-buffer-limit` closes receivers with too many. Here they gather once:
 //!
 //! ```text
 //! channel a:  message  message  excess      (beyond the hard limit: its receivers are closed)
 //! channel b:  message  message  message
 //! channel c:                                (nobody receives it: nothing is kept)
 //! ```
-//! So nobody is owed more by a channel than there. Invariants: the account is the sum of what is kept,
-//! and at most [`BYTES_MAX`].
+//! So a channel adds no more to a client's output than in Redis. Invariants: the account is the sum
+//! of the kept bytes, and at most [`BYTES_MAX`].
 
 use super::Kind;
 use super::name::{Message, Name};
@@ -19,14 +19,14 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// What the messages of one script may take, where no limit of clients is below: what a script itself
-/// may use.
+/// The limit of the messages of one script if no output limit is lower: the same as a script's
+/// memory.
 const BYTES_MAX: usize = 1 << 30;
-/// What a message takes beside its texts: its entry, and what their allocations cost.
+/// The size of a message without its texts: its entry and the overhead of allocations.
 const MESSAGE_BYTES: usize = size_of::<Message>() + 64;
-/// What a channel takes beside its name.
+/// The size of a channel without its name.
 const CHANNEL_BYTES: usize = 2 * size_of::<((Kind, Name), Option<usize>)>();
-/// Messages of a block: what grows, moves or is freed in one step.
+/// Messages in a block, which grows, moves or is freed in one step.
 const BLOCK: usize = 256;
 
 /// There is no room for a message.
@@ -36,31 +36,31 @@ pub(crate) struct Full;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// In the order in which they were published.
+    /// The messages in order.
     blocks: VecDeque<Vec<Message>>,
-    /// What the subscribers of each channel are owed; none after its excess.
+    /// By channel: bytes for each subscriber; `None` after its excess message.
     channels: Channels,
     kept_bytes: usize,
-    /// What all outboxes of this core and kind keep.
+    /// The sum of all outboxes of this core.
     account: Rc<Cell<usize>>,
 }
 
-/// By their kinds and their names.
+/// Channels by kind and name.
 type Channels = BTreeMap<(Kind, Name), Option<usize>>;
 
 impl Outbox {
-    /// An empty one.
+    /// An empty outbox.
     pub(crate) fn new(account: Rc<Cell<usize>>) -> Self {
         let (blocks, channels) = (VecDeque::new(), Channels::new());
         Self { blocks, channels, kept_bytes: 0, account }
     }
 
-    /// Keeps a message which somebody receives; a subscriber may be owed less than `owed_max`, or
-    /// anything if that is 0. Cost: O(log channels).
+    /// Keeps a message with receivers. Their output limit is `output_max`, or none if that is 0.
+    /// Cost: O(log channels).
     ///
     /// # Errors
     /// There is no room.
-    pub(crate) fn keep(&mut self, message: Message, owed_max: usize) -> Result<(), Full> {
+    pub(crate) fn keep(&mut self, message: Message, output_max: usize) -> Result<(), Full> {
         let is_kept = |bytes: usize| self.kept_bytes + bytes + CHANNEL_BYTES <= BYTES_MAX;
         if !is_kept(held_bytes(&message)) {
             return Err(Full);
@@ -70,7 +70,7 @@ impl Outbox {
         let owed = owed.or_insert(Some(0));
         let Some(sum) = owed else { return Ok(()) };
         *sum += message.sent_bytes();
-        let is_excess = owed_max > 0 && *sum >= owed_max;
+        let is_excess = output_max > 0 && *sum >= output_max;
         if is_excess {
             *owed = None;
         }
@@ -84,7 +84,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The next messages, in the order in which they were published.
+    /// Takes the next messages, in order.
     pub(crate) fn take(&mut self) -> Option<Vec<Message>> {
         let block = self.blocks.pop_front()?;
         let bytes: usize = block.iter().map(held_bytes).sum();
@@ -99,7 +99,7 @@ impl Outbox {
     }
 }
 
-/// What a message takes that is kept.
+/// Bytes of a kept message.
 fn held_bytes(message: &Message) -> usize {
     MESSAGE_BYTES + message.channel.text().len() + message.payload.len()
 }
@@ -116,7 +116,7 @@ impl Drop for Outbox {
     }
 }
 
-/// What was in an outbox, while it is freed.
+/// The contents of a dropped outbox, freed in portions.
 struct Unsent {
     blocks: VecDeque<Vec<Message>>,
     channels: Channels,
@@ -153,7 +153,7 @@ mod tests {
         (Outbox::new(Rc::clone(&account)), account)
     }
 
-    #[test] // In its order, and each channel up to the limit: what follows is one excess.
+    #[test] // Messages keep their order. Beyond its limit a channel gets one excess message.
     fn a_channel_is_owed_so_much() {
         let (mut outbox, account) = outbox();
         for (channel, bytes) in [("a", 400), ("b", 1), ("a", 500), ("a", 100), ("a", 1), ("b", 2)] {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(account.get(), 5);
     }
 
-    #[test] // Without a limit of clients there is still one; what is kept is freed in portions.
+    #[test] // Without an output limit the outbox has its own; its messages are freed in portions.
     fn all_together_have_a_limit() {
         const MIB: usize = 1 << 20;
         let (mut outbox, account) = outbox();

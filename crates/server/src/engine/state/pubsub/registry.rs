@@ -1,7 +1,7 @@
-//! How many subscribers of a channel each core has, kept by the channel's home; and the same of all
-//! patterns, kept by every core.
+//! The number of subscribers on each core: of a channel, kept by its home; of all patterns, kept by
+//! every core.
 //!
-//! Trees, not hash tables: one that grows to a million names never copies them all.
+//! Trees, not hash tables: growing to a million names never copies them all.
 
 use super::Kind;
 use super::name::Name;
@@ -9,18 +9,18 @@ use darter_tx::CoreId;
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::ops::Bound;
 
-/// Subscribers of one name, by core: those of a few cores, each with at least one.
+/// The subscribers of one name, by core. Cores without any are not listed.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "most are on one core: it is to be small")]
 pub(crate) enum Counts {
     /// All are on one core.
     One(u32, u32),
-    /// They are on several, or were.
+    /// Several cores, now or before.
     Many(Box<Vec<(u32, u32)>>),
 }
 
 impl Counts {
-    /// Cores with subscribers, and how many.
+    /// The cores with subscribers, and their numbers.
     pub(crate) fn by_core(&self) -> impl Iterator<Item = (CoreId, usize)> {
         let one = match self {
             Self::One(core, count) => Some((*core, *count)),
@@ -35,7 +35,7 @@ impl Counts {
             .map(|(core, count)| (core as CoreId, count as usize))
     }
 
-    /// How many on all cores.
+    /// The number on all cores.
     pub(crate) fn sum(&self) -> usize {
         self.by_core().map(|(_, count)| count).sum()
     }
@@ -53,7 +53,7 @@ impl Counts {
         }
     }
 
-    /// One fewer. True when none is left.
+    /// Uncounts a subscriber. True if none is left.
     fn take(&mut self, core: u32) -> bool {
         match self {
             Self::One(only, count) => {
@@ -76,12 +76,12 @@ impl Counts {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
+pub(crate) struct SubscriberCounts {
     kinds: [BTreeMap<Name, Counts>; 3],
 }
 
-impl Registry {
-    /// A subscriber more on `core`.
+impl SubscriberCounts {
+    /// Counts a subscriber on `core`.
     pub(crate) fn add(&mut self, kind: Kind, name: &Name, core: CoreId) {
         let core = u32::try_from(core).expect("few cores");
         match self.kinds[kind as usize].entry(name.clone()) {
@@ -92,7 +92,7 @@ impl Registry {
         }
     }
 
-    /// One fewer.
+    /// Uncounts a subscriber on `core`.
     #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
     pub(crate) fn take(&mut self, kind: Kind, name: &Name, core: CoreId) {
         let core = u32::try_from(core).expect("few cores");
@@ -103,7 +103,7 @@ impl Registry {
         }
     }
 
-    /// Different names.
+    /// The number of different names.
     pub(crate) fn len(&self, kind: Kind) -> usize {
         self.kinds[kind as usize].len()
     }
@@ -127,9 +127,9 @@ impl Registry {
 mod tests {
     use super::*;
 
-    #[test] // Counted by core; a name without subscribers is not there.
+    #[test] // Subscribers are counted by core. A name without subscribers is removed.
     fn subscribers_are_counted_by_core() {
-        let (mut registry, name) = (Registry::default(), Name::from_bytes(b"news.*"));
+        let (mut registry, name) = (SubscriberCounts::default(), Name::from_bytes(b"news.*"));
         for core in [1, 1, 4, 2] {
             registry.add(Kind::Pattern, &name, core);
         }
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(registry.len(Kind::Pattern), 0);
     }
 
-    #[test] // The names after one are those that a walk has yet to see, whatever comes and goes.
+    #[test] // A walk by `names_after` survives changes.
     fn names_are_walked_in_portions() {
-        let mut registry = Registry::default();
+        let mut registry = SubscriberCounts::default();
         let names: Vec<Name> = (0..50_u8).map(|number| Name::from_bytes(&[number])).collect();
         names.iter().for_each(|name| registry.add(Kind::Channel, name, 0));
         let (mut seen, mut after) = (0, None);

@@ -1,17 +1,17 @@
-//! On the core of the keys: the prefixes of clients of all cores, and what was touched that begins with
-//! them.
+//! On the core of the keys: the prefixes of all cores' clients, and the touched keys with these
+//! prefixes.
 //!
-//! A touched key is matched with prefixes in steps: the greatest prefix that is not above the key
-//! either begins it, and then a shorter one may do so, too; or it has some bytes in common with it,
-//! and no other that matches is longer than these. So few prefixes are looked at, of however many.
+//! A touched key is matched with prefixes in steps. The greatest prefix that is not above the key
+//! either begins it; then shorter ones may, too. Or it shares some bytes with the key; then no
+//! matching prefix is longer than these. So only few of many prefixes are compared.
 //!
-//! What is gathered of a prefix leaves once a turn, when the cores that had the messages before have
-//! delivered them. If it grows beyond [`GATHERED_MAX`] meanwhile, its clients are told to drop all
-//! keys: so nobody has to wait, and nothing grows without bound.
+//! The gathered keys of a prefix are sent once a turn, after the cores have delivered the messages
+//! before. If more than [`GATHERED_MAX`] keys gather, the clients of the prefix are told to flush
+//! all keys. So no writer waits, and memory is bounded.
 //!
 //! Invariants (`check_invariants`):
-//! - B1: a prefix of which something is gathered is listed in `dirty`. (One that is listed may have
-//!   gone since, or come anew.)
+//! - B1: a prefix with gathered keys is listed in `dirty`. (A listed prefix may have been removed,
+//!   or added again.)
 //! - B2: `gathered` is the number of keys of all prefixes.
 
 use super::message::Message;
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Keys of all prefixes that are gathered at most.
+/// The limit of gathered keys, over all prefixes.
 const GATHERED_MAX: usize = 64 * 1024;
 /// Keys of one message: about 20 us to encode.
 const KEYS_MAX: usize = 256;
@@ -35,9 +35,9 @@ type Keys = BTreeMap<Arc<Name>, u64>;
 #[derive(Debug, Default)]
 struct Known {
     cores: Vec<CoreId>,
-    /// Touched keys, and whose commands touched them: 0 if several clients' did.
+    /// Touched keys, each with the client that touched it; 0 for several clients.
     keys: Keys,
-    /// There were too many.
+    /// Too many keys gathered: all keys are invalid.
     is_all: bool,
 }
 
@@ -47,7 +47,7 @@ impl Known {
     }
 }
 
-/// What is to be sent to some cores.
+/// A message for the cores of a prefix.
 #[derive(Debug)]
 pub(crate) struct Broadcast {
     pub(crate) prefix: Prefix,
@@ -59,46 +59,46 @@ pub(crate) struct Broadcast {
 #[derive(Debug, Default)]
 pub(crate) struct Broadcasts {
     prefixes: BTreeMap<Prefix, Known>,
-    /// Touched keys that are yet to be matched,
+    /// Touched keys that are not matched yet.
     touched: VecDeque<Touch>,
-    /// and how many bytes of the first a prefix may still have.
+    /// The longest prefix that may still match the first of them, in bytes.
     left: Option<usize>,
-    /// The prefixes of which something is gathered.
+    /// The prefixes with gathered keys.
     dirty: BTreeSet<Prefix>,
     gathered: usize,
-    /// Messages that cores have yet to deliver.
+    /// Messages that are not delivered yet.
     away: usize,
 }
 
 impl Broadcasts {
-    /// True when nobody has a prefix.
+    /// True if no client has a prefix.
     pub(crate) fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
     }
 
-    /// Different prefixes.
+    /// The number of different prefixes.
     pub(crate) fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// Whether something can be matched.
+    /// Whether touched keys wait to be matched.
     pub(crate) fn can_match(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// Whether something can be sent as the turn ends.
+    /// Whether gathered keys can be sent at the end of the turn.
     pub(crate) fn can_send(&self) -> bool {
         self.away == 0 && !self.dirty.is_empty()
     }
 
-    /// Core `core` has clients with this prefix from now on.
+    /// Adds core `core`, whose first client with this prefix has come.
     pub(crate) fn add(&mut self, prefix: &Prefix, core: CoreId) {
         let cores = &mut self.prefixes.entry(prefix.clone()).or_default().cores;
         debug_assert!(!cores.contains(&core), "core {core} has it already");
         cores.push(core);
     }
 
-    /// Core `core` has none any more.
+    /// Removes core `core`, whose last client with this prefix has gone.
     pub(crate) fn remove(&mut self, prefix: &Prefix, core: CoreId) {
         let Some(known) = self.prefixes.get_mut(prefix) else { return };
         known.cores.retain(|other| *other != core);
@@ -109,14 +109,14 @@ impl Broadcasts {
         }
     }
 
-    /// A key was touched.
+    /// Adds a touched key.
     pub(crate) fn touch(&mut self, touch: Touch) {
         if !self.prefixes.is_empty() {
             self.touched.push_back(touch);
         }
     }
 
-    /// Matches touched keys with prefixes: so many steps at most.
+    /// Matches touched keys with prefixes, in at most `steps` steps.
     pub(crate) fn match_some(&mut self, mut steps: usize) {
         while steps > 0
             && let Some((name, author)) = self.touched.front()
@@ -139,8 +139,8 @@ impl Broadcasts {
         }
     }
 
-    /// A step: a prefix of the first `left` bytes of a name, perhaps, and how many bytes the next may
-    /// have. Nothing if there is none.
+    /// One step for the first `left` bytes of a name: a matching prefix if found, and the longest
+    /// length of the next. `None` at the end.
     fn next_match(&self, name: &[u8], left: usize) -> Option<(Option<Prefix>, Option<usize>)> {
         let sought = &name[..left];
         let upto = (Bound::Unbounded, Bound::Included(sought));
@@ -165,7 +165,7 @@ impl Broadcasts {
                 place.insert(author);
                 self.gathered += 1;
             }
-            // Two have changed it, so each is told of the other's change.
+            // Two clients have changed the key, so both must be notified.
             Entry::Occupied(mut place) if *place.get() != author => *place.get_mut() = 0,
             Entry::Occupied(_) => {}
         }
@@ -176,7 +176,8 @@ impl Broadcasts {
         }
     }
 
-    /// Takes what is gathered of some prefixes, unless messages sent before are still to be delivered.
+    /// Takes the gathered keys of at most `most` messages, unless earlier messages are not
+    /// delivered yet.
     pub(crate) fn take(&mut self, most: usize) -> Vec<Broadcast> {
         if !self.can_send() {
             return Vec::new();
@@ -205,7 +206,7 @@ impl Broadcasts {
         all
     }
 
-    /// A core has delivered a message.
+    /// Records that a core has delivered a message.
     pub(crate) fn delivered(&mut self) {
         self.away -= 1;
     }
@@ -222,14 +223,14 @@ impl Broadcasts {
 }
 
 fn forget(keys: Keys) {
-    /// As many are freed at once.
+    /// Up to this number of keys is freed at once.
     const FEW: usize = 64;
     if keys.len() > FEW {
         lazyfree::defer(Box::new(Forgotten(keys)));
     }
 }
 
-/// Keys that are not told one by one.
+/// Keys that are freed in portions.
 struct Forgotten(Keys);
 
 impl Dismantle for Forgotten {
@@ -264,7 +265,7 @@ mod tests {
         broadcasts.can_match() || broadcasts.can_send()
     }
 
-    /// What each prefix has gathered.
+    /// Takes all messages, as pairs of prefix and key.
     fn taken(broadcasts: &mut Broadcasts) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
         let mut all = BTreeSet::new();
         while broadcasts.can_send() {
@@ -278,7 +279,7 @@ mod tests {
         all
     }
 
-    #[test] // Random prefixes and keys over two letters, in steps: as if each were compared with each.
+    #[test] // Random prefixes and keys over two letters, against a comparison of all pairs.
     fn keys_match_their_prefixes() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);
@@ -305,7 +306,7 @@ mod tests {
         }
     }
 
-    #[test] // Of a hundred thousand prefixes, a key is compared with a few.
+    #[test] // A key is compared with few of 100 000 prefixes.
     fn many_prefixes_are_not_searched() {
         let mut broadcasts = Broadcasts::default();
         for number in 0..100_000_u32 {
@@ -318,8 +319,8 @@ mod tests {
         assert_eq!(taken(&mut broadcasts), BTreeSet::from([expected]));
     }
 
-    #[test] // A key once, without an author if several have changed it; nothing more while a message is on its way.
-    fn what_is_gathered_waits_for_what_was_sent() {
+    #[test] // A key is sent once, without an author if several clients changed it.
+    fn gathered_keys_wait_for_the_messages_before() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 1);
         [1, 2].iter().for_each(|author| broadcasts.touch(touch(b"k", *author)));
@@ -340,8 +341,8 @@ mod tests {
         assert!(broadcasts.take(9).is_empty() && broadcasts.is_empty() && !has_work(&broadcasts));
     }
 
-    #[test] // Too many keys become all keys; many leave in several messages.
-    fn what_is_gathered_is_bounded() {
+    #[test] // Too many keys become a flush; many keys need several messages.
+    fn gathered_keys_are_bounded() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 0);
         for number in 0..1_000_u32 {

@@ -1,4 +1,4 @@
-//! What the clients of a core are to be told, in the order in which it came.
+//! The invalidations for a core's clients, in order of arrival.
 
 use super::Prefix;
 use super::message::Message;
@@ -7,33 +7,33 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// To whom a message goes.
+/// The recipients of an invalidation.
 #[derive(Debug)]
 pub(crate) enum To {
-    /// To these, who have read the key.
+    /// These clients, which have read the key.
     Readers(Vec<u64>),
-    /// To all who track, after this one.
+    /// All tracking clients after `after`.
     All {
-        /// The last that was told.
+        /// The last client that was notified.
         after: u64,
     },
-    /// To all with this prefix, after this one; then the core it came from is told.
+    /// All clients with this prefix after `after`. Then the core of the keys gets a report.
     Prefix {
-        /// It.
+        /// The prefix.
         prefix: Prefix,
-        /// The last that was told.
+        /// The last client that was notified.
         after: u64,
-        /// Where the keys are.
+        /// The core of the keys.
         from: CoreId,
     },
 }
 
-/// A message on its way to clients.
+/// An invalidation that is being delivered.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) message: Arc<Message>,
     pub(crate) to: To,
-    /// It as clients of RESP2 and RESP3 read it, once one has needed that; not a long one.
+    /// The encoded message for RESP2 and RESP3, after its first use; `None` for a long one.
     pub(crate) frames: [Option<Vec<u8>>; 2],
 }
 
@@ -58,7 +58,7 @@ impl Deliveries {
         first
     }
 
-    /// Puts back what is not done yet.
+    /// Puts an unfinished invalidation back at the front.
     pub(crate) fn put_back(&mut self, delivery: Delivery) {
         self.items.push_front(delivery);
     }

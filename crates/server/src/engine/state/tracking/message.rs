@@ -1,5 +1,5 @@
-//! Invalidations as clients read them: a push in RESP3; in RESP2 a message of the channel
-//! `__redis__:invalidate`, which has no publisher.
+//! Encodes invalidations: a push in RESP3; in RESP2 a message of the channel
+//! `__redis__:invalidate`.
 
 use super::Touch;
 use darter_command::Stream;
@@ -7,29 +7,29 @@ use darter_keyspace::Name;
 use darter_resp::{Output, Reply};
 use std::sync::Arc;
 
-/// An invalidation up to so many bytes is encoded at once; of a longer one the names are streamed.
+/// Invalidations up to this size are encoded at once. The names of longer ones are streamed.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// What is no longer valid.
+/// The keys that are no longer valid.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// These keys.
     Keys(Box<[Touch]>),
-    /// All of them.
+    /// All keys.
     All,
 }
 
-/// A message to a client: its beginning, or all of it, and the rest.
+/// A message to a client: its beginning, and a stream of the rest.
 pub(crate) type Push = (Output, Option<Box<dyn Stream>>);
 
 impl Message {
-    /// One key was touched.
+    /// The message for one touched key.
     pub(crate) fn of(name: Name, author: u64) -> Arc<Self> {
         Arc::new(Self::Keys(Box::new([(Arc::new(name), author)])))
     }
 
-    /// What `client`, which does not want to hear of its own changes, is to hear of it; itself, if it
-    /// has changed none of the keys, and nothing, if it has changed all of them.
+    /// The message without the keys that `client` has changed, for NOLOOP. The same message if it
+    /// changed none of them; `None` if it changed all.
     pub(crate) fn without(self: &Arc<Self>, client: u64) -> Option<Arc<Self>> {
         let Self::Keys(keys) = &**self else { return Some(Arc::clone(self)) };
         let is_own = |(_, author): &&Touch| *author == client;
@@ -40,7 +40,7 @@ impl Message {
         (!others.is_empty()).then(|| Arc::new(Self::Keys(others)))
     }
 
-    /// It as a client of this protocol reads it.
+    /// Encodes the message for a protocol.
     pub(crate) fn encode(self: &Arc<Self>, resp3: bool) -> Push {
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, resp3);
@@ -65,7 +65,7 @@ impl Message {
     }
 }
 
-/// That the client that is to be told instead, of this id, has gone.
+/// The message that the client of a redirection, with this id, is gone.
 pub(crate) fn broken(redirect: u64) -> Push {
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, true);
@@ -75,11 +75,11 @@ pub(crate) fn broken(redirect: u64) -> Push {
     (out, None)
 }
 
-/// The names of a message that are yet to be sent.
+/// The names of a message that are not sent yet.
 struct Names {
     message: Arc<Message>,
     next: usize,
-    /// Bytes of the next that are sent.
+    /// The sent bytes of the next name.
     at: usize,
 }
 
@@ -121,7 +121,7 @@ mod tests {
         out.flatten()
     }
 
-    #[test] // In both protocols, of a key and of all.
+    #[test] // Both protocols; one key, and all keys.
     fn messages_are_encoded() {
         let key = Message::of(Name::from(&b"k"[..]), 0);
         assert_eq!(text(&key, true), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
     }
 
-    #[test] // Own changes are left out; where there are no others, so is the message.
+    #[test] // Own changes are left out. A message with only own changes is not sent.
     fn own_changes_are_left_out() {
         let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
         let both = Arc::new(Message::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));

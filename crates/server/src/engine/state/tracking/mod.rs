@@ -1,4 +1,4 @@
-//! Client tracking, as far as it needs no core.
+//! The state of client tracking, independent of the core.
 //!
 //! ```text
 //! mode        what a connection has declared
@@ -7,8 +7,8 @@
 //! deliveries  on a client's core: what its clients are to be told
 //! message     an invalidation as a client reads it
 //! ```
-//! Which keys clients have read is known to the shard: `darter_keyspace`. docs/design/0030-tracking.md
-//! says who tells whom what, and why.
+//! The shard records which keys clients have read: `darter_keyspace`. docs/design/0030-tracking.md
+//! describes the messages between the cores.
 
 pub(crate) mod broadcasts;
 pub(crate) mod deliveries;
@@ -25,31 +25,30 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use trackers::Trackers;
 
-/// What a prefix is called: its bytes, shared by all who know it.
+/// The shared bytes of a prefix.
 pub(crate) type Prefix = Arc<[u8]>;
 
-/// A key that was touched, and whose command that was, if its client does not want to hear of its
-/// own; otherwise 0.
+/// A touched key, and the client that touched it if that has NOLOOP; otherwise 0.
 pub(crate) type Touch = (Arc<Name>, u64);
 
-/// A core's part in it.
+/// A core's state of tracking.
 #[derive(Default)]
 pub(crate) struct Tracking {
     pub(crate) trackers: RefCell<Trackers>,
     pub(crate) broadcasts: RefCell<Broadcasts>,
     pub(crate) deliveries: RefCell<Deliveries>,
-    /// Touched keys with so many readers that these are told in portions.
+    /// Touched keys with many readers, which are notified in portions.
     pub(crate) fans: RefCell<VecDeque<(Arc<Message>, Readers)>>,
-    /// Something may be heard of the shard.
+    /// Whether the shard reports touched keys.
     pub(crate) hears: Cell<bool>,
-    /// How many keys this core remembers at most; 0: any number.
+    /// The limit of tracked keys on this core; 0 for no limit.
     pub(crate) most: Cell<usize>,
-    /// It remembers more.
+    /// The core tracks more keys than the limit.
     pub(crate) is_over: Cell<bool>,
 }
 
 impl Tracking {
-    /// Whether something can be matched, told, or delivered, now.
+    /// Whether there is something to match, notify or deliver now.
     pub(crate) fn has_work(&self) -> bool {
         !self.deliveries.borrow().is_empty()
             || !self.fans.borrow().is_empty()
@@ -57,7 +56,7 @@ impl Tracking {
             || self.broadcasts.borrow().can_match()
     }
 
-    /// Whether nothing waits, and nothing can be sent as the turn ends.
+    /// Whether there is no work, and nothing to send at the end of the turn.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.has_work() && !self.broadcasts.borrow().can_send()
     }

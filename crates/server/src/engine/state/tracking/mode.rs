@@ -1,44 +1,44 @@
-//! What a connection has declared of tracking: CLIENT TRACKING and CLIENT CACHING.
+//! The tracking mode of a connection, set by CLIENT TRACKING and CLIENT CACHING.
 
 use crate::engine::point::Tracker;
 
-/// When the keys of commands are remembered.
+/// The commands whose keys are tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// Those of all.
+    /// All commands.
     #[default]
     All,
-    /// Those of the command after CLIENT CACHING YES.
+    /// OPTIN: the command after CLIENT CACHING YES.
     OptIn,
-    /// All but those of the command after CLIENT CACHING NO.
+    /// OPTOUT: all but the command after CLIENT CACHING NO.
     OptOut,
-    /// None: what is touched is told by prefixes.
+    /// BCAST: none; invalidations follow prefixes.
     Broadcast,
 }
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mode {
-    /// It tracks.
+    /// Whether tracking is on.
     pub is_on: bool,
     /// OPTIN, OPTOUT, BCAST.
     pub reads: Reads,
-    /// NOLOOP: it does not want to hear of its own changes.
+    /// NOLOOP: the client gets no invalidations of its own changes.
     pub is_quiet: bool,
     /// CLIENT CACHING was called for the next command, or transaction.
     pub is_excepted: bool,
-    /// REDIRECT: the id of the client that is told instead, or 0.
+    /// REDIRECT: the id of the client that gets the invalidations, or 0.
     pub redirect: u64,
-    /// Its handle.
+    /// The handle of that client.
     pub target: u64,
-    /// That was gone when it was last to be told.
+    /// That client was gone at the last invalidation.
     pub is_broken: bool,
-    /// Bytes of its prefixes, and of what they take.
+    /// Bytes of memory of the prefixes.
     pub prefix_bytes: usize,
 }
 
 impl Mode {
-    /// What is to be done for a command of client `client`, which has this mode.
+    /// The tracker for a command of client `client` with this mode.
     #[inline]
     pub(crate) fn tracker(&self, client: u64) -> Tracker {
         if self.is_on { self.tracker_of(client) } else { Tracker::default() }
@@ -55,8 +55,8 @@ impl Mode {
         Tracker::new(client, reads, self.is_quiet)
     }
 
-    /// The client that is told instead, as GETREDIR and CLIENT LIST show it: 0 for itself, -1 where
-    /// nothing is tracked.
+    /// The redirection as GETREDIR and CLIENT LIST show it: the client's id, 0 without redirection,
+    /// -1 without tracking.
     pub(crate) fn redirection(&self) -> i64 {
         if self.is_on { i64::try_from(self.redirect).unwrap_or(i64::MAX) } else { -1 }
     }
@@ -66,8 +66,8 @@ impl Mode {
 mod tests {
     use super::*;
 
-    #[test] // CLIENT CACHING turns what the mode says of reads into its opposite.
-    fn modes_decide_what_is_remembered() {
+    #[test] // CLIENT CACHING inverts the mode for one command.
+    fn modes_decide_which_reads_are_tracked() {
         let reader = |reads, is_excepted| {
             let mode = Mode { is_on: true, reads, is_excepted, ..Mode::default() };
             mode.tracker(7).reader()

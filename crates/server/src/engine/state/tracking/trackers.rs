@@ -1,10 +1,10 @@
-//! The clients of a core that track, and the prefixes of those that hear of all touched keys.
+//! The tracking clients of a core, and the prefixes of those in broadcast mode.
 //!
-//! Trees, as with subscriptions: a prefix with a hundred thousand clients, or a client with as many
-//! prefixes, is walked in portions, and no table is ever moved.
+//! Trees, as with subscriptions: a prefix with 100 000 clients, or a client with 100 000 prefixes,
+//! is walked in portions, and no table is moved.
 //!
 //! Invariants (`check_invariants`):
-//! - R1: a client has a prefix, or is giving it up, if and only if the prefix has the client.
+//! - R1: a prefix lists exactly the clients that have it, or are about to lose it.
 
 use super::Prefix;
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
@@ -21,35 +21,35 @@ pub(crate) struct Trackers {
     members: BTreeMap<Prefix, BTreeSet<u64>>,
 }
 
-/// Bytes that a prefix of one client takes: its entries in trees that are two thirds full.
+/// Bytes of one client's prefix: its entries in trees that are two thirds full.
 pub(crate) fn held_bytes(prefix: &[u8]) -> usize {
     const ENTRIES: usize = (2 * size_of::<Prefix>() + size_of::<u64>()) * 3 / 2;
     ENTRIES + prefix.len()
 }
 
 impl Trackers {
-    /// A client tracks from now on.
+    /// Adds a tracking client.
     pub(crate) fn enter(&mut self, client: u64) {
         self.clients.insert(client);
     }
 
-    /// A client tracks no more. Its prefixes are to be given up: [`Trackers::give_up`].
+    /// Removes a client. The caller must remove its prefixes with [`Trackers::remove_some`].
     pub(crate) fn leave(&mut self, client: u64) -> Prefixes {
         self.clients.remove(&client);
         self.prefixes.remove(&client).unwrap_or_default()
     }
 
-    /// How many track.
+    /// The number of tracking clients.
     pub(crate) fn len(&self) -> usize {
         self.clients.len()
     }
 
-    /// Those that track, after this one.
+    /// The tracking clients after this one.
     pub(crate) fn clients_after(&self, after: u64) -> impl Iterator<Item = u64> {
         self.clients.range((Bound::Excluded(after), Bound::Unbounded)).copied()
     }
 
-    /// Those that have a prefix, after this one.
+    /// The clients with a prefix, after this one.
     pub(crate) fn members_after(&self, prefix: &[u8], after: u64) -> impl Iterator<Item = u64> {
         let members = self.members.get(prefix);
         let range = (Bound::Excluded(after), Bound::Unbounded);
@@ -61,8 +61,8 @@ impl Trackers {
         self.prefixes.get(&client)
     }
 
-    /// A client has a prefix from now on. Returns whether it is new, and whether this is the first
-    /// client of its core that has it.
+    /// Adds a prefix to a client. Returns whether the client did not have it, and whether this is
+    /// the first client of the core with it.
     pub(crate) fn add(&mut self, client: u64, prefix: &Prefix) -> (bool, bool) {
         let is_new = self.prefixes.entry(client).or_default().insert(prefix.clone());
         let is_first = !self.members.contains_key(&**prefix);
@@ -70,9 +70,14 @@ impl Trackers {
         (is_new, is_first)
     }
 
-    /// A client that has left gives up so many of its prefixes, but for those that it has again by
-    /// now. Returns those that nobody has any more.
-    pub(crate) fn give_up(&mut self, client: u64, all: &mut Prefixes, count: usize) -> Vec<Prefix> {
+    /// Removes `count` of the prefixes of a client that has left, except those that it has again.
+    /// Returns prefixes without clients.
+    pub(crate) fn remove_some(
+        &mut self,
+        client: u64,
+        all: &mut Prefixes,
+        count: usize,
+    ) -> Vec<Prefix> {
         let mut unused = Vec::new();
         for prefix in std::iter::from_fn(|| all.pop_first()).take(count) {
             if self.prefixes.get(&client).is_some_and(|own| own.contains(&prefix)) {
@@ -104,7 +109,7 @@ impl Trackers {
 mod tests {
     use super::*;
 
-    #[test] // The first who has a prefix, and the last, are known; a client's go in portions.
+    #[test] // The first and the last client are reported; prefixes are removed in portions.
     fn prefixes_have_their_clients() {
         let mut trackers = Trackers::default();
         let names: Vec<Prefix> = (0..100_u8).map(|at| Prefix::from([at].as_slice())).collect();
@@ -121,13 +126,13 @@ mod tests {
         assert_eq!((trackers.len(), trackers.clients_after(0).next()), (1, Some(9)));
         assert_eq!(trackers.add(3, &names[50]), (true, false), "it is back, with one of them");
         while !gone.is_empty() {
-            assert_eq!(trackers.give_up(3, &mut gone, 7), [], "another has them");
+            assert_eq!(trackers.remove_some(3, &mut gone, 7), [], "another has them");
             trackers.check_invariants((3, &gone));
         }
         assert_eq!(trackers.prefixes_of(3).map(Prefixes::len), Some(1));
         let mut gone = trackers.leave(9);
-        assert_eq!(trackers.give_up(9, &mut gone, 50), names[..50], "nobody has them");
-        assert_eq!(trackers.give_up(9, &mut gone, 60), names[51..]);
+        assert_eq!(trackers.remove_some(9, &mut gone, 50), names[..50], "nobody has them");
+        assert_eq!(trackers.remove_some(9, &mut gone, 60), names[51..]);
         trackers.check_invariants((9, &gone));
     }
 }
