@@ -1,19 +1,17 @@
-//! Point commands of one connection for one other core: sent at once, answered at once. So are the
-//! transactions and scripts that run there.
+//! Batches: point commands, transactions and scripts of one connection for another core, sent and
+//! answered together.
 //!
-//! A pipeline is cut into one batch per core. The commands of a batch run in order on the core that
-//! owns their keys; where one must wait for a lock, or takes more than a slice, the rest of the
-//! batch waits, as it would on a connection. So do batches of the same connection that arrive
-//! meanwhile: replies are matched to requests by their order alone. A batch that the end of the
-//! slice interrupts is resumed first in the next one: what other cores sent runs in its order (see
-//! `queue`). The sender bounds what a batch holds: [`AWAY_AT_ONCE`].
+//! A pipeline is cut into one batch per core. The commands of a batch run in order on the core of
+//! their keys. If one must wait for a lock, or takes more than a slice, the rest of the batch
+//! waits, and so do later batches of the connection: replies are matched to requests by order
+//! alone. A batch that the end of a slice interrupts is resumed first in the next one, because
+//! messages run in order (see `queue`). The sender bounds the size of a batch: [`AWAY_AT_ONCE`].
 //!
 //! [`AWAY_AT_ONCE`]: super::conn::AWAY_AT_ONCE
 //!
-//! A batch whose replies have grown large sends them home, and rests until that core wants the
-//! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that
-//! reaches a command held back by CLIENT PAUSE sends its replies home likewise, and continues when
-//! that is over.
+//! A batch whose replies have grown large sends them home, and rests until the client's core has
+//! sent them and needs the next. A batch that reaches a command held by CLIENT PAUSE also sends its
+//! replies home, and continues after the pause.
 
 use super::conn::Lane;
 use super::core::{Core, Mail};
@@ -94,7 +92,7 @@ impl Core {
         self.post(from, Mail::BatchDone(batch));
     }
 
-    /// Runs the next command of a batch. Returns it, unless it has to wait.
+    /// Runs the next command of a batch. Returns the batch, unless it must wait.
     #[inline]
     fn run_in_batch(self: &Rc<Self>, mut batch: Box<Batch>) -> Option<Box<Batch>> {
         let item = &batch.items[batch.next];
@@ -147,7 +145,7 @@ impl Core {
             let answer = core.while_wanted(!entry.row.is_write(), &seen, answer).await;
             let (out, stream) = match answer {
                 Ok(answer) => core.encode_answer(answer, resp3),
-                Err(Stopped::Unwanted) => Default::default(), // Nobody will read it.
+                Err(Stopped::Unwanted) => Default::default(), // The client is gone.
                 Err(Stopped::Busy(line)) => {
                     core.encode_answer(Err(core.refuse_busy(entry, line)), resp3)
                 }
@@ -156,7 +154,7 @@ impl Core {
             core.batches.borrow_mut().answered(batch);
         });
         self.tx.note_author(task, view.tracker.author());
-        // A write goes on: what came after it in its pipeline may have been done elsewhere.
+        // A write does not stop: later commands of its pipeline may have run on other cores.
         if !self.table.entries()[index].row.is_write() {
             self.batches.borrow_mut().note_awaited(
                 client,
@@ -170,7 +168,7 @@ impl Core {
     pub(super) fn batch_done(self: &Rc<Self>, from: CoreId, mut batch: Box<Batch>) {
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
-                self.wake_batch(from, batch.client); // Its commands have run.
+                self.wake_batch(from, batch.client); // The client's later commands must run, too.
             }
             return;
         };
@@ -216,8 +214,8 @@ impl Core {
         self.batches.borrow_mut().keep(batch);
     }
 
-    /// Lets another core continue what rests there, once the next reply owed is its own and those
-    /// before it have left.
+    /// Resumes a resting batch on another core, if its reply is next and the earlier ones were
+    /// sent.
     pub(super) fn wake_wanted(&self, lane: &mut Lane) {
         if let Some(at) = wanted(lane) {
             let core = lane.resting.swap_remove(at);
@@ -225,7 +223,7 @@ impl Core {
         }
     }
 
-    /// The connection has gone: what rests for it continues, as what it sent must be done.
+    /// Resumes all resting batches of a closed connection: its requests must still run.
     pub(super) fn wake_all(&self, lane: &mut Lane) {
         for core in std::mem::take(&mut lane.resting) {
             self.wake_batch(core, lane.session.handle);
@@ -242,8 +240,8 @@ pub(super) fn caller_of(batch: &Batch) -> Caller<'static> {
     Caller::Client(batch.from, batch.client)
 }
 
-/// Index, among the resting cores, of one whose batch may continue: the next reply owed is its own,
-/// and those before it have left.
+/// The index, among the resting cores, of one whose batch may continue: its reply is next, and the
+/// earlier ones were sent.
 pub(super) fn wanted(lane: &Lane) -> Option<usize> {
     let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return None };
     let has_left = lane.stream.is_none() && lane.output_bytes() < HELD_BYTES_MAX;

@@ -1,10 +1,10 @@
-//! What clients hold: closes those whose output exceeds `client-output-buffer-limit`, and the
-//! largest clients while all together exceed `maxmemory-clients`.
+//! Limits the memory of clients: closes those whose output exceeds `client-output-buffer-limit`,
+//! and the largest ones while all together exceed `maxmemory-clients`.
 //!
-//! Scans every 50 ms, a few connections per turn, and only while a limit is set: what a client
-//! holds grows without any action of its own when another client removes the value it is reading.
-//! Each closing is logged, which takes time: once the slice is over, no more than one is closed.
-//! Only the core that has the largest client closes one, so cores ask each other nothing.
+//! A scan runs every 50 ms, a few connections per turn, while a limit is set. It is needed because
+//! a client's memory grows without its action when another client removes the value that it is
+//! reading. Each closing is logged, which takes time, so after the end of the slice at most one
+//! client is closed. Only the core with the largest client closes one, so cores need no messages.
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
@@ -17,18 +17,18 @@ use crate::shared::{CoreReport, Shared};
 use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
-/// Between two scans of all connections.
+/// The time between two scans.
 const EVERY_MS: u64 = 50;
-/// Connections per turn: a few microseconds.
+/// Connections scanned per turn: a few microseconds.
 const AT_ONCE: usize = 64;
 
-/// No client is left, or no limit is set any more: the scan ends, and what it published is reset.
+/// Ends the scan and clears its report, because no client is left or no limit is set.
 pub(super) fn forget(core: &Core) {
     core.census.take();
     core.admin.shared.reports[core.id()].forget_clients();
 }
 
-/// Continues the scan, if it is due: a portion, which ends with the slice.
+/// Runs a portion of the scan if it is due, at most to the end of the slice.
 pub(super) fn step(core: &Core) {
     let (now, limits) = (core.now_ms(), core.hot.borrow().client_limits);
     let census = &mut *core.census.borrow_mut();
@@ -44,7 +44,7 @@ pub(super) fn step(core: &Core) {
 }
 
 impl Census {
-    /// Scans some connections. False when nothing is left to do.
+    /// Scans a few connections. False if nothing is left to do.
     fn look(&mut self, core: &Core, limits: &ClientLimits) -> bool {
         for _ in 0..AT_ONCE {
             let (from, mut closed) = (self.next, false);
@@ -63,7 +63,7 @@ impl Census {
         self.evicts
     }
 
-    /// Counts a connection; true when it is closed instead, for its output.
+    /// Counts a connection. True if it was closed instead, for its output.
     fn take(&mut self, core: &Core, conn: &mut Conn, limits: &ClientLimits) -> bool {
         if conn.lane.session.killed {
             return false;
@@ -83,16 +83,15 @@ impl Census {
         false
     }
 
-    /// Closes the largest client of this core while the total is over the limit and no other core
-    /// has a larger one. False when that is done.
+    /// Closes the largest client of this core while the sum exceeds the limit and no other core has
+    /// a larger one. False at the end.
     fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
         let report = &shared.reports[core.id()];
         let others = || largest(shared, |id| id != core.id());
         let mut more = false;
         loop {
-            // Read before the sum, too: a core whose largest client has left publishes that before
-            // its sum.
+            // Also read before the sum: a core publishes its largest client before its sum.
             let before = others();
             let is_over = limit > 0 && sum(shared) >= limit;
             let may_close = |next: &PeekMut<'_, (usize, u64)>| next.0 >= before.max(others());
@@ -116,7 +115,7 @@ impl Census {
     }
 }
 
-/// Closes the largest client, unless it has left.
+/// Closes the client, unless it has left.
 fn close(core: &Core, id: u64) {
     core.with_client(id, |conn| {
         let line = line_of(core, &conn.lane.session, Some(conn));
@@ -142,12 +141,12 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
     now_ms.saturating_sub(since) > limit.soft_ms
 }
 
-/// Bytes of all clients, as the cores have published them.
+/// The published bytes of all clients.
 fn sum(shared: &Shared) -> usize {
     shared.reports.iter().map(|report| report.clients.load(Ordering::Acquire)).sum()
 }
 
-/// Bytes of the largest client that may be closed, on the cores `wanted` selects.
+/// Bytes of the largest client that may be closed, on the cores that `wanted` selects.
 fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
     let most = |report: &CoreReport| report.client_max.load(Ordering::Relaxed);
     let reports = shared.reports.iter().enumerate().filter(|(id, _)| wanted(*id));
@@ -155,9 +154,8 @@ fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
 }
 
 impl Core {
-    /// A client was sent something that it did not ask for, and `early` bytes of this wait until it
-    /// can be: it is closed if that is too much. Once it is above its soft limit, the clients are
-    /// scanned until none is.
+    /// Checks the output of a client after a push; `early` bytes wait outside its output. Closes it
+    /// above the hard limit. Above the soft limit, clients are scanned until none is.
     pub(super) fn check_output(&self, conn: &mut Conn, early: usize) {
         let (limits, output) = (self.hot.borrow().client_limits, conn.lane.unread_bytes() + early);
         if conn.lane.session.killed {
@@ -170,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Closes a client that is owed too much.
+    /// Closes a client above its output limit.
     pub(super) fn over_output_limit(&self, conn: &mut Conn) {
         let line = line_of(self, &conn.lane.session, Some(conn));
         tracing::warn!("Client {} closed for overcoming of output buffer limits.", line.trim_end());
@@ -178,7 +176,7 @@ impl Core {
         self.stats.borrow_mut().output_limited += 1;
     }
 
-    /// A client is closed for what it has sent of an incomplete request.
+    /// Closes a client whose incomplete request is too long.
     pub(super) fn over_query_limit(&self, conn: &mut Conn) {
         /// Bytes shown in the log, as in Redis.
         const SHOWN: usize = 64;

@@ -1,10 +1,11 @@
-//! A connection as one line: of CLIENT LIST, CLIENT INFO, and the log.
+//! The line of a connection for CLIENT LIST, CLIENT INFO and the log.
 
 use super::conn::{Conn, Session};
 use super::core::Core;
 use super::state::tracking::mode::Reads;
 
-/// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
+/// The line of a connection. Sizes are 0 without `conn`, which is absent while the client's own
+/// command runs.
 pub(crate) fn line_of(core: &Core, session: &Session, conn: Option<&Conn>) -> String {
     let now = core.now_ms();
     let seconds = |since: u64| now.saturating_sub(since) / 1_000;
@@ -44,7 +45,7 @@ pub(crate) fn line_of(core: &Core, session: &Session, conn: Option<&Conn>) -> St
     with_library(text, session)
 }
 
-/// `lib-name` and `lib-ver`, as Redis 7.2 shows them, once a client has set them.
+/// Adds `lib-name` and `lib-ver` if the client has set them, as Redis 7.2 does.
 fn with_library(text: String, session: &Session) -> String {
     if session.lib_name.is_empty() && session.lib_version.is_empty() {
         return text;

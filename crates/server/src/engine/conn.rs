@@ -1,4 +1,4 @@
-//! One connection: what it sent, what it is owed, and what it has declared about itself.
+//! One connection: its unparsed requests, its pending replies, and its session.
 
 mod receive;
 
@@ -21,47 +21,48 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where a connection comes from.
+/// The addresses of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// `ip:port`, or the path of the unix socket with `:0`, as CLIENT LIST prints it.
     pub remote: String,
-    /// The same for our end.
+    /// The local end, in the same form.
     pub local: String,
-    /// True for a unix socket, or when the peer's address is a loopback one.
+    /// True for a unix socket or a loopback address.
     pub is_local: bool,
 }
 
 /// CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// Every command is answered.
+    /// Every command gets a reply.
     #[default]
     On,
-    /// None is.
+    /// No command gets a reply.
     Off,
-    /// The next one is not (set by SKIP, for the command after it).
+    /// The next command gets no reply: set by SKIP.
     SkipNext,
-    /// This one is not.
+    /// The current command gets no reply.
     Skip,
 }
 
-/// What a connection has declared about itself, and what CLIENT LIST shows of it.
+/// The session of a connection: its settings, and the fields of CLIENT LIST.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// What clients see: unique among all connections since startup.
+    /// The id that clients see: unique among all connections since startup.
     pub id: u64,
-    /// By which cores know it: it names its core, and is new after each move to another.
+    /// The handle, by which cores know the connection: it names the core, and changes with each
+    /// move.
     pub handle: u64,
-    /// Another client has named it, to be told in its place: it stays on its core.
+    /// Another client redirects its invalidations to this one, which therefore stays on its core.
     pub is_target: bool,
-    /// Where it comes from.
+    /// Its addresses.
     pub peer: Peer,
     /// The selected database.
     pub db: usize,
-    /// It speaks RESP3.
+    /// Whether the protocol is RESP3.
     pub resp3: bool,
-    /// It may run commands other than AUTH and HELLO.
+    /// Whether commands other than AUTH and HELLO are allowed.
     pub authenticated: bool,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
@@ -73,29 +74,30 @@ pub struct Session {
     pub no_evict: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
-    /// It wants to see every command.
+    /// MONITOR.
     pub monitor: bool,
     /// Commands queued since MULTI, until EXEC has ended.
     pub queued: Option<QueuedSizes>,
-    /// Keys that it watches.
+    /// The number of watched keys.
     pub watched: usize,
-    /// One of them was touched, as far as is known here: EXEC asks those who know.
+    /// A watched key was touched, as far as this core knows. EXEC asks the cores of the keys.
     pub is_touched: bool,
-    /// What it subscribes to.
+    /// Its subscriptions.
     pub subscribed: Subscribed,
     /// CLIENT TRACKING.
     pub tracking: Mode,
     /// CLIENT REPLY.
     pub reply_mode: ReplyMode,
-    /// When it was accepted, in Unix milliseconds.
+    /// The time of the accept, in Unix milliseconds.
     pub created_ms: u64,
-    /// When it last sent something, had read everything sent to it, or had been waiting for us.
+    /// The last time at which it sent something, had read all output, or waited for the server; in
+    /// Unix milliseconds.
     pub active_ms: u64,
-    /// The row of its last command: an index into the table.
+    /// The last command, as an index into the table.
     pub last_command: Option<usize>,
-    /// To be closed once its output is sent.
+    /// The connection is closed once its output is sent.
     pub close_after_reply: bool,
-    /// CLIENT KILL: to be closed at once.
+    /// CLIENT KILL: the connection is closed at once.
     pub killed: bool,
 }
 
@@ -106,46 +108,46 @@ impl Session {
     }
 }
 
-/// Bytes of a connection's requests that other cores may have at a time: one more is sent, however
-/// long it is.
+/// The limit of a connection's requests on other cores, in bytes. Below it one more request is
+/// sent, of any length.
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of requests that one connection sends to other cores in one turn, roughly: some 100 us of
-/// work there, where commands are as quick as GET. Other connections' requests cannot overtake a
-/// batch, and wait longer for heavy ones.
+/// Approximate bytes of requests that a connection sends to other cores in one turn: about 100 us
+/// of work there, for commands as quick as GET. Requests of other connections cannot overtake a
+/// batch, so they wait longer for heavy ones.
 pub(super) const AWAY_AT_ONCE: usize = 32 * 1024;
 
-/// Replies that other cores may owe a connection: two batches of a full receive buffer.
+/// The limit of pending replies of a connection: two batches of a full receive buffer.
 const OWED_MAX: usize = 2_048;
-/// The same until their length is known.
+/// The limit until the length of replies is known.
 const OWED_FIRST: usize = 128;
-/// The same when they are long: enough to keep the other cores busy.
+/// The limit with long replies: enough to keep the other cores busy.
 const OWED_MIN: usize = 16;
 
-/// The most of encoded replies that CLIENT LIST shows as the reply buffer (`obl`), as in Redis; the
-/// excess is part of `omem`.
+/// Bytes of encoded replies that CLIENT LIST shows as `obl`, as in Redis. With more, all of them
+/// are part of `omem`.
 const REPLY_BUFFER_BYTES: usize = 16 * 1024;
 
-/// What a connection holds, in bytes, with the names that CLIENT LIST gives it.
+/// The memory of a connection in bytes, by the names of CLIENT LIST.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
-    /// `qbuf`: received, and not yet part of a whole argument.
+    /// `qbuf`: received bytes that are not part of a whole argument yet.
     pub query: usize,
-    /// `qbuf-free`: room in the buffer for more.
+    /// `qbuf-free`: free bytes in the receive buffer.
     pub query_free: usize,
-    /// `argv-mem`: complete arguments of a request that is arriving, waiting or running.
+    /// `argv-mem`: complete arguments of an arriving, waiting or running request.
     pub arguments: usize,
     /// `rbs`: the buffer that replies are encoded into.
     pub reply_buffer: usize,
     /// `obl`: the used part of it.
     pub reply_bytes: usize,
-    /// `oll`: what waits besides it, in parts, not bytes.
+    /// `oll`: the number of parts of other output.
     pub output_parts: usize,
-    /// `omem`: the bytes of these, and of removed values that it has yet to read.
+    /// `omem`: the bytes of these parts, and of removed values that are still being read.
     pub output: usize,
-    /// The part of that kept alive only for this reader: see [`Stream::pinned_bytes`].
+    /// The part of `output` that only this reader keeps alive: see [`Stream::pinned_bytes`].
     pub pinned: usize,
-    /// `tot-mem`: all of it.
+    /// `tot-mem`: the sum.
     pub total: usize,
 }
 
@@ -156,118 +158,117 @@ pub struct Conn {
     pub lane: Lane,
 }
 
-/// What becomes of the next request. One is held, or run by a task, once it was parsed, and none is
-/// parsed until that has ended.
+/// The state of the next request. While a parsed request is held or run by a task, no other is
+/// parsed.
 #[derive(Default)]
 pub(super) enum Next {
-    /// It is parsed, and runs.
+    /// The next request is parsed and runs.
     #[default]
     Parsed,
-    /// This one, which must wait: until nothing is owed before it, until its names are gathered,
-    /// until a pause ends, or until a snapshot has caught up with those who write.
+    /// A parsed request that must wait: for the replies before it, for its names to be gathered,
+    /// for the end of a pause, or for a snapshot that writers outrun.
     Held(Arc<Request>),
-    /// A task runs the last one.
+    /// A task runs the last request.
     AwaitsTask,
-    /// The last one waits for a key.
+    /// The last request waits for a key.
     Waits,
 }
 
-/// Whether the next request waits in the list of `writers`. It may have run before that is noticed, so
-/// this is no kind of [`Next`].
+/// Whether the connection is in a queue of `writers`. Its request may run before it leaves the
+/// queue, so this is not a variant of [`Next`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WriteHold {
-    /// It is not listed.
+    /// The connection is not listed.
     #[default]
     No,
-    /// It is listed.
+    /// The connection is listed.
     Listed,
-    /// It has been: the next write runs, whatever the snapshot holds.
+    /// The wait is over: the next write runs, however much the snapshot holds.
     Released,
 }
 
-/// What a connection is owed, and what it has declared.
+/// The output side of a connection, and its session.
 pub struct Lane {
-    /// The runtime's name for it.
+    /// The runtime's token.
     pub token: Token,
-    /// What it has declared.
+    /// The session.
     pub session: Session,
-    /// The core that accepted it, and when it came from another, in Unix milliseconds.
+    /// The core that accepted the connection.
     pub(super) home: CoreId,
     pub(super) came_ms: u64,
-    /// Where its last requests have gone.
+    /// The cores of its last requests.
     pub(super) trail: Trail,
-    /// It is about to move to this core: nothing is parsed until then.
+    /// The core that it is about to move to. Nothing is parsed until then.
     pub(super) leaving: Option<CoreId>,
-    /// Encoded and not yet handed to the socket.
+    /// Encoded output that the socket does not have yet.
     pub(super) out: Output,
-    /// Bytes in flight: 0 when no send is.
+    /// Bytes of the current send; 0 for none.
     pub(super) in_flight: usize,
-    /// Replies owed after `out`.
+    /// Pending replies after `out`.
     pub(super) owed: VecDeque<Owed>,
-    /// How much of those is ready.
+    /// The ready part of `owed`.
     pub(super) waiting: Waiting,
-    /// Invalidations that come behind the reply of the task that runs for it.
+    /// Invalidations that must follow the reply of the running task.
     late: Vec<Push>,
-    /// How many may be owed, so that they stay few bytes: learned from earlier replies.
+    /// The limit of pending replies, learned from the length of earlier ones.
     pub(super) owed_max: usize,
-    /// The rest of a reply that is being streamed, once nothing is owed before it.
+    /// The rest of the reply that is being streamed.
     pub(super) stream: Option<Box<dyn Stream>>,
-    /// What becomes of the next request.
+    /// The state of the next request.
     pub(super) next: Next,
-    /// The task that runs the last request, if one does.
+    /// The task that runs the last request, if any.
     pub(super) awaited: Option<Awaited>,
-    /// The commands since MULTI.
+    /// The commands queued since MULTI.
     pub(super) queued_commands: Option<Box<Queued>>,
-    /// What it watches; shared with an EXEC that runs.
+    /// The watched keys; shared with a running EXEC.
     pub(super) watched: Option<Rc<Watched>>,
-    /// With what its client waits for keys, if it does.
+    /// The call that waits for keys, if any.
     pub(super) blocked: Option<Box<Blocked>>,
-    /// Cores on which a batch rests until its next reply is wanted.
+    /// Cores on which a batch rests until its next reply is asked for.
     pub(super) resting: Vec<usize>,
-    /// Where the last script is that may touch keys of other cores, as far as replies are owed.
+    /// The core of the last script that may touch keys of other cores, while its reply is pending.
     pub(super) script_at: Option<usize>,
-    /// The home of the channel of its last PUBLISH, if that is another core.
+    /// The home of the channel of the last PUBLISH, if it is another core.
     pub(super) published_at: Option<usize>,
-    /// Bytes of requests that other cores have, or are about to be sent: see
-    /// `Batch::request_bytes`.
+    /// Bytes of requests that are on other cores, or about to be sent: see `Batch::request_bytes`.
     pub(super) away_bytes: usize,
-    /// Those of them gathered in the current turn.
+    /// The part of `away_bytes` from the current turn.
     pub(super) away_now: usize,
     /// Batches to other cores, by core, gathered while parsing.
     pub(super) batches: Vec<Option<Box<Batch>>>,
     /// In the queue of connections with work.
     pub(super) queued: bool,
-    /// The look with which its last bytes came: see `queue`.
+    /// The number of the poll that received its last bytes: see `queue`.
     pub(super) look: u64,
     /// In the queue of connections with a stream.
     pub(super) streaming: bool,
     /// In the list of connections with output.
     pub(super) dirty: bool,
-    /// In the list of connections with output that they did not ask for.
+    /// In the list of connections with pushes to send.
     pub(super) pushed: bool,
-    /// Of the output behind what is being sent, some is a reply.
+    /// The output queued after the current send contains a reply.
     pub(super) reply_waits: bool,
-    /// Until when its output waits for that of the next request: see `corked`. It may be over.
+    /// The end of the output's wait for the next reply: see `corked`. It may have passed.
     pub(super) corked_until: Option<u64>,
-    /// The next request has arrived only in part.
+    /// Only a part of the next request has arrived.
     pub(super) wanting: bool,
-    /// The peer sends no more.
+    /// The peer has half-closed.
     pub(super) eof: bool,
-    /// Since then, how long its stream has searched without anything to send.
+    /// The time for which its stream has searched since then without output.
     pub(super) silent_ns: u64,
-    /// Whether it is received from.
+    /// The state of receiving.
     pub(super) receiving: Receiving,
-    /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
-    /// that is noticed, so this is no kind of `next`.
+    /// In the list of connections that wait for the end of CLIENT PAUSE. Its request may run before
+    /// it leaves the list, so this is not a variant of `next`.
     pub(super) awaits_pause: bool,
-    /// Whether its next write waits.
+    /// The wait of the next write.
     pub(super) write_hold: WriteHold,
-    /// The runtime was asked to close it. A send may still be in flight: one that is killed does not
-    /// wait for it.
+    /// The runtime was asked to close the connection. A send may still be in flight: a killed
+    /// connection does not wait for it.
     pub(super) closing: bool,
-    /// `rbp`: the most that was sent at once lately, up to the reply buffer's size, and since when.
+    /// `rbp`: the largest recent send, up to the reply buffer's size, and its time.
     pub(super) reply_peak: (usize, u64),
-    /// Since when its output has been above the soft limit, in Unix milliseconds.
+    /// The time since which its output has been above the soft limit, in Unix milliseconds.
     pub(crate) soft_since_ms: Option<u64>,
     /// Bytes received.
     pub bytes_in: u64,
@@ -281,8 +282,8 @@ impl Conn {
         Self { parser, lane: Lane::new(token, session, cores) }
     }
 
-    /// True when the reply of another request of its pipeline will soon be there: one waits or runs,
-    /// or has arrived behind one that was run by a task. Not of one that waits for others.
+    /// True if another reply of the pipeline will follow soon: a request is held or running, or has
+    /// arrived after one that a task ran. False if the request waits for other clients.
     pub(super) fn expects_more(&self) -> bool {
         let lane = &self.lane;
         if lane.awaits_pause || lane.waits_to_write() || lane.is_blocked() {
@@ -292,13 +293,13 @@ impl Conn {
         lane.stream.is_none() && (follows || !matches!(lane.next, Next::Parsed))
     }
 
-    /// Bytes received that are not yet part of a whole argument.
+    /// Received bytes that are not part of a whole argument yet.
     #[must_use]
     pub fn query_bytes(&self) -> usize {
         self.parser.query_bytes()
     }
 
-    /// The first of these, for the log.
+    /// The first of these bytes, for the log.
     #[must_use]
     pub fn query_head(&self) -> &[u8] {
         self.parser.query_head()
@@ -310,9 +311,9 @@ impl Conn {
         self.sizes().total
     }
 
-    /// What it holds. What several clients read or wait for (a removed value, a line of MONITOR) is
-    /// held once, and counted for each. Cost: O(1), plus a look at each block of a large request
-    /// and at some of the waiting replies.
+    /// The memory of the connection. Memory that several clients share (a removed value, a line of
+    /// MONITOR) counts for each. Cost: O(1), plus a visit to each block of a large request and to
+    /// some of the pending replies.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let (parser, lane) = (&self.parser, &self.lane);
@@ -398,7 +399,7 @@ impl Lane {
         matches!(self.next, Next::AwaitsTask)
     }
 
-    /// The request that is held.
+    /// The held request.
     pub(super) fn held(&self) -> Option<&Request> {
         match &self.next {
             Next::Held(request) => Some(request),
@@ -406,7 +407,7 @@ impl Lane {
         }
     }
 
-    /// Takes the request that is held, to be run now.
+    /// Takes the held request, to run it now.
     pub(super) fn take_held(&mut self) -> Option<Arc<Request>> {
         match std::mem::take(&mut self.next) {
             Next::Held(request) => Some(request),
@@ -417,19 +418,19 @@ impl Lane {
         }
     }
 
-    /// A request that was parsed must wait.
+    /// Holds a parsed request.
     pub(super) fn hold(&mut self, request: Arc<Request>) {
         debug_assert!(matches!(self.next, Next::Parsed), "another one waits");
         self.next = Next::Held(request);
     }
 
-    /// A task runs a request that was parsed.
+    /// Records that a task runs the parsed request.
     pub(super) fn await_task(&mut self) {
         debug_assert!(matches!(self.next, Next::Parsed), "another one waits");
         self.next = Next::AwaitsTask;
     }
 
-    /// The last request for another core is an EXEC of these commands.
+    /// Attaches queued commands to the last request for another core, an EXEC.
     pub(super) fn attach(&mut self, core: usize, queued: Box<Queued>) {
         let batch = self.batches[core].as_mut().expect("it has just been sent there");
         let bytes = batch.attach(queued);
@@ -437,48 +438,48 @@ impl Lane {
         self.away_now += bytes;
     }
 
-    /// What it holds of a transaction: what is queued, and what is watched.
+    /// Bytes of the transaction: queued commands and watched keys.
     pub(super) fn transaction_bytes(&self) -> usize {
         let queued = self.session.queued.map_or(0, |sizes| sizes.held_bytes);
         queued + self.watched.as_ref().map_or(0, |watched| watched.held_bytes())
     }
 
-    /// True when it waits for a key: flag `b` of CLIENT LIST.
+    /// True if the client waits for a key: flag `b` of CLIENT LIST.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(self.next, Next::Waits)
     }
 
-    /// True when its next write waits for a snapshot or for keyspace events.
+    /// True if the next write waits for a snapshot or for keyspace events.
     pub(super) fn waits_to_write(&self) -> bool {
         self.write_hold == WriteHold::Listed
     }
 
-    /// How far its client has gone.
+    /// Whether the client has half-closed.
     pub(super) fn gone(&self) -> Gone {
         if self.eof { Gone::Ended } else { Gone::No }
     }
 
-    /// The task is done.
+    /// Records that the task is done.
     pub(super) fn task_done(&mut self) {
         debug_assert!(self.awaits_task(), "no task runs for it");
         self.next = Next::Parsed;
         self.awaited = None;
     }
 
-    /// Bytes of replies that wait for the socket.
+    /// Bytes of output, queued or being sent.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.out.len() + self.in_flight
     }
 
-    /// Those, what waits its turn after them, and what is kept for the rest of a reply: more than a
-    /// little for a MONITOR, and for a client that reads a removed value.
+    /// Bytes of output, of pending replies, and of streams. Large for a MONITOR, and for a client
+    /// that reads a removed value.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.buffered_bytes() + self.pinned_bytes()
     }
 
-    /// Bytes that wait for the socket or for their turn, beyond the reply buffer.
+    /// Bytes of output and of ready replies, beyond the reply buffer.
     pub(super) fn unread_bytes(&self) -> usize {
         (self.output_bytes() + self.waiting.bytes).saturating_sub(REPLY_BUFFER_BYTES)
     }
@@ -499,9 +500,9 @@ impl Lane {
         self.reply_peak.0
     }
 
-    /// This many bytes are sent at once. The peak is one of the last seconds.
+    /// Records a send. The peak is that of the last seconds.
     pub(super) fn note_sent(&mut self, bytes: usize, now_ms: u64) {
-        /// As Redis's `reply-buffer-peak-reset-time`.
+        /// Redis's `reply-buffer-peak-reset-time`.
         const RESET_MS: u64 = 5_000;
         let (peak, since_ms) = self.reply_peak;
         if bytes > peak || now_ms.saturating_sub(since_ms) > RESET_MS {
@@ -509,8 +510,8 @@ impl Lane {
         }
     }
 
-    /// True when something is being done for the client: it is not idle then. Not reading what was
-    /// sent is no excuse.
+    /// True if the server is working for the client, so that it is not idle. A client that does not
+    /// read its replies still counts as idle.
     pub(crate) fn is_working(&self) -> bool {
         let waits = match self.owed.front() {
             Some(Owed::Remote(core) | Owed::Silent(core)) => !self.resting.contains(core),
@@ -526,19 +527,19 @@ impl Lane {
             || searches
     }
 
-    /// True for a client that is mostly sent what it does not ask for.
+    /// True for a client that mostly gets pushes.
     pub(super) fn is_pushed_to(&self) -> bool {
         let session = &self.session;
         session.subscribed.is_any() || session.tracking.is_on || session.monitor
     }
 
-    /// True when nothing is owed and nothing runs.
+    /// True if no reply is pending and nothing runs.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.owed.is_empty() && self.stream.is_none() && matches!(self.next, Next::Parsed)
     }
 
-    /// Appends a reply to all that is owed.
+    /// Appends a reply after all pending ones.
     pub(super) fn owe(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         if self.owed.is_empty() && self.stream.is_none() {
             self.out.append(out);
@@ -548,8 +549,8 @@ impl Lane {
         }
     }
 
-    /// Appends an invalidation to all that is owed, and to what a task that runs will reply: that may
-    /// have read what is no longer valid.
+    /// Appends an invalidation after all pending replies, including that of a running task, which
+    /// may have read the old value.
     pub(super) fn owe_late(&mut self, (out, rest): Push) {
         if self.awaits_task() {
             self.late.push((out, rest));
@@ -558,19 +559,19 @@ impl Lane {
         }
     }
 
-    /// The task has replied: what came after that follows.
-    pub(super) fn let_out_late(&mut self) {
+    /// Appends the invalidations that had to wait for the task's reply.
+    pub(super) fn send_late(&mut self) {
         for (out, rest) in std::mem::take(&mut self.late) {
             self.owe(out, rest);
         }
     }
 
-    /// Bytes of what comes behind the reply of a task.
+    /// Bytes of invalidations that wait for a task's reply.
     pub(super) fn late_bytes(&self) -> usize {
         self.late.iter().map(|(out, rest)| out.len() + held_by(rest.as_deref())).sum()
     }
 
-    /// [`Lane::owe`] of an encoded reply.
+    /// [`Lane::owe`] for an encoded reply.
     pub(super) fn owe_flat(&mut self, reply: &[u8]) {
         if self.owed.is_empty() && self.stream.is_none() {
             self.out.add(reply);
@@ -585,24 +586,24 @@ impl Lane {
         }
     }
 
-    /// The encoded reply owed at `slot` has come, before its turn.
+    /// Stores the encoded reply of `slot`, which is not the first.
     pub(super) fn flat_at(&mut self, slot: usize, reply: &[u8]) {
         self.owed[slot] = self.waiting.take_in_flat(reply);
     }
 
-    /// The reply owed at `slot` has come, before its turn.
+    /// Stores the reply of `slot`, which is not the first.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
         self.owed[slot] = self.waiting.take_in(out, stream);
     }
 
-    /// Moves replies whose turn has come into the output, up to one that continues as a stream.
+    /// Moves the ready replies at the front into the output, up to one that continues as a stream.
     pub(super) fn settle(&mut self) {
         let is_here = |owed: &Owed| matches!(owed, Owed::Early(_) | Owed::Ready(_));
         while self.stream.is_none() && self.owed.front().is_some_and(is_here) {
             match self.owed.pop_front() {
-                Some(Owed::Early(place)) => self.waiting.let_out_early(place, &mut self.out),
+                Some(Owed::Early(place)) => self.waiting.send_early(place, &mut self.out),
                 Some(Owed::Ready(ready)) => {
-                    self.waiting.let_out(&ready);
+                    self.waiting.leave(&ready);
                     self.out.append(ready.out);
                     self.stream = ready.stream;
                 }
@@ -611,9 +612,9 @@ impl Lane {
         }
     }
 
-    /// Another core has sent `replies` replies of `bytes` bytes: decides how many may be owed next,
-    /// since those too are made ahead of the socket. Long ones shrink it at once; short ones let it
-    /// double where it was used up, so that one short reply says nothing about a pipeline.
+    /// Learns from `replies` replies of another core, `bytes` long, how many may be pending: they
+    /// are produced before the socket can take them. Long replies lower the limit at once. Short
+    /// ones double it if it was used up, so that one short reply changes nothing.
     pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
         let each = (bytes / replies.max(1)).max(1);
         let fitting = darter_base::limits::REPLY_BUFFER_BYTES / 2 / each;
@@ -622,7 +623,7 @@ impl Lane {
         self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
     }
 
-    /// The cores that owe it replies.
+    /// The cores with pending replies.
     pub(super) fn owing(&self) -> Vec<usize> {
         let mut cores: Vec<usize> = Vec::new();
         for owed in &self.owed {
@@ -635,7 +636,7 @@ impl Lane {
         cores
     }
 
-    /// True when no other core owes it replies.
+    /// True if all pending replies of other cores are from `core`.
     pub(super) fn is_owed_only_by(&self, core: usize) -> bool {
         self.owed.iter().all(|owed| match owed {
             Owed::Remote(from) | Owed::Silent(from) => *from == core,
@@ -643,7 +644,7 @@ impl Lane {
         })
     }
 
-    /// True when the reply at `slot` is to come from `core`.
+    /// True if the reply of `slot` is pending on `core`.
     pub(super) fn owes_from(&self, slot: usize, core: usize) -> bool {
         match self.owed.get(slot) {
             Some(Owed::Remote(from) | Owed::Silent(from)) => *from == core,
@@ -651,7 +652,7 @@ impl Lane {
         }
     }
 
-    /// True when a request may be parsed now.
+    /// True if a request may be parsed now.
     pub(super) fn may_parse(&self) -> bool {
         matches!(self.next, Next::Parsed)
             && self.stream.is_none()
@@ -665,7 +666,7 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Who is closed may be owed very much, above all if it has not read for long.
+    /// Frees pending replies in portions: a closed client that has not read may leave many.
     fn drop(&mut self) {
         let (owed, late) = (std::mem::take(&mut self.owed), std::mem::take(&mut self.late));
         Unread::free(owed, late, self.waiting.bytes);

@@ -1,4 +1,4 @@
-//! The core: what it owns, what happens to it, and what it wants done.
+//! The core: its parts, its inputs and its outputs.
 
 use super::conn::Conn;
 use super::entry::Table;
@@ -39,18 +39,18 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What another core is to run.
+/// A closure for another core to run.
 pub(super) type Question = Box<dyn FnOnce(&Rc<Core>) + Send>;
 
-/// What one core says to another.
+/// A message from one core to another.
 pub enum Mail {
     /// Hops and locks.
     Tx(Message),
-    /// Point commands for your shard.
+    /// Point commands for the receiver's shard.
     Batch(Box<Batch>),
-    /// Their replies.
+    /// The replies of a batch.
     BatchDone(Box<Batch>),
-    /// Run this: administration.
+    /// A closure to run, for administration.
     Ask(Question),
 }
 
@@ -62,7 +62,7 @@ impl From<Message> for Mail {
 
 /// One core. See the module.
 pub struct Core {
-    /// The end of the fabric.
+    /// The core's end of the fabric.
     pub tx: Tx,
     /// All commands.
     pub table: Arc<Table>,
@@ -72,48 +72,48 @@ pub struct Core {
     pub hot: RefCell<Hot>,
     /// Counters.
     pub stats: RefCell<CoreStats>,
-    /// The measure of stalls.
+    /// The durations of slices.
     pub slices: RefCell<Slices>,
-    /// What administration commands keep on this core.
+    /// State of administration commands on this core.
     pub admin: Local,
     me: std::rc::Weak<Self>,
     pub(super) slice: Rc<dyn SliceClock>,
     pub(super) meter: Meter,
     pub(super) clients: Clients,
-    /// The row of the last request: the next is likely the same.
+    /// The row of the last request, which the next is likely to have, too.
     pub(super) last_entry: Cell<usize>,
-    /// What was queued for transactions that have ended.
+    /// Buffers of ended transactions, for reuse.
     pub(super) spare_queued: Spare,
     pub(super) now_ms: Cell<u64>,
-    /// What has come and is to run, and the number of the current look.
+    /// Arrived messages and connections with requests.
     pub(super) queue: RefCell<Queue<Mail>>,
     pub(super) look: Cell<u64>,
-    /// The round that releases the memory of silent connections.
+    /// The scan that releases the buffers of silent connections.
     pub(super) release: Release,
-    /// Connections whose replies wait for each other.
+    /// Connections whose replies wait for the next one.
     pub(super) corked: Corked,
     /// Connections whose receiving is paused.
     pub(super) stalls: Stalls,
-    /// Connections that move to other cores.
+    /// Connections that move between cores.
     pub(super) moves: Moves,
-    /// The scans for idle connections, and of what clients hold.
+    /// The scan for idle connections.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<Census>,
-    /// Its part in snapshots.
+    /// The core's part of snapshots.
     pub(crate) saving: Saving,
-    /// The rounds of what takes longer.
+    /// The round of background work.
     pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
     pub(crate) pubsub: PubSub,
     pub(crate) tracking: Tracking,
-    /// What it wants done when the turn ends.
+    /// The outputs of the turn.
     pub(super) outgoing: Outgoing<Mail>,
-    /// Connections that wait to write until a snapshot has caught up.
+    /// Connections whose writes wait for a snapshot or for events.
     pub(super) writers: Writers,
-    /// Who waits for keys of this core, and its clients that wait.
+    /// Calls that wait for keys of this core, and its waiting clients.
     pub(crate) waits: RefCell<Waits>,
-    /// What scripts run in.
+    /// The Lua machines.
     pub(crate) machines: Machines,
 }
 
@@ -181,9 +181,9 @@ impl Core {
         self.now_ms.get()
     }
 
-    // ---- what happens to the core ----
+    // ---- inputs ----
 
-    /// What was sent is out; `buffer` may be used again.
+    /// Handles the end of a send; `buffer` can be reused.
     pub fn sent(&self, token: Token, buffer: Option<Vec<u8>>) {
         if let Some(buffer) = buffer {
             self.outgoing.keep_spare(buffer);
@@ -203,19 +203,19 @@ impl Core {
         });
     }
 
-    /// Whether requests wait: other cores do not take what this one has for them. Messages run.
+    /// Holds requests while other cores do not accept this core's mail. Messages still run.
     pub fn hold_requests(&self, holds: bool) {
         self.queue.borrow_mut().hold_ready(holds);
     }
 
-    /// A message from another core: it is queued, and runs when its turn comes.
+    /// Queues a message from another core.
     pub fn deliver(&self, from: CoreId, mail: Mail) {
         self.stats.borrow_mut().hops += 1;
         self.queue.borrow_mut().take_in(self.look.get(), from, mail);
     }
 
-    /// True when every request received has been answered, and the answers are sent; but for those
-    /// that wait.
+    /// True if every received request was answered and the replies are sent. Blocked calls do not
+    /// count.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let quiet = |conn: &Conn| {
@@ -232,7 +232,7 @@ impl Core {
             && self.tracking.is_quiet()
     }
 
-    /// Moves what is to be done with sockets into `into`.
+    /// Moves the actions on sockets into `into`.
     pub fn drain_actions(&self, into: &mut Vec<Action>) {
         self.outgoing.drain_actions(into);
     }
@@ -244,7 +244,7 @@ impl Core {
 
     // ---- for administration commands ----
 
-    /// Asks core `core` to run `run`, and waits for its result.
+    /// Runs `run` on core `core`, and waits for its result.
     pub async fn ask<R: Send + 'static>(
         self: &Rc<Self>,
         core: CoreId,
@@ -265,7 +265,7 @@ impl Core {
         answer.await
     }
 
-    /// Asks all cores, one after another, and collects their results.
+    /// Runs a closure on each core, one after another, and collects their results.
     pub async fn ask_all<R: Send + 'static, F>(self: &Rc<Self>, make: impl Fn() -> F) -> Vec<R>
     where
         F: FnOnce(&Rc<Core>) -> R + Send + 'static,
@@ -289,7 +289,7 @@ impl Core {
         self.start_on(core, start).await
     }
 
-    /// Starts a task on another core, and returns what waits for its result.
+    /// Starts a task on another core. The returned future waits for its result.
     fn start_on<R: Send + 'static, S, T: Future<Output = R> + 'static>(
         self: &Rc<Self>,
         core: CoreId,
@@ -320,7 +320,7 @@ impl Core {
         self.run_on_each(&cores, |_| make()).await
     }
 
-    /// [`Core::run_on_all`], on some.
+    /// [`Core::run_on_all`] for some cores.
     pub(super) async fn run_on_each<R, F, T>(
         self: &Rc<Self>,
         cores: &[CoreId],
@@ -347,7 +347,7 @@ impl Core {
         results
     }
 
-    /// Has core `core` run `run`, without waiting.
+    /// Runs `run` on core `core`, without waiting.
     pub fn tell(self: &Rc<Self>, core: CoreId, run: impl FnOnce(&Rc<Core>) + Send + 'static) {
         if core == self.id() {
             run(self);
@@ -356,12 +356,12 @@ impl Core {
         }
     }
 
-    /// Has another core run `run` at the end of the turn.
+    /// Sends `run` to another core at the end of the turn.
     pub(super) fn tell_later(&self, core: CoreId, run: impl FnOnce(&Rc<Core>) + Send + 'static) {
         self.post(core, Mail::Ask(Box::new(run)));
     }
 
-    /// Completes a ticket of core `to`, from wherever the answer was made.
+    /// Completes a ticket of core `to`, from any core.
     pub fn return_to(&self, to: CoreId, ticket: u64, value: Box<dyn std::any::Any + Send>) {
         if to == self.id() {
             self.tx.complete(ticket, value);
@@ -370,15 +370,15 @@ impl Core {
         }
     }
 
-    /// Listens where `settings` say from now on; false when that is impossible, and nothing has
-    /// changed. Core 0 only: the others listen nowhere.
+    /// Applies `settings` to the listeners. False on failure; then nothing has changed. Core 0
+    /// only.
     pub async fn listen(&self, settings: Arc<Settings>) -> bool {
         let (ticket, listens) = self.tx.ticket();
         self.act(Action::Listen(settings, ticket));
         listens.await
     }
 
-    /// Starts a task of the engine's own on this core.
+    /// Starts a task on this core.
     pub fn spawn_on_self<F: Future<Output = ()> + 'static>(
         &self,
         make: impl FnOnce(Rc<Core>) -> F,
@@ -388,10 +388,10 @@ impl Core {
         }
     }
 
-    /// For tasks: calls `visit` with every connection of this core, in portions. Those that come or
-    /// leave meanwhile may be left out.
+    /// For tasks: calls `visit` with every connection of this core, in portions. Connections that
+    /// arrive or leave during the walk may be missed.
     pub async fn each_conn(&self, mut visit: impl FnMut(&mut Conn)) {
-        /// A line of CLIENT LIST takes some 3 us.
+        /// A line of CLIENT LIST takes about 3 us.
         const AT_ONCE: usize = 4;
         let mut next = 0;
         loop {
@@ -403,8 +403,8 @@ impl Core {
         }
     }
 
-    /// Calls `visit` with some connections of this core, except one whose command is running, from
-    /// place `from` on. Returns the place of the next, 0 when these were the last.
+    /// Calls `visit` with at most `most` connections of this core, except one whose command is
+    /// running, from place `from` on. Returns the next place, 0 at the end.
     pub fn some_conns(&self, from: usize, most: usize, visit: impl FnMut(&mut Conn)) -> usize {
         self.clients.visit_some(from, most, visit)
     }
@@ -419,8 +419,7 @@ impl Core {
         self.with_client(self.clients.handle_of(id)?, visit)
     }
 
-    /// The handle of the client with this id, if it is connected to this core. It stays here from now
-    /// on.
+    /// The handle of the client with this id, if it is on this core. Pins the client to this core.
     pub(crate) fn keep_target(&self, id: u64) -> Option<u64> {
         let handle = self.clients.handle_of(id)?;
         self.with_client(handle, |conn| conn.lane.session.is_target = true)?;
@@ -433,7 +432,7 @@ impl Core {
         self.clients.len()
     }
 
-    /// True when the running slice has used up its time.
+    /// True if the running slice has used up its time.
     #[must_use]
     pub fn slice_is_over(&self) -> bool {
         self.slice.must_yield()
@@ -448,7 +447,7 @@ impl Core {
         self.mark_ready(lane);
     }
 
-    /// Appends what no request asked for to all that is owed: a line of MONITOR.
+    /// Appends a push, such as a line of MONITOR, after all pending replies.
     pub fn push(&self, lane: &mut super::conn::Lane, out: Output, rest: Option<Box<dyn Stream>>) {
         if lane.session.reply_mode != super::conn::ReplyMode::On {
             return;
@@ -491,12 +490,12 @@ impl Core {
         self.clients.with(token, visit)
     }
 
-    /// A handle that no connection has had.
+    /// A new handle, unique across cores.
     pub(super) fn new_handle(&self) -> u64 {
         self.unique(self.clients.next_number()) + 1
     }
 
-    /// A number of this core's own, made unique across cores.
+    /// Makes a number of this core unique across cores.
     pub(super) fn unique(&self, number: u64) -> u64 {
         number * self.tx.cores() as u64 + self.id() as u64
     }

@@ -18,23 +18,23 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A server command while it runs as a task.
+/// A running task of a server command.
 pub type ServerFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 
 /// A command that runs at once, on the connection's core.
 pub(super) type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;
 
-/// What such a command sees.
+/// The context of a command that runs at once.
 pub struct SessionCx<'a> {
     /// The core.
     pub core: &'a Rc<Core>,
     /// The connection's own state.
     pub session: &'a mut Session,
-    /// Where the reply goes.
+    /// The reply.
     pub reply: Reply<'a>,
 }
 
-/// What a server command that runs as a task sees.
+/// The context of a server command that runs as a task.
 pub struct ServerCall {
     /// The core of the connection.
     pub core: Rc<Core>,
@@ -44,14 +44,15 @@ pub struct ServerCall {
     pub request: Arc<Request>,
     /// Index of the first argument after the name, or after the subcommand's name.
     pub first: usize,
-    /// The transaction whose command it is. Its locks are held, so nothing may wait for one.
+    /// The transaction of the command, if any. It holds locks, so the command must not wait for
+    /// any.
     pub within: Option<Tx>,
-    /// Whether its client is there still: for what only reads, and takes long.
+    /// Whether the client is still connected, for long reads.
     pub(crate) presence: Rc<Presence>,
 }
 
 impl ServerCall {
-    /// True for one of a transaction's commands.
+    /// True for a command of a transaction.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.within.is_some()
@@ -80,30 +81,30 @@ impl ServerCall {
 pub struct Scripted {
     /// Runs it.
     pub run: fn(ServerCall) -> ServerFuture,
-    /// What the script says of itself, if it does.
+    /// The flags that the script declares, if it does.
     pub declared: fn(&Core, darter_resp::Args<'_>) -> Option<darter_script::Flags>,
-    /// Which it is, if that is known and quickly found.
+    /// The evaluation, if the script is cached and quickly found.
     pub(crate) find: fn(&Core, darter_resp::Args<'_>) -> Option<Evaluation>,
 }
 
 /// How a command runs.
 #[derive(Clone, Copy)]
 pub enum Runner {
-    /// On the shard that owns its key.
+    /// A function of the shard that owns the key.
     Point(PointFn),
-    /// Coordinated.
+    /// A task over several keys; as a point function if all keys are on one shard.
     Multi(Option<PointFn>, MultiFn),
     /// At once, on the connection's core.
     Session(SessionFn),
     /// As a task on the connection's core.
     Task(fn(ServerCall) -> ServerFuture),
-    /// A task that runs a script: one that stops when nobody wants its answer.
+    /// A task that runs a script, and stops when its client is gone.
     Script(Scripted),
-    /// MULTI and its kin.
+    /// MULTI, EXEC, DISCARD, WATCH, UNWATCH.
     Transaction(Verb),
-    /// At the home of the channel that is its first argument: PUBLISH.
+    /// PUBLISH and SPUBLISH, at the home of the channel.
     Publish(Kind),
-    /// Has subcommands only.
+    /// A container of subcommands.
     Container,
 }
 
@@ -113,21 +114,21 @@ pub struct Entry {
     pub row: Command,
     /// Its function.
     pub run: Runner,
-    /// Its place in the table.
+    /// Its index in the table.
     pub index: usize,
     /// Index of the first argument after its name.
     pub first: usize,
-    /// It has subcommands.
+    /// Whether there are subcommands.
     pub parent: bool,
-    /// Its one key is the first argument after its name, as with most commands.
+    /// Whether its only key is the first argument, as with most commands.
     pub(super) one_key: bool,
-    /// By its flags, or its cost, it takes a microsecond or two when it has few arguments.
+    /// Whether it takes one or two microseconds with few arguments, by its flags or cost.
     pub quick: bool,
-    /// It may say `BLOCK`: whether it is to wait.
+    /// Whether it may have the option `BLOCK`.
     pub(super) may_block: bool,
     /// Its arguments, for COMMAND DOCS.
     pub arguments: Vec<Argument>,
-    /// What [`letters`] makes of its name; `None` when that is not unique.
+    /// The result of [`letters`] for its name; `None` if that is not unique.
     letters: Option<u64>,
 }
 
@@ -220,7 +221,8 @@ impl Table {
         (entry.row.name.as_bytes() == lower).then_some(entry)
     }
 
-    /// [`Table::resolve`], trying first what was resolved ahead, then the entry `likely`.
+    /// [`Table::resolve`] that first tries the entry noted by the prefetch, then the entry
+    /// `likely`.
     #[inline(always)]
     pub(super) fn resolve_likely(
         &self,
@@ -237,7 +239,7 @@ impl Table {
         self.resolve(args)
     }
 
-    /// The entry of a request: the subcommand's, where there are subcommands.
+    /// The entry of a request, or of its subcommand.
     pub fn resolve(&self, args: darter_resp::Args<'_>) -> Result<&Entry, Refusal> {
         let name = args.head(0);
         let parent = self.find(name).filter(|entry| !entry.row.name.contains('|'));
@@ -248,21 +250,21 @@ impl Table {
         let word = args.head(1);
         let mut full = parent.row.name.as_bytes().to_vec();
         full.push(b'|');
-        full.extend_from_slice(&word[..word.len().min(NAME_MAX)]); // Too long all the same.
+        full.extend_from_slice(&word[..word.len().min(NAME_MAX)]); // Still too long to match.
         self.find(&full).ok_or_else(|| unknown_subcommand(parent.row.name, word))
     }
 }
 
-/// A name of up to eight bytes as a number, with the bit set that tells lower case from upper:
-/// whatever equals the number of an all-letter name is that name, in any case. Names are compared
-/// twice per request.
+/// A name of up to eight bytes as a number, with the lower-case bit set. For a name of letters, an
+/// equal number means the same name in any case. Cheap, because names are compared twice per
+/// request.
 #[inline]
 fn letters(name: &[u8]) -> Option<u64> {
     const SMALL: u64 = 0x2020_2020_2020_2020;
     let word = match name.len() {
         1..=3 => name.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
         len @ 4..=8 => {
-            // Its ends, which may overlap.
+            // Both ends, which may overlap.
             let (first, last) = (name.first_chunk()?, name.last_chunk()?);
             let shift = 8 * (len - size_of::<u32>());
             u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift
@@ -272,14 +274,14 @@ fn letters(name: &[u8]) -> Option<u64> {
     Some(word | SMALL >> (u64::BITS as usize - 8 * name.len()))
 }
 
-/// FNV-1a: names are short, and every request looks one up.
+/// FNV-1a: fast for short names, which every request looks up.
 fn name_hash(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The refusal of a name that no row has. Shows at most 128 bytes of name and arguments.
+/// The refusal of an unknown name. Shows at most 128 bytes of name and arguments.
 fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     const SHOWN: usize = 128;
     fn shown(word: &[u8], most: usize) -> &[u8] {
@@ -323,7 +325,7 @@ mod tests {
         index
     }
 
-    #[test] // Every kind of row. What cannot be a name is not copied into one piece.
+    #[test] // Every kind of row. A word too long for a name is not copied.
     fn names_are_told_from_values() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[
@@ -359,7 +361,7 @@ mod tests {
         }
     }
 
-    #[test] // Whatever row is likely, a name finds its own, in any case, and near misses find none.
+    #[test] // With any likely row a name finds its own row, in any case; near misses find none.
     fn likely_rows_change_nothing() {
         let table = crate::boot::table();
         for entry in table.entries().iter().filter(|entry| entry.first == 1) {

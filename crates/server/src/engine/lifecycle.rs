@@ -1,4 +1,4 @@
-//! The beginning and the end of connections: accepted, half-closed, gone.
+//! The beginning and the end of connections: accepted, half-closed, closed.
 
 use super::conn::{Conn, Lane, Peer, Session};
 use super::core::{Core, Mail};
@@ -8,7 +8,7 @@ use darter_runtime::net::Token;
 use std::rc::Rc;
 
 impl Core {
-    /// A connection was accepted. Beyond the limits it is refused, and closed.
+    /// Adds an accepted connection. Beyond the limits it is refused and closed.
     pub fn accepted(&self, token: Token, peer: Peer) {
         let hot = self.hot.borrow();
         let refusal = if self.accepted_len() >= hot.clients_max {
@@ -41,11 +41,11 @@ impl Core {
         self.clients.add(conn);
     }
 
-    /// The peer sends no more; it may still read.
+    /// Handles a half-close: the peer may still read.
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
             conn.lane.eof = true;
-            // As in Redis: who has ended its side waits for nothing, unless that is on its way.
+            // As in Redis, a half-close ends a wait, unless the call is in flight or was served.
             let ends = |blocked: &Blocked| {
                 blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
             };
@@ -64,7 +64,7 @@ impl Core {
         });
     }
 
-    /// The connection is gone.
+    /// Handles the end of a connection.
     pub fn closed(self: &Rc<Self>, token: Token) {
         if let Some(mut conn) = self.clients.remove(token) {
             self.wake_all(&mut conn.lane);
@@ -76,7 +76,7 @@ impl Core {
         }
     }
 
-    /// The client of this connection wants no more answers: what works for it stops where it may.
+    /// Stops the tasks of a closed connection where that is safe.
     fn stop_work(&self, lane: &Lane) {
         self.stats.borrow_mut().stopped += u64::from(lane.stream.is_some());
         if let Some(Awaited { task, presence }) = &lane.awaited {

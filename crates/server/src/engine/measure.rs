@@ -1,4 +1,4 @@
-//! What is recorded and logged of slices.
+//! Records and logs slices.
 
 use super::core::Core;
 use super::slices::{Cause, Slice};
@@ -7,7 +7,7 @@ use darter_base::limits::SLICE_MAX_NS;
 use darter_keyspace::Shard;
 
 impl Core {
-    /// Does a portion of loading, between two slices. Returns what `step` said.
+    /// Runs a portion of loading between two slices. Returns the result of `step`.
     pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
         let begun = self.clock.monotonic_ns();
         self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
@@ -19,8 +19,7 @@ impl Core {
         more
     }
 
-    /// Counts a slice, remembers it if it is among the longest or beyond LATENCY's threshold, and
-    /// logs
+    /// Counts a slice. Keeps it if it is among the longest or beyond LATENCY's threshold, and logs
     /// it if it is too long.
     pub(super) fn record_slice(&self, ns: u64, cause: Cause) {
         let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
@@ -39,7 +38,7 @@ impl Core {
         }
     }
 
-    /// The log line for a slice that was too long.
+    /// The log line of a slice that was too long.
     fn complaint(&self, slice: Slice, left_out: u64) -> String {
         let (us, max_us) = (slice.ns / 1_000, SLICE_MAX_NS / 1_000);
         let (cause, by) = (slice.cause.name(), slice.core);
@@ -50,12 +49,12 @@ impl Core {
         )
     }
 
-    /// The command that a slice was spent on, if it was one.
+    /// The command to which a slice is attributed, if any.
     pub(crate) fn command_of(&self, cause: Cause) -> Option<&'static str> {
         cause.row().map(|row| self.table.entries()[row].row.name)
     }
 
-    /// A slice's event name in LATENCY.
+    /// The name of a slice's event in LATENCY.
     pub(crate) fn event_of(&self, cause: Cause) -> &'static str {
         match cause {
             Cause::Command(_) => self.command_of(cause).unwrap_or_default(),
@@ -63,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Commands run per second, since this was last asked.
+    /// Commands per second since the last call.
     pub(crate) fn commands_per_s(&self) -> u64 {
         let (commands, started_ms) = (self.stats.borrow().commands, self.admin.shared.started_ms);
         self.admin.pace.borrow_mut().per_s(self.now_ms(), commands, started_ms)

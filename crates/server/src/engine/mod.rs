@@ -6,7 +6,7 @@
 //!                                            Server: the session, or a task
 //! replies -> Output -> Action::Send           streams are pumped as the socket drains
 //! ```
-//! Not here: what any command does.
+//! Not here: the functions of commands.
 
 mod batch;
 mod census;
@@ -56,6 +56,6 @@ pub use state::clock::{Clock, SliceClock, World};
 pub use state::hot::{ClientLimits, Hot, OutputLimit};
 pub use state::local::Local;
 pub use state::outgoing::Action;
-pub use stats::{CommandStats, CoreStats, Recent};
+pub use stats::{CommandStats, CoreStats, RecentMax};
 pub use transaction::queued::{Sizes as QueuedSizes, Verb};
 pub(crate) use unit::admit::LOADING;

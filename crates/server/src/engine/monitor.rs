@@ -1,13 +1,12 @@
 //! MONITOR: every command, shown to the watchers on all cores.
 //!
-//! Each core knows how many watch on which core, so that only those are sent to, and which of its
-//! own connections do. What a watcher does not read is kept without a bound, as in Redis, where
-//! only `client-output-buffer-limit normal` could set one: no client may be made to wait for a
-//! watcher.
+//! Each core knows the number of watchers on every core, and its own watching connections. So lines
+//! go only to cores with watchers. Unread lines are kept without bound, as in Redis, where only
+//! `client-output-buffer-limit normal` can set one: no client may wait for a watcher.
 //!
-//! A line is as long as its request, and longer where bytes are quoted. A long request's line is a
-//! stream per watcher: encoded in portions, as its socket drains, from the one request that all of
-//! them share.
+//! A line is at least as long as its request. The line of a long request is a stream for each
+//! watcher: it is encoded in portions, as the socket drains, from the one request that all watchers
+//! share.
 
 use super::conn::Session;
 use super::core::Core;
@@ -19,42 +18,42 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Requests with more bytes, or arguments, are encoded in portions of about this size: 10 to 30 us.
+/// Requests with more bytes or arguments are encoded in portions of about this size: 10 to 30 us.
 const PORTION_BYTES: usize = 4 * 1024;
 const PORTION_ARGS: usize = 64;
 
 impl Core {
-    /// This core's number of watchers changes by `by`: sends that to all cores.
+    /// Reports to all cores that this core's number of watchers has changed by `by`.
     pub(crate) async fn monitors_changed(self: &Rc<Self>, by: isize) {
         let here = self.id();
         self.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
     }
 
-    /// A watching connection is gone, or stops watching.
+    /// Removes a watching client.
     pub(crate) fn monitor_left(&self, client: u64) {
         self.unwatch(client);
         self.spawn_on_self(|core| async move { core.monitors_changed(-1).await });
     }
 
-    /// Core `at`'s number of watchers changes by `by`.
+    /// Changes core `at`'s number of watchers by `by`.
     fn watchers_changed(&self, at: CoreId, by: isize) {
         self.watchers.borrow_mut().change(at, by);
     }
 
-    /// A client of this core watches from now on, unless it has gone meanwhile.
+    /// Adds a watching client of this core, unless it has left.
     pub(crate) fn watch(&self, client: u64) {
         if self.clients.token_of(client).is_some() {
             self.watchers.borrow_mut().add(client);
         }
     }
 
-    /// A client of this core stops watching.
+    /// Removes a watching client of this core.
     fn unwatch(&self, client: u64) {
         self.watchers.borrow_mut().remove(client);
     }
 }
 
-/// Shows a command that runs to the watchers of all cores.
+/// Shows a command to the watchers of all cores.
 pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let hidden = Flags::ADMIN;
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
@@ -63,22 +62,22 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     feed_always(core, session, entry, args);
 }
 
-/// Shows a command that calls a script, before those that the script calls: its row says that it is
-/// not shown as others are.
+/// Shows a command that calls a script before the script's own commands. Its row has SKIP_MONITOR,
+/// so [`feed`] skips it.
 pub(super) fn feed_script(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     if core.watchers.borrow().are_any() {
         feed_always(core, session, entry, args);
     }
 }
 
-/// Shows a command whatever its row says.
+/// Shows a command, whatever the flags of its row.
 pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let head = head(core, session);
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
         let (row, request, bytes) = (entry.row, args.to_request(), args.held_bytes());
         let line = Line { row, request, bytes, arg: 0, piece: 0, byte: 0 };
         let rest: LineTail = Arc::new(move || Box::new(line.clone()));
-        return tell(core, &head, Some(&rest));
+        return publish(core, &head, Some(&rest));
     }
     let mut line = head;
     for at in 0..args.len() {
@@ -87,11 +86,11 @@ pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, arg
         line.push(b'"');
     }
     line.extend_from_slice(b"\r\n");
-    tell(core, &line, None);
+    publish(core, &line, None);
 }
 
-/// Sends the watchers of all cores `head`, and then what `rest` yields.
-fn tell(core: &Rc<Core>, head: &[u8], rest: Option<&LineTail>) {
+/// Sends `head`, and then the stream of `rest`, to the watchers of all cores.
+fn publish(core: &Rc<Core>, head: &[u8], rest: Option<&LineTail>) {
     for other in 0..core.tx.cores() {
         if !core.watchers.borrow().are_on(other) {
             continue;
@@ -105,7 +104,7 @@ fn tell(core: &Rc<Core>, head: &[u8], rest: Option<&LineTail>) {
     }
 }
 
-/// Sends core `to` what was gathered for it, unless something sent before has not been shown yet.
+/// Sends the gathered lines to core `to`, unless earlier lines are not shown yet.
 fn send(core: &Rc<Core>, to: CoreId) {
     let (from, messages) = (core.id(), core.watchers.borrow_mut().take(to));
     for (lines, rest) in messages {
@@ -119,7 +118,7 @@ fn send(core: &Rc<Core>, to: CoreId) {
     }
 }
 
-/// Sends the watchers of this core some lines, and the rest of the last of them.
+/// Sends lines, and the rest of the last one, to the watchers of this core.
 fn show(core: &Core, lines: &[u8], rest: Option<&LineTail>) {
     for client in core.watchers.borrow().here() {
         core.with_client(*client, |conn| {
@@ -130,8 +129,8 @@ fn show(core: &Core, lines: &[u8], rest: Option<&LineTail>) {
     }
 }
 
-/// `+1700000000.123456 [0 127.0.0.1:4711]`; after it, `"set" "key" "value"`, each preceded by a
-/// blank.
+/// The head of a line: `+1700000000.123456 [0 127.0.0.1:4711]`. The quoted arguments follow, each
+/// after a blank.
 fn head(core: &Core, session: &Session) -> Vec<u8> {
     let us = core.clock.unix_us();
     let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
@@ -145,14 +144,14 @@ struct Line {
     row: Command,
     request: Arc<Request>,
     bytes: usize,
-    /// The next argument, and where in it: the piece, and the byte in the piece.
+    /// The next argument.
     arg: usize,
     piece: usize,
     byte: usize,
 }
 
 impl Line {
-    /// Appends about a portion of the next argument. Returns how many of its bytes.
+    /// Appends about a portion of the next argument. Returns the number of its bytes.
     fn quote_some(&mut self, args: Args<'_>, line: &mut Vec<u8>) -> usize {
         if (self.piece, self.byte) == (0, 0) {
             line.extend_from_slice(b" \"");
@@ -190,7 +189,7 @@ impl Stream for Line {
         more
     }
 
-    /// The request, which this stream may be the last to hold.
+    /// The bytes of the request, of which this stream may be the last holder.
     fn held_bytes(&self) -> usize {
         self.bytes
     }
@@ -200,7 +199,7 @@ fn quote_all(bytes: &[u8], line: &mut Vec<u8>) {
     bytes.iter().for_each(|byte| quote(*byte, line));
 }
 
-/// Appends a byte as quoted.
+/// Appends a quoted byte.
 pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match byte {

@@ -1,19 +1,18 @@
-//! Replies owed to a connection, and what those that wait their turn pin.
+//! Pending replies of a connection, and the memory that they pin.
 //!
-//! A long reply of another core arrives as a header and a stream, which waits until everything
-//! before it has left: up to two thousand of them in a pipeline. What they pin is charged to their
-//! client, as if it were being sent. But no reader (the census, CLIENT LIST) can ask them all each
-//! time: a look asks some, the next look continues from there, and what was found is kept until it
-//! leaves. The sum lags by the looks that it takes and is never too large: a stream that waits
-//! releases nothing.
+//! A long reply of another core arrives as a header and a stream, which waits until all earlier
+//! replies are sent: up to two thousand streams in a pipeline. The memory that they pin counts as
+//! their client's. No reader of the sum (the census, CLIENT LIST) can visit all streams each time:
+//! each visit checks some of them, and their sizes are kept until they leave. So the sum may lag,
+//! but is never too large, because a waiting stream releases nothing.
 //!
-//! Short replies, which is nearly all of them, wait in two buffers of the connection: a queue of
-//! places in them takes less memory to walk than one of outputs, and no allocation for each. A buffer is
-//! emptied when the last reply in it has left; a pipeline that never pauses fills the other one
-//! meanwhile.
+//! Short replies, nearly all of them, wait in two buffers of the connection: a queue of places in a
+//! buffer is smaller than one of outputs, and needs no allocation per reply. A buffer is reset when
+//! its last reply has left; until then a continuous pipeline fills the other one.
 //!
-//! Messages of channels wait here, too, behind a reply that its client does not read: hundreds of
-//! thousands, until `client-output-buffer-limit` closes it. What is still owed then is freed in portions.
+//! Messages of channels wait here, too, after a reply that the client does not read: hundreds of
+//! thousands until `client-output-buffer-limit` closes the client. The pending replies are then
+//! freed in portions.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Stream;
@@ -21,24 +20,24 @@ use darter_resp::Output;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Bytes of a buffer of replies that wait. It stays with the connection.
+/// The size of a buffer of short replies, which the connection keeps.
 const EARLY_MAX: usize = 4 * 1024;
 
 const _: () = assert!(EARLY_MAX <= u16::MAX as usize);
 
-/// A reply that is owed, in the order of the requests.
+/// A pending reply, in the order of the requests.
 pub(super) enum Owed {
-    /// Encoded, and waiting for those before it: a part of the early replies.
+    /// An encoded short reply, in a buffer.
     Early(Place),
-    /// The same, longer or in parts, and perhaps continued by a stream.
+    /// A ready reply that is longer, has parts, or continues as a stream.
     Ready(Box<Ready>),
     /// The next reply in a batch from this core.
     Remote(usize),
-    /// The same, and the client has its replies off.
+    /// The next reply in a batch from this core, for a client with replies off.
     Silent(usize),
 }
 
-/// Where an early reply is: in which buffer, from and to which byte.
+/// The place of a short reply: its buffer and its range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     buffer: u16,
@@ -52,12 +51,12 @@ const _: () = assert!(size_of::<Owed>() == 16);
 pub(super) struct Ready {
     pub(super) out: Output,
     pub(super) stream: Option<Box<dyn Stream>>,
-    /// What its stream was found to pin.
+    /// Bytes that its stream pins, as last checked.
     pinned: Cell<usize>,
 }
 
 impl Ready {
-    /// Its bytes, and what its stream holds.
+    /// Bytes of the reply, and of its stream.
     pub(super) fn bytes(&self) -> usize {
         self.out.len() + held_by(self.stream.as_deref())
     }
@@ -67,16 +66,16 @@ pub(super) fn held_by(stream: Option<&dyn Stream>) -> usize {
     stream.map_or(0, Stream::held_bytes)
 }
 
-/// Streams that one look asks: some microseconds, where each has one value to ask in turn.
-const ASKED_AT_ONCE: usize = 32;
-/// Places of the queue that one look skips on its way to them.
+/// Streams checked in one visit: a few microseconds with one value each.
+const CHECKED_AT_ONCE: usize = 32;
+/// Places of the queue that one visit may pass.
 const PASSED_AT_ONCE: usize = 256;
 
 /// A buffer of short replies.
 #[derive(Default)]
 struct Early {
     bytes: Vec<u8>,
-    /// Bytes of those of them that are still owed.
+    /// Bytes of its replies that are still pending.
     owed: usize,
 }
 
@@ -86,25 +85,25 @@ impl Early {
     }
 }
 
-/// What waits in a queue of owed replies.
+/// The ready replies in a queue of pending ones.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Bytes of those that are ready, and of what their streams hold.
+    /// Bytes of ready replies, and of their streams.
     pub(super) bytes: usize,
-    /// Short replies, in the order in which they came.
+    /// The buffers of short replies.
     early: [Early; 2],
-    /// The buffer that takes them.
+    /// The buffer that takes new replies.
     filling: usize,
-    /// How many of them are streams.
+    /// The number of streams.
     streams: usize,
-    /// The sum of what these were found to pin.
+    /// The sum of the bytes that they pin, as last checked.
     pinned: Cell<usize>,
-    /// Where the next look begins.
+    /// The start of the next visit.
     next: Cell<usize>,
 }
 
 impl Waiting {
-    /// A reply has come, and will wait.
+    /// Stores a ready reply.
     pub(super) fn take_in(&mut self, out: Output, stream: Option<Box<dyn Stream>>) -> Owed {
         let ready = Ready { out, stream, pinned: Cell::new(0) };
         self.bytes += ready.bytes();
@@ -112,10 +111,10 @@ impl Waiting {
         Owed::Ready(Box::new(ready))
     }
 
-    /// An encoded reply has come, and will wait.
+    /// Stores a short encoded reply.
     pub(super) fn take_in_flat(&mut self, reply: &[u8]) -> Owed {
         if reply.is_empty() {
-            return Owed::Early(Place::default()); // Its place would not outlast those of the others.
+            return Owed::Early(Place::default()); // A place in a buffer could become stale.
         }
         if !self.early[self.filling].has_room(reply) {
             self.filling = 1 - self.filling;
@@ -134,8 +133,8 @@ impl Waiting {
         Owed::Early(Place { buffer: self.filling as u16, start: start as u16, end: end as u16 })
     }
 
-    /// An encoded reply has come, and waits behind the last one, in the same place: so what is queued
-    /// after MULTI is one place. False if there is no room.
+    /// Appends a short encoded reply to the last one, in the same place, so that the replies after
+    /// MULTI need one place. False if there is no room.
     pub(super) fn join_flat(&mut self, last: &mut Place, reply: &[u8]) -> bool {
         let early = &mut self.early[usize::from(last.buffer)];
         let is_last = last.start < last.end && usize::from(last.end) == early.bytes.len();
@@ -149,8 +148,8 @@ impl Waiting {
         true
     }
 
-    /// The first in the queue leaves it: its bytes.
-    pub(super) fn let_out_early(&mut self, place: Place, out: &mut Output) {
+    /// Moves the first reply, a short one, into the output.
+    pub(super) fn send_early(&mut self, place: Place, out: &mut Output) {
         let early = &mut self.early[usize::from(place.buffer)];
         let reply = &early.bytes[usize::from(place.start)..usize::from(place.end)];
         out.tail().extend_from_slice(reply);
@@ -162,22 +161,22 @@ impl Waiting {
         }
     }
 
-    /// Memory of the short replies beside their bytes.
+    /// Unused bytes of the buffers.
     pub(super) fn spare_bytes(&self) -> usize {
         self.early.iter().map(|early| early.bytes.capacity() - early.owed).sum()
     }
 
-    /// The first in the queue leaves it.
-    pub(super) fn let_out(&mut self, ready: &Ready) {
+    /// Uncounts the first reply, which leaves the queue.
+    pub(super) fn leave(&mut self, ready: &Ready) {
         self.bytes -= ready.bytes();
         self.streams -= usize::from(ready.stream.is_some());
         self.pinned.set(self.pinned.get() - ready.pinned.get());
         self.next.set(self.next.get().saturating_sub(1));
     }
 
-    /// Bytes that the streams in the queue pin, as far as is known. Cost: a look at some of them.
+    /// Bytes that the streams in the queue pin, as last checked. Cost: a check of some of them.
     pub(super) fn pinned_bytes(&self, owed: &VecDeque<Owed>) -> usize {
-        let mut left = self.streams.min(ASKED_AT_ONCE);
+        let mut left = self.streams.min(CHECKED_AT_ONCE);
         for _ in 0..owed.len().min(PASSED_AT_ONCE) {
             if left == 0 {
                 break;
@@ -196,25 +195,26 @@ impl Waiting {
     }
 }
 
-/// What is sent unasked: encoded, and the rest as a stream.
+/// A push: its encoded bytes, and the rest as a stream.
 type Push = (Output, Option<Box<dyn Stream>>);
 
-/// What a connection was owed when it ended.
+/// The pending replies of a closed connection.
 pub(super) struct Unread {
     owed: VecDeque<Owed>,
-    /// What was to come behind the reply of a task.
+    /// Invalidations that waited for the reply of a task.
     late: Vec<Push>,
-    /// Of those that are ready.
+    /// Bytes of the ready replies.
     bytes: usize,
 }
 
-/// Replies that are freed at once: some 10 us.
+/// Replies freed at once: about 10 us.
 const FREED_AT_ONCE: usize = 64;
-/// Bytes of replies after which no other is freed at once.
+/// Bytes of replies freed at once.
 const FREED_BYTES: usize = 64 * 1024;
 
 impl Unread {
-    /// Frees it: a few replies at once, more in portions. `bytes` are those that are ready.
+    /// Frees pending replies: a few at once, more in portions. `bytes` is the size of the ready
+    /// ones.
     pub(super) fn free(owed: VecDeque<Owed>, late: Vec<Push>, bytes: usize) {
         let mut unread = Self { owed, late, bytes };
         if unread.dismantle() {
@@ -222,7 +222,7 @@ impl Unread {
         }
     }
 
-    /// Frees the first. Returns its bytes; none if there is nothing left.
+    /// Frees one reply. Returns its bytes; `None` if nothing is left.
     fn free_one(&mut self) -> Option<usize> {
         match self.owed.pop_front() {
             Some(Owed::Ready(ready)) => Some(ready.bytes()),
@@ -262,8 +262,8 @@ mod tests {
         (out, None)
     }
 
-    #[test] // A client that is owed very many messages, or long ones, leaves portions to be freed.
-    fn what_is_owed_is_freed_in_portions() {
+    #[test] // Many messages, or long ones, are freed in portions.
+    fn pending_replies_are_freed_in_portions() {
         for (replies, len, portions) in [(20, 100, 0), (10_000, 100, 156), (100, 60_000, 50)] {
             let (mut waiting, mut owed) = (Waiting::default(), VecDeque::new());
             for _ in 0..replies / 2 {

@@ -1,10 +1,10 @@
-//! The call of a point command: what it sees of its session, and what it comes to.
+//! The call of a point command: its view of the session, and its result.
 
 use darter_command::{Job, Stream};
 use darter_tx::{CoreId, Locked};
 use std::pin::Pin;
 
-/// The part of a session that data commands see.
+/// A data command's view of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// The selected database.
@@ -15,8 +15,8 @@ pub(crate) struct View {
     pub(crate) tracker: Tracker,
 }
 
-/// Whether the keys that a command reads are remembered for its client, and whether that does not want
-/// to hear of its own changes: the client's id with two bits, or 0, as mostly.
+/// The tracking of a call, in one word: the client's handle, a bit if its reads are tracked, and a
+/// bit if it has NOLOOP. Usually 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tracker(u64);
 
@@ -29,18 +29,18 @@ impl Tracker {
         if bits == 0 { Self(0) } else { Self(client << 2 | bits) }
     }
 
-    /// Nothing of that.
+    /// True if there is nothing to track.
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// For whom keys are remembered.
+    /// The client for which reads are tracked.
     pub(crate) fn reader(self) -> Option<u64> {
         (self.0 & Self::READS > 0).then_some(self.0 >> 2)
     }
 
-    /// Whose changes are not told to itself; otherwise 0.
+    /// The client, if it has NOLOOP; otherwise 0.
     pub(crate) fn author(self) -> u64 {
         if self.0 & Self::IS_AUTHOR > 0 { self.0 >> 2 } else { 0 }
     }
@@ -51,7 +51,7 @@ impl Tracker {
 pub(crate) struct Begun {
     /// The monotonic time of its beginning.
     pub(crate) ns: u64,
-    /// The call shares the time between two readings of the clock with its neighbours.
+    /// Whether the call shares the time between two readings of the clock with others.
     pub(crate) shares: bool,
 }
 
@@ -62,25 +62,25 @@ impl Begun {
     }
 }
 
-/// What a point command came to.
+/// The result of a point command.
 pub(super) enum Ran {
-    /// Its reply is encoded, up to the stream.
+    /// Done: the reply is encoded, up to the stream.
     Done(Option<Box<dyn Stream>>),
-    /// It must wait, or takes more than a slice.
+    /// The command must wait, or takes more than a slice.
     Waits(Work),
 }
 
-/// The rest of a point command that could not be done at once.
+/// The rest of a point command that could not finish at once.
 pub(super) enum Work {
-    /// Its keys are locked: run it when they are free.
+    /// Its keys are locked: run the command when they are free.
     Blocked,
-    /// Drive its job, which has begun then; its key is held.
+    /// Drive its job, which began at this time. Its key is locked.
     Job(Box<dyn Job>, Locked, Begun),
     /// Reply with this number.
     Count(Pin<Box<dyn Future<Output = usize>>>),
 }
 
-/// Where the keys of a request live.
+/// The cores that own the keys of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     None,

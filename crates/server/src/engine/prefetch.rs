@@ -1,11 +1,11 @@
-//! Prefetching what the next requests will touch.
+//! Prefetches the memory that the next requests will touch.
 //!
-//! A lookup in a large table is three dependent cache misses, and a hash's field as many again; a
-//! core that runs command by command waits for each of them. But the requests at hand are known,
-//! those of a pipeline and those of clients that each sent one: so the misses of up to sixteen
-//! overlap, and the commands then hit. A useless prefetch costs a few nanoseconds; nothing here
-//! changes a result. Which command a request is, and the hashes of its keys, are noted with it: so
-//! both are computed once.
+//! A lookup in a large table has three dependent cache misses, and a hash's field another three. A
+//! core that runs command by command waits for each. But the next requests are known: those of a
+//! pipeline, and those of clients that sent one each. So the misses of up to sixteen overlap, and
+//! the commands then hit the cache. A useless prefetch costs a few nanoseconds, and none changes a
+//! result. The entry of a request and the hashes of its keys are noted with it, so both are
+//! computed once.
 
 use super::core::Core;
 use super::transaction::queued::Queued;
@@ -13,10 +13,10 @@ use arrayvec::ArrayVec;
 use darter_keyspace::{Ahead, Db, Key};
 use darter_resp::{self as resp, Args, Note};
 
-/// Keys prefetched at once; any more are skipped.
+/// Keys prefetched together. More are skipped.
 type List<T> = ArrayVec<T, { resp::LOOKAHEAD_MAX }>;
 
-/// A key that a request names.
+/// A key of a request.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     db: &'a Db,
@@ -24,14 +24,14 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// True when both are of one key. Keys whose hashes collide count as one: the prefetch is then
+    /// True if both are the same key. Keys with equal hashes count as one: the prefetch is then
     /// wasted.
     fn is(&self, other: &Wanted<'_>) -> bool {
         std::ptr::eq(self.db, other.db) && self.key.hash == other.key.hash
     }
 }
 
-/// An element of a collection that a request names: where its key is, and its own hash.
+/// An element of a collection that a request names: its key, and its own hash.
 #[derive(Clone, Copy)]
 struct Element<'a> {
     at: Wanted<'a>,
@@ -39,9 +39,9 @@ struct Element<'a> {
 }
 
 impl Core {
-    /// Prefetches for the next ready connections, if they have sent little: one request mostly. A
-    /// pipeline's prefetch waits until its turn, and what was parsed in an earlier slice has had its
-    /// own. Returns for how many connections that is done.
+    /// Prefetches for the next ready connections that have sent little, usually one request. A
+    /// pipeline is prefetched when it is served, and requests parsed in an earlier slice were
+    /// prefetched then. Returns the number of connections visited.
     pub(super) fn prefetch_ready(&self) -> usize {
         const LITTLE_BYTES: usize = 256;
         let mut conns = self.clients.places();
@@ -70,14 +70,15 @@ impl Core {
         looked_at
     }
 
-    /// The same of the commands of an EXEC, which were queued some time ago, perhaps on another core.
+    /// Prefetches for the commands of an EXEC, which were queued some time ago, perhaps on another
+    /// core.
     pub(super) fn prefetch_queued(&self, queued: &Queued, db: usize) {
         let here = queued.placed().filter(|(core, ..)| *core == Some(self.id()));
         self.prefetch(here.map(|(_, _, args)| (args, db)).take(resp::LOOKAHEAD_MAX));
     }
 
-    /// Prefetches the keys of requests, each in its database of this shard, and the first field or
-    /// member that each of them names.
+    /// Prefetches the keys of requests, each in its database, and the first field or member of each
+    /// request.
     pub(super) fn prefetch<'a>(&self, requests: impl Iterator<Item = (Args<'a>, usize)>) {
         let home = self.tx.home();
         let mut likely = self.last_entry.get();
@@ -108,14 +109,14 @@ impl Core {
             }
             args.keep(note);
         }
-        // In loops of their own: the closer together, the more of them are in flight at once.
+        // In separate loops: prefetches that are close together overlap more.
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch_entry(wanted.key.hash));
         prefetch_elements(elements);
     }
 }
 
-/// Elements of one value that requests name one after the other.
+/// Consecutive elements of one value.
 struct Run<'a> {
     at: Wanted<'a>,
     value: Option<&'a dyn Ahead>,

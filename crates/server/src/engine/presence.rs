@@ -1,21 +1,21 @@
-//! Whether somebody still wants the answer of a task.
+//! Whether the client of a task is still connected.
 //!
-//! A task shares this with the connection that it works for. Once the connection is gone, the task
-//! stops where nothing is lost: docs/design/0024-transaction-context.md.
+//! A task shares this with its connection. After the connection has closed, the task stops where
+//! nothing is lost: docs/design/0024-transaction-context.md.
 
 use darter_tx::TaskId;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How far a client has gone.
+/// The state of a client's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gone {
-    /// It may still send.
+    /// Open.
     #[default]
     No,
-    /// It sends no more. It may still read, or have gone without a word.
+    /// Half-closed: the client may still read, or be gone.
     Ended,
-    /// The connection is closed.
+    /// Closed.
     Closed,
 }
 
@@ -23,27 +23,27 @@ pub(crate) enum Gone {
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     gone: Cell<Gone>,
-    /// What the task has worked since the end.
+    /// The task's work since the half-close.
     worked_ns: Cell<u64>,
 }
 
 impl Presence {
-    /// Of a client that has gone so far.
+    /// The presence of a client in this state.
     pub(crate) fn new(gone: Gone) -> Rc<Self> {
         Rc::new(Self { gone: Cell::new(gone), ..Self::default() })
     }
 
-    /// How far it has gone.
+    /// The state.
     pub(crate) fn gone(&self) -> Gone {
         self.gone.get()
     }
 
-    /// It has gone so far now.
+    /// Sets the state.
     pub(crate) fn set(&self, gone: Gone) {
         self.gone.set(gone);
     }
 
-    /// The task has worked so long since the client ended its side. Returns the sum.
+    /// Adds the task's work after the half-close. Returns the sum.
     pub(crate) fn work(&self, ns: u64) -> u64 {
         self.worked_ns.set(self.worked_ns.get() + ns);
         self.worked_ns.get()
@@ -53,8 +53,8 @@ impl Presence {
 /// The task that a client waits for.
 #[derive(Debug)]
 pub(crate) struct Awaited {
-    /// Which.
+    /// The task.
     pub(crate) task: TaskId,
-    /// What it knows of its client.
+    /// The presence that it shares with its client.
     pub(crate) presence: Rc<Presence>,
 }

@@ -1,20 +1,21 @@
-//! What has reached a core and is to run: messages of other cores, and connections with requests.
+//! The queue of arrivals at a core: messages of other cores, and connections with requests.
 //!
-//! It runs in the order in which it came, so that no client sees a later effect of a pipeline and
-//! misses an earlier one. A core looks at its sockets first and takes its messages after that:
-//! whatever the bytes of a look depend on is among the messages of that look, or of an earlier one.
-//! Each entry carries the number of its look:
+//! Arrivals run in order, so that no client sees a later effect of a pipeline and misses an earlier
+//! one. A *look* polls the sockets first and takes messages after that, so the messages on which
+//! received bytes depend came with the same look or an earlier one. Each entry carries the number
+//! of its look:
 //!
 //! ```text
 //! messages 7 | connections 7 | messages 8 | connections 8 | ...
 //! ```
-//! What does not fit into the slice runs first in the next one. A connection may run later than its
-//! place, never earlier: one that receives more bytes while it waits is queued again, after the
-//! messages of their look. Nothing starves: the first entry always runs, and new ones queue last. While
-//! other cores do not take what this one sends, messages run alone: connections would add to it.
+//! Entries that do not fit into the slice run first in the next one. A connection may run later
+//! than its place, never earlier: if it receives more bytes while it waits, it is queued again
+//! after the messages of their look. No entry starves: the first always runs, and new ones queue
+//! last. While other cores do not accept this core's mail, only messages run: requests would
+//! lengthen the queue.
 //!
-//! Not here: what keeps the messages themselves in order. See `mailbox` in the runtime, and
-//! docs/design/0011-pipeline-order.md for why this is enough.
+//! Not here: the order of messages. See `mailbox` in the runtime, and
+//! docs/design/0011-pipeline-order.md for the proof.
 
 use darter_base::spare;
 use darter_runtime::net::Token;
@@ -25,11 +26,11 @@ use std::collections::VecDeque;
 pub(super) struct Queue<M> {
     mail: VecDeque<(u64, CoreId, M)>,
     ready: VecDeque<(u64, Token)>,
-    /// Connections wait.
+    /// Connections are held.
     holds: bool,
 }
 
-/// What is to run next.
+/// The kind of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// A message.
@@ -45,22 +46,22 @@ impl<M> Default for Queue<M> {
 }
 
 impl<M> Queue<M> {
-    /// A message arrived with this look.
+    /// Adds a message that arrived with this look.
     pub(super) fn take_in(&mut self, look: u64, from: CoreId, mail: M) {
         self.mail.push_back((look, from, mail));
     }
 
-    /// A connection has had something to do since this look.
+    /// Adds a connection with work since this look.
     pub(super) fn mark_ready(&mut self, look: u64, token: Token) {
         self.ready.push_back((look, token));
     }
 
-    /// Connections wait from now on, or no longer.
+    /// Holds connections, or ends the hold.
     pub(super) fn hold_ready(&mut self, holds: bool) {
         self.holds = holds;
     }
 
-    /// The first of everything that came with the looks up to this one, and does not wait.
+    /// The kind of the first entry of the looks up to this one that is not held.
     pub(super) fn next(&self, look: u64) -> Option<Next> {
         let mail = self.mail.front().map_or(u64::MAX, |(look, ..)| *look);
         let ready = self.ready.front().filter(|_| !self.holds);
@@ -72,22 +73,22 @@ impl<M> Queue<M> {
         }
     }
 
-    /// The first message.
+    /// Takes the first message.
     pub(super) fn next_mail(&mut self) -> Option<(CoreId, M)> {
         let (_, from, mail) = self.mail.pop_front()?;
         spare::release_queue(&mut self.mail);
         Some((from, mail))
     }
 
-    /// The first connection.
+    /// Takes the first connection.
     pub(super) fn next_ready(&mut self) -> Option<Token> {
         let (_, token) = self.ready.pop_front()?;
         spare::release_queue(&mut self.ready);
         Some(token)
     }
 
-    /// Queues a connection that received bytes with this look once more, after the messages up to
-    /// that look. False when there are none.
+    /// Queues a connection that received bytes with this look again, after the messages up to that
+    /// look. False if there are none.
     pub(super) fn requeue_after_mail(&mut self, look: u64, token: Token) -> bool {
         let has_earlier = self.mail.front().is_some_and(|(came, ..)| *came <= look);
         if has_earlier {
@@ -96,12 +97,12 @@ impl<M> Queue<M> {
         has_earlier
     }
 
-    /// The connections, in their order.
+    /// The connections, in order.
     pub(super) fn ready(&self) -> impl ExactSizeIterator<Item = &Token> {
         self.ready.iter().map(|(_, token)| token)
     }
 
-    /// Whether a connection that came with an earlier look may run at once.
+    /// Whether a connection of an earlier look may run at once.
     pub(super) fn may_run_ready(&self) -> bool {
         !self.holds && self.mail.is_empty()
     }

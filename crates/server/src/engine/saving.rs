@@ -1,9 +1,9 @@
 //! Making a snapshot: one at a time, coordinated by core 0.
 //!
-//! The cut is of one instant, on all cores: all keys are locked while it is taken, so a command
-//! over several keys is in it with all of its changes or none, and what a client did after it saw
-//! a change comes with that change (docs/design/0002-order.md says why that is enough for a job
-//! whose change is made aside). Readers do not notice; who writes waits for two messages to each
+//! The cut is of one instant on all cores: all keys are locked while it is taken. So a command over
+//! several keys is in it with all of its changes or none, and a change is never in it without the
+//! changes that its client had seen. (docs/design/0002-order.md says why that suffices for a job
+//! whose change is built aside.) Readers are not affected; writers wait for two messages to each
 //! core. Then the cores encode their parts as background work, each in its own slices.
 
 use super::core::Core;
@@ -19,17 +19,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Databases cut between two looks at the clock: about 10 us.
+/// Databases cut between two reads of the clock: about 10 us.
 const DATABASES_AT_ONCE: usize = 64;
 /// Bytes after which a file is synced while it is written.
 const SYNC_BYTES: u64 = 8 << 20;
-/// The version of a file that Redis 7.0 loads; and of one with deadlines of fields.
+/// The file version that Redis 7.0 loads, and the version with deadlines of fields.
 const VERSIONS: [u16; 2] = [10, 12];
 
 /// A snapshot whose cut has been taken.
 struct Running {
     outcome: Pin<Box<dyn Future<Output = Outcome>>>,
-    /// By core: its changes until the cut.
+    /// By core: the number of its changes up to the cut.
     changes: Vec<u64>,
     locked: Locked,
 }
@@ -38,26 +38,26 @@ struct Running {
 #[derive(Default)]
 struct Cut {
     parts: Vec<Part>,
-    /// By database: keys, and those with a deadline.
+    /// By database: its number, keys, and keys with a deadline.
     sizes: Vec<(u32, u64, u64)>,
     changes: u64,
-    /// Some field or member has a deadline.
+    /// Whether a field or member has a deadline.
     has_deadlines: bool,
 }
 
-/// What a snapshot does where a script that takes very long holds keys.
+/// The behaviour of a snapshot while a slow script holds keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    /// It waits, whatever it takes.
-    Waits,
-    /// It is not made.
-    GivesUp,
+enum BusyKeys {
+    /// Wait without limit.
+    Wait,
+    /// Give up.
+    GiveUp,
 }
 
-/// Makes a snapshot in the background: returns when its cut has been taken. Core 0 only.
+/// Makes a snapshot in the background: returns when the cut is taken. Core 0 only.
 pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
     let Running { outcome, changes, locked } =
-        begin(&core, Access::Shared, Patience::GivesUp).await?;
+        begin(&core, Access::Shared, BusyKeys::GiveUp).await?;
     drop(locked);
     core.spawn_on_self(|core| async move {
         let outcome = outcome.await;
@@ -69,16 +69,16 @@ pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
 /// Makes a snapshot, and returns when it is on the disk. Core 0 only.
 pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
     let Running { outcome, changes, locked } =
-        begin(&core, Access::Shared, Patience::GivesUp).await?;
+        begin(&core, Access::Shared, BusyKeys::GiveUp).await?;
     drop(locked);
     let outcome = outcome.await;
     finish(&core, &outcome, &changes, false);
     Ok(outcome)
 }
 
-/// Makes the last snapshot: all that has been acknowledged is in it, and from then on nothing
-/// changes. True if it is on the disk; otherwise all goes on as before. Who asks while one is being
-/// made gets its outcome, and so does who asks later. Core 0 only.
+/// Makes the last snapshot, which has all acknowledged changes; after it nothing changes. True if
+/// it is on the disk; otherwise the server continues. Concurrent and later callers get the outcome
+/// of the same snapshot. Core 0 only.
 pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
     if core.saving.is_frozen() {
@@ -100,13 +100,13 @@ pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     is_saved
 }
 
-/// Makes a snapshot after which nothing changes, once the one under way has been given up. False if
-/// it fails, or is called off.
+/// Cancels the current snapshot, and makes one after which nothing changes. False if it fails or is
+/// aborted.
 async fn freeze(core: &Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
     while !saves.is_aborted() {
-        // Exclusive: it waits for jobs, whose changes would be acknowledged after the cut.
-        let Ok(running) = begin(core, Access::Exclusive, Patience::Waits).await else {
+        // Exclusive, to wait for jobs: their changes would be acknowledged after the cut.
+        let Ok(running) = begin(core, Access::Exclusive, BusyKeys::Wait).await else {
             let (ticket, ended) = core.tx.ticket::<()>();
             core.saving.await_end(ticket);
             cancel(core);
@@ -124,25 +124,25 @@ async fn freeze(core: &Rc<Core>) -> bool {
     false
 }
 
-/// Asks the snapshot under way to stop, and wakes the cores that wait for room to send their parts.
-/// False if there is none.
+/// Asks the current snapshot to stop, and wakes the cores that wait for room to send. False if
+/// there is none.
 pub(crate) fn cancel(core: &Rc<Core>) -> bool {
-    let is_under_way = core.admin.shared.saves.cancel();
-    if is_under_way {
+    let is_being_made = core.admin.shared.saves.cancel();
+    if is_being_made {
         (0..core.tx.cores()).for_each(|id| core.tell(id, |_| {}));
     }
-    is_under_way
+    is_being_made
 }
 
-/// Takes the cut, and has it written.
-async fn begin(core: &Rc<Core>, access: Access, patience: Patience) -> Result<Running, Busy> {
+/// Takes the cut, and begins to write it.
+async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<Running, Busy> {
     assert_eq!(core.id(), 0, "core 0 coordinates snapshots");
     let saves = Arc::clone(&core.admin.shared.saves);
     saves.begin(core.now_ms())?;
     let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(access))).collect();
-    let locked = match patience {
-        Patience::Waits => core.tx.lock(claims).await,
-        Patience::GivesUp => match core.tx.unless_busy(core.tx.lock(claims)).await {
+    let locked = match busy_keys {
+        BusyKeys::Wait => core.tx.lock(claims).await,
+        BusyKeys::GiveUp => match core.tx.unless_busy(core.tx.lock(claims)).await {
             Ok(locked) => locked,
             Err(line) => {
                 saves.give_up();
@@ -151,7 +151,7 @@ async fn begin(core: &Rc<Core>, access: Access, patience: Patience) -> Result<Ru
             }
         },
     };
-    let now = core.now_ms(); // Of all cores' cuts: each has its own idea of the time.
+    let now = core.now_ms(); // One time for all cuts, because the cores' clocks differ.
     let cuts = core.run_on_all(|| move |core| cut(core, now)).await;
     let changes = cuts.iter().map(|cut| cut.changes).collect();
     let (ticket, outcome) = core.tx.ticket();
@@ -164,7 +164,7 @@ async fn begin(core: &Rc<Core>, access: Access, patience: Patience) -> Result<Ru
     Ok(Running { outcome: Box::pin(outcome), changes, locked })
 }
 
-/// Has the cores write their parts.
+/// Starts writing on all cores.
 fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let saves = &core.admin.shared.saves;
     let settings = core.admin.settings();
@@ -210,7 +210,7 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Snapsho
     }
 }
 
-/// Cuts the databases of this core as of `now`. Nobody changes them meanwhile.
+/// Cuts the databases of this core as of `now`. All keys are locked.
 async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
     let mut cut = Cut::default();
     let mut next = Some(0);
@@ -222,7 +222,7 @@ async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
 }
 
 impl Cut {
-    /// Cuts some databases from `first` on; returns where to continue.
+    /// Cuts a few databases from `first` on. Returns the next database.
     fn take_some(&mut self, shard: &Shard, first: usize, now: UnixMillis) -> Option<usize> {
         let mut rest = shard.iter_from(first);
         for (at, db) in rest.by_ref().take(DATABASES_AT_ONCE).filter(|(_, db)| !db.is_empty()) {
@@ -237,7 +237,7 @@ impl Cut {
     }
 }
 
-/// Notes how a snapshot ended. Core 0 only.
+/// Records the outcome of a snapshot. Core 0 only.
 fn finish(core: &Rc<Core>, outcome: &Outcome, changes: &[u64], is_in_background: bool) {
     if matches!(outcome, Outcome::Saved { .. }) {
         for (id, changes) in changes.iter().copied().enumerate() {
@@ -249,24 +249,24 @@ fn finish(core: &Rc<Core>, outcome: &Outcome, changes: &[u64], is_in_background:
 }
 
 impl Core {
-    /// Whether [`Core::save_some`] would do something.
+    /// Whether [`Core::save_some`] has work.
     pub(super) fn can_save(&self) -> bool {
         self.saving.can_go_on(&self.admin.shared.saves)
     }
 
-    /// Whether its part of the snapshot is behind those who write: see `writers`.
+    /// Whether writers outrun the core's part of the snapshot: see `writers`.
     pub(super) fn is_behind_writers(&self) -> bool {
         self.saving.is_here() && self.saving.is_behind(&self.admin.shared.saves)
     }
 
-    /// A portion of the snapshot under way.
+    /// Runs a portion of the current snapshot.
     pub(super) fn save_some(&self) {
         let keys = self.saving.step(&self.admin.shared.saves);
         self.admin.shared.reports[self.id()].count_saved(keys);
     }
 
-    /// Core 0: how a snapshot ended, and what the main thread asks for.
-    pub(super) fn hear_of_saves(&self) {
+    /// Handles the outcome of a snapshot, and requests of the main thread. Core 0 only.
+    pub(super) fn handle_save_news(&self) {
         if !self.has_save_news() {
             return;
         }
@@ -278,7 +278,7 @@ impl Core {
         match saves.take_request() {
             SaveRequest::Nothing => {}
             SaveRequest::Snapshot => self.spawn_on_self(|core| async move {
-                // If one is under way, that is it.
+                // A snapshot that is being made serves as well.
                 let _ = begin_in_background(core).await;
             }),
             SaveRequest::Last => self.spawn_on_self(|core| async move {
@@ -289,7 +289,7 @@ impl Core {
         }
     }
 
-    /// Whether there is something for [`Core::hear_of_saves`].
+    /// Whether [`Core::handle_save_news`] has work.
     pub(super) fn has_save_news(&self) -> bool {
         self.id() == 0 && self.admin.shared.saves.has_news()
     }
@@ -300,7 +300,7 @@ mod tests {
     use super::Cut;
     use darter_keyspace::{Deadline, Fresh, Key, Shard};
 
-    #[test] // The turn of one core began before the deadline of a key, that of another after it.
+    #[test] // One core's turn began before a key's deadline, another's after it.
     fn all_cores_judge_by_one_instant() {
         let mut all = Cut::default();
         for now in [1_000, 2_000] {

@@ -1,7 +1,7 @@
-//! From a request to its reply: the gates, the shapes, the order of replies.
+//! From a request to its reply: admission, the way to run it, and the order of replies.
 //!
-//! What every request runs through is marked `inline(always)`: as separate functions, these few
-//! layers spent 5 % of a GET's instructions on passing the same arguments to each other.
+//! The functions on the way of every request are `inline(always)`: as separate functions they spent
+//! 5 % of a GET's instructions on passing the same arguments.
 
 use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
 use super::core::Core;
@@ -29,12 +29,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Core {
-    /// Serves what a connection has sent, until its input, its credit or the slice is used up.
+    /// Serves the requests of a connection until its input, its credit or the slice is used up.
     pub(super) fn serve(self: &Rc<Self>, token: Token) {
         let Some(mut conn) = self.clients.take(token) else { return };
         conn.lane.queued = false;
         if self.leaves(&mut conn) {
-            self.mark_dirty(&mut conn.lane); // It may have been killed.
+            self.mark_dirty(&mut conn.lane); // The connection may have been killed.
             return self.clients.put(conn);
         }
         self.parse_and_run(&mut conn);
@@ -47,7 +47,7 @@ impl Core {
     }
 
     fn parse_and_run(self: &Rc<Self>, conn: &mut Conn) {
-        /// Arguments of one request parsed between two looks at the clock: about 25 us.
+        /// Arguments of one request parsed between two reads of the clock: about 25 us.
         const PARSED_AT_ONCE: usize = 1_024;
         self.meter.blame_receiving();
         let Conn { parser, lane } = conn;
@@ -67,12 +67,12 @@ impl Core {
                     self.dispatch(lane, args);
                     end_tracked(self, lane, args);
                     if is_owned && !lane.awaits_task() {
-                        parser.release_request(); // An idle client keeps nothing of a long argument.
+                        parser.release_request(); // An idle client must not keep a long argument.
                     }
                 }
                 Ok(Parsed::Portion) => _ = self.read_clock(),
                 Ok(Parsed::Empty) => {
-                    // This is what CLIENT REPLY SKIP skips, as in Redis.
+                    // As in Redis, CLIENT REPLY SKIP counts this as the skipped command.
                     if lane.session.reply_mode == ReplyMode::SkipNext {
                         lane.session.reply_mode = ReplyMode::On;
                     }
@@ -80,7 +80,7 @@ impl Core {
                 }
                 Ok(Parsed::Wanting) => {
                     lane.wanting = true;
-                    self.resume_receiving(lane); // However much is pending: it is not a request.
+                    self.resume_receiving(lane); // The pending bytes are not a complete request.
                     if lane.eof && lane.is_settled() {
                         lane.session.close_after_reply = true;
                     }
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// One request: the gates, then its shape.
+    /// Admits a request, and runs it.
     fn dispatch(self: &Rc<Self>, lane: &mut Lane, args: resp::Args<'_>) {
         if let ReplyMode::SkipNext = lane.session.reply_mode {
             lane.session.reply_mode = ReplyMode::Skip;
@@ -122,7 +122,7 @@ impl Core {
             Ok(admitted) => admitted,
             Err(_) if is_http(args) => {
                 tracing::warn!(peer = lane.session.peer.remote, "closed a client that sent HTTP");
-                self.kill(lane); // Nor is what came before it answered.
+                self.kill(lane); // Replies to earlier requests are dropped, too.
                 return;
             }
             Err(refusal) => {
@@ -142,7 +142,7 @@ impl Core {
         }
         lane.session.active_ms = self.now_ms();
         if args.is_owned() && self.gather_names(entry, args) {
-            lane.hold(args.to_request()); // Retried, some portions further on.
+            lane.hold(args.to_request()); // Retried after a few portions.
             self.mark_ready(lane);
             return;
         }
@@ -159,7 +159,7 @@ impl Core {
         self.run_by_shape(lane, entry, args);
     }
 
-    /// Gathers the long names of a request until the slice is over. True while some are left.
+    /// Gathers the long names of a request until the slice is over. True while names are left.
     #[cold]
     fn gather_names(&self, entry: &Entry, args: resp::Args<'_>) -> bool {
         if args.ungathered().next().is_none() {
@@ -179,12 +179,13 @@ impl Core {
         false
     }
 
-    /// Runs a request by its shape, and shows it to the watchers.
+    /// Runs a request by the kind of its row, and shows it to the watchers.
     #[inline(always)]
     fn run_by_shape(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let watched = self.watchers.borrow().are_any();
         if matches!(entry.run, Runner::Point(_)) && self.tx.cores() == 1 && !watched {
-            self.run_in_turn(lane, entry, args); // Nearly all requests: the rest is not for them.
+            // The fast path of nearly all requests on one core.
+            self.run_in_turn(lane, entry, args);
             return;
         }
         let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
@@ -220,11 +221,11 @@ impl Core {
             _ => is_task,
         };
         if comes_after_all && !lane.is_settled() {
-            lane.hold(args.to_request()); // Retried, once nothing is owed before it.
+            lane.hold(args.to_request()); // Retried when no reply before it is pending.
             return;
         }
-        // A session command is shown with the session as it left it, as in Redis: SELECT in its new
-        // database; and EXEC after its commands.
+        // As in Redis, a session command is shown with its changed session (SELECT in its new
+        // database), and EXEC after its commands.
         let is_session = matches!(entry.run, Runner::Session(_));
         if watched && !is_session && !(is_task && is_exec) {
             super::monitor::feed(self, &lane.session, entry, args);
@@ -256,8 +257,8 @@ impl Core {
         }
     }
 
-    /// Whether what a client publishes now could come before what it published last: to a channel
-    /// of another home, which has not answered yet.
+    /// Whether a PUBLISH could overtake the client's last one, to a channel of another home that
+    /// has not replied yet.
     fn would_overtake(&self, lane: &mut Lane, owner: &Owner) -> bool {
         let Owner::One(home) = *owner else { return false };
         if lane.published_at.is_some_and(|last| last != home) && !lane.is_settled() {
@@ -267,7 +268,7 @@ impl Core {
         false
     }
 
-    /// A command that may have to wait. True when it does, or runs elsewhere.
+    /// Runs a command that may have to wait. True if it waits, or runs elsewhere.
     #[cold]
     fn may_wait(
         self: &Rc<Self>,
@@ -282,9 +283,10 @@ impl Core {
         if wait.patience == Patience::None {
             return false;
         }
-        // What its keys' core does not take is held, and would be shown to watchers twice.
+        // A call that the core of its keys does not take is held, and would be shown to watchers
+        // twice.
         if !lane.is_settled() && (watched || !self.may_follow(lane, entry, args)) {
-            lane.hold(args.to_request()); // Retried, once nothing is owed before it.
+            lane.hold(args.to_request()); // Retried when no reply before it is pending.
             return true;
         }
         let waits = self.call_or_wait(lane, entry, args, wait);
@@ -294,7 +296,7 @@ impl Core {
         waits
     }
 
-    /// Checks a request. Returns its flags, too.
+    /// Admits a request. Returns its entry and flags.
     fn admit<'e>(
         &self,
         lane: &Lane,
@@ -307,7 +309,7 @@ impl Core {
         state.admit(lane, entry, flags, args).map(|()| (entry, flags))
     }
 
-    /// The flags of a request, wherever it runs: what a script has said about itself counts.
+    /// The flags of a request on any core. The flags that a script declares count.
     pub(super) fn own_flags(&self, entry: &Entry, args: resp::Args<'_>) -> Flags {
         match entry.run {
             Runner::Script(script) if entry.row.accepts(args.len()) => {
@@ -317,7 +319,7 @@ impl Core {
         }
     }
 
-    /// True if no more memory is to be used.
+    /// True if `maxmemory` is reached.
     pub(super) fn is_full(&self) -> bool {
         State { hot: &self.hot.borrow(), shared: &self.admin.shared }.is_full()
     }
@@ -341,7 +343,7 @@ impl Core {
                 _ => home = Owner::One(core),
             }
         }
-        // A request too malformed to have keys is refused by its function, wherever that runs.
+        // A malformed request without keys is refused by its function, on any core.
         match home {
             Owner::None if !entry.row.keys.0.is_empty() => Owner::One(self.id()),
             home => home,
@@ -361,7 +363,7 @@ impl Core {
         self.reply_in_turn(lane, |reply| reply.error(&line));
     }
 
-    /// Encodes a reply after all that is owed.
+    /// Encodes a reply after all pending ones.
     fn reply_in_turn(&self, lane: &mut Lane, write: impl FnOnce(&mut Reply<'_>)) {
         let resp3 = lane.session.resp3;
         if lane.owed.is_empty() && lane.stream.is_none() && lane.session.reply_mode == ReplyMode::On
@@ -383,7 +385,7 @@ impl Core {
         }
     }
 
-    /// Appends a reply to all that is owed, unless the client wants none.
+    /// Appends a reply after all pending ones, unless the client has replies off.
     pub(super) fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
         if lane.session.reply_mode != ReplyMode::On {
             if lane.session.reply_mode == ReplyMode::Skip {
@@ -416,7 +418,7 @@ impl Core {
         if entry.row.flags.has(Flags::AT_ONCE) {
             self.discard(lane); // QUIT, RESET.
         }
-        // What a session command says may depend on what it changed: HELLO, CLIENT REPLY.
+        // Encoded before: the reply of HELLO or CLIENT REPLY depends on the changed session.
         self.owe(lane, out, None);
     }
 
@@ -440,7 +442,7 @@ impl Core {
         }
     }
 
-    /// [`Core::run_in_turn`] after replies that are owed, or for a client that wants none.
+    /// [`Core::run_in_turn`] after pending replies, or for a client with replies off.
     #[inline(never)]
     fn run_out_of_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let mut out = Output::with_buffer(self.admin.take_buffer());
@@ -555,7 +557,8 @@ impl Core {
         }
     }
 
-    /// A point command takes more than a slice: holds its key. It is settled when its job ends.
+    /// Begins the job of a point command that takes more than a slice, and locks its key. The
+    /// command is settled when the job ends.
     #[cold]
     fn begin_job(
         &self,
@@ -566,7 +569,8 @@ impl Core {
         db: usize,
     ) -> Ran {
         let Some(locked) = self.lock_for_job(entry, args, db) else {
-            return Ran::Waits(Work::Blocked); // It runs again, and counts, once its keys are held.
+            // The command runs again, and counts then, when its keys are locked.
+            return Ran::Waits(Work::Blocked);
         };
         Ran::Waits(Work::Job(job, locked, Begun::at(begun.ns)))
     }
@@ -594,7 +598,7 @@ impl Core {
         }
     }
 
-    /// Completes a point command that could not be done at once.
+    /// Completes a point command that could not finish at once.
     pub(super) async fn finish_waiting(
         self: &Rc<Self>,
         index: usize,
@@ -620,7 +624,8 @@ impl Core {
                     && !claim.is_exclusive()
                     && self.is_waited(entry, args, view.db)
                 {
-                    // Readers could see what is put there for those who wait, before they have it.
+                    // With a shared lock, readers could see an element that a waiting client is
+                    // about to get.
                     drop(locked);
                     let claim = self.claim_of(entry, args, view.db);
                     locked = self.tx.lock(vec![(self.id(), claim)]).await;
@@ -639,7 +644,7 @@ impl Core {
         rest.map(|rest| answer_of(out, rest))
     }
 
-    /// Starts a coordinated command, or one of the server: nothing is owed before it.
+    /// Starts the task of a command. No reply before it is pending.
     fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         lane.await_task();
         lane.trail.stays();
@@ -689,8 +694,8 @@ impl Core {
         }
     }
 
-    /// Runs the task of a connection's command to its end, counts it, and sends its answer; unless
-    /// nobody wants that any more.
+    /// Runs the task of a connection's command, counts it, and sends its answer. The task may stop
+    /// early if the client is gone.
     pub(super) async fn answer(self: Rc<Self>, of: Answering, work: ServerFuture) {
         let Answering { client, row, request, presence, begun } = of;
         let entry = &self.table.entries()[row];
@@ -701,7 +706,7 @@ impl Core {
                 let is_read = entry.row.flags.has(Flags::READONLY);
                 self.while_wanted(is_read, &presence, work).await
             }
-            _ => Ok(work.await), // Administration: SAVE goes on, for whom ever it may be.
+            _ => Ok(work.await), // Administration: SAVE continues even if its client is gone.
         };
         let answer = match answer {
             Ok(answer) => answer,
@@ -713,7 +718,7 @@ impl Core {
         self.finish(client, answer);
     }
 
-    /// A task has the answer of a connection's command.
+    /// Sends a task's answer to its connection.
     pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
         let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
@@ -722,7 +727,7 @@ impl Core {
             lane.task_done();
             let (out, stream) = self.encode_answer(answer, lane.session.resp3);
             self.owe(lane, out, stream);
-            lane.let_out_late();
+            lane.send_late();
             if conn.parser.pending_bytes() > 0 {
                 self.cork(lane);
             }
@@ -746,8 +751,8 @@ impl Core {
         }
     }
 
-    /// Replies have moved: the connection may continue. Until now it waited for us, so it was not
-    /// idle.
+    /// Continues a connection after its replies have advanced. It has waited for the server, so it
+    /// was not idle.
     pub(super) fn after_settling(&self, lane: &mut Lane) {
         lane.session.active_ms = self.now_ms();
         lane.settle();
@@ -767,7 +772,8 @@ impl Core {
         lane.trail.goes(core, self.now_ms());
         let slot = &mut lane.batches[core];
         if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {
-            self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET came in between.
+            // HELLO or RESET has changed the protocol.
+            self.post(core, super::core::Mail::Batch(old));
         }
         let fresh = || self.batches.borrow_mut().fresh(from, client, resp3);
         let batch = slot.get_or_insert_with(fresh);
@@ -798,7 +804,7 @@ impl Core {
     }
 }
 
-/// A connection's command that a task runs.
+/// A connection's command that runs as a task.
 pub(super) struct Answering {
     pub(super) client: u64,
     pub(super) row: usize,
@@ -807,13 +813,13 @@ pub(super) struct Answering {
     pub(super) begun: Begun,
 }
 
-/// True when a point command must wait for whoever holds its keys.
+/// True if a point command must wait for the holder of its keys.
 #[inline(always)]
 pub(super) fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     !home.locks.is_free() && is_held(home, entry, args, db)
 }
 
-/// True when a key of a point command is held against it.
+/// True if a key of a point command is locked against it.
 #[inline(never)]
 fn is_held(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     let write = entry.row.is_write();
@@ -821,7 +827,7 @@ fn is_held(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool 
     keys.any(|at| home.locks.blocks_point(lock_key(db, args.hash(at)), write))
 }
 
-/// What the gates ask of a script that has said what it does, instead of what its command may do.
+/// The flags of a script call: those that the script declares replace those of its command.
 fn script_flags(core: &Core, own: Flags, script: Scripted, args: resp::Args<'_>) -> Flags {
     let Some(declared) = (script.declared)(core, args) else { return own };
     let own = own.without(Flags::STALE | Flags::DENYOOM | Flags::WRITE | Flags::MAY_REPLICATE);
@@ -832,14 +838,14 @@ fn script_flags(core: &Core, own: Flags, script: Scripted, args: resp::Args<'_>)
         | with(declared.has(ScriptFlags::ALLOW_STALE), Flags::STALE)
 }
 
-/// A browser tricked into sending our commands from a page: nothing of it may run.
+/// True for HTTP, from a browser that a page tricks into sending commands: nothing of it may run.
 fn is_http(args: resp::Args<'_>) -> bool {
     let name = args.head(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
 }
 
-/// Runs a task of command `row`: the slice of each of its steps names the command, and so does the
-/// rest of its reply.
+/// Runs a task of command `row`, so that the slices of its steps, and of its streamed reply, are
+/// attributed to the command.
 pub(super) async fn blaming(
     core: &Core,
     row: usize,

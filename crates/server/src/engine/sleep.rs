@@ -1,36 +1,35 @@
-//! When a core may sleep, and for how long.
+//! The decision to sleep, and for how long.
 //!
-//! A core without work sleeps until a message, a socket or its next deadline wakes it; no timer
-//! watches it meanwhile. So the decision comes last before the sleep, when everything the turn
-//! asked for has been done, and it is made from the state of every queue: what a chore said earlier
-//! in the turn may have been outdated since. docs/design/0007-sleeping.md has more.
+//! A core without work sleeps until a message, a socket or its next deadline wakes it; there is no
+//! periodic timer. So the decision is made last, after all outputs of the turn, from the state of
+//! every queue: the result of an earlier chore may be outdated. See docs/design/0007-sleeping.md.
 //!
-//! Work cannot be lost in a queue, only with a connection that could continue and is in no queue.
-//! Debug builds look for one before every sleep.
+//! Work in a queue cannot be lost, but a connection that could continue might be in no queue. Debug
+//! builds search for one before every sleep.
 //!
-//! Not here: how the thread sleeps, and how it is woken. See `thread` and the runtime's `mailbox`.
+//! Not here: sleeping and waking of the thread. See `thread` and the runtime's `mailbox`.
 
 use super::batch::wanted;
 use super::conn::{Conn, Lane};
 use super::core::Core;
 use super::turn::STREAM_BUFFER_BYTES;
 
-/// When the core wants its next turn.
+/// The time of the next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// At once: there is more to do.
+    /// At once: there is work.
     Nothing,
-    /// When something happens, or after this many milliseconds.
+    /// At the next event, or after this number of milliseconds.
     Millis(u64),
-    /// When something happens.
+    /// At the next event.
     Forever,
 }
 
-/// The longest sleep before a deadline, however far that is: the clock may be set meanwhile.
+/// The longest sleep before a deadline, because the clock may be set during it.
 const SLEEP_MAX_MS: u64 = 3_600_000;
 
 impl Core {
-    /// How long the core may sleep, as things are now: ask last, then sleep at once.
+    /// How long the core may sleep. Call it last, then sleep at once.
     #[must_use]
     pub fn wait(&self) -> Wait {
         if self.at_hand().is_some() {
@@ -46,7 +45,7 @@ impl Core {
         }
     }
 
-    /// What can continue now, if anything: the one place that knows all queues.
+    /// The work that can continue now, if any. This is the only place that knows all queues.
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
@@ -75,7 +74,7 @@ impl Core {
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
     }
 
-    /// The next moment with something to do, in Unix milliseconds.
+    /// The next deadline, in Unix milliseconds.
     fn next_deadline(&self) -> Option<u64> {
         let timers = [
             self.next_reap(),
@@ -92,10 +91,9 @@ impl Core {
         timers.into_iter().flatten().min()
     }
 
-    /// Every connection that could continue without outside events is in the queue of those that
-    /// do.
+    /// Asserts that every connection that could continue without an event is in a queue.
     fn assert_nothing_is_lost(&self) {
-        /// Connections checked: all, except in tests about their number.
+        /// Connections checked: all, except in tests with very many.
         const MOST: usize = 256;
         let conns = self.clients.places();
         let open = conns
@@ -110,7 +108,7 @@ impl Core {
     }
 }
 
-/// What of a connection could continue, given that it is in no queue.
+/// The work of a connection that could continue, although it is in no queue.
 fn lost(conn: &Conn) -> Option<&'static str> {
     let lane = &conn.lane;
     let is_next = lane.owed.is_empty() && lane.stream.is_none();

@@ -1,26 +1,25 @@
-//! The server's own measure of stalls: how long each slice took, and what the longest were spent
-//! on.
+//! The server's own measure of stalls: the duration of each slice, and the causes of the longest.
 //!
-//! A slice is what a core does between two looks at its sockets. Its length is the core's own CPU
-//! time, so a noisy neighbour does not count; reading that clock is a system call, so short slices
-//! (by the monotonic clock) are taken at their wall time, an upper bound.
+//! A slice is the work of a core between two polls of its sockets. Its length is CPU time, so time
+//! lost to other processes does not count. Reading that clock is a system call, so short slices (by
+//! the monotonic clock) count with their wall time, an upper bound.
 
 use darter_command::{Refusal, Stream};
 use darter_resp::Reply;
 use std::collections::VecDeque;
 
-/// What a slice spent most of its time on: a row of the command table, or the engine's own work.
+/// The main cause of a slice's time: a row of the command table, or the engine's own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Nothing yet.
     Idle,
     /// Receiving bytes, and parsing requests.
     Receive,
-    /// A command.
+    /// A command, by its row.
     Command(usize),
-    /// A task: a coordinated command, a job.
+    /// A task without a command yet.
     Task,
-    /// Streaming a long reply, of the command with this row.
+    /// Streaming a long reply, of the command with this row if known.
     Stream(Option<usize>),
     /// Publishing, and delivering to subscribers.
     Deliver,
@@ -39,7 +38,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The row of the command to blame, where it was one.
+    /// The row of the command, if the cause is one.
     #[must_use]
     pub fn row(self) -> Option<usize> {
         match self {
@@ -49,7 +48,7 @@ impl Cause {
         }
     }
 
-    /// The kind, in reports.
+    /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +68,7 @@ impl Cause {
     }
 }
 
-/// What the running slice is spending its time on, and what took longest of it so far.
+/// The current cause of the running slice, and the longest so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blame {
     now: Cause,
@@ -83,35 +82,35 @@ impl Default for Blame {
 }
 
 impl Blame {
-    /// From here on the slice spends its time on `cause`.
+    /// Changes the current cause.
     #[must_use]
     pub(super) fn on(self, cause: Cause) -> Self {
         let longest = if self.longest.1 == 0 { (cause, 0) } else { self.longest };
         Self { now: cause, longest }
     }
 
-    /// The current cause has taken `ns` nanoseconds. It may have changed since it began: a task
-    /// says itself which command it belongs to.
+    /// Adds `ns` nanoseconds to the current cause. A task may have changed it, by naming its
+    /// command.
     #[must_use]
     pub(super) fn took(self, ns: u64) -> Self {
         let longest = if ns > self.longest.1 { (self.now, ns) } else { self.longest };
         Self { longest, ..self }
     }
 
-    /// What the slice is remembered for.
+    /// The cause of the slice.
     #[must_use]
     pub(super) fn cause(self) -> Cause {
         self.longest.0
     }
 }
 
-/// The rest of a long reply, with the command that it answers, so that its slices have a name.
+/// A stream with the row of its command, so that its slices are attributed to the command.
 struct Named {
     row: usize,
     stream: Box<dyn Stream>,
 }
 
-/// Notes which command's reply `stream` is.
+/// Attaches the row of its command to a stream.
 pub(super) fn named(row: usize, stream: Box<dyn Stream>) -> Box<dyn Stream> {
     Box::new(Named { row, stream })
 }
@@ -138,22 +137,22 @@ impl Stream for Named {
     }
 }
 
-/// One slice, as kept for the longest.
+/// A slice in the list of the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// The core that ran it.
     pub core: usize,
-    /// When it ended, in Unix milliseconds.
+    /// Its end, in Unix milliseconds.
     pub unix_ms: u64,
-    /// How long it took, in nanoseconds of CPU time.
+    /// Its duration, in nanoseconds of CPU time.
     pub ns: u64,
-    /// What it spent most of its time on.
+    /// Its main cause.
     pub cause: Cause,
 }
 
-/// Buckets: `0..1` us, `1..2`, `2..4`, ... the last is open.
+/// Buckets: `0..1` us, `1..2`, `2..4`, ...; the last is open.
 pub(crate) const BUCKETS: usize = 24;
-/// How many of the longest are kept.
+/// The number of longest slices that are kept.
 const LONGEST_KEPT: usize = 16;
 
 /// The histogram of one core.
@@ -163,9 +162,9 @@ pub struct Slices {
     pub buckets: [u64; BUCKETS],
     /// Slices in total.
     pub count: u64,
-    /// Those ended by a knock.
+    /// Slices ended by a knock.
     pub knocked: u64,
-    /// Their total time, in nanoseconds.
+    /// Total time of all slices, in nanoseconds.
     pub total_ns: u64,
     /// The longest, in nanoseconds.
     pub max_ns: u64,
@@ -205,7 +204,7 @@ impl Slices {
         self.longest.truncate(LONGEST_KEPT);
     }
 
-    /// An upper bound, in microseconds, of the length that `part` of all slices stay below.
+    /// The quantile `part` of the lengths of slices: an upper bound, in microseconds.
     #[must_use]
     pub fn quantile_us(&self, part: f64) -> u64 {
         #[expect(
@@ -234,7 +233,7 @@ mod tests {
         Slice { core: 0, unix_ms, ns, cause: Cause::Command(3) }
     }
 
-    #[test] // What comes after the longest, and is short, is not to blame.
+    #[test] // A short cause after the longest one does not replace it.
     fn the_longest_is_to_blame() {
         let blame = Blame::default().on(Cause::Receive);
         assert_eq!(blame.cause(), Cause::Receive, "nothing was measured");
@@ -260,7 +259,7 @@ mod tests {
         assert_eq!(slices.quantile_us(1.0), 1_000);
     }
 
-    #[test] // Each length in its bucket; two cores' slices together are those of one.
+    #[test] // Each length is in its bucket; merging equals recording together.
     fn lengths_have_buckets_and_add_up() {
         #[rustfmt::skip] // A table.
         let cases = [

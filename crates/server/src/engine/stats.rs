@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 pub struct CommandStats {
     /// Calls that ran.
     pub calls: u64,
-    /// Their time, in nanoseconds.
+    /// The time of the calls, in nanoseconds.
     pub ns: u64,
-    /// Refused before they ran.
+    /// Calls refused before they ran.
     pub rejected: u64,
-    /// Refused while they ran.
+    /// Calls that failed while they ran.
     pub failed: u64,
     /// Calls by duration: bucket `n` holds those below 2^n nanoseconds.
     pub histogram: [u32; 32],
@@ -33,7 +33,7 @@ impl CommandStats {
         self.failed += u64::from(failed);
     }
 
-    /// Adds the time of `calls` calls that were counted.
+    /// Adds the time of `calls` calls that were counted before.
     #[inline]
     pub fn time(&mut self, ns: u64, calls: u32) {
         self.ns += ns;
@@ -43,15 +43,15 @@ impl CommandStats {
     }
 }
 
-/// The most of something in each of the last seconds, as Redis keeps for clients' buffers.
+/// The maximum of a size in each of the last seconds, as Redis keeps for clients' buffers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Recent([(u64, usize); RECENT_S as usize]);
+pub struct RecentMax([(u64, usize); RECENT_S as usize]);
 
 /// Seconds for which a peak is shown.
 const RECENT_S: u64 = 8;
 
-impl Recent {
-    /// This many, at this moment in Unix milliseconds.
+impl RecentMax {
+    /// Records a size at a time in Unix milliseconds.
     #[inline]
     pub fn note(&mut self, count: usize, now_ms: u64) {
         let second = now_ms / 1_000;
@@ -62,7 +62,7 @@ impl Recent {
         slot.1 = slot.1.max(count);
     }
 
-    /// The most there were lately.
+    /// The maximum of the last [`RECENT_S`] seconds.
     #[must_use]
     pub fn most(&self, now_ms: u64) -> usize {
         let since = (now_ms / 1_000).saturating_sub(RECENT_S - 1);
@@ -75,7 +75,7 @@ impl Recent {
     }
 }
 
-/// Commands per second, between two reads at least a tick apart: nothing is counted unless asked.
+/// Commands per second, between two reads that are at least a tick apart.
 #[derive(Default)]
 pub(crate) struct Pace {
     at_ms: u64,
@@ -84,9 +84,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `commands` have run by `now_ms`, since `started_ms`.
+    /// The rate at `now_ms`, when `commands` have run since `started_ms`.
     pub(crate) fn per_s(&mut self, now_ms: u64, commands: u64, started_ms: u64) -> u64 {
-        /// Reads closer than this see the same number.
+        /// Reads closer than this get the same number.
         const TICK_MS: u64 = 100;
         let elapsed = now_ms.saturating_sub(self.at_ms);
         if self.at_ms == 0 || elapsed >= TICK_MS {
@@ -102,7 +102,8 @@ impl Pace {
 /// Error replies by their codes.
 pub(crate) type Errors = BTreeMap<String, u64>;
 
-/// Counts an error reply by its code, the first word of the line, unless there are very many codes.
+/// Counts an error reply by its code, the first word of the line. New codes beyond a limit are not
+/// counted.
 pub(crate) fn count_code(errors: &mut Errors, line: &[u8]) {
     const CODES_MAX: usize = 128;
     let code = line.split(|byte| *byte == b' ').next().unwrap_or(line);
@@ -117,10 +118,10 @@ pub(crate) fn count_code(errors: &mut Errors, line: &[u8]) {
 /// Counters of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreStats {
-    /// Bytes of one client's input, and of its output, lately.
-    pub input_recent: Recent,
-    /// See there.
-    pub output_recent: Recent,
+    /// RecentMax maximum of a client's input, in bytes.
+    pub input_recent: RecentMax,
+    /// RecentMax maximum of a client's output, in bytes.
+    pub output_recent: RecentMax,
     /// Clients closed by `maxmemory-clients`.
     pub evicted_clients: u64,
     /// Clients closed for `client-output-buffer-limit`.
@@ -129,7 +130,7 @@ pub struct CoreStats {
     pub connections: u64,
     /// Connections refused: `maxclients`, protected mode.
     pub rejected_connections: u64,
-    /// Commands that ended early, since their client was gone.
+    /// Commands that ended early, because their client was gone.
     pub stopped: u64,
     /// Writes that have waited for a snapshot.
     pub writes_held: u64,
@@ -145,13 +146,13 @@ pub struct CoreStats {
     pub error_replies: u64,
     /// Scripts that were killed.
     pub scripts_killed: u64,
-    /// Tries to run a script that were undone, as others had a key that it wanted.
+    /// Runs of scripts that were undone and repeated, because a key was locked.
     pub scripts_restarted: u64,
     /// Messages from other cores.
     pub hops: u64,
     /// Connections that came from another core.
     pub moves: u64,
-    /// By command: the same index as in the table.
+    /// By command, with the index of the table.
     pub by_command: Vec<CommandStats>,
 }
 
@@ -162,14 +163,14 @@ impl CoreStats {
         count_code(&mut self.errors, line);
     }
 
-    /// Counts an error reply, unless that was done where it comes from.
+    /// Counts an error reply, unless its source has counted it.
     pub fn count_refusal(&mut self, refusal: &Refusal) {
         if !matches!(refusal, Refusal::Counted(_)) {
             self.count_error(&refusal.text());
         }
     }
 
-    /// Forgets: CONFIG RESETSTAT.
+    /// Resets the counters: CONFIG RESETSTAT.
     pub fn reset(&mut self) {
         let by_command = vec![CommandStats::default(); self.by_command.len()];
         *self = Self { by_command, ..Self::default() };
@@ -180,7 +181,7 @@ impl CoreStats {
 mod tests {
     use super::*;
 
-    #[test] // Calls, their failures, and their time by duration.
+    #[test] // Calls, failures, and the histogram of durations.
     fn calls_are_counted() {
         let mut stats = CommandStats::default();
         for (ns, calls, bucket) in
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!((stats.histogram[7], stats.histogram[8]), (1, 1));
     }
 
-    #[test] // Errors by code; a client that invents codes does not grow the map.
+    #[test] // A client that invents codes does not grow the map.
     fn errors_are_counted_by_code() {
         let mut stats =
             CoreStats { by_command: vec![CommandStats::default(); 3], ..CoreStats::default() };
@@ -226,9 +227,9 @@ mod tests {
         assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
     }
 
-    #[test] // A peak is shown for eight seconds, then a smaller one after it.
+    #[test] // A peak is shown for eight seconds, then a later, smaller one.
     fn peaks_are_forgotten() {
-        let mut recent = Recent::default();
+        let mut recent = RecentMax::default();
         recent.note(100, 10_000);
         recent.note(7, 10_900);
         recent.note(40, 13_000);
@@ -238,7 +239,7 @@ mod tests {
         );
     }
 
-    #[test] // Over the time since the last read, or since startup; closer reads see the same.
+    #[test] // The time since the last read, or since startup, counts.
     fn the_pace_is_of_the_last_while() {
         let mut pace = Pace::default();
         let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];

@@ -1,4 +1,4 @@
-//! One turn of a core: a slice of work between two looks at the sockets.
+//! One turn of a core: a slice of work between two polls of the sockets.
 
 use super::conn::{Conn, Lane};
 use super::core::{Core, Mail};
@@ -14,24 +14,27 @@ use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// Background work's share of a slice even when arrived work has used it up, and whatever knocks.
+/// Background work's guaranteed share of a slice, even if arrived work has used the slice up, and
+/// without checks for knocks.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
-/// The same while writers wait for the snapshot.
+/// The share while writers wait for the snapshot.
 const BEHIND_NS: u64 = SLICE_AIM_NS / 2;
-/// Freeing's share of a slice, in each round: half, so that it keeps up with what is released.
+/// Freeing's share of a slice in each round: half, so that it keeps up with the frees that others
+/// defer.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
 /// Bytes of a streamed reply that are encoded before its socket drains.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
-/// Bytes that are handed to a socket at once, about: the kernel copies them within the slice.
+/// Approximate bytes handed to a socket at once: the kernel copies them within the slice.
 const SENT_BYTES: usize = STREAM_BUFFER_BYTES;
-/// Bytes of replies that do not wait for more: it would not save anything.
+/// Bytes of replies beyond which they do not wait for more: that would save nothing.
 const CORKED_BYTES: usize = 16 * 1024;
-/// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
-/// the last to hold a string of some kilobytes. Fewer would be slower: their misses overlap.
+/// Expired entries removed between two reads of the clock: 20 to 50 us, and 160 us if each is the
+/// last holder of a string of some kilobytes. Fewer would be slower, because their cache misses
+/// overlap.
 const REAP_PORTION: usize = 64;
 
 impl Core {
-    /// A slice begins: call it when the sockets have been polled, before the events are delivered.
+    /// Begins a slice. Call it after polling the sockets, before the events are delivered.
     pub fn begin_turn(&self) {
         let wall_ns = self.clock.monotonic_ns();
         self.meter.begin(wall_ns, || self.clock.cpu_ns());
@@ -49,24 +52,22 @@ impl Core {
         }
     }
 
-    /// Does a slice of work: first what other cores and connections have sent, then what takes
-    /// longer. [`Core::wait`] then says how long the core may sleep, once what it wants done has
-    /// been done.
+    /// Runs a slice: first messages and requests, then background work. After the caller has run
+    /// the outputs, [`Core::wait`] says how long the core may sleep.
     pub fn turn(self: &Rc<Self>) {
-        let _ = self.serve_all(); // The caller does everything at the end.
+        let _ = self.serve_all(); // The caller runs all outputs at the end.
         self.work_on();
     }
 
-    /// The first half: messages and connections. True when background work is about to use up the
-    /// slice, and replies should not wait for it: do what the core wants done before the second
-    /// half, too.
+    /// The first half: messages and connections. True if background work is about to use up the
+    /// slice: then the caller should run the outputs before the second half, too.
     #[must_use]
     pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
         self.end_overdue();
         self.serve_due();
         if self.queue.borrow().has_mail() {
-            self.read_clock(); // Bytes came in since the slice began.
+            self.read_clock(); // Receiving has taken time since the slice began.
         }
         self.saving.begin_turn();
         self.release_writer();
@@ -86,7 +87,7 @@ impl Core {
         sends
     }
 
-    /// The second half: what takes longer.
+    /// The second half: background work.
     pub fn work_on(self: &Rc<Self>) {
         self.begin_servings();
         let share_ns = if self.writers.are_held() { BEHIND_NS } else { BACKGROUND_NS };
@@ -94,12 +95,12 @@ impl Core {
         let used_up = self.run_background();
         self.background.note_used_up(used_up);
         if !self.slice.must_yield() {
-            // Batches that a task has just resumed need no other turn.
+            // Batches that a task has just resumed run in this turn.
             self.run_arrived(self.look.get() - 1);
         }
         self.tick();
         self.release.look(&self.clients, self.now_ms());
-        self.tell_writers();
+        self.report_behind_writers();
         self.uncork();
         self.end_stalls();
         self.end_tracked_turn();
@@ -107,13 +108,13 @@ impl Core {
         self.end_slice();
     }
 
-    /// Replies are about to leave: so do invalidations by prefixes.
+    /// Sends the invalidations of the turn, before replies leave.
     fn end_tracked_turn(self: &Rc<Self>) {
         self.send_broadcasts();
         self.push_invalidations(None);
     }
 
-    /// Runs what has come with the looks up to this one, in its order, until the slice is over.
+    /// Runs the arrivals of the looks up to this one, in order, until the slice is over.
     fn run_arrived(self: &Rc<Self>, look: u64) {
         let mut prefetched = 0;
         loop {
@@ -136,13 +137,13 @@ impl Core {
         }
     }
 
-    /// Serves connections that have waited for a snapshot, in what is left of the slice, if all that
-    /// came before their requests has run.
+    /// Serves connections that have waited for a snapshot in the rest of the slice, if all earlier
+    /// arrivals have run.
     fn serve_writers(self: &Rc<Self>) {
         while self.queue.borrow().may_run_ready() && !self.slice.is_over(self.meter.now_ns()) {
             let Some(token) = self.next_writer() else { return };
             self.serve(token);
-            self.meter.read(self.clock.monotonic_ns()); // Many may run nothing.
+            self.meter.read(self.clock.monotonic_ns()); // Many of them may run nothing.
         }
     }
 
@@ -163,13 +164,13 @@ impl Core {
         self.publish_events();
         self.push_invalidations(None);
         if !is_batch {
-            // The commands of a batch read the clock for themselves.
+            // The commands of a batch read the clock themselves.
             let ended = self.read_clock();
             self.meter.took(ended.saturating_sub(begun));
         }
     }
 
-    /// The turn of a message has come.
+    /// Runs a message.
     fn run_mail(self: &Rc<Self>, from: CoreId, mail: Mail) {
         match mail {
             Mail::Tx(message) => self.tx.deliver(message),
@@ -191,8 +192,8 @@ impl Core {
         }
     }
 
-    /// True when a connection has received bytes since it was queued, and messages that came before
-    /// those bytes have not run yet: it is queued again, after them.
+    /// True if a connection has received bytes since it was queued, and earlier messages than these
+    /// bytes have not run yet. It is queued again after them.
     fn waits_for_mail(&self, token: Token) -> bool {
         if !self.queue.borrow().has_mail() {
             return false;
@@ -201,8 +202,8 @@ impl Core {
         look.is_some_and(|look| self.queue.borrow_mut().requeue_after_mail(look, token))
     }
 
-    /// Chores in rounds, until the slice is over; the next slice continues where this one ended, so
-    /// that none starves. True when it is over, and there may be more to do.
+    /// Runs chores in rounds until the slice is over. The next slice continues with the next chore,
+    /// so that none starves. True if the slice is over and there may be more work.
     fn run_background(self: &Rc<Self>) -> bool {
         let mut idle = 0;
         while idle < CHORES.len() {
@@ -220,7 +221,7 @@ impl Core {
         false
     }
 
-    /// A portion of a chore. False when there is nothing to do.
+    /// Runs a portion of a chore. False if there is nothing to do.
     fn run_chore(self: &Rc<Self>, chore: Chore) -> bool {
         match chore {
             Chore::Tasks if self.tx.has_ready() => {
@@ -262,8 +263,8 @@ impl Core {
         true
     }
 
-    /// Runs deferred frees, for their share of the slice: jobs that copy segments release as many,
-    /// and faster than one by one.
+    /// Runs deferred frees for their share of the slice. One per round would be too slow: jobs that
+    /// copy segments release as many as they copy.
     fn free_deferred(&self) {
         let share = Share { until_ns: self.clock.monotonic_ns() + FREEING_NS, core: self };
         darter_keyspace::lazyfree::run(&share);
@@ -287,9 +288,9 @@ impl Core {
         has_dead
     }
 
-    /// When expired entries are next removed. Once none are left, expiring keys gather for a while:
-    /// they are removed faster in groups, and no client sees them meanwhile. Fields do not gather,
-    /// as DBSIZE counts a hash until its last field is removed.
+    /// The time of the next removal of expired entries. After a removal, expiring keys gather for a
+    /// while: groups are removed faster, and no client sees expired keys. Fields do not gather,
+    /// because DBSIZE counts a hash until its last field is removed.
     pub(super) fn next_reap(&self) -> Option<u64> {
         if !self.hot.borrow().active_expire {
             return None;
@@ -299,7 +300,7 @@ impl Core {
         keys.into_iter().chain(shard.next_field_death()).min()
     }
 
-    /// True when a moment has come, in Unix milliseconds.
+    /// True if a time in Unix milliseconds has come.
     pub(super) fn is_due(&self, at: Option<u64>) -> bool {
         at.is_some_and(|at| at <= self.now_ms())
     }
@@ -316,7 +317,7 @@ impl Core {
             }
             let resp3 = lane.session.resp3;
             if lane.output_bytes() == 0 {
-                lane.session.active_ms = self.now_ms(); // It has been waiting for us.
+                lane.session.active_ms = self.now_ms(); // The client has waited for the server.
             }
             let begun = if lane.eof { self.clock.monotonic_ns() } else { 0 };
             let mut more = true;
@@ -340,7 +341,8 @@ impl Core {
             if more {
                 lane.stream = Some(stream);
                 if lane.output_bytes() < STREAM_BUFFER_BYTES {
-                    self.mark_streaming(lane); // Otherwise `sent` does, when the socket has drained.
+                    // Otherwise `sent` marks it when the socket has drained.
+                    self.mark_streaming(lane);
                 }
             } else {
                 if let (Some(row), Some(refusal)) = (stream.row(), stream.refusal()) {
@@ -351,20 +353,20 @@ impl Core {
         });
     }
 
-    /// Output that has waited long enough for what follows it is to be sent.
+    /// Marks output whose wait for the next reply is over.
     fn uncork(&self) {
         let now = self.now_ms();
         while let Some((until_ms, token)) = self.corked.take_due(now) {
             self.with_conn(token, |conn| {
                 if conn.lane.corked_until == Some(until_ms) {
-                    conn.lane.corked_until = Some(0); // Over, whatever the clock says later.
+                    conn.lane.corked_until = Some(0); // Over, even if the clock is set back.
                     self.mark_dirty(&mut conn.lane);
                 }
             });
         }
     }
 
-    /// True when the output had better wait for the reply of the next request: see `corked`.
+    /// True if the output should wait for the next reply: see `corked`.
     fn is_corked(&self, conn: &mut Conn) -> bool {
         if !conn.expects_more() || conn.lane.output_bytes() >= CORKED_BYTES {
             return false;
@@ -372,7 +374,7 @@ impl Core {
         !corked::is_over(self.cork(&mut conn.lane), self.now_ms())
     }
 
-    /// Replies wait for what follows them, from now on or already. Returns until when.
+    /// Begins the wait for the next reply, unless it has begun. Returns its end.
     pub(super) fn cork(&self, lane: &mut Lane) -> u64 {
         let now = self.now_ms();
         *lane.corked_until.get_or_insert_with(|| self.corked.add(lane.token, now))
@@ -419,7 +421,7 @@ impl Core {
         self.record_slice(ns, cause);
     }
 
-    /// When what waits for the end of CLIENT PAUSE, a connection or its batch, may continue.
+    /// The end of CLIENT PAUSE, if a connection or a batch waits for it.
     pub(super) fn pause_ends(&self) -> Option<u64> {
         let awaits = self.clients.are_paused() || self.batches.borrow().awaits_pause();
         awaits.then(|| self.hot.borrow().pause.map_or(0, |(until, _)| until))
@@ -431,13 +433,13 @@ impl Core {
         }
         self.batches.borrow_mut().end_pause();
         self.clients.end_pause(|conn| {
-            conn.lane.session.active_ms = self.now_ms(); // It has waited for us.
+            conn.lane.session.active_ms = self.now_ms(); // The client has waited for the server.
             self.mark_ready(&mut conn.lane);
         });
     }
 }
 
-/// A part of the running slice.
+/// A share of the running slice.
 struct Share<'a> {
     until_ns: u64,
     core: &'a Core,

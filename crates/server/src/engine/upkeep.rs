@@ -1,5 +1,5 @@
-//! What a core checks in every turn: how much memory is used, how much is not saved, connections that have been idle for
-//! too long, and what clients hold (see `census`).
+//! The checks of every turn: used memory, unsaved changes, idle connections, and the memory of
+//! clients (see `census`).
 
 use super::census;
 use super::conn::{Lane, Session};
@@ -8,7 +8,7 @@ use darter_keyspace::lazyfree;
 use std::rc::Rc;
 
 impl Core {
-    /// A portion of all of it.
+    /// Runs a portion of all checks.
     pub(super) fn tick(&self) {
         self.look_at_events();
         let (data, changes) = {
@@ -18,7 +18,7 @@ impl Core {
         let shared = &self.admin.shared;
         shared.report_memory(self.id(), data, lazyfree::waiting().1);
         shared.reports[self.id()].report_unsaved(self.saving.unsaved(changes));
-        self.hear_of_saves();
+        self.handle_save_news();
         let timeout_ms = self.hot.borrow().timeout_ms;
         if timeout_ms > 0 {
             self.close_idle(timeout_ms);
@@ -28,7 +28,7 @@ impl Core {
         }
     }
 
-    /// Settings in `hot` have changed, on which this depends.
+    /// Adapts to changed settings.
     pub(crate) fn limits_changed(&self) {
         if self.hot.borrow().client_limits.all == 0 {
             census::forget(self);
@@ -36,18 +36,18 @@ impl Core {
         self.idle_check.restart(); // The timeout may be shorter now.
     }
 
-    /// Some limit of what clients hold is set.
+    /// Whether a limit of clients' memory is set.
     fn counts_clients(&self) -> bool {
         self.hot.borrow().client_limits.are_set() || self.census.borrow().is_soft()
     }
 
-    /// When what clients hold is next looked at, in Unix milliseconds.
+    /// The time of the next census, in Unix milliseconds.
     pub(super) fn next_census(&self) -> Option<u64> {
         let may_find = self.counts_clients() && self.conns_len() > 0;
         may_find.then(|| self.census.borrow().due_ms())
     }
 
-    /// When connections are next looked at for idleness, in Unix milliseconds.
+    /// The time of the next check for idle connections, in Unix milliseconds.
     pub(super) fn next_idle_check(&self) -> Option<u64> {
         let may_find = self.hot.borrow().timeout_ms > 0 && self.conns_len() > 0;
         may_find.then(|| self.idle_check.next_ms())
@@ -58,14 +58,14 @@ impl Core {
         self.idle_check.look(&self.clients, self.now_ms(), timeout_ms, kill);
     }
 
-    /// With the last connection the scans end, and what they published is reset.
+    /// Ends the scans after the last connection, and clears their report.
     pub(super) fn forget_if_last(&self) {
         if self.conns_len() == 0 {
             census::forget(self);
         }
     }
 
-    /// A connection of this core is gone.
+    /// Cleans up after a closed connection.
     pub(super) fn connection_left(self: &Rc<Self>, session: &Session) {
         self.forget_if_last();
         if session.monitor {

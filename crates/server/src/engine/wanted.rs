@@ -1,13 +1,13 @@
-//! Tasks stop when nobody wants their answer any more, or when they are not to wait any longer.
+//! Stops tasks whose client is gone, or which must not wait any longer.
 //!
-//! - What only reads stops at once: its locks are released, and answers that come are dropped.
-//! - What writes stops if it has changed nothing yet, which is so for all that is built or edited
-//!   aside; amid its changes it goes on to their end. In a batch of another core it goes on in any
-//!   case: what came after it in its pipeline may have been done elsewhere.
-//! - A client that has ended its own side may still read. It may also be gone: TCP does not tell.
-//!   So what reads works a little longer for it, and what writes goes on.
-//! - What waits for the keys of a script that takes very long stops, too, if it has changed nothing:
-//!   it is answered `BUSY`. See `scripts::busy`.
+//! - A read stops at once: its locks are released, and later answers are dropped.
+//! - A write stops if it has changed nothing yet, as while a value is built or edited aside. After
+//!   its first change it continues to the end. In a batch from another core it always continues:
+//!   later commands of its pipeline may have run on other cores.
+//! - A half-closed client may still read. It may also be gone: TCP does not show that. So a read
+//!   continues for a short time, and a write to its end.
+//! - A task that waits for the keys of a slow script, and has changed nothing, stops with `BUSY`.
+//!   See `scripts::busy`.
 
 use super::conn::Lane;
 use super::core::Core;
@@ -20,20 +20,20 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// What a task that reads may work for a client that has ended its side: KEYS of a million, for a
-/// script that waits for the reply with `nc -N`.
+/// The time that a read may work for a half-closed client: enough for KEYS of a million keys, with
+/// `nc -N`.
 pub(super) const ENDED_WORK_NS: u64 = 100_000_000;
 
-/// Why a task has stopped.
+/// The reason why a task has stopped.
 pub(super) enum Stopped {
     /// Its client is gone.
     Unwanted,
-    /// A script that takes very long holds what it wants: this is the refusal.
+    /// A slow script holds its keys; the refusal's text.
     Busy(&'static str),
 }
 
 impl Core {
-    /// Runs the task of a command, until it ends or stops. One that only reads stops in more cases.
+    /// Runs the task of a command until it ends or stops. A read stops in more cases.
     pub(super) async fn while_wanted<R>(
         &self,
         is_read: bool,
@@ -60,7 +60,7 @@ impl Core {
         .await
     }
 
-    /// True when the running task is to stop, and may.
+    /// True if the running task must and may stop.
     fn stops(&self, is_read: bool, presence: &Presence) -> bool {
         match presence.gone() {
             Gone::No => false,
@@ -69,19 +69,19 @@ impl Core {
         }
     }
 
-    /// Counts a command that is refused since it would wait for a script.
+    /// Counts a command that is refused because it would wait for a script.
     pub(super) fn refuse_busy(&self, entry: &Entry, line: &'static str) -> Refusal {
         self.count_refused(Some(entry), line.as_bytes());
         Refusal::line(line)
     }
 
-    /// The connection awaits this task.
+    /// Records the task that the connection waits for.
     pub(super) fn await_answer(&self, lane: &mut Lane, task: TaskId, presence: Rc<Presence>) {
         lane.awaited = Some(super::presence::Awaited { task, presence });
     }
 
-    /// The task of a command of this row has stopped: it is refused; or, if its client wants no answer
-    /// and has only ended its side, the connection is closed.
+    /// Handles the stop of a task: the command is refused, or the connection of a half-closed
+    /// client is closed.
     pub(super) fn stopped(&self, client: u64, entry: &Entry, why: Stopped) {
         if let Stopped::Busy(line) = why {
             return self.finish(client, Err(self.refuse_busy(entry, line)));
@@ -96,8 +96,7 @@ impl Core {
 }
 
 impl ServerCall {
-    /// Does work that changes nothing, until its connection has closed: after that nobody hears the
-    /// answer.
+    /// Runs work that changes nothing until its connection has closed.
     pub(crate) async fn while_there(
         &self,
         work: impl Future<Output = Result<Answer, Refusal>>,

@@ -1,27 +1,28 @@
-//! Writes that a snapshot, or the keyspace events that they cause, cannot keep up with wait.
+//! Throttles writers that outrun a snapshot or the delivery of keyspace events.
 //!
-//! A write into a segment of the cut that has not been read copies it, and encoding a segment takes
-//! ten times as long as copying it. So at full speed writers would copy everything. Once a core's
-//! part holds more than its bound (`Saving::is_behind`), requests that write there wait in their
-//! connections before anything of them is visible, so no client sees them overtaken. The wait ends
-//! when the part is within its bound again, and at the latest after [`HOLD_MS`]: then the write takes
-//! the memory. So a slow disk costs memory, not time; the cut bounds it, as it does with fork.
+//! A write to an unread segment of the cut copies the segment, and encoding takes ten times as long
+//! as copying. So writers at full speed would copy everything. When a core's part holds more than
+//! its bound (`Saving::is_behind`), requests that write there wait in their connections, before any
+//! effect is visible, so that no request overtakes another visibly. The wait ends when the part is
+//! within its bound, and at the latest after [`HOLD_MS`]: then the write takes the memory. So a
+//! slow disk costs memory, not time; the cut bounds the memory, as with fork.
 //!
-//! A write that copies nothing of the cut runs as it comes: its key's segment has been read or copied,
-//! and its value is small. (Only keys of this core are judged so: other cores' cuts are unknown here.)
-//! The copies of one turn are bounded, too: a reader may wait for the turn.
+//! A write that copies nothing of the cut does not wait: its key's segment was read or copied
+//! before, and its value is small. (This is checked only for keys of this core: the cuts of other
+//! cores are unknown.) The copies of one turn are bounded, too, because a reader may wait for the
+//! turn.
 //!
 //! ```text
 //! turn:  one held writer | what has come | more held writers | the snapshot, and the rest
 //!        until COPIED_IN_TURN_KIB are copied, or the bound is reached
 //! ```
-//! Each core tells the others whether its part is behind ([`Core::tell_writers`]), and wakes those
-//! whose connections wait for it. Requests that are on their way to it meanwhile run when they come.
+//! Each core reports whether its part is behind ([`Core::report_behind_writers`]), and wakes the
+//! cores whose connections wait for it. Requests in flight to it run on arrival.
 //!
-//! Commands that cause keyspace events wait, too, while too many events are under way to the core that
-//! publishes them (`Listeners::are_behind`), however long that takes.
+//! Commands that cause keyspace events wait, too, without a time limit, while too many events are
+//! in flight to the core that publishes them (`Listeners::are_behind`).
 //!
-//! Not here: how much is held, and in which order the cut is read. See `snapshot` in persist.
+//! Not here: the memory held, and the order of reading the cut. See `snapshot` in persist.
 
 use super::conn::{Lane, WriteHold};
 use super::core::Core;
@@ -35,11 +36,11 @@ use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// What writers may copy in a turn, in KiB: some five segments, 50 us.
+/// Memory that writers may copy in a turn, in KiB: about five segments, 50 us.
 const COPIED_IN_TURN_KIB: u32 = 256;
 
 impl Core {
-    /// True when this request, which writes, must wait: it is held then.
+    /// Holds a request if it writes and must wait. True if it does.
     #[inline]
     pub(super) fn holds_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
         (self.admin.shared.saves.is_under_way() || self.events_are_behind())
@@ -60,7 +61,7 @@ impl Core {
                 if entry.row.is_write() { self.awaited_by(db, entry, args) } else { None }
             }),
         };
-        // A client that has ended its side is not kept for a snapshot.
+        // A half-closed client does not wait for a snapshot.
         let Some(awaited) = awaited.filter(|at| *at == WriteWait::Events || !lane.eof) else {
             return false;
         };
@@ -71,7 +72,8 @@ impl Core {
         true
     }
 
-    /// What this request must wait for: it writes, or may miss a key while that is told.
+    /// The cause for which a request must wait. Reads wait only for events, because a miss is an
+    /// event.
     fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<WriteWait> {
         let is_write = entry.row.is_write();
         let may_tell = is_write || entry.row.keys.positions(args).next().is_some();
@@ -82,7 +84,8 @@ impl Core {
         part.map(WriteWait::Part)
     }
 
-    /// A core that is behind and has a key of this request. What has no keys frees rather than copies.
+    /// A core that is behind and owns a key of this request. Commands without keys do not wait:
+    /// they free rather than copy.
     fn part_awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
         let is_local = |key: &[u8]| self.tx.cores() == 1 || self.tx.core_of(key) == self.id();
         let awaited = |key: &[u8]| {
@@ -94,12 +97,12 @@ impl Core {
         places.map(|at| args.get(at)).find_map(awaited)
     }
 
-    /// Whether a change of a key of this core may leave something to the snapshot.
+    /// Whether changing a key of this core may copy a part of the cut.
     fn is_cut(&self, db: usize, key: &[u8]) -> bool {
         self.tx.home().shard.db_mut(db).is_cut(&Key::new(key))
     }
 
-    /// Whether what writes to keys of that core may run now.
+    /// Whether writes to keys of that core may run now.
     fn takes_writers(&self, core: CoreId) -> bool {
         self.has_caught_up(core)
             && (core != self.id() || self.saving.copied_in_turn_kib() < COPIED_IN_TURN_KIB)
@@ -112,7 +115,7 @@ impl Core {
         !self.admin.shared.reports[core].is_behind()
     }
 
-    /// The next connection that has waited long enough.
+    /// Takes the next connection whose wait is over.
     pub(super) fn next_writer(&self) -> Option<Token> {
         if !self.writers.are_held() {
             return None;
@@ -126,19 +129,19 @@ impl Core {
         Some(next)
     }
 
-    /// Queues one that has waited long enough, so that they go on however much arrives.
+    /// Queues a connection whose wait is over, so that waiting ones continue under any load.
     pub(super) fn release_writer(&self) {
         if let Some(token) = self.next_writer() {
             self.with_conn(token, |conn| self.mark_ready(&mut conn.lane));
         }
     }
 
-    /// Whether a turn would release one.
+    /// Whether a turn would release a connection.
     pub(super) fn may_release_writers(&self) -> bool {
         self.writers.are_held() && self.writers.has_next(|at, since| self.releases(at, since))
     }
 
-    /// Whether a wait that began at `since` is over. The clock may have been set since.
+    /// Whether a wait that began at `since` is over. The clock may have been set back.
     fn releases(&self, awaited: WriteWait, since: UnixMillis) -> bool {
         match awaited {
             WriteWait::Events => !self.events_are_behind(),
@@ -148,8 +151,8 @@ impl Core {
         }
     }
 
-    /// The turn ends: tells the other cores whether this one's part is behind.
-    pub(super) fn tell_writers(self: &Rc<Self>) {
+    /// Reports, at the end of the turn, whether this core's part is behind.
+    pub(super) fn report_behind_writers(self: &Rc<Self>) {
         if self.tx.cores() == 1 {
             return;
         }
@@ -160,16 +163,16 @@ impl Core {
         }
     }
 
-    /// Others are to wake this core, if something here waits for them.
+    /// Asks other cores to wake this one if a connection here waits for them.
     fn set_has_waiting(&self) {
         let waits = self.writers.wait_elsewhere(self.id()) || self.pubsub.has_recorded();
         self.admin.shared.reports[self.id()].set_has_waiting(waits);
     }
 
-    /// Wakes the cores where something may go on.
+    /// Wakes the cores with waiting connections.
     pub(super) fn wake_waiting(self: &Rc<Self>) {
-        let told = self.admin.shared.reports.iter().enumerate();
-        let waiting = told.filter(|(id, told)| *id != self.id() && told.has_waiting());
+        let reports = self.admin.shared.reports.iter().enumerate();
+        let waiting = reports.filter(|(id, reports)| *id != self.id() && reports.has_waiting());
         waiting.for_each(|(id, _)| self.tell(id, |_| {}));
     }
 }

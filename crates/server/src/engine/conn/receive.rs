@@ -1,4 +1,4 @@
-//! Receiving: bytes of clients into their parsers, and when that is paused.
+//! Receiving: passes bytes of clients to their parsers, and pauses receiving.
 //!
 //! ```text
 //!            more than PENDING_MAX, unparsed          no progress for 20 ms
@@ -6,9 +6,10 @@
 //!    ▲                                      │ ▲   the limit, or progress again │
 //!    └────────── less than RESUME_BYTES ────┘ └────────────────────────────────┘
 //! ```
-//! A connection that sends faster than the core works is paused, so that the system slows its
-//! client down. One that is paused without progress is received from ahead of its replies, up to
-//! `client-query-buffer-limit`: its client may read nothing before it has written everything.
+//! Receiving is paused from a connection that sends faster than the core works, so that the system
+//! slows the client down. A paused connection without progress is received from ahead of its
+//! replies, up to `client-query-buffer-limit`: its client may read nothing before it has written
+//! everything.
 
 use super::super::core::Core;
 use super::super::state::outgoing::Action;
@@ -22,7 +23,7 @@ const PENDING_MAX: usize = 256 * 1024;
 const RESUME_BYTES: usize = 64 * 1024;
 
 impl Core {
-    /// Bytes arrived.
+    /// Handles received bytes.
     pub fn received(&self, token: Token, bytes: &[u8]) {
         self.meter.blame_receiving();
         self.with_conn(token, |conn| {
@@ -45,7 +46,7 @@ impl Core {
                 Receiving::Ahead => {
                     conn.lane.may_parse() && conn.parser.pending_bytes() > PENDING_MAX
                 }
-                Receiving::Paused => false, // These bytes were on their way.
+                Receiving::Paused => false, // These bytes were received before the pause.
             };
             if pauses {
                 self.pause_receiving(conn, is_over);
@@ -54,8 +55,9 @@ impl Core {
         });
     }
 
-    /// Closes a client whose incomplete request, with the commands that it has queued, is longer than
-    /// `client-query-buffer-limit`. A backlog is no incomplete request: it slows its client down.
+    /// Closes a client whose incomplete request, with its queued commands, exceeds
+    /// `client-query-buffer-limit`. A backlog of complete requests does not count: it only slows
+    /// the client down.
     #[inline]
     pub(crate) fn check_query(&self, conn: &mut Conn) {
         let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
@@ -75,8 +77,7 @@ impl Core {
         }
     }
 
-    /// Looks at the connections that were paused a while ago, and receives from those that have
-    /// made no progress.
+    /// Resumes receiving from paused connections that have made no progress for a while.
     pub(crate) fn end_stalls(&self) {
         while let Some(stall) = self.stalls.take_due(self.now_ms()) {
             self.with_conn(stall.token, |conn| {
@@ -94,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Receives as usual when enough was parsed.
+    /// Resumes receiving when few bytes are unparsed.
     pub(crate) fn adjust_receiving(&self, conn: &mut Conn) {
         if conn.parser.pending_bytes() < RESUME_BYTES {
             self.resume_receiving(&mut conn.lane);

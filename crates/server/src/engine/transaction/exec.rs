@@ -100,7 +100,7 @@ impl Core {
                 lane.owe(out, stream);
             }
             self.let_out_early(conn);
-            conn.lane.let_out_late();
+            conn.lane.send_late();
             self.after_settling(&mut conn.lane);
         });
     }

@@ -72,7 +72,7 @@ impl Core {
             conn.parser.release_request();
             conn.lane.next = Next::Waits;
             conn.lane.awaited = None;
-            conn.lane.let_out_late();
+            conn.lane.send_late();
             self.mark_dirty(&mut conn.lane);
             self.now_waits(&mut conn.lane);
         });
