@@ -29,7 +29,7 @@ mod waited;
 pub use executor::TaskId;
 pub use keylist::KeyList;
 pub use keyset::KeySet;
-pub use link::{AtOnce, Home, Locked, Locking, Message, OpenAtOnce, Tx};
+pub use link::{AtOnce, Home, Locked, Locking, Message, OpenAtOnce, Tx, When};
 pub use locks::{Access, Claim, LockTable, TxId, lock_key};
 pub use transaction::Transaction;
 pub use waited::{Serving, Waited};

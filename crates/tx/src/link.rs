@@ -16,6 +16,7 @@ use std::rc::{Rc, Weak};
 use std::task::Poll;
 use tickets::{AwaitedEvent, Pending, Ticket};
 
+mod acquire;
 mod at_once;
 mod busy;
 mod late;
@@ -26,7 +27,7 @@ mod tickets;
 
 pub use at_once::{AtOnce, OpenAtOnce};
 pub use locked::Locked;
-pub use message::{Locking, Message};
+pub use message::{Locking, Message, When};
 use message::{Refused, Then};
 
 /// The state of one core that tasks of any core can reach by a hop.
@@ -82,6 +83,8 @@ struct Link {
     servings: RefCell<VecDeque<Serving>>,
     /// The locks that transactions of this core took on others after their beginning.
     late: RefCell<IdentityMap<IdentityMap<Late>>>,
+    /// Claims that stand in queues for a limited time: since when, and the ticket of its end.
+    alarms: RefCell<VecDeque<(u64, u64)>>,
     /// Tasks that wait for a busy transaction: the ticket, and why they are not to.
     stuck: RefCell<IdentityMap<(u64, &'static str)>>,
     /// The owner of this end: see [`Tx::host`].
@@ -118,6 +121,7 @@ impl Tx {
             outbox: RefCell::default(),
             servings: RefCell::default(),
             late: RefCell::default(),
+            alarms: RefCell::default(),
             stuck: RefCell::default(),
             host: OnceCell::new(),
         };
@@ -279,13 +283,7 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         let mut locked = Locked::new(self, writers);
-        if claims.len() > 1 && self.try_all(&mut locked, &claims).await {
-            locked.begin();
-            return locked;
-        }
-        for (core, claim) in claims {
-            self.acquire(&mut locked, core, claim).await;
-        }
+        self.acquire(&mut locked, &claims).await;
         locked.begin();
         locked
     }
@@ -672,15 +670,9 @@ impl Tx {
                 }
                 self.complete(ticket, value);
             }
-            Message::Lock { from, ticket, tx, claim, wait } => {
-                let mut home = self.0.home.borrow_mut();
-                let granted = if wait {
-                    home.locks.acquire(tx, claim, (from, ticket))
-                } else {
-                    home.locks.try_acquire(tx, &claim)
-                };
-                drop(home);
-                if granted || !wait {
+            Message::Lock { from, ticket, tx, claim, when } => {
+                let granted = self.lock_here(tx, claim, (from, ticket), when);
+                if granted || when == When::AtOnce {
                     self.answer_lock(from, ticket, granted);
                 } else {
                     self.tell_if_stuck(tx, (from, ticket));
@@ -696,65 +688,6 @@ impl Tx {
             Message::Busy { tx, line } => self.note_busy_here(tx, line),
             Message::Stuck { ticket, line } => self.note_stuck(ticket, line),
         }
-    }
-
-    fn try_all(
-        &self,
-        locked: &mut Locked,
-        claims: &[(CoreId, Claim)],
-    ) -> impl Future<Output = bool> {
-        let (mut asked, mut all) = (Vec::new(), true);
-        for (core, claim) in claims {
-            if *core != self.0.core {
-                locked.asked.push(*core);
-                asked.push((*core, self.ask_lock(locked.id, *core, claim.clone(), false)));
-            } else if self.0.home.borrow_mut().locks.try_acquire(locked.id, claim) {
-                locked.cores.push(*core);
-            } else {
-                all = false;
-            }
-        }
-        async move {
-            for (core, answer) in asked {
-                let granted = downcast(answer.await);
-                locked.asked.retain(|asked| *asked != core);
-                if granted {
-                    locked.cores.push(core);
-                }
-                all &= granted;
-            }
-            if !all {
-                locked.release();
-            }
-            all
-        }
-    }
-
-    async fn acquire(&self, locked: &mut Locked, core: CoreId, claim: Claim) {
-        assert!(locked.asked.is_empty(), "it waits on one core after another: {core}");
-        if core == self.0.core {
-            let granted = self.open_ticket(AwaitedEvent::Lock);
-            let notify = (core, granted.ticket);
-            if !self.0.home.borrow_mut().locks.acquire(locked.id, claim, notify) {
-                locked.asked.push(core);
-                self.tell_if_stuck(locked.id, notify);
-                granted.await;
-            } else {
-                self.0.tickets.borrow_mut().remove(&granted.ticket);
-            }
-        } else {
-            locked.asked.push(core);
-            self.ask_lock(locked.id, core, claim, true).await;
-        }
-        locked.asked.clear();
-        locked.cores.push(core);
-    }
-
-    fn ask_lock(&self, tx: TxId, core: CoreId, claim: Claim, wait: bool) -> Pending {
-        let pending = self.open_ticket(AwaitedEvent::Lock);
-        let (from, ticket) = (self.0.core, pending.ticket);
-        self.post(core, Message::Lock { from, ticket, tx, claim, wait });
-        pending
     }
 
     fn answer_lock(&self, to: CoreId, ticket: u64, granted: bool) {

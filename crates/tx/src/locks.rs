@@ -23,10 +23,12 @@
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 //!
-//! Claims of a running transaction: see `late`. Claims that take too long: see `busy`.
+//! Claims of a running transaction: see `late`. Claims that take too long: see `busy`. Waiting without
+//! a claim: see `watch`.
 
 mod busy;
 mod late;
+mod watch;
 
 use crate::{CoreId, KeyList};
 use darter_base::hash;
@@ -36,6 +38,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub(crate) use late::Late;
+use watch::Watch;
 
 /// A transaction: the core that coordinates it, and its number there.
 pub type TxId = u64;
@@ -194,6 +197,7 @@ pub struct LockTable {
     many: Vec<TxId>,
     /// Transactions that no claim is to wait for, and the error line for others.
     busy: Vec<(TxId, &'static str)>,
+    watches: Vec<Watch>,
 }
 
 impl LockTable {
@@ -273,6 +277,7 @@ impl LockTable {
     /// Releases what `tx` holds. Returns the waiters whose claims are granted now.
     pub fn release(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.give_all(tx);
+        self.note_ended(tx);
         self.grant_waiting()
     }
 
@@ -288,6 +293,7 @@ impl LockTable {
         assert!(is_write, "{tx} could change nothing that somebody waits for");
         assert!(!claims.is_empty(), "nothing of {tx} is handed over");
         self.give_all(tx);
+        self.note_ended(tx);
         let mut are_granted = Vec::with_capacity(claims.len());
         for (next, claim, notify) in claims {
             assert_ne!(tx, next, "a claim is handed to another transaction");
@@ -317,6 +323,7 @@ impl LockTable {
     pub(crate) fn rename(&mut self, tx: TxId, next: TxId) {
         let claim = self.give_all(tx);
         self.grant(next, claim);
+        self.note_renamed(tx, next);
     }
 
     /// Releases the locks that `tx` holds or waits for, if any. Returns the receiver of its own claim's
@@ -324,12 +331,14 @@ impl LockTable {
     pub(crate) fn withdraw(&mut self, tx: TxId) -> (Option<Notify>, Vec<Notify>) {
         let place = self.waiting.iter().position(|waiting| waiting.tx == tx);
         let waited = place.and_then(|place| self.waiting.remove(place));
+        let waited = waited.map(|waiting| waiting.notify).or_else(|| self.drop_watch(tx));
         let is_held = self.granted.contains_key(&tx);
         assert!(!is_held || waited.is_none(), "I5: {tx} waits for what it holds");
         if is_held {
             self.give_all(tx);
         }
-        (waited.map(|waiting| waiting.notify), self.grant_waiting())
+        self.note_ended(tx);
+        (waited, self.grant_waiting())
     }
 
     /// Releases what `tx` holds except `key`, which it keeps for `access`: that of its claim, or a
@@ -338,6 +347,7 @@ impl LockTable {
         let claim = self.give_all(tx);
         assert!(claim.covers(key, access), "transaction {tx} does not hold {key} for {access:?}");
         self.grant(tx, Claim::Keys(vec![(key, access)]));
+        self.note_narrowed(tx, access);
         self.grant_waiting()
     }
 
@@ -397,9 +407,10 @@ impl LockTable {
         }
     }
 
-    /// Grants, in order, all that conflict with nothing held and nothing before them.
+    /// Grants, in order, all that conflict with nothing held and nothing before them. Returns their
+    /// receivers, after those of watches that are over.
     fn grant_waiting(&mut self) -> Vec<(usize, u64)> {
-        let mut granted = Vec::new();
+        let mut granted = self.take_ended_watches();
         let mut still: VecDeque<Waiting> = VecDeque::new();
         for waiting in std::mem::take(&mut self.waiting) {
             let before = still.iter().any(|earlier| overlap(&earlier.claim, &waiting.claim));
@@ -460,6 +471,7 @@ impl LockTable {
         self.check_held();
         self.check_waiting();
         self.check_busy();
+        self.check_watches();
     }
 
     /// I1 and I4.

@@ -2,17 +2,17 @@
 
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{Act, Deadline, Fresh, Key, Shard};
-use darter_tx::{Access, Claim, CoreId, Home, Locked, Message, Tx, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, Locked, Message, Tx, When, lock_key};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// `count` cores, none of which ends a slice by itself.
-fn cores(count: usize) -> Vec<Tx> {
+pub(crate) fn cores(count: usize) -> Vec<Tx> {
     (0..count).map(|id| Tx::new(id, count, Shard::new(1, 1), Rc::new(Never))).collect()
 }
 
 /// Delivers mail and polls tasks until nothing moves. Returns the messages delivered.
-fn settle(cores: &[Tx]) -> usize {
+pub(crate) fn settle(cores: &[Tx]) -> usize {
     let (mut carried, mut mail) = (0, Vec::new());
     loop {
         let before = carried;
@@ -51,12 +51,12 @@ where
     (result, carried)
 }
 
-fn keys(list: &[(u64, Access)]) -> Claim {
+pub(crate) fn keys(list: &[(u64, Access)]) -> Claim {
     Claim::Keys(list.to_vec())
 }
 
 /// How many claims are held and waiting on each core.
-fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
+pub(crate) fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
     cores.iter().map(|tx| tx.home().locks.counts()).collect()
 }
 
@@ -311,7 +311,8 @@ fn read_keys_stay_until_all_are_read() {
 #[test] // The cores are asked in parallel, without waiting for answers; a single core may wait.
 fn several_cores_are_asked_at_once() {
     let all = cores(3);
-    for (asked, waits) in [(&[0, 1, 2][..], false), (&[0, 2], false), (&[2], true)] {
+    let (at_once, granted) = (When::AtOnce, When::Granted);
+    for (asked, answered) in [(&[0, 1, 2][..], at_once), (&[0, 2], at_once), (&[2], granted)] {
         let (tx, exclusive) = (all[1].clone(), keys(&[(7, Access::Exclusive)]));
         let claims = asked.iter().map(|core| (*core, exclusive.clone())).collect();
         all[1].spawn(async move { drop(tx.lock(claims).await) });
@@ -323,7 +324,7 @@ fn several_cores_are_asked_at_once() {
         let is_asked = |core: &&CoreId| reached.contains(core);
         assert_eq!(asked.iter().filter(is_asked).count(), asked.len(), "{asked:?}: {reached:?}");
         let is_right =
-            |message: &Message| matches!(message, Message::Lock { wait, .. } if *wait == waits);
+            |message: &Message| matches!(message, Message::Lock { when, .. } if *when == answered);
         assert!(mail.iter().all(|(_, message)| is_right(message)), "{asked:?}");
         mail.into_iter().for_each(|(core, message)| all[core].deliver(message));
         settle(&all);
@@ -697,7 +698,8 @@ fn a_task_that_stops_leaves_nothing() {
         });
         let task = all[0].spawn(async move { assert!(waiting.await.is_none()) });
         settle(&all);
-        assert_eq!(counts(&all)[core], (1, 1), "it waits on core {core}");
+        let waits = (all[0].tasks_len(), counts(&all)[core]);
+        assert_eq!(waits, (1, (1, 0)), "it waits for core {core}, and no claim for it");
         stops.set(true);
         all[0].wake(task);
         settle(&all);

@@ -40,6 +40,8 @@ fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bo
 struct Model {
     held: Vec<(TxId, Claim)>,
     waiting: Vec<(TxId, Claim)>,
+    /// Watches: each with its access, and the transactions ahead of it.
+    watches: Vec<(TxId, Access, Vec<TxId>)>,
 }
 
 impl Model {
@@ -57,9 +59,30 @@ impl Model {
         granted
     }
 
-    /// Grants what can be granted, in order.
+    /// Waits for all that is now in the way of all keys. True if nothing is.
+    fn watch(&mut self, tx: TxId, asked: Access) -> bool {
+        let claim = Claim::All(asked);
+        let either = |one, other| waits(one, other) || waits(other, one);
+        let held = self.held.iter().filter(|(_, held)| meet(&claim, held, waits));
+        let queued = self.waiting.iter().filter(|(_, queued)| meet(&claim, queued, either));
+        let ahead: Vec<TxId> = held.chain(queued).map(|(tx, _)| *tx).collect();
+        let is_free = ahead.is_empty();
+        if !is_free {
+            self.watches.push((tx, asked, ahead));
+        }
+        is_free
+    }
+
+    /// Ends the watches that have nothing ahead of them but `tx`, and grants what can be granted,
+    /// in order.
+    fn grant_after(&mut self, tx: TxId) -> Vec<(usize, u64)> {
+        self.watches.iter_mut().for_each(|(_, _, ahead)| ahead.retain(|one| *one != tx));
+        self.grant()
+    }
+
     fn grant(&mut self) -> Vec<(usize, u64)> {
-        let (mut granted, mut at) = (Vec::new(), 0);
+        let over = self.watches.extract_if(.., |(_, _, ahead)| ahead.is_empty());
+        let (mut granted, mut at) = (over.map(|(tx, ..)| notify(tx)).collect::<Vec<_>>(), 0);
         while at < self.waiting.len() {
             if self.must_wait(&self.waiting[at].1, at) {
                 at += 1;
@@ -122,15 +145,22 @@ fn locks_match_the_table() {
             check(&locks, &model, seed, tx);
         }
         while let Some((tx, _)) = model.take_holder(&mut prng) {
-            assert_eq!(locks.release(tx), model.grant(), "seed {seed}: release {tx}");
+            assert_eq!(locks.release(tx), model.grant_after(tx), "seed {seed}: release {tx}");
         }
         assert!(locks.is_free() && model.waiting.is_empty(), "seed {seed}");
+        assert!(model.watches.is_empty(), "seed {seed}");
     }
 }
 
 fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, seed: u64) {
     let claim = claim(prng);
-    match prng.below(10) {
+    match prng.below(11) {
+        10 => {
+            let asked = access(prng);
+            let expected = model.watch(tx, asked);
+            let is_free = locks.watch(tx, &Claim::All(asked), notify(tx));
+            assert_eq!(is_free, expected, "seed {seed}: {asked:?}");
+        }
         0..=2 => {
             let expected = model.try_acquire(tx, &claim);
             assert_eq!(locks.try_acquire(tx, &claim), expected, "seed {seed}: {claim:?}");
@@ -145,7 +175,8 @@ fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, see
         }
         7 | 8 => {
             if let Some((holder, _)) = model.take_holder(prng) {
-                assert_eq!(locks.release(holder), model.grant(), "seed {seed}: {holder}");
+                let expected = model.grant_after(holder);
+                assert_eq!(locks.release(holder), expected, "seed {seed}: {holder}");
             }
         }
         _ => narrow(prng, locks, model, seed),
@@ -160,6 +191,9 @@ fn narrow(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, seed: u64) 
     };
     let kept = if held == Access::Exclusive { access(prng) } else { held };
     model.held.push((holder, Claim::Keys(vec![(key, kept)])));
+    for (_, asked, ahead) in &mut model.watches {
+        ahead.retain(|one| *one != holder || waits(*asked, kept));
+    }
     assert_eq!(locks.narrow(holder, key, kept), model.grant(), "seed {seed}: {holder}");
 }
 

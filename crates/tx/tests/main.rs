@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
 
+mod all_keys;
 mod late;
 mod link;
 mod locks;

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod all_keys;
 mod files;
 mod first_hour;
 mod functions;
@@ -92,6 +93,7 @@ const GROUPS: &[&[Check]] = &[
     transactions::CHECKS,
     waiting::CHECKS,
     scripts::CHECKS,
+    all_keys::CHECKS,
     pipelines::CHECKS,
     moves::CHECKS,
     stalls::CHECKS,

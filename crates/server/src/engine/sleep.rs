@@ -87,6 +87,7 @@ impl Core {
             self.next_idle_check(),
             self.next_census(),
             self.writers.next_end(),
+            self.tx.next_alarm(),
         ];
         timers.into_iter().flatten().min()
     }

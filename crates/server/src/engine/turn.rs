@@ -45,6 +45,7 @@ impl Core {
         if now_ms != self.now_ms.get() {
             self.now_ms.set(now_ms);
             self.tx.home().shard.set_now(now_ms);
+            self.tx.ring_alarms(now_ms);
             if self.tx.cores() > 1 {
                 let told = &self.admin.shared.reports;
                 self.moves.look(self.id(), told, now_ms, wall_ns, || self.clock.cpu_ns());

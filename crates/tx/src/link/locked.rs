@@ -1,5 +1,6 @@
 //! The locks that a task holds, or asks for, and the transaction that its changes belong to.
 
+use super::message::When;
 use super::tickets::Pending;
 use super::{Message, Tx, downcast};
 use crate::CoreId;
@@ -103,6 +104,12 @@ impl Locked {
         }
     }
 
+    /// A core that was asked has granted its claim.
+    pub(super) fn note_granted(&mut self, core: CoreId) {
+        self.asked.clear();
+        self.cores.push(core);
+    }
+
     /// Asks a core for more, without waiting there.
     pub(crate) fn ask_more(
         &mut self,
@@ -135,7 +142,7 @@ impl Locked {
         );
         assert_ne!(core, self.tx.core(), "it has a claim of its own core");
         let id = self.tx.next_tx();
-        let pending = self.tx.ask_lock(id, core, claim, false);
+        let pending = self.tx.ask_core(id, core, claim, When::AtOnce);
         if !downcast::<bool>(pending.await) {
             return false;
         }

@@ -48,7 +48,7 @@ pub enum Message {
         /// Data has changed on the way to it.
         changed: bool,
     },
-    /// Take these locks; with `wait`, answer when they are granted, otherwise at once.
+    /// Take these locks, and answer.
     Lock {
         /// The requester.
         from: CoreId,
@@ -58,8 +58,8 @@ pub enum Message {
         tx: TxId,
         /// Which locks.
         claim: Claim,
-        /// Whether to wait in the queue.
-        wait: bool,
+        /// When to answer.
+        when: When,
     },
     /// Grant this transaction more than it holds here, which may be nothing, and answer at once.
     Widen {
@@ -107,6 +107,17 @@ pub enum Message {
         /// Why it is not to wait.
         line: &'static str,
     },
+}
+
+/// When a request for locks is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At once, with whether they are granted.
+    AtOnce,
+    /// When they are granted, in the order of the queue.
+    Granted,
+    /// When the transactions in its way have ended. Nothing is granted.
+    Unobstructed,
 }
 
 /// A closure to run under locks that the core takes first; if they are not free, it returns

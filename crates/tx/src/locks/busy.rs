@@ -21,7 +21,7 @@ impl LockTable {
         }
         self.busy.push((tx, line));
         let stuck = self.waiting.iter().filter(|waiting| self.waits_for(tx, &waiting.claim));
-        stuck.map(|waiting| waiting.notify).collect()
+        stuck.map(|waiting| waiting.notify).chain(self.watches_of(tx)).collect()
     }
 
     /// The reason for `tx`, which waits here, to end: a busy transaction holds some of its keys.
@@ -30,9 +30,12 @@ impl LockTable {
         if self.busy.is_empty() {
             return None;
         }
-        let claim = &self.waiting.iter().rev().find(|waiting| waiting.tx == tx)?.claim;
-        let mut busy = self.busy.iter();
-        busy.find(|(holder, _)| self.waits_for(*holder, claim)).map(|(_, line)| *line)
+        let waiting = self.waiting.iter().rev().find(|waiting| waiting.tx == tx);
+        let is_ahead = |holder: TxId| match waiting {
+            Some(waiting) => self.waits_for(holder, &waiting.claim),
+            None => self.is_watched_by(tx, holder),
+        };
+        self.busy.iter().find(|(holder, _)| is_ahead(*holder)).map(|(_, line)| *line)
     }
 
     /// `tx` holds nothing any more.

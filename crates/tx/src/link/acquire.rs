@@ -1,0 +1,186 @@
+//! Acquiring locks: on all cores at once where they are free, otherwise core by core, in ascending
+//! order, waiting in each core's queue.
+//!
+//! A claim of all keys conflicts with every writer. If it held one core while it waited on another,
+//! or stood in a queue, a single key that is held for long would stop all writes. So it holds nothing
+//! while it waits: it is tried on all cores at once, and after a refusal it *watches* the
+//! transactions in its way until they have ended (`locks::watch`). Later claims pass it.
+//!
+//! Overlapping claims could starve it. So every [`TRIES`] refusals it queues on the cores like any
+//! other claim, for at most [`QUEUED_MS`], and then leaves the queues again. It is granted there if
+//! the claims before it end within that time; later claims wait for it no longer than that.
+//!
+//! ```text
+//! try | watch | try | watch | try | watch | try | queue, at most 10 ms | watch | try ..
+//! ```
+
+use super::message::When;
+use super::tickets::{AwaitedEvent, Pending};
+use super::{Locked, Message, Tx, downcast};
+use crate::CoreId;
+use crate::locks::{Claim, TxId};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Refusals of a claim of all keys before it queues: by then other claims have come and gone.
+const TRIES: usize = 4;
+/// The longest time that a claim of all keys stands in queues at once.
+const QUEUED_MS: u64 = 10;
+
+impl Tx {
+    /// Takes the locks in `claims`, which are in ascending order of cores.
+    pub(super) async fn acquire(&self, locked: &mut Locked, claims: &[(CoreId, Claim)]) {
+        if claims.iter().all(|(_, claim)| matches!(claim, Claim::All(_))) {
+            return self.acquire_all_keys(locked, claims).await;
+        }
+        if claims.len() > 1 && self.try_all(locked, claims).await {
+            return;
+        }
+        for (core, claim) in claims {
+            if let Some(granted) = self.ask(locked, *core, claim, When::Granted) {
+                granted.await;
+            }
+            locked.note_granted(*core);
+        }
+    }
+
+    async fn acquire_all_keys(&self, locked: &mut Locked, claims: &[(CoreId, Claim)]) {
+        let mut refusals = 0;
+        while !self.try_all(locked, claims).await {
+            refusals += 1;
+            if refusals % TRIES == 0 && self.queue_for_a_while(locked, claims).await {
+                return;
+            }
+            for (core, claim) in claims {
+                if let Some(ended) = self.ask(locked, *core, claim, When::Unobstructed) {
+                    ended.await;
+                }
+                locked.asked.clear();
+            }
+        }
+    }
+
+    /// Queues on one core after another. False: this took too long, and nothing is held.
+    async fn queue_for_a_while(&self, locked: &mut Locked, claims: &[(CoreId, Claim)]) -> bool {
+        let mut alarm = self.set_alarm();
+        for (core, claim) in claims {
+            if let Some(granted) = self.ask(locked, *core, claim, When::Granted)
+                && !is_first(granted, &mut alarm).await
+            {
+                locked.release();
+                return false;
+            }
+            locked.note_granted(*core);
+        }
+        true
+    }
+
+    pub(super) fn try_all(
+        &self,
+        locked: &mut Locked,
+        claims: &[(CoreId, Claim)],
+    ) -> impl Future<Output = bool> {
+        let (mut asked, mut all) = (Vec::new(), true);
+        for (core, claim) in claims {
+            if *core != self.0.core {
+                locked.asked.push(*core);
+                asked.push((*core, self.ask_core(locked.id, *core, claim.clone(), When::AtOnce)));
+            } else if self.0.home.borrow_mut().locks.try_acquire(locked.id, claim) {
+                locked.cores.push(*core);
+            } else {
+                all = false;
+            }
+        }
+        async move {
+            for (core, answer) in asked {
+                let granted = downcast(answer.await);
+                locked.asked.retain(|asked| *asked != core);
+                if granted {
+                    locked.cores.push(core);
+                }
+                all &= granted;
+            }
+            if !all {
+                locked.release();
+            }
+            all
+        }
+    }
+
+    /// Asks a core, this one included. `None`: it has answered already.
+    fn ask(&self, locked: &mut Locked, core: CoreId, claim: &Claim, when: When) -> Option<Pending> {
+        assert!(locked.asked.is_empty(), "it waits on one core after another: {core}");
+        if core != self.0.core {
+            locked.asked.push(core);
+            return Some(self.ask_core(locked.id, core, claim.clone(), when));
+        }
+        let answer = self.open_ticket(AwaitedEvent::Lock);
+        let notify = (core, answer.ticket);
+        if self.lock_here(locked.id, claim.clone(), notify, when) {
+            self.0.tickets.borrow_mut().remove(&answer.ticket);
+            return None;
+        }
+        locked.asked.push(core);
+        self.tell_if_stuck(locked.id, notify);
+        Some(answer)
+    }
+
+    pub(super) fn ask_core(&self, tx: TxId, core: CoreId, claim: Claim, when: When) -> Pending {
+        let pending = self.open_ticket(AwaitedEvent::Lock);
+        let (from, ticket) = (self.0.core, pending.ticket);
+        self.post(core, Message::Lock { from, ticket, tx, claim, when });
+        pending
+    }
+
+    /// True if the answer is known at once.
+    pub(super) fn lock_here(
+        &self,
+        tx: TxId,
+        claim: Claim,
+        notify: (CoreId, u64),
+        when: When,
+    ) -> bool {
+        let locks = &mut self.0.home.borrow_mut().locks;
+        match when {
+            When::AtOnce => locks.try_acquire(tx, &claim),
+            When::Granted => locks.acquire(tx, claim, notify),
+            When::Unobstructed => locks.watch(tx, &claim, notify),
+        }
+    }
+
+    /// Completed after [`QUEUED_MS`].
+    fn set_alarm(&self) -> Pending {
+        let alarm = self.open_ticket(AwaitedEvent::Lock);
+        let now = self.0.home.borrow().shard.now();
+        self.0.alarms.borrow_mut().push_back((now, alarm.ticket));
+        alarm
+    }
+
+    /// The next moment at which a claim leaves its queues, in Unix milliseconds.
+    #[must_use]
+    pub fn next_alarm(&self) -> Option<u64> {
+        self.0.alarms.borrow().front().map(|(since, _)| since + QUEUED_MS)
+    }
+
+    /// Wakes the tasks whose claims have stood in queues for too long at `now`.
+    pub fn ring_alarms(&self, now: u64) {
+        // The clock may have been set back.
+        let is_due = |(since, _): &(u64, u64)| now.abs_diff(*since) >= QUEUED_MS;
+        while self.0.alarms.borrow().front().is_some_and(is_due) {
+            let due = self.0.alarms.borrow_mut().pop_front();
+            due.into_iter().for_each(|(_, ticket)| self.complete(ticket, Box::new(())));
+        }
+    }
+}
+
+/// True when `granted` is completed before `alarm`.
+async fn is_first(mut granted: Pending, alarm: &mut Pending) -> bool {
+    poll_fn(|cx| {
+        if Pin::new(&mut granted).poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        Pin::new(&mut *alarm).poll(cx).map(|_| false)
+    })
+    .await
+}

@@ -1,0 +1,117 @@
+//! Claims of all keys beside others: neither waits long for the other.
+
+use crate::link::{cores, counts, keys, settle};
+use darter_tx::{Access, Claim, CoreId, Locked, Tx};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The locks of a task that has ended; `None` while they are not granted.
+type Held = Rc<RefCell<Option<Locked>>>;
+
+/// Asks for locks as a task, as far as that gets now.
+fn lock(all: &[Tx], on: CoreId, claims: Vec<(CoreId, Claim)>) -> Held {
+    let held = Held::default();
+    let (into, tx) = (Rc::clone(&held), all[on].clone());
+    all[on].spawn(async move {
+        let locked = tx.lock(claims).await;
+        *into.borrow_mut() = Some(locked);
+    });
+    settle(all);
+    held
+}
+
+fn is_granted(held: &Held) -> bool {
+    held.borrow().is_some()
+}
+
+fn release(all: &[Tx], held: &Held) {
+    drop(held.borrow_mut().take().expect("it is granted"));
+    settle(all);
+}
+
+fn all_keys(count: CoreId, access: Access) -> Vec<(CoreId, Claim)> {
+    (0..count).map(|core| (core, Claim::All(access))).collect()
+}
+
+fn one_key(core: CoreId, key: u64) -> Vec<(CoreId, Claim)> {
+    vec![(core, keys(&[(key, Access::Exclusive)]))]
+}
+
+fn pass_time(all: &[Tx], now: u64) {
+    for tx in all {
+        tx.home().shard.set_now(now);
+        tx.ring_alarms(now);
+    }
+    settle(all);
+}
+
+#[test] // A key that is held for long stops neither point commands nor claims of other keys.
+fn claims_of_free_keys_pass_a_waiting_claim_of_all_keys() {
+    for count in [1, 2, 3] {
+        for (held_on, access) in [(0, Access::Shared), (count - 1, Access::Exclusive)] {
+            let all = cores(count);
+            let long = lock(&all, 0, one_key(held_on, 1));
+            let whole = lock(&all, count - 1, all_keys(count, access));
+            assert!(is_granted(&long) && !is_granted(&whole));
+            for core in 0..count {
+                let is_blocked = all[core].home().locks.blocks_point(2, true);
+                assert!(!is_blocked, "a write on core {core} of {count} waits");
+                let claims = (0..count).map(|at| (at, keys(&[(2, Access::Exclusive)]))).collect();
+                let other = lock(&all, core, claims);
+                assert!(is_granted(&other), "a claim from core {core} of {count} waits");
+                release(&all, &other);
+            }
+            release(&all, &long);
+            assert!(is_granted(&whole), "{access:?} of {count}");
+            release(&all, &whole);
+            assert_eq!(counts(&all), vec![(0, 0); count]);
+        }
+    }
+}
+
+/// A claim of all keys that has been refused four times, by keys of core 1 that are held one after
+/// another, and the last of these.
+fn refused(all: &[Tx]) -> (Held, Held) {
+    let mut held = lock(all, 0, one_key(1, 0));
+    let whole = lock(all, 1, all_keys(2, Access::Exclusive));
+    for key in 1..4 {
+        let next = lock(all, 1, one_key(1, key));
+        assert!(is_granted(&next), "claim {key} waits");
+        release(all, &held);
+        assert!(!is_granted(&whole), "all keys are granted beside {key}");
+        held = next;
+    }
+    (whole, held)
+}
+
+#[test] // Short claims that overlap cannot starve a claim of all keys.
+fn a_claim_of_all_keys_queues_after_refusals() {
+    let all = cores(2);
+    let (whole, held) = refused(&all);
+    let next = lock(&all, 0, one_key(0, 9));
+    assert!(!is_granted(&next), "it passes a claim that has been refused four times");
+    release(&all, &held);
+    assert!(is_granted(&whole) && !is_granted(&next));
+    release(&all, &whole);
+    release(&all, &next);
+    assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+    pass_time(&all, 10);
+    assert_eq!((all[0].next_alarm(), all[1].next_alarm()), (None, None));
+}
+
+#[test] // A claim of all keys stands in queues for at most ten milliseconds.
+fn a_claim_of_all_keys_leaves_its_queues() {
+    let all = cores(2);
+    let (whole, held) = refused(&all);
+    let next = lock(&all, 0, one_key(0, 9));
+    assert_eq!(all[1].next_alarm(), Some(10));
+    pass_time(&all, 9);
+    assert!(!is_granted(&next), "too early");
+    pass_time(&all, 10);
+    assert!(is_granted(&next) && !is_granted(&whole));
+    release(&all, &next);
+    release(&all, &held);
+    assert!(is_granted(&whole));
+    release(&all, &whole);
+    assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+}

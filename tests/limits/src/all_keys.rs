@@ -1,0 +1,103 @@
+//! Commands that need all keys, while one key is held for long: writers of other keys do not wait.
+//!
+//! A busy machine delays replies too: the time in which threads waited for a processor is subtracted,
+//! and the calmest of a few attempts counts. A server at fault delays writers in each of them.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Server, process};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("commands on all keys delay no writer: beside ZUNIONSTORE", Asks::More, |stage| beside(stage, STORE)),
+    ("commands on all keys delay no writer: beside a script",    Asks::More, |stage| beside(stage, SCRIPT)),
+];
+
+/// The longest wait of a writer.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+const ATTEMPTS: usize = 5;
+/// How long a script is left to run.
+const SCRIPT_TIME: Duration = Duration::from_millis(150);
+
+const STORE: &[&str] = &["ZUNIONSTORE", "{a}d", "2", "{a}", "{a}2"];
+/// It has changed keys, so nobody may see them before it ends.
+const SCRIPT: &[&str] = &["EVAL", "redis.call('SET', KEYS[1], 1) while true do end", "1", "held"];
+
+#[rustfmt::skip] // A table.
+const COMMANDS: [&str; 6] = [
+    "DBSIZE", "KEYS x*", "SWAPDB 1 2", "BGSAVE", "SORT l BY w* LIMIT 0 1", "FLUSHALL",
+];
+
+fn beside(stage: &Stage, holder: &[&str]) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    for command in COMMANDS {
+        let mut worst = Duration::MAX;
+        for _ in 0..ATTEMPTS {
+            fill(&mut client)?;
+            worst = worst.min(longest_wait(&server, holder, command)?);
+            if worst <= WAIT_MAX {
+                break;
+            }
+        }
+        ensure(worst <= WAIT_MAX, || format!("{command}: a writer waited for {worst:?}"))?;
+    }
+    Ok(())
+}
+
+/// Makes what the holders and the commands need.
+fn fill(client: &mut Client) -> Result<(), String> {
+    const FILL: &str = "for i = 1, 100000, 100 do local t = {} \
+        for j = i, i + 99 do t[#t + 1] = j t[#t + 1] = KEYS[1] .. j end \
+        redis.call('ZADD', KEYS[1], unpack(t)) end";
+    if client.words("EXISTS {a}").map_err(text)?.int() != Some(1) {
+        for key in ["{a}", "{a}2"] {
+            let reply = client.command(&["EVAL", FILL, "1", key]).map_err(text)?;
+            ensure(!reply.is_error(), || format!("{reply:?}"))?;
+        }
+        client.words("RPUSH l 1 2 3").map_err(text)?;
+    }
+    let is_saving = |info: &[u8]| !info.windows(26).any(|at| at == b"rdb_bgsave_in_progress:0\r\n");
+    while is_saving(client.words("INFO persistence").map_err(text)?.text().unwrap_or_default()) {
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// The longest wait of writers while `holder` holds its keys and `command` is waiting or has run.
+fn longest_wait(server: &Server, holder: &[&str], command: &str) -> Result<Duration, String> {
+    let client = || server.client().map_err(text);
+    let (mut holds, mut needs_all, mut writes) = (client()?, client()?, client()?);
+    holds.send(&encode(holder)).map_err(text)?;
+    sleep(Duration::from_millis(50)); // It has begun.
+    let words: Vec<&str> = command.split(' ').collect();
+    needs_all.send(&encode(&words)).map_err(text)?;
+    let (begun, mut longest) = (Instant::now(), Duration::ZERO);
+    let mut at = 0;
+    while begun.elapsed() < SCRIPT_TIME {
+        at += 1;
+        for line in [format!("SET s:{at} v"), format!("MSET m:{at} v n:{at} v")] {
+            let (sent, before) = (Instant::now(), delayed(server));
+            let reply = writes.words(&line).map_err(text)?;
+            let waited = sent.elapsed();
+            longest = longest.max(waited.saturating_sub(delayed(server).saturating_sub(before)));
+            ensure(reply.text() == Some(b"OK"), || format!("{line}: {reply:?}"))?;
+        }
+    }
+    if holder == SCRIPT {
+        client()?.words("SCRIPT KILL").map_err(text)?;
+    }
+    holds.receive().map_err(text)?;
+    let reply = needs_all.receive().map_err(text)?;
+    ensure(!reply.is_error(), || format!("{command}: {reply:?}"))?;
+    Ok(longest)
+}
+
+/// Time in which the threads of the server were ready to run and did not, and the time of this one.
+fn delayed(server: &Server) -> Duration {
+    let process = server.process();
+    let waited = process.active_time().saturating_sub(process.cpu_time());
+    waited + process::own_thread_active_time()
+}
