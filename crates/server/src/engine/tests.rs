@@ -1,5 +1,5 @@
-//! Cores without sockets or threads, and with a clock that the test moves: what takes seconds
-//! elsewhere, or depends on the order of two messages, is exact here.
+//! Cores without sockets or threads, and with a clock that tests move. So effects that take
+//! seconds, or depend on the order of two messages, are exact here.
 
 mod census;
 mod corked;
@@ -36,10 +36,10 @@ const HOUR_MS: u64 = 3_600_000;
 struct TestClock {
     passed_ms: Cell<u64>,
     set_back_ms: Cell<u64>,
-    /// What every reading takes: work is as long as its looks at the clock.
+    /// The time that each reading takes: work is as long as its readings of the clock.
     reading_ns: Cell<u64>,
     read_ns: Cell<u64>,
-    /// Time in which others had the processor.
+    /// Time in which other processes had the processor.
     stolen_ns: Cell<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Clock for TestClock {
 #[derive(Clone)]
 struct TestSlice {
     short: Rc<Cell<bool>>,
-    /// Of one command or message each.
+    /// Slices of one command or message each.
     tiny: Rc<Cell<bool>>,
 }
 
@@ -82,15 +82,15 @@ impl SliceClock for TestSlice {
     }
 }
 
-/// One client, as its core sees it.
+/// A client, from the view of its core.
 struct Client {
     core: usize,
     token: Token,
-    /// It reads what is sent to it.
+    /// Whether it reads its replies.
     reads: Cell<bool>,
     unread: Cell<bool>,
     closed: Cell<bool>,
-    /// Nothing is received from it.
+    /// Whether receiving is paused.
     paused: Cell<bool>,
     got: RefCell<Vec<u8>>,
 }
@@ -105,17 +105,17 @@ struct Bench {
     clients: Vec<Client>,
     /// Tickets of pending requests to listen elsewhere, with their cores.
     listening: RefCell<Vec<(usize, u64)>>,
-    /// Connections that are to be given away, with their cores.
+    /// Connections to detach, with their cores.
     leaving: RefCell<Vec<(usize, Token)>>,
 }
 
 impl Bench {
-    /// This many cores, and as many clients, one on each.
+    /// This number of cores, with one client on each.
     fn new(cores: usize) -> Self {
         Self::on(Shared::nowhere(cores, EPOCH_MS))
     }
 
-    /// The same, with snapshots that go to `store`.
+    /// [`Bench::new`], with snapshots that go to `store`.
     fn with_store(cores: usize, store: Box<dyn Store>) -> Self {
         Self::on(Shared::with_store(cores, EPOCH_MS, store))
     }
@@ -127,12 +127,12 @@ impl Bench {
         Self { short, tiny, ..Self::of(shared, |_| Rc::new(slice.clone())) }
     }
 
-    /// As [`Bench::new`], with slices of one's own.
+    /// [`Bench::new`], with the caller's slices.
     fn with_slices(cores: usize, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
         Self::of(Shared::nowhere(cores, EPOCH_MS), slice)
     }
 
-    /// A core for each that reports to `shared`.
+    /// A core for each report in `shared`.
     fn of(shared: Arc<Shared>, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
         let cores = shared.reports.len();
         let clock = Rc::new(TestClock {
@@ -167,7 +167,7 @@ impl Bench {
         bench
     }
 
-    /// One more client. Returns its number.
+    /// Connects a client. Returns its number.
     fn connect(&mut self, core: usize) -> usize {
         self.connect_from(core, Peer { is_local: true, ..Peer::default() })
     }
@@ -195,7 +195,7 @@ impl Bench {
         self.cores[core].received(token, format!("{line}\r\n").as_bytes());
     }
 
-    /// A turn of one core, at this moment.
+    /// Runs a turn of one core at the current time.
     fn turn(&self, at: usize) -> Wait {
         let core = &self.cores[at];
         core.begin_turn();
@@ -240,7 +240,7 @@ impl Bench {
         }
     }
 
-    /// What a turn does in which others' work fills the slice.
+    /// Runs the checks of a turn whose slice is filled by other work.
     fn tick(&self, core: usize) {
         self.cores[core].begin_turn();
         self.take(core);
@@ -248,7 +248,7 @@ impl Bench {
         self.cores[core].tick();
     }
 
-    /// The clients of a core read what was sent to them.
+    /// Lets the clients of a core read their replies.
     fn take(&self, core: usize) {
         for client in self.clients.iter().filter(|client| client.core == core) {
             if client.reads.get() && client.unread.take() {
@@ -257,7 +257,7 @@ impl Bench {
         }
     }
 
-    /// Turns of all cores, until nothing moves any more.
+    /// Runs turns of all cores until nothing moves any more.
     fn settle(&self) {
         (0..50).for_each(|_| self.round());
     }
@@ -272,7 +272,7 @@ impl Bench {
         self.clock.passed_ms.set(self.clock.passed_ms.get() + ms);
     }
 
-    /// What the client has received since the last time.
+    /// Takes the bytes that the client has received.
     fn got(&self, client: usize) -> String {
         String::from_utf8(self.clients[client].got.take()).unwrap()
     }
@@ -305,7 +305,7 @@ impl Bench {
         self.cores[0].tx.home().shard.expired_count()
     }
 
-    /// Turns of core 0 as it asks for them, until `is_over`. Returns how long that took.
+    /// Runs turns of core 0 when they are due, until `is_over`. Returns the time that passed.
     fn until(&self, is_over: impl Fn(&Self) -> bool) -> u64 {
         let begun = self.clock.passed_ms.get();
         for _ in 0..1_000 {
@@ -322,7 +322,7 @@ impl Bench {
         panic!("it never ends");
     }
 
-    /// The same, until it sleeps forever.
+    /// [`Bench::until`] core 0 sleeps forever.
     fn until_asleep(&self) -> u64 {
         let is_asleep = Cell::new(false);
         self.until(|bench| {
@@ -356,7 +356,7 @@ fn impatient(cores: usize) -> Bench {
 }
 
 #[test] // A client that has waited for a task for longer than the timeout gets its reply.
-fn to_wait_for_a_task_is_not_idleness() {
+fn waiting_for_a_task_is_not_idle() {
     const MEMBERS: usize = 1_000;
     let bench = impatient(1);
     let members: Vec<String> = (0..MEMBERS).map(|at| format!("m{at}")).collect();
@@ -371,8 +371,8 @@ fn to_wait_for_a_task_is_not_idleness() {
     assert_eq!(bench.got(0), format!(":{MEMBERS}\r\n"), "{turns} turns");
 }
 
-#[test] // Or for another core.
-fn to_wait_for_another_core_is_not_idleness() {
+#[test] // The client waits for another core.
+fn waiting_for_another_core_is_not_idle() {
     let bench = impatient(2);
     bench.send(0, &format!("GET {}", bench.key(1)));
     bench.turn(0);
@@ -382,8 +382,8 @@ fn to_wait_for_another_core_is_not_idleness() {
     assert_eq!(bench.got(0), "$-1\r\n");
 }
 
-#[test] // Or for a stream that yields nothing for a while.
-fn to_wait_for_a_stream_is_not_idleness() {
+#[test] // The stream yields nothing for a while.
+fn waiting_for_a_stream_is_not_idle() {
     let bench = impatient(1);
     for is_idle_seen_first in [false, true] {
         let stream: Box<dyn Stream> = Box::new(Slow { pumps: 10 });
@@ -401,8 +401,8 @@ fn to_wait_for_a_stream_is_not_idleness() {
     }
 }
 
-#[test] // Or for the end of a pause, when the turn in which it ends has no time for it.
-fn to_wait_for_the_end_of_a_pause_is_not_idleness() {
+#[test] // The turn in which the pause ends has no time for the client.
+fn waiting_for_the_end_of_a_pause_is_not_idle() {
     let bench = impatient(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
@@ -414,8 +414,8 @@ fn to_wait_for_the_end_of_a_pause_is_not_idleness() {
     assert_eq!(bench.got(0), "+OK\r\n");
 }
 
-#[test] // A client that does not read is idle, though its next reply rests on another core.
-fn who_does_not_read_is_idle() {
+#[test] // Its next reply rests on another core.
+fn clients_that_do_not_read_are_idle() {
     let mut bench = Bench::new(2);
     let key = bench.key(1);
     bench.ask(1, &format!("SET {key} {}", "v".repeat(10_000)));
@@ -433,7 +433,7 @@ fn who_does_not_read_is_idle() {
     assert_eq!(bench.ask(other, &format!("GET {key}")), "$3\r\nend\r\n");
 }
 
-#[test] // Not while it has to run what another core's client has asked for: a stop waits for that.
+#[test] // A stop waits for requests of other cores' clients.
 fn a_core_with_a_batch_is_not_quiet() {
     let bench = Bench::new(2);
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
@@ -448,8 +448,8 @@ fn a_core_with_a_batch_is_not_quiet() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // However many are idle, all are closed, some per turn; a clock set back changes nothing.
-fn all_the_idle_are_closed() {
+#[test] // A few are closed per turn, also when the clock is set back.
+fn all_idle_clients_are_closed() {
     const CLIENTS: usize = 300;
     let mut bench = Bench::new(1);
     bench.set_timeout_ms(1_000);
@@ -466,15 +466,15 @@ fn all_the_idle_are_closed() {
     bench.pass_ms(600);
     bench.send(busy, "PING");
     bench.turn(0);
-    bench.turn(0); // Closes those found first.
+    bench.turn(0); // Closes the first ones found.
     assert!((1..=64).contains(&closed()), "{} in one turn", closed());
     bench.settle();
     assert_eq!(closed(), CLIENTS);
     assert!(!bench.is_closed(busy));
 }
 
-#[test] // Part of a pipeline rests on another core when a pause begins: what it writes waits.
-fn a_pause_holds_what_was_sent_to_other_cores() {
+#[test] // A part of a pipeline rests on another core when the pause begins.
+fn a_pause_holds_batches_on_other_cores() {
     let bench = Bench::new(2);
     let (key, pause) = (bench.key(1), "CLIENT PAUSE 60000 WRITE");
     let reply = format!("$100000\r\n{}\r\n", "v".repeat(100_000));
@@ -510,12 +510,12 @@ fn a_pause_holds_what_was_sent_to_other_cores() {
     assert_eq!(bench.got(0), ":1000\r\n", "what has begun is brought to its end");
 }
 
-#[test] // A core that follows its own waits removes dead keys within 10 ms, dead fields at once.
-fn the_dead_are_removed_in_time() {
+#[test] // Expired keys are removed within 10 ms, expired fields at once.
+fn expired_entries_are_removed_in_time() {
     for set_back_ms in [0, HOUR_MS] {
         let bench = Bench::new(1);
         bench.pass_ms(HOUR_MS + 5);
-        bench.ask(0, "PING"); // The next look at expired entries is set by the current clock.
+        bench.ask(0, "PING"); // Schedules the next removal by the current clock.
         bench.clock.set_back_ms.set(set_back_ms);
         assert_eq!(bench.ask(0, "SET key v PX 500"), "+OK\r\n");
         let took = bench.until(|bench| bench.expired() == 1);
@@ -524,13 +524,13 @@ fn the_dead_are_removed_in_time() {
         assert_eq!(bench.ask(0, "HSET hash f v"), ":1\r\n");
         assert_eq!(bench.ask(0, "HPEXPIRE hash 500 FIELDS 1 f"), "*1\r\n:1\r\n");
         bench.pass_ms(495);
-        bench.turn(0); // There are none: expired keys would gather from here on.
+        bench.turn(0); // Nothing is expired: expired keys would gather from here on.
         assert_eq!(bench.until(|bench| bench.len() == 0), 5, "a field");
     }
 }
 
-#[test] // Expired keys gather after a removal; the core sleeps meanwhile, and not for longer.
-fn dead_keys_are_removed_side_by_side() {
+#[test] // Expired keys gather while the core sleeps, and for no longer.
+fn expired_keys_are_removed_in_groups() {
     let bench = Bench::new(1);
     let keys = (1..=30).map(|at| bench.ask(0, &format!("SET key:{at} v PX {}", 100 + at)));
     assert!(keys.into_iter().all(|reply| reply == "+OK\r\n"));
@@ -548,8 +548,8 @@ fn dead_keys_are_removed_side_by_side() {
     assert!(times.last().is_some_and(|last| *last <= 140), "{times:?}");
 }
 
-#[test] // A pipeline of long requests for another core is sent as that one does them.
-fn requests_are_sent_away_within_bounds() {
+#[test] // A pipeline of long requests is sent at the pace of the other core.
+fn requests_on_other_cores_are_bounded() {
     const LEN: usize = 100_000;
     let bench = Bench::new(2);
     let set = format!("SET {} {}", bench.key(1), "v".repeat(LEN));
@@ -572,8 +572,8 @@ fn requests_are_sent_away_within_bounds() {
     assert_eq!(away(&bench).0, 0);
 }
 
-#[test] // Watchers on another core are sent lines, those who left are not; all is counted.
-fn watchers_are_told_and_accounted() {
+#[test] // Watchers on another core get lines, clients that left get none.
+fn watchers_on_other_cores_get_lines() {
     let mut bench = Bench::new(2);
     let (client, leaving) = (bench.connect(0), bench.connect(1));
     let bytes = |bench: &Bench| {
@@ -608,8 +608,8 @@ fn watchers_are_told_and_accounted() {
     }
 }
 
-#[test] // Changes of settings wait for the one before them, in order and asleep.
-fn changes_of_settings_wait_asleep() {
+#[test] // Each change waits for the one before it; the cores sleep meanwhile.
+fn changes_of_settings_wait_in_order() {
     let mut bench = Bench::new(2);
     let (first, second) = (bench.connect(1), bench.connect(0));
     for (client, line) in [(first, "port 7"), (second, "port 8 timeout 5"), (1, "timeout 6")] {
@@ -635,8 +635,8 @@ fn changes_of_settings_wait_asleep() {
     }
 }
 
-#[test] // Silence releases what a connection held, in time; then no timer is left.
-fn a_core_without_work_sleeps_for_good() {
+#[test] // Buffers of silent connections are released in time; then no timer is left.
+fn cores_without_work_sleep_forever() {
     let mut bench = Bench::new(1);
     bench.until_asleep();
     (0..100).for_each(|_| _ = bench.connect(0));
@@ -658,8 +658,8 @@ fn a_core_without_work_sleeps_for_good() {
     assert!(bench.until_asleep() < 100);
 }
 
-#[test] // A round that has passed a connection looks again once that has received something.
-fn what_comes_amid_a_round_is_released() {
+#[test] // A connection that the round has passed is checked again after it has received something.
+fn buffers_filled_during_a_round_are_released() {
     let mut bench = Bench::new(1);
     (0..100).for_each(|_| _ = bench.connect(0));
     bench.ask(50, "PING");
@@ -671,8 +671,8 @@ fn what_comes_amid_a_round_is_released() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // Requests that a pause held up are run without another byte; then their buffer is idle.
-fn a_buffer_that_empties_late_is_released() {
+#[test] // Requests held by a pause run without another byte; then their buffer is idle.
+fn buffers_that_empty_late_are_released() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
@@ -684,8 +684,8 @@ fn a_buffer_that_empties_late_is_released() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // Idle connections are closed once idle for long enough, and not looked at before.
-fn the_idle_are_closed_in_time() {
+#[test] // Idle connections are closed at the timeout, and not checked before.
+fn idle_clients_are_closed_at_the_timeout() {
     let bench = Bench::new(1);
     bench.set_timeout_ms(60_000);
     assert_eq!(bench.ask(0, "PING"), "+PONG\r\n");
@@ -699,20 +699,20 @@ fn the_idle_are_closed_in_time() {
     assert!(bench.until_asleep() < 100, "nobody is left to be looked at");
 }
 
-#[test] // A pause that ends early lets those continue who waited for it.
-fn a_pause_that_ends_early_is_work() {
+#[test] // The held client continues.
+fn a_pause_may_end_early() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
     assert_eq!(bench.turn(0), Wait::Millis(2_000), "when its memory is taken back");
-    bench.cores[0].hot.borrow_mut().pause = None; // As a task does it, in mid-turn.
+    bench.cores[0].hot.borrow_mut().pause = None; // As a task does in the middle of a turn.
     assert_eq!(bench.cores[0].wait(), Wait::Nothing);
     bench.turn(0);
     assert_eq!(bench.got(0), "+OK\r\n");
 }
 
-#[test] // A table that has shrunk is compacted after a while, once, and the core sleeps before and after.
-fn a_shrunk_table_is_compacted_when_it_is_quiet() {
+#[test] // Compaction runs once, after a while; the core sleeps before and after it.
+fn shrunk_tables_are_compacted_once() {
     const KEYS: usize = 40_000;
     let bench = Bench::new(1);
     let shrunk = || bench.cores[0].tx.home().shard.db(0).keys().shrunk_bytes();

@@ -1,4 +1,4 @@
-//! Connections move to the core of their keys: see `policy` for when.
+//! Moving connections to the core of their keys. See `policy` for the decision.
 //!
 //! ```text
 //! old core                                       net                        new core
@@ -9,15 +9,16 @@
 //!        post: socket, session, parser ──────────────────────────────────►  arrived: it is served
 //!        end ◄────────────────────────────────────────────────────────────  it is there
 //! ```
-//! A connection leaves between two requests, when it is owed nothing and nobody on another core
-//! knows where it is: so there is nothing that could be sent to the wrong core, and nothing to be
-//! forwarded. Who subscribes, tracks, watches, waits or is told instead of another stays.
+//! A connection leaves between two requests, when no reply is pending and no other core knows its
+//! place. So no message can reach the wrong core, and nothing is forwarded. Connections with
+//! subscriptions, tracking, WATCH, a blocked call or a redirection to them stay.
 //!
-//! Its id stays, and names no core. Others know a connection by its *handle*, which does, and which
-//! is new after each move. Who looks for an id asks all cores; who must not miss any connection
-//! ([`Core::hold_moves`]) has all of them stay, and waits for those on their way.
+//! The client's id stays, and names no core. Cores address a connection by its *handle*, which
+//! names the core and changes with each move. A search for an id asks all cores. A command that
+//! must visit every connection ([`Core::hold_moves`]) stops all moves, and waits for those in
+//! flight.
 //!
-//! Not here: when it moves (`policy`), and what it costs (docs/design/0036-connections-move.md).
+//! Not here: the decision (`policy`), and the costs (docs/design/0036-connections-move.md).
 
 pub(crate) mod policy;
 
@@ -31,14 +32,14 @@ use darter_tx::CoreId;
 use policy::{Policy, Roamer};
 use std::rc::Rc;
 
-/// A connection on its way to another core, without its socket.
+/// A connection in flight to another core, without its socket.
 pub struct Moving {
     parser: Parser,
     session: Session,
-    /// Where it comes from.
+    /// The core that it leaves.
     from: CoreId,
     home: CoreId,
-    /// When it came there.
+    /// The time of its arrival there, in Unix milliseconds.
     came_ms: u64,
     owed_max: usize,
     reply_peak: (usize, u64),
@@ -47,14 +48,15 @@ pub struct Moving {
 }
 
 impl Core {
-    /// True if a connection leaves, or begins to: its requests are for the other core.
+    /// True if a connection leaves, or begins to leave now. Then the other core serves its
+    /// requests.
     #[inline]
     pub(super) fn leaves(&self, conn: &mut Conn) -> bool {
         let lane = &conn.lane;
         lane.leaving.is_some() || (self.may_roam(lane) && self.begins_to_leave(conn))
     }
 
-    /// Whether it may want to: nearly always not.
+    /// A quick check of whether a connection might leave: nearly always false.
     #[inline]
     fn may_roam(&self, lane: &Lane) -> bool {
         lane.trail.len() >= self.moves.policy().requests || lane.home != self.id()
@@ -77,12 +79,13 @@ impl Core {
         true
     }
 
-    /// The socket of a connection that leaves is at hand. Returns where both go; that may be this
-    /// core, under a new token. None if it is to be closed, and with it the socket.
+    /// Handles the detached socket of a connection that leaves. Returns the destination and the
+    /// state; the destination may be this core, with a new token. `None` if the connection must be
+    /// closed with its socket.
     pub fn released(self: &Rc<Self>, token: Token) -> Option<(CoreId, Box<Moving>)> {
         let state = self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.receiving = Receiving::Open; // Nothing has been received under its new token yet.
+            lane.receiving = Receiving::Open; // The new token starts with open receiving.
             let ends = lane.session.killed || lane.closing;
             (ends, lane.leaving.filter(|_| is_free(lane)))
         });
@@ -116,7 +119,7 @@ impl Core {
         Some((to, Box::new(moving)))
     }
 
-    /// A connection has come from another core, or stays after all.
+    /// Adds a connection that comes from another core, or stays after all.
     pub fn arrived(&self, token: Token, moving: Box<Moving>) {
         let Moving { parser, mut session, from, home, owed_max, reply_peak, .. } = *moving;
         session.handle = self.new_handle();
@@ -145,7 +148,7 @@ impl Core {
         self.clients.add(conn);
     }
 
-    /// A connection of this core has ended.
+    /// Accounts for a closed connection of this core.
     pub(super) fn mover_left(&self, lane: &Lane) {
         if lane.leaving.is_some() {
             self.move_ended();
@@ -156,14 +159,13 @@ impl Core {
         }
     }
 
-    /// Connections that this core has accepted: as many as may be, whatever their cores are now.
+    /// The number of open connections that this core accepted, on any core.
     pub(super) fn accepted_len(&self) -> usize {
         self.moves.accepted(self.clients.len())
     }
 
-    /// Has all connections stay on their cores, from the moment at which all are on one until the
-    /// result is dropped: for those who look at all of them, and must neither miss one nor see one
-    /// twice.
+    /// Stops all moves until the result is dropped, and waits for those in flight. For commands
+    /// that must visit every connection exactly once.
     pub(crate) async fn hold_moves(self: &Rc<Self>) -> Held {
         let held = Held::new(self);
         self.run_on_all(|| |core: Rc<Self>| async move { core.until_none_leaves().await }).await;
@@ -178,40 +180,40 @@ impl Core {
         }
     }
 
-    /// A connection that left is on one core again, or has ended.
+    /// Records that a connection has arrived or closed.
     fn move_ended(&self) {
         for ticket in self.moves.end() {
             self.tx.complete(ticket, Box::new(()));
         }
     }
 
-    /// From now on connections stay: the server stops.
+    /// Stops all moves for good, because the server stops.
     pub fn end_moves(&self) {
         self.moves.hold();
     }
 
-    /// When connections move from now on: for tests.
+    /// Sets the policy, for tests.
     pub fn set_move_policy(&self, policy: Policy) {
         self.moves.set_policy(policy);
     }
 
-    /// How busy this core was in the last span.
+    /// The load of this core in the last span, in percent.
     pub(crate) fn busy_percent(&self) -> u16 {
         self.moves.share(self.id()) / 10
     }
 
-    /// The core has nothing to do from now on, by the monotonic clock, until its next turn begins.
+    /// Begins idle time, by the monotonic clock. It ends with the next turn.
     pub fn rests(&self, now_ns: u64) {
         self.moves.rests(now_ns);
     }
 
-    /// Of that time it has polled for so long.
+    /// Adds polling to the idle time.
     pub fn polled(&self, ns: u64) {
         self.moves.polled(ns);
     }
 }
 
-/// True when a connection is between two requests, and nobody but its core knows of it.
+/// True if a connection is between two requests, and only its own core knows of it.
 fn is_free(lane: &Lane) -> bool {
     let session = &lane.session;
     let is_idle = lane.is_settled()
@@ -235,7 +237,7 @@ fn is_free(lane: &Lane) -> bool {
     is_free
 }
 
-/// All connections stay where they are: see [`Core::hold_moves`].
+/// Stops all moves while it lives: see [`Core::hold_moves`].
 pub(crate) struct Held(Rc<Core>);
 
 impl Held {

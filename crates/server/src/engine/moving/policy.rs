@@ -1,47 +1,47 @@
-//! When a connection moves to the core of its keys, and when it goes back.
+//! The policy of moves: when a connection moves to the core of its keys, and when it returns.
 //!
-//! It moves if its last requests have all gone to one other core, for a while, and that core has the
-//! time for it. What it costs to serve a connection is mostly its socket, so a core takes over nearly
-//! all that there is to do for it: a core must not be given more than it can do, while others rest.
-//! So a core is given connections while it is calm, or no busier than who gives; by one other core at
-//! a time, and no more in a span than what it reports can follow. Who is there as a guest when a core
-//! has no time left goes back to the core that accepted it, if that has a quarter of its time more.
+//! A connection moves if its last requests have all gone to one other core, for a while, and that
+//! core has time for it. Most of the cost of a connection is its socket, so nearly all of its load
+//! moves with it: a core must not get more than it can do while others are idle. So a core gets
+//! connections only while its load is low, or no higher than the giver's. Only one other core gives
+//! at a time, and in a span no more than the reported load can follow. When a core has no time
+//! left, its guests return to the core that accepted them, if that has at least a quarter more
+//! time.
 //!
 //! docs/design/0036-connections-move.md has the figures behind these numbers.
 
 use darter_tx::CoreId;
 
-/// How busy a core is: thousandths of its time.
+/// The load of a core: busy thousandths of its time.
 pub(crate) type Share = u16;
 
-/// A core that is busy for up to this share of its time is given connections, whoever gives.
+/// A core with at most this load gets connections from any core.
 const CALM: Share = 700;
-/// A core that is busier has no time for guests.
+/// A core with at least this load has no time for guests.
 const FULL: Share = 900;
-/// Guests go back to a core whose share is lower by at least this.
+/// Guests return to a core whose load is lower by at least this.
 const GAP: Share = 250;
-/// What a core gives away in a span, if that is more than one connection, takes up to this share of
-/// the other one.
+/// The load that a core gives away in a span, if that is more than one connection.
 const GIVEN_MAX: u32 = 100;
-/// What a request takes of a core, with its part of the work on the socket, at most: 10 us. So one
-/// in a millisecond is this share.
+/// The load of one request per millisecond: at most 10 us each, with its share of the work on the
+/// socket.
 const REQUEST: u32 = 10;
-/// However little a connection asks, to move it takes some microseconds, of which a span is not to
-/// have too many at once.
+/// The weight of any connection in addition to its requests: a move costs a few microseconds, so
+/// the moves per span are limited.
 const LEAST: u64 = 4;
-/// What a guest takes that goes back, whose requests are not counted.
+/// The weight of a guest that returns, whose requests are not counted.
 const GUEST: u32 = GIVEN_MAX / 4;
 
-/// The numbers that depend on the machine's pace.
+/// The parameters that depend on the speed of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// So many requests in a row, at least, have gone to the other core.
+    /// The least number of consecutive requests to the other core.
     pub requests: u32,
-    /// For at least so long, in milliseconds.
+    /// The least time of such requests, in milliseconds.
     pub streak_ms: u64,
-    /// Whoever has moved stays for so long.
+    /// The least time between two moves of a connection, in milliseconds.
     pub stay_ms: u64,
-    /// What a span is: shares are measured, and moves counted, by spans.
+    /// The length of a span, in milliseconds: loads are measured, and moves limited, per span.
     pub span_ms: u64,
 }
 
@@ -51,17 +51,17 @@ impl Default for Policy {
     }
 }
 
-/// Where the last requests of a connection have gone.
+/// The destination of a connection's last requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trail {
     core: u16,
-    /// How many in a row went to that core; 0 if the last one did not go away.
+    /// The number of consecutive requests to that core; 0 if the last request stayed here.
     count: u32,
     since_ms: u64,
 }
 
 impl Trail {
-    /// A request goes to another core.
+    /// Records a request to another core.
     #[inline]
     pub(crate) fn goes(&mut self, to: CoreId, now_ms: u64) {
         // The clock may be set back.
@@ -73,41 +73,41 @@ impl Trail {
         }
     }
 
-    /// A request stays here, as one without keys does, or goes to several.
+    /// Records a request that stays here, or goes to several cores.
     #[inline]
     pub(crate) fn stays(&mut self) {
         self.count = 0;
     }
 
-    /// So many in a row went to one other core.
+    /// The number of consecutive requests to one other core.
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.count
     }
 }
 
-/// Where a connection had better be.
+/// A wish to move a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) to: CoreId,
-    /// The share that it will take of that core, roughly.
+    /// The load that it will add to that core, approximately.
     pub(crate) weight: u32,
 }
 
-/// What decides whether a connection moves.
+/// The facts on which a move depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roamer {
     pub(crate) trail: Trail,
     /// The core that accepted it.
     pub(crate) home: CoreId,
-    /// Where it is.
+    /// The core where it is.
     pub(crate) here: CoreId,
-    /// When it came here from another core, in Unix milliseconds; 0 if it did not.
+    /// The time of its last move, in Unix milliseconds; 0 for none.
     pub(crate) came_ms: u64,
 }
 
 impl Policy {
-    /// Where the connection had better be, if not here.
+    /// The wish to move the connection, if any.
     pub(crate) fn wish(
         &self,
         roamer: Roamer,
@@ -130,14 +130,14 @@ impl Policy {
         goes_back.then_some(Wish { to: home, weight: GUEST })
     }
 
-    /// Whether a core that has given away connections of weight `given` in this span may give
-    /// another.
+    /// Whether a core that has given away the weight `given` in this span may give a further
+    /// connection.
     pub(crate) fn may_give(given: u32, weight: u32) -> bool {
         given == 0 || given + weight <= GIVEN_MAX
     }
 
-    /// Whether core `from` may give connections to core `to` in this span: each other core has its
-    /// turn.
+    /// Whether core `from` may give connections to core `to` in this span: the other cores take
+    /// turns.
     pub(crate) fn is_turn(from: CoreId, to: CoreId, cores: usize, span: u64) -> bool {
         let others = cores as u64 - 1;
         let place = (from + cores - to - 1) % cores;
@@ -145,19 +145,20 @@ impl Policy {
     }
 }
 
-/// What a core reports of its share, in one word: it is of the span before `span`.
+/// A core's report in one word: its load in the span before `span`.
 pub(crate) fn word(span: u64, share: Share) -> u64 {
     span << 16 | u64::from(share)
 }
 
-/// The share in a word, as seen in `span`: a core that has not reported lately sleeps.
+/// The load in a word, as seen in `span`: 0 for a core that has not reported lately, because it
+/// sleeps.
 pub(crate) fn share_in(word: u64, span: u64) -> Share {
     if (word >> 16) + 1 < span { 0 } else { word as Share }
 }
 
-/// The share of `passed_ns` in which a core was busy: it was idle, as far as it knows, for
-/// `idle_ns` of it, and has used `cpu_ns` of processor time. Both understate what it did: what is
-/// sent just before a sleep counts as idle, and a processor may be shared with others.
+/// The load of a core in `passed_ns`, of which it was idle for `idle_ns` and used `cpu_ns` of CPU
+/// time. Both measures may be too low: sends just before a sleep count as idle, and the processor
+/// may be shared. So the higher one counts.
 pub(crate) fn share_of(passed_ns: u64, idle_ns: u64, cpu_ns: u64) -> Share {
     let busy_ns = passed_ns.saturating_sub(idle_ns).max(cpu_ns).min(passed_ns);
     (busy_ns * 1_000 / passed_ns.max(1)) as Share
@@ -169,8 +170,8 @@ mod tests {
 
     const POLICY: Policy = Policy { requests: 3, streak_ms: 200, stay_ms: 1_000, span_ms: 100 };
 
-    /// The wish of a connection of core 0, at home at core `home`, whose last three requests went
-    /// to core 1, given both shares.
+    /// The destination of a connection on core 0, accepted by core `home`, whose last three
+    /// requests went to core 1, for these loads.
     fn wish(home: CoreId, shares: [Share; 2], now_ms: u64) -> Option<CoreId> {
         let mut trail = Trail::default();
         (0..3).for_each(|_| trail.goes(1, 5_000));
@@ -178,8 +179,8 @@ mod tests {
         POLICY.wish(roamer, now_ms, |core| shares[core]).map(|wish| wish.to)
     }
 
-    #[test] // It follows its keys to a calm core, or to one no busier than its own.
-    fn who_has_time_is_given_more() {
+    #[test] // A connection follows its keys to a calm core, or to one no busier than its own.
+    fn cores_with_time_get_connections() {
         for (here, there, goes) in [
             (0, 0, true),
             (0, CALM, true),
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(wish(0, [0, 0], 5_200), Some(1));
     }
 
-    #[test] // Requests that stay, or go elsewhere, begin anew.
+    #[test] // A request that stays, or goes to a third core, restarts the count.
     fn trails_are_of_one_core() {
         let mut trail = Trail::default();
         for (to, len) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
@@ -215,8 +216,8 @@ mod tests {
         assert_eq!(POLICY.wish(here, 99_999, |_| 0), None, "one is not enough");
     }
 
-    #[test] // A busy connection weighs more; of the heaviest, one goes in a span.
-    fn who_asks_much_weighs_much() {
+    #[test] // Only one of the heaviest connections moves in a span.
+    fn weight_follows_request_rate() {
         for (requests, ms, weight) in
             [(3, 1_000, 4), (1_000, 1_000, 10), (5_000, 500, 100), (u32::MAX, 1_000, 1_000)]
         {
@@ -229,8 +230,8 @@ mod tests {
         assert!(Policy::may_give(90, 10) && !Policy::may_give(90, 11));
     }
 
-    #[test] // A guest goes back from a full core, if there is more time at home; never at once.
-    fn guests_go_back() {
+    #[test] // A guest leaves a full core if its home has more time, but not at once.
+    fn guests_leave_full_cores() {
         let guest = Roamer { trail: Trail::default(), home: 1, here: 0, came_ms: 10_000 };
         let wish = |here, home| POLICY.wish(guest, 11_000, |core| [here, home][core]);
         assert_eq!(wish(FULL, FULL - GAP), Some(Wish { to: 1, weight: GUEST }));
@@ -243,8 +244,8 @@ mod tests {
         assert_eq!(POLICY.wish(native, 11_000, |core| [1_000, 0][core]), None);
     }
 
-    #[test] // Who has gone back does not want to come again: the core that it left is not calm.
-    fn between_going_and_coming_is_a_gap() {
+    #[test] // A returned guest does not move again, because the core that it left is not calm.
+    fn returned_guests_do_not_come_again() {
         for full in FULL..=1_000 {
             for home in 0..=full - GAP {
                 assert_eq!(wish(0, [home, full], 9_000), None, "{home} {full}");
@@ -252,8 +253,8 @@ mod tests {
         }
     }
 
-    #[test] // In each span a core is given to by one other; all have their turn.
-    fn turns_go_round() {
+    #[test] // In each span one other core gives to a core; all take turns.
+    fn cores_take_turns_to_give() {
         for cores in 2..6 {
             for to in 0..cores {
                 let mut given = vec![0; cores];
@@ -270,21 +271,20 @@ mod tests {
         }
     }
 
-    #[test] // Time that was not idle, or processor time, whichever is more; old reports are of sleepers.
+    #[test] // The higher of busy time and CPU time counts; old reports count as 0.
     fn shares_are_measured() {
         for (idle, cpu, share) in [(0, 0, 1_000), (100, 0, 0), (60, 10, 400), (60, 70, 700)] {
             assert_eq!(share_of(100, idle, cpu), share, "{idle} {cpu}");
         }
         assert_eq!((share_of(100, 200, 500), share_of(0, 0, 0)), (1_000, 0));
-        let told = word(70, 333);
-        assert_eq!([70, 71, 72].map(|span| share_in(told, span)), [333, 333, 0]);
+        let report = word(70, 333);
+        assert_eq!([70, 71, 72].map(|span| share_in(report, span)), [333, 333, 0]);
     }
 
-    /// Connections that all ask for one key of core 0, on two cores: what becomes of them. A request
-    /// takes 8 us of its connection's core, 0.7 us where the key is, and 1.5 us more on both cores if
-    /// these differ.
+    /// A model of connections on two cores that all use one key of core 0. A request takes 8 us on
+    /// its connection's core, 0.7 us on the key's core, and 1.5 us more on both if they differ.
     struct Crowd {
-        /// Where each is, where it was accepted, and when it came.
+        /// For each: its core, the core that accepted it, and the time of its last move.
         all: Vec<(CoreId, CoreId, u64)>,
         now_ms: u64,
     }
@@ -294,21 +294,21 @@ mod tests {
             Self { all: (0..count).map(|at| (at % 2, at % 2, 0)).collect(), now_ms: 10_000 }
         }
 
-        /// Microseconds of each core for a request of each connection.
+        /// Microseconds of each core for one request of every connection.
         fn costs(&self) -> [f64; 2] {
             let guests = self.all.iter().filter(|(here, ..)| *here == 1).count() as f64;
             let at_home = self.all.len() as f64 - guests;
             [at_home * 8.7 + guests * 2.2, guests * 9.5]
         }
 
-        /// How many requests a connection has answered in a millisecond: as many as it wants, or as
-        /// the busiest core can do.
+        /// Requests per connection and millisecond: `wanted`, or the limit of the busiest core.
         fn pace(&self, wanted: f64) -> f64 {
             let costs = self.costs();
             wanted.min(1_000.0 / costs[0].max(costs[1]))
         }
 
-        /// Lets some time pass. Returns how many are on the core of the key, and how many have moved.
+        /// Lets spans pass. Returns the number of connections on the core of the key, and the
+        /// number of moves.
         fn pass(&mut self, spans: u64, wanted: f64) -> (usize, usize) {
             let (policy, mut moves) = (Policy::default(), 0);
             for _ in 0..spans {
@@ -335,13 +335,13 @@ mod tests {
         }
     }
 
-    #[test] // They come together where one core is enough, and stay spread where it is not.
+    #[test] // Connections gather on one core if it is enough, and stay spread if not.
     fn one_key_does_not_crowd_a_core() {
         let mut crowd = Crowd::accepted(50);
         let most = crowd.pace(f64::MAX);
         assert_eq!(crowd.pass(1_000, f64::MAX), (25, 0), "both cores are needed");
         assert_eq!(crowd.pass(100, 0.5).0, 50, "one is enough, and each request costs less");
-        // Then they want as much as there is: guests go back, until both cores have their part.
+        // Under full load guests return, until both cores are busy.
         crowd.pass(200, f64::MAX);
         assert!(crowd.pace(f64::MAX) > 0.9 * most, "{} of {most}", crowd.pace(f64::MAX));
         assert_eq!(crowd.pass(1_000, f64::MAX).1, 0, "nobody moves to and fro");

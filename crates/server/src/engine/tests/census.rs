@@ -1,4 +1,4 @@
-//! What clients hold, and which are closed for it.
+//! The memory of clients, and the clients that are closed for it.
 
 use super::{Bench, Client, Wait};
 use crate::engine::{ClientLimits, OutputLimit};
@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 const PORTION_BYTES: usize = 64 * 1024;
 
 impl Bench {
-    /// A client sends `bytes` bytes of an argument that is longer.
+    /// Sends `bytes` bytes of a longer argument.
     fn hold(&self, client: usize, bytes: usize) {
         let Client { core, token, .. } = self.clients[client];
         let header = format!("*2\r\n$4\r\nECHO\r\n${}\r\n", 2 * bytes);
@@ -24,19 +24,19 @@ impl Bench {
         }
     }
 
-    /// It is to be closed.
+    /// Whether the client is marked to be closed.
     fn is_killed(&self, client: usize) -> bool {
         let Client { core, token, .. } = self.clients[client];
         self.cores[core].with_conn(token, |conn| conn.lane.session.killed) == Some(true)
     }
 
-    /// It is gone.
+    /// Closes the client.
     fn leave(&self, client: usize) {
         let Client { core, token, .. } = self.clients[client];
         self.cores[core].closed(token);
     }
 
-    /// Half a second, in which cores that sleep forever are left asleep.
+    /// Runs half a second, but no turns of cores that sleep forever.
     fn look(&self) {
         for _ in 0..500 {
             self.pass_ms(1);
@@ -49,8 +49,8 @@ impl Bench {
     }
 }
 
-#[test] // What a core's last client held is no longer published once it is gone.
-fn who_has_left_counts_no_more() {
+#[test] // The report is cleared when the last client has left.
+fn closed_clients_are_not_counted() {
     for (is_spared, small, closed) in [(true, &[6][..], 0), (false, &[6, 7], 1)] {
         let mut bench = Bench::new(2);
         assert_eq!(bench.ask(0, "CONFIG SET maxmemory-clients 10mb"), "+OK\r\n");
@@ -71,7 +71,7 @@ fn who_has_left_counts_no_more() {
     }
 }
 
-#[test] // Whichever core scans first, the largest of all is closed and no other.
+#[test] // Only the largest client of all cores is closed, whichever core scans first.
 fn the_largest_of_all_cores_is_closed() {
     const UNIT: usize = MIB / 4;
     for seed in 0..20 {
@@ -94,8 +94,8 @@ fn the_largest_of_all_cores_is_closed() {
     }
 }
 
-#[test] // However many are to be closed, a slice that is over closes one.
-fn many_are_closed_one_a_slice() {
+#[test] // After the end of a slice at most one client is closed.
+fn one_client_is_closed_per_slice() {
     const CLIENTS: usize = 40;
     let normal = OutputLimit { hard: 1, ..OutputLimit::default() };
     let of_output = ClientLimits { normal, ..ClientLimits::default() };
@@ -123,8 +123,8 @@ fn many_are_closed_one_a_slice() {
     }
 }
 
-#[test] // A removed value is charged while it is still read, also where it waits its turn.
-fn long_replies_that_wait_are_charged() {
+#[test] // A removed value counts while it is being read, or waits to be.
+fn pending_long_replies_are_counted() {
     const LEN: usize = 1_000_000;
     const GETS: usize = 5;
     let mut bench = Bench::new(2);
@@ -147,7 +147,7 @@ fn long_replies_that_wait_are_charged() {
     assert!(bench.is_closed(reader), "it is beyond the limit");
 }
 
-/// A machine whose allocator has handed out this many bytes.
+/// A machine whose allocator has handed out this number of bytes.
 struct Holding(usize);
 
 impl Machine for Holding {
@@ -174,12 +174,12 @@ impl Machine for Holding {
     }
 }
 
-#[test] // Values being freed do not last, except for what they share with values that stay.
-fn lasting_memory_is_the_data_at_least() {
+#[test] // Values that are being freed do not count, except the parts that they share.
+fn lasting_memory_is_at_least_the_data() {
     for (held, data, freeing, lasting) in [
         (300, 100, 150, 150),
-        (1_100, 1_000, 10_000, 1_000), // Ten copies are gone, and the first stays.
-        (1_100, 11_000, 50, 1_100),    // All are there.
+        (1_100, 1_000, 10_000, 1_000), // Ten copies are freed, and the first stays.
+        (1_100, 11_000, 50, 1_100),    // All copies stay.
         (1_100, 0, 1_000, 100),
     ] {
         let mut shared = Arc::into_inner(Shared::nowhere(1, 0)).unwrap();

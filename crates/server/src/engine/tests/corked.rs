@@ -1,9 +1,9 @@
-//! Replies of a pipeline that wait for each other, and not for long.
+//! Replies of a pipeline that wait for the next one, for a short time.
 
 use super::*;
 
-#[test] // Commands over two cores run one by one, and are answered together.
-fn a_pipeline_over_cores_is_answered_at_once() {
+#[test] // Commands over two cores run one by one, and their replies leave together.
+fn replies_of_a_pipeline_over_cores_leave_together() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     bench.send(0, &vec![format!("MGET {here} {there}"); 8].join("\r\n"));
@@ -18,14 +18,14 @@ fn a_pipeline_over_cores_is_answered_at_once() {
     assert_eq!(sends, 1);
 }
 
-#[test] // What is ready does not wait for one that takes long; nor does it keep the core awake.
+#[test] // A ready reply does not wait for a slow command, nor does it keep the core awake.
 fn a_reply_waits_for_two_ticks() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     bench.send(0, &format!("SET {here} 1\r\nMGET {here} {there}"));
     let mut wait = Wait::Nothing;
     while wait == Wait::Nothing {
-        wait = bench.turn(0); // Core 1 does nothing.
+        wait = bench.turn(0); // Core 1 has no turn.
     }
     assert_eq!((wait, bench.got(0)), (Wait::Millis(2), String::new()));
     bench.pass_ms(1);
@@ -37,7 +37,7 @@ fn a_reply_waits_for_two_ticks() {
     assert_eq!(bench.got(0), "*2\r\n$1\r\n1\r\n$-1\r\n");
 }
 
-#[test] // Nor does a long reply wait for more.
+#[test] // A long reply does not wait for the next one.
 fn long_replies_are_sent_at_once() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
@@ -49,8 +49,8 @@ fn long_replies_are_sent_at_once() {
     assert_eq!(bench.got(0), format!("$20000\r\n{long}\r\n"));
 }
 
-#[test] // Nor for that of a command that waits for others; no time passes here.
-fn who_waits_for_a_key_keeps_no_reply_back() {
+#[test] // No time passes here.
+fn blocked_calls_hold_no_reply_back() {
     let bench = Bench::new(1);
     bench.send(0, "SET k v\r\nBLPOP q 0");
     bench.settle();

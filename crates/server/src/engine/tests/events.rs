@@ -1,23 +1,23 @@
-//! Keyspace events: what is sent for them, and who waits when they are many.
+//! Keyspace events: their messages, and the throttling of their writers.
 
 use super::*;
 
 impl Bench {
-    /// Two cores that tell of all events, and a client of core 1 that may subscribe, with a key of
-    /// that core.
-    fn telling() -> (Self, usize, String) {
+    /// Two cores that publish all events, a client of core 1 that may subscribe, and a key of that
+    /// core.
+    fn with_events() -> (Self, usize, String) {
         let mut bench = Self::new(2);
         assert_eq!(bench.ask(0, "CONFIG SET notify-keyspace-events AKE"), "+OK\r\n");
         let (listener, key) = (bench.connect(1), bench.key(1));
         (bench, listener, key)
     }
 
-    /// A key of this core that does not exist.
+    /// An absent key of this core.
     fn absent(&self, core: usize) -> String {
         format!("absent:{{{}}}", self.key(core))
     }
 
-    /// A write on core 1: the messages to core 0 that it causes.
+    /// The number of messages to core 0 that a write on core 1 causes.
     fn messages_of_write(&self, key: &str) -> usize {
         self.settle();
         self.send(1, &format!("SET {key} v"));
@@ -27,9 +27,9 @@ impl Bench {
     }
 }
 
-#[test] // Events cost no message unless somebody may receive them: by either channel, or a pattern.
-fn events_that_nobody_receives_are_not_sent() {
-    let (bench, listener, key) = Bench::telling();
+#[test] // Subscriptions to either channel, and matching patterns, cause messages.
+fn events_without_subscribers_are_not_sent() {
+    let (bench, listener, key) = Bench::with_events();
     assert_eq!(bench.messages_of_write(&key), 0);
     for (verb, name, messages) in [
         ("SUBSCRIBE", "__keyevent@0__:set", 1),
@@ -49,9 +49,9 @@ fn events_that_nobody_receives_are_not_sent() {
     }
 }
 
-#[test] // Who has gone listens no more.
-fn a_listener_that_has_gone_is_forgotten() {
-    let (bench, listener, key) = Bench::telling();
+#[test] // A closed subscriber causes no messages.
+fn closed_subscribers_get_no_events() {
+    let (bench, listener, key) = Bench::with_events();
     bench.ask(listener, "PSUBSCRIBE __key*");
     assert_eq!(bench.messages_of_write(&key), 2);
     bench.settle();
@@ -60,8 +60,8 @@ fn a_listener_that_has_gone_is_forgotten() {
     assert_eq!(bench.messages_of_write(&key), 0);
 }
 
-#[test] // While receivers fall behind, those who cause events wait, and nobody else does.
-fn who_causes_too_many_events_waits() {
+#[test] // Other commands do not wait.
+fn writers_of_too_many_events_wait() {
     const COUNT: usize = 12_000;
     for (line, event, classes) in [("SET k v", "set", "AKE"), ("GET absent", "keymiss", "KEm")] {
         let mut bench = Bench::new(2);
@@ -72,7 +72,7 @@ fn who_causes_too_many_events_waits() {
         let line = line.replace(" k", &format!(" {key}"));
         let line = line.replace("absent", &bench.absent(0));
         bench.send(0, &vec![line; COUNT].join("\r\n"));
-        (0..200).for_each(|_| _ = bench.turn(0)); // Core 1 delivers nothing.
+        (0..200).for_each(|_| _ = bench.turn(0)); // Core 1 has no turn, so it delivers nothing.
         let replied = bench.got(0).lines().count();
         assert!((4_000..8_000).contains(&replied), "{event}: {replied} replies");
         let (ping, get) = ("PING", format!("GET {key}"));
@@ -89,10 +89,10 @@ fn who_causes_too_many_events_waits() {
     }
 }
 
-#[test] // What happens at once is told in portions.
-fn the_events_of_a_transaction_are_told_in_portions() {
+#[test] // All events of one EXEC.
+fn events_of_a_transaction_are_sent_in_portions() {
     const COUNT: usize = 500;
-    let (bench, listener, key) = Bench::telling();
+    let (bench, listener, key) = Bench::with_events();
     bench.ask(listener, "SUBSCRIBE __keyevent@0__:set");
     let sets = vec![format!("SET {key} v"); COUNT].join("\r\n");
     bench.ask(1, &format!("MULTI\r\n{sets}"));

@@ -1,4 +1,4 @@
-//! What a connection may do next, given what it is owed: both sides of each bound.
+//! The next steps of a connection with pending replies: both sides of each bound.
 
 use crate::engine::conn::{Conn, Lane};
 use crate::engine::owed::Owed;
@@ -46,11 +46,11 @@ fn text(len: usize) -> Output {
     out
 }
 
-#[test] // Long replies shrink at once what may be owed; short ones double it where it was used up.
-fn what_may_be_owed_follows_the_replies() {
+#[test] // Long replies lower the limit at once; short ones double it if it was used up.
+fn limit_of_pending_replies_follows_their_length() {
     #[rustfmt::skip] // A table.
     let cases = [
-        // (may be owed, replies, their bytes, may be owed then); of two cores each owes half.
+        // (limit, replies, their bytes, new limit). Each of two cores has half of the replies.
         (  128,    0,                     0,   128),
         (  128,   31,                    31,   128),
         (  128,   32,                    32,   256),
@@ -69,8 +69,8 @@ fn what_may_be_owed_follows_the_replies() {
     }
 }
 
-#[test] // Each reason alone is enough to wait, and none applies beyond its bound.
-fn a_request_is_parsed_when_nothing_is_against_it() {
+#[test] // Each reason alone suffices, and none applies beyond its bound.
+fn requests_are_parsed_unless_a_reason_holds_them() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool); 13] = [
         ("nothing", |_| {}, true),
@@ -110,11 +110,11 @@ fn a_request_is_parsed_when_nothing_is_against_it() {
     }
 }
 
-#[test] // A client is idle unless something is being done for it.
-fn work_is_told_from_idleness() {
+#[test] // A client is idle unless the server works for it.
+fn working_clients_are_not_idle() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool, bool); 9] = [
-        // (what, how, it is working, it is settled)
+        // (name, setup, is working, is settled)
         ("nothing", |_| {}, false, true),
         ("a task runs", |lane| lane.await_task(), true, false),
         ("a pause", |lane| lane.awaits_pause = true, true, true),
@@ -156,7 +156,7 @@ fn work_is_told_from_idleness() {
     }
 }
 
-#[test] // Replies leave in the order in which they are owed, and their bytes are counted meanwhile.
+#[test] // Replies leave in order, and their bytes are counted until then.
 fn replies_wait_for_those_before_them() {
     let mut lane = conn().lane;
     lane.owe(text(3), None);
@@ -175,7 +175,7 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (3, 135, 4));
     lane.ready_at(0, text(7), None);
     lane.settle();
-    // All but what comes after the stream, which the lane holds from here on.
+    // All except the replies after the stream, which the lane now holds.
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (25, 20, 1));
     assert_eq!((lane.stream.is_some(), lane.waiting_bytes()), (true, 145));
     lane.stream = None;
@@ -183,14 +183,14 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (45, 0, true));
 }
 
-#[test] // Short replies wait in two buffers, long ones and what does not fit apart: in one order.
+#[test] // Short replies wait in two buffers, others apart; the order is kept.
 fn short_replies_wait_together() {
     let mut lane = conn().lane;
     lane.owed.push_back(Owed::Remote(1));
     let lens = [3, 0, 3_500, 2_000, 5, 100_000, 4_000, 1];
     for (number, len) in (0u8..).zip(lens) {
         lane.owed.push_back(Owed::Remote(2));
-        // The other core's replies come one by one, behind one that has not.
+        // The other core's replies arrive one by one, after a missing one.
         lane.flat_at(usize::from(number) + 1, &vec![number; len]);
     }
     let is_early = |owed: &Owed| matches!(owed, Owed::Early(_));
@@ -210,7 +210,7 @@ fn short_replies_wait_together() {
             .into_iter()
             .eq(b"first".iter().copied().chain(expected))
     );
-    // What a client with its replies off gets is behind all that is left of the others.
+    // A client with replies off still gets the earlier replies first.
     lane.owed.push_back(Owed::Remote(1));
     lane.owed.push_back(Owed::Remote(2));
     lane.owe_flat(b"v");
@@ -220,13 +220,13 @@ fn short_replies_wait_together() {
     lane.settle();
     assert!(lane.is_settled());
     assert_eq!(std::mem::take(&mut lane.out).flatten(), b"uv");
-    // The buffers are empty again: what did not fit behind the others does now.
+    // The buffers are empty again, so the long reply fits.
     lane.owed.push_back(Owed::Remote(1));
     lane.owe_flat(&[9; 4_000]);
     assert!(is_early(&lane.owed[1]));
 }
 
-#[test] // A pipeline of which some reply always waits: each buffer is empty now and then.
+#[test] // Although a reply always waits, each buffer is empty now and then.
 fn short_replies_of_an_unbroken_pipeline_wait_together() {
     let mut lane = conn().lane;
     lane.owed.push_back(Owed::Remote(1));
@@ -241,8 +241,8 @@ fn short_replies_of_an_unbroken_pipeline_wait_together() {
     assert!(lane.waiting.spare_bytes() < 16 * 1_024);
 }
 
-#[test] // However many streams wait, and wherever: after some looks all that they pin is known.
-fn streams_that_wait_are_told() {
+#[test] // After some checks the pinned bytes of all streams are counted.
+fn pinned_bytes_of_waiting_streams_are_counted() {
     const BYTES: usize = 1_000;
     for (streams, others) in [(1, 0), (3, 500), (31, 1), (32, 1), (33, 1), (200, 9)] {
         let mut conn = conn();
@@ -251,9 +251,9 @@ fn streams_that_wait_are_told() {
             (0..others).for_each(|_| conn.lane.owe(text(0), None));
             conn.lane.owe(text(0), Some(Box::new(Pinning(BYTES))));
         }
-        let told: Vec<usize> = (0..100).map(|_| conn.sizes().pinned).collect();
-        assert!(told.is_sorted(), "{streams} among {others} each: {told:?}");
-        assert_eq!(told.last(), Some(&(streams * BYTES)), "{streams} among {others} each");
+        let counted: Vec<usize> = (0..100).map(|_| conn.sizes().pinned).collect();
+        assert!(counted.is_sorted(), "{streams} among {others} each: {counted:?}");
+        assert_eq!(counted.last(), Some(&(streams * BYTES)), "{streams} among {others} each");
         assert_eq!(conn.sizes().output, streams * BYTES);
 
         conn.lane.ready_at(0, text(7), None);
@@ -268,7 +268,7 @@ fn streams_that_wait_are_told() {
     }
 }
 
-#[test] // Each part of what a connection holds is in its sum, once.
+#[test] // Each part of a connection's memory counts once.
 fn memory_is_the_sum_of_its_parts() {
     let mut conn = conn();
     let empty = conn.memory_bytes();
@@ -284,8 +284,8 @@ fn memory_is_the_sum_of_its_parts() {
     assert!(conn.memory_bytes() - empty >= 6_230 + size_of::<Owed>());
 }
 
-#[test] // A peak is one of the last seconds, counted from when it was first reached.
-fn a_peak_is_forgotten() {
+#[test] // A peak lasts for some seconds after it was first reached.
+fn reply_peaks_expire() {
     let mut lane = conn().lane;
     for (bytes, at_ms, peak) in
         [(100, 1_000, 100), (100, 5_000, 100), (10, 6_000, 100), (10, 6_001, 10), (20, 6_002, 20)]
@@ -295,7 +295,7 @@ fn a_peak_is_forgotten() {
     }
 }
 
-#[test] // What fills the reply buffer is in it; one byte more is output besides it, all of it.
+#[test] // A full reply buffer is no output; with one byte more all of it is.
 fn a_full_reply_buffer_is_no_output() {
     const FULL: usize = 16 * 1024;
     for (len, reply_bytes, output) in [(FULL, FULL, 0), (FULL + 1, 0, FULL + 1)] {
@@ -306,8 +306,8 @@ fn a_full_reply_buffer_is_no_output() {
     }
 }
 
-#[test] // Messages wait behind a reply that is not read, or in the output: either is freed in portions.
-fn what_an_ended_connection_is_owed_is_freed_in_portions() {
+#[test] // The messages wait after an unread reply, or in the output.
+fn pending_replies_of_a_closed_connection_are_freed_in_portions() {
     for waits in [true, false] {
         let mut conn = conn();
         if waits {

@@ -1,10 +1,11 @@
-//! Connections that move to the core of their keys: which do, what goes with them, and who finds them.
+//! Connections that move to the core of their keys: the condition, the state that moves, and
+//! lookups by id.
 
 use super::Bench;
 use crate::engine::Policy;
 
-/// Two cores whose connections move at the request after the third; the moves are made by
-/// [`Bench::let_go`].
+/// Two cores whose connections move at the fourth request to the other core. [`Bench::run_moves`]
+/// makes the moves.
 fn bench() -> Bench {
     let bench = Bench::new(2);
     let policy = Policy { requests: 3, streak_ms: 0, stay_ms: 0, span_ms: 100 };
@@ -13,8 +14,8 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// All that are to leave go where they want to. Returns how many there are.
-    fn let_go(&mut self) -> usize {
+    /// Moves all connections that are leaving. Returns their number.
+    fn run_moves(&mut self) -> usize {
         let leaving = self.leaving.take();
         let count = leaving.len();
         for (from, token) in leaving {
@@ -33,8 +34,7 @@ impl Bench {
         count
     }
 
-    /// Client 0, of core 0, asks three times for a key of core 1, and then once more. Returns whether
-    /// it leaves.
+    /// Client 0, of core 0, sends four requests for a key of core 1. Returns whether it leaves.
     fn draws_away(&mut self) -> bool {
         let get = format!("GET {}", self.key(1));
         (0..3).for_each(|_| _ = self.ask(0, &get));
@@ -47,7 +47,7 @@ impl Bench {
     }
 }
 
-#[test] // Its id, its name, its database and what it has sent go with it; then its keys are there.
+#[test] // Its id, its name, its database and its unparsed bytes move with it.
 fn a_connection_follows_its_keys() {
     let mut bench = bench();
     let key = bench.key(1);
@@ -62,7 +62,7 @@ fn a_connection_follows_its_keys() {
     bench.settle();
     assert_eq!((bench.cores[0].conns_len(), bench.cores[1].conns_len()), (1, 1));
     assert!(!bench.cores[0].is_quiet(), "it has requests");
-    assert_eq!(bench.let_go(), 1);
+    assert_eq!(bench.run_moves(), 1);
     assert_eq!((bench.cores[0].conns_len(), bench.cores[1].conns_len()), (0, 2));
     assert_eq!(bench.got(0), ":4\r\n:5\r\n");
     let hops = bench.cores[1].stats.borrow().hops;
@@ -77,8 +77,8 @@ fn a_connection_follows_its_keys() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // Requests for several cores, or its own, begin anew.
-fn who_needs_both_cores_stays() {
+#[test] // Requests for its own core, or for several, restart the count.
+fn connections_with_keys_on_both_cores_do_not_move() {
     let bench = bench();
     let (here, there) = (bench.key(0), bench.key(1));
     let others = [
@@ -103,8 +103,8 @@ fn who_needs_both_cores_stays() {
     }
 }
 
-#[test] // Whoever others know by its place, and who is amid something, does not leave.
-fn who_is_known_stays() {
+#[test] // Connections that are busy do not leave, either.
+fn connections_known_to_other_cores_do_not_move() {
     #[rustfmt::skip] // A table.
     let cases: [&[&str]; 7] = [
         &["MULTI"],
@@ -128,13 +128,13 @@ fn who_is_known_stays() {
     assert!(!bench.draws_away(), "it is told instead of another");
 }
 
-#[test] // While it leaves, it is killed, or named by another: then it is closed, or stays.
-fn what_happens_on_the_way() {
+#[test] // A killed connection is closed; one that becomes the target of a redirection stays.
+fn leaving_connections_may_be_killed_or_pinned() {
     let mut bench = bench();
     let id: String = bench.ask(0, "CLIENT ID").trim_matches([':', '\r', '\n']).into();
     assert!(bench.draws_away());
     assert_eq!(bench.ask(1, &format!("CLIENT KILL ID {id}")), "", "it waits for who is on the way");
-    assert_eq!(bench.let_go(), 1);
+    assert_eq!(bench.run_moves(), 1);
     assert_eq!((&*bench.got(1), bench.is_closed(0)), (":1\r\n", true));
     assert_eq!(bench.cores[1].conns_len(), 1);
 
@@ -149,17 +149,17 @@ fn what_happens_on_the_way() {
     let mut bench = self::bench();
     assert!(bench.draws_away());
     bench.cores[0].with_id(1, |conn| conn.lane.session.is_target = true);
-    assert_eq!(bench.let_go(), 1);
+    assert_eq!(bench.run_moves(), 1);
     assert_eq!((bench.moves(), &*bench.got(0)), (0, "$-1\r\n"), "it is served at home");
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // UNBLOCK and REDIRECT find who has moved; held moves do not begin.
-fn ids_are_found_anywhere() {
+#[test] // UNBLOCK and REDIRECT find moved clients; held moves do not begin.
+fn moved_clients_are_found_by_id() {
     let mut bench = bench();
     let id: String = bench.ask(0, "CLIENT ID").trim_matches([':', '\r', '\n']).into();
     assert!(bench.draws_away());
-    bench.let_go();
+    bench.run_moves();
     bench.got(0);
     let key = bench.key(1);
     bench.ask(0, &format!("BLPOP {key} 0"));
@@ -173,7 +173,7 @@ fn ids_are_found_anywhere() {
     assert!(!bench.draws_away(), "the server stops");
 }
 
-#[test] // A place belongs to the core that has accepted a connection, wherever that is.
+#[test] // `maxclients` counts a connection where it was accepted, wherever it is now.
 fn connections_count_where_they_were_accepted() {
     let mut bench = bench();
     bench.cores.iter().for_each(|core| core.hot.borrow_mut().clients_max = 1);
@@ -183,7 +183,7 @@ fn connections_count_where_they_were_accepted() {
         bench.is_closed(client)
     };
     assert!(bench.draws_away());
-    bench.let_go();
+    bench.run_moves();
     assert!(is_refused(&mut bench, 0) && is_refused(&mut bench, 1));
     bench.ask(0, "QUIT");
     assert!(is_refused(&mut bench, 1));

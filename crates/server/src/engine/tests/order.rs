@@ -1,9 +1,9 @@
-//! What comes first runs first, whatever the slice has left.
+//! Arrivals run in order, whatever time the slice has left.
 
 use super::*;
 
 impl Bench {
-    /// Core 1 is asked by another whether it has a key.
+    /// Asks core 1, from another core, whether it has a key.
     fn has(&self, key: &str) -> bool {
         let (found, key) = (Arc::new(std::sync::Mutex::new(None)), key.to_owned());
         let answer = Arc::clone(&found);
@@ -18,8 +18,8 @@ impl Bench {
     }
 }
 
-#[test] // A later request overtakes neither the rest of a batch nor a later batch of that pipeline.
-fn what_is_left_over_is_not_overtaken() {
+#[test] // Nor are later batches of the same pipeline.
+fn interrupted_batches_are_not_overtaken() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
     let sets: Vec<String> = (1..=4).map(|number| format!("SET {key} {number}")).collect();
@@ -37,14 +37,14 @@ fn what_is_left_over_is_not_overtaken() {
     assert_eq!(bench.got(other), "$1\r\n4\r\n");
 }
 
-#[test] // A waiting connection that receives more bytes is queued after their messages.
+#[test] // A waiting connection that receives more bytes is queued again after earlier messages.
 fn bytes_do_not_overtake_messages() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     bench.short.set(true);
     bench.send(1, "PING");
     bench.send(other, &"PING\r\n".repeat(3));
-    bench.turn(1); // Serves the first; the other one waits.
+    bench.turn(1); // Serves the first client; the other one waits.
     bench.send(0, &format!("SET {key} 1\r\nSET {key} 2"));
     bench.turn(0);
     bench.send(other, &format!("GET {key}"));
@@ -52,8 +52,8 @@ fn bytes_do_not_overtake_messages() {
     assert!(bench.got(other).ends_with("$1\r\n2\r\n"));
 }
 
-#[test] // Nor do questions overtake batches.
-fn questions_come_after_batches() {
+#[test] // Closures from other cores do not overtake batches.
+fn closures_do_not_overtake_batches() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     bench.send(0, &format!("SET {key} 1"));
@@ -61,8 +61,8 @@ fn questions_come_after_batches() {
     assert!(bench.has(&key), "asked after the batch");
 }
 
-#[test] // What tasks post and what the core posts leaves in the order of posting.
-fn messages_leave_in_their_order() {
+#[test] // Mail of tasks and of the core leaves in the order of posting.
+fn messages_leave_in_the_order_of_posting() {
     let bench = Bench::new(2);
     let core = &bench.cores[0];
     let post = || core.post(1, Mail::Ask(Box::new(|_| {})));
@@ -77,7 +77,7 @@ fn messages_leave_in_their_order() {
     assert_eq!(are_tasks, [false, true, false]);
 }
 
-#[test] // However many commands run meanwhile, one message shows them to another core's watchers.
+#[test] // One message has the lines of many commands.
 fn lines_for_watchers_leave_together() {
     const COMMANDS: usize = 500;
     let bench = Bench::new(2);
@@ -90,8 +90,8 @@ fn lines_for_watchers_leave_together() {
     assert_eq!(bench.got(1).matches("\"PING\"").count(), COMMANDS);
 }
 
-#[test] // While other cores take nothing, requests wait, and messages run.
-fn requests_wait_while_messages_do() {
+#[test] // Other cores accept no mail.
+fn held_requests_wait_while_messages_run() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     bench.cores[1].hold_requests(true);

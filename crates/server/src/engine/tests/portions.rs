@@ -1,9 +1,9 @@
-//! What concerns everything a core has runs in portions, however much that is.
+//! Commands that visit all keys, databases or clients of a core run in portions.
 
 use super::*;
 
 impl Bench {
-    /// Rounds until a reply starts, in slices of one portion.
+    /// The number of rounds until the reply starts, in slices of one portion.
     fn rounds(&self, line: &str) -> usize {
         self.clients[0].got.take();
         self.short.set(true);
@@ -20,7 +20,7 @@ impl Bench {
 }
 
 #[test] // The segments of a table.
-fn a_large_table_is_told_of_in_portions() {
+fn large_tables_are_reported_in_portions() {
     let bench = Bench::new(1);
     assert_eq!(bench.ask(0, "DEBUG POPULATE 60000"), "+OK\r\n");
     let segments = bench.cores[0].tx.home().shard.db(0).keys().fill_report().segments;
@@ -30,8 +30,8 @@ fn a_large_table_is_told_of_in_portions() {
     assert!(told.contains(&format!("core 0 db 0: Fill {{ segments: {segments}, ")), "{told}");
 }
 
-#[test] // The databases: another core is asked once for many of them.
-fn many_databases_are_asked_for_together() {
+#[test] // Another core reports many databases in one message.
+fn many_databases_are_reported_in_one_message() {
     let bench = Bench::new(2);
     for db in 0..16 {
         bench.ask(0, &format!("SELECT {db}"));
@@ -45,14 +45,14 @@ fn many_databases_are_asked_for_together() {
     }
 }
 
-#[test] // All cores at once, not one after another.
+#[test] // All cores work at the same time.
 fn more_cores_take_no_more_rounds() {
     let rounds = |cores: usize| Bench::new(cores).rounds("INFO");
     assert!(rounds(8) <= rounds(2) + 1, "{} rounds, {} on two cores", rounds(8), rounds(2));
 }
 
 #[test] // The clients of a core.
-fn many_clients_are_gone_through_in_portions() {
+fn many_clients_are_visited_in_portions() {
     const CLIENTS: usize = 400;
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
@@ -76,8 +76,8 @@ fn many_clients_are_gone_through_in_portions() {
     }
 }
 
-#[test] // As often as their ids are named, and in that order.
-fn clients_are_listed_as_they_are_asked_for() {
+#[test] // In the order of the given ids, repeats included.
+fn clients_are_listed_in_the_given_order() {
     let mut bench = Bench::new(2);
     let clients = [0, 1, 0].map(|core| bench.connect(core));
     let [a, b, c] = clients.map(|client| {

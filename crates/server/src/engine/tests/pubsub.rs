@@ -1,9 +1,9 @@
-//! Messages: what is handed over at a time.
+//! Publish and subscribe: portions of delivery.
 
 use super::*;
 
-#[test] // A message that matches many patterns is handed over as it is matched, not in one step.
-fn patterns_are_handed_over_in_portions() {
+#[test] // A message that matches many patterns is sent while it is matched, not in one step.
+fn messages_of_many_patterns_are_sent_in_portions() {
     const PATTERNS: usize = 300;
     let mut bench = Bench::new(1);
     let listener = bench.connect(0);
@@ -27,8 +27,8 @@ fn patterns_are_handed_over_in_portions() {
     assert_eq!(received, PATTERNS);
 }
 
-/// Turns of a core until its clients, but for the first, have all got something, and how many got it in
-/// one turn at most.
+/// The number of turns until all clients but the first have received something, and the largest
+/// number of receivers in one turn.
 fn turns_until_all_have_it(bench: &Bench, clients: &[usize]) -> (usize, usize) {
     let (mut turns, mut most, mut all) = (0, 0, 0);
     while all < clients.len() && turns < 1_000 {
@@ -40,8 +40,8 @@ fn turns_until_all_have_it(bench: &Bench, clients: &[usize]) -> (usize, usize) {
     (turns, most)
 }
 
-#[test] // A slice sends a message to few, however fast it is appended for all; and so an invalidation.
-fn a_slice_pushes_to_few() {
+#[test] // This holds for messages and invalidations.
+fn a_slice_pushes_to_few_clients() {
     const CLIENTS: usize = 200;
     let mut bench = Bench::new(1);
     let listeners: Vec<usize> = (0..CLIENTS).map(|_| bench.connect(0)).collect();
@@ -60,8 +60,8 @@ fn a_slice_pushes_to_few() {
     }
 }
 
-#[test] // A pattern that is given up while a message is matched with it, in portions.
-fn a_pattern_that_goes_while_it_is_matched_does_no_harm() {
+#[test] // The message is being matched in portions.
+fn unsubscribing_a_pattern_during_matching_is_safe() {
     let mut bench = Bench::new(1);
     let (listener, client) = (bench.connect(0), bench.connect(0));
     let long = format!("*{}b", "a".repeat(6_000));

@@ -1,4 +1,4 @@
-//! Requests from bytes to replies: gates, order, what is counted, and what is released.
+//! Requests from bytes to replies: admission, order, counters, and released memory.
 
 use super::*;
 use crate::engine::Hot;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Keys of each client in the model test.
 const KEYS: u64 = 12;
 
-/// One client of the model test: its keys are its own, so its replies are those of a map.
+/// A client of the model test. It uses only its own keys, so a map predicts its replies.
 #[derive(Default)]
 struct Model {
     data: BTreeMap<String, String>,
@@ -22,14 +22,14 @@ impl Model {
         value.map_or("$-1\r\n".to_owned(), |value| format!("${}\r\n{value}\r\n", value.len()))
     }
 
-    /// Text of a length on either side of what is copied, shared, streamed, or fills a buffer.
+    /// A text whose length is on either side of the bounds for copying, sharing and streaming.
     fn value(prng: &mut Prng) -> String {
         let longest = *prng.weighted(&[(8, 20), (2, 5_000), (1, 20_000), (1, 300_000)]);
         let letter = char::from(b'a' + u8::try_from(prng.below(26)).unwrap());
         letter.to_string().repeat(1 + usize::try_from(prng.below(longest)).unwrap())
     }
 
-    /// One request line; the expected reply is remembered.
+    /// Makes a request line, and records the expected reply.
     fn request(&mut self, prng: &mut Prng, prefix: &str) -> String {
         let key = |prng: &mut Prng| format!("{prefix}:{}", prng.below(KEYS));
         self.sent += 1;
@@ -84,14 +84,15 @@ impl Model {
     }
 }
 
-/// The words of a line as a request, without its last CRLF. (Inline requests end at 64 KiB.)
+/// Encodes the words of a line as a request, without its last CRLF. (Inline requests end at 64
+/// KiB.)
 fn encode(line: &str) -> String {
     let words: Vec<String> =
         line.split(' ').map(|word| format!("${}\r\n{word}", word.len())).collect();
     format!("*{}\r\n{}", words.len(), words.join("\r\n"))
 }
 
-#[test] // Pipelines over several cores, in slices of any length, to clients that read at times.
+#[test] // Pipelines over several cores, slices of any length, clients that read at times.
 fn replies_come_in_order() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
@@ -124,14 +125,14 @@ fn replies_come_in_order() {
             check_settled(&bench, client, got.len());
             sent += model.sent;
         }
-        // A command that ran elsewhere is counted there, once.
+        // A command that ran on another core is counted there, once.
         let commands = |core: &Rc<Core>| core.stats.borrow().commands;
         assert_eq!(bench.cores.iter().map(commands).sum::<u64>(), sent, "seed {seed}");
         assert!(bench.cores.iter().all(|core| core.is_quiet()), "seed {seed}");
     }
 }
 
-/// Nothing that a client sent or was sent is still held, and all of it was counted.
+/// Checks that no bytes of a client are held, and all of them are counted.
 fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     let Client { core, token, .. } = bench.clients[client];
     bench.cores[core].with_conn(token, |conn| {
@@ -148,8 +149,8 @@ fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     });
 }
 
-#[test] // The checks before a command, in Redis's words.
-fn requests_pass_gates() {
+#[test] // Each refusal has Redis's words.
+fn refused_requests_get_errors() {
     let mut bench = Bench::new(1);
     #[rustfmt::skip] // A table.
     let cases = [
@@ -198,8 +199,8 @@ fn requests_pass_gates() {
     assert_eq!(bench.ask(0, "GET key"), "$1\r\nv\r\n", "who was here before may go on");
 }
 
-#[test] // A refused connection is told why, and closed; the others are counted.
-fn connections_pass_gates() {
+#[test] // Refused connections get an error and are closed; the others are counted.
+fn refused_connections_get_errors() {
     let mut bench = Bench::new(1);
     let refused = |bench: &mut Bench, is_local: bool| {
         let client = bench.connect_from(0, Peer { is_local, ..Peer::default() });
@@ -222,8 +223,8 @@ fn connections_pass_gates() {
     assert_eq!(bench.cores[0].conns_len(), 5);
 }
 
-#[test] // By QUIT, by end of input, by a protocol error; what it is owed comes first.
-fn connections_end() {
+#[test] // QUIT, end of input, protocol errors. Pending replies are sent first.
+fn connections_close_after_pending_replies() {
     let cases: [(&str, bool, &str, bool); 6] = [
         // (sent, whether the peer ends, got, closed)
         ("PING\r\nQUIT\r\nPING", false, "+PONG\r\n+OK\r\n", true),
@@ -250,8 +251,8 @@ fn connections_end() {
     }
 }
 
-#[test] // CLIENT REPLY, for what runs here and for what runs elsewhere.
-fn silence_is_kept_in_order() {
+#[test] // CLIENT REPLY, for commands of this core and of another.
+fn client_reply_keeps_the_order() {
     let bench = Bench::new(2);
     for core in 0..2 {
         let key = bench.key(core);
@@ -263,8 +264,8 @@ fn silence_is_kept_in_order() {
     }
 }
 
-#[test] // Another core answers in the protocol and the database of the moment it was asked.
-fn sessions_go_with_their_requests() {
+#[test] // Another core uses the protocol and the database at the time of the request.
+fn requests_keep_the_session_of_their_time() {
     let bench = Bench::new(2);
     for core in 0..2 {
         let key = bench.key(core);
@@ -280,8 +281,8 @@ fn sessions_go_with_their_requests() {
     }
 }
 
-#[test] // A client that sends faster than it is served is paused, and then received from again.
-fn receiving_is_paused() {
+#[test] // Receiving is paused from a client that sends too fast, and resumed later.
+fn receiving_is_paused_and_resumed() {
     let bench = Bench::new(1);
     let value = "v".repeat(100_000);
     bench.ask(0, &format!("SET key {value}"));
@@ -297,8 +298,8 @@ fn receiving_is_paused() {
     assert_eq!(bench.got(0).len(), 60 * (value.len() + "$100000\r\n\r\n".len()));
 }
 
-#[test] // What a silent connection does not need is released after a while.
-fn silent_connections_give_memory_back() {
+#[test] // Buffers of a silent connection are released after a while.
+fn silent_connections_release_memory() {
     let bench = Bench::new(1);
     bench.ask(0, &vec!["PING"; 20_000].join("\r\n"));
     let Client { core, token, .. } = bench.clients[0];
@@ -314,7 +315,7 @@ fn silent_connections_give_memory_back() {
     assert!(memory() < 10_000, "{}", memory());
 }
 
-#[test] // A client that writes all before it reads is received from, up to the limit, and answered.
+#[test] // A client that writes everything before it reads is served, up to the limit.
 fn a_stalled_pipeline_is_received_up_to_the_limit() {
     const LIMIT: usize = 2 << 20;
     let bench = Bench::new(1);
@@ -359,7 +360,7 @@ fn a_stalled_pipeline_is_received_up_to_the_limit() {
     assert!(!client.paused.get());
 }
 
-#[test] // It came at once, so part of it was a backlog when its bytes were counted.
+#[test] // It arrives at once, so a part of it is a backlog when its bytes are counted.
 fn an_incomplete_request_beyond_the_limit_closes_its_client() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = 1 << 20;
@@ -368,8 +369,8 @@ fn an_incomplete_request_beyond_the_limit_closes_its_client() {
     assert!(bench.is_closed(0));
 }
 
-#[test] // Client ids are unique across cores, and all cores are asked.
-fn clients_of_all_cores_are_told_apart() {
+#[test] // CLIENT commands ask all cores.
+fn client_ids_are_unique_across_cores() {
     let mut bench = Bench::new(3);
     let more: Vec<usize> = (0..3).map(|core| bench.connect(core)).collect();
     let clients: Vec<usize> = (0..3).chain(more).collect();
@@ -388,8 +389,8 @@ fn clients_of_all_cores_are_told_apart() {
     assert_eq!(clients.iter().filter(|client| bench.is_closed(**client)).count(), 1);
 }
 
-#[test] // Watchers see what a client sent, quoted, however long it is, and no administration.
-fn watchers_see_requests_as_they_were() {
+#[test] // Requests of any length are quoted; administration is not shown.
+fn watchers_see_quoted_requests() {
     let mut bench = Bench::new(2);
     let client = bench.connect(0);
     assert_eq!(bench.ask(1, "MONITOR"), "+OK\r\n");
@@ -416,7 +417,7 @@ fn watchers_see_requests_as_they_were() {
     }
 }
 
-#[test] // A job counts as one call, with all the time that it took.
+#[test] // A job counts as one call with its whole time.
 fn jobs_are_counted_once() {
     let bench = Bench::new(1);
     let members: Vec<String> = (0..2_000).map(|at| format!("m{at}")).collect();
@@ -436,7 +437,7 @@ fn jobs_are_counted_once() {
     assert!(stats.ns >= (rounds - 3) * 7_000_000, "{} ns in {rounds} rounds", stats.ns);
 }
 
-#[test] // A refusal while a command runs counts as its failure, and the reply before it stays.
+#[test] // A refusal during a command counts; the part of the reply before it stays.
 fn failures_are_counted() {
     let bench = Bench::new(1);
     assert_eq!(
@@ -453,7 +454,7 @@ fn failures_are_counted() {
     assert_eq!((stats.commands, stats.bytes_in, stats.bytes_out > 0), (4, 42, true));
 }
 
-/// A request as clients send it, in pieces of some packets.
+/// Sends a request in pieces of packet size.
 fn send_words(bench: &Bench, words: &[&[u8]]) {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

@@ -1,14 +1,14 @@
-//! Scripts that run at once, and those that go on as a task.
+//! Scripts that run at once, and scripts that continue as a task.
 
 use super::*;
 use darter_tx::{Access, lock_key};
 
-/// Sends EVAL, with text in quotes. The first time it is compiled by a task.
+/// An EVAL with a quoted text. Its first run is a task, which compiles it.
 fn eval(text: &str, words: &str) -> String {
     format!("EVAL \"{text}\" {words}")
 }
 
-/// Loads a script: the EVALSHA of it, which also begins at once in a slice of one portion.
+/// Loads a script, and returns its EVALSHA, which begins at once even in a slice of one portion.
 fn known(bench: &Bench, text: &str, words: &str) -> String {
     let reply = bench.ask(0, &format!("SCRIPT LOAD \"{text}\""));
     format!("EVALSHA {} {words}", reply.lines().nth(1).unwrap())
@@ -25,8 +25,8 @@ fn is_idle(bench: &Bench) -> bool {
     bench.cores.iter().all(is_idle)
 }
 
-#[test] // Nothing is left for another turn: no task, no lock.
-fn a_script_that_is_known_runs_at_once() {
+#[test] // No task and no lock is left.
+fn cached_scripts_run_at_once() {
     let bench = Bench::new(1);
     let line = eval("redis.call('INCR', KEYS[1]) return ARGV[1]", "1 k a");
     assert_eq!(bench.ask(0, &line), "$1\r\na\r\n");
@@ -42,8 +42,8 @@ fn a_script_that_is_known_runs_at_once() {
     }
 }
 
-#[test] // It passes no key that somebody holds, named or not, and what it has done by then stays or goes.
-fn a_script_waits_for_keys_that_are_held() {
+#[test] // The held key is declared or not; earlier writes are kept or undone.
+fn scripts_wait_for_held_keys() {
     for (text, words) in [
         ("return redis.call('INCR', KEYS[1])", "1 held"),
         ("redis.call('INCR', 'free') return redis.call('INCR', 'held')", "0"),
@@ -61,8 +61,8 @@ fn a_script_waits_for_keys_that_are_held() {
     }
 }
 
-#[test] // Here, and where its keys are.
-fn a_script_that_meets_a_held_key_is_undone_and_begins_again() {
+#[test] // On this core, and on the core of its keys.
+fn scripts_that_meet_a_held_key_are_undone_and_restarted() {
     for home in [0, 1] {
         let bench = Bench::new(2);
         let key = bench.key(home);
@@ -84,8 +84,8 @@ fn a_script_that_meets_a_held_key_is_undone_and_begins_again() {
     }
 }
 
-#[test] // What does not end in its slice is a task, and others see all of it or nothing.
-fn a_script_goes_on() {
+#[test] // Other clients see all writes of the script or none.
+fn long_scripts_continue_as_tasks() {
     let mut bench = Bench::new(1);
     let other = bench.connect(0);
     let text = "for i = 1, 20 do redis.call('INCR', KEYS[1]) for j = 1, 500 do end \
@@ -96,14 +96,14 @@ fn a_script_goes_on() {
     bench.send(0, &line);
     bench.turn(0);
     assert_eq!((bench.cores[0].machines.running(), bench.got(0).as_str()), (1, ""));
-    bench.send(other, "GET a"); // It is named, so it is locked.
+    bench.send(other, "GET a"); // The key is declared, so it is locked.
     (0..10).for_each(|_| bench.settle());
     assert_eq!(bench.got(other), "$2\r\n40\r\n");
     assert_eq!((bench.got(0).as_str(), is_idle(&bench)), (":1\r\n", true));
 }
 
-#[test] // One that is killed after it has gone on has done nothing.
-fn a_script_that_went_on_is_undone() {
+#[test] // Its writes are undone when it is killed as a task.
+fn killed_tasks_of_scripts_are_undone() {
     let mut bench = Bench::new(1);
     let other = bench.connect(0);
     bench.ask(0, "SET a 1");
@@ -120,8 +120,8 @@ fn a_script_that_went_on_is_undone() {
     assert_eq!((bench.ask(other, "GET a").as_str(), is_idle(&bench)), ("$1\r\n2\r\n", true));
 }
 
-#[test] // It does not overtake what its pipeline has sent to another core, and is done once.
-fn a_script_in_a_pipeline_keeps_its_order() {
+#[test] // It does not overtake earlier requests to another core, and runs once.
+fn scripts_keep_the_order_of_a_pipeline() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     let text =
@@ -135,8 +135,8 @@ fn a_script_in_a_pipeline_keeps_its_order() {
     assert!(is_idle(&bench));
 }
 
-#[test] // Those who wait for a key are served after it, whether it runs at once or goes on.
-fn who_waits_is_served_after_a_script() {
+#[test] // The script runs at once, or continues as a task.
+fn blocked_clients_are_served_after_a_script() {
     for is_short in [false, true] {
         let mut bench = Bench::new(1);
         let other = bench.connect(0);
@@ -156,7 +156,7 @@ fn who_waits_is_served_after_a_script() {
     }
 }
 
-#[test] // A message there and one back, whatever they call; requests for other cores wait meanwhile.
+#[test] // One message each way; later requests for other cores wait.
 fn scripts_run_where_their_keys_are() {
     let bench = Bench::new(2);
     let (mine, key) = (bench.key(0), bench.key(1));
@@ -175,8 +175,8 @@ fn scripts_run_where_their_keys_are() {
     }
 }
 
-#[test] // What is not said by its text, nor in its words, is found out where it runs.
-fn scripts_of_other_cores_may_be_anything() {
+#[test] // Scripts with other keys, and with errors, are detected where they run.
+fn scripts_of_other_cores_may_fail_or_have_other_keys() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     let text = "return #KEYS + redis.call('EXISTS', unpack(KEYS))";
@@ -208,8 +208,8 @@ fn scripts_of_other_cores_may_be_anything() {
     }
 }
 
-#[test] // There, too, it passes no key that somebody holds, and is done once.
-fn a_script_waits_for_keys_that_are_held_there() {
+#[test] // It waits for a held key there, too, and runs once.
+fn scripts_of_other_cores_wait_for_held_keys() {
     for names_it in [true, false] {
         let bench = Bench::new(2);
         let (free, held) = (bench.key(1), format!("{{{}}}held", bench.key(1)));
@@ -233,8 +233,8 @@ fn a_script_waits_for_keys_that_are_held_there() {
     }
 }
 
-#[test] // What does not end there in its slice is a task of that core: all of it is seen, or nothing.
-fn a_script_goes_on_there() {
+#[test] // A script that exceeds its slice there continues as a task of that core.
+fn long_scripts_of_other_cores_continue_as_tasks() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     let text = "for i = 1, 20 do redis.call('INCR', KEYS[1]) for j = 1, 500 do end end return 1";
@@ -251,8 +251,8 @@ fn a_script_goes_on_there() {
     assert_eq!((bench.got(0).as_str(), is_idle(&bench)), (":1\r\n", true));
 }
 
-#[test] // It is killed from any core, and what it has done is undone.
-fn a_script_is_killed_there() {
+#[test] // It can be killed from any core; its writes are undone.
+fn scripts_of_other_cores_can_be_killed() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
     let text = "redis.call('INCR', KEYS[1]) while ARGV[1] == '1' do end return 1";
@@ -269,8 +269,8 @@ fn a_script_is_killed_there() {
     assert!(is_idle(&bench));
 }
 
-#[test] // One that may touch any key comes after what its pipeline sent before, and before the rest.
-fn a_script_with_keys_of_others_keeps_its_order() {
+#[test] // It runs after the earlier requests of its pipeline, and before the later ones.
+fn scripts_with_undeclared_keys_keep_the_order() {
     let bench = Bench::new(3);
     let keys = [0, 1, 2].map(|core| bench.key(core));
     let text = format!(
@@ -293,8 +293,8 @@ fn a_script_with_keys_of_others_keeps_its_order() {
     }
 }
 
-#[test] // Those who wait on that core are served after it.
-fn who_waits_there_is_served_after_a_script() {
+#[test] // The client waits on the core of the keys.
+fn blocked_clients_of_other_cores_are_served_after_a_script() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     let text = "redis.call('RPUSH', KEYS[1], 1, 2) return redis.call('LLEN', KEYS[1])";
@@ -305,7 +305,7 @@ fn who_waits_there_is_served_after_a_script() {
     assert_eq!(bench.ask(0, &format!("LLEN {key}")), ":1\r\n");
 }
 
-#[test] // A pause holds it back there; one that says that it only reads is not.
+#[test] // A script that declares no-writes is not held.
 fn a_pause_holds_scripts_of_other_cores() {
     let bench = Bench::new(2);
     let key = bench.key(1);
@@ -324,8 +324,8 @@ fn a_pause_holds_scripts_of_other_cores() {
     assert_eq!(bench.got(0), ":1\r\n$1\r\n1\r\n");
 }
 
-#[test] // An endless one ends with its client if it has changed nothing; what was sent behind it runs.
-fn a_script_there_ends_with_its_client() {
+#[test] // An endless script stops if it has changed nothing; later requests run.
+fn scripts_of_other_cores_stop_when_their_client_closes() {
     let reads = "while true do redis.call('GET', KEYS[1]) end";
     let writes = "redis.call('INCR', KEYS[1]) while true do end";
     for (command, text, behind, ends) in [
@@ -347,8 +347,8 @@ fn a_script_there_ends_with_its_client() {
     }
 }
 
-#[test] // One that only reads, soon after its client has ended its side; then that is closed.
-fn a_script_there_ends_soon_after_its_client() {
+#[test] // A read-only script stops soon after the half-close; then the connection is closed.
+fn scripts_of_other_cores_stop_soon_after_a_half_close() {
     for ended_first in [false, true] {
         let bench = Bench::new(2);
         bench.short.set(true);
@@ -365,7 +365,7 @@ fn a_script_there_ends_soon_after_its_client() {
     }
 }
 
-#[test] // It is shown once, before what it calls, wherever it runs.
+#[test] // A script is shown once, before its calls, on any core.
 fn scripts_of_other_cores_are_shown() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));

@@ -1,9 +1,9 @@
-//! The accounts of commands: calls, times, failures and SLOWLOG, whatever runs the command.
+//! The counters of commands: calls, times, failures and SLOWLOG, in every way to run a command.
 
 use super::*;
 use crate::engine::stats::CommandStats;
 
-/// What all cores have counted of a command.
+/// The counters of a command on all cores.
 fn counted(bench: &Bench, name: &str) -> CommandStats {
     let row = bench.cores[0].table.find(name.as_bytes()).expect("a command").index;
     let mut sum = CommandStats::default();
@@ -17,7 +17,7 @@ fn counted(bench: &Bench, name: &str) -> CommandStats {
     sum
 }
 
-/// Lines as clients send them: an inline request is kept in memory of its own, and timed alone.
+/// Encodes lines as clients do: inline requests would be stored and timed alone.
 fn wire(lines: &str) -> String {
     let request = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -40,7 +40,7 @@ fn slow(bench: &Bench, name: &str) -> usize {
     bench.cores.iter().map(count).sum()
 }
 
-#[test] // In a pipeline, in EXEC at once and as a task, in a script; here and on another core.
+#[test] // In a pipeline, in EXEC, in a script; at once and as a task; on this core and another.
 fn every_call_has_a_time() {
     for (cores, home) in [(1, 0), (2, 0), (2, 1)] {
         let bench = Bench::new(cores);
@@ -70,8 +70,8 @@ fn every_call_has_a_time() {
     }
 }
 
-#[test] // Quick calls share the time between two readings of the clock, and no more than that.
-fn quick_calls_take_no_time_of_others() {
+#[test] // Quick calls share the time between two readings of the clock, and no other time.
+fn quick_calls_share_only_their_own_time() {
     let bench = Bench::new(1);
     bench.clock.reading_ns.set(100);
     let members: Vec<String> = (0..100).map(|at| format!("m{at}")).collect();
@@ -83,8 +83,8 @@ fn quick_calls_take_no_time_of_others() {
     assert!(sadd.ns >= 100, "{}", sadd.ns);
 }
 
-#[test] // At once and by a task, on one core and by another: time, failures, SLOWLOG.
-fn a_call_that_waited_is_settled_as_it_is_served() {
+#[test] // Served at once or by a task, on this core or another.
+fn blocked_calls_are_counted_when_served() {
     for cores in [1, 2] {
         for client in 0..cores {
             let mut bench = Bench::new(cores);

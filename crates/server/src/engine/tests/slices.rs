@@ -1,11 +1,11 @@
-//! What long slices are blamed on, and how they are reported.
+//! The causes of long slices, and their reports.
 
 use super::*;
 use crate::engine::{Cause, Slice, Slices};
 use std::io;
 use std::sync::Mutex;
 
-/// Cores whose slices are of one portion, and whose every look at the clock takes a microsecond.
+/// Cores with slices of one portion, and readings of the clock that take 1 us.
 fn ticking(cores: usize) -> Bench {
     let bench = Bench::new(cores);
     bench.clock.reading_ns.set(1_000);
@@ -14,7 +14,7 @@ fn ticking(cores: usize) -> Bench {
 }
 
 impl Bench {
-    /// The start of the reply. By then everything has settled.
+    /// Returns the start of the reply, after everything has settled.
     fn wait_for(&self, client: usize, line: &str) -> String {
         self.cores.iter().for_each(|core| *core.slices.borrow_mut() = Slices::default());
         self.send(client, line);
@@ -30,7 +30,7 @@ impl Bench {
         reply
     }
 
-    /// Some of the longest slices have this cause, and none is an anonymous task or stream.
+    /// Checks that a long slice has this cause, and none is a task or stream without a command.
     fn expect(&self, core: usize, command: &str, cause: impl Fn(usize) -> Cause) {
         let row = self.cores[0].table.find(command.as_bytes()).unwrap().index;
         let slices = self.cores[core].slices.borrow();
@@ -42,8 +42,8 @@ impl Bench {
     }
 }
 
-#[test] // A stream, a job and a task over several cores, from a client here and from one elsewhere.
-fn what_takes_slices_names_its_command() {
+#[test] // A stream, a job and a task over several cores, for clients of this core and of another.
+fn slices_are_attributed_to_their_command() {
     let bench = ticking(2);
     let items: String = (0..1_500).map(|at| format!(" {at} {at}")).collect();
     for core in [0, 1] {
@@ -61,7 +61,7 @@ fn what_takes_slices_names_its_command() {
     bench.expect(0, "sunion", Cause::Command);
 }
 
-/// A turn of core 0 with a millisecond of work for another.
+/// A turn of core 0 with a message that takes a millisecond.
 fn stall(bench: &Bench) {
     let stall = |core: &Rc<Core>| {
         (0..1_000).for_each(|_| {
@@ -72,8 +72,8 @@ fn stall(bench: &Bench) {
     bench.turn(0);
 }
 
-#[test] // A slice is what the core itself did in it: no time of others, none of the one before.
-fn a_slice_is_its_own_time() {
+#[test] // No time of other processes, and none of the slice before.
+fn slices_have_only_their_own_time() {
     const STOLEN_MS: u64 = 5;
     let bench = ticking(2);
     for is_behind_a_long_one in [false, true] {
@@ -90,8 +90,8 @@ fn a_slice_is_its_own_time() {
     }
 }
 
-#[test] // Not what ran briefly after it.
-fn long_mail_is_to_blame() {
+#[test] // A short command after it is not the cause.
+fn slices_are_attributed_to_long_messages() {
     let bench = ticking(2);
     bench.send(0, "TIME");
     stall(&bench);
@@ -114,8 +114,8 @@ impl io::Write for Lines {
     }
 }
 
-#[test] // Logged once for many; in LATENCY SLICES with names in RESP2; in INFO.
-fn a_slice_that_is_too_long_is_told() {
+#[test] // In the log (once for many), in LATENCY SLICES (with names in RESP2) and in INFO.
+fn slices_that_are_too_long_are_reported() {
     let bench = ticking(2);
     let lines = Lines::default();
     let writer = lines.clone();

@@ -1,11 +1,10 @@
-//! MULTI and WATCH: what depends on other connections, on time, on cores, or on bytes that are no
-//! whole reply.
+//! MULTI and WATCH: effects of other connections, time, cores, and CLIENT REPLY.
 
 use super::*;
 use darter_base::Prng;
 
 impl Bench {
-    /// Sends some lines together. Returns what comes.
+    /// Sends lines together. Returns the replies.
     fn all(&self, client: usize, lines: &[&str]) -> String {
         self.ask(client, &lines.join("\r\n"))
     }
@@ -26,8 +25,8 @@ impl Bench {
     }
 }
 
-#[test] // Whatever asks for all keys, or for silence, inside EXEC: it comes to its end, as in Redis.
-fn nothing_inside_waits_for_the_transaction() {
+#[test] // As in Redis, commands over all keys work inside EXEC.
+fn commands_over_all_keys_work_inside_exec() {
     for cores in [1, 2, 3] {
         let bench = Bench::new(cores);
         let (one, other) = (bench.key(0), bench.key(cores - 1));
@@ -42,8 +41,8 @@ fn nothing_inside_waits_for_the_transaction() {
     }
 }
 
-#[test] // CLIENT REPLY inside EXEC drops replies, not the array's count, as in Redis.
-fn replies_are_dropped_from_within() {
+#[test] // As in Redis, CLIENT REPLY inside EXEC drops replies, but not the array's count.
+fn client_reply_inside_exec_drops_replies() {
     #[rustfmt::skip] // A table.
     let cases: &[(&[&str], &str, &str)] = &[
         (&["PING a", "CLIENT REPLY SKIP", "PING b"], "*3\r\n$1\r\na\r\n$1\r\nb\r\n", ""),
@@ -65,8 +64,8 @@ fn replies_are_dropped_from_within() {
     );
 }
 
-#[test] // MONITOR shows what EXEC runs as it runs, in its databases, and EXEC after it.
-fn monitors_see_what_runs() {
+#[test] // MONITOR shows each command with its database, and EXEC after them.
+fn monitors_see_the_commands_of_exec() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
         let watcher = bench.connect(0);
@@ -85,8 +84,8 @@ fn monitors_see_what_runs() {
     }
 }
 
-#[test] // On any core, by anybody, by time; and RESET, UNWATCH, DISCARD and EXEC end it.
-fn watches_are_heard_on_all_cores() {
+#[test] // By any client and by expiry. RESET, UNWATCH, DISCARD and EXEC end a watch.
+fn watches_see_changes_on_all_cores() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
         let (key, other) = (bench.key(cores - 1), bench.connect(cores - 1));
@@ -117,8 +116,8 @@ fn watches_are_heard_on_all_cores() {
     }
 }
 
-#[test] // A pipeline's writes before WATCH are not what it watches for, those after it are.
-fn a_pipeline_watches_in_its_order() {
+#[test] // A pipeline's own writes count after WATCH, and not before it.
+fn watches_keep_the_order_of_a_pipeline() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     let (set, watch) = (format!("SET {key} 1"), format!("WATCH {key}"));
@@ -127,8 +126,8 @@ fn a_pipeline_watches_in_its_order() {
     assert_eq!(bench.all(0, &lines), expected);
 }
 
-#[test] // Very many keys, in one WATCH and in one EXEC, in slices of one portion.
-fn very_many_keys() {
+#[test] // One WATCH and one EXEC with very many keys, in slices of one portion.
+fn transactions_with_very_many_keys_work() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
         let other = bench.connect(cores - 1);
@@ -150,9 +149,8 @@ fn very_many_keys() {
     }
 }
 
-#[test] // An EXEC that waits for locks ends with its client; one that has begun runs to its end, and so
-// does one whose keys are all another core's: what came after it may have been done on a third.
-fn a_client_goes_amid_its_exec() {
+#[test] // EXEC stops if it waits for locks, unless it has begun or runs on another core.
+fn clients_may_close_during_exec() {
     for (cores, has_begun, goes_on) in [
         (&[1, 0][..], false, false),
         (&[1, 0], true, true),
@@ -183,8 +181,8 @@ fn a_client_goes_amid_its_exec() {
     }
 }
 
-#[test] // One of very many keys begins at once and goes on, beside others who hold very many others.
-fn an_exec_of_many_keys_goes_on_beside_a_list() {
+#[test] // It begins at once and continues as a task, beside tasks that hold many other keys.
+fn exec_of_many_keys_continues_as_a_task() {
     let bench = Bench::new(1);
     let mut others = darter_tx::KeyList::with_capacity(1_000);
     (0..1_000).for_each(|other| others.push(other));
@@ -207,7 +205,7 @@ fn an_exec_of_many_keys_goes_on_beside_a_list() {
     assert!(bench.is_clean());
 }
 
-#[test] // However slices end, and while a key is held: no transaction overtakes the one before it.
+#[test] // With slices of any length, and while a key is held.
 fn pipelined_transactions_over_two_cores_keep_their_order() {
     let until_sent = |bench: &Bench| {
         for _ in 0..30 {
@@ -231,7 +229,7 @@ fn pipelined_transactions_over_two_cores_keep_their_order() {
         bench.turn(0);
         bench.tiny.set(is_tiny);
         until_sent(&bench);
-        bench.tiny.set(false); // Nothing is parsed in tiny slices.
+        bench.tiny.set(false); // Tiny slices parse nothing.
         until_sent(&bench);
         let got = bench.got(0);
         let queued = |count: usize| format!("+OK\r\n{}", "+QUEUED\r\n".repeat(count));
@@ -259,9 +257,8 @@ fn pipelined_transactions_over_two_cores_keep_their_order() {
     }
 }
 
-#[test] // The commands of each of several cores run there together, in their order; the replies come in
-// that of all; a slow one, a refused one and one whose keys are on several cores are no exception.
-fn many_cores_run_their_parts_together() {
+#[test] // The commands of each core run there in order; slow, refused and multi-core ones, too.
+fn cores_run_their_parts_of_a_transaction_together() {
     for is_tiny in [false, true] {
         let bench = Bench::new(4);
         let keys = [0, 1, 2, 3].map(|core| bench.key(core));
@@ -301,9 +298,8 @@ fn many_cores_run_their_parts_together() {
     }
 }
 
-#[test] // Watched keys of both cores count; what is watched ends with EXEC, also where it was refused
-// and where its client is gone.
-fn two_cores_watch_for_a_transaction() {
+#[test] // EXEC ends all watches, also if it is refused or its client is gone.
+fn watched_keys_of_both_cores_count() {
     for is_held in [false, true] {
         for touched in [None, Some(0), Some(1)] {
             for is_gone in [false, true] {
@@ -341,8 +337,8 @@ fn two_cores_watch_for_a_transaction() {
     }
 }
 
-#[test] // What a client that is gone has asked of another core, that does not: not even later.
-fn later_jobs_of_a_gone_client_end() {
+#[test] // Reads of a closed client that wait on another core do not run.
+fn waiting_reads_of_a_closed_client_do_not_run() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     let held = darter_tx::lock_key(0, darter_keyspace::Key::new(key.as_bytes()).hash);
@@ -359,8 +355,8 @@ fn later_jobs_of_a_gone_client_end() {
     assert!(bench.is_clean());
 }
 
-#[test] // What is queued counts as what has been received, and the client is closed for too much.
-fn what_is_queued_is_bounded() {
+#[test] // Queued commands count as input; too many close the client.
+fn queued_commands_are_bounded() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = 100_000;
     bench.ask(0, "MULTI");
@@ -374,9 +370,8 @@ fn what_is_queued_is_bounded() {
     assert_eq!(bench.len(), 0);
 }
 
-#[test] // An EXEC that could run at once beside a watched key that others hold: they may have changed
-// another core's key already, and somebody has seen that.
-fn who_watches_a_held_key_waits_for_its_holder() {
+#[test] // Others may have seen a part of the changes of the key's holder.
+fn exec_waits_for_holders_of_watched_keys() {
     let mut seen = 0;
     for seed in 0..400 {
         let mut prng = Prng::from_seed(seed);

@@ -1,4 +1,4 @@
-//! Commands that wait: what depends on the order of messages between cores.
+//! Blocking commands: effects of the order of messages between cores.
 
 use super::*;
 use darter_keyspace::Key;
@@ -9,8 +9,8 @@ impl Bench {
         lock_key(0, Key::new(key.as_bytes()).hash)
     }
 
-    /// A client of core 0 waits for a list of core 1, and for one of the last core. Core 1 has taken
-    /// for it, and core 0 has not heard of that. Returns both lists' names.
+    /// A client of core 0 waits for a list of core 1 and one of the last core. Core 1 has served
+    /// it, but the answer is still in flight. Returns the names of both lists.
     fn taken_elsewhere(&self) -> [String; 2] {
         let names = [self.key(1), format!("{{{}}}last", self.key(self.cores.len() - 1))];
         assert_eq!(self.ask(0, &format!("BLPOP {} {} 30", names[0], names[1])), "");
@@ -30,8 +30,8 @@ impl Bench {
     }
 }
 
-#[test] // Both keys are under the locks of one serving, in either order of their names.
-fn what_is_moved_inside_a_serving_is_served() {
+#[test] // Both keys are locked by one serving, in either order of their names.
+fn elements_moved_during_a_serving_are_served() {
     let keys = [["{q}a", "{q}b"], ["{q}b", "{q}a"]];
     for [from, to] in keys {
         let mut bench = Bench::new(1);
@@ -42,7 +42,7 @@ fn what_is_moved_inside_a_serving_is_served() {
         bench.ask(0, &push);
         assert_eq!(bench.got(mover), "$1\r\nx\r\n");
         assert_eq!(bench.got(popper), format!("*2\r\n$4\r\n{to}\r\n$1\r\nx\r\n"), "{from}");
-        // A circle: there, back, and out.
+        // A circle: there, back and out.
         bench.ask(mover, &format!("BLMOVE {from} {to} LEFT LEFT 0"));
         bench.ask(back, &format!("BLMOVE {to} {from} LEFT LEFT 0"));
         bench.ask(popper, &format!("BLPOP {from} 0"));
@@ -54,8 +54,8 @@ fn what_is_moved_inside_a_serving_is_served() {
     }
 }
 
-#[test] // Many keys, a client for each: some are served in the step of the EXEC, the others by a task.
-fn few_are_served_in_the_step_of_an_exec() {
+#[test] // One client for each of many keys: EXEC itself serves a few, a task the others.
+fn exec_itself_serves_few_clients() {
     const KEYS: usize = 40;
     let mut bench = Bench::new(1);
     let takers: Vec<usize> = (0..KEYS).map(|_| bench.connect(0)).collect();
@@ -76,8 +76,8 @@ fn few_are_served_in_the_step_of_an_exec() {
     assert!(bench.is_quiet());
 }
 
-#[test] // In the step of the push, with one message; another core that has something finds it gone.
-fn who_waits_elsewhere_is_served_at_once_and_once() {
+#[test] // The push serves the client, with one message.
+fn clients_of_other_cores_are_served_at_once_and_only_once() {
     let bench = Bench::new(3);
     let [first, last] = bench.taken_elsewhere();
     assert_eq!(bench.got(1), ":1\r\n");
@@ -88,8 +88,8 @@ fn who_waits_elsewhere_is_served_at_once_and_once() {
     assert!(bench.is_quiet());
 }
 
-#[test] // What was taken for it is sent, though its time was over, or it was to be unblocked.
-fn what_was_taken_comes_before_the_end_of_the_wait() {
+#[test] // The served client times out, or is unblocked, before the answer arrives.
+fn served_clients_get_the_element_despite_a_timeout() {
     for is_late in [true, false] {
         let bench = Bench::new(2);
         let [first, _] = bench.taken_elsewhere();
@@ -105,8 +105,8 @@ fn what_was_taken_comes_before_the_end_of_the_wait() {
     }
 }
 
-#[test] // As one that has ended its side and waits for the reply of another command.
-fn who_ends_its_side_gets_what_was_taken() {
+#[test] // The served client half-closes, like one that waits for any reply.
+fn half_closed_clients_get_the_served_element() {
     let bench = Bench::new(2);
     bench.taken_elsewhere();
     bench.cores[0].ended(bench.clients[0].token);
@@ -116,8 +116,8 @@ fn who_ends_its_side_gets_what_was_taken() {
     assert!(bench.is_quiet());
 }
 
-#[test] // What it asked for before is done, and what it took is in no list any more.
-fn who_ends_its_side_gets_what_it_is_owed() {
+#[test] // Requests before the blocking one are run and answered.
+fn half_closed_clients_get_pending_replies() {
     for (cores, first, second) in [(1, 0, 0), (2, 0, 0), (2, 0, 1), (2, 1, 0), (2, 1, 1)] {
         for (wait, rest) in
             [("BLPOP", "0"), ("BRPOPLPUSH", "other 0"), ("XREAD BLOCK 0 STREAMS", "$")]
@@ -136,8 +136,8 @@ fn who_ends_its_side_gets_what_it_is_owed() {
     }
 }
 
-#[test] // Its core has heard of its end, its time or its killing; the core of the key has not.
-fn nothing_is_taken_for_who_waits_no_more() {
+#[test] // The wait has ended on the client's core, but the core of the key does not know yet.
+fn ended_waits_are_not_served() {
     let ends: [fn(&Bench); 4] = [
         |bench| bench.cores[0].ended(bench.clients[0].token),
         |bench| bench.cores[0].closed(bench.clients[0].token),
@@ -157,8 +157,8 @@ fn nothing_is_taken_for_who_waits_no_more() {
     }
 }
 
-#[test] // Pushes come while the key to move to is locked: one task waits for it, not one for each.
-fn one_task_waits_for_the_other_key() {
+#[test] // Several pushes while the destination is locked start one task, not one each.
+fn one_task_waits_for_a_locked_destination() {
     let bench = Bench::new(2);
     let (from, to) = (bench.key(1), bench.key(0));
     bench.ask(0, &format!("BLMOVE {from} {to} LEFT RIGHT 0"));
@@ -174,8 +174,8 @@ fn one_task_waits_for_the_other_key() {
     assert!(bench.is_quiet());
 }
 
-#[test] // Others queue for the key to move to, one behind the other: in between it is its turn.
-fn who_moves_is_served_between_others_who_lock_the_other_key() {
+#[test] // The call gets the destination key between other lock holders.
+fn blmove_gets_a_contended_destination() {
     for core in [0, 1] {
         let bench = Bench::new(2);
         let (from, to) = (bench.key(1), format!("{{{}}}to", bench.key(core)));
@@ -202,8 +202,8 @@ fn who_moves_is_served_between_others_who_lock_the_other_key() {
     }
 }
 
-#[test] // A transaction brings more than a step can deliver: a job does it, on the core of the key.
-fn who_waits_gets_a_thousand_entries_at_most() {
+#[test] // A transaction adds more than one step can deliver: a job delivers the rest.
+fn blocked_readers_get_at_most_a_thousand_entries() {
     const ADDED: usize = 1_100;
     for core in [0, 1] {
         let mut bench = Bench::new(2);
@@ -231,8 +231,8 @@ fn who_waits_gets_a_thousand_entries_at_most() {
     }
 }
 
-#[test] // Who goes while other cores still give it places keeps none there.
-fn who_goes_while_it_begins_to_wait_has_no_place() {
+#[test] // The client closes while other cores are still adding its places.
+fn clients_that_close_while_they_begin_to_wait_leave_no_place() {
     let bench = Bench::new(2);
     let names: Vec<String> = (0..1_000).map(|number| format!("stream:{number}")).collect();
     let ids = "0 ".repeat(names.len());
@@ -252,8 +252,8 @@ fn who_goes_while_it_begins_to_wait_has_no_place() {
     assert!(bench.is_quiet());
 }
 
-#[test] // Who waits with CLAIM gets what is pending once that is old enough, to the millisecond.
-fn what_becomes_idle_is_claimed_by_who_waits() {
+#[test] // Pending entries are claimed when they are old enough, to the millisecond.
+fn blocked_readers_claim_idle_entries() {
     for core in [0, 1] {
         let mut bench = Bench::new(2);
         let key = bench.key(core);
@@ -264,7 +264,7 @@ fn what_becomes_idle_is_claimed_by_who_waits() {
         };
         assert_eq!(bench.ask(claimer, &wait("CLAIM 30", 0, "c")), "");
         assert_eq!(bench.ask(patient, &wait("CLAIM 100", 40, "d")), "");
-        // Another reads an entry, which is pending from then on.
+        // Another client reads an entry, which is then pending.
         bench.ask(
             1,
             &format!("MULTI\r\nXADD {key} 1 f v\r\nXREADGROUP GROUP g r STREAMS {key} >\r\nEXEC"),
@@ -288,8 +288,8 @@ fn what_becomes_idle_is_claimed_by_who_waits() {
     }
 }
 
-#[test] // As Redis: in the order in which it happens.
-fn who_waits_hears_of_what_was_invalidated_before_it_is_served() {
+#[test] // As in Redis.
+fn invalidations_precede_the_served_entry() {
     let bench = Bench::new(2);
     let stream = bench.key(1);
     let key = format!("{{{stream}}}read");
@@ -301,13 +301,13 @@ fn who_waits_hears_of_what_was_invalidated_before_it_is_served() {
     bench.settle();
     let got = bench.got(0);
     let entry = got.find("$3\r\n1-0\r\n").expect("it is served");
-    let told = got.find("$10\r\ninvalidate\r\n").expect("it is told");
-    assert!(told < entry, "{got:?}");
+    let invalidation = got.find("$10\r\ninvalidate\r\n").expect("it is invalidation");
+    assert!(invalidation < entry, "{got:?}");
     assert!(bench.is_quiet());
 }
 
-#[test] // One message there, and one back: what it waits for may be what it has just sent.
-fn a_call_follows_what_was_sent_to_the_core_of_its_keys() {
+#[test] // One message each way. The client may wait for an element that it has just sent.
+fn blocking_calls_follow_earlier_requests_to_their_core() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     bench.send(0, &format!("RPUSH {key} x\r\nBLPOP {key} 0\r\nBLPOP {key} 0"));
@@ -322,8 +322,8 @@ fn a_call_follows_what_was_sent_to_the_core_of_its_keys() {
     assert!(bench.is_quiet());
 }
 
-#[test] // What came before it waits for a lock: so does the call. It runs once nothing is owed.
-fn a_call_does_not_overtake_what_is_held() {
+#[test] // An earlier request waits for a lock, so the call waits, too.
+fn blocking_calls_do_not_overtake_held_requests() {
     for line in ["RPUSH HELD x\r\nBLPOP OTHER 0", "BLPOP HELD OTHER 0"] {
         let bench = Bench::new(2);
         let [held, other] = ["held", "other"].map(|name| format!("{{{}}}{name}", bench.key(1)));
@@ -340,8 +340,8 @@ fn a_call_does_not_overtake_what_is_held() {
     }
 }
 
-#[test] // The call is on its way to the core of its keys: it is not run there, and has no place.
-fn who_waits_no_more_as_its_call_arrives_gets_nothing() {
+#[test] // The call does not run on the core of its keys, and has no place there.
+fn calls_ended_in_flight_get_nothing() {
     let ends: [fn(&Bench); 3] = [
         |bench| bench.cores[0].closed(bench.clients[0].token),
         |bench| assert!(bench.cores[0].unblock(1, false), "it waits"),
@@ -366,8 +366,8 @@ fn who_waits_no_more_as_its_call_arrives_gets_nothing() {
     }
 }
 
-#[test] // Its time is over before the core of its keys has heard of it: that does not count as waiting.
-fn whose_time_is_over_as_its_call_arrives_is_answered() {
+#[test] // The call times out before it arrives; it is still answered, but does not wait.
+fn calls_that_timed_out_in_flight_are_answered() {
     for is_there in [true, false] {
         let bench = Bench::new(2);
         let key = bench.key(1);
@@ -387,8 +387,8 @@ fn whose_time_is_over_as_its_call_arrives_is_answered() {
     }
 }
 
-#[test] // `printf 'BLPOP q 0\r\n' | nc -N`: it gets what is there, and does not wait.
-fn who_ends_its_side_as_its_call_arrives_is_answered() {
+#[test] // `printf 'BLPOP q 0\r\n' | nc -N` gets an element if there is one, and does not wait.
+fn calls_of_half_closed_clients_are_answered() {
     for (is_there, is_early) in [(true, true), (true, false), (false, true), (false, false)] {
         let bench = Bench::new(2);
         let key = bench.key(1);
@@ -410,8 +410,8 @@ fn who_ends_its_side_as_its_call_arrives_is_answered() {
     }
 }
 
-#[test] // A core that sleeps for as long as it says ends a wait at its time, to the millisecond.
-fn a_wait_ends_at_its_time() {
+#[test] // A core that sleeps as long as `wait` says ends a wait in the right millisecond.
+fn waits_end_at_their_timeout() {
     for core in [0, 1] {
         for (line, ms) in [
             ("BLPOP KEY 0.001", 1),

@@ -1,4 +1,4 @@
-//! Writes held for a snapshot, and how their waits end: with a file in memory.
+//! Writes that wait for a snapshot, with a file in memory.
 
 use super::super::state::writers::HOLD_MS;
 use super::*;
@@ -8,22 +8,22 @@ use darter_persist::snapshot::Chunk;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Keys of core 0: some 35 segments of 50 KiB.
+/// Keys of core 0: about 35 segments of 50 KiB.
 const KEYS: usize = 40_000;
-/// Requests of the client that writes.
+/// Requests of the writing client.
 const WRITES: usize = 100;
 
-/// Files that take whatever comes, unless they hang.
+/// A store that takes every chunk, unless it hangs.
 #[derive(Clone, Default)]
 struct Disk {
     hangs: Arc<AtomicBool>,
     begun: Arc<AtomicUsize>,
-    /// Cores whose part has not ended.
+    /// The number of cores whose part has not ended.
     left: Arc<AtomicUsize>,
     saves: Arc<Mutex<Option<Arc<Saves>>>>,
 }
 
-/// What one core saves to.
+/// The outlet of one core.
 struct Lane(Disk);
 
 impl Disk {
@@ -61,8 +61,8 @@ impl Outlet for Lane {
     }
 }
 
-/// Cores whose background work does one portion a turn, with a value of its own for each of the
-/// keys of core 0 that are returned.
+/// Cores whose background work runs one portion a turn, with values outside the entries of core 0's
+/// keys, which are returned.
 fn filled(cores: usize) -> (Bench, Disk, Vec<String>) {
     filled_with(cores, KEYS)
 }
@@ -85,7 +85,7 @@ fn filled_with(cores: usize, keys: usize) -> (Bench, Disk, Vec<String>) {
 }
 
 impl Bench {
-    /// A snapshot begins, of which some keys are soon written.
+    /// Begins a snapshot, and runs until some keys are written.
     fn begin_to_save(&self, disk: &Disk, client: usize) {
         self.send(client, "BGSAVE");
         while disk.begun.load(Ordering::Relaxed) == 0 {
@@ -94,7 +94,7 @@ impl Bench {
         self.settle();
     }
 
-    /// Turns of the cores that have a reason for one. False if none has.
+    /// Runs a turn of each core that has a reason. False if none has.
     fn round_of_the_awake(&self) -> bool {
         let is_awake = |at: usize| {
             let has_mail = !self.mail.borrow()[at].is_empty();
@@ -109,8 +109,8 @@ impl Bench {
     }
 }
 
-#[test] // A client writes as fast as it can, on the core of the keys or on another one.
-fn who_reads_does_not_wait_for_the_snapshot() {
+#[test] // A client writes at full speed, on the core of the keys or on another.
+fn readers_do_not_wait_for_a_snapshot() {
     for cores in [1, 2] {
         let (mut bench, disk, names) = filled(cores);
         let (writer, reader) = (cores - 1, bench.connect(0));
@@ -137,7 +137,7 @@ fn who_reads_does_not_wait_for_the_snapshot() {
 }
 
 #[test] // Writes that copy nothing are not held.
-fn writes_held_for_a_disk_that_hangs_run_in_time() {
+fn held_writes_run_in_time_when_the_disk_hangs() {
     let (mut bench, disk, names) = filled(1);
     let [saver, writer, other] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, saver);
@@ -171,7 +171,7 @@ fn writes_held_for_a_disk_that_hangs_run_in_time() {
 }
 
 #[test]
-fn a_held_client_that_ends_its_side_is_closed_at_once() {
+fn half_closed_held_clients_are_closed_at_once() {
     let (mut bench, disk, names) = filled(1);
     let [saver, writer] = [(); 2].map(|()| bench.connect(0));
     let gone: Vec<_> = (0..20).map(|_| bench.connect(0)).collect();
@@ -191,7 +191,7 @@ fn a_held_client_that_ends_its_side_is_closed_at_once() {
     assert!(bench.cores[0].writers.are_held());
 }
 
-#[test] // Huge sets wait until the lists of their segment have been written.
+#[test] // Huge sets are written after the lists of their segment.
 fn writers_of_other_keys_do_not_wait_for_large_values() {
     let (mut bench, disk, _) = filled_with(1, 100);
     let [saver, writer, waiter] = [(); 3].map(|()| bench.connect(0));
@@ -221,7 +221,7 @@ fn writers_of_other_keys_do_not_wait_for_large_values() {
 }
 
 #[test] // A held connection is closed.
-fn a_writer_may_leave_while_it_waits() {
+fn held_writers_may_close() {
     let (mut bench, disk, names) = filled(1);
     let [reader, writer, gone] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, reader);
@@ -238,8 +238,8 @@ fn a_writer_may_leave_while_it_waits() {
     assert!(!bench.cores[0].writers.are_held());
 }
 
-#[test] // The end is called off while it waits for another snapshot to be given up.
-fn an_end_that_waits_for_a_snapshot_is_aborted() {
+#[test] // SHUTDOWN ABORT comes while SHUTDOWN waits for another snapshot to stop.
+fn a_waiting_shutdown_can_be_aborted() {
     let (mut bench, disk, _) = filled(1);
     let [saver, ender, aborter] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, saver);
