@@ -8,7 +8,7 @@ use darter_families::json::Json;
 use darter_keyspace::{Typed, Value as _};
 use darter_rdb::dump::{self, Dumper};
 use darter_rdb::{Item, Kind, Limits, Source, Survey, Writer};
-use darter_structs::json::Builder;
+use darter_structs::json::JsonBuilder;
 
 /// A value's items in a given order; a string in chunks of 1000 bytes.
 #[derive(Clone)]
@@ -213,7 +213,7 @@ fn slices_of_any_size_make_the_same_payload() {
 
 #[test] // Items of a byte count as well: bytes alone would be very many of them.
 fn short_items_are_few_at_a_time() {
-    let mut builder = Builder::default();
+    let mut builder = JsonBuilder::default();
     builder.open(false);
     (0..20_000).for_each(|_| assert!(builder.open(false) && builder.close()));
     builder.close();

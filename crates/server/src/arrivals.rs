@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    #[test] // The same holds for a message of another core.
+    #[test] // A message of another core ends the slice, too.
     fn mail_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };

@@ -5,7 +5,7 @@
 //! only some of the nearest are wanted, there is one run, which is cut now and then.
 
 use crate::multi_input::Queue;
-use darter_structs::sorted::Entry;
+use darter_structs::sorted::SortedEntry;
 use darter_structs::table::{HeldKey, Scratch};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -68,7 +68,7 @@ struct Run {
 }
 
 impl Run {
-    fn push(&mut self, entry: &Entry<'_>, distance: f64) {
+    fn push(&mut self, entry: &SortedEntry<'_>, distance: f64) {
         if self.hits.is_empty() {
             self.hits.reserve(FIRST_HITS);
             self.bytes.reserve(FIRST_BYTES);
@@ -203,7 +203,7 @@ impl Hits {
     }
 
     /// Adds a hit; its distance matters only if they are sorted, or shown.
-    pub(super) fn push(&mut self, entry: &Entry<'_>, distance: f64) {
+    pub(super) fn push(&mut self, entry: &SortedEntry<'_>, distance: f64) {
         if self.is_full() {
             return;
         }

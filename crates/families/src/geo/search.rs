@@ -16,7 +16,7 @@ use crate::pending_values::PendingValues;
 use crate::zset::ZSet;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
-use darter_structs::sorted::{End, Entry, Place, Reader, Sorted};
+use darter_structs::sorted::{End, Place, Sorted, SortedEntry, SortedReader};
 use std::ops::Range;
 
 /// Entries looked at in one portion, and when a search is done at once.
@@ -130,7 +130,7 @@ impl Search {
 
     /// Looks at an entry.
     #[inline]
-    fn look(&mut self, entry: &Entry<'_>) {
+    fn look(&mut self, entry: &SortedEntry<'_>) {
         if !self.window.contains(entry.score()) {
             return;
         }
@@ -168,7 +168,7 @@ pub(super) struct Walk {
     /// Ranks still to be looked at, the last first.
     areas: Vec<Range<usize>>,
     cut: ZSet,
-    reader: Option<Reader>,
+    reader: Option<SortedReader>,
 }
 
 impl Walk {
@@ -192,7 +192,7 @@ impl Walk {
             if self.areas.is_empty() {
                 self.cut = ZSet::new(); // The reader releases the entries that it has read.
             }
-            self.reader = Some(Reader::new(cut, ranks, End::Front));
+            self.reader = Some(SortedReader::new(cut, ranks, End::Front));
             return true;
         };
         let search = &mut self.search;
@@ -212,7 +212,7 @@ impl Walk {
     }
 
     fn pinned_bytes(&self) -> usize {
-        let unread = self.reader.as_ref().map_or(0, Reader::pinned_bytes);
+        let unread = self.reader.as_ref().map_or(0, SortedReader::pinned_bytes);
         self.cut.pinned_bytes().max(unread) + self.search.hits.memory_bytes()
     }
 }

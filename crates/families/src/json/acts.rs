@@ -6,7 +6,7 @@ use super::value::JsonEdit;
 use super::waiting::Waiting;
 use darter_keyspace::Event;
 use darter_resp::{Output, Reply};
-use darter_structs::json::{self, Text, Value, View};
+use darter_structs::json::{self, JsonText, Value, View};
 
 const SET: &Event = &Event::new("json.set", b'd');
 const MERGE: &Event = &Event::new("json.merge", b'd');
@@ -362,7 +362,7 @@ impl Act {
         }
         match self {
             Self::Merge(patch) if patch.node().is_some_and(json::Node::is_object) => {
-                let place = node.find(Text::Bytes(name)).unwrap_or_else(|| {
+                let place = node.find(JsonText::Bytes(name)).unwrap_or_else(|| {
                     edit.put(MERGE, path, name, &Value::empty(true));
                     node_len(edit, path) - 1
                 });
@@ -435,7 +435,7 @@ fn add_some(
 }
 
 /// A string and the next part of what is added to it; its length.
-fn joined(text: Text<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
+fn joined(text: JsonText<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
     let View::Text(more) = more.view() else { unreachable!("a text is added") };
     let part = more.part(out.within..out.within + BYTES_AT_ONCE);
     out.within += part.len();
@@ -443,11 +443,11 @@ fn joined(text: Text<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
         (out.within, out.changed) = (0, out.changed + 1);
     }
     let joined = match text {
-        Text::Bytes(bytes) => Value::text(Text::Bytes(&[bytes, &part].concat())),
-        Text::Blob(blob) => {
+        JsonText::Bytes(bytes) => Value::text(JsonText::Bytes(&[bytes, &part].concat())),
+        JsonText::Blob(blob) => {
             let mut longer = blob.clone();
             longer.append(&part);
-            Value::text(Text::Blob(&longer))
+            Value::text(JsonText::Blob(&longer))
         }
     };
     (joined, text.len() + part.len())
@@ -521,7 +521,7 @@ impl Merging {
         } else if let Some(value) = patch.copy_at(&place) {
             merge_member(edit, &level.target, child, &value);
         }
-        Some(child.name.map_or(0, Text::len))
+        Some(child.name.map_or(0, JsonText::len))
     }
 }
 

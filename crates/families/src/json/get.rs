@@ -12,7 +12,7 @@ use crate::pending_values::flow;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_keyspace::WrongType;
 use darter_resp::{Output, Reply};
-use darter_structs::json::{self, Format, Printer, Text, Token, Value, Walk};
+use darter_structs::json::{self, Format, JsonText, Printer, Token, Value, Walk};
 use std::collections::HashSet;
 
 /// Tokens printed in one portion, and between two looks at how much that was.
@@ -313,7 +313,7 @@ impl Printing {
         };
         if !std::mem::replace(&mut self.is_part_begun, true) {
             if self.is_many {
-                self.printer.print(Token::Name(Text::Bytes(&part.path.text)), out);
+                self.printer.print(Token::Name(JsonText::Bytes(&part.path.text)), out);
             }
             if !self.is_legacy {
                 self.printer.print(open(false), out);

@@ -11,7 +11,7 @@ use crate::pending_values::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Key;
 use darter_resp::{Output, Reply};
-use darter_structs::json::{self, Text, Token, Value, View, Walk};
+use darter_structs::json::{self, JsonText, Token, Value, View, Walk};
 
 /// Steps of one portion.
 const PORTION: usize = 512;
@@ -217,7 +217,7 @@ impl Asking {
                 let mut next = from;
                 let mut bytes = 0;
                 for child in node.iter(from).take(PORTION / 4) {
-                    let name = child.name.map(Text::to_vec).unwrap_or_default();
+                    let name = child.name.map(JsonText::to_vec).unwrap_or_default();
                     self.answers.append(&encoded(resp3, |reply| reply.bulk(&name)), 0);
                     (next, bytes) = (next + 1, bytes + name.len());
                     if bytes >= NAME_BYTES {

@@ -6,7 +6,7 @@
 
 use super::path::{Pick, Step};
 use super::test::Testing;
-use darter_structs::json::{Iter, Node, Text, Value, View};
+use darter_structs::json::{Iter, JsonText, Node, Value, View};
 use std::sync::Arc;
 
 /// See the module.
@@ -236,7 +236,7 @@ impl Pick {
     /// The place that a name or an index means, if it is one; an index may be beyond the end.
     pub(super) fn place(&self, node: Node<'_>) -> Option<usize> {
         match self {
-            Self::Name(name) => node.find(Text::Bytes(name)),
+            Self::Name(name) => node.find(JsonText::Bytes(name)),
             Self::Index(index) if !node.is_object() => from_front(*index, node.len()),
             _ => None,
         }

@@ -9,7 +9,7 @@
 
 use super::path::Step;
 use super::select::{First, Select};
-use darter_structs::json::{Text, Value, View};
+use darter_structs::json::{JsonText, Value, View};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ impl Testing {
             Operand::Bool(value) => return Some(Some(View::Bool(*value))),
             Operand::Int(value) => return Some(Some(View::Int(*value))),
             Operand::Float(value) => return Some(Some(View::Float(*value))),
-            Operand::Text(text) => return Some(Some(View::Text(Text::Bytes(text)))),
+            Operand::Text(text) => return Some(Some(View::Text(JsonText::Bytes(text)))),
             Operand::Here(route) => (route, here),
             Operand::Root(route) => (route, root.view()),
         };

@@ -6,7 +6,7 @@ use darter_keyspace::{
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
 use darter_structs::blob::Blob;
-use darter_structs::json::{self, Builder, Text, Token, View, Walk};
+use darter_structs::json::{self, JsonBuilder, JsonText, Token, View, Walk};
 use darter_structs::table::PackedValue;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -49,7 +49,7 @@ enum State {
 
 #[derive(Clone, Default)]
 struct Building {
-    builder: Builder,
+    builder: JsonBuilder,
     long: Option<LongText>,
 }
 
@@ -136,7 +136,7 @@ impl Building {
         let builder = &mut self.builder;
         match tag {
             b'k' if rest.len() > json::NAME_BYTES_MAX => false,
-            b'k' => std::str::from_utf8(rest).is_ok() && builder.name(Text::Bytes(rest)),
+            b'k' => std::str::from_utf8(rest).is_ok() && builder.name(JsonText::Bytes(rest)),
             b'[' | b'{' if builder.depth() >= json::LEVELS_MAX => false,
             b'[' | b'{' => builder.open(*tag == b'{'),
             b'c' => builder.close(),
@@ -151,7 +151,7 @@ impl Building {
         let Some(long) = self.long.take().filter(|long| long.begun.is_empty()) else {
             return false;
         };
-        let text = Text::Blob(&long.text);
+        let text = JsonText::Blob(&long.text);
         match long.is_name {
             true => self.builder.name(text),
             false => self.builder.value(json::Value::scalar(View::Text(text))),
@@ -167,7 +167,7 @@ fn scalar(tag: u8, rest: &[u8]) -> Option<View<'_>> {
         b'n' if rest.is_empty() => Some(View::Null),
         b't' if rest.is_empty() => Some(View::Bool(true)),
         b'f' if rest.is_empty() => Some(View::Bool(false)),
-        b's' => std::str::from_utf8(rest).ok().map(|_| View::Text(Text::Bytes(rest))),
+        b's' => std::str::from_utf8(rest).ok().map(|_| View::Text(JsonText::Bytes(rest))),
         b'i' => eight().map(|eight| View::Int(i64::from_le_bytes(eight))),
         b'u' => {
             let value = u64::from_le_bytes(eight()?);
@@ -210,7 +210,7 @@ fn write(token: Token<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn write_text(tag: u8, text: Text<'_>, out: &mut Vec<u8>) {
+fn write_text(tag: u8, text: JsonText<'_>, out: &mut Vec<u8>) {
     out.push(tag);
     text.pieces().for_each(|piece| out.extend_from_slice(piece));
 }
@@ -240,7 +240,7 @@ impl Value for Json {
         }
         let State::Whole(root) = &mut self.0 else { return false };
         let blob = value.to_blob();
-        root.put(Text::Bytes(name), &json::Value::text(Text::Blob(&blob)));
+        root.put(JsonText::Bytes(name), &json::Value::text(JsonText::Blob(&blob)));
         true
     }
 
@@ -393,7 +393,7 @@ impl JsonEdit<'_> {
 
     /// Gives a member of an object this value.
     pub fn put(&mut self, event: &'static Event, path: &[usize], name: &[u8], value: &json::Value) {
-        self.change(path, |object| object.put(Text::Bytes(name), value));
+        self.change(path, |object| object.put(JsonText::Bytes(name), value));
         self.recorder.record(&[event], || JsonChange::Put {
             path: path.to_vec(),
             name: name.to_vec(),

@@ -71,13 +71,13 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_structs::json::Text;
+    use darter_structs::json::JsonText;
 
     #[test]
     fn each_value_that_leaves_takes_its_share_along() {
         let mut waiting = Waiting::default();
         let text = "x".repeat(100);
-        let value = Value::text(Text::Bytes(text.as_bytes()));
+        let value = Value::text(JsonText::Bytes(text.as_bytes()));
         (0..CHUNK).for_each(|_| waiting.push_own(Some(value.clone())));
         let all = waiting.memory_bytes();
         assert!(all > 100 * CHUNK, "{all}");

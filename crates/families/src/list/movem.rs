@@ -12,7 +12,7 @@ use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Flow, Refusal};
 use darter_keyspace::{Db, Key, WrongType};
 use darter_resp::{Output, Reply};
-use darter_structs::list::{self, End, New, Reader};
+use darter_structs::list::{self, End, ListReader, NewElement};
 use darter_tx::Access;
 use std::ops::Range;
 
@@ -131,7 +131,7 @@ struct Move<'c> {
 
 impl Move<'_> {
     /// Moves; returns a cut of the moved elements, unless there are none.
-    async fn run(&self) -> Result<Option<Reader>, Refusal> {
+    async fn run(&self) -> Result<Option<ListReader>, Refusal> {
         let Some(reader) = self.find().await? else { return Ok(None) };
         let is_one_key = same(self.call.arg(self.from), self.call.arg(self.to));
         if !is_one_key {
@@ -157,7 +157,7 @@ impl Move<'_> {
     }
 
     /// A cut of the elements to be moved.
-    async fn find(&self) -> Result<Option<Reader>, WrongType> {
+    async fn find(&self) -> Result<Option<ListReader>, WrongType> {
         let asked = self.asked;
         let look = move |db: &mut Db, key: &Key<'_>| {
             let found = db.read_value::<List>(key)?;
@@ -172,11 +172,11 @@ impl Move<'_> {
     }
 
     /// The elements in reverse.
-    async fn reverse(&self, mut reader: Reader) -> list::List {
+    async fn reverse(&self, mut reader: ListReader) -> list::List {
         let mut reversed = list::List::new();
         while reader.next_slice(REVERSED_AT_ONCE, &mut |element| match element {
             list::Element::Text(text) => reversed.push(End::Front, &*text.to_vec()),
-            list::Element::Blob(blob) => reversed.push(End::Front, New::Blob(blob.clone())),
+            list::Element::Blob(blob) => reversed.push(End::Front, NewElement::Blob(blob.clone())),
         }) {
             self.call.tx.pause().await;
         }
@@ -184,7 +184,7 @@ impl Move<'_> {
     }
 
     /// Moves within one list, which is never empty during the move.
-    async fn turn(&self, reversed: Option<list::List>) -> Option<Reader> {
+    async fn turn(&self, reversed: Option<list::List>) -> Option<ListReader> {
         let asked = self.asked;
         let turn = self.edit(self.from, false, move |edit| {
             let block = edit.detach(asked.ends.from, asked.count);
@@ -197,7 +197,7 @@ impl Move<'_> {
     }
 
     /// From one list to another.
-    async fn carry(&self, reversed: Option<list::List>) -> Option<Reader> {
+    async fn carry(&self, reversed: Option<list::List>) -> Option<ListReader> {
         let Ends { from, to } = self.asked.ends;
         let count = self.asked.count;
         let block = self.edit(self.from, false, move |edit| edit.detach(from, count)).await?;
@@ -212,6 +212,6 @@ impl Move<'_> {
 }
 
 /// A cut of all elements.
-fn read(list: &list::List) -> Reader {
-    Reader::new(list.reader(), 0..list.len())
+fn read(list: &list::List) -> ListReader {
+    ListReader::new(list.reader(), 0..list.len())
 }

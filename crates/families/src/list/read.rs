@@ -7,7 +7,7 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Key, ShardStats, WrongType};
 use darter_resp::Reply;
-use darter_structs::list::{self, Element, End, PackRef, Reader};
+use darter_structs::list::{self, Element, End, ListPackRef, ListReader};
 use std::ops::Range;
 
 /// Elements read at once, and elements of one portion.
@@ -71,7 +71,7 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// more than a look.
 #[derive(Clone, Copy)]
 enum Listed<'d> {
-    Pack(PackRef<'d>),
+    Pack(ListPackRef<'d>),
     Chunks(&'d list::List),
 }
 
@@ -84,7 +84,7 @@ impl<'d> Listed<'d> {
     ) -> Result<Option<Self>, WrongType> {
         let Some(found) = find(db, stats, key) else { return Ok(None) };
         if let Some(bytes) = found.pack_of::<List>() {
-            return Ok(Some(Self::Pack(PackRef::new(bytes))));
+            return Ok(Some(Self::Pack(ListPackRef::new(bytes))));
         }
         let list: &List = found.out_of_line()?;
         Ok(Some(Self::Chunks(list.elements())))
@@ -107,13 +107,13 @@ impl<'d> Listed<'d> {
 
 /// Elements of a cut, on their way out.
 pub(super) struct Ranging {
-    reader: Reader,
+    reader: ListReader,
     unsent: PendingValues,
 }
 
 impl Ranging {
     /// The header is sent.
-    pub(super) fn new(reader: Reader) -> Self {
+    pub(super) fn new(reader: ListReader) -> Self {
         Self { reader, unsent: PendingValues::default() }
     }
 }

@@ -7,7 +7,9 @@ use darter_keyspace::{
 };
 use darter_rdb::{Bounds, Encoding, Form, Item, Items, Kind, Layout, Plan, Source, Survey};
 use darter_structs::blob::Blob;
-use darter_structs::list::{self, Element, End, INLINE_MAX, New, Progress, Reader, Removal};
+use darter_structs::list::{
+    self, Element, End, INLINE_MAX, ListReader, NewElement, Progress, Removal,
+};
 use darter_structs::table::PackedValue;
 use std::ops::Range;
 
@@ -60,10 +62,10 @@ pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
 }
 
 /// An element to be put into a list.
-pub(super) fn new(element: Fresh<'_>) -> New<'_> {
+pub(super) fn new(element: Fresh<'_>) -> NewElement<'_> {
     match element {
-        Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => New::Bytes(bytes),
-        _ => New::Blob(element.to_blob()),
+        Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => NewElement::Bytes(bytes),
+        _ => NewElement::Blob(element.to_blob()),
     }
 }
 
@@ -83,8 +85,8 @@ impl List {
     /// Reads the elements with these indexes from a cut, which does not count as a version of the
     /// list.
     #[must_use]
-    pub fn reader(&self, indexes: Range<usize>) -> Reader {
-        Reader::new(self.0.reader(), indexes)
+    pub fn reader(&self, indexes: Range<usize>) -> ListReader {
+        ListReader::new(self.0.reader(), indexes)
     }
 }
 
@@ -103,7 +105,7 @@ impl Value for List {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         match item {
-            NewItem::Element(blob) => self.0.push(End::Back, New::Shared(blob.clone())),
+            NewItem::Element(blob) => self.0.push(End::Back, NewElement::Shared(blob.clone())),
             item => self.0.push(End::Back, item.name()),
         }
         true
@@ -154,7 +156,7 @@ impl Collection for List {
 struct Elements {
     /// For the second pass, which releases what it has read.
     cut: Option<list::List>,
-    reader: Reader,
+    reader: ListReader,
     element: Vec<u8>,
     /// A long element that is being returned, and how much of it was.
     long: Option<(Blob, usize)>,
@@ -165,7 +167,7 @@ const PART_BYTES: usize = CHUNK_BYTES / 4;
 
 impl Elements {
     fn new(cut: list::List) -> Self {
-        let reader = Reader::new(cut.clone(), 0..cut.len());
+        let reader = ListReader::new(cut.clone(), 0..cut.len());
         Self { cut: Some(cut), reader, element: Vec::new(), long: None }
     }
 
@@ -209,7 +211,7 @@ impl Source for Elements {
         let cut = self.cut.take().expect("the second pass is the last");
         let len = cut.len();
         assert!(self.long.is_none(), "the first pass is not over");
-        self.reader = Reader::new(cut, 0..len);
+        self.reader = ListReader::new(cut, 0..len);
     }
 }
 

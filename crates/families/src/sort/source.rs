@@ -54,9 +54,9 @@ impl Source {
 
 /// Reads a source in portions.
 pub(super) enum Reader {
-    List(list::Reader),
+    List(list::ListReader),
     Members(table::Reader<Never>, u64),
-    Scored(sorted::Reader),
+    Scored(sorted::SortedReader),
 }
 
 impl Reader {
@@ -66,7 +66,7 @@ impl Reader {
             Source::List(list) => Self::List(list.reader(places)),
             Source::Members(set) => Self::Members(table::Reader::new(set.members().clone()), now),
             Source::Scored(set) => {
-                Self::Scored(sorted::Reader::new(set.entries().clone(), places, End::Front))
+                Self::Scored(sorted::SortedReader::new(set.entries().clone(), places, End::Front))
             }
         }
     }

@@ -8,7 +8,7 @@ use darter_keyspace::is_long;
 use darter_rdb::{Item, Piece, Source};
 use darter_structs::blob::Blob;
 use darter_structs::groups::Groups;
-use darter_structs::stream::{self, Element, End, Reader};
+use darter_structs::stream::{self, Element, End, StreamReader};
 use darter_structs::{list, stream::StreamId};
 
 /// Bytes of a part of a long name or value, which is hashed in one go.
@@ -18,10 +18,10 @@ const PART_BYTES: usize = CHUNK_BYTES / 4;
 pub(super) struct Entries {
     /// For the second pass, which releases what it has read.
     cut: Option<stream::Entries>,
-    reader: Reader,
+    reader: StreamReader,
     state: State,
     /// The names and values of the current entry that are still to come, if it is a long one.
-    fields: Option<list::Reader>,
+    fields: Option<list::ListReader>,
     /// The names and values of a short entry.
     texts: Texts,
     /// The current one of a long entry.
@@ -63,7 +63,7 @@ impl Texts {
 
 impl Entries {
     pub(super) fn new(cut: stream::Entries, state: State, groups: Groups) -> Self {
-        let reader = Reader::new(cut.clone(), 0..cut.len(), End::Front);
+        let reader = StreamReader::new(cut.clone(), 0..cut.len(), End::Front);
         let (groups_len, groups) = (groups.len() as u64, GroupItems::new(groups));
         Self {
             cut: Some(cut),
@@ -86,7 +86,7 @@ impl Entries {
         reader.next_slice(1, &mut |entry| {
             let len = match entry.long() {
                 Some(list) => {
-                    *fields = Some(list::Reader::new(list.reader(), 0..usize::MAX));
+                    *fields = Some(list::ListReader::new(list.reader(), 0..usize::MAX));
                     list.len()
                 }
                 None => {
@@ -157,7 +157,7 @@ impl Source for Entries {
         let cut = self.cut.take().expect("the second pass is the last");
         assert!(self.long.is_none() && self.fields.is_none(), "the first pass is not over");
         let ranks = 0..cut.len();
-        self.reader = Reader::new(cut, ranks, End::Front);
+        self.reader = StreamReader::new(cut, ranks, End::Front);
         self.is_told = false;
         self.groups.rewind();
     }

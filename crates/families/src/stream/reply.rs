@@ -8,7 +8,7 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;
 use darter_structs::list;
-use darter_structs::stream::{Element, End, Entries, Entry, List, Reader};
+use darter_structs::stream::{Element, End, Entries, List, StreamEntry, StreamReader};
 use darter_structs::table::Scratch;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,7 +23,7 @@ const PARTS: usize = 2;
 
 /// Encodes an entry that is not long, as the first of `parts` parts of an array. Returns how many
 /// names and values it has, and their bytes.
-fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>, parts: usize) -> (usize, usize) {
+fn entry(reply: &mut Reply<'_>, entry: &StreamEntry<'_>, parts: usize) -> (usize, usize) {
     let (fields, mut bytes) = (2 * entry.pairs(), 0);
     reply.array(parts);
     id::encode(reply, entry.id());
@@ -65,7 +65,7 @@ pub(super) fn some(
     from: End,
 ) -> Option<Range<usize>> {
     let (mut shown, mut fields, mut bytes) = (0, 0, 0);
-    let mut show = |one: Entry<'_>| {
+    let mut show = |one: StreamEntry<'_>| {
         if one.long().is_some() || fields > 2 * ENTRIES_AT_ONCE || bytes > PORTION_BYTES {
             return false;
         }
@@ -123,9 +123,9 @@ pub(super) fn name(reply: &mut Reply<'_>, key: &[u8], entries: usize) {
 #[derive(Default)]
 pub(super) struct Showing {
     parts: VecDeque<ShownEntries>,
-    reader: Option<Reader>,
+    reader: Option<StreamReader>,
     /// Names and values of a long entry that are still to come.
-    long: Option<list::Reader>,
+    long: Option<list::ListReader>,
     unsent: PendingValues,
     /// The number of further parts of each entry, which others write.
     more_parts: usize,
@@ -152,7 +152,7 @@ impl Showing {
             Head::Key(key) => name(reply, &key, ranks.len()),
             Head::Field(name) => reply.bulk(name.as_bytes()),
         }
-        self.reader = Some(Reader::new(entries, ranks, from));
+        self.reader = Some(StreamReader::new(entries, ranks, from));
     }
 
     /// Encodes the next entry; of a long one what precedes its fields.
@@ -165,7 +165,7 @@ impl Showing {
                 reply.array(parts);
                 id::encode(reply, one.id());
                 reply.array(fields.len());
-                self.long = Some(list::Reader::new(List::reader(fields), 0..fields.len()));
+                self.long = Some(list::ListReader::new(List::reader(fields), 0..fields.len()));
             }
         });
         if !more {
@@ -216,8 +216,8 @@ impl Stream for Showing {
     }
 
     fn pinned_bytes(&self) -> usize {
-        let reader = self.reader.as_ref().map_or(0, Reader::pinned_bytes);
-        let long = self.long.as_ref().map_or(0, list::Reader::pinned_bytes);
+        let reader = self.reader.as_ref().map_or(0, StreamReader::pinned_bytes);
+        let long = self.long.as_ref().map_or(0, list::ListReader::pinned_bytes);
         // Only the first few keys count: a request may name very many.
         let parts = self.parts.iter().take(ENTRIES_AT_ONCE);
         let parts = parts.filter(|part| part.entries.is_pinned());

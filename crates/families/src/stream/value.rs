@@ -11,7 +11,7 @@ use darter_rdb::{Bounds, Encoding, Generation, Items, Kind, Layout, Piece, Plan,
 use darter_structs::blob::Blob;
 use darter_structs::groups::Groups;
 use darter_structs::list::INLINE_MAX;
-use darter_structs::stream::{Element, End, Entries, Gathered, List, New, StreamId};
+use darter_structs::stream::{Element, End, Entries, Gathered, List, NewElement, StreamId};
 
 static TYPE: &Type = &Type {
     name: "stream",
@@ -108,10 +108,10 @@ pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
 }
 
 /// A name or a value to be put into a stream.
-pub(super) fn new(field: Fresh<'_>) -> New<'_> {
+pub(super) fn new(field: Fresh<'_>) -> NewElement<'_> {
     match field {
-        Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => New::Bytes(bytes),
-        _ => New::Blob(field.to_blob()),
+        Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => NewElement::Bytes(bytes),
+        _ => NewElement::Blob(field.to_blob()),
     }
 }
 
@@ -168,12 +168,12 @@ impl Value for Stream {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         match item {
-            NewItem::Single { name, .. } => self.take_text(New::Bytes(name)),
+            NewItem::Single { name, .. } => self.take_text(NewElement::Bytes(name)),
             NewItem::Piece(piece) => self.take_piece(piece),
             // DEBUG POPULATE offers pairs to every type.
             NewItem::Pair { name, value, .. } => {
                 let Some(id) = self.state.last.next() else { return false };
-                self.entries.append(id, [New::Bytes(name), new(value)].into_iter());
+                self.entries.append(id, [NewElement::Bytes(name), new(value)].into_iter());
                 let added = self.state.added.wrapping_add(1);
                 self.state = State { last: id, added, ..self.state };
                 true
@@ -240,11 +240,11 @@ impl Stream {
             return true;
         }
         let whole = open.long.take();
-        whole.is_some_and(|(blob, _)| self.take_text(New::Blob(blob)))
+        whole.is_some_and(|(blob, _)| self.take_text(NewElement::Blob(blob)))
     }
 
     /// Adds a text to the common names, or to the open entry; with the last one, adds the entry.
-    fn take_text(&mut self, text: New<'_>) -> bool {
+    fn take_text(&mut self, text: NewElement<'_>) -> bool {
         let Some(open) = &mut self.open else { return false };
         if let Some(left) = open.names_left.checked_sub(1) {
             open.names_left = left;
@@ -258,7 +258,7 @@ impl Stream {
         if entry.is_gathered
             && let Some(gathered) = &mut open.gathered
         {
-            if let New::Bytes(value) = text
+            if let NewElement::Bytes(value) = text
                 && gathered.push(value)
             {
                 if !gathered.is_whole() {
@@ -295,7 +295,7 @@ impl OpenEntry {
         let name = names.get(self.fields.len() / 2);
         match name.expect("there are as many names as values") {
             Element::Text(name) => self.fields.push(End::Back, &*name.to_vec()),
-            Element::Blob(name) => self.fields.push(End::Back, New::Shared(name.clone())),
+            Element::Blob(name) => self.fields.push(End::Back, NewElement::Shared(name.clone())),
         }
     }
 
@@ -310,10 +310,12 @@ impl OpenEntry {
 }
 
 /// A name that several entries have: in memory once, if it is not short.
-fn shared(name: New<'_>) -> New<'_> {
+fn shared(name: NewElement<'_>) -> NewElement<'_> {
     match name {
-        New::Bytes(bytes) if bytes.len() >= SHARED_BYTES => New::Shared(Blob::from(bytes)),
-        New::Blob(blob) => New::Shared(blob),
+        NewElement::Bytes(bytes) if bytes.len() >= SHARED_BYTES => {
+            NewElement::Shared(Blob::from(bytes))
+        }
+        NewElement::Blob(blob) => NewElement::Shared(blob),
         name => name,
     }
 }

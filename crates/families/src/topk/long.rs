@@ -2,7 +2,7 @@
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_keyspace::is_long;
-use darter_structs::sorted::Entry;
+use darter_structs::sorted::SortedEntry;
 use darter_structs::table::HeldKey;
 
 /// Bytes of a piece, which is hashed in one go.
@@ -16,7 +16,7 @@ pub struct LongItem {
 
 impl LongItem {
     /// The name of an entry, unless it is short enough to be copied at once.
-    pub(super) fn of(entry: &Entry<'_>) -> Option<Self> {
+    pub(super) fn of(entry: &SortedEntry<'_>) -> Option<Self> {
         let held = is_long(entry.member().len()).then(|| entry.hold_member()).flatten()?;
         Some(Self { held, next: 0 })
     }

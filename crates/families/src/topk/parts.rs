@@ -9,7 +9,7 @@ use super::long::LongItem;
 use super::value::TopK;
 use crate::page_items::Pieces;
 use darter_rdb::{Item, Source};
-use darter_structs::sorted::{End, Reader};
+use darter_structs::sorted::{End, SortedReader};
 use darter_structs::table::Scratch;
 
 /// See the module.
@@ -17,7 +17,7 @@ pub(super) struct Parts {
     sketch: TopK,
     has_head: bool,
     pieces: Pieces,
-    list: Reader,
+    list: SortedReader,
     item: Vec<u8>,
     /// A long item of the list whose count was written, and whether its length was.
     long: Option<(LongItem, bool)>,
@@ -49,9 +49,9 @@ impl Parts {
 }
 
 /// The list of a sketch, the least first.
-fn reader(sketch: &TopK) -> Reader {
+fn reader(sketch: &TopK) -> SortedReader {
     let list = sketch.list();
-    Reader::new(list.reader(), 0..list.len(), End::Front)
+    SortedReader::new(list.reader(), 0..list.len(), End::Front)
 }
 
 impl Source for Parts {

@@ -8,7 +8,7 @@ use crate::pending_values::flow;
 use crate::sketches::hashed::{Items, Join};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::{self as resp, Reply};
-use darter_structs::sorted::{End, Reader};
+use darter_structs::sorted::{End, SortedReader};
 use darter_structs::table::Scratch;
 
 /// Rows read in a portion of a reply.
@@ -118,13 +118,13 @@ pub(super) fn list(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let cut = found.list().reader();
     let len = cut.len();
     cx.reply.array(if with_counts { 2 * len } else { len });
-    let reader = Reader::new(cut, 0..len, End::Back);
+    let reader = SortedReader::new(cut, 0..len, End::Back);
     Ok(flow(&mut cx.reply, Listing { reader, with_counts, long: None }))
 }
 
 /// The list being sent. The header is already written.
 struct Listing {
-    reader: Reader,
+    reader: SortedReader,
     with_counts: bool,
     /// A long item whose length was written, and its count.
     long: Option<(LongItem, i64)>,

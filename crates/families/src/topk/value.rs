@@ -12,7 +12,7 @@ use darter_keyspace::{
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::pages::Pages;
-use darter_structs::sorted::{End, Entry, Sorted};
+use darter_structs::sorted::{End, Sorted, SortedEntry};
 use darter_structs::table::Scratch;
 
 static TYPE: &Type = &Type {
@@ -97,7 +97,7 @@ pub enum Expelled {
 }
 
 impl Expelled {
-    fn of(entry: &Entry<'_>) -> Self {
+    fn of(entry: &SortedEntry<'_>) -> Self {
         let copy = || entry.member().bytes(&mut Scratch::new()).to_vec();
         LongItem::of(entry).map_or_else(|| Self::Short(copy()), Self::Long)
     }

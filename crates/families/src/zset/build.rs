@@ -1,7 +1,7 @@
 //! The combination of sorted sets, built aside in portions: what the STORE forms install, and what
 //! the others show.
 //!
-//! A few members are added one by one; very many are gathered, and sorted together (`sorted::Builder`).
+//! A few members are added one by one; very many are gathered, and sorted together (`sorted::SortedBuilder`).
 
 use super::operand::Reader;
 use super::plan::{Act, Aggregate, Inputs, Weighted};
@@ -39,7 +39,7 @@ pub(super) struct Build {
 
 /// Very many members, in any order: gathered, then sorted together.
 pub(crate) struct Bulk {
-    builder: sorted::Builder,
+    builder: sorted::SortedBuilder,
     /// Bytes of the longest.
     longest: usize,
 }
@@ -52,7 +52,7 @@ impl Bulk {
 
     /// The same, of members that should come once each.
     pub(super) fn of_different(len: usize) -> Option<Self> {
-        let bulk = || Self { builder: sorted::Builder::of_different(len), longest: 0 };
+        let bulk = || Self { builder: sorted::SortedBuilder::of_different(len), longest: 0 };
         (len >= BULK_MIN).then(bulk)
     }
 
@@ -63,7 +63,7 @@ impl Bulk {
 
     /// The same, of members that are added so often.
     fn of_common(len: usize, times: usize) -> Option<Self> {
-        let bulk = || Self { builder: sorted::Builder::of_common(len, times), longest: 0 };
+        let bulk = || Self { builder: sorted::SortedBuilder::of_common(len, times), longest: 0 };
         (len >= BULK_MIN).then(bulk)
     }
 

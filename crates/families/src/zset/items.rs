@@ -5,7 +5,7 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::score;
 use darter_keyspace::is_long;
 use darter_rdb::{Item, Source};
-use darter_structs::sorted::{End, Reader, Sorted};
+use darter_structs::sorted::{End, Sorted, SortedReader};
 use darter_structs::table::{HeldKey, Scratch};
 
 /// Bytes of a part of a long member, which is hashed in one go.
@@ -16,7 +16,7 @@ pub(super) struct Entries {
     /// For the second pass, which releases what it has read.
     cut: Option<Sorted>,
     from: End,
-    reader: Reader,
+    reader: SortedReader,
     /// The member of the current entry.
     member: Vec<u8>,
     score: score::Text,
@@ -27,7 +27,7 @@ pub(super) struct Entries {
 impl Entries {
     /// The entries of `cut`, ascending from the front or descending from the back.
     pub(super) fn new(cut: Sorted, from: End) -> Self {
-        let reader = Reader::new(cut.clone(), 0..cut.len(), from);
+        let reader = SortedReader::new(cut.clone(), 0..cut.len(), from);
         let (member, score) = (Vec::new(), score::Text::new(0.0));
         Self { cut: Some(cut), from, reader, member, score, long: None }
     }
@@ -72,6 +72,6 @@ impl Source for Entries {
         let cut = self.cut.take().expect("the second pass is the last");
         assert!(self.long.is_none(), "the first pass is not over");
         let ranks = 0..cut.len();
-        self.reader = Reader::new(cut, ranks, self.from);
+        self.reader = SortedReader::new(cut, ranks, self.from);
     }
 }

@@ -77,7 +77,7 @@ impl Operand {
 
 /// Reads an operand in portions.
 pub(super) enum Reader {
-    Scored(sorted::Reader),
+    Scored(sorted::SortedReader),
     Plain(table::Reader<Never>, u64),
 }
 
@@ -101,7 +101,7 @@ impl Reader {
         match operand {
             Operand::Scored(set) => {
                 let ranks = 0..set.len();
-                Self::Scored(sorted::Reader::new(set.entries().clone(), ranks, End::Front))
+                Self::Scored(sorted::SortedReader::new(set.entries().clone(), ranks, End::Front))
             }
             Operand::Plain(set) => Self::Plain(table::Reader::new(set.members().clone()), now),
         }

@@ -12,7 +12,7 @@ use crate::reservoir::Reservoir;
 use darter_base::{Prng, hash};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
-use darter_structs::sorted::{End, Reader, Sorted};
+use darter_structs::sorted::{End, Sorted, SortedReader};
 use darter_tx::KeySet;
 
 /// Entries walked in one portion.
@@ -67,7 +67,7 @@ fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &
         Way::All => entries(reply, set, 0..set.len(), (End::Front, form)),
         Way::Choose(count, choice) => {
             form.header(reply, count);
-            let reader = Reader::new(set.reader(), 0..set.len(), End::Front);
+            let reader = SortedReader::new(set.reader(), 0..set.len(), End::Front);
             flow(reply, Chosen { reader, choice, form, unsent: PendingValues::default() })
         }
     }
@@ -118,7 +118,7 @@ impl Stream for Draws {
 
 /// Entries chosen in one walk.
 struct Chosen {
-    reader: Reader,
+    reader: SortedReader,
     choice: Reservoir,
     form: Form,
     unsent: PendingValues,

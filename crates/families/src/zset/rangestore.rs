@@ -11,7 +11,7 @@ use super::value::ZSet;
 use crate::multi_input;
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Collection, Event};
-use darter_structs::sorted::{End, Reader};
+use darter_structs::sorted::{End, SortedReader};
 use darter_structs::table::Scratch;
 
 /// Results up to this size are built from scratch: they are cheap, and their encoding follows from
@@ -45,7 +45,7 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
         edit.remove_range(0..ranks.start);
         result
     } else {
-        let reader = Reader::new(set.entries().clone(), ranks, End::Front);
+        let reader = SortedReader::new(set.entries().clone(), ranks, End::Front);
         drop(set);
         copy(&call, reader).await
     };
@@ -55,7 +55,7 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// A sorted set of what is read.
-async fn copy(call: &Call, mut reader: Reader) -> ZSet {
+async fn copy(call: &Call, mut reader: SortedReader) -> ZSet {
     let mut result = ZSet::new();
     let Some(mut bulk) = Bulk::new(reader.left()) else {
         while reader.left() > 0 {

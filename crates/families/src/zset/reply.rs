@@ -5,7 +5,7 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::score;
 use darter_command::{Cx, Flow, Stream};
 use darter_resp::Reply;
-use darter_structs::sorted::{End, Entry, Reader, Sorted};
+use darter_structs::sorted::{End, Sorted, SortedEntry, SortedReader};
 use std::ops::Range;
 
 /// Entries read at once: 8 KiB with the longest members that are stored in place.
@@ -51,7 +51,7 @@ impl Form {
         self,
         reply: &mut Reply<'_>,
         unsent: &mut PendingValues,
-        entry: &Entry<'_>,
+        entry: &SortedEntry<'_>,
     ) -> usize {
         if self == Self::Pairs || self == Self::WithScore && reply.is_resp3() {
             unsent.array(reply, 2);
@@ -78,7 +78,7 @@ impl Form {
 pub(super) fn member(
     reply: &mut Reply<'_>,
     unsent: &mut PendingValues,
-    entry: &Entry<'_>,
+    entry: &SortedEntry<'_>,
 ) -> usize {
     unsent.held_or_text(reply, &entry.member(), || entry.hold_member())
 }
@@ -122,7 +122,7 @@ pub(super) fn at_once(
     (from, form): (End, Form),
 ) -> PendingValues {
     let mut unsent = PendingValues::default();
-    let mut encode = |entry: Entry<'_>| _ = form.encode(reply, &mut unsent, &entry);
+    let mut encode = |entry: SortedEntry<'_>| _ = form.encode(reply, &mut unsent, &entry);
     match from {
         End::Front => set.range(ranks).for_each(&mut encode),
         End::Back => set.range_back(ranks).for_each(&mut encode),
@@ -132,14 +132,14 @@ pub(super) fn at_once(
 
 /// The entries of a cut with some ranks; the header is written.
 pub(super) struct Entries {
-    reader: Reader,
+    reader: SortedReader,
     form: Form,
     unsent: PendingValues,
 }
 
 impl Entries {
     pub(super) fn new(cut: Sorted, ranks: Range<usize>, (from, form): (End, Form)) -> Self {
-        Self { reader: Reader::new(cut, ranks, from), form, unsent: PendingValues::default() }
+        Self { reader: SortedReader::new(cut, ranks, from), form, unsent: PendingValues::default() }
     }
 }
 

@@ -11,7 +11,7 @@ use darter_base::{number, score};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Value;
 use darter_resp::Reply;
-use darter_structs::sorted::{self, Entry, Sorted};
+use darter_structs::sorted::{self, Sorted, SortedEntry};
 
 /// The encoding of sorted sets that are returned whole.
 const WHOLE: &str = "listpack";
@@ -80,7 +80,7 @@ impl Shown {
         if self == Self::Member { 1 } else { 2 }
     }
 
-    fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, entry: &Entry<'_>) {
+    fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, entry: &SortedEntry<'_>) {
         member(reply, unsent, entry);
         let score = entry.score();
         let is_integer = score.trunc() == score && score.abs() < INTEGER_END;
@@ -112,7 +112,7 @@ impl ScanWalk {
     }
 
     /// Visits the next entries. True while the part continues.
-    fn portion(&mut self, set: &Sorted, take: &mut dyn FnMut(Entry<'_>)) -> bool {
+    fn portion(&mut self, set: &Sorted, take: &mut dyn FnMut(SortedEntry<'_>)) -> bool {
         let Self { options, scan, entries, .. } = self;
         let more = scan.step(set, &mut |entry| {
             *entries += 1;

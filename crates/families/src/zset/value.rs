@@ -8,7 +8,7 @@ use darter_keyspace::{
     Twice, Type, Typed, Value, WrongType,
 };
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Plan, Survey};
-use darter_structs::sorted::{End, Entry, Sorted};
+use darter_structs::sorted::{End, Sorted, SortedEntry};
 use darter_structs::table::{PackedValue, Scratch};
 use std::cell::Cell;
 use std::ops::Range;
@@ -361,7 +361,7 @@ impl ZSetEdit<'_> {
 
     /// Removes the member with the lowest or the highest rank after calling `f` with it. `None` when
     /// there is none.
-    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(SortedEntry<'_>) -> R) -> Option<R> {
         let rank = match end {
             End::Front => 0,
             End::Back => self.zset.len().checked_sub(1)?,

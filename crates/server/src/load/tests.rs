@@ -575,7 +575,7 @@ fn a_block_is_taken_apart_in_small_steps() {
     assert!(all.eq((0..5_000).map(|at| (at % 64).to_string().into_bytes())));
 }
 
-#[test] // The same holds for a skipped key, whose block is read by the sorter only.
+#[test] // With a skipped key only the sorter reads the block.
 fn a_damaged_block_is_refused_with_its_place() {
     let mut block = block_of(100);
     block[6 + 2 * 50 + 1] = 9; // The length after the fifty-first element.

@@ -1,7 +1,7 @@
 //! One chunk against a vector, and what a search finds in it.
 
 use super::{Coding, End, OUTSIDE_MAX, ROOM_MAX, blank, own, remove_all};
-use crate::list::item::{Code, Elements, INLINE_MAX, New};
+use crate::list::item::{Code, Elements, INLINE_MAX, NewElement};
 use crate::list::search::Needle;
 use darter_base::Prng;
 
@@ -9,7 +9,7 @@ type Chunk = super::Chunk<Elements>;
 type Handle = super::Handle<Elements>;
 
 fn with<R>(bytes: &[u8], f: impl FnOnce(&Code<'_>) -> R) -> R {
-    New::Bytes(bytes).coded(f)
+    NewElement::Bytes(bytes).coded(f)
 }
 
 /// Integers mostly, so that there are many groups; some texts, and now and then a blob.
@@ -126,7 +126,7 @@ fn a_search_keeps_to_elements() {
                 }
             }
             let mut hits = Vec::new();
-            chunk.find(&Needle::new(New::Bytes(needle)), &mut hits);
+            chunk.find(&Needle::new(NewElement::Bytes(needle)), &mut hits);
             assert_eq!(hits, expected, "seed {seed}");
         }
     }

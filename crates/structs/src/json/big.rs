@@ -5,7 +5,7 @@
 //! name's hash to its place: that of sorted sets, with places for scores.
 
 use super::item::{self, Code, Elements, Long, Members};
-use super::value::{Text, Value};
+use super::value::{JsonText, Value};
 use crate::chunk::{Chunk, Coding, own};
 use crate::owner::Owner;
 use crate::sorted::index::{Hash, Index};
@@ -118,7 +118,7 @@ struct NewMember {
 }
 
 impl NewMember {
-    fn of(name: Text<'_>, value: Code<'_>) -> Self {
+    fn of(name: JsonText<'_>, value: Code<'_>) -> Self {
         if name.len() > item::NAME_MAX {
             let member = item::Member {
                 name: name.to_blob(),
@@ -144,18 +144,18 @@ impl NewMember {
 pub(super) fn member<'a>(
     bytes: &'a [u8],
     long: Option<&'a Long>,
-) -> (Text<'a>, &'a [u8], Option<&'a Long>) {
+) -> (JsonText<'a>, &'a [u8], Option<&'a Long>) {
     debug_assert_eq!(long.is_some(), Members::outside(bytes).is_some());
     if let (item::MEMBER_OUT, Some(Long::Member(member))) = (bytes[0], long) {
-        return (Text::Blob(&member.name), &member.bytes, member.long.as_ref());
+        return (JsonText::Blob(&member.name), &member.bytes, member.long.as_ref());
     }
     let at = item::name_len(bytes);
     let end = at + item::len(&bytes[at..]);
-    (Text::Bytes(item::text(bytes)), &bytes[at..end], long)
+    (JsonText::Bytes(item::text(bytes)), &bytes[at..end], long)
 }
 
 /// The member at this offset of a chunk.
-fn member_at(chunk: &Chunk<Members>, offset: usize) -> (Text<'_>, &[u8], Option<&Long>) {
+fn member_at(chunk: &Chunk<Members>, offset: usize) -> (JsonText<'_>, &[u8], Option<&Long>) {
     let bytes = &chunk.items()[offset..];
     member(bytes, Members::outside(bytes).map(|number| chunk.long(number)))
 }
@@ -170,18 +170,18 @@ impl Object {
     }
 
     /// The name, and the value in its stored form, of the member at this place.
-    pub(super) fn get(&self, index: usize) -> (Text<'_>, &[u8], Option<&Long>) {
+    pub(super) fn get(&self, index: usize) -> (JsonText<'_>, &[u8], Option<&Long>) {
         debug_assert!(index < self.len(), "index={index} len={}", self.len());
         let (chunk, first) = self.tree.as_ref().expect("it is there").find(index);
         member_at(chunk, chunk.offset(index - first))
     }
 
-    fn is_named(&self, index: usize, name: Text<'_>) -> bool {
+    fn is_named(&self, index: usize, name: JsonText<'_>) -> bool {
         self.get(index).0 == name
     }
 
     /// The place of the member with this name.
-    pub(super) fn find(&self, name: Text<'_>) -> Option<usize> {
+    pub(super) fn find(&self, name: JsonText<'_>) -> Option<usize> {
         if self.index.len() > 0 {
             let is_it = |place: f64| self.is_named(place as usize, name).then_some(place as usize);
             return self.index.find(hash(name), is_it).ok().map(|(_, place)| place);
@@ -203,7 +203,7 @@ impl Object {
     }
 
     /// Adds a member whose name is new.
-    pub(super) fn push(&mut self, name: Text<'_>, value: Code<'_>) {
+    pub(super) fn push(&mut self, name: JsonText<'_>, value: Code<'_>) {
         let place = self.len();
         debug_assert!(self.find(name).is_none(), "a name is there once");
         tree::insert(&mut self.tree, place, &NewMember::of(name, value).code());
@@ -276,10 +276,10 @@ impl Object {
     }
 }
 
-fn hash(name: Text<'_>) -> Hash {
+fn hash(name: JsonText<'_>) -> Hash {
     match name {
-        Text::Bytes(bytes) => Hash::of(darter_base::hash::of(bytes)),
-        Text::Blob(blob) => {
+        JsonText::Bytes(bytes) => Hash::of(darter_base::hash::of(bytes)),
+        JsonText::Blob(blob) => {
             let mut hasher = darter_base::hash::HashPortions::new();
             blob.slices(0..blob.len()).for_each(|piece| hasher.update(piece));
             Hash::of(hasher.finish())

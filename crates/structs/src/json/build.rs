@@ -1,12 +1,12 @@
 //! Building a document from its tokens, in order: by a parser of text, or from a file.
 
-use super::value::{Text, Value, View};
+use super::value::{JsonText, Value, View};
 
 /// A token of a document, in the order of its text.
 #[derive(Clone, Copy, Debug)]
 pub enum Token<'a> {
     /// The name of a member, before its value.
-    Name(Text<'a>),
+    Name(JsonText<'a>),
     /// A value that is no array and no object.
     Scalar(View<'a>),
     /// An array or an object begins.
@@ -33,7 +33,7 @@ pub enum Token<'a> {
 
 /// A document, as far as its tokens have come.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
+pub struct JsonBuilder {
     /// Arrays and objects that are open, each with the name of the member that it is or will have.
     open: Vec<(Value, Option<Name>)>,
     done: Option<Value>,
@@ -45,7 +45,7 @@ pub struct Builder {
 struct Name(Value);
 
 impl Name {
-    fn text(&self) -> Text<'_> {
+    fn text(&self) -> JsonText<'_> {
         match self.0.view() {
             View::Text(text) => text,
             _ => unreachable!("a name is a text"),
@@ -53,7 +53,7 @@ impl Name {
     }
 }
 
-impl Builder {
+impl JsonBuilder {
     /// Arrays and objects that are open.
     #[must_use]
     pub fn depth(&self) -> usize {
@@ -87,7 +87,7 @@ impl Builder {
     }
 
     /// The name of the next member. False if none may come.
-    pub fn name(&mut self, name: Text<'_>) -> bool {
+    pub fn name(&mut self, name: JsonText<'_>) -> bool {
         let is_wanted = self.is_in_object() == Some(true) && self.name.is_none();
         if is_wanted {
             self.name = Some(Name(Value::text(name)));

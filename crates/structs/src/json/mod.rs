@@ -46,11 +46,11 @@ mod tests;
 mod value;
 mod walk;
 
-pub use build::{Builder, Token};
+pub use build::{JsonBuilder, Token};
 pub use item::TEXT_MAX;
 pub use parse::{DEPTH_MAX, Fault, NAME_BYTES_MAX, Parser, parse};
 pub use print::{Format, Printer, escape, float, quoted, scalar};
-pub use value::{Child, Iter, Node, Text, Value, View};
+pub use value::{Child, Iter, JsonText, Node, Value, View};
 pub use walk::Walk;
 
 /// Levels of a document, at most, whatever its changes add up to.

@@ -5,8 +5,8 @@
 //! bytes. It accepts what `serde_json` accepts, and its errors are that library's, as RedisJSON's
 //! are.
 
-use super::build::Builder;
-use super::value::{Text, Value, View};
+use super::build::JsonBuilder;
+use super::value::{JsonText, Value, View};
 use crate::blob::Blob;
 
 /// Arrays and objects within one another, at most: RedisJSON's limit.
@@ -67,7 +67,7 @@ enum State {
 /// See the module.
 #[derive(Debug)]
 pub struct Parser {
-    builder: Builder,
+    builder: JsonBuilder,
     state: State,
     /// Whether each open one is an object.
     open: Vec<bool>,
@@ -86,7 +86,7 @@ pub struct Parser {
 impl Default for Parser {
     fn default() -> Self {
         Self {
-            builder: Builder::default(),
+            builder: JsonBuilder::default(),
             state: State::Value,
             open: Vec::new(),
             deepest: 0,
@@ -345,8 +345,8 @@ impl Parser {
             long
         });
         let text = match &long {
-            Some(long) => Text::Blob(long),
-            None => Text::Bytes(&token),
+            Some(long) => JsonText::Blob(long),
+            None => JsonText::Bytes(&token),
         };
         if self.is_name {
             let is_taken = self.builder.name(text);

@@ -1,7 +1,7 @@
 //! The text of a document: that of RedisJSON, byte for byte.
 
 use super::build::Token;
-use super::value::{Text, View};
+use super::value::{JsonText, View};
 use std::io::Write;
 
 /// The text between tokens.
@@ -179,7 +179,7 @@ pub fn float(value: f64, out: &mut Vec<u8>) {
 #[must_use]
 pub fn quoted(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
-    scalar(View::Text(Text::Bytes(text)), &mut out);
+    scalar(View::Text(JsonText::Bytes(text)), &mut out);
     out
 }
 

@@ -153,7 +153,7 @@ fn change(value: &mut Value, model: &mut Model, prng: &mut Prng) {
                 Some((_, old)) => *old = new.clone(),
                 None => members.push((name.clone(), new.clone())),
             }
-            value.put(Text::Bytes(name.as_bytes()), &fresh);
+            value.put(JsonText::Bytes(name.as_bytes()), &fresh);
         }
         Model::Object(members) if act == 2 && !members.is_empty() => {
             let place = prng.below(members.len() as u64) as usize;
@@ -191,15 +191,15 @@ fn members_are_found() {
     for len in [0, 5, 64, 65, 3_000] {
         let mut value = Value::empty(true);
         for at in 0..len {
-            value.put(Text::Bytes(format!("n{at}").as_bytes()), &Value::scalar(View::Int(at)));
+            value.put(JsonText::Bytes(format!("n{at}").as_bytes()), &Value::scalar(View::Int(at)));
         }
         value.check_invariants();
         let node = value.node().expect("an object");
         for at in 0..len {
-            let place = node.find(Text::Bytes(format!("n{at}").as_bytes()));
+            let place = node.find(JsonText::Bytes(format!("n{at}").as_bytes()));
             assert_eq!(place, usize::try_from(at).ok());
         }
-        assert_eq!(node.find(Text::Bytes(b"other")), None);
+        assert_eq!(node.find(JsonText::Bytes(b"other")), None);
     }
 }
 

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// Bytes of UTF-8, or of whatever a client has sent as a name.
 #[derive(Clone, Copy, Debug)]
-pub enum Text<'a> {
+pub enum JsonText<'a> {
     /// In one piece.
     Bytes(&'a [u8]),
     /// Long: in pieces.
     Blob(&'a Blob),
 }
 
-impl<'a> Text<'a> {
+impl<'a> JsonText<'a> {
     /// Bytes.
     #[must_use]
     pub fn len(self) -> usize {
@@ -74,7 +74,7 @@ impl<'a> Text<'a> {
     }
 }
 
-impl PartialEq for Text<'_> {
+impl PartialEq for JsonText<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bytes(one), Self::Bytes(two)) => one == two,
@@ -104,7 +104,7 @@ pub enum View<'a> {
     /// A number with a fraction or an exponent, finite.
     Float(f64),
     /// A string.
-    Text(Text<'a>),
+    Text(JsonText<'a>),
     /// An array or an object.
     Node(Node<'a>),
 }
@@ -141,7 +141,7 @@ impl<'a> View<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Child<'a> {
     /// The name, in an object.
-    pub name: Option<Text<'a>>,
+    pub name: Option<JsonText<'a>>,
     /// The value.
     pub value: View<'a>,
 }
@@ -159,11 +159,11 @@ fn view<'a>(bytes: &'a [u8], long: Option<&'a Long>) -> View<'a> {
             let items = &bytes[PACK_HEAD..item::len(bytes)];
             node(Source::Pack(items, item::count(bytes)), tag == item::OBJECT)
         }
-        (item::TEXT_OUT, Some(Long::Text(blob))) => View::Text(Text::Blob(blob)),
+        (item::TEXT_OUT, Some(Long::Text(blob))) => View::Text(JsonText::Blob(blob)),
         (item::ARRAY_OUT, Some(Long::Array(array))) => node(Source::Array(array), false),
         (item::OBJECT_OUT, Some(Long::Object(object))) => node(Source::Object(object), true),
         (tag, Some(_)) => unreachable!("tag {tag} is nothing outside"),
-        (_, None) => View::Text(Text::Bytes(item::text(bytes))),
+        (_, None) => View::Text(JsonText::Bytes(item::text(bytes))),
     }
 }
 
@@ -208,7 +208,7 @@ impl<'a> Node<'a> {
 
     /// The place of a member. Cost: O(log n). `None` in an array.
     #[must_use]
-    pub fn find(self, name: Text<'_>) -> Option<usize> {
+    pub fn find(self, name: JsonText<'_>) -> Option<usize> {
         match self.source {
             Source::Object(object) => object.find(name),
             _ if !self.is_object => None,
@@ -350,7 +350,7 @@ impl Value {
 
     /// A string.
     #[must_use]
-    pub fn text(text: Text<'_>) -> Self {
+    pub fn text(text: JsonText<'_>) -> Self {
         if text.len() > item::TEXT_MAX {
             let long = Some(Long::Text(text.to_blob()));
             return Self { bytes: vec![item::TEXT_OUT, 0, 0], long };
@@ -554,7 +554,7 @@ impl Value {
     }
 
     /// Gives a member of an object this value; a new one is the last.
-    pub fn put(&mut self, name: Text<'_>, value: &Self) {
+    pub fn put(&mut self, name: JsonText<'_>, value: &Self) {
         let node = self.node().expect("an object");
         assert!(node.is_object, "an array has no members");
         if let Some(place) = node.find(name) {
@@ -622,7 +622,7 @@ impl Value {
         for place in 0..item::count(&self.bytes) {
             let (name, start) = if is_object {
                 let name = item::text(&self.bytes[at..]);
-                (Some(Text::Bytes(name)), at + item::len(&self.bytes[at..]))
+                (Some(JsonText::Bytes(name)), at + item::len(&self.bytes[at..]))
             } else {
                 (None, at)
             };

@@ -4,7 +4,7 @@
 //! cut can be read, and nothing borrows from it.
 
 use super::build::Token;
-use super::value::{Child, Iter, Text, Value, View};
+use super::value::{Child, Iter, JsonText, Value, View};
 use crate::blob::Blob;
 
 /// Bytes of a part of a long text.
@@ -121,8 +121,8 @@ impl Walk {
     fn named(&mut self, child: Child<'_>, f: &mut dyn FnMut(Token<'_>)) -> bool {
         match child.name {
             None => {}
-            Some(name @ Text::Bytes(_)) => f(Token::Name(name)),
-            Some(Text::Blob(blob)) => {
+            Some(name @ JsonText::Bytes(_)) => f(Token::Name(name)),
+            Some(JsonText::Blob(blob)) => {
                 f(Token::Long { is_name: true, len: blob.len() });
                 self.long = Some(OpenText { at: 0, is_name: true });
                 return false;
@@ -139,7 +139,7 @@ impl Walk {
                 self.places.push(0);
                 return true;
             }
-            View::Text(Text::Blob(blob)) => {
+            View::Text(JsonText::Blob(blob)) => {
                 f(Token::Long { is_name: false, len: blob.len() });
                 self.long = Some(OpenText { at: 0, is_name: false });
             }
@@ -153,8 +153,8 @@ impl Walk {
         let Some(mut part) = self.long.take() else { return true };
         let child = self.current(root);
         let blob: &Blob = match (part.is_name, child) {
-            (true, Child { name: Some(Text::Blob(blob)), .. })
-            | (false, Child { value: View::Text(Text::Blob(blob)), .. }) => blob,
+            (true, Child { name: Some(JsonText::Blob(blob)), .. })
+            | (false, Child { value: View::Text(JsonText::Blob(blob)), .. }) => blob,
             _ => unreachable!("it was there"),
         };
         let end = blob.len().min(part.at + PART_BYTES);

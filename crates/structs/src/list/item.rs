@@ -83,7 +83,7 @@ impl Element<'_> {
 
 /// An element to be added to a list.
 #[derive(Clone, Debug)]
-pub enum New<'a> {
+pub enum NewElement<'a> {
     /// Bytes of any length; copied into a blob if longer than [`INLINE_MAX`].
     Bytes(&'a [u8]),
     /// A blob of any length; copied out of it unless longer than [`INLINE_MAX`].
@@ -95,13 +95,13 @@ pub enum New<'a> {
     Number(i64),
 }
 
-impl<'a> From<&'a [u8]> for New<'a> {
+impl<'a> From<&'a [u8]> for NewElement<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Self::Bytes(bytes)
     }
 }
 
-impl New<'_> {
+impl NewElement<'_> {
     /// Calls `f` with the element in its stored form.
     pub(crate) fn coded<R>(self, f: impl FnOnce(&Code<'_>) -> R) -> R {
         match self {

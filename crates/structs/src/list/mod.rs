@@ -41,9 +41,9 @@ pub(crate) mod search;
 mod tests;
 
 pub use crate::chunk::End;
-pub use item::{Element, INLINE_MAX, New};
-pub use pack::PackRef;
-pub use reader::Reader;
+pub use item::{Element, INLINE_MAX, NewElement};
+pub use pack::ListPackRef;
+pub use reader::ListReader;
 pub use run::{Backward, Forward};
 pub use search::{Needle, Progress, Removal, Search};
 
@@ -177,7 +177,7 @@ impl List {
 
     /// Adds an element at one end. Cost: O(1).
     #[inline]
-    pub fn push<'a>(&mut self, end: End, value: impl Into<New<'a>>) {
+    pub fn push<'a>(&mut self, end: End, value: impl Into<NewElement<'a>>) {
         value.into().coded(|code| match &mut self.0 {
             Root::Chunks(big) => big.push(end, code),
             Root::Pack(pack) => {
@@ -192,12 +192,12 @@ impl List {
     /// Adds the decimal texts of these numbers at the back, as [`List::push`] of each. Cost:
     /// O(numbers).
     pub fn push_numbers(&mut self, numbers: &[i64]) {
-        self.push_all(numbers, Big::push_numbers, |number| New::Number(*number));
+        self.push_all(numbers, Big::push_numbers, |number| NewElement::Number(*number));
     }
 
     /// Adds these at the back, as [`List::push`] of each. Cost: O(texts).
     pub fn push_texts(&mut self, texts: &[&[u8]]) {
-        self.push_all(texts, Big::push_texts, |text| New::Bytes(text));
+        self.push_all(texts, Big::push_texts, |text| NewElement::Bytes(text));
     }
 
     /// Adds these at the back: as many at once as `push_many` says that it has, others by themselves.
@@ -206,7 +206,7 @@ impl List {
         &mut self,
         items: &[T],
         push_many: impl Fn(&mut Big, &[T]) -> usize,
-        new: impl Fn(&T) -> New<'_>,
+        new: impl Fn(&T) -> NewElement<'_>,
     ) {
         let mut left = items;
         while let [first, rest @ ..] = left {
@@ -259,7 +259,7 @@ impl List {
     /// Replaces the element with this index. Cost: O(log n).
     ///
     /// Panics when there is no such element.
-    pub fn set<'a>(&mut self, index: usize, value: impl Into<New<'a>>) {
+    pub fn set<'a>(&mut self, index: usize, value: impl Into<NewElement<'a>>) {
         assert!(index < self.len(), "index={index} len={}", self.len());
         value.into().coded(|code| {
             let is_set = match &mut self.0 {
@@ -275,7 +275,7 @@ impl List {
     /// Adds an element before the one with this index, or at the end. Cost: O(log n).
     ///
     /// Panics when `index` is above [`List::len`].
-    pub fn insert<'a>(&mut self, index: usize, value: impl Into<New<'a>>) {
+    pub fn insert<'a>(&mut self, index: usize, value: impl Into<NewElement<'a>>) {
         let len = self.len();
         assert!(index <= len, "index={index} len={len}");
         if index == 0 || index == len {
@@ -375,7 +375,7 @@ impl List {
     fn push_copy(&mut self, end: End, element: Element<'_>) {
         match element {
             Element::Text(text) => self.push(end, &*text.to_vec()),
-            Element::Blob(blob) => self.push(end, New::Blob(blob.clone())),
+            Element::Blob(blob) => self.push(end, NewElement::Blob(blob.clone())),
         }
     }
 

@@ -37,9 +37,9 @@ const _: () = assert!(SHORT_MAX <= u8::MAX as usize, "the prefix's length is a b
 
 /// A packed list, read in place.
 #[derive(Clone, Copy)]
-pub struct PackRef<'a>(&'a [u8]);
+pub struct ListPackRef<'a>(&'a [u8]);
 
-impl<'a> PackRef<'a> {
+impl<'a> ListPackRef<'a> {
     /// `bytes` are those that [`super::List::packed`] returned.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -91,7 +91,7 @@ impl<'a> PackRef<'a> {
         HEAD + self.0.get(PREFIX).map_or(0, |len| usize::from(*len))
     }
 
-    /// The elements' bytes, which are those of [`PackRef::whole_items`] if there is no prefix.
+    /// The elements' bytes, which are those of [`ListPackRef::whole_items`] if there is no prefix.
     #[inline]
     pub(super) fn items(self) -> &'a [u8] {
         self.0.get(self.items_at()..).unwrap_or_default()
@@ -126,7 +126,7 @@ impl<'a> PackRef<'a> {
         part
     }
 
-    /// The offset in [`PackRef::items`] of the element with this index; of the end, if it is `len`.
+    /// The offset in [`ListPackRef::items`] of the element with this index; of the end, if it is `len`.
     pub(super) fn offset(self, index: usize) -> usize {
         if index == self.len() {
             return self.items().len();
@@ -134,7 +134,7 @@ impl<'a> PackRef<'a> {
         Elements::skip(self.items(), 0, index)
     }
 
-    /// The element at this offset in [`PackRef::items`].
+    /// The element at this offset in [`ListPackRef::items`].
     #[inline]
     pub(super) fn element(self, offset: usize) -> Element<'a> {
         let at = self.items_at() + offset;
@@ -225,8 +225,8 @@ impl Pack {
     }
 
     #[inline]
-    pub(super) fn view(&self) -> PackRef<'_> {
-        PackRef(&self.0)
+    pub(super) fn view(&self) -> ListPackRef<'_> {
+        ListPackRef(&self.0)
     }
 
     /// Bytes of memory.

@@ -1,7 +1,7 @@
 //! Reading a cut in slices and releasing the elements read; freeing lists in slices.
 //!
 //! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
-//! cut lives. [`Reader`] takes the cut apart instead, and drops each chunk once it has read it.
+//! cut lives. [`ListReader`] takes the cut apart instead, and drops each chunk once it has read it.
 
 use super::big::Big;
 use super::item::{self, Element, Elements};
@@ -18,7 +18,7 @@ enum Source {
 }
 
 /// Reads a cut in slices, and releases the elements it has read.
-pub struct Reader {
+pub struct ListReader {
     source: Source,
     /// The current chunk.
     chunk: Option<Handle>,
@@ -31,7 +31,7 @@ pub struct Reader {
     bytes: usize,
 }
 
-impl Reader {
+impl ListReader {
     /// Takes over a cut, to read the elements with these indexes, as far as they exist. Cost: O(log
     /// n).
     #[must_use]

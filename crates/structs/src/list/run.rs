@@ -1,14 +1,14 @@
 //! Reading a list in place: the element at an index, and elements in order, in either direction.
 
 use super::item::{self, Element};
-use super::pack::PackRef;
+use super::pack::ListPackRef;
 use super::{Chunk, List, Root};
 use std::ops::Range;
 
 /// Consecutive elements in memory: a chunk, or all of a pack.
 #[derive(Clone, Copy)]
 pub(super) enum Run<'a> {
-    Pack(PackRef<'a>),
+    Pack(ListPackRef<'a>),
     Chunk(&'a Chunk),
 }
 

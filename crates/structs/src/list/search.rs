@@ -5,7 +5,7 @@
 //! are examined as elements (`item::find`). Blobs are found by their length and compared by their
 //! bytes, also in slices.
 
-use super::item::{self, Code, New, OUTSIDE};
+use super::item::{self, Code, NewElement, OUTSIDE};
 use super::run::Run;
 use super::{Chunk, End, List};
 use crate::blob::Blob;
@@ -26,7 +26,7 @@ pub struct Needle {
 impl Needle {
     /// A needle for elements equal to `value`.
     #[must_use]
-    pub fn new(value: New<'_>) -> Self {
+    pub fn new(value: NewElement<'_>) -> Self {
         value.coded(|code| match code {
             Code::Text(text) => Self::of_text(text),
             Code::Blob(blob) => {

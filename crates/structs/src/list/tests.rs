@@ -168,7 +168,8 @@ impl Trial {
     fn remove_value(&mut self, prng: &mut Prng, end: End) {
         let bytes = self.value(prng);
         let max = if prng.chance(50) { usize::MAX } else { 1 + prng.below(4) as usize };
-        let mut removal = Removal::new(&self.list, Needle::new(New::Bytes(&bytes)), max, end);
+        let mut removal =
+            Removal::new(&self.list, Needle::new(NewElement::Bytes(&bytes)), max, end);
         let max_runs = 1 + prng.below(3) as usize;
         let mut told = self.model.clone();
         while removal.next_slice(&mut self.list, max_runs, &mut |index| {
@@ -316,7 +317,7 @@ fn runs_are_read_as_single_elements_are() {
 fn small_lists_are_packs() {
     let mut list = numbers(0..100);
     let bytes = list.packed().unwrap().to_vec();
-    let pack = PackRef::new(&bytes);
+    let pack = ListPackRef::new(&bytes);
     pack.check_invariants();
     assert_eq!((pack.len(), pack.get(42).map(int)), (100, Some(42)));
     assert!((0..100).eq(pack.iter().map(int)));
@@ -385,7 +386,7 @@ fn a_pack_becomes_many_chunks() {
 fn readers_release_the_chunks_they_have_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
         let mut list = numbers(0..30_000);
-        let mut reader = Reader::new(list.reader(), range.clone());
+        let mut reader = ListReader::new(list.reader(), range.clone());
         list.cut(End::Front, 17_000);
         list.set(5, &b"other"[..]);
         let (mut read, mut expected) = (Vec::new(), reader.left());
@@ -400,7 +401,7 @@ fn readers_release_the_chunks_they_have_read() {
     }
     let list = numbers(0..100);
     let mut read = Vec::new();
-    let mut reader = Reader::new(list, 90..1_000);
+    let mut reader = ListReader::new(list, 90..1_000);
     while reader.next_slice(3, &mut |element| read.push(int(element))) {}
     assert!((90..100).eq(read.iter().copied()), "of a pack");
 }
@@ -409,7 +410,7 @@ fn readers_release_the_chunks_they_have_read() {
 fn readers_count_the_bytes_they_pin() {
     let list = numbers(0..50_000);
     let watch = list.watch();
-    let mut reader = Reader::new(list.reader(), 0..50_000);
+    let mut reader = ListReader::new(list.reader(), 0..50_000);
     let other = list.reader();
     assert_eq!((reader.pinned_bytes(), other.is_pinned(), watch.pinned_bytes()), (0, false, 0));
     let bytes = list.memory_bytes();
@@ -469,7 +470,8 @@ fn long_elements_lie_outside() {
     list.check_invariants();
     assert!(list.memory_bytes() > 600_000);
     assert_eq!(list.get(1_501).unwrap().to_vec(), long(b'a'));
-    let mut search = Search::new(Needle::new(New::Bytes(&long(b'a'))), 0..list.len(), End::Back);
+    let mut search =
+        Search::new(Needle::new(NewElement::Bytes(&long(b'a'))), 0..list.len(), End::Back);
     let (mut found, mut calls) = (Vec::new(), 0);
     loop {
         let mut budget = 2;
@@ -482,7 +484,8 @@ fn long_elements_lie_outside() {
     }
     assert_eq!(found, [2_901, 1_501, 11]);
     assert!(calls > 10, "600 KB are compared in {calls} calls");
-    let mut removal = Removal::new(&list, Needle::new(New::Bytes(&long(b'b'))), 2, End::Front);
+    let mut removal =
+        Removal::new(&list, Needle::new(NewElement::Bytes(&long(b'b'))), 2, End::Front);
     while removal.next_slice(&mut list, 1, &mut |_| {}) == Progress::More {}
     list.check_invariants();
     assert_eq!((removal.removed(), list.len()), (2, 3_004));
@@ -505,7 +508,7 @@ fn a_search_finds_all() {
             if end == End::Back {
                 expected.reverse();
             }
-            let mut search = Search::new(Needle::new(New::Bytes(needle)), range, end);
+            let mut search = Search::new(Needle::new(NewElement::Bytes(needle)), range, end);
             let mut found = Vec::new();
             loop {
                 let mut budget = 1;

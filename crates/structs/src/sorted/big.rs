@@ -10,7 +10,7 @@
 
 use super::index::{Hash, Index, Items};
 use super::item::{self, Entries, New};
-use super::place::{Entry, Place, order};
+use super::place::{Place, SortedEntry, order};
 use super::stale::{Stale, each};
 use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
@@ -81,7 +81,7 @@ struct Found {
 
 impl Big {
     /// The entries with these items, in order.
-    pub(super) fn of_items<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Self {
+    pub(super) fn of_items<'a>(entries: impl Iterator<Item = SortedEntry<'a>>) -> Self {
         let owner = Owner::new();
         let mut big =
             Self { entries: None, index: Index::default(), stale: Stale::default(), owner };
@@ -180,7 +180,7 @@ impl Big {
                 is_equal: |first| first == score,
                 is_before: |child: &Subtree<_>| order(&first(child).member, member).is_le(),
             });
-            let (spot, chunk) = lower_bound(&reached, &Place::Entry(score, member));
+            let (spot, chunk) = lower_bound(&reached, &Place::SortedEntry(score, member));
             let items = &chunk.items()[spot.offset..];
             let entry = (!items.is_empty()).then(|| item::entry(items, Some(chunk)))?;
             (entry.score == score && order(&entry.member, member).is_eq())
@@ -263,7 +263,7 @@ impl Big {
                 self.index.set(&found.item, Hash::of(hash), new);
             }
         }
-        let place = Place::Entry(new, member);
+        let place = Place::SortedEntry(new, member);
         let spot =
             self.entries.as_ref().map_or_else(TreeSpot::default, |tree| spot(tree, &place).0);
         tree::insert_at(&mut self.entries, &spot, &New::of(new, hash, member));
@@ -316,7 +316,7 @@ impl Big {
             is_copied |= unshare(&mut self.entries, rank);
         }
         if let Some(score) = score {
-            let rank = self.rank_of(&Place::Entry(score, member));
+            let rank = self.rank_of(&Place::SortedEntry(score, member));
             is_copied |= unshare(&mut self.entries, rank);
         }
         is_copied
@@ -344,7 +344,7 @@ impl Big {
         self.index.check();
         let key = |hash: Hash, score: f64| (hash, (score + 0.0).to_bits());
         let mut wanted = Vec::new();
-        let mut want = |entry: Entry<'_>| {
+        let mut want = |entry: SortedEntry<'_>| {
             wanted.push(key(Hash::of(hash::of(&entry.member.to_vec())), entry.score));
         };
         each(self.tree(), 0, &mut want);
@@ -358,7 +358,7 @@ impl Big {
 }
 
 /// The hash of an entry's member.
-pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
+pub(super) fn hash_of(entry: &SortedEntry<'_>) -> u64 {
     entry.long.map_or_else(|| entry.member.hash(), |long| long.hash())
 }
 
@@ -382,7 +382,7 @@ fn spot<'a>(tree: &'a Subtree<Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chu
             is_equal: |_| false,
             is_before,
         }),
-        Place::Entry(score, _) => tree.search(&TreeSearch {
+        Place::SortedEntry(score, _) => tree.search(&TreeSearch {
             is_less: |first| first < score,
             is_equal: |first| first == score,
             is_before,
@@ -413,7 +413,7 @@ fn part_between(low: f64, high: Option<f64>, score: f64) -> Option<f64> {
 }
 
 /// The first entry that hangs there.
-fn first(tree: &Subtree<Entries>) -> Entry<'_> {
+fn first(tree: &Subtree<Entries>) -> SortedEntry<'_> {
     let chunk = tree.peek(End::Front);
     item::entry(chunk.items(), Some(chunk))
 }
@@ -434,7 +434,7 @@ fn unshare<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) -> bool {
 fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chunk) {
     let Reached { chunk, way, first, next, .. } = *reached;
     let part = match *place {
-        Place::Entry(score, _) => part_between(first, next, score),
+        Place::SortedEntry(score, _) => part_between(first, next, score),
         _ => None,
     };
     let (index, offset) = offset_of(chunk, place, part);
@@ -450,7 +450,7 @@ fn offset_of(chunk: &Chunk, place: &Place<'_>, part: Option<f64>) -> (usize, usi
     match *place {
         Place::BeforeScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) < bound),
         Place::AfterScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) <= bound),
-        Place::Entry(bound, name) => partition(chunk, part, |at| {
+        Place::SortedEntry(bound, name) => partition(chunk, part, |at| {
             let score = item::score(&items[at..]);
             score < bound || score == bound && is_before(&items[at..], chunk, name)
         }),

@@ -255,7 +255,7 @@ impl Dismantle for Stuff {
 }
 
 /// Builds a sorted set: see the module.
-pub struct Builder {
+pub struct SortedBuilder {
     stuff: Stuff,
     /// The bits of a hash that are not those of its bucket.
     shift: u32,
@@ -277,7 +277,7 @@ pub struct Builder {
     entries: Appender<Entries>,
 }
 
-impl Builder {
+impl SortedBuilder {
     /// A builder for about `len` entries.
     #[must_use]
     pub fn new(len: usize) -> Self {
@@ -285,7 +285,7 @@ impl Builder {
     }
 
     /// As above, for members that should be different, but may repeat: see
-    /// [`Builder::is_overfull`]. A repeated member merges two scores, and spoils the result.
+    /// [`SortedBuilder::is_overfull`]. A repeated member merges two scores, and spoils the result.
     #[must_use]
     pub fn of_different(len: usize) -> Self {
         let mut builder = Self::new(len);
@@ -641,7 +641,7 @@ fn alone(bucket: &[Hashed], most: usize) -> usize {
     }
 }
 
-impl Drop for Builder {
+impl Drop for SortedBuilder {
     fn drop(&mut self) {
         defer(std::mem::take(&mut self.entries).finish(), Owner::default());
         defer(std::mem::take(&mut self.index).finish(), Owner::default());

@@ -9,7 +9,7 @@
 //! Most scores are integers, or have few digits in binary: 3 bytes for 1 000, 5 for a Unix time, 3 for
 //! 0.5; a random one takes 9.
 
-use super::place::Entry;
+use super::place::SortedEntry;
 use crate::chunk::{Chunk, Coding, Encoded, Held, ROOM_MAX};
 use crate::list::item as element;
 use crate::table::Text;
@@ -194,14 +194,14 @@ impl Coding for Entries {
 
 /// The entry at the front of `bytes`, in a chunk or in a pack.
 #[inline]
-pub(super) fn entry<'a>(bytes: &'a [u8], chunk: Option<&'a Chunk<Entries>>) -> Entry<'a> {
+pub(super) fn entry<'a>(bytes: &'a [u8], chunk: Option<&'a Chunk<Entries>>) -> SortedEntry<'a> {
     let member = &bytes[score_len(bytes[0])..];
     match (chunk, element::outside(member)) {
         (Some(chunk), Some(number)) => {
             let long = chunk.long(number);
-            Entry { score: score(bytes), member: Text::raw(long), long: Some(long) }
+            SortedEntry { score: score(bytes), member: Text::raw(long), long: Some(long) }
         }
-        _ => Entry { score: score(bytes), member: element::text(member), long: None },
+        _ => SortedEntry { score: score(bytes), member: element::text(member), long: None },
     }
 }
 

@@ -54,12 +54,12 @@ mod straight;
 mod tests;
 
 pub use crate::chunk::End;
-pub use bulk::Builder;
+pub use bulk::SortedBuilder;
 pub use item::INLINE_MAX;
-pub use pack::PackRef;
-pub use place::{Entry, Place};
-pub use reader::Reader;
-pub use run::{Backward, Forward};
+pub use pack::SortedPackRef;
+pub use place::{Place, SortedEntry};
+pub use reader::SortedReader;
+pub use run::{SortedBackward, SortedForward};
 pub use scan::Scan;
 
 use crate::owner::Watch;
@@ -265,7 +265,7 @@ impl Sorted {
         if let Some((rank, _)) = old {
             pack.remove(rank..rank + 1);
         }
-        if !pack.insert(&Place::Entry(new, member), &New::of(new, hash, member)) {
+        if !pack.insert(&Place::SortedEntry(new, member), &New::of(new, hash, member)) {
             self.unpack().update(hash, member, |_| Some(new));
         }
         score
@@ -294,7 +294,7 @@ impl Sorted {
 
     /// Removes the entry with the lowest or the highest rank after calling `f` with it. `None` of an
     /// empty set. Cost: O(log n).
-    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(SortedEntry<'_>) -> R) -> Option<R> {
         let last = self.len().checked_sub(1)?;
         let rank = if end == End::Front { 0 } else { last };
         let result = self.get(rank).map(f);

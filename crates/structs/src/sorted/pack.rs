@@ -7,7 +7,7 @@
 //! all is walked. A member that lies outside, or more bytes, make it a tree.
 
 use super::item::{self, Entries, INLINE_MAX, New};
-use super::place::{Entry, Place, order};
+use super::place::{Place, SortedEntry, order};
 use super::scan::ordered;
 use crate::chunk::{Coding, Encoded};
 use crate::table::pack::class;
@@ -23,9 +23,9 @@ const HEAD: usize = 2;
 
 /// A packed sorted set, read where it lies.
 #[derive(Clone, Copy)]
-pub struct PackRef<'a>(&'a [u8]);
+pub struct SortedPackRef<'a>(&'a [u8]);
 
-impl<'a> PackRef<'a> {
+impl<'a> SortedPackRef<'a> {
     /// `bytes` are those that [`super::Sorted::packed`] gave.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -81,7 +81,7 @@ impl<'a> PackRef<'a> {
     }
 
     /// All entries, in order.
-    pub fn iter(self) -> impl Iterator<Item = Entry<'a>> {
+    pub fn iter(self) -> impl Iterator<Item = SortedEntry<'a>> {
         let mut at = 0;
         std::iter::from_fn(move || {
             let items = &self.items()[at..];
@@ -98,7 +98,7 @@ impl<'a> PackRef<'a> {
         self.0.get(HEAD..).unwrap_or_default()
     }
 
-    /// The start of the entry with this rank in [`PackRef::items`]; the end, if it is `len`.
+    /// The start of the entry with this rank in [`SortedPackRef::items`]; the end, if it is `len`.
     pub(super) fn offset(self, rank: usize) -> usize {
         if rank == self.len() {
             return self.items().len();
@@ -179,8 +179,8 @@ impl Pack {
     }
 
     #[inline]
-    pub(super) fn view(&self) -> PackRef<'_> {
-        PackRef(&self.0)
+    pub(super) fn view(&self) -> SortedPackRef<'_> {
+        SortedPackRef(&self.0)
     }
 
     /// Bytes of memory.

@@ -19,7 +19,7 @@ pub enum Place<'a> {
     /// Behind the entries of this member, as above.
     AfterMember(&'a [u8]),
     /// Before the entry with this score and member, or where it would be.
-    Entry(f64, &'a [u8]),
+    SortedEntry(f64, &'a [u8]),
     /// Behind all entries.
     End,
 }
@@ -44,7 +44,9 @@ impl Place<'_> {
             Self::AfterScore(bound) => score <= *bound,
             Self::BeforeMember(bound) => member(bound).is_lt(),
             Self::AfterMember(bound) => member(bound).is_le(),
-            Self::Entry(bound, name) => score < *bound || score == *bound && member(name).is_lt(),
+            Self::SortedEntry(bound, name) => {
+                score < *bound || score == *bound && member(name).is_lt()
+            }
             Self::End => true,
         }
     }
@@ -52,14 +54,14 @@ impl Place<'_> {
 
 /// An entry of a sorted set, read where it lies.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct SortedEntry<'a> {
     pub(super) score: f64,
     pub(super) member: Text<'a>,
     /// The outside part of a member longer than [`super::INLINE_MAX`].
     pub(super) long: Option<&'a Long>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SortedEntry<'a> {
     /// The score; never NaN.
     #[must_use]
     pub fn score(&self) -> f64 {

@@ -1,11 +1,11 @@
 //! Reading a cut in slices, either way, and releasing the entries read.
 //!
 //! A cut keeps every chunk shared, so that a writer copies each that it changes for as long as the cut
-//! lives. [`Reader`] takes the cut apart instead, and drops each chunk when it has read it.
+//! lives. [`SortedReader`] takes the cut apart instead, and drops each chunk when it has read it.
 
 use super::item::Entries;
 use super::pack::Pack;
-use super::place::Entry;
+use super::place::SortedEntry;
 use super::run::Run;
 use super::{End, Root, Sorted};
 use crate::chunk::{Coding, Handle};
@@ -19,7 +19,7 @@ enum Source {
 }
 
 /// See the module.
-pub struct Reader {
+pub struct SortedReader {
     source: Source,
     /// The chunk at hand.
     chunk: Option<Handle<Entries>>,
@@ -34,7 +34,7 @@ pub struct Reader {
     bytes: usize,
 }
 
-impl Reader {
+impl SortedReader {
     /// Takes over a cut, of which the entries with these ranks are to be read, as far as there are
     /// some: from the front ascending, from the back descending. Cost: O(log n).
     #[must_use]
@@ -86,7 +86,7 @@ impl Reader {
     /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
     ///
     /// Cost: a few nanoseconds an entry, besides `f`.
-    pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(Entry<'_>)) -> bool {
+    pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(SortedEntry<'_>)) -> bool {
         let mut budget = max_entries.min(self.left);
         self.left -= budget;
         while budget > 0 {

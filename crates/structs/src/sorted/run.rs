@@ -1,8 +1,8 @@
 //! Reading a sorted set in place: the entry with a rank, and entries in order, either way.
 
 use super::item::{self, Entries};
-use super::pack::PackRef;
-use super::place::{Entry, Place};
+use super::pack::SortedPackRef;
+use super::place::{Place, SortedEntry};
 use super::{Root, Sorted};
 use crate::chunk::{Chunk, Coding};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Entries that lie one behind the other: a chunk, or all of a pack.
 #[derive(Clone, Copy)]
 pub(super) enum Run<'a> {
-    Pack(PackRef<'a>),
+    Pack(SortedPackRef<'a>),
     Chunk(&'a Chunk<Entries>),
 }
 
@@ -47,7 +47,7 @@ impl<'a> Run<'a> {
 
     /// The entry at this offset.
     #[inline]
-    pub(super) fn entry(&self, offset: usize) -> Entry<'a> {
+    pub(super) fn entry(&self, offset: usize) -> SortedEntry<'a> {
         item::entry(&self.items()[offset..], self.chunk())
     }
 }
@@ -57,7 +57,7 @@ impl Sorted {
     /// past all before it.
     #[inline]
     #[must_use]
-    pub fn get(&self, rank: usize) -> Option<Entry<'_>> {
+    pub fn get(&self, rank: usize) -> Option<SortedEntry<'_>> {
         if rank >= self.len() {
             return None;
         }
@@ -81,36 +81,43 @@ impl Sorted {
     ///
     /// Cost: O(log n) for each chunk, and some nanoseconds each.
     #[must_use]
-    pub fn range(&self, ranks: Range<usize>) -> Forward<'_> {
+    pub fn range(&self, ranks: Range<usize>) -> SortedForward<'_> {
         let end = ranks.end.min(self.len());
-        Forward { set: self, run: None, offset: 0, next: ranks.start, run_end: 0, end }
+        SortedForward { set: self, run: None, offset: 0, next: ranks.start, run_end: 0, end }
     }
 
     /// The entries behind a place, ascending. Cost: O(log n) to find the first, then as
     /// [`Sorted::range`].
     #[must_use]
-    pub fn range_from(&self, place: Place<'_>) -> Forward<'_> {
+    pub fn range_from(&self, place: Place<'_>) -> SortedForward<'_> {
         let end = self.len();
         match &self.0 {
             Root::Pack(pack) => self.range(pack.view().rank_of(&place)..end),
             Root::Trees(big) => {
                 let (chunk, first, index, offset) = big.find_place(&place);
                 let (run, run_end) = (Some(Run::Chunk(chunk)), first + chunk.len());
-                Forward { set: self, run, offset, next: first + index, run_end, end }
+                SortedForward { set: self, run, offset, next: first + index, run_end, end }
             }
         }
     }
 
     /// The entries with these ranks, as far as there are some, descending.
     #[must_use]
-    pub fn range_back(&self, ranks: Range<usize>) -> Backward<'_> {
+    pub fn range_back(&self, ranks: Range<usize>) -> SortedBackward<'_> {
         let next = ranks.end.min(self.len());
-        Backward { set: self, run: None, offsets: [0; BATCH], ready: 0, next, start: ranks.start }
+        SortedBackward {
+            set: self,
+            run: None,
+            offsets: [0; BATCH],
+            ready: 0,
+            next,
+            start: ranks.start,
+        }
     }
 }
 
 /// Entries, ascending: see [`Sorted::range`].
-pub struct Forward<'a> {
+pub struct SortedForward<'a> {
     set: &'a Sorted,
     /// The run at hand.
     run: Option<Run<'a>>,
@@ -122,11 +129,11 @@ pub struct Forward<'a> {
     end: usize,
 }
 
-impl<'a> Iterator for Forward<'a> {
-    type Item = Entry<'a>;
+impl<'a> Iterator for SortedForward<'a> {
+    type Item = SortedEntry<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<SortedEntry<'a>> {
         if self.next >= self.end {
             return None;
         }
@@ -146,7 +153,7 @@ impl<'a> Iterator for Forward<'a> {
     }
 }
 
-impl Forward<'_> {
+impl SortedForward<'_> {
     /// Goes on to the run of the next entry.
     #[cold]
     fn advance(&mut self) {
@@ -157,13 +164,13 @@ impl Forward<'_> {
     }
 }
 
-impl ExactSizeIterator for Forward<'_> {}
+impl ExactSizeIterator for SortedForward<'_> {}
 
-/// Entries that [`Backward`] finds by one walk.
+/// Entries that [`SortedBackward`] finds by one walk.
 const BATCH: usize = 16;
 
 /// Entries, descending: see [`Sorted::range_back`].
-pub struct Backward<'a> {
+pub struct SortedBackward<'a> {
     set: &'a Sorted,
     run: Option<Run<'a>>,
     /// Offsets of entries of the run, in order; the first `ready` of them are still to come.
@@ -174,7 +181,7 @@ pub struct Backward<'a> {
     start: usize,
 }
 
-impl Backward<'_> {
+impl SortedBackward<'_> {
     /// Finds the next entries.
     fn fill(&mut self) {
         let (run, first) = self.set.run_at(self.next - 1);
@@ -190,11 +197,11 @@ impl Backward<'_> {
     }
 }
 
-impl<'a> Iterator for Backward<'a> {
-    type Item = Entry<'a>;
+impl<'a> Iterator for SortedBackward<'a> {
+    type Item = SortedEntry<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<SortedEntry<'a>> {
         if self.next <= self.start {
             return None;
         }
@@ -213,4 +220,4 @@ impl<'a> Iterator for Backward<'a> {
     }
 }
 
-impl ExactSizeIterator for Backward<'_> {}
+impl ExactSizeIterator for SortedBackward<'_> {}

@@ -9,7 +9,7 @@
 
 use super::big::{Big, hash_of};
 use super::index::Hash;
-use super::place::{Entry, Place};
+use super::place::{Place, SortedEntry};
 use super::{Root, Sorted};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl Scan {
 
     /// Calls `f` with the next entries of `set`, which is the same in all steps. True while some
     /// are left. Cost: a portion, besides `f`; of a small set all at once.
-    pub fn step(&mut self, set: &Sorted, f: &mut dyn FnMut(Entry<'_>)) -> bool {
+    pub fn step(&mut self, set: &Sorted, f: &mut dyn FnMut(SortedEntry<'_>)) -> bool {
         let Root::Trees(big) = &set.0 else {
             set.range(0..set.len()).for_each(f);
             return false;

@@ -10,7 +10,7 @@
 use super::big::hash_of;
 use super::index::{Hash, Index};
 use super::item::{self, Entries};
-use super::place::Entry;
+use super::place::SortedEntry;
 use crate::chunk::{Chunk, Coding, End};
 use crate::tree::{PREFETCHED_MAX, Subtree, join_some, pop};
 
@@ -86,7 +86,7 @@ impl Stale {
     }
 
     /// Calls `f` with those whose items are still there, and asserts T1. For tests.
-    pub(super) fn each(&self, f: &mut impl FnMut(Entry<'_>)) {
+    pub(super) fn each(&self, f: &mut impl FnMut(SortedEntry<'_>)) {
         let first = self.entries.as_ref().map_or(1, |entries| entries.find(0).0.len());
         assert!(self.done < first, "T1: {} of {first}", self.done);
         self.entries.iter().for_each(|entries| each(entries, self.done, f));
@@ -94,7 +94,7 @@ impl Stale {
 }
 
 /// Calls `f` with the entries of a tree, from this index on.
-pub(super) fn each(tree: &Subtree<Entries>, from: usize, f: &mut impl FnMut(Entry<'_>)) {
+pub(super) fn each(tree: &Subtree<Entries>, from: usize, f: &mut impl FnMut(SortedEntry<'_>)) {
     let mut next = from;
     while next < tree.len {
         let (chunk, first) = tree.find(next);

@@ -6,7 +6,7 @@
 
 use super::End;
 use super::item::{self, Entries, INLINE_MAX, New};
-use super::place::Entry;
+use super::place::SortedEntry;
 use super::scan::ordered;
 use crate::chunk::Coding;
 use crate::owner::Owner;
@@ -145,7 +145,7 @@ impl Straight {
     }
 
     /// Reads the next chunk again, by rank; frees all once they are read.
-    pub(super) fn read(&mut self, mut f: impl FnMut(Entry<'_>)) {
+    pub(super) fn read(&mut self, mut f: impl FnMut(SortedEntry<'_>)) {
         let tree = self.tree.as_ref().expect("it is closed");
         let (chunk, first) = tree.find(self.read);
         debug_assert_eq!(first, self.read, "chunk by chunk");

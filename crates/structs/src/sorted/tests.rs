@@ -18,7 +18,7 @@ fn ordered(model: &Model) -> Vec<(f64, Vec<u8>)> {
     entries
 }
 
-fn shown(entry: Entry<'_>) -> (f64, Vec<u8>) {
+fn shown(entry: SortedEntry<'_>) -> (f64, Vec<u8>) {
     (entry.score(), entry.member().to_vec())
 }
 
@@ -156,7 +156,7 @@ impl Trial {
             (Place::BeforeScore(score), all.partition_point(|one| one.0 < score)),
             (Place::AfterScore(score), all.partition_point(|one| one.0 <= score)),
             (
-                Place::Entry(score, &name),
+                Place::SortedEntry(score, &name),
                 all.partition_point(|one| one.0 < score || one.0 == score && one.1 < name),
             ),
             (Place::End, all.len()),
@@ -227,7 +227,7 @@ fn a_large_set_is_two_trees() {
 }
 
 /// A call of a scan, whose steps are short: what they look at is counted in entries that are returned.
-fn scan(set: &Sorted, cursor: u64, most: usize, f: &mut dyn FnMut(Entry<'_>)) -> u64 {
+fn scan(set: &Sorted, cursor: u64, most: usize, f: &mut dyn FnMut(SortedEntry<'_>)) -> u64 {
     let mut scan = Scan::new(cursor, most);
     loop {
         let mut returned = 0;
@@ -383,7 +383,7 @@ fn copies_of_settling_are_counted() {
 fn small_sets_are_packs() {
     let mut set = numbers(60);
     let bytes = set.packed().unwrap().to_vec();
-    let pack = PackRef::new(&bytes);
+    let pack = SortedPackRef::new(&bytes);
     pack.check_invariants();
     assert_eq!((pack.len(), pack.rank(b"member:0")), (60, Some((0, 0.0))));
     assert_eq!(content(&Sorted::of_packed(&bytes)), content(&set));
@@ -415,7 +415,7 @@ fn readers_release_the_chunks_they_have_read() {
     for from in [End::Front, End::Back] {
         for ranks in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
             let mut set = numbers(30_000);
-            let mut reader = Reader::new(set.reader(), ranks.clone(), from);
+            let mut reader = SortedReader::new(set.reader(), ranks.clone(), from);
             set.remove_range(0..17_000);
             let (mut read, mut expected) = (Vec::new(), reader.left());
             assert_eq!(expected, ranks.len());
@@ -431,7 +431,7 @@ fn readers_release_the_chunks_they_have_read() {
             assert!(!set.unshare_rank(3_000), "what was let go of is the set's own");
         }
         let mut read = Vec::new();
-        let mut reader = Reader::new(numbers(50), 40..1_000, from);
+        let mut reader = SortedReader::new(numbers(50), 40..1_000, from);
         while reader.next_slice(3, &mut |entry| read.push(entry.score() as usize)) {}
         read.sort_unstable();
         assert!((40..50).eq(read), "of a pack");
@@ -469,7 +469,7 @@ fn freed_bytes_are_counted() {
 
     // The index of a reader's cut belongs to the set, as long as that exists; and what it has skipped.
     let set = numbers(60_000);
-    let reader = Reader::new(set.reader(), 40_000..60_000, End::Front);
+    let reader = SortedReader::new(set.reader(), 40_000..60_000, End::Front);
     assert_eq!(lazyfree::waiting().1, 0);
     drop(reader);
     assert_eq!(lazyfree::waiting(), (0, 0), "nothing of it was the reader's alone");
@@ -480,7 +480,7 @@ fn a_dropped_cut_shares_nothing() {
     let mut set = numbers(60_000);
     drop(set.clone());
     drop(set.reader());
-    drop(Reader::new(set.reader(), 30_000..60_000, End::Back));
+    drop(SortedReader::new(set.reader(), 30_000..60_000, End::Back));
     let name = b"member:7";
     assert!(!set.unshare(hash::of(name), name, Some(1.0)), "copied for no one");
 }
@@ -491,7 +491,7 @@ fn sets_are_built_at_once() {
         if cfg!(miri) { &[0, 3, 1_500] } else { &[0, 1, 2, 100, 1_024, 5_000, 40_000] };
     for (seed, len) in (0..2).flat_map(|seed| lens.iter().map(move |len| (seed, *len))) {
         let mut prng = Prng::from_seed(seed * 1_000 + len);
-        let (mut builder, mut model) = (Builder::new(len as usize), Model::new());
+        let (mut builder, mut model) = (SortedBuilder::new(len as usize), Model::new());
         for number in 0..len {
             let name = member(&mut prng, len * 2, if len > 2_000 { 64 } else { 5_000 });
             // In order, as from sorted sets that are read one after the other.
@@ -537,7 +537,7 @@ fn small_sets_are_written_at_once() {
 #[test] // Neither many entries of a bucket nor long members are merged in one step.
 fn steps_of_a_builder_are_bounded() {
     for (members, len) in [(20_000, 0), (200, 60_000)] {
-        let mut builder = Builder::new(2); // Only two buckets.
+        let mut builder = SortedBuilder::new(2); // Only two buckets.
         for number in (0..members).chain(0..members) {
             let mut name = format!("member:{number}").into_bytes();
             name.resize(name.len().max(len), b'x');
@@ -565,7 +565,7 @@ fn steps_of_a_builder_are_bounded() {
 #[test] // One member again and again is found out before a step has to sort or to merge all of it.
 fn members_that_should_differ_are_told_by_two() {
     let build = |times: usize| {
-        let mut builder = Builder::of_different(100_000);
+        let mut builder = SortedBuilder::of_different(100_000);
         let long = vec![b'x'; 200];
         (0..times).for_each(|_| builder.push(hash::of(&long), &long, 1.0));
         builder
@@ -588,7 +588,7 @@ fn members_that_should_differ_are_told_by_two() {
 #[test] // In a file a sorted set descends: its runs come one before the other.
 fn order_needs_no_merging() {
     let steps = [false, true].map(|descends| {
-        let mut builder = Builder::new(200_000);
+        let mut builder = SortedBuilder::new(200_000);
         for number in 0..200_000_u32 {
             let score = f64::from(if descends { 200_000 - number } else { number });
             let name = format!("member:{number}").into_bytes();
@@ -632,7 +632,7 @@ fn ordered_input_is_written_at_once() {
             2 => entries[last].1.resize(5_000, b'x'),
             _ => entries[last / 2..].reverse(),
         }
-        let mut builder = Builder::of_different(entries.len());
+        let mut builder = SortedBuilder::of_different(entries.len());
         let mut added = Sorted::new();
         for (score, name) in &entries {
             builder.push(hash::of(name), name, *score);
@@ -661,7 +661,7 @@ fn members_that_come_twice_are_found_in_any_order() {
             2 => entries.push(first),
             _ => entries.extend([(0.5, b"other".to_vec()), (0.25, b"other".to_vec())]),
         }
-        let mut builder = Builder::of_different(entries.len());
+        let mut builder = SortedBuilder::of_different(entries.len());
         entries.iter().for_each(|(score, name)| builder.push(hash::of(name), name, *score));
         let twice = std::cell::Cell::new(0);
         let merge = |one, _| {
@@ -676,7 +676,7 @@ fn members_that_come_twice_are_found_in_any_order() {
 
 #[test] // A bucket of very many entries is parted before it is sorted: steps stay as short.
 fn large_buckets_are_parted() {
-    let (members, mut builder) = (40_000_u64, Builder::of_different(2));
+    let (members, mut builder) = (40_000_u64, SortedBuilder::of_different(2));
     for number in 0..members {
         let name = format!("member:{number}").into_bytes();
         builder.push(hash::of(&name), &name, number as f64);
@@ -685,7 +685,7 @@ fn large_buckets_are_parted() {
         }
     }
     assert!(builder.is_overfull(), "two buckets are too few");
-    let mut builder = Builder::new(2);
+    let mut builder = SortedBuilder::new(2);
     for number in 0..members {
         let name = format!("member:{number}").into_bytes();
         builder.push(hash::of(&name), &name, (number % 77) as f64);
@@ -703,7 +703,7 @@ fn large_buckets_are_parted() {
 
 #[test] // The intersection of two sets.
 fn common_members_are_kept() {
-    let mut builder = Builder::of_common(9_000, 2);
+    let mut builder = SortedBuilder::of_common(9_000, 2);
     for number in (0..5_000_u64).chain(1_000..3_000) {
         let name = format!("member:{number}").into_bytes();
         builder.push(hash::of(&name), &name, number as f64);
@@ -717,7 +717,7 @@ fn common_members_are_kept() {
 #[test] // Given up in the middle, what was gathered is freed in portions.
 fn builders_can_be_given_up() {
     for steps in [0, 10, 40, 70] {
-        let mut builder = Builder::new(20_000);
+        let mut builder = SortedBuilder::new(20_000);
         for number in 0..20_000_u64 {
             let name = format!("member:{number}").into_bytes();
             builder.push(hash::of(&name), &name, (number * 7_919 % 20_000) as f64);
@@ -728,7 +728,7 @@ fn builders_can_be_given_up() {
         while lazyfree::run(&Never) {}
     }
     let filled = || {
-        let mut builder = Builder::new(100_000);
+        let mut builder = SortedBuilder::new(100_000);
         for number in 0..100_000_u64 {
             let name = format!("member:{number}").into_bytes();
             builder.push(hash::of(&name), &name, number as f64);

@@ -5,7 +5,7 @@
 
 use super::item::{Code, FIELDS_MAX, Form};
 use super::run::Fields;
-use super::{Entries, List, New, Run, StreamId, push_coded};
+use super::{Entries, List, NewElement, Run, StreamId, push_coded};
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ impl Gathered {
             return None;
         }
         for name in names.range(0..names.len()) {
-            if !push_coded(&mut gathered.names, New::Bytes(&name.to_vec())) {
+            if !push_coded(&mut gathered.names, NewElement::Bytes(&name.to_vec())) {
                 return None;
             }
         }
@@ -37,7 +37,7 @@ impl Gathered {
     #[must_use]
     pub fn push(&mut self, value: &[u8]) -> bool {
         debug_assert!(self.len < self.pairs, "{} values to as many names", self.len);
-        let fits = push_coded(&mut self.values, New::Bytes(value));
+        let fits = push_coded(&mut self.values, NewElement::Bytes(value));
         self.len += usize::from(fits);
         fits
     }

@@ -39,11 +39,11 @@ mod shapes;
 mod tests;
 
 pub use crate::chunk::End;
-pub use crate::list::{Element, List, New};
+pub use crate::list::{Element, List, NewElement};
 pub use darter_base::StreamId;
 pub use gathered::Gathered;
-pub use reader::Reader;
-pub use run::{Backward, Entry, Fields, Forward};
+pub use reader::StreamReader;
+pub use run::{Fields, StreamBackward, StreamEntry, StreamForward};
 
 use crate::chunk::{Coding, own};
 use crate::list::item as element;
@@ -96,7 +96,7 @@ type Run = ArrayVec<u8, FIELDS_MAX>;
 /// Appends a name or a value. False if it is too long to be kept among the entries, alone or with
 /// those before it.
 #[inline]
-fn push_coded(run: &mut Run, field: New<'_>) -> bool {
+fn push_coded(run: &mut Run, field: NewElement<'_>) -> bool {
     field.coded(|code| match code {
         element::Code::Text(text) if text.len() <= run.remaining_capacity() => {
             for piece in text.pieces() {
@@ -110,7 +110,7 @@ fn push_coded(run: &mut Run, field: New<'_>) -> bool {
 
 impl Encoding {
     /// Encodes all fields of an entry. False if they are too long to be kept among the entries.
-    fn fill<'a>(&mut self, fields: impl Iterator<Item = New<'a>>) -> bool {
+    fn fill<'a>(&mut self, fields: impl Iterator<Item = NewElement<'a>>) -> bool {
         let mut is_name = true;
         for field in fields {
             let run = if is_name { &mut self.names } else { &mut self.values };
@@ -210,7 +210,7 @@ impl Entries {
 
     /// The entry with this ID. Cost: O(log n).
     #[must_use]
-    pub fn get(&self, id: StreamId) -> Option<Entry<'_>> {
+    pub fn get(&self, id: StreamId) -> Option<StreamEntry<'_>> {
         let (chunk, _, offset) = self.find(id)?;
         Some(self.entry(chunk, offset))
     }
@@ -252,8 +252,8 @@ impl Entries {
 
     /// The entry at this offset in a chunk.
     #[inline]
-    fn entry<'a>(&'a self, chunk: &'a Chunk, offset: usize) -> Entry<'a> {
-        Entry::at(chunk, offset, self.base, &self.shapes)
+    fn entry<'a>(&'a self, chunk: &'a Chunk, offset: usize) -> StreamEntry<'a> {
+        StreamEntry::at(chunk, offset, self.base, &self.shapes)
     }
 
     /// The chunk that holds the entry with this rank, and the rank of the chunk's first entry.
@@ -265,7 +265,11 @@ impl Entries {
     /// Cost: O(log n + bytes).
     ///
     /// Panics without fields. Debug builds panic when the last entry is not before it.
-    pub fn append<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = New<'a>> + Clone) {
+    pub fn append<'a>(
+        &mut self,
+        id: StreamId,
+        fields: impl Iterator<Item = NewElement<'a>> + Clone,
+    ) {
         if !self.append_short(id, fields.clone()) {
             let mut list = List::new();
             fields.for_each(|field| list.push(End::Back, field));
@@ -281,7 +285,7 @@ impl Entries {
             let texts: Vec<_> = all().map(|field| field.to_vec()).collect();
             let mut encoding = Encoding::default();
             let is_shared = all().any(|field| matches!(field, Element::Blob(_)));
-            if encoding.fill(texts.iter().map(|field| New::Bytes(field)))
+            if encoding.fill(texts.iter().map(|field| NewElement::Bytes(field)))
                 && (self.append_shaped(id, &encoding)
                     || !is_shared && self.append_own(id, &encoding))
             {
@@ -292,7 +296,11 @@ impl Entries {
     }
 
     /// False if the fields are too long to be kept among the entries.
-    fn append_short<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = New<'a>>) -> bool {
+    fn append_short<'a>(
+        &mut self,
+        id: StreamId,
+        fields: impl Iterator<Item = NewElement<'a>>,
+    ) -> bool {
         let mut encoding = Encoding::default();
         encoding.fill(fields)
             && (self.append_shaped(id, &encoding) || self.append_own(id, &encoding))

@@ -1,10 +1,10 @@
 //! Reading a cut in slices, either way, and releasing the entries read.
 //!
 //! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
-//! cut lives. [`Reader`] takes the cut apart instead, and drops each chunk once it has read it.
+//! cut lives. [`StreamReader`] takes the cut apart instead, and drops each chunk once it has read it.
 
 use super::item::Coded;
-use super::run::Entry;
+use super::run::StreamEntry;
 use super::shapes::Shapes;
 use super::{End, Entries, Handle};
 use crate::chunk::Coding;
@@ -12,7 +12,7 @@ use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
 /// Reads a cut in slices, and releases the entries it has read.
-pub struct Reader {
+pub struct StreamReader {
     /// `None` once all are read.
     unread: Option<Unread<Coded>>,
     shapes: Shapes,
@@ -29,7 +29,7 @@ pub struct Reader {
     bytes: usize,
 }
 
-impl Reader {
+impl StreamReader {
     /// Takes over a cut, to read the entries with these ranks, as far as they exist: in order from
     /// the front, in reverse from the back. Cost: O(log n).
     #[must_use]
@@ -77,7 +77,7 @@ impl Reader {
     /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
     ///
     /// Cost: a few nanoseconds an entry, besides `f`.
-    pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(Entry<'_>)) -> bool {
+    pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(StreamEntry<'_>)) -> bool {
         let mut budget = max_entries.min(self.left);
         self.left -= budget;
         while budget > 0 {
@@ -86,7 +86,7 @@ impl Reader {
                 continue;
             };
             let chunk = self.chunk.as_ref().expect("there is a chunk while entries are left");
-            f(Entry::at(chunk, usize::from(offset), self.base, &self.shapes));
+            f(StreamEntry::at(chunk, usize::from(offset), self.base, &self.shapes));
             budget -= 1;
         }
         if self.left == 0 {

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// An entry of a stream, read where it is.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct StreamEntry<'a> {
     id: Id,
     body: Body<'a>,
 }
@@ -27,7 +27,7 @@ enum Body<'a> {
     Long(&'a List),
 }
 
-impl<'a> Entry<'a> {
+impl<'a> StreamEntry<'a> {
     /// The entry at this offset in a chunk.
     #[inline]
     pub(super) fn at(chunk: &'a Chunk, offset: usize, base: u64, shapes: &'a Shapes) -> Self {
@@ -79,7 +79,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Names and values of an entry: see [`Entry::fields`].
+/// Names and values of an entry: see [`StreamEntry::fields`].
 pub struct Fields<'a>(FieldsLeft<'a>);
 
 /// The rest of a run.
@@ -130,22 +130,29 @@ impl Entries {
     ///
     /// Cost: O(log n) for each chunk, and some nanoseconds for each entry.
     #[must_use]
-    pub fn range(&self, ranks: Range<usize>) -> Forward<'_> {
+    pub fn range(&self, ranks: Range<usize>) -> StreamForward<'_> {
         let end = ranks.end.min(self.len());
-        Forward { entries: self, chunk: None, offset: 0, next: ranks.start, chunk_end: 0, end }
+        StreamForward {
+            entries: self,
+            chunk: None,
+            offset: 0,
+            next: ranks.start,
+            chunk_end: 0,
+            end,
+        }
     }
 
     /// The entries with these ranks, as far as they exist, in reverse.
     #[must_use]
-    pub fn range_back(&self, ranks: Range<usize>) -> Backward<'_> {
+    pub fn range_back(&self, ranks: Range<usize>) -> StreamBackward<'_> {
         let next = ranks.end.min(self.len());
         let offsets = [0; BATCH];
-        Backward { entries: self, chunk: None, offsets, ready: 0, next, start: ranks.start }
+        StreamBackward { entries: self, chunk: None, offsets, ready: 0, next, start: ranks.start }
     }
 }
 
 /// Entries in order: see [`Entries::range`].
-pub struct Forward<'a> {
+pub struct StreamForward<'a> {
     entries: &'a Entries,
     /// The current chunk, and the offset of the next entry in it.
     chunk: Option<&'a Chunk>,
@@ -156,11 +163,11 @@ pub struct Forward<'a> {
     end: usize,
 }
 
-impl<'a> Iterator for Forward<'a> {
-    type Item = Entry<'a>;
+impl<'a> Iterator for StreamForward<'a> {
+    type Item = StreamEntry<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<StreamEntry<'a>> {
         if self.next >= self.end {
             return None;
         }
@@ -182,13 +189,13 @@ impl<'a> Iterator for Forward<'a> {
     }
 }
 
-impl ExactSizeIterator for Forward<'_> {}
+impl ExactSizeIterator for StreamForward<'_> {}
 
-/// Entries that [`Backward`] finds in one walk.
+/// Entries that [`StreamBackward`] finds in one walk.
 const BATCH: usize = 16;
 
 /// Entries in reverse: see [`Entries::range_back`].
-pub struct Backward<'a> {
+pub struct StreamBackward<'a> {
     entries: &'a Entries,
     chunk: Option<&'a Chunk>,
     /// Offsets of entries of the chunk, in order; the first `ready` of them are still to come.
@@ -199,7 +206,7 @@ pub struct Backward<'a> {
     start: usize,
 }
 
-impl Backward<'_> {
+impl StreamBackward<'_> {
     /// Finds the next batch of offsets.
     fn fill(&mut self) {
         let (chunk, first) = self.entries.chunk_at(self.next - 1);
@@ -215,11 +222,11 @@ impl Backward<'_> {
     }
 }
 
-impl<'a> Iterator for Backward<'a> {
-    type Item = Entry<'a>;
+impl<'a> Iterator for StreamBackward<'a> {
+    type Item = StreamEntry<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<StreamEntry<'a>> {
         if self.next <= self.start {
             return None;
         }
@@ -237,4 +244,4 @@ impl<'a> Iterator for Backward<'a> {
     }
 }
 
-impl ExactSizeIterator for Backward<'_> {}
+impl ExactSizeIterator for StreamBackward<'_> {}

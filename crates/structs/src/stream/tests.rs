@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The model of the entries: names and values by ID.
 type Model = BTreeMap<StreamId, Vec<Vec<u8>>>;
 
-fn shown(entry: Entry<'_>) -> (StreamId, Vec<Vec<u8>>) {
+fn shown(entry: StreamEntry<'_>) -> (StreamId, Vec<Vec<u8>>) {
     let fields: Vec<_> = entry.fields().map(|field| field.to_vec()).collect();
     assert_eq!(entry.pairs() * 2, fields.len());
     (entry.id(), fields)
@@ -21,7 +21,7 @@ fn content(entries: &Entries) -> Model {
 }
 
 fn add(entries: &mut Entries, id: StreamId, fields: &[Vec<u8>]) {
-    entries.append(id, fields.iter().map(|field| New::Bytes(field)));
+    entries.append(id, fields.iter().map(|field| NewElement::Bytes(field)));
 }
 
 /// Fields of one of some shapes, or of a shape of their own; a few are long.
@@ -188,7 +188,7 @@ fn events(count: u64) -> Entries {
     let mut entries = Entries::new();
     for number in 0..count {
         let fields = [&b"sensor"[..], b"12", b"value", &number.to_string().into_bytes()];
-        entries.append(time(number), fields.into_iter().map(New::Bytes));
+        entries.append(time(number), fields.into_iter().map(NewElement::Bytes));
     }
     entries
 }
@@ -231,7 +231,7 @@ fn shapes_are_reused() {
     let add = |entries: &mut Entries, number: u64| {
         let name = format!("a name of some length, {number}");
         let fields = [name.as_bytes(), b"1"];
-        entries.append(StreamId::new(number + 1, 0), fields.into_iter().map(New::Bytes));
+        entries.append(StreamId::new(number + 1, 0), fields.into_iter().map(NewElement::Bytes));
         let entry = entries.get(StreamId::new(number + 1, 0)).expect("just added");
         assert_eq!(entry.fields().next().map(|name| name.to_vec()), Some(name.into_bytes()));
     };
@@ -267,7 +267,7 @@ fn readers_release_the_chunks_they_have_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5, 3..90_000] {
         for from in [End::Front, End::Back] {
             let mut entries = events(30_000);
-            let mut reader = Reader::new(entries.reader(), range.clone(), from);
+            let mut reader = StreamReader::new(entries.reader(), range.clone(), from);
             entries.remove_range(0..17_000);
             let end = range.end.min(30_000);
             assert_eq!(reader.left(), end - range.start);
@@ -287,7 +287,7 @@ fn readers_release_the_chunks_they_have_read() {
 fn readers_count_the_bytes_they_pin() {
     let entries = events(50_000);
     let watch = entries.watch();
-    let mut reader = Reader::new(entries.reader(), 0..50_000, End::Front);
+    let mut reader = StreamReader::new(entries.reader(), 0..50_000, End::Front);
     let other = entries.reader();
     assert_eq!((reader.pinned_bytes(), other.is_pinned(), watch.pinned_bytes()), (0, false, 0));
     let bytes = entries.memory_bytes();

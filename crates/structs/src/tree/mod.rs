@@ -42,7 +42,7 @@ pub(crate) const CHILDREN_MAX: usize = 32;
 const CHILDREN_MIN: usize = 8;
 /// Memory of a node.
 const fn node_bytes<C: Coding>() -> usize {
-    2 * size_of::<usize>() + size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Subtree<C>>()
+    2 * size_of::<usize>() + size_of::<TreeNode<C>>() + CHILDREN_MAX * size_of::<Subtree<C>>()
 }
 
 /// A tree, or a part of one.
@@ -60,11 +60,11 @@ pub(crate) struct Subtree<C: Coding> {
 #[derive(Clone)]
 enum Link<C: Coding> {
     Chunk(Handle<C>),
-    Node(Arc<Node<C>>),
+    TreeNode(Arc<TreeNode<C>>),
 }
 
 /// An inner node.
-pub(crate) struct Node<C: Coding> {
+pub(crate) struct TreeNode<C: Coding> {
     level: u8,
     /// The lengths and search keys of the children, in a row: a search reads few lines of it, and
     /// one child.
@@ -73,7 +73,7 @@ pub(crate) struct Node<C: Coding> {
     children: Vec<Subtree<C>>,
 }
 
-impl<C: Coding> Clone for Node<C> {
+impl<C: Coding> Clone for TreeNode<C> {
     fn clone(&self) -> Self {
         let mut children = Vec::with_capacity(CHILDREN_MAX);
         children.extend_from_slice(&self.children);
@@ -81,7 +81,7 @@ impl<C: Coding> Clone for Node<C> {
     }
 }
 
-impl<C: Coding> Node<C> {
+impl<C: Coding> TreeNode<C> {
     /// Updates its knowledge of its children.
     fn learn(&mut self) {
         for (at, child) in self.children.iter().enumerate() {
@@ -117,9 +117,9 @@ impl<C: Coding> Node<C> {
 
 /// The node, for changing; copied first if a cut shares it.
 #[inline]
-fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
+fn own_node<C: Coding>(node: &mut Arc<TreeNode<C>>) -> &mut TreeNode<C> {
     if Arc::strong_count(node) != 1 {
-        kept::note_part(size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Subtree<C>>());
+        kept::note_part(size_of::<TreeNode<C>>() + CHILDREN_MAX * size_of::<Subtree<C>>());
         *node = Arc::new((**node).clone());
     }
     get_mut(node).expect("ours alone")
@@ -129,7 +129,7 @@ fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
 pub(crate) enum TreePart<C: Coding> {
     Chunk(Handle<C>),
     /// The children of a node.
-    Node(Vec<Subtree<C>>),
+    TreeNode(Vec<Subtree<C>>),
 }
 
 impl<C: Coding> Subtree<C> {
@@ -146,7 +146,7 @@ impl<C: Coding> Subtree<C> {
         }
         let first = children[0].first;
         let (lens, firsts) = ([0; CHILDREN_MAX], [first; CHILDREN_MAX]);
-        let link = Link::Node(Arc::new(Node { level, lens, firsts, children }));
+        let link = Link::TreeNode(Arc::new(TreeNode { level, lens, firsts, children }));
         let mut child = Self { len: 0, bytes: 0, first, link };
         child.sum();
         Some(child)
@@ -155,14 +155,14 @@ impl<C: Coding> Subtree<C> {
     fn level(&self) -> u8 {
         match &self.link {
             Link::Chunk(_) => 0,
-            Link::Node(node) => node.level,
+            Link::TreeNode(node) => node.level,
         }
     }
 
     fn children(&self) -> &[Self] {
         match &self.link {
             Link::Chunk(_) => &[],
-            Link::Node(node) => &node.children,
+            Link::TreeNode(node) => &node.children,
         }
     }
 
@@ -171,7 +171,7 @@ impl<C: Coding> Subtree<C> {
     fn children_mut(&mut self) -> &mut Vec<Self> {
         match &mut self.link {
             Link::Chunk(_) => unreachable!("a chunk has no children"),
-            Link::Node(node) => &mut own_node(node).children,
+            Link::TreeNode(node) => &mut own_node(node).children,
         }
     }
 
@@ -179,7 +179,7 @@ impl<C: Coding> Subtree<C> {
     pub(crate) fn open(self) -> TreePart<C> {
         match self.link {
             Link::Chunk(chunk) => TreePart::Chunk(chunk),
-            Link::Node(node) => TreePart::Node(Arc::unwrap_or_clone(node).children),
+            Link::TreeNode(node) => TreePart::TreeNode(Arc::unwrap_or_clone(node).children),
         }
     }
 
@@ -187,25 +187,25 @@ impl<C: Coding> Subtree<C> {
     pub(crate) fn into_inner(self) -> Option<TreePart<C>> {
         match self.link {
             Link::Chunk(chunk) => Some(TreePart::Chunk(chunk)),
-            Link::Node(node) => Some(TreePart::Node(Arc::into_inner(node)?.children)),
+            Link::TreeNode(node) => Some(TreePart::TreeNode(Arc::into_inner(node)?.children)),
         }
     }
 
     /// True for a node, false for a chunk.
     pub(crate) fn is_node(&self) -> bool {
-        matches!(self.link, Link::Node(_))
+        matches!(self.link, Link::TreeNode(_))
     }
 
     fn into_children(self) -> Vec<Self> {
         match self.open() {
             TreePart::Chunk(_) => unreachable!("a chunk has no children"),
-            TreePart::Node(children) => children,
+            TreePart::TreeNode(children) => children,
         }
     }
 
     /// Recomputes the sums from the children.
     fn sum(&mut self) {
-        if let Link::Node(node) = &mut self.link {
+        if let Link::TreeNode(node) = &mut self.link {
             Arc::make_mut(node).learn();
         }
         let children = self.children();
@@ -223,7 +223,7 @@ impl<C: Coding> Subtree<C> {
         loop {
             match &at.link {
                 Link::Chunk(chunk) => return (chunk, first),
-                Link::Node(node) => {
+                Link::TreeNode(node) => {
                     let (child, before) = node.locate(index - first, at.len);
                     first += before;
                     at = &node.children[child];
@@ -246,7 +246,7 @@ impl<C: Coding> Subtree<C> {
                 self.first = C::first(chunk.items());
                 result
             }
-            Link::Node(node) => {
+            Link::TreeNode(node) => {
                 let node = own_node(node);
                 let (at, before) = node.locate(index, self.len);
                 let child = &mut node.children[at];
@@ -265,7 +265,7 @@ impl<C: Coding> Subtree<C> {
     pub(crate) fn is_shared(&self, index: usize) -> bool {
         match &self.link {
             Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
-            Link::Node(node) => {
+            Link::TreeNode(node) => {
                 let (at, before) = node.locate(index, self.len);
                 Arc::strong_count(node) > 1 || node.children[at].is_shared(index - before)
             }
@@ -288,7 +288,7 @@ impl<C: Coding> Subtree<C> {
                 assert_eq!(self.first, C::first(chunk.items()), "N1");
                 return 1;
             }
-            Link::Node(node) => {
+            Link::TreeNode(node) => {
                 assert!(children.iter().all(|child| child.level() + 1 == node.level), "N2");
                 for (at, child) in children.iter().enumerate() {
                     assert_eq!((node.lens[at], node.firsts[at]), (child.len, child.first), "N1");
@@ -448,7 +448,7 @@ pub(crate) fn split<C: Coding>(
             let (left, right) = chunk.split(index);
             return (Some(Subtree::of(left)), Some(Subtree::of(right)));
         }
-        TreePart::Node(children) => children,
+        TreePart::TreeNode(children) => children,
     };
     let (mut at, mut before) = (0, 0);
     while index - before >= lefts[at].len {
@@ -476,6 +476,6 @@ pub(crate) fn pop<C: Coding>(tree: Subtree<C>, end: End) -> (Handle<C>, Option<S
     };
     match one.expect("a chunk has elements").open() {
         TreePart::Chunk(chunk) => (chunk, rest),
-        TreePart::Node(_) => unreachable!("cut between two chunks"),
+        TreePart::TreeNode(_) => unreachable!("cut between two chunks"),
     }
 }

@@ -51,7 +51,7 @@ impl<C: Coding> TreeRest<C> {
         for tree in std::mem::take(&mut self.trees) {
             let bytes = tree.bytes;
             match tree.into_inner() {
-                Some(TreePart::Node(children)) => self.trees.extend(children),
+                Some(TreePart::TreeNode(children)) => self.trees.extend(children),
                 Some(TreePart::Chunk(_)) | None => self.bytes = self.bytes.saturating_sub(bytes),
             }
         }
@@ -69,7 +69,7 @@ impl<C: Coding> TreeRest<C> {
         loop {
             match self.pop()?.open() {
                 TreePart::Chunk(chunk) => return Some(chunk),
-                TreePart::Node(children) => self.extend(children),
+                TreePart::TreeNode(children) => self.extend(children),
             }
         }
     }
@@ -89,7 +89,7 @@ impl<C: Coding> TreeRest<C> {
                 self.trees.push(tree);
                 break;
             }
-            if let TreePart::Node(children) = tree.open() {
+            if let TreePart::TreeNode(children) = tree.open() {
                 self.extend(children);
             }
         }
@@ -124,7 +124,7 @@ impl<C: Coding> Dismantle for TreeRest<C> {
         for _ in 0..FREED_AT_ONCE {
             // A part that a cut shares is freed with the cut.
             match self.pop().map(Subtree::into_inner) {
-                Some(Some(TreePart::Node(children))) => self.trees.extend(children),
+                Some(Some(TreePart::TreeNode(children))) => self.trees.extend(children),
                 Some(_) => {}
                 None => return false,
             }

@@ -3,7 +3,7 @@
 //! A change by index adds up lengths at every level to find its chunk, and walks to the item in it.
 //! A search for the item has just been there, and has noted the way.
 
-use super::{Link, Node, Subtree, insert, merge_near, own_node, remove_range};
+use super::{Link, Subtree, TreeNode, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
 use crate::table::prefetch;
 use std::ptr;
@@ -58,7 +58,7 @@ pub(crate) struct TreeSearch<L, E, B> {
     pub(crate) is_before: B,
 }
 
-impl<C: Coding> Node<C> {
+impl<C: Coding> TreeNode<C> {
     /// Prefetches the reads of a search.
     #[inline]
     fn prefetch(&self) {
@@ -128,7 +128,7 @@ impl<C: Coding> Subtree<C> {
                 Link::Chunk(chunk) => {
                     return Reached { chunk, way, len: at.len, first: at.first, next };
                 }
-                Link::Node(node) => {
+                Link::TreeNode(node) => {
                     let child = node.search(search);
                     way.push(child);
                     at = &node.children[child];
@@ -168,9 +168,11 @@ impl<C: Coding> Subtree<C> {
         let mut ways = [(*first, self, None); PREFETCHED_MAX];
         let ways = &mut ways[..wanted.len().min(PREFETCHED_MAX)];
         ways.iter_mut().zip(wanted).for_each(|(way, wanted)| way.0 = *wanted);
-        while let Link::Node(_) = &ways[0].1.link {
+        while let Link::TreeNode(_) = &ways[0].1.link {
             for (wanted, at, next) in &mut *ways {
-                let Link::Node(node) = &at.link else { unreachable!("N2: all are of one level") };
+                let Link::TreeNode(node) = &at.link else {
+                    unreachable!("N2: all are of one level")
+                };
                 let child = node.search(&search(*wanted));
                 *next = node.firsts[..node.children.len()].get(child + 1).copied().or(*next);
                 *at = &node.children[child];
@@ -178,7 +180,7 @@ impl<C: Coding> Subtree<C> {
             }
             for (_, at, _) in &*ways {
                 match &at.link {
-                    Link::Node(node) => node.prefetch(),
+                    Link::TreeNode(node) => node.prefetch(),
                     Link::Chunk(chunk) => Chunk::prefetch_head(chunk),
                 }
             }
@@ -196,7 +198,7 @@ impl<C: Coding> Subtree<C> {
     pub(crate) fn index_of(&self, spot: &TreeSpot) -> usize {
         let (mut at, mut before) = (self, 0);
         for child in &spot.way.children[..spot.way.len] {
-            let Link::Node(node) = &at.link else { unreachable!("a way leads through nodes") };
+            let Link::TreeNode(node) = &at.link else { unreachable!("a way leads through nodes") };
             before += node.lens[..usize::from(*child)].iter().sum::<usize>();
             at = &node.children[usize::from(*child)];
         }
@@ -211,7 +213,7 @@ impl<C: Coding> Subtree<C> {
                 Link::Chunk(chunk) => {
                     return TreeSpot { way, index: rest, offset: chunk.offset(rest) };
                 }
-                Link::Node(node) => {
+                Link::TreeNode(node) => {
                     let (child, before) = node.locate(rest, at.len);
                     rest -= before;
                     way.push(child);
@@ -225,7 +227,7 @@ impl<C: Coding> Subtree<C> {
     pub(crate) fn is_shared_at(&self, way: &Way) -> bool {
         let mut at = self;
         for child in &way.children[..way.len] {
-            let Link::Node(node) = &at.link else { unreachable!("a way leads through nodes") };
+            let Link::TreeNode(node) = &at.link else { unreachable!("a way leads through nodes") };
             if Arc::strong_count(node) > 1 {
                 return true;
             }
@@ -243,7 +245,7 @@ impl<C: Coding> Subtree<C> {
 
     fn edit_below<R>(&mut self, way: &[u8], f: &mut dyn FnMut(&mut Handle<C>) -> R) -> R {
         match (&mut self.link, way) {
-            (Link::Node(node), [at, rest @ ..]) => {
+            (Link::TreeNode(node), [at, rest @ ..]) => {
                 let (node, at) = (own_node(node), usize::from(*at));
                 let child = &mut node.children[at];
                 let (len, bytes) = (child.len, child.bytes);

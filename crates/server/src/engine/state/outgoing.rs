@@ -34,7 +34,7 @@ pub(crate) struct Outgoing<M> {
     actions: RefCell<Vec<Action>>,
     /// In the order of posting.
     mail: RefCell<Vec<(CoreId, M)>>,
-    /// What tasks have posted, on its way into `mail`.
+    /// Scratch memory for moving the mail of tasks into `mail`.
     scratch: RefCell<Vec<(CoreId, Message)>>,
     /// Buffers of earlier sends.
     spares: RefCell<Vec<Vec<u8>>>,
