@@ -1,4 +1,4 @@
-//! `bigkey`: every big command amid other clients' small ones, on each server.
+//! `bigkey`: every big command beside other clients' small ones, on each server.
 //!
 //! An experiment has three clients on the client's processor: the big one that acts, a paced stream
 //! of GETs on other keys, and a paced stream on the same key. The streams run for a while before

@@ -6,10 +6,10 @@
 //! shown next to the longest of many loops of 10 µs, by the same clock, on the same processor, in
 //! the same run. A slice above the control is the server's own; one below it may be either's.
 //!
-//! The longest alone says little of a tail. A host that takes the processor away on a grid (each 100
-//! ms, say) does so to a server's slices as well, and as often in each second that it runs. So the
-//! control counts its own [stalls](STALL_NS) and the CPU time that it took, and of a server's slices
-//! above 512 µs it tells [how many to expect](Delays::expected) from the host.
+//! The longest alone says little of a tail. A host that takes the processor away on a grid (each
+//! 100 ms, say) does so to a server's slices as well, and as often in each second that it runs. So
+//! the control counts its own [stalls](STALL_NS) and its CPU time, and computes [how
+//! many](Delays::expected) of a server's slices above 512 µs the host alone would cause.
 //!
 //! The control must not disturb what it judges. Its threads are of the idle class (`chrt --idle`;
 //! where that is missing, normal ones), and only [`Pace::Steady`] runs without a pause: before the

@@ -180,7 +180,7 @@ impl Data {
         file.finish()
     }
 
-    /// Writes what there is besides the small keys; a single value as `key`.
+    /// Writes the large values; a single one under the name `key`.
     fn write_own(self, scale: &Scale, key: &str, file: &mut Writer) -> Outcome<()> {
         let all = 0..scale.elements;
         match self {

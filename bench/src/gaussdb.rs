@@ -1,9 +1,9 @@
 //! `gaussdb`: a cloud vendor's test of big keys: what a mixed load feels of them, over time.
 //!
 //! A hash, a list and a set of ten million integers each are there, and two more such sets. 192
-//! connections send SETs and GETs of 1 000 bytes, one after the other. Meanwhile another client
-//! looks into the three in a loop (HGET, LREM of a random value, SISMEMBER), then deletes a set,
-//! then lets two sets expire. The answer is a picture: operations a second over time.
+//! connections send SETs and GETs of 1 000 bytes, one after the other. At the same time another
+//! client reads the three in a loop (HGET, LREM of a random value, SISMEMBER), then deletes a set,
+//! then lets two sets expire. The result is a picture: operations per second over time.
 //!
 //! ```text
 //! beat   0     2                    7     8              11                         16
@@ -35,7 +35,7 @@ const LOAD_LIMIT: Duration = Duration::from_secs(300);
 /// Samples in a beat.
 const SAMPLES: u32 = 20;
 
-/// The parts of a run: what happens, and its first and last beat.
+/// The parts of a run: the name, and the first and last beat.
 const PARTS: [(&str, u32, u32); 4] =
     [("undisturbed", 1, 2), ("HGET, LREM, SISMEMBER", 2, 7), ("DEL", 8, 11), ("EXPIRE", 11, 16)];
 
@@ -160,7 +160,7 @@ fn act(options: &Options, server: &Server, begun: Instant) -> Outcome<Run> {
     Ok(run)
 }
 
-/// Samples what the load was answered.
+/// Samples the number of answered requests.
 fn watch(beat: Duration, beats: u32, begun: Instant, served: &AtomicU64) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let (mut before, mut before_s) = (0, begun.elapsed().as_secs_f64());

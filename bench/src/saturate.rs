@@ -40,7 +40,7 @@ pub(crate) struct Load<'a> {
     pub(crate) pipeline: u64,
     /// The kinds of requests, which a connection sends by turns.
     pub(crate) turns: &'a [Turn<'a>],
-    /// The most requests, about: what is in flight then is still answered.
+    /// The approximate number of requests: those in flight at the end are still answered.
     pub(crate) requests_max: u64,
     /// Whether requests repeat.
     pub(crate) supply: Supply,
@@ -177,7 +177,7 @@ fn gather(poll: &OwnedFd, events: &mut Vec<epoll::Event>, wanted: usize) -> Outc
     }
 }
 
-/// Reads what there is; returns whether the whole batch is answered.
+/// Reads the received bytes. Returns whether the whole batch is answered.
 fn receive(client: &mut Client, buffer: &mut [u8]) -> Outcome<bool> {
     match client.stream.read(buffer) {
         Ok(0) => Err(Fault::Gone),

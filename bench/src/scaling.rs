@@ -36,7 +36,7 @@ const ROWS: [(&str, u64); 8] = [
     ("MGET_10", 16),
     ("MSET", 16),
 ];
-/// The rows of the picture: as many as it has colours.
+/// The rows in the picture, which has four colours.
 const SHOWN: [usize; 4] = [0, 1, 3, 6];
 
 /// One measurement.

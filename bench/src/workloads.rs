@@ -41,7 +41,7 @@ pub(crate) struct Workload {
 pub(crate) enum Answer {
     /// One line, or a bulk string's two.
     Of(&'static str),
-    /// An array of so many times this.
+    /// An array with this number of copies of a reply.
     Array(u64, &'static str),
 }
 

@@ -20,7 +20,7 @@ const FILES_MAX: usize = 38;
 /// The names of variables that hold a core.
 const RECEIVERS: &[&str] = &["self", "core", "there", "home", "back"];
 
-/// Returns a fault if a count differs from what is left.
+/// Returns a fault if a count differs from its allowance.
 pub(crate) fn faults<'a>(
     root: &Path,
     sources: impl Iterator<Item = (&'a Path, &'a str)>,

@@ -31,7 +31,7 @@ const INSIDERS: &[(&str, &str)] = &[
     ("darter-simulation",  "it drives `Core::turn` in one thread"),
 ];
 
-/// One package of the workspace and what it uses directly.
+/// A package of the workspace, and its direct dependencies.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Package {
     pub(crate) name: String,

@@ -20,7 +20,7 @@ struct Source {
     text: String,
 }
 
-/// A rule: its name, and what breaks it.
+/// A rule: its name, and the function that finds faults.
 type Rule = (&'static str, fn(&Path, &[Source]) -> Vec<String>);
 
 #[rustfmt::skip] // A table.

@@ -30,11 +30,11 @@ const CONTROL: Duration = Duration::from_secs(1);
 /// A crowd: its clients and their subscriptions.
 struct Crowd {
     name: &'static str,
-    /// The commands that subscribe, and give up.
+    /// The commands that subscribe and unsubscribe.
     words: [&'static str; 2],
     /// A subscription of this many elements of the scale.
     elements_each: u64,
-    /// So many clients; none for one each.
+    /// The number of clients; `None` for one per subscription.
     clients: Option<u64>,
     /// The name to subscribe to, and a channel that it receives.
     names: fn(u64) -> [String; 2],

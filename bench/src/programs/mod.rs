@@ -1,11 +1,11 @@
 //! `programs`: what transactions, scripts, messages, queues and invalidations cost the server.
 //!
 //! Independent requests (a transaction, a script) are sent by the saturating client for their CPU
-//! time, and by a single client, one batch after the other, for their latency. Where clients hear of
+//! time, and by a single client, one batch after the other, for their latency. Where clients notify
 //! each other (messages, hand-overs, invalidations) both come from the same rounds: see `rounds`.
-//! Servers are measured in pairs as in `throughput`: the ratio is that within a pair, to redis-server
-//! on as many processors, whose clients are the same and wait in the same way. Very many
-//! subscriptions are measured step by step, once: see `crowds`.
+//! Servers are measured in pairs as in `throughput`: the ratio is that within a pair, to
+//! redis-server on as many processors, whose clients are the same and wait in the same way. Very
+//! many subscriptions are measured step by step, once: see `crowds`.
 //!
 //! A feature that a server lacks is a cell that says so.
 
@@ -31,9 +31,9 @@ const CLIENTS: usize = 50;
 const MANY: usize = 100;
 /// Commands of a transaction.
 const TOGETHER: u64 = 10;
-/// Groups of so many keys, which are on one core by their tag.
+/// The number of groups of keys; the keys of a group are on one core by their tag.
 const GROUPS: u64 = 1_000;
-/// The value of all keys, and what is sent to others.
+/// The value of all keys, and of all messages.
 const VALUE: &[u8] = b"xxx";
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -68,11 +68,11 @@ enum Act {
     },
     /// In rounds of one batch each.
     Rounds {
-        /// So many clients.
+        /// The number of clients.
         clients: usize,
         /// Brings the clients to where rounds begin.
         begin: fn(&mut Stage) -> Outcome<()>,
-        /// One round: operations from this number on, so many.
+        /// One round: the first operation's number, and the number of operations.
         round: fn(&mut Stage, u64, u64) -> Outcome<()>,
     },
 }
@@ -374,7 +374,7 @@ fn publish(stage: &mut Stage, _: u64, count: u64) -> Outcome<()> {
 /// The head of BLPOP's reply, the key and the element.
 const POPPED_LINES: u64 = 5;
 
-/// Each of two waits for what the other sends; the other begins.
+/// Two clients hand an element to each other in turn; the second begins.
 fn wait_for_each_other(stage: &mut Stage) -> Outcome<()> {
     let mut request = Vec::new();
     client::command(&mut request, &["DEL", "queue:0", "queue:1"]);
@@ -385,7 +385,7 @@ fn wait_for_each_other(stage: &mut Stage) -> Outcome<()> {
     stage.send(1, &request)
 }
 
-/// One pushes what the other waits for, and waits itself.
+/// One client pushes for the other, and then waits itself.
 fn hand_over(stage: &mut Stage, next: u64, _: u64) -> Outcome<()> {
     let [from, to] = [next % 2, (next + 1) % 2];
     let mut request = Vec::new();
@@ -439,7 +439,7 @@ fn track(stage: &mut Stage) -> Outcome<()> {
     turn_on(stage, 1..=1, &[])
 }
 
-/// A client reads some keys, another one changes them, and the first hears of each.
+/// A client reads keys, another one changes them, and the first gets an invalidation for each.
 fn invalidate(stage: &mut Stage, next: u64, count: u64) -> Outcome<()> {
     let key = |number: u64| key(number / TOGETHER % GROUPS, number % TOGETHER);
     let (mut gets, mut sets) = (Vec::new(), Vec::new());
@@ -590,7 +590,7 @@ fn bar_text(program: &Program, subject: &Subject, ratio: f64) -> String {
     }
 }
 
-/// A group of bars a row, but for what nobody else could be compared in.
+/// One group of bars for each row that another server supports, too.
 fn bars(subjects: &[Subject], rows: &[Row]) -> (Vec<String>, Vec<Series>) {
     let cpu_ratio =
         |row: &Row, number| ratio(row, [number, rival(subjects, number)], |rate| rate.cpu_us);

@@ -1,5 +1,5 @@
-//! Clients that hear of each other: one thread sends for all of them, and waits for what each
-//! request causes anywhere.
+//! Clients that notify each other: one thread sends for all of them, and waits for all effects of
+//! each request.
 //!
 //! A message to a hundred subscribers, or an element that one client pushes and another waits for,
 //! is no request and reply. So a round sends, and then gathers: it waits until as many line ends as
@@ -104,7 +104,7 @@ impl Stage {
         self.clients.iter().enumerate().filter(|(_, client)| client.heard > 0).map(|(at, _)| at)
     }
 
-    /// Reads what there is, and counts its line ends.
+    /// Reads the received bytes, and counts their line ends.
     fn receive(&mut self, from: usize) -> Outcome<u64> {
         let client = &mut self.clients[from];
         let read = match client.stream.read(&mut self.buffer) {

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::Prng;
 
-    #[test] // With fewer bytes than a word behind it, as many, and more.
+    #[test] // With fewer bytes than a word after it, exactly a word, and more.
     fn short_words_have_the_lowest_byte_first() {
         let bytes = Prng::from_seed(2).bytes(16..=16);
         for room in 0..=bytes.len() {

@@ -1,4 +1,5 @@
-//! 127-bit digests that tell long byte strings apart, computed in portions.
+//! 127-bit digests of long byte strings, computed in portions. Different strings have different
+//! digests.
 //!
 //! Two names of 200 MB are equal when their lengths, hashes and digests are: comparing their bytes
 //! would take longer than a slice. That asks for more than a good hash. The digest reads the bytes

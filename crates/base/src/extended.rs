@@ -160,7 +160,7 @@ pub fn add(one: Extended, other: Extended) -> Option<Extended> {
     let sum = if large.negative == small.negative {
         wide + moved
     } else {
-        wide - moved - u128::from(sticky) // The part below is then 1 minus what was lost.
+        wide - moved - u128::from(sticky) // The part below is then 1 minus the lost part.
     };
     if sum == 0 && !sticky {
         let negative = large.negative && small.negative;

@@ -136,7 +136,7 @@ mod tests {
         })
     }
 
-    #[test] // However many bytes there are: what is left has their checksum.
+    #[test] // The folded bytes have the checksum of the input, for any length.
     fn folded_bytes_keep_their_checksum() {
         let mut prng = Prng::from_seed(3);
         for len in [MIN - 1, MIN, MIN + 1, MIN + STEP - 1, 1_000, 5_000] {

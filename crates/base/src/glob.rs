@@ -117,7 +117,7 @@ impl Walk {
     }
 }
 
-/// A byte differs from what a pattern has in its place.
+/// A byte differs from the pattern's byte at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NoMatch;
 

@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    #[test] // However many values a large one drops, few are pending at once.
+    #[test] // A value that drops many others keeps only few of them pending.
     fn dropped_parts_are_freed_before_their_owner() {
         let freed = Rc::new(Cell::new(0));
         defer(Box::new(Nest(100, Rc::clone(&freed))));

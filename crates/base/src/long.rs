@@ -34,7 +34,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Longer blocks are in the list.
 pub const KNOWN_MIN: usize = CHUNK_BYTES;
 
-/// Bytes freed at once, twice as many at the end.
+/// Bytes freed at once; twice this number at the end.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
 #[repr(C)]
@@ -354,7 +354,7 @@ impl Draft {
         unsafe { Long::of(self.memory, self.hash.finish(), self.digest.finish(), slot) }
     }
 
-    /// Frees what there is, in portions.
+    /// Frees all of it, in portions.
     pub fn release(self) {
         self.memory.release();
     }

@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    #[test] // However many there are: nothing is moved.
+    #[test] // Elements never move as the list grows.
     fn items_stay_where_they_are() {
         let mut runs = Runs::default();
         (0..RUN).for_each(|item| runs.push(item));

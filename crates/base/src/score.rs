@@ -113,7 +113,7 @@ fn read_leniently(word: &[u8]) -> Option<Read> {
 /// The number that `strtod` reads.
 struct Read {
     value: f64,
-    /// Bytes that are the number; what follows is not.
+    /// The number of bytes that belong to the number.
     len: usize,
     /// The number does not fit: it became infinite, or zero.
     out_of_range: bool,
@@ -360,7 +360,7 @@ mod tests {
     use super::*;
     use crate::Prng;
 
-    #[rustfmt::skip] // A table: what redis-server 7.0.15 makes of a word, and prints.
+    #[rustfmt::skip] // A table: a word, and the number that redis-server 7.0.15 reads and prints.
     const WORDS: &[(&str, Option<&str>)] = &[
         ("0", Some("0")), ("-0.0", Some("-0")), ("3.0", Some("3")), ("+1", Some("1")), (".5", Some("0.5")),
         ("5.", Some("5")), ("1e5", Some("100000")), ("1E+5", Some("100000")), ("0e999", Some("0")),

@@ -26,7 +26,7 @@ fn is_large<T>(capacity: usize) -> bool {
 mod tests {
     use super::*;
 
-    #[test] // Only when it is empty, and only what is large.
+    #[test] // Only large and empty collections are released.
     fn capacity_of_a_burst_is_released() {
         for (len, is_kept) in [(SPARE_BYTES, true), (SPARE_BYTES + 1, false)] {
             let mut vec = vec![0_u8; len];

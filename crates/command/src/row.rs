@@ -336,7 +336,7 @@ fn after(args: resp::Args<'_>, word: &str, skips: &[(&str, usize)]) -> (usize, u
     (found.start, found.end, 1)
 }
 
-/// The index behind a word; that of the end if it is not there.
+/// The index after a word; the number of arguments if the word is missing.
 fn after_word(args: resp::Args<'_>, word: &str, from: usize) -> usize {
     let len = args.len();
     let is_word = |at: &usize| args.head(*at).eq_ignore_ascii_case(word.as_bytes());
@@ -449,7 +449,7 @@ pub struct Command {
     pub element: Option<usize>,
     /// Arguments that MONITOR and SLOWLOG hide.
     pub secret: Option<Secret>,
-    /// The version that deprecated it, and what to use instead.
+    /// The version that deprecated it, and its replacement.
     pub deprecated: Option<(&'static str, &'static str)>,
     /// The command may change keys of another database than the selected one.
     pub leaves_database: bool,

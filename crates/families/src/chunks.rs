@@ -45,7 +45,7 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         &mut self.0[chunk][place]
     }
 
-    /// The chunks, for changing what they hold, and not how much.
+    /// The chunks, for changes of elements but not of their number.
     pub(crate) fn slice_mut(&mut self) -> &mut [Vec<T>] {
         self.0.make_contiguous()
     }

@@ -85,7 +85,7 @@ impl PendingValues {
         bytes.len()
     }
 
-    /// Appends a short string behind a long value.
+    /// Appends a short string after a long value.
     #[cold]
     fn queue(&mut self, bytes: &[u8]) {
         let tail = self.tail();
@@ -143,7 +143,7 @@ impl PendingValues {
         self.encoded(reply, |reply| reply.array(len));
     }
 
-    /// Appends what `encode` writes: something short.
+    /// Appends the short output of `encode`.
     #[inline]
     pub(crate) fn encoded(&mut self, reply: &mut Reply<'_>, encode: impl FnOnce(&mut Reply<'_>)) {
         if self.waiting.is_empty() {

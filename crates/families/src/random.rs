@@ -1,4 +1,4 @@
-//! Entries at random: what HRANDFIELD and SRANDMEMBER share.
+//! Random entries: the common part of HRANDFIELD and SRANDMEMBER.
 //!
 //! One entry costs a few draws of places in the table. Distinct entries are drawn and checked
 //! against those drawn before, while they are few; many are chosen in one walk, each with the
@@ -89,7 +89,7 @@ pub(crate) trait Urn: Send + 'static {
     /// Adds a copy of an entry, without its deadline.
     fn put(&mut self, entry: &Entry<'_, Self::Out>, now: UnixMillis);
 
-    /// Replies from what was added.
+    /// Replies from the added entries.
     fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow;
 }
 

@@ -6,7 +6,7 @@
 //! segment was copied is invisible. So that is done first, in slices if necessary, and then all
 //! changes at once, none of which has anything left to copy.
 //!
-//! Not here: changes of so many entries that they are made aside.
+//! Not here: changes of many entries, which are made aside.
 
 use crate::prefetch::BATCH;
 use arrayvec::ArrayVec;

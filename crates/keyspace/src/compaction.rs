@@ -29,7 +29,7 @@ const ROUNDS: u8 = 2;
 pub(crate) struct Compaction {
     /// Since when a table that has shrunk has stayed as it is, and its bytes then.
     quiet: Cell<Option<(u64, usize)>>,
-    /// The round and the place where it goes on, while it runs.
+    /// The round, and the place where it continues, while it runs.
     at: Option<(u8, u64)>,
 }
 

@@ -90,7 +90,7 @@ impl Next {
     }
 }
 
-/// Moments, and the databases in which something is to be done then.
+/// Times, and the databases that have work then.
 type Moments = BTreeSet<(u64, usize)>;
 
 /// The next deaths and chores of all databases.
@@ -302,7 +302,7 @@ impl Databases {
         self.next(&self.agenda.fields, Db::next_field_death)
     }
 
-    /// The moment from which on a table is to be compacted, as of `now`.
+    /// The time of the next compaction of a table, as of `now`.
     pub(crate) fn next_compaction(&self, now: u64) -> Option<u64> {
         // The database notes the time since which its table is unchanged.
         self.current().db.set_now(now);
@@ -322,7 +322,7 @@ impl Databases {
         at
     }
 
-    /// A database whose table is to be compacted.
+    /// A database whose table must be compacted.
     pub(crate) fn first_to_compact(&mut self, now: u64) -> Option<usize> {
         self.settle();
         first(&self.agenda.compactions, now)

@@ -159,7 +159,7 @@ impl Db {
         self.expired
     }
 
-    /// Changes since the database began, except for what time removed.
+    /// Changes since the database began, without expired entries.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -457,7 +457,7 @@ impl Db {
                 let result = edit(&mut value.edit(now, recorder));
                 if self.changes == before {
                     debug_assert!(value.packed() == packed::in_entry(&entry.entry()), "unrecorded");
-                    return Ok(Some(result)); // The copy is what lies there.
+                    return Ok(Some(result)); // The copy has replaced it.
                 }
                 match packed::put_back(entry, note, value, &mut self.usage) {
                     Some(after) => self.set_clock(key, Clock::default(), after),

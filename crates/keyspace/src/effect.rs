@@ -54,7 +54,7 @@ pub enum Work {
 /// A recorded act.
 #[derive(Debug)]
 pub enum Act {
-    /// This became of a key.
+    /// The effect on one key.
     Key(Name, Effect),
     /// This key was looked for and is absent. Nothing became of it.
     Miss(Name),
@@ -143,7 +143,7 @@ pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
     Ok(())
 }
 
-/// [`apply`] for what concerns one database only; the rest is ignored.
+/// [`apply`] for effects on one database; others are ignored.
 ///
 /// Errors: the same.
 pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {

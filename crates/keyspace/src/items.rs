@@ -235,7 +235,7 @@ impl<X: OutOfLine> Entries<X> {
         Some(len.map_or(Item::Value(&self.bytes[name_end..end]), Item::LongValue))
     }
 
-    /// The next entry: whole, or what comes before its parts.
+    /// The next entry: whole, or the item before its parts.
     fn entry(&mut self) -> Option<Item<'_>> {
         let start = self.next.checked_sub(1).map_or(0, |before| self.copied[before].end);
         let is_single = self.value.is_none();

@@ -257,7 +257,7 @@ impl Log {
         self.records.push(Record { number, database, part, act, events });
     }
 
-    /// Records what became of a key.
+    /// Records the effect on a key.
     pub(crate) fn push_key(&mut self, key: &[u8], effect: Effect, events: Events) {
         self.push(Act::Key(Name::from(key), effect), events);
     }

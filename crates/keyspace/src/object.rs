@@ -1,4 +1,4 @@
-//! An out-of-line value, and what every type of value must be able to do.
+//! An out-of-line value, and the interface of every type of value.
 //!
 //! A type is a row ([`Type`]) and an implementation of [`Value`]. Code that knows the type asks for
 //! it ([`Object::get`](darter_structs::shared::Shared::get): a comparison of pointers); all other

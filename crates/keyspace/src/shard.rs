@@ -363,7 +363,7 @@ impl Shard {
         }
     }
 
-    /// Bytes held by all databases, and by what may be undone.
+    /// Bytes held by all databases, and by changes that may be undone.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let kept: usize = self.kept.values().map(|kept| kept.memory_bytes()).sum();
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(used(&shard), []);
     }
 
-    #[test] // Looking into one after the other leaves nothing behind.
+    #[test] // Reading one database after the other leaves no memory behind.
     fn empty_databases_are_let_go_of() {
         let mut shard = Shard::new(DATABASES, 1);
         for db in 0..10_000 {

@@ -123,7 +123,7 @@ impl<'a> TextEdit<'a> {
         self.is_written
     }
 
-    /// [`TextEdit::write`] of what belongs to a change that was counted.
+    /// [`TextEdit::write`] for a part of a change that was counted before.
     pub fn write_along(&mut self, offset: usize, bytes: Fresh<'_>, tells: Tells<'_>) {
         bytes.write_to(self.blob, offset);
         self.is_written = true;

@@ -154,9 +154,9 @@ pub(crate) struct Watches {
     watchers: IdentityMap<Watcher>,
     /// The times so far.
     times: u64,
-    /// Watches of touched keys, whose clients are to be marked.
+    /// Watches of touched keys, whose clients must be marked.
     touched: Vec<IntoIter<u64, Watch>>,
-    /// Times that are over, with keys that are to be removed.
+    /// Passed times, with keys to remove.
     over: Vec<(u64, Runs<u64>)>,
     /// Clients that are dirty since it was last asked.
     news: Vec<u64>,

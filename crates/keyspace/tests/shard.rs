@@ -45,7 +45,7 @@ fn sums_are_over_all_databases() {
     assert!(shard.iter().all(|(_, db)| db.is_empty()));
 }
 
-#[test] // Each change once, wherever it was made; what time removed is no one's.
+#[test] // Each change counts once, wherever it was made; expiry does not count.
 fn changes_are_counted() {
     let mut shard = shard();
     for db in USED {

@@ -62,11 +62,11 @@ pub enum Progress {
 /// An error raised by a function.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A text, behind the place of the caller.
+    /// A text after the caller's position.
     Located(Cow<'static, str>),
     /// A text alone.
     Plain(&'static str),
-    /// `bad argument #n to 'name' (text)`, behind the place of the caller.
+    /// `bad argument #n to 'name' (text)` after the caller's position.
     Argument(usize, Cow<'static, str>),
     /// The value on top of the stack.
     Value,
@@ -75,7 +75,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error behind the place of the caller.
+    /// An error with the caller's position.
     pub fn located(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Located(text.into())
     }

@@ -26,7 +26,7 @@ pub(crate) enum Pause {
 pub(crate) enum Place {
     /// Lua's state is whole, and nothing on the stack needs to be dropped.
     Rest,
-    /// Within a change of the state, or within a function of the host: it has to go on.
+    /// Within a change of the state or a function of the host: it must continue.
     Inner,
 }
 

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(written(-f64::NAN, 17), "-nan");
     }
 
-    #[test] // Around the ends of what is written without C's help.
+    #[test] // Around the bounds of numbers that are written without C.
     fn whole_numbers_are_written_as_c_writes_them() {
         assert_eq!(written(0.0, 14), "0");
         assert_eq!(written(-0.0, 14), "-0");
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(leading(b"").1, 0);
     }
 
-    #[test] // Around the ends of what is read without C's help.
+    #[test] // Around the bounds of numbers that are read without C.
     fn leading_whole_numbers_are_found() {
         assert_eq!(leading(b"12"), (12.0, 2));
         assert_eq!(leading(b"-012,5"), (-12.0, 4));

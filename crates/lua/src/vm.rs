@@ -61,7 +61,7 @@ impl<H> Shared<H> {
         self.state
     }
 
-    /// Keeps the rest of a function until it goes on.
+    /// Keeps the rest of a function until it continues.
     pub(crate) fn put_work(&self, work: Box<dyn Work<H>>) {
         // SAFETY: there is no other reference: it is only taken out, never borrowed.
         unsafe { *self.work.get() = Some(work) };
@@ -83,7 +83,7 @@ enum At {
 /// Why a run has given the thread back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The slice is over; it goes on when it is resumed.
+    /// The slice is over; the next resume continues.
     Slice,
     /// A function waits: the host answers, then resumes.
     Wait,
@@ -248,7 +248,7 @@ impl<H: 'static> Vm<H> {
         Some(pause)
     }
 
-    /// A function of the host has panicked, on another stack: goes on with it on this one.
+    /// Resumes, on this stack, the panic of a host function that ran on another stack.
     fn pass_panic_on(&mut self) {
         let panic = self.shared().core.panic.take().expect("it was left there");
         self.throw_stack_away();
@@ -272,9 +272,8 @@ impl<H: 'static> Vm<H> {
 
     /// Throws a run away, wherever it is; true when that is done.
     ///
-    /// Within a change of the state (a rehash) or a function of the host it first goes on to the
-    /// next place of rest, which may take longer than a slice: then false, and it is to be called
-    /// again.
+    /// Within a change of the state (a rehash) or a function of the host it first runs to the next
+    /// safe point. If that takes longer than a slice it returns false: call it again.
     pub fn abandon(&mut self, preempt: &dyn Preempt) -> bool {
         while self.at == At::Suspended(Place::Inner) {
             match self.switch() {
@@ -301,7 +300,7 @@ impl<H: 'static> Vm<H> {
         unsafe { body.force_reset() };
         self.shared().core.set_yielder(ptr::null());
         self.shared().core.set_lenient(true);
-        // SAFETY: what ran in the state is gone, at a place where it was whole.
+        // SAFETY: the run in the state is gone, and stopped at a consistent point.
         unsafe { ffi::lua_abandon(self.shared().state) };
         drop(self.shared().take_work());
         self.end();

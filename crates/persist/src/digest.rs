@@ -151,7 +151,7 @@ impl State {
         self.add(of(&self.pair));
     }
 
-    /// Ends what came in parts.
+    /// Ends a text that came in parts.
     fn close(&mut self) {
         let open = std::mem::replace(&mut self.open, Open::Nothing);
         if matches!(open, Open::Nothing) {

@@ -14,7 +14,7 @@
 //! many items that their number decides is read once, and after its key's segment has been
 //! released, which holds it, too.
 //!
-//! - `held`: what writers have left to it.
+//! - `held`: memory that writers have left to the snapshot.
 //!
 //! Not here: what precedes and follows the keys, files, and when to save. See `server`.
 
@@ -238,7 +238,7 @@ impl Snapshot {
         u64::from(reader.held_kib()) + u64::from(in_values) + kept / 1_024
     }
 
-    /// Memory of the cut: what it can hold at most.
+    /// Memory of the cut, the bound of what a snapshot can hold.
     #[must_use]
     pub fn whole_bytes(&self) -> usize {
         self.whole_bytes
@@ -388,7 +388,7 @@ impl Value {
         true
     }
 
-    /// How much of it has been written, and given back.
+    /// The part of the value that was written and released, in thousandths.
     fn written_per_mille(&self) -> u64 {
         match &self.stage {
             SnapshotStage::Items(encoder) => encoder.written_per_mille(),

@@ -245,7 +245,7 @@ fn large_sorted_sets_are_put_in_order_in_portions() {
     assert_eq!(len, 20_000);
 }
 
-/// A string of so many bytes, packed: one byte, then copies of it.
+/// A compressed string: one byte, and this number of copies.
 fn packed(copies: usize) -> Bytes {
     let operations = [&b"\x00v"[..], &b"\xe0\xff\x00".repeat(copies)].concat();
     let mut packed = vec![0xc3, 0x80];

@@ -86,7 +86,7 @@ fn damaged_files_keep_every_promise() {
         }
         damage(&mut bytes, &mut prng);
         if bytes.len() > 20 && prng.chance(50) {
-            let at = bytes.len() - 8; // The checksum off: what damage does is up to the parser.
+            let at = bytes.len() - 8; // Without a checksum, so that the parser meets the damage.
             bytes[at..].fill(0);
         }
         fuzz_rdb(&bytes);

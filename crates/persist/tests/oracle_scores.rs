@@ -82,7 +82,7 @@ fn ascending(entries: &Entries) -> Entries {
     all
 }
 
-#[test] // Both layouts of 7.0, byte for byte; and what it makes of ours.
+#[test] // Both layouts of 7.0, byte for byte; and redis-server loads ours.
 fn payloads_equal_the_oracles_byte_for_byte() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no"]);
     let mut prng = Prng::from_seed(21);

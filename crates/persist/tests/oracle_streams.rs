@@ -361,7 +361,7 @@ fn the_worked_example_is_read() {
     assert_eq!(read(&sealed(bytes(empty)), 3).expect("it is redis-server's").all.len(), 2);
 }
 
-#[test] // Redis 5's layout says less; what a group has read is found out.
+#[test] // Redis 5's layout lacks the read counts of groups, which are computed.
 fn the_first_layout_is_read() {
     let list = "1d0000000f00 0201 0001 0101 816102 0001 0201 0001 0001 0101 0401 0201 0101 0001 0201 0401 ff";
     let size = format!("{:02x}000000", bytes(list).len());

@@ -1,4 +1,4 @@
-//! Snapshots of cuts: what is in the chunks is what was in the databases.
+//! Snapshots of cuts: the chunks have the contents of the databases.
 
 use crate::common::{Bytes, File, Record, Value, read};
 use darter_base::Prng;

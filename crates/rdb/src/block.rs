@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    #[test] // However many are read at once; and a damaged block is as wrong.
+    #[test] // Reading several at once gives the same items, and the same errors.
     fn items_in_a_row_are_the_items_one_by_one() {
         let mut prng = Prng::from_seed(7);
         for _ in 0..2_000 {

@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(of(b""), 0);
     }
 
-    #[test] // However they are cut, and however many they are: as the crate alone sums them.
+    #[test] // Any cut of the bytes gives the checksum that the crate computes.
     fn portions_add_up_to_the_whole() {
         let bytes = Prng::from_seed(5).bytes(9_000..=9_000);
         let whole = ALGORITHM.checksum(&bytes);

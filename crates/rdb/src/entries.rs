@@ -93,7 +93,7 @@ struct Node {
     master: StreamId,
     /// The names of its first entry, encoded.
     names: Vec<u8>,
-    /// Everything behind the two counts, encoded.
+    /// The encoded bytes after the two counts.
     body: Vec<u8>,
     /// Elements of the body.
     elements: u64,
@@ -324,7 +324,7 @@ impl EntryEncoder {
         }
     }
 
-    /// Writes what follows them.
+    /// Writes the rest of the entry.
     fn end_long(&mut self, out: &mut Vec<u8>) {
         let behind = (4 + self.entry.fields).cast_signed();
         if self.writes {

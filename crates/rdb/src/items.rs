@@ -81,7 +81,7 @@ pub enum Piece<'a> {
     Entry { id: StreamId, fields: u64 },
     /// From readers: names that follow, for entries to come.
     Names { names: u64 },
-    /// From readers: an entry that has those names. As many values follow it.
+    /// From readers: an entry with the names before it. One value for each follows.
     Same { id: StreamId },
     /// From readers: a text of `len` bytes follows, in [`Piece::Part`]s, instead of an
     /// [`Item::Single`].

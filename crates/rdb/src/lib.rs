@@ -12,13 +12,13 @@
 //! - `block`: such a collection as a whole, to be taken apart elsewhere.
 //! - `kind`: the part of a type's row about the format: the numbers under which its values are
 //!   stored.
-//! - `items`: what every value is made of.
+//! - `items`: the parts of every value.
 //! - `value`, `encode`: writing: survey, plan, and the bytes of each item; `nodes`: of lists;
 //!   `entries`: of streams.
 //! - `types`: the numbers of the format, and the names of unsupported types.
 //! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
 //! - [`functions`]: libraries, in files and in the payload of `FUNCTION DUMP`.
-//! - [`lzf`], [`crc64`]: what both directions build on.
+//! - [`lzf`], [`crc64`]: common to both directions.
 //!
 //! Everything here is sans-IO: bytes come in as slices and go out into vectors. No file, socket,
 //! thread or clock is touched, so the simulator and the fuzzer run the server's very code.

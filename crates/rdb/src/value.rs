@@ -413,8 +413,8 @@ impl Encoder {
         &self.plan
     }
 
-    /// How much of it has been appended, in thousandths: for a source that gives back what it has
-    /// returned. 0 where that is not known, and for strings, which are given back at once.
+    /// The part of the value that was appended, in thousandths, for a source that releases what it
+    /// has returned. 0 if unknown, and for strings, which are released at once.
     #[must_use]
     pub fn written_per_mille(&self) -> u64 {
         match (self.plan.body_bytes, &self.plan.form) {

@@ -28,7 +28,7 @@ pub(super) enum Length {
     Special(u8),
 }
 
-/// The head of a string: what its bytes are, before any is read.
+/// The head of a string: the form and length of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// This many bytes follow.

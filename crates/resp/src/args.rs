@@ -637,7 +637,7 @@ mod tests {
         while lazyfree::run(&Countdown::new(0)) {}
     }
 
-    #[test] // Only what takes long to free is deferred, and freed in portions.
+    #[test] // Only memory that takes long to free is deferred, and freed in portions.
     fn large_requests_are_freed_in_portions() {
         let chunks = |count: usize| Some(count * CHUNK_BYTES);
         let cases: &[(&[Option<usize>], usize)] = &[

@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(out.len(), 3 + 20_000 + 1);
     }
 
-    #[test] // Some parts, at least one; what is left is in its order.
+    #[test] // Takes at least one part; the rest keeps its order.
     fn parts_are_taken_from_the_front() {
         let piece: Arc<[u8]> = vec![b'p'; SHARE_MIN_BYTES].into();
         let mut out = Output::default();

@@ -366,7 +366,7 @@ fn arrived_bytes_are_freed_in_portions() {
     }
 }
 
-#[test] // However much passes, and however it is cut, the buffer stays small.
+#[test] // The buffer stays small for any amount of input, cut anywhere.
 fn the_buffer_stays_small() {
     let small = encode(&vec![vec![vec![b'x'; 100]; 3]; 30_000]);
     let many = encode(&[vec![vec![b'x'; 10]; 500_000]]);

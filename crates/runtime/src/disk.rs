@@ -9,10 +9,10 @@
 //! write_all ──copies──► block of BLOCK_BYTES, aligned ──when full──► file, at a multiple of it
 //! finish    ──the rest of the last block, through the page cache; then all is synced
 //! ```
-//! Some file systems refuse `O_DIRECT`, as it is opened or at the first write; and those of disks take
-//! no piece that is not a multiple of the disk's blocks, as is left where a file may grow no further.
-//! Then the file goes on through the page cache, and [`Disk::is_direct`] says so. Some (tmpfs, some
-//! that keep checksums) accept it and use the page cache all the same.
+//! Some file systems refuse `O_DIRECT`, as it is opened or at the first write; and those of disks
+//! take no piece that is not a multiple of the disk's blocks, as is left where a file may grow no
+//! further. Then writing continues through the page cache, and [`Disk::is_direct`] says so. Some
+//! (tmpfs, some that keep checksums) accept it and use the page cache all the same.
 //!
 //! Not here: names, places, when to sync on the way. See `server`.
 

@@ -1,6 +1,6 @@
 //! Which processors the process may use, and pinning a thread to one.
 //!
-//! Not here: which core owns what. See `server`.
+//! Not here: the assignment of cores. See `server`.
 
 use std::io;
 use std::path::{Path, PathBuf};

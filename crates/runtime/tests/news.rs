@@ -1,4 +1,4 @@
-//! Asking between two polls what has arrived: nothing is reported twice.
+//! Checks for arrivals between two polls: nothing is reported twice.
 
 use darter_runtime::net::{BackendChoice, Event, Net, Wait, Waker};
 

@@ -275,7 +275,7 @@ mod tests {
         );
     }
 
-    #[test] // The variables of a library stay in the machine; another machine begins anew.
+    #[test] // The variables of a library stay in its machine; another machine has its own.
     fn state_belongs_to_a_machine() {
         let mut machines = [(); 2].map(|()| Machine::for_functions(LIMIT).unwrap());
         let library = load(&mut machines[0], TEXT).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn push(lua: &mut Lua<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// `cmsgpack.pack(…)`: all arguments, one behind the other.
+/// `cmsgpack.pack(…)`: all arguments, concatenated.
 fn pack(cx: Call<'_, '_>) -> Result<Step, Error> {
     if cx.lua.top() == 0 {
         return Err(Error::argument(0, "MessagePack pack needs input."));

@@ -138,7 +138,7 @@ impl Program<Session> for Evaluation {
 }
 
 impl Evaluation {
-    /// The next portion of what goes before the call.
+    /// Runs the next portion of the preparation of the call.
     fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
         if self.copied.is_none() {
             // Compiled before anything of the run is pushed: its error is on top of an empty stack.

@@ -60,7 +60,7 @@ fn read_pair(lua: &mut Lua<'_>) -> Result<Result<Named, &'static str>, Error> {
     Ok(Ok(Named { name: Some(name), has_callback: true, ..Named::default() }))
 }
 
-/// The form of one table; its callback is left behind it.
+/// The form of one table; its callback stays on the stack.
 fn read_table(lua: &mut Lua<'_>) -> Result<Result<Named, &'static str>, Error> {
     if lua.kind(1) != Some(Type::Table) {
         return Ok(Err(

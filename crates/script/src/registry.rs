@@ -125,8 +125,8 @@ impl Registry {
         self.libraries.shards.iter().flat_map(|shard| shard.values())
     }
 
-    /// Takes out some functions of a library, from `index` on, and in the end the library; returns
-    /// where to go on, none at the end. A portion.
+    /// Removes a portion of a library's functions, from `index` on, and at last the library.
+    /// Returns the next index; `None` at the end.
     pub fn unlink(&mut self, library: &Arc<Library>, index: usize) -> Option<usize> {
         let is_its_own = |place: &Place| Arc::ptr_eq(&place.library, library);
         for function in library.functions.from(index).take(PORTION) {
@@ -145,8 +145,8 @@ impl Registry {
         None
     }
 
-    /// Adds some functions of a library, from `index` on, and in the end the library; returns where
-    /// to go on, none at the end. A portion.
+    /// Adds a portion of a library's functions, from `index` on, and at last the library. Returns
+    /// the next index; `None` at the end.
     ///
     /// If names of two functions of one library differ in case only, the first is found.
     ///

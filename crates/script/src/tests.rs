@@ -137,7 +137,7 @@ fn abandoned_scripts_leave_nothing() {
     assert!(used[1] <= used[0] + 8192, "{used:?}");
 }
 
-#[test] // A killed script says where it was; the machine goes on.
+#[test] // The error of a killed script names its line; the machine stays usable.
 fn killed_scripts_say_where() {
     let mut machine = Machine::new(LIMIT).unwrap();
     let run = run_of("local x = 0\nwhile true do x = x + 1 end", &[]);
@@ -168,7 +168,7 @@ fn scripts_are_checked() {
     }
 }
 
-#[test] // The run goes on.
+#[test] // The run continues.
 fn logs_are_cut() {
     const MOST: usize = (1 << 20) - 2 * 64;
     let mut machine = Machine::new(LIMIT).unwrap();

@@ -131,8 +131,8 @@ impl Owner {
         self.block.as_ref().map_or(0, |block| block.copied_kib.load(Ordering::Relaxed))
     }
 
-    /// The share of a part that is freed while the holder remains: none once only readers are left,
-    /// as what is not counted for the value any more is given back.
+    /// The share of a part that is freed while the holder remains; none if only readers are left,
+    /// because the part then no longer counts for the value.
     pub(crate) fn of_part(&self) -> Self {
         if self.is_gone() { Self::default() } else { self.reader() }
     }

@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(size_of::<Option<Shared<Things>>>(), size_of::<usize>());
     }
 
-    #[test] // A cut keeps what it was taken of; changing the value copies it once.
+    #[test] // A cut does not change; changing the value copies it once.
     fn a_cut_is_copied_on_change() {
         let mut one: Shared<Things> = Shared::new(Feather(vec![1]));
         one.set_mark(7);

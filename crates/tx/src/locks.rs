@@ -98,7 +98,7 @@ impl Claim {
         }
     }
 
-    /// True when it permits what `record` says.
+    /// True if it permits the access of `record`.
     fn allows(&self, record: &Record) -> bool {
         match &record.act {
             Act::Key(key, _) => {

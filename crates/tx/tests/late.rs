@@ -357,7 +357,7 @@ fn a_refused_transaction_begins_again_with_all_that_it_met() {
     finish(&all, 0, again);
 }
 
-#[test] // Thousands of keys that were met are a list, with those of the lists that were.
+#[test] // Thousands of late keys become one list, with the keys of earlier lists.
 fn very_many_met_keys_are_a_list() {
     let all = cores(2);
     let met = async |tx: Tx| {
@@ -487,7 +487,7 @@ async fn meet_keys(tx: Tx, seed: u64, refused: Rc<Cell<usize>>) {
     }
 }
 
-/// Takes the keys one after the other; returns what was refused.
+/// Takes the keys one after the other. Returns the refused ones.
 async fn meet_all(
     tx: &Tx,
     transaction: &Transaction,

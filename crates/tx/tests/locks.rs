@@ -80,6 +80,7 @@ impl Model {
         self.grant()
     }
 
+    /// Grants all locks that can be granted, in order.
     fn grant(&mut self) -> Vec<(usize, u64)> {
         let over = self.watches.extract_if(.., |(_, _, ahead)| ahead.is_empty());
         let (mut granted, mut at) = (over.map(|(tx, ..)| notify(tx)).collect::<Vec<_>>(), 0);

@@ -58,8 +58,8 @@ fn plain(server: &Server) -> Result<(), String> {
     ensure(repeated == "1\n2\n3\n4\n5\n", || repeated.clone())
 }
 
-/// At a terminal redis-cli requests COMMAND DOCS, and builds its help and its hints from that: also
-/// for a command that it has never heard of.
+/// At a terminal redis-cli requests COMMAND DOCS, and builds its help and hints from that, even for
+/// commands that it does not know.
 fn help(server: &Server) -> Result<(), String> {
     let inner = format!("redis-cli -p {}", server.port());
     let mut terminal = program("script");

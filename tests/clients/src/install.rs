@@ -1,4 +1,4 @@
-//! Installs what the clients need into `target/clients`, once.
+//! Installs the dependencies of the clients into `target/clients`, once.
 
 use crate::run::{program, run};
 use crate::text;
@@ -36,7 +36,7 @@ fn once(
     fs::write(stamp, version).map_err(text)
 }
 
-/// A Python with redis-py and what its tests need.
+/// A Python with redis-py and the dependencies of its tests.
 pub(crate) fn python() -> Result<PathBuf, String> {
     environment("python", "requirements.txt")
 }

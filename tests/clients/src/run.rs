@@ -73,7 +73,7 @@ pub(crate) fn python(server: &Server, name: &str) -> Result<(), String> {
     in_python(install::python()?, server, name)
 }
 
-/// Runs a program of `python/` with what applications are built on.
+/// Runs a program of `python/` with the libraries of applications.
 pub(crate) fn python_app(server: &Server, name: &str) -> Result<(), String> {
     in_python(install::python_applications()?, server, name)
 }

@@ -35,11 +35,11 @@ struct Side {
     protocol: Protocol,
     connections: HashMap<char, Client>,
     variables: HashMap<String, Vec<u8>>,
-    /// Asks for the changes; nobody where that would be seen.
+    /// A client that asks for the changes; `None` where the test would see it.
     observer: Option<Client>,
-    /// As many there were.
+    /// The number of changes before.
     changes: i64,
-    /// As many snapshots had begun,
+    /// The number of snapshots begun before,
     saves: i64,
     /// and one was under way.
     is_saving: bool,

@@ -496,8 +496,8 @@ fn counted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
     with(text(keys.len()), keys)
 }
 
-/// [`counted`], with weights and how they are combined. A weight that is negative or zero makes -0 of
-/// some scores, which docs/compat.md tells apart.
+/// [`counted`], with weights and how they are combined. Negative and zero weights are excluded:
+/// they make -0 of some scores, a difference in docs/compat.md.
 fn weighted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
     let mut args = counted(words);
     if words.prng.chance(40) {
@@ -689,7 +689,8 @@ fn shown(words: &mut Words<'_>, args: &mut Vec<Vec<u8>>, is_shown: bool) {
     }
 }
 
-/// Without `*`, as the clocks differ; and without trimming by `~`, which docs/compat.md tells apart.
+/// Without `*`, because the clocks differ, and without trimming by `~`, a difference in
+/// docs/compat.md.
 fn stream(words: &mut Words<'_>) -> Command {
     let key = words.key();
     match words.prng.below(48) {
@@ -830,7 +831,7 @@ fn xadd(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     command("XADD", args)
 }
 
-/// An ID that is not likely to be behind all others.
+/// An ID that is probably not after all others.
 fn id(words: &mut Words<'_>) -> Vec<u8> {
     let ms = words.prng.below(300);
     match words.prng.below(8) {

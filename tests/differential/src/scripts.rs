@@ -25,7 +25,7 @@ enum Form {
     FunctionReadOnly,
 }
 
-/// Weights of the forms: what only reads meets refusals, mostly.
+/// Weights of the forms. Read-only forms mostly meet refusals, so they are rare.
 const FORMS: &[(u64, Form)] = &[
     (6, Form::Eval),
     (1, Form::EvalReadOnly),
@@ -36,7 +36,7 @@ const FORMS: &[(u64, Form)] = &[
     (1, Form::FunctionReadOnly),
 ];
 
-/// Weights of what a script ends with.
+/// Weights of the last statements of scripts.
 const ENDINGS: &[(u64, &str)] = &[
     (16, "return replies"),
     (2, "return replies[1]"),
@@ -152,7 +152,7 @@ impl Script {
     }
 }
 
-/// Loads a library whose one function does what a script does.
+/// Loads a library whose one function has the body of a script.
 fn library(body: &str, flags: &str) -> Command {
     let text = format!(
         "#!lua name=random\nredis.register_function{{function_name = 'random', \

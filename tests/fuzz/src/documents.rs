@@ -19,7 +19,7 @@ pub(crate) fn corpus() -> Result<Vec<Vec<u8>>, String> {
     Ok(pairs.map(|(text, path)| [text.as_bytes(), b"\0", path.as_bytes()].concat()).collect())
 }
 
-/// The document of a text that is fed in pieces of so many bytes.
+/// The document of a text that is fed in pieces of `bytes` bytes.
 fn fed(text: &[u8], bytes: usize) -> Option<Value> {
     let mut parser = Parser::default();
     for piece in text.chunks(bytes) {
@@ -46,7 +46,7 @@ pub(crate) fn fuzz_documents(input: &[u8]) {
     assert!(text == to_text(&again, &[], &Format::default()), "it is the same");
 }
 
-/// The tokens of a document, each behind its length.
+/// The tokens of a document, each after its length.
 fn tokens_of(json: &Json) -> Vec<u8> {
     let (mut all, mut items) = (Vec::new(), json.items(0));
     while let Some(item) = items.next() {
@@ -57,7 +57,7 @@ fn tokens_of(json: &Json) -> Vec<u8> {
     all
 }
 
-/// Tokens of payloads, each behind its length; and a long text in parts.
+/// Tokens of payloads, each after its length; and a long text in parts.
 pub(crate) fn tokens() -> Result<Vec<Vec<u8>>, String> {
     let documents = TEXTS.iter().map(|text| parse(text.as_bytes()).map_err(|it| it.to_string()));
     let mut all: Vec<_> =

@@ -1,5 +1,5 @@
-//! The target of small collections: any bytes, read as changes of a hash and of a set, leave in them
-//! what they leave in a map, whatever forms the table takes meanwhile.
+//! The target of small collections: any bytes, read as changes of a hash and a set, give the same
+//! contents as in a map, in every form of the table.
 //!
 //! No bytes from outside are ever taken for a pack: files and payloads are read item by item, and
 //! added one by one. So what is fuzzed is the way to a pack, not the pack itself.

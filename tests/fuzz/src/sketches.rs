@@ -25,7 +25,7 @@ fn add(value: &mut dyn Value, number: u32) {
     value.take_in(NewItem::Pair { name: name.as_bytes(), value: text, deadline: None });
 }
 
-/// The parts of a value, each behind its length.
+/// The parts of a value, each after its length.
 fn parts_of(value: &dyn Value) -> Vec<u8> {
     let (mut all, mut items) = (Vec::new(), value.items(0));
     let mut push = |part: &[u8]| {
@@ -57,7 +57,7 @@ fn made<V: Value + Default>() -> Vec<u8> {
     parts_of(&value)
 }
 
-/// Parts of one value of each kind, behind the byte of the kind.
+/// Parts of one value of each kind, after the byte of the kind.
 #[allow(clippy::unnecessary_wraps, reason = "every corpus has one face, and others can fail")]
 pub(crate) fn corpus() -> Result<Vec<Vec<u8>>, String> {
     let all = [

@@ -16,7 +16,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("ten thousand functions, and as many libraries",               Asks::AsRedis, many),
 ];
 
-/// Nobody waits longer for an answer, on a machine that is busy.
+/// The longest wait for a reply, on a busy machine.
 const SOON: Duration = Duration::from_millis(400);
 
 fn say(client: &mut Client, words: &[&[u8]]) -> Result<Reply, String> {
@@ -44,7 +44,7 @@ fn fill(client: &mut Client) -> Result<(), String> {
     say(client, &[b"SET", b"k", b"v"]).map(drop)
 }
 
-/// The libraries, in order, and what some of their functions say.
+/// The libraries, in order, and the replies of some of their functions.
 fn told(client: &mut Client) -> Result<Vec<Reply>, String> {
     let Reply::Array(mut all) = say(client, &[b"FUNCTION", b"LIST", b"WITHCODE"])? else {
         return Err("FUNCTION LIST is no array".into());

@@ -230,7 +230,7 @@ fn huge_words(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// However long arguments may be, a string is bounded: SETRANGE must not lay out a gap without end.
+/// The length of a string is bounded: SETRANGE must not create a gap of any size.
 fn endless_gap(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
@@ -285,8 +285,8 @@ fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A password that is not text would never match the one of AUTH: it is refused, so that nobody is
-/// locked out.
+/// A password that is not UTF-8 is refused: it would never match that of AUTH, and lock all clients
+/// out.
 fn settings_are_text(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;

@@ -77,7 +77,7 @@ pub(crate) enum Asks {
     More,
 }
 
-/// One check: its name, what it asks for, and its function.
+/// One check: its name, its requirements, and its function.
 pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
 const GROUPS: &[&[Check]] = &[

@@ -270,7 +270,7 @@ fn idle(stage: &Stage) -> Result<(), String> {
     let clients: Vec<Client> =
         (0..20).map(|_| server.client()).collect::<Result<_, _>>().map_err(text)?;
     std::thread::sleep(Duration::from_millis(500));
-    // The best of three: what else the machine does is in it.
+    // The best of three, because other load of the machine is included.
     let window = Duration::from_secs(3);
     let mut used = window;
     for _ in 0..3 {

@@ -42,7 +42,8 @@ fn key(at: usize) -> String {
     format!("key:{}", at % 50)
 }
 
-/// Sends `bytes` from another thread, since the server may stop taking them; `then` runs meanwhile.
+/// Sends `bytes` from another thread, because the server may stop receiving; `then` runs at the
+/// same time.
 fn while_sending(
     mut socket: TcpStream,
     bytes: &[u8],
@@ -119,7 +120,7 @@ fn written_whole(stage: &Stage) -> Result<(), String> {
     ensure(held < 64 << 20, || format!("{held} bytes are still held"))
 }
 
-/// A client that closes amid that leaves nothing behind.
+/// A client that closes during that leaves no memory behind.
 fn backlog_goes(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut other = server.client().map_err(text)?;

@@ -109,7 +109,7 @@ fn names(stage: &Stage) -> Result<(), String> {
     is_ok(&mut client, &["CONFIG", "SET", "port", &new])
 }
 
-/// 192.0.2.1 is nobody's address: it is reserved for documentation.
+/// No machine has the address 192.0.2.1: it is reserved for documentation.
 fn addresses(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--bind", "127.0.0.1"])?;
     let mut client = server.client().map_err(text)?;
@@ -120,7 +120,7 @@ fn addresses(stage: &Stage) -> Result<(), String> {
     serves_only(&[one, two], &[])?;
     bind("127.0.0.2 -192.0.2.1 -::1")?;
     serves_only(&[two], &[one])?;
-    bind("*")?; // Overlaps with what is open.
+    bind("*")?; // Overlaps with an open listener.
     serves_only(&[one, two], &[])?;
     bind("127.0.0.1")?;
     serves_only(&[one], &[two])?;

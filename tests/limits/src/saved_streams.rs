@@ -1,5 +1,5 @@
-//! Streams with consumer groups in snapshots: what a group knows is not part of a digest, so all that
-//! XINFO tells is compared as well.
+//! Streams with consumer groups in snapshots. A digest does not include the state of groups, so the
+//! replies of XINFO are compared as well.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_base::Prng;
@@ -87,7 +87,7 @@ fn fill_group(
     Ok(())
 }
 
-/// The digest, and all that XINFO tells of each stream but for the shape of Redis's tree.
+/// The digest, and the XINFO reply of each stream without the shape of Redis's tree.
 fn told(client: &mut Client) -> Result<Vec<Reply>, String> {
     let mut told = vec![say(client, "DEBUG DIGEST")?];
     for key in 0..STREAMS {
@@ -135,8 +135,8 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Entries that consumers have given back are read as such here, and by redis-server as those of a
-/// consumer without a name.
+/// Released entries are loaded as released here, and by redis-server as entries of a consumer
+/// without a name.
 fn given_back(stage: &Stage) -> Result<(), String> {
     let here = stage.server_with(&[])?;
     let mut client = here.client().map_err(text)?;

@@ -43,7 +43,7 @@ fn expect(client: &mut Client, words: &str, wanted: &str) -> Result<(), String> 
     ensure(told.starts_with(wanted), || format!("{words}: {told}, not {wanted}"))
 }
 
-/// Waits for what INFO persistence tells.
+/// Waits until INFO persistence has this line.
 fn wait_for(client: &mut Client, line: &str) -> Result<(), String> {
     let start = Instant::now();
     loop {
@@ -362,7 +362,7 @@ fn ends_at_once(stage: &Stage) -> Result<(), String> {
 }
 
 fn end_while_saving(stage: &Stage) -> Result<(), String> {
-    // Where a core is at its end decides what the writer still waits for.
+    // The state of a core at its end decides what the writer still waits for.
     (0..4).try_for_each(|_| end_once_while_saving(stage))
 }
 
@@ -452,7 +452,7 @@ fn overlaps(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients overwrite everything: all of them are answered, and so is who reads meanwhile.
+/// Clients overwrite everything during a snapshot: writers and readers are answered.
 fn amid_writers(stage: &Stage) -> Result<(), String> {
     const KEYS: u64 = 200_000;
     let server = stage.server()?;

@@ -1,6 +1,5 @@
-//! Scripts that never end, that call very many commands, that are very many, and that are called
-//! with very much: nobody waits for them, they are killed at any time, and what they held is given
-//! back.
+//! Endless scripts, scripts with many commands, many scripts, and scripts with many arguments: no
+//! other client waits, they can be killed at any time, and their memory is released.
 
 use crate::subscribers::number_of;
 use crate::{Asks, Check, Stage, ensure, slices, text};
@@ -10,7 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long freeing, or the end of a script, may lag behind.
+/// The longest delay of freeing, or of the end of a script.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[rustfmt::skip] // A table.
@@ -56,12 +55,12 @@ fn until(client: &mut Client, line: &str, wanted: &str) -> Result<(), String> {
     }
 }
 
-/// Sends what the reply does not come to yet.
+/// Sends a request whose reply does not come yet.
 fn start(client: &mut Client, words: &[&str]) -> Result<(), String> {
     client.send(&encode(words)).map_err(text)
 }
 
-/// Other keys are served meanwhile, on all cores.
+/// Commands on other keys are served on all cores.
 fn others_are_served(client: &mut Client) -> Result<(), String> {
     for at in 0..200 {
         let begun = Instant::now();
@@ -282,7 +281,7 @@ fn large_values(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The memory of machines while they run, load a library, and have ended; and that of libraries.
+/// Memory of machines (running, loading a library, idle) and of libraries is reported.
 fn told(stage: &Stage) -> Result<(), String> {
     const FILL: &str = "local t = {} for i = 1, 16 do t[i] = ('x'):rep(1048576) .. i end";
     const FILLED: u64 = 16 * MIB;

@@ -1,5 +1,5 @@
-//! Publish and subscribe under load: who does not read is closed and delays nobody, many
-//! subscribers and many subscriptions are served in slices, and what they hold is given back.
+//! Publish and subscribe under load: clients that do not read are closed and delay no other client;
+//! many subscribers and subscriptions are served in slices, and their memory is released.
 
 use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
@@ -48,7 +48,7 @@ fn count(reply: &Reply) -> i64 {
     reply.int().unwrap_or(-1)
 }
 
-/// Publishes until nobody receives it: how often, and the longest wait.
+/// Publishes until there is no receiver. Returns the number of messages and the longest wait.
 fn publish_until_gone(client: &mut Client, most: usize) -> Result<(usize, Duration), String> {
     let (message, mut longest) = ("m".repeat(100_000), Duration::ZERO);
     for sent in 0..most {
@@ -179,7 +179,7 @@ fn ten_thousand(stage: &Stage) -> Result<(), String> {
     slices::are_short(&mut client)
 }
 
-/// Waits until nobody subscribes to anything.
+/// Waits until there is no subscription.
 fn none_left(client: &mut Client) -> Result<(), String> {
     let begun = Instant::now();
     for name in ["pubsub_channels", "pubsub_patterns"] {
@@ -190,8 +190,8 @@ fn none_left(client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients with a hundred thousand channels and fifty thousand patterns: what one of them receives,
-/// what it gives up at once, and what ends with it.
+/// Clients with 100 000 channels and 50 000 patterns: receiving, unsubscribing from all at once,
+/// and closing.
 fn crowd(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 10;
     const CHANNELS: usize = 10_000;
@@ -297,16 +297,16 @@ fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     slices::are_short(&mut client)
 }
 
-/// Publishes to a channel whose receiver may be owed 4 MiB, to one that nobody receives, and 300 to
-/// another.
+/// Publishes to a channel whose receiver has an output limit of 4 MiB, to a channel without
+/// receivers, and 300 messages to another.
 const PUBLISHES: &str = "local message = ('m'):rep(10000)
     for i = 1, 900 do
         redis.call('publish', 'none', message) redis.call('publish', 'many', i .. message)
         if i <= 300 then redis.call('publish', 'few', i .. message) end
     end";
 
-/// The receivers of more than their buffers may hold are closed, as by redis-server, where nothing is
-/// sent while a script runs; what nobody receives is not kept, and what is kept is told.
+/// As in redis-server, receivers of more than their output limit are closed. Messages without
+/// receivers are not kept, and the kept ones are reported.
 fn from_a_script(stage: &Stage) -> Result<(), String> {
     let limits = "normal 0 0 0 pubsub 4mb 0 0";
     let server = stage.server_with(&["--client-output-buffer-limit", limits])?;
@@ -339,7 +339,7 @@ fn from_a_script(stage: &Stage) -> Result<(), String> {
     slices::are_short(&mut client)
 }
 
-/// Nobody hears of what a script has published that is killed; meanwhile it is told what is kept.
+/// The messages of a killed script are not sent; until then their memory is reported.
 fn is_kept_until_killed(client: &mut Client, script: &mut Client) -> Result<(), String> {
     const MIB: u64 = 1 << 20;
     client.words("CONFIG RESETSTAT").map_err(text)?;

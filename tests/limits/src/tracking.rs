@@ -1,5 +1,5 @@
-//! Client tracking under load: the table stays within its bound, many readers and prefixes are told
-//! in slices and given back, and who does not read is closed.
+//! Client tracking under load: the table stays within its bound, many readers and prefixes are
+//! notified in slices and freed, and clients that do not read are closed.
 
 use crate::subscribers::number_of;
 use crate::{Asks, Check, Stage, ensure, slices, text};
@@ -30,7 +30,7 @@ fn is_push(reply: &Reply) -> bool {
     reply.items().and_then(<[Reply]>::first).and_then(Reply::text) == Some(b"invalidate")
 }
 
-/// Each key that is dropped is told.
+/// Each evicted key is invalidated.
 fn flood(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 20_000;
     const EACH: usize = 500;

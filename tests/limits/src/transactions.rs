@@ -9,7 +9,7 @@ use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long freeing may lag behind.
+/// The longest delay of freeing.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[rustfmt::skip] // A table.

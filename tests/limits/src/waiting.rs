@@ -36,7 +36,7 @@ fn clients(server: &Server, count: usize) -> Result<Vec<Client>, String> {
     Ok(all)
 }
 
-/// Waits until so many clients wait.
+/// Waits until `count` clients are blocked.
 fn blocked(client: &mut Client, count: u64) -> Result<(), String> {
     let begun = Instant::now();
     while number_of(client, "blocked_clients")? != count {
@@ -206,7 +206,7 @@ fn killed(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// He is sent a hundred entries of a hundred kilobytes, takes none, and holds nobody up.
+/// A client gets a hundred entries of 100 KB, reads none, and delays no other client.
 fn slow_reader(stage: &Stage) -> Result<(), String> {
     const ENTRIES: usize = 100;
     let server = stage.server()?;

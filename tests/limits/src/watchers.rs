@@ -1,5 +1,5 @@
-//! MONITOR: a watcher sees every command once, in its client's order, however long it is, and other
-//! clients do not wait for that.
+//! MONITOR: a watcher sees every command once, of any length and in its client's order, and other
+//! clients do not wait for it.
 
 use crate::{Asks, Check, Stage, ensure, slices, text};
 use darter_testkit::client::encode;
@@ -146,7 +146,7 @@ fn monitor_deaf(stage: &Stage) -> Result<(), String> {
     ensure(output < 1_000, || format!("{output} bytes are left"))
 }
 
-/// The bound is a tenth of what the whole line takes.
+/// The bound is a tenth of the time for the whole line.
 fn monitor_slices(stage: &Stage) -> Result<(), String> {
     let server = Server::subject(Shape { cores: 1, ..stage.shape }).map_err(text)?;
     let (mut watcher, mut client) = watched(&server)?;

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// One command of a history: what was asked and answered, and when.
+/// One command of a history: request, reply and times.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) client: usize,

@@ -5,9 +5,9 @@
 //! - Clients reset: what they had sent may have taken effect; their connections are cleaned up.
 //! - Clients stop reading for a while. Beyond `client-output-buffer-limit` they are closed in time.
 //! - Clients send more of a request than `client-query-buffer-limit` or `maxmemory-clients` allows:
-//!   they are closed in time; under the first limit, nobody else is.
+//!   they are closed in time. Under the first limit no other client is closed.
 //! - Clients work in several databases, some with high numbers.
-//! - Clients idle for longer than `timeout`: they are closed, and nobody else is.
+//! - Clients idle for longer than `timeout`: only they are closed.
 //! - CLIENT PAUSE: nothing it holds back is answered before it ends, and then all of it is.
 
 use crate::ops::Op;

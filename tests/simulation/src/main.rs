@@ -48,7 +48,7 @@ fn command() -> Command {
 struct World {
     /// The name of the failing world, in its line.
     name: &'static str,
-    /// One of its seeds for so many of histories.
+    /// One seed of this kind for this number of seeds of histories.
     each: u64,
     /// How many cores, if that is drawn: from..from + range.
     from: u64,

@@ -223,7 +223,7 @@ impl Db {
         }
     }
 
-    /// Changes of a list by what or where an element is.
+    /// Changes of a list by an element's value or place.
     fn apply_list_change(&mut self, op: &Op) -> Value {
         let (Op::Lset(key, ..) | Op::Ltrim(key, _) | Op::Lrem(key, _) | Op::Linsert(key, ..)) = op
         else {
@@ -267,7 +267,7 @@ impl Db {
         reply
     }
 
-    /// Without a count the first, or the last; else as many.
+    /// Without a count one element, otherwise `count` of them.
     fn pop(&mut self, side: Side, key: &str, count: Option<usize>) -> Value {
         let elements = match self.get_mut(key) {
             None => return Value::Null,

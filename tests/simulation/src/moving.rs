@@ -1,11 +1,10 @@
 //! Checks of connections that move to the core of their keys.
 //!
-//! Each wanderer has a counter on every core, and sends runs of INCR to one of them, one by one or in
-//! pipelines: so it moves from core to core. Its replies must be the numbers in their order. At
-//! random it half-closes or resets its connection. One more client asks for CLIENT LIST, in which
-//! nobody may be missing who is there all the while, and nobody twice, wherever his connection is;
-//! kills clients by their ids, which none that is there may escape; and has its invalidations
-//! redirected to one, which must be found.
+//! Each wanderer has a counter on every core, and sends runs of INCR to one of them, one by one or
+//! in pipelines: so it moves from core to core. Its replies must be the numbers in their order. At
+//! random it half-closes or resets its connection. Another client sends CLIENT LIST, which must
+//! have every connection that exists during the call, exactly once. It kills clients by id, which
+//! no existing client may escape, and redirects its invalidations to a client, which must be found.
 //!
 //! Others' worlds have connections that move, too: see `world`.
 
@@ -54,7 +53,7 @@ async fn listing(call: ServerCall) -> Result<Answer, Refusal> {
 struct Wanderer {
     /// Connections that it had before this one.
     connection: usize,
-    /// How far each of its counters is: what the next number is, less one.
+    /// The last number of each of its counters.
     counters: Vec<u64>,
     /// The counter that it works with, and how many requests are left of its run.
     at: usize,
@@ -78,7 +77,7 @@ enum Fate {
 
 /// The reply that the observing client waits for.
 enum Asked {
-    /// A list: these ids must be in it, unless they go meanwhile.
+    /// A list that must have these ids, unless they close during the call.
     List(Vec<(usize, Option<i64>)>),
     /// The kill of this one.
     Kill(usize),
@@ -309,7 +308,7 @@ impl Wanderer {
     }
 }
 
-/// In a list are all these clients, and nobody twice.
+/// Checks that a list has all these clients, and none twice.
 fn check_list(must: &[(usize, Option<i64>)], text: &str) -> Result<(), String> {
     let id = |line: &str| line.strip_prefix("id=")?.split(' ').next()?.parse::<i64>().ok();
     let ids: Vec<Option<i64>> = text.lines().map(id).collect();

@@ -37,7 +37,7 @@ pub(crate) enum Op {
     Lrange(String),
     Llen(String),
     Lset(String, i64, String),
-    /// LTRIM of so many at both ends.
+    /// LTRIM that removes this number of elements at each end.
     Ltrim(String, usize),
     Lrem(String, String),
     /// LINSERT BEFORE.
@@ -168,7 +168,7 @@ impl Op {
         Self::draw(prng)
     }
 
-    /// [`Op::draw`], of what a transaction runs.
+    /// [`Op::draw`] for a command of a transaction.
     pub(crate) fn draw_plain(prng: &mut Prng) -> Self {
         Self::draw(prng)
     }

@@ -24,7 +24,7 @@ const AHEAD: usize = 12;
 
 const CHANNELS: [&str; 4] = ["c0", "c1", "d0", "d1"];
 const PATTERNS: [&str; 3] = ["c*", "*1", "?0"];
-/// The word of a subscription, and what it is for.
+/// The prefix of a subscription's command, and its names.
 const KINDS: [(&str, &[&str]); 3] = [("", &CHANNELS), ("P", &PATTERNS), ("S", &CHANNELS)];
 
 /// Flawed worlds, with the number of cores that exposes each.
@@ -151,7 +151,7 @@ impl Run {
         self.sim.send(at_publisher, bytes.as_bytes());
     }
 
-    /// A listener may change what it subscribes to, or be reset.
+    /// A listener may change its subscriptions, or be reset.
     fn act(&mut self, at_listener: usize) {
         let client = self.publishers.len() + at_listener;
         let listener = &mut self.listeners[at_listener];

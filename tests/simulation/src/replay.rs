@@ -490,7 +490,7 @@ impl Copies {
         self.compare(sim, glance)
     }
 
-    /// Compares what `look` returns for all keys.
+    /// Compares the results of `look` for all keys.
     fn compare<R: PartialEq + Debug>(
         &self,
         sim: &Sim,

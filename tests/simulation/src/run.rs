@@ -54,7 +54,7 @@ impl Plan {
     }
 }
 
-/// Runs a plan. The error says what was violated.
+/// Runs a plan. The error names the violated property.
 pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
     assert!(plan.commands <= EVENTS_MAX, "too many commands for one check");
     let (history, mut sim) = Run::new(plan).play()?;

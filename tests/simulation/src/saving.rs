@@ -287,7 +287,7 @@ impl Run {
         self.waits = false;
         match reply {
             Value::Simple(text) if text == "Background saving started" => Ok(()),
-            // The file has been written; its end has not been heard of.
+            // The file is written, but core 0 does not know yet.
             Value::Error(text) if text.contains("already in progress") => Ok(()),
             Value::Array(items) if self.is_broken => {
                 let text = |item: &Value| match item {
@@ -365,7 +365,7 @@ mod tests {
         }
     }
 
-    #[test] // The file has no room, and all cores sleep, when the snapshot is given up.
+    #[test] // The file has no room, and all cores sleep, when the snapshot is aborted.
     fn cores_that_sleep_let_go_of_the_file() {
         const SAVER: usize = 2 * WRITERS;
         for seed in 0..10 {

@@ -1,12 +1,12 @@
-//! Checks of those who wait for entries of streams: each group gets every entry once, a reader gets
-//! all of them in their order, and nobody sleeps on beside one.
+//! Checks of clients that wait for stream entries: each group gets every entry once, a reader gets
+//! all entries in order, and no client waits while there is an entry for it.
 //!
 //! Producers add entries that are all different, alone and in transactions. Takers wait for them as
-//! consumers of two groups, with and without a timeout, for two streams at a time; readers wait behind
-//! the last entry that they have seen of every stream. Connections are reset, half-closed and killed at
-//! any moment, and takers are unblocked. In the end each group has delivered every entry: to somebody
-//! who has received it, or, for each connection that ended amid a hand-over, one whose reply was on
-//! its way.
+//! consumers of two groups, with and without a timeout, for two streams at a time; readers wait
+//! for entries after the last one that they have seen of every stream. Connections are reset, half-closed
+//! and killed at any moment, and takers are unblocked. At the end each group has delivered every
+//! entry: to a client that received it, or to a connection that closed while the reply was in
+//! flight.
 
 use crate::value::{self, Value};
 use crate::world::Sim;
@@ -88,7 +88,7 @@ fn row(name: &str) -> Command {
     *rows.find(|row| row.name == name).expect("the command is there")
 }
 
-/// The commands with a bug: those without, but for what they wait for.
+/// The correct commands, with a bug in their wait.
 fn broken() -> &'static [Command] {
     let broken = |name: &'static str, of: &str, waits: WaitFn| Command {
         name,

@@ -2,8 +2,8 @@
 //!
 //! Readers cache what they read, as client libraries do: a copy is kept from the reply on, and
 //! dropped when an invalidation comes. Writers write increasing numbers to the same keys, delete
-//! them, give them deadlines, flush and swap; some readers hear by prefixes, and some write, too,
-//! and need not hear of that. Connections are reset. These properties must hold:
+//! them, give them deadlines, flush and swap; some readers track by prefixes, and some also write,
+//! with NOLOOP. Connections are reset. These properties must hold:
 //!
 //! - Whenever nothing is on its way, every copy of every client is what the key holds. So an
 //!   invalidation is neither lost nor comes before the reply that it is about, whatever the delays.
@@ -34,7 +34,7 @@ pub(crate) enum TrackingBug {
     Loses,
 }
 
-/// The bugs, and what they are called.
+/// The bugs, with their names.
 pub(crate) const BUGS: &[(&str, TrackingBug)] = &[
     ("invalidations that overtake replies", TrackingBug::Overtakes),
     ("invalidations that are lost", TrackingBug::Loses),
@@ -87,7 +87,7 @@ pub(crate) fn track(seed: u64, cores: usize, bug: TrackingBug) -> Result<(), Str
             run.step()?;
         }
         run.finish()?;
-        run.sim.pass_ms(REAPED_MS); // The dead are told of as they are removed.
+        run.sim.pass_ms(REAPED_MS); // Expired keys are invalidated when they are removed.
         run.finish()?;
         run.check()?;
     }
@@ -245,7 +245,7 @@ impl Run {
         self.clients.iter().all(is_answered) && self.sim.is_asleep()
     }
 
-    /// Every copy is what the key holds.
+    /// Every cached copy equals the key's value.
     fn check(&mut self) -> Result<(), String> {
         let live = (0..self.clients.len()).filter(|client| !self.clients[*client].is_reset);
         for client in live.collect::<Vec<_>>() {

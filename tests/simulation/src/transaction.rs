@@ -1,16 +1,16 @@
 //! Transactions of a run: MULTI, some commands and EXEC in one pipeline, after WATCH of a key and a
 //! GET of it, or not; or a script that calls these commands, and names some of their keys.
 //!
-//! In a history one is a single command, whose reply is that of GET and those of EXEC: if it has
-//! run, nobody has changed the key between the two. If it has not, it was a GET, and somebody must
-//! have written to the key meanwhile.
+//! In a history a transaction is a single command with the replies of GET and EXEC. If it has run,
+//! no other client has changed the key between the two. If not, it was a GET, and another client
+//! must have written to the key.
 
 use crate::check::Event;
 use crate::ops::Op;
 use crate::value::Value;
 use darter_base::Prng;
 
-/// A script that does what a transaction does.
+/// A script with the effect of a transaction.
 #[derive(Clone, Debug)]
 enum Script {
     /// The script takes its commands from its arguments, and names these of their keys.
@@ -180,7 +180,7 @@ impl Transaction {
     }
 }
 
-/// A transaction that did not run, as what it was.
+/// A transaction that did not run, in the form of the commands that did.
 pub(crate) fn unless_run(op: Op, reply: Value) -> (Op, Value) {
     match (op, reply) {
         (Op::Transaction(it), Value::Array(whole)) if whole.last() == Some(&Value::Null) => {
@@ -192,7 +192,7 @@ pub(crate) fn unless_run(op: Op, reply: Value) -> (Op, Value) {
     }
 }
 
-/// The first transaction that did not run though nobody wrote to its key while it was under way.
+/// The first transaction that did not run although no client wrote to its key during it.
 pub(crate) fn unprovoked(history: &[Event]) -> Option<&Event> {
     history.iter().filter(|event| matches!(event.op, Op::Unrun(_))).find(|event| {
         let Op::Unrun(key) = &event.op else { return false };

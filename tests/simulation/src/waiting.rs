@@ -1,11 +1,11 @@
-//! Checks of those who wait: nothing is lost, nothing is given twice, nobody sleeps on while there is
-//! something for him, and who came first is served first.
+//! Checks of blocked clients: no element is lost or delivered twice, no client waits while there is
+//! an element for it, and the first to wait is served first.
 //!
 //! In the first kind of run, producers push elements that are all different, by RPUSH, by other
-//! ways to make a list, and in transactions, while takers wait for them, with and without a timeout, on one key or on several,
-//! on all cores. Connections are reset, half-closed and killed at any moment, and takers are
-//! unblocked. In the end every element was received once or is still in a list. Some may be missing
-//! of a connection that ended amid a hand-over: its answers were on their way.
+//! ways to make a list, and in transactions, while takers wait for them, with and without a
+//! timeout, on one key or on several, on all cores. Connections are reset, half-closed and killed
+//! at any moment, and takers are unblocked. In the end every element was received once or is still
+//! in a list. Elements may be missing whose answers were in flight to a connection that closed.
 //!
 //! In the second kind, takers wait for one key, one after the other, and as many elements come as
 //! there are takers, one way or another, while others ask for them. Each taker gets its own.
@@ -76,7 +76,7 @@ fn is_there(call: &Looking<'_>) -> Look {
     if is_there { Look::There } else { Look::Nothing }
 }
 
-/// Replies with the first element, after having removed so many.
+/// Replies with the first element, after removing `count` elements.
 fn pop(call: &mut Taking<'_>, at: usize, count: usize) -> Result<Flow, Refusal> {
     let Taking { db, args, reply, .. } = call;
     let key = Key::new(args.get(at));
@@ -357,7 +357,7 @@ impl Run {
         Ok(())
     }
 
-    /// An array is what was taken; anything else was not.
+    /// Counts an array as served; any other reply was not.
     fn count(&mut self, reply: &Value) -> Result<(), String> {
         if let Value::Array(values) = reply {
             for value in values {
@@ -417,7 +417,7 @@ impl Run {
         Ok(())
     }
 
-    /// True when somebody waits for the key.
+    /// True if a client waits for the key.
     fn waits_for(&self, key: &str) -> bool {
         self.sim.cores.iter().any(|core| core.is_waited_for(0, key.as_bytes()))
     }

@@ -37,7 +37,7 @@ pub(crate) struct SimClock {
     now_ns: Cell<u64>,
 }
 
-/// Nearly as many databases as Redis allows.
+/// Nearly the greatest number of databases that Redis allows.
 pub(crate) const DATABASES: usize = 2_000_000_000;
 /// Those in use: two neighbours, the first distant one, and the last.
 pub(crate) const DATABASES_USED: [usize; 4] = [0, 1, 64, DATABASES - 1];
@@ -227,7 +227,7 @@ enum Stage {
     FlushingEarly(Flush),
     /// About to do its background work.
     Working,
-    /// Flushes what the turn has left.
+    /// Flushes the rest of the turn's messages.
     Flushing(Flush),
 }
 
@@ -391,7 +391,7 @@ impl Sim {
         &mut self.wires[client].from_core
     }
 
-    /// Advances time while nobody acts.
+    /// Advances time without actions.
     pub(crate) fn pass_ms(&self, ms: u64) {
         self.clock.advance(ms * 1_000_000);
     }
@@ -655,7 +655,7 @@ impl Sim {
         self.cores[core].drain_outbox(&mut outbox);
         self.cores[core].drain_actions(&mut actions);
         let mut sent: Vec<Vec<Letter>> = (0..self.cores.len()).map(|_| Vec::new()).collect();
-        // As in the thread: connections are posted as they are let go, before the turn.
+        // As in the thread, connections are posted when they are detached, before the turn.
         let departing = std::mem::take(&mut self.departing[core]).into_iter();
         departing.for_each(|(to, letter)| sent[to].push(letter));
         outbox.into_iter().for_each(|(to, mail)| sent[to].push(Letter::Mail(mail)));

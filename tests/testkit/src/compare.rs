@@ -155,7 +155,7 @@ mod tests {
         check(&read(want).unwrap().encode(), &read(got).unwrap().encode(), how).is_ok()
     }
 
-    #[test] // Each mark forgives what it names, and nothing else.
+    #[test] // Each mark tolerates only the differences that it names.
     fn marks_forgive_the_differences_they_name() {
         let (ab, ba) = ("[\"a\", \"b\"]", "[\"b\", \"a\"]");
         assert!(!ok(ab, ba, &Match::Exact));

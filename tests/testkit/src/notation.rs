@@ -125,7 +125,7 @@ pub fn unquote(text: &[u8]) -> Result<(Vec<u8>, usize), String> {
 /// Parses the notation.
 ///
 /// # Errors
-/// With a text that says what is wrong.
+/// A text with the reason.
 pub fn read(text: &str) -> Result<Reply, String> {
     let mut reader = Notation { text: text.trim().as_bytes(), at: 0, depth: 0, is_key: false };
     let reply = reader.reply()?;

@@ -55,7 +55,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    #[test] // Failures, errors and panics are counted separately from what passed.
+    #[test] // Failures, errors and panics are counted apart from passes.
     fn counts_all_outcomes() {
         let mut tally = Tally::default();
         tally.run("good", || Ok(()));

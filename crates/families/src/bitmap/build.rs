@@ -152,7 +152,7 @@ impl<'a> Mix<'a> {
         }
     }
 
-    /// Keeps of the sum what is set in `piece`.
+    /// Keeps only the bits of the sum that are set in `piece`.
     fn keep(&mut self, piece: Option<Piece<'_>>) {
         let Some(piece) = piece else {
             self.sum = None;
@@ -164,7 +164,7 @@ impl<'a> Mix<'a> {
         }
     }
 
-    /// Notes what is set in `piece`, and was before.
+    /// Records the bits of `piece` that were set before, too.
     fn note_twice(&mut self, piece: Option<Piece<'_>>) {
         let (Some(piece), Some(sum)) = (piece, &self.sum) else { return };
         let twice = self.twice.get_or_insert_with(|| Arc::from(vec![0; self.bytes]));

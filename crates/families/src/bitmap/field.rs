@@ -266,7 +266,7 @@ struct Long {
     /// The index of the key in the request.
     key: usize,
     mode: Mode,
-    /// The next argument, and what is in force there.
+    /// The next argument.
     next: usize,
     overflow: Overflow,
     survey: Survey,

@@ -21,7 +21,7 @@ impl Bits {
         Self(bits.collect())
     }
 
-    /// The integer there: of so many bits, with a sign or without.
+    /// The integer at this bit, with this number of bits, signed or not.
     fn read(&self, (from, bits, is_signed): (usize, usize, bool)) -> i128 {
         let place = self.0[from..from + bits].iter();
         let number = place.fold(0, |sum: i128, bit| sum * 2 + i128::from(*bit));

@@ -46,7 +46,7 @@ pub(super) fn bf_insert(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal
     insert(cx, args, options, reply_each)
 }
 
-/// Says what became of the items.
+/// Writes the results of the items.
 type ReplyFn = fn(&mut Reply<'_>, Vec<i8>) -> Flow;
 
 fn insert(

@@ -54,7 +54,7 @@ impl Fields<'_> {
     }
 }
 
-/// A filter that is being read: what came before.
+/// The state of reading a filter.
 #[derive(Clone, Default)]
 pub(super) struct Building {
     /// Layers that are still to come.

@@ -60,7 +60,7 @@ pub(super) fn info(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// The key of a sketch that is to be made.
+/// The key of a new sketch, which must not exist.
 fn absent<'a>(cx: &mut Cx<'_>, args: &mut Args<'a>) -> Result<Key<'a>, Refusal> {
     let key = args.key()?;
     if cx.db.read(&key).is_some() {

@@ -187,7 +187,7 @@ impl Hits {
         Self { limit, open: Run::default(), closed, heads, index: 0, len: 0, bytes: 0 }
     }
 
-    /// How many are left to be shown, at most as many as are wanted.
+    /// The number of hits left to show, at most the COUNT.
     pub(super) fn len(&self) -> usize {
         self.len.min(self.limit.most)
     }
@@ -321,7 +321,7 @@ mod tests {
         assert!(shown.into_iter().eq(nearest));
     }
 
-    #[test] // However many are wanted, and however often those beyond are forgotten.
+    #[test] // For any COUNT, and any number of times that the hits beyond it are dropped.
     fn equally_far_hits_stay_in_order() {
         let (set, order) = (long_members(), Some(Order::Nearest));
         for most in [1, 7, BEST_MAX, 2_500] {

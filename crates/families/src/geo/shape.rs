@@ -7,7 +7,7 @@ use super::earth::{
 };
 use std::f64::consts::FRAC_PI_2;
 
-/// Around, or within, what.
+/// The shape of a search.
 #[derive(Clone, Debug)]
 pub(super) enum Outline {
     /// All that is so near.
@@ -47,7 +47,7 @@ pub(super) struct Shape {
     near: Near,
 }
 
-/// The sides of what surrounds a shape.
+/// The sides of the box around a shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) longitude: Span,
@@ -112,7 +112,7 @@ impl Shape {
         }
     }
 
-    /// The sides of what surrounds it, as Redis estimates them.
+    /// The sides of the box around it, as Redis estimates them.
     pub(super) fn bounds(&self) -> Bounds {
         let (width, height) = match &self.outline {
             Outline::Circle { radius } => (*radius, *radius),
@@ -138,7 +138,7 @@ impl Shape {
     pub(super) fn window(&self) -> Window {
         /// Degrees of longitude from the center.
         const WIDE: f64 = 20.0;
-        /// More than what rounding takes.
+        /// A margin larger than all rounding errors.
         const MARGIN: f64 = 1.0 + 1e-6;
         let (width, height) = match &self.outline {
             Outline::Circle { radius } => (*radius, *radius),

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 /// Room for the longest: a number of 309 digits, and those behind the point.
 type Text = ArrayString<336>;
 
-/// Digits of a coordinate behind the point.
+/// Digits of a coordinate after the point.
 const COORDINATE_DIGITS: u32 = 17;
-/// Digits of a distance behind the point.
+/// Digits of a distance after the point.
 const DISTANCE_DIGITS: u32 = 4;
 
 /// A coordinate, as `%.17Lf` writes it, without zeros at the end; -0 is 0.
@@ -27,7 +27,7 @@ pub(super) fn distance(distance: f64) -> Text {
 
 /// A number with this many digits behind the point, at most 18: rounded to even, as C does.
 fn decimal(number: f64, digits: u32) -> Text {
-    /// Up to here a number has bits behind the point.
+    /// From here on a number has no bits after the point.
     const WHOLE: f64 = (1_u64 << 52) as f64;
     let mut text = Text::new();
     if number.is_sign_negative() {

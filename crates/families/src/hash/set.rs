@@ -35,7 +35,7 @@ fn pairs(
     if args.left() > 2 || args.all().is_owned() {
         return plan.run(cx, &key, args);
     }
-    // One field, the usual case: what is in the parser's buffer is short.
+    // One field, the usual case: arguments in the parser's buffer are short.
     let (field, value) = (args.key()?, args.value()?);
     let is_new =
         cx.db.edit::<Hash, _>(&key, true, |edit| edit.put(&field, value, Deadline::Clear))?;

@@ -356,7 +356,7 @@ pub struct HashEdit<'a> {
 }
 
 impl HashEdit<'_> {
-    /// Records what follows as `event`.
+    /// Records the next changes as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }

@@ -39,7 +39,7 @@ pub(super) fn raise(registers: &mut [u8], register: usize, rank: u8) -> bool {
     true
 }
 
-/// Raises each of `all` to what `registers` hold. Cost: O(registers).
+/// Raises each of `all` to the value in `registers`. Cost: O(registers).
 ///
 /// Eight registers at a time are spread from six bytes to eight: halves, quarters, then eighths.
 pub(super) fn raise_all(all: &mut [u8; REGISTERS], registers: &[u8; DENSE_BYTES]) {

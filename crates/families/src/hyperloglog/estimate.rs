@@ -27,7 +27,7 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// Raises them to what another HyperLogLog holds. Cost: O(registers).
+    /// Raises the registers to those of another HyperLogLog. Cost: O(registers).
     pub(super) fn merge(&mut self, bytes: &[u8], encoding: Encoding) -> Result<(), Refusal> {
         match (encoding, bytes[HEADER_BYTES..].try_into()) {
             (Encoding::Dense, Ok(registers)) => dense::raise_all(&mut self.0, registers),

@@ -73,7 +73,7 @@ fn push_run(out: &mut Vec<u8>, rank: u8, len: usize) {
     }
 }
 
-/// Bytes of a HyperLogLog without elements, behind its header.
+/// Bytes of a HyperLogLog without elements, after its header.
 pub(super) fn empty() -> Vec<u8> {
     let mut bytes = Vec::new();
     push_run(&mut bytes, 0, REGISTERS);

@@ -129,7 +129,7 @@ pub(super) enum Form {
 }
 
 impl Outcomes {
-    /// True when more is to be done at the present place.
+    /// True if the current place is not finished.
     pub(super) fn is_amid(&self) -> bool {
         self.within > 0 || self.merging.is_some()
     }
@@ -434,7 +434,7 @@ fn add_some(
     more
 }
 
-/// A string and the next part of what is added to it; its length.
+/// A string with the next part of the appended text, and its length.
 fn joined(text: JsonText<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
     let View::Text(more) = more.view() else { unreachable!("a text is added") };
     let part = more.part(out.within..out.within + BYTES_AT_ONCE);

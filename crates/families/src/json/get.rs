@@ -1,4 +1,4 @@
-//! The text of what paths find: JSON.GET, JSON.MGET.
+//! The text of the values at paths: JSON.GET, JSON.MGET.
 //!
 //! A reply begins with its length, so a long one is printed twice: once to be measured, once to be
 //! sent. A document of 100 MB takes no memory beside its cut.

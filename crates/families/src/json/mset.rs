@@ -36,7 +36,7 @@ struct Changed {
     is_changed: bool,
 }
 
-/// Which core, and what belongs to it.
+/// A core, and its part.
 type OfCore<T> = (CoreId, Chunks<T, CHUNK>);
 
 /// `JSON.MSET key path value [key path value ...]`: JSON.SET of several keys, all at one instant.

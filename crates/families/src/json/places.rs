@@ -90,7 +90,7 @@ impl Places {
         self.next(&mut (0, self.gone))
     }
 
-    /// Removes the first path, and frees what is behind it.
+    /// Removes the first path, and frees its memory.
     fn skip(&mut self) {
         let Some(first) = self.first() else { return };
         self.gone += first.len() + 2;
@@ -122,7 +122,7 @@ pub(super) struct Sorting {
     runs: VecDeque<Places>,
     /// Bytes of the runs.
     runs_bytes: usize,
-    /// Two runs, and what becomes of them.
+    /// Two runs, and their merged run.
     merge: Option<[Places; 3]>,
 }
 

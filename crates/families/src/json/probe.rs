@@ -371,7 +371,7 @@ fn is_same(one: View<'_>, two: View<'_>) -> bool {
     }
 }
 
-/// Bytes that a value takes: 8 in place, and what it keeps elsewhere.
+/// Bytes of a value: 8 in place, and its bytes elsewhere.
 fn memory(view: View<'_>) -> usize {
     const PLACE: usize = 8;
     PLACE
@@ -485,7 +485,7 @@ pub(super) fn memory_usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
     ask(cx, &key, path, Question::Memory)
 }
 
-/// `JSON.DEBUG HELP`: what there is.
+/// `JSON.DEBUG HELP`: the subcommands.
 pub(super) fn help(cx: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
     let lines =
         ["MEMORY <key> [path] - reports memory usage", "HELP                - this message"];

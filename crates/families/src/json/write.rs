@@ -208,7 +208,7 @@ pub(super) fn change(
     Ok(Flow::Job(Box::new(Changing { request, change: Change::new(targets), draft, stage })))
 }
 
-/// Replies where there is no document; `None`: go on.
+/// Replies if there is no document. `None` if there is one.
 fn missing(
     cx: &mut Cx<'_>,
     key: &Key<'_>,
@@ -408,14 +408,14 @@ impl Changing {
 }
 
 impl Change {
-    /// Replies with what became of the places.
+    /// Replies with the results at the places.
     fn reply(&mut self, to: &mut Reply<'_>, act: &Act) -> Result<Flow, Refusal> {
         let outcomes = std::mem::take(&mut self.outcomes);
         reply(to, (&self.targets.path, self.targets.order), act, outcomes)
     }
 }
 
-/// Replies with what became of the places.
+/// Replies with the results at the places.
 fn reply(
     reply: &mut Reply<'_>,
     (path, order): (&Path, Order),
@@ -476,7 +476,7 @@ fn popped(
     Ok(flow(reply, super::get::Texts::new(outcomes.popped, Path::root(true))))
 }
 
-/// Answers, and what ends them.
+/// A reply in progress, and its end.
 struct Ending {
     answers: CountedReply,
     end: &'static [u8],

@@ -64,7 +64,7 @@ fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Resu
     Ok(BulkEdit::start(args, draft, Coded { at, codes }))
 }
 
-/// A new deadline for many members of a set, and what became of each.
+/// A new deadline for many members of a set, and the result for each.
 struct Coded {
     at: UnixMillis,
     codes: Vec<i8>,

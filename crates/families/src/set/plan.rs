@@ -116,7 +116,7 @@ impl Inputs {
         self.bring_forward(self.sets.len() - 1);
     }
 
-    /// Swaps the one at `last` with the first, if it should precede that.
+    /// Swaps the operand at `last` with the first, if it should come before it.
     fn bring_forward(&mut self, last: usize) {
         let first = usize::from(self.act == Act::Diff);
         let (Some(old), new) = (self.sets.get(first), &self.sets[last]) else { return };

@@ -292,7 +292,7 @@ pub struct SetEdit<'a> {
 }
 
 impl SetEdit<'_> {
-    /// Records what follows as `event`.
+    /// Records the next changes as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }

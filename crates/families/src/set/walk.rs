@@ -6,7 +6,7 @@
 //! are asked, is kept, so a portion is as short as its caller wants, whether there are two sets or
 //! a million.
 //!
-//! Not here: what happens to the members that are kept.
+//! Not here: the use of the members that are kept.
 
 use super::sets::Sets;
 use crate::live_entries::is_alive;

@@ -54,7 +54,7 @@ pub(crate) struct Items {
     hashing: Hashing,
     /// The hash of the item that is being counted, its next row, and its count so far.
     begun: Option<(u64, u64, u32)>,
-    /// The count before the first row, and what becomes of two.
+    /// The count before the first row, and the way to combine two counts.
     join: (u32, Join),
 }
 

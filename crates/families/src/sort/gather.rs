@@ -9,7 +9,7 @@ use super::source::{Reader, Source};
 use super::texts::{Shown, TextId, Texts};
 use darter_command::{Call, Refusal};
 
-/// Elements read at once: as many keys are looked up together.
+/// Elements read at once, whose keys are looked up together.
 const BATCH: usize = 32;
 /// Batches read in one portion, if they are nothing but integers.
 const BATCHES: usize = 8;

@@ -20,7 +20,7 @@ use crate::chunks::Chunks;
 const PAGE: usize = 4_096;
 /// Up to this many keys are sorted at once, by comparing them.
 const SORTED_AT_ONCE: usize = 1_024;
-/// Bits of a pass, and the kinds of keys that they tell apart.
+/// Bits of a pass, and the number of their values.
 const WIDTH: u32 = 8;
 const KINDS: usize = 1 << WIDTH;
 

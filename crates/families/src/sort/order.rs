@@ -75,7 +75,7 @@ impl End {
 pub(super) struct Order {
     pub(super) by: By,
     pub(super) is_descending: bool,
-    /// Bytes in which all texts begin alike: ranks are of those behind them.
+    /// The length of the common prefix of all texts: ranks use the bytes after it.
     pub(super) skipped: usize,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Show {
 }
 
 impl Show {
-    /// Shows what `get` says of all elements.
+    /// Shows the `get` patterns of all elements.
     pub(super) fn new(sorted: Sorted, get: Vec<Pattern>, lookup: Option<Lookup>) -> Self {
         let get = if get.is_empty() { vec![Pattern::Element] } else { get };
         let lookup = lookup.filter(|_| get.iter().any(Pattern::names_keys));

@@ -197,7 +197,7 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    /// Sorts what comes by `order`, and keeps the first `keep` of it.
+    /// Sorts the elements by `order`, and keeps the first `keep`.
     pub(super) fn new(order: Order, keep: usize) -> Self {
         let (fresh, runs) = (Vec::new(), Vec::new());
         Self {

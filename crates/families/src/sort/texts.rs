@@ -223,7 +223,7 @@ impl Texts {
     }
 
     fn short_bytes(&self, id: TextId) -> &[u8] {
-        // An empty one may end its chunk, behind which there is no place.
+        // An empty text may be at the end of its chunk, where there is no place.
         &self.bytes(id.value(), 2 + self.short_len(id))[2..]
     }
 

@@ -163,7 +163,7 @@ impl Adding {
     }
 }
 
-/// The fields of an entry that is to be added.
+/// The fields of a new entry.
 enum New {
     /// The arguments from this index on.
     Arguments(usize),

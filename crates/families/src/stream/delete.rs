@@ -80,7 +80,7 @@ fn options(mut args: Args<'_>) -> Result<(Refs, Ids), Refusal> {
     Ok((refs.unwrap_or_default(), ids.ok_or(Refusal::Syntax)?))
 }
 
-/// Runs it on a stream with so many groups, if there is one.
+/// Runs the deletion on a stream with this number of groups, if it exists.
 fn delete(
     cx: &mut Cx<'_>,
     args: Args<'_>,

@@ -220,7 +220,7 @@ pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
         Piece::Group { name, .. } | Piece::Consumer { name, .. } if name.len() > NAME_BYTES_MAX => {
             false
         }
-        // Behind the others, so that what follows belongs to the last one.
+        // Added last, because the next items belong to the last group.
         Piece::Group { name, last, read, .. } => {
             let is_last = groups.at(groups.len().wrapping_sub(1)).is_none_or(|at| at.name() < name);
             is_last && groups.create(name, last, read)

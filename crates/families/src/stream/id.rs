@@ -41,7 +41,7 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    /// Reads what XADD takes for an ID.
+    /// Reads an ID of XADD.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Refusal> {
         if text == b"*" {
             return Ok(Self::Auto);

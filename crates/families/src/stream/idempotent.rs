@@ -154,7 +154,7 @@ fn digest(text: &[u8]) -> u128 {
     digest.finish()
 }
 
-/// A digest that is not linear in the text any more, so that sums of several tell them apart.
+/// A digest that is not linear in the text, so that different sets of texts have different sums.
 fn mixed(digest: u128, kind: u8) -> u128 {
     let half = |salt| {
         let mut bytes = [kind, salt].repeat(9);

@@ -1,4 +1,4 @@
-//! Streams: entries in the order of their IDs, added behind all others.
+//! Streams: entries in the order of their IDs, appended at the end.
 //!
 //! | file    | holds                                                             |
 //! |---------|-------------------------------------------------------------------|

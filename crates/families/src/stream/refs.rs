@@ -11,7 +11,7 @@ use darter_structs::stream::StreamId;
 /// Groups, or pending entries of one, that are looked at in one step.
 const LOOKED_AT_ONCE: usize = 16;
 
-/// The handling of references to an entry that is to be deleted.
+/// The treatment of references to a deleted entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Refs {
     /// The references stay.

@@ -137,7 +137,7 @@ impl Showing {
         Self { parts: [part].into(), more_parts, ..Self::default() }
     }
 
-    /// Adds entries behind the others.
+    /// Appends entries.
     pub(super) fn push(&mut self, part: ShownEntries) {
         self.parts.push_back(part);
     }
@@ -155,7 +155,7 @@ impl Showing {
         self.reader = Some(StreamReader::new(entries, ranks, from));
     }
 
-    /// Encodes the next entry; of a long one what precedes its fields.
+    /// Encodes the next entry; of a long one the part before its fields.
     fn entry(&mut self, reply: &mut Reply<'_>) -> (usize, usize) {
         let (Some(reader), mut size) = (&mut self.reader, (0, 0)) else { return (0, 0) };
         let parts = PARTS + self.more_parts;

@@ -149,7 +149,7 @@ pub(super) struct ShowingRows {
 }
 
 impl ShowingRows {
-    /// Adds a part behind the others.
+    /// Appends a part.
     pub(super) fn push(&mut self, part: Shown) {
         self.parts.push_back(part);
     }
@@ -205,7 +205,7 @@ impl ShowingRows {
         true
     }
 
-    /// Shows what follows an entry.
+    /// Shows the part after an entry.
     fn end_row(&mut self, reply: &mut Reply<'_>) {
         if let Some(Before { idle_ms, times }) = self.then.take() {
             reply.int(idle_ms);

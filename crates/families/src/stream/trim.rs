@@ -66,7 +66,7 @@ impl Options {
         Ok(true)
     }
 
-    /// Takes what precedes a threshold.
+    /// Parses the options before a threshold.
     fn begin(&mut self, args: &mut Args<'_>) -> Result<(), Refusal> {
         if self.keep.is_some() {
             return Err(Refusal::line(
@@ -80,7 +80,7 @@ impl Options {
         Ok(())
     }
 
-    /// True when they do not say what to trim to, and may lack it.
+    /// True if there is no threshold, and none is needed.
     fn is_empty(self) -> bool {
         self.keep.is_none() && self.limit.is_none_or(|limit| limit == 0)
     }
@@ -129,7 +129,7 @@ impl Trim {
         }
     }
 
-    /// How many entries are to be removed at the front.
+    /// The number of entries to remove at the front.
     pub(super) fn count(self, entries: &Entries) -> usize {
         self.count_with(entries, 0)
     }

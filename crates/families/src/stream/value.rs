@@ -139,7 +139,7 @@ impl Stream {
         self.memory.as_ref()?.find(message, now)
     }
 
-    /// How it remembers what producers have sent.
+    /// The limits of the remembered messages of producers.
     #[must_use]
     pub fn idempotency(&self) -> Limits {
         self.memory.as_ref().map_or_else(Limits::default, |memory| memory.limits())
@@ -346,7 +346,7 @@ pub enum StreamChange {
     TrimOne { id: StreamId },
     /// The state is this now.
     State { state: State },
-    /// The entry is what a producer's message has become, at this time.
+    /// The entry that a producer's message became, at this time.
     Remember { message: Message, id: StreamId, now: u64 },
     /// The messages of producers are forgotten, and remembered within these limits from now on.
     Configure { limits: Limits },
@@ -413,7 +413,7 @@ impl StreamEdit<'_> {
         is_removed
     }
 
-    /// Removes as many entries at the front. Each counts as a change.
+    /// Removes `count` entries at the front. Each counts as a change.
     pub fn trim(&mut self, count: usize) {
         if count > 0 {
             self.recorder.count_more(count);
@@ -445,7 +445,7 @@ impl StreamEdit<'_> {
         self.recorder.record_death(&[], || StreamChange::Remember { message, id, now });
     }
 
-    /// Forgets what producers have sent, and sets how that is remembered.
+    /// Forgets the messages of producers, and sets new limits.
     pub(super) fn configure(&mut self, limits: Limits) {
         self.stream.memory = Some(Memory::new(limits).into());
         self.recorder.record(&[], || StreamChange::Configure { limits });
@@ -456,7 +456,7 @@ impl StreamEdit<'_> {
         self.recorder.count_more(changes);
     }
 
-    /// Sets what the stream knows besides its entries.
+    /// Sets the state of the stream besides its entries.
     pub fn set(&mut self, state: State) {
         self.stream.state = state;
         self.recorder.record(&[XSETID], || StreamChange::State { state });

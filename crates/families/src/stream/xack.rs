@@ -59,7 +59,7 @@ impl StreamJob for Acknowledging {
 
 /// Entries in one step: they may be at random places.
 const RELEASED_AT_ONCE: usize = 4;
-/// Deliveries of what is never to be processed.
+/// The delivery count of entries that must never be processed.
 const TIMES_MAX: u64 = i64::MAX.cast_unsigned();
 
 /// The effect on the number of deliveries.

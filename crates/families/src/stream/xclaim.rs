@@ -305,12 +305,13 @@ impl StreamJob for AutoClaiming {
 /// `XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID]`: the consumer gets pending entries
 /// from an ID on that were delivered so long ago; those that the stream has no more are dropped.
 ///
-/// Reply: array of the ID to go on with, 0-0 at the end, of the entries, or with JUSTID of IDs, and of the
-/// IDs of those dropped. Refusals: numbers that are none, `Syntax`, `WrongType`, a missing key or group;
-/// then nothing changes. Cost: O(log n) for each that is looked at, ten times the count at most; aside
-/// if those are many. Source: <https://redis.io/commands/xautoclaim> (6.2.0).
+/// Reply: an array of the ID for the next call (0-0 at the end), the entries (with JUSTID their
+/// IDs), and the IDs of dropped entries. Refusals: invalid numbers, `Syntax`, `WrongType`, a
+/// missing key or group; then nothing changes. Cost: O(log n) for each visited entry, at most ten
+/// times the count; aside if those are many. Source: <https://redis.io/commands/xautoclaim>
+/// (6.2.0).
 pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    /// Redis's: what it could allocate.
+    /// Redis's limit: the largest array that it could allocate.
     const COUNT_MAX: i64 = i64::MAX / 16;
     let at = args.position();
     let key = args.key()?;

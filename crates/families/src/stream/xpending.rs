@@ -1,4 +1,4 @@
-//! XPENDING: what was delivered, and is not acknowledged.
+//! XPENDING: delivered entries without acknowledgement.
 
 use super::id;
 use super::value::Stream;
@@ -33,7 +33,7 @@ struct XPendingRequest<'a> {
 }
 
 impl<'a> XPendingRequest<'a> {
-    /// Reads what follows the group. The count is read first.
+    /// Reads the arguments after the group. The count is checked first.
     fn parse(mut args: Args<'a>) -> Result<Self, Refusal> {
         if !(3..=6).contains(&args.left()) {
             return Err(Refusal::Syntax);

@@ -22,7 +22,7 @@ pub(super) const WAITED_COUNT: usize = 1_000;
 
 /// The request.
 struct XReadRequest {
-    /// Indexes of the keys; as many behind them are the IDs'.
+    /// Indexes of the keys. The IDs follow, one for each key.
     keys: Range<usize>,
     /// The most entries of a stream.
     count: usize,
@@ -65,7 +65,7 @@ impl XReadRequest {
         Ok(stream.map_or(0..0, |(entries, _)| self.behind(entries, after)))
     }
 
-    /// The ranks of the entries behind an ID.
+    /// The ranks of the entries after an ID.
     fn behind(&self, entries: &Entries, after: StreamId) -> Range<usize> {
         let Some(next) = after.next() else { return 0..0 };
         let ranks = between(entries, next, StreamId::MAX);
@@ -90,7 +90,7 @@ fn seen(word: &[u8], stream: Option<(&Entries, StreamId)>) -> Result<StreamId, R
     }
 }
 
-/// Why what is no option is refused.
+/// The refusal of a word that is not an option.
 fn refusal_of(mut args: Args<'_>) -> Refusal {
     if args.left() > 2 && args.option("GROUP") {
         return Refusal::line(
@@ -153,7 +153,7 @@ pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys, patience, want: Box::new(asked) })
 }
 
-/// An ID as what an engine keeps of a key, and back.
+/// An ID as the state of a key in the engine, and back.
 fn since_of(id: StreamId) -> Since {
     Since(u128::from(id.ms) << 64 | u128::from(id.seq))
 }
@@ -182,7 +182,7 @@ impl Want for XReadRequest {
         }
     }
 
-    /// Each waits for what is behind an ID of its own.
+    /// None: each call waits for entries after its own ID.
     fn condition(&self) -> Option<Condition> {
         None
     }
@@ -214,7 +214,7 @@ impl Want for XReadRequest {
     }
 }
 
-/// The header of a reply of as many streams.
+/// Writes the header of a reply with this number of streams.
 pub(super) fn begin(reply: &mut Reply<'_>, streams: usize) {
     match streams {
         0 => reply.null_array(),
@@ -238,7 +238,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let args = call.args();
     let asked = XReadRequest::parse(args)?;
     let len = asked.keys.len();
-    // A wrong ID is refused before what comes behind its key is looked at.
+    // An invalid ID is refused before its stream is read.
     let mut keys = asked.keys.clone();
     for (done, at) in asked.keys.clone().enumerate() {
         pause_now_and_then(&call, done).await;

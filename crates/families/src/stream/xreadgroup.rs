@@ -35,7 +35,7 @@ const REPEATED_AT_ONCE: usize = 8;
 struct XReadGroupRequest {
     group: Vec<u8>,
     consumer: Vec<u8>,
-    /// Indexes of the keys; as many behind them are the IDs'.
+    /// Indexes of the keys. The IDs follow, one for each key.
     keys: Range<usize>,
     /// The most entries of a stream.
     count: usize,
@@ -126,7 +126,7 @@ impl XReadGroupRequest {
         Ok(Some(Reading::History(ranks)))
     }
 
-    /// How many of what is pending may be claimed now.
+    /// The number of pending entries that may be claimed now.
     fn idle_in(&self, group: &Group, now: u64) -> usize {
         match self.claim_ms {
             None => 0,
@@ -136,7 +136,7 @@ impl XReadGroupRequest {
         }
     }
 
-    /// The ranks of the entries that a group has not got, at most so many.
+    /// The ranks of entries that a group has not got yet, at most `most`.
     fn new_in(&self, stream: &Stream, group: &Group, most: usize) -> Range<usize> {
         let Some(next) = group.last().next() else { return 0..0 };
         let ranks = between(stream.entries(), next, StreamId::MAX);
@@ -178,7 +178,7 @@ enum Reading {
     /// Pending entries that are claimed, by their ranks in the order of their deliveries; then new
     /// ones.
     Idle(Range<usize>, Range<usize>),
-    /// The same, when it is noted which these are: so many.
+    /// The number of claimable entries, which are gathered, and the ranks of new ones.
     Gathered(usize, Range<usize>),
     /// Entries with these ranks.
     New(Range<usize>),
@@ -312,7 +312,7 @@ impl Delivery {
         }
     }
 
-    /// Notes some of what is idle.
+    /// Gathers a portion of the idle entries.
     fn gather(&mut self, edit: &StreamEdit<'_>, ranks: Range<usize>, new: Range<usize>) {
         let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
         let group = edit.group(&self.asked.group);
@@ -329,7 +329,7 @@ impl Delivery {
         };
     }
 
-    /// Claims some of what was idle.
+    /// Claims a portion of the gathered entries.
     fn claim(&mut self, edit: &mut StreamEdit<'_>, some: usize, (number, now): (u64, u64)) {
         let group = &self.asked.group;
         for _ in 0..some {
@@ -347,7 +347,7 @@ impl Delivery {
         }
     }
 
-    /// Delivers once more what is pending with these ranks.
+    /// Delivers the pending entries with these ranks again.
     fn repeat(
         &mut self,
         edit: &mut StreamEdit<'_>,
@@ -498,11 +498,11 @@ impl Want for News {
     }
 }
 
-/// Readings of so many entries that the streams are changed aside.
+/// A read of so many entries that the streams are changed aside.
 struct BulkEdit {
     asked: Arc<XReadGroupRequest>,
     request: Arc<Request>,
-    /// Indexes of the keys that are to be read.
+    /// Indexes of the keys to read.
     keys: Range<usize>,
     /// A stream for each key, by the key's index.
     drafts: Vec<(usize, Draft<Stream>)>,

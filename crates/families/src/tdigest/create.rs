@@ -58,7 +58,7 @@ pub(super) fn reset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(Flow::Done)
 }
 
-/// `TDIGEST.INFO key`: what a digest is made of.
+/// `TDIGEST.INFO key`: the figures of a digest.
 ///
 /// Reply: map. Refusals: an absent key, `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/tdigest.info> (RedisBloom 2.4.0).

@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! - D1: clusters are in the order of their means; all means are finite, and between `min` and `max`.
-//! - D2: no weight is 0, and they add up to what an i64 holds.
+//! - D2: no weight is 0, and their sum fits into an i64.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl Digest {
         (self.merged.capacity() + self.buffer.capacity()) * size_of::<Node>()
     }
 
-    /// True when so many observations more can be counted.
+    /// True if this number of further observations can be counted.
     #[must_use]
     pub fn has_room(&self, weight: u64) -> bool {
         self.weight().checked_add(weight).is_some_and(|all| all <= i64::MAX as u64)

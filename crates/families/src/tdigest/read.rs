@@ -106,7 +106,7 @@ pub(super) fn ask(cx: &mut Cx<'_>, mut args: Args<'_>, ask: Ask) -> Result<Flow,
     Ok(flow(&mut cx.reply, asking))
 }
 
-/// Questions that are to be answered.
+/// Questions without answers yet.
 struct Asking {
     view: View,
     request: Arc<Request>,

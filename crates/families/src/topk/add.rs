@@ -150,7 +150,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Encodes what is replied of an item, and goes on to the next.
+    /// Encodes the reply of an item, and moves to the next one.
     fn reply(&mut self, resp3: bool, write: impl FnOnce(&mut Reply<'_>)) {
         let mut out = resp::Output::default();
         write(&mut Reply::new(&mut out, resp3));

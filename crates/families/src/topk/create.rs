@@ -42,7 +42,7 @@ fn size(word: &[u8]) -> Option<u32> {
     number.filter(|number| *number > 0)
 }
 
-/// `TOPK.INFO key`: what the sketch was made with.
+/// `TOPK.INFO key`: the parameters of the sketch.
 ///
 /// Reply: map. Refusals: an absent key, `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/topk.info> (RedisBloom 2.0.0).

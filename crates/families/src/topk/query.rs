@@ -57,7 +57,7 @@ struct Looking {
 }
 
 impl Looking {
-    /// Looks further. Returns what that cost, in rows.
+    /// Continues the search. Returns its cost in rows.
     fn step(&mut self, reply: &mut Reply<'_>, most: u64) -> u64 {
         let Self { sketch, items, next, asks_list } = self;
         if *asks_list {

@@ -186,7 +186,7 @@ impl TopK {
         &self.list
     }
 
-    /// True when a few more items may displace so many bytes of the list.
+    /// True if a few more items may displace this number of bytes of the list.
     pub(super) fn may_expel(&self, items: usize, bytes: usize) -> bool {
         if self.list.len() + items <= self.shape.k as usize {
             return false;

@@ -139,7 +139,7 @@ fn member_limit(word: &[u8]) -> Option<Limit<&[u8]>> {
 mod tests {
     use super::*;
 
-    #[test] // As Redis cuts them to what is there.
+    #[test] // Ranks are clamped to the set, as in Redis.
     fn ranks_are_counted_from_both_ends() {
         #[rustfmt::skip] // A table: start, stop, entries, the range.
         let cases = [

@@ -198,7 +198,7 @@ fn merge((reader, weight): &mut (Reader, f64), edit: &mut ZSetEdit<'_>, aggregat
     });
 }
 
-/// Adds some members of an operand to those that are to be sorted.
+/// Adds a portion of an operand's members to the bulk.
 fn gather((reader, weight): &mut (Reader, f64), bulk: &mut Bulk, aggregate: Aggregate) {
     in_portion(|most, bytes| {
         reader.next_slice(most, &mut |element| {

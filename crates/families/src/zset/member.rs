@@ -100,7 +100,7 @@ pub(super) fn zrank(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     rank(cx, args, "zrank", |rank, _| rank)
 }
 
-/// `ZREVRANK key member [WITHSCORE]`: how many members come behind it.
+/// `ZREVRANK key member [WITHSCORE]`: the number of members after it.
 ///
 /// Otherwise as ZRANK. Source: <https://redis.io/commands/zrevrank> (2.0.0; WITHSCORE 7.2.0).
 pub(super) fn zrevrank(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

@@ -82,7 +82,7 @@ impl Options {
             }
         }
         let (by, from) = (by.unwrap_or(By::Rank), from.unwrap_or(End::Front));
-        // A count of -1 is what Redis takes for no limit.
+        // In Redis a count of -1 counts as no limit.
         if limit.1 != -1 && by == By::Rank {
             return Err(Refusal::line(
                 "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or \
@@ -118,7 +118,7 @@ impl<'a> Query<'a> {
         Ok(Self { bounds, from, offset, count, form: Form::of(with_scores) })
     }
 
-    /// The ranks of what is asked for.
+    /// The ranks of the range.
     pub(super) fn ranks(&self, set: &Sorted) -> Range<usize> {
         let Range { start, end } = self.bounds.ranks(set, self.from == End::Back);
         match self.from {

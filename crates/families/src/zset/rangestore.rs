@@ -54,7 +54,7 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(count)))
 }
 
-/// A sorted set of what is read.
+/// A sorted set of the entries of `reader`.
 async fn copy(call: &Call, mut reader: SortedReader) -> ZSet {
     let mut result = ZSet::new();
     let Some(mut bulk) = Bulk::new(reader.left()) else {

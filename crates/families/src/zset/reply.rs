@@ -114,7 +114,7 @@ pub(super) fn entries(
     at_once(reply, set, ranks, (from, form)).into_flow()
 }
 
-/// Encodes a few entries. Returns what long members leave for later.
+/// Encodes a few entries. Returns the stream of long members.
 pub(super) fn at_once(
     reply: &mut Reply<'_>,
     set: &Sorted,

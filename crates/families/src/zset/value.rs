@@ -41,7 +41,7 @@ const PACKED_MAX: u64 = 128;
 const ENCODINGS: &[Encoding] = &[
     Encoding::new(PLAIN,    Layout::Scores),
     Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 2)),
-    // Before 7.0, and before 4.0.
+    // The encodings of Redis before 7.0, and before 4.0.
     Encoding::new(12, Layout::Block(Form::Ziplist, 2)),
     Encoding::new(3,  Layout::ScoreTexts),
 ];
@@ -129,7 +129,7 @@ impl ZSet {
         Self { entries: self.entries.reader(), ..*self }
     }
 
-    /// Notes what a member that was added makes of the encoding.
+    /// Updates the encoding for an added member.
     fn grow(&mut self, member: &[u8]) {
         self.grown = self.grown
             || member.len() > MEMBER_BYTES_MAX.get()

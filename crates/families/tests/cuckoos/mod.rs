@@ -127,7 +127,7 @@ fn dumps_are_loaded() {
     }
 }
 
-#[test] // Whatever is changed in a file, what is read is whole, or refused.
+#[test] // A changed file is read as a valid filter, or refused.
 fn damaged_parts_are_refused() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "CF.RESERVE k 1000 EXPANSION 4");

@@ -11,7 +11,7 @@ use darter_families::set::Set;
 use darter_keyspace::{Act, Db, Effect, Found, Key, Record, Shard, Typed, apply, apply_to_db};
 use std::collections::BTreeMap;
 
-/// A database, and a copy that follows it by what is recorded.
+/// A database, and a copy that applies its records.
 struct Pair {
     engine: Engine,
     copy: Db,
@@ -34,7 +34,7 @@ impl Pair {
         records.iter().map(told).collect()
     }
 
-    /// [`Pair::run`] of a command with as many arguments made of numbers after its first words.
+    /// [`Pair::run`] of a command whose last `count` arguments are made of numbers.
     fn many(&mut self, line: &str, from: usize, count: usize) -> Vec<String> {
         let names: Vec<String> = (from..from + count).map(|at| format!("name-{at}")).collect();
         let words = line.split(' ').map(str::as_bytes);

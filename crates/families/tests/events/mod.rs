@@ -609,7 +609,7 @@ impl Ours {
         Self { world, now }
     }
 
-    /// Runs a command; gives what happened: database, event, key.
+    /// Runs a command. Returns its events: database, event, key.
     fn run(&mut self, words: &[&[u8]]) -> Vec<Published> {
         self.world.run(words);
         self.told()
@@ -635,7 +635,7 @@ impl Ours {
     }
 }
 
-/// Both sides, and what they are to be compared by.
+/// Both servers, and the values to compare them by.
 struct Both {
     ours: Ours,
     oracle: Oracle,

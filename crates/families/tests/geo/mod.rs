@@ -6,7 +6,7 @@ use crate::common::world::World;
 use darter_base::Prng;
 use std::collections::BTreeMap;
 
-/// When all worlds begin.
+/// The start time of all tests, in Unix milliseconds.
 const NOW: u64 = 1_000;
 /// The radius of the sphere.
 const RADIUS_KM: f64 = 6_372.797_560_856;

@@ -1,4 +1,4 @@
-//! Documents: what commands make of them is read back from files.
+//! Documents that commands have changed are read back from files.
 
 mod slices;
 

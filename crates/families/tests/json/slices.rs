@@ -140,7 +140,7 @@ fn a_long_text_is_added_in_portions() {
     assert_eq!(len, Value::Array(vec![Value::Int(1 + (1 << 20))]));
 }
 
-#[test] // The bytes of what precedes values count, and are few.
+#[test] // The bytes before values count, and are few.
 fn paths_and_formats_have_bounds() {
     let mut world = world(&["[".repeat(100), "]".repeat(100)].concat());
     let mut refused = |words: &[&[u8]]| {
@@ -228,7 +228,7 @@ fn a_patch_of_several_objects_is_portioned() {
     assert_eq!(few, 1, "at once");
 }
 
-#[test] // A value that is soon read counts as what was read of it.
+#[test] // A value counts with the bytes that were read of it.
 fn short_answers_count() {
     let arrays = format!("[{}]", vec![numbers(64); 256].join(","));
     let mut all = world(&arrays);

@@ -143,7 +143,7 @@ fn very_many_keys_are_touched() {
     }
 }
 
-#[test] // DELEX with a condition is a lookup, a hit or a miss, once however long it compares; DEL is none.
+#[test] // DELEX with a condition counts as one lookup, a hit or a miss; DEL counts as none.
 fn delex_counts_hits_and_misses() {
     let mut world = World::new(1, NOW, 8);
     let (long, other) = ("x".repeat(1_000_000), "y".repeat(1_000_000));

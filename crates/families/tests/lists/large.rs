@@ -9,7 +9,7 @@ use darter_resp::{Output, Part, Reply};
 
 const ELEMENTS: usize = 40_000;
 
-/// A list `l` of so many elements, pushed by one command.
+/// A list `l` of `ELEMENTS` elements, pushed by one command.
 fn filled() -> Engine {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));

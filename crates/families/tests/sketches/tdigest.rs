@@ -139,7 +139,7 @@ fn written(compression: u64, compressions: u64, nodes: &[(f64, u64)]) -> Vec<Vec
     vec![part(b'h', head.to_vec()), part(b'm', nodes.collect())]
 }
 
-#[test] // A file may say anything: what it says is counted on from, or refused.
+#[test] // The numbers of a file are used as they are, or refused.
 fn numbers_of_files_have_ends() {
     let mut value: TDigest = of_parts(&written(10, u64::MAX, &[(1.5, 3)])).unwrap();
     for _ in 0..200 {

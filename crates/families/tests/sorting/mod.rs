@@ -163,7 +163,7 @@ fn lookups_are_counted() {
     assert_eq!(changes(&world) - before, 10, "each element is a change, as in Redis");
 }
 
-#[test] // However many patterns there are, a portion of the reply has a few of their values.
+#[test] // A portion of the reply has few values, for any number of patterns.
 fn many_patterns_are_shown_in_portions() {
     let mut world = World::new(2, 1_000, 11);
     for at in 0..30 {
@@ -353,7 +353,7 @@ fn misses_are_told_meanwhile() {
     }
 }
 
-#[test] // So are weights; what is read again is not counted again.
+#[test] // Weights are counted, too; a second read does not count again.
 fn long_weights_are_read_in_portions() {
     let mut world = World::new(1, 1_000, 3);
     for at in 0..32 {

@@ -176,7 +176,7 @@ fn id(reply: &[u8]) -> String {
     String::from_utf8(reply.to_vec()).unwrap()
 }
 
-#[test] // A message is added once while it is remembered, however long it is.
+#[test] // A message of any length is added once while its id is remembered.
 fn messages_are_added_once() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));

@@ -76,7 +76,7 @@ fn very_many_keys() {
     }
 }
 
-#[test] // A cut is one instant: what is written while it streams is not in it.
+#[test] // A cut is of one instant: writes during its streaming are not in it.
 fn a_stream_from_cuts_reads_one_instant() {
     let mut world = World::new(2, NOW, 6);
     let keys: Vec<Vec<u8>> = (0..17_000).map(|at| format!("key:{at}").into_bytes()).collect();

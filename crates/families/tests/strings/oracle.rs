@@ -153,7 +153,7 @@ fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
 fn range_words(prng: &mut Prng, name: &str, words: &mut Vec<Vec<u8>>) {
     if name == "SETRANGE" {
         let offset = pick(prng, &["0", "1", "5", "600", "70000", "-1", "x", "536870911"]);
-        // At the last byte two are one too many.
+        // Two bytes at the last offset exceed the limit.
         let new = if offset == "536870911" { b"ab".to_vec() } else { value(prng) };
         words.extend([offset.into(), new]);
         return;

@@ -61,7 +61,7 @@ impl Model {
         self.reap();
     }
 
-    /// Takes out what is dead or empty.
+    /// Removes expired and empty values.
     fn reap(&mut self) {
         let now = self.now;
         self.data.retain(|_, (value, deadline)| {
@@ -153,7 +153,7 @@ const OPS: &[(u64, Op)] = &[
     (1, Op::Flush), (12, Op::Time), (6, Op::Reap),
 ];
 
-/// A cut of the keys, and what it is to show.
+/// A cut of the keys, and its expected contents.
 struct Cut {
     keys: Table<Object>,
     now: u64,

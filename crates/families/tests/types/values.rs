@@ -56,7 +56,7 @@ fn numbers(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|at| at.to_string())
 }
 
-/// Adds elements behind those of the list at `key`.
+/// Appends elements to the list at `key`.
 fn list(db: &mut Db, key: &str, elements: impl IntoIterator<Item = String>) {
     db.edit::<List, _>(&Key::new(key.as_bytes()), true, |edit| {
         let push = |element: String| edit.push(End::Back, Fresh::Bytes(element.as_bytes()));
@@ -136,7 +136,7 @@ fn encodings_of_strings() {
     }
 }
 
-#[test] // Both sides of each bound; what has passed one keeps the name.
+#[test] // Both sides of each bound. A value that has passed one keeps its encoding's name.
 fn encodings_of_collections() {
     let at =
         |key: &[u8], value: usize| (String::from_utf8_lossy(key).into_owned(), vec![b'v'; value]);
@@ -296,7 +296,7 @@ fn values_come_in_pieces() {
     }
 }
 
-#[test] // Keys and bytes by type follow what is there, and databases add up.
+#[test] // Keys and bytes by type follow the contents, and databases add up.
 fn accounts_follow_the_values() {
     let db = one_of_each();
     let usage = *db.usage();
@@ -344,7 +344,7 @@ fn long_fields_are_counted() {
     hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 50_000]), ("g".to_owned(), b"v".to_vec())]);
     assert_eq!(db.edit::<Hash, _>(&key, false, |edit| edit.remove(b"f")), Ok(Some(true)));
     assert!(bytes(&db) <= short + 64, "{} {short}", bytes(&db));
-    // One that dies is given back when it is reaped.
+    // An expired value is freed when it is reaped.
     let at = Deadline::At(NOW + 1);
     db.edit::<Hash, _>(&key, false, |edit| edit.set(b"f", Fresh::Bytes(&[b'x'; 50_000]), at))
         .unwrap();
@@ -482,7 +482,7 @@ fn loose_removal_is_settled() {
     loose.check_invariants();
 }
 
-/// In how many portions what `act` releases is freed.
+/// The number of portions in which the memory released by `act` is freed.
 fn portions(act: impl FnOnce()) -> usize {
     while !lazyfree::is_empty() {
         lazyfree::run(&Never);
@@ -518,7 +518,7 @@ fn effects_are_recorded_for_listeners() {
     assert!(db.remove(&Key::new(b"k")) && db.take_records().is_empty());
 }
 
-/// The names of what was done, the changes of one edit joined.
+/// The names of the recorded changes, joined for one edit.
 fn name(record: &Record) -> String {
     let first =
         |debug: String| -> String { debug.chars().take_while(char::is_ascii_alphabetic).collect() };

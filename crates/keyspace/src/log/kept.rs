@@ -245,14 +245,14 @@ impl Kept {
         step
     }
 
-    // ---- what is to leave ----
+    // ---- records to publish ----
 
     /// A watched key was touched.
     pub(crate) fn hear(&mut self, db: usize, key: &[u8], event: &'static Event) {
         self.hear_place(watch::place(db, darter_base::hash::of(key)), event);
     }
 
-    /// [`Kept::hear`] of the name that watches have for the key.
+    /// [`Kept::hear`] for the name that watches have for the key.
     pub(crate) fn hear_place(&mut self, place: u64, event: &'static Event) {
         let before = self.touched.get(place);
         if before.is_none_or(|before| *before == EXPIRED && event != EXPIRED) {
@@ -267,7 +267,7 @@ impl Kept {
         }
     }
 
-    /// Takes the records to which others are to be added.
+    /// Takes the last records, to add others to them.
     pub(crate) fn take_last_records(&mut self) -> Vec<Record> {
         match self.records.back() {
             Some(last) if last.len() < RECORDS => self.records.pop_back().unwrap_or_default(),

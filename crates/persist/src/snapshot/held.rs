@@ -1,8 +1,8 @@
 //! The memory that writers have left to a snapshot: only the snapshot keeps it from being freed.
 //!
 //! The readers of tables count segments. Parts of values (nodes and chunks of trees, pieces of
-//! strings) and values that were replaced are two sums of the thread's (`darter_structs::kept`),
-//! which say not of which value: here is how much of each has been given back since.
+//! strings) and replaced values are two sums of the thread (`darter_structs::kept`), which do not
+//! name the value. This module estimates how much of each was released since.
 //!
 //! ```text
 //! a sum:     ....|released .......|the round began ....|the value began ..........|now
@@ -61,7 +61,7 @@ impl Kept {
         self.value = Some((self.sum)());
     }
 
-    /// All of it is given back, and with it what writers left of it since it began.
+    /// Counts the whole value as released, with the parts that writers left of it since it began.
     pub(super) fn end_value(&mut self) {
         if let Some(value) = self.value.take() {
             let now = (self.sum)();

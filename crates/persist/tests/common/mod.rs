@@ -1,4 +1,4 @@
-//! A real redis-server to compare with, and a model of what a file holds.
+//! A real redis-server to compare with, and a model of a file's contents.
 #![allow(dead_code, unreachable_pub, reason = "every crate uses another part")]
 
 use darter_base::score;

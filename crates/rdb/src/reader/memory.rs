@@ -28,7 +28,7 @@ impl Reader {
         self.hash_known();
         let waiting = self.end - self.at;
         if self.at > 0 && self.at >= waiting {
-            // Moves at most as many bytes as were consumed since: O(1) a byte.
+            // Moves no more bytes than were consumed since: O(1) per byte.
             self.buffer.copy_within(self.at..self.end, 0);
             self.base += self.at as u64;
             (self.hashed, self.at, self.end) = (self.hashed - self.at, 0, waiting);

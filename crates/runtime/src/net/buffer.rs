@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    #[test] // However much the kernel takes at a time, the pieces add up to the whole, in order.
+    #[test] // The pieces that the kernel takes, of any size, are the whole in order.
     fn cursor_covers_everything() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);

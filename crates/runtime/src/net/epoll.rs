@@ -378,7 +378,7 @@ impl Epoll {
         }
     }
 
-    /// Sends what `token` has pending, as far as the socket takes it.
+    /// Sends pending bytes of `token`, as far as the socket takes them.
     fn push(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let Some(sending) = &mut conn.sending else { return };

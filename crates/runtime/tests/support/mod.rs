@@ -61,7 +61,7 @@ pub(crate) struct Tally {
 pub(crate) struct Options {
     /// Send in many pieces.
     pub(crate) in_parts: bool,
-    /// Only count what arrives.
+    /// Only count received bytes.
     pub(crate) silent: bool,
     pub(crate) unix: Option<PathBuf>,
     /// Hand every second connection over.
@@ -348,7 +348,7 @@ fn cut(bytes: Vec<u8>, salt: usize) -> SendBuffer {
     SendBuffer::Parts(parts)
 }
 
-/// Sends `bytes` and reads as many back.
+/// Sends `bytes`, and reads the same number back.
 pub(crate) fn exchange(stream: &mut (impl Read + Write), bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).unwrap();
     let mut back = vec![0; bytes.len()];

@@ -195,6 +195,7 @@ pub struct Lane {
     pub session: Session,
     /// The core that accepted the connection.
     pub(super) home: CoreId,
+    /// The time of its last move, in Unix milliseconds; 0 for none.
     pub(super) came_ms: u64,
     /// The cores of its last requests.
     pub(super) trail: Trail,

@@ -1,4 +1,4 @@
-//! One chunk against a vector, and what a search finds in it.
+//! A chunk against a vector, and searches in it.
 
 use super::{Coding, End, OUTSIDE_MAX, ROOM_MAX, blank, own, remove_all};
 use crate::list::item::{Code, Elements, INLINE_MAX, NewElement};
@@ -27,7 +27,7 @@ fn content(chunk: &Chunk) -> Vec<Vec<u8>> {
     (0..chunk.len()).map(|index| chunk.element(chunk.offset(index)).to_vec()).collect()
 }
 
-#[test] // A chunk holds what a vector would after the same changes.
+#[test] // A chunk equals a vector after the same changes.
 fn a_chunk_matches_a_vector() {
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);

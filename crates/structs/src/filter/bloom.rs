@@ -358,7 +358,7 @@ mod tests {
         assert!(bloom.memory_bytes() < 1 << 20, "{}", bloom.memory_bytes());
     }
 
-    #[test] // A cut keeps what it had.
+    #[test] // A cut does not change.
     fn cuts_are_not_changed() {
         let plan = Plan { error: 0.01, capacity: 30_000, growth: Some(2) };
         let mut bloom = Bloom::new(plan).unwrap();

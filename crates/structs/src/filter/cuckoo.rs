@@ -89,7 +89,7 @@ impl CuckooPlan {
     /// How often others move for an item, at most.
     #[must_use]
     pub fn moves(&self) -> usize {
-        /// As in the paper; what has found no place by then hardly ever does.
+        /// As in the paper; an item without a place by then hardly ever finds one.
         const MOVES_MAX: u16 = 512;
         usize::from(self.kicks.min(MOVES_MAX))
     }

@@ -7,13 +7,14 @@
 use crate::pages::PAGE_BYTES;
 
 const PAGE_BITS: f64 = (PAGE_BYTES * 8) as f64;
-/// The largest filter, and the largest sum of a chain: a cut counts up 4 096 references.
+/// The largest filter, and the largest sum of a chain. A cut of it increments 4 096 reference
+/// counts.
 pub const BYTES_MAX: u64 = 16 << 30;
 /// The rarest error that may be asked for.
 pub const ERROR_MIN: f64 = 1e-9;
 /// The rarest error of a layer, which has a share only: later ones are no stricter.
 pub(super) const SHARE_MIN: f64 = 1e-12;
-/// The most bits an item may set, and the most pages of a block: what that needs.
+/// The most bits that an item may set, and the most pages of a block that they need.
 const HASHES_MAX: u32 = 40;
 const BLOCK_PAGES_MAX: u64 = 3;
 
@@ -62,7 +63,7 @@ impl Shape {
         self.blocks * self.block_bytes
     }
 
-    /// False for what no filter has: a file may say anything.
+    /// False for a shape that no filter can have: a file may be wrong.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let bytes = self.blocks.checked_mul(self.block_bytes);

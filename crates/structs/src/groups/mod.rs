@@ -80,7 +80,7 @@ impl Groups {
         self.len() == 0
     }
 
-    /// Bytes of memory, what cuts share in full. Cost: O(1).
+    /// Bytes of memory, with memory shared by cuts. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |all| size_of::<Shelf<Group>>() + all.memory_bytes())

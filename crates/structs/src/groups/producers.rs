@@ -131,7 +131,7 @@ impl Producers {
         self.len() == 0
     }
 
-    /// Bytes of memory, what cuts share in full. Cost: O(1).
+    /// Bytes of memory, with memory shared by cuts. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.all.memory_bytes()

@@ -136,7 +136,7 @@ impl<T: Shelved> Shelf<T> {
         }
     }
 
-    /// Bytes of memory that it owns, what cuts share in full. Cost: O(1).
+    /// Bytes of memory, with memory shared by cuts. Cost: O(1).
     pub(super) fn memory_bytes(&self) -> usize {
         let each = holder_bytes::<T>() + size_of::<Holder<T>>();
         self.content

@@ -44,7 +44,7 @@ pub(super) const NAME_MAX: usize = 255;
 pub(super) const PACK_MAX: usize = 480;
 /// Bytes before them.
 pub(super) const PACK_HEAD: usize = 5;
-/// Bytes of what stands for something outside.
+/// Bytes of a reference to a value outside.
 pub(super) const OUT_BYTES: usize = 3;
 /// Bytes of the longest item: a member.
 const ITEM_MAX: usize = 2 + NAME_MAX + PACK_HEAD + PACK_MAX;

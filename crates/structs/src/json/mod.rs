@@ -30,11 +30,11 @@
 //! is removed: RedisJSON's order.
 //!
 //! Invariants (`check_invariants`; those of chunks and nodes are in their files):
-//! - J1: what fits in place is in place.
+//! - J1: a value that fits into its place is stored there.
 //! - J2: an empty array or object is a pack.
 //! - J3: an object of more than 64 members has an index of all.
 //!
-//! Not here: the language of paths, and what commands do. See `families`.
+//! Not here: the language of paths, and the commands. See `families`.
 
 mod big;
 mod build;

@@ -155,7 +155,7 @@ impl Parser {
         Err(self.fault(what))
     }
 
-    /// Takes a byte outside of strings. False if it belongs to what follows.
+    /// Takes a byte outside of strings. False if it belongs to the next token.
     fn byte(&mut self, byte: u8) -> Result<bool, Fault> {
         if self.state == State::Number
             && !matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')

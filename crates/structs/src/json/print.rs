@@ -9,7 +9,7 @@ use std::io::Write;
 pub struct Format {
     /// Before each value, once for every level.
     pub indent: Vec<u8>,
-    /// After each value, and after what opens.
+    /// After each value, and after each opening bracket.
     pub newline: Vec<u8>,
     /// After the colon.
     pub space: Vec<u8>,

@@ -472,7 +472,7 @@ impl List {
         });
     }
 
-    /// Replaces the list's tree by what `f` makes of it.
+    /// Replaces the list's tree by the result of `f`.
     fn rebuild(&mut self, f: impl FnOnce(Child, &Owner) -> Option<Child>) {
         let Root::Chunks(big) = std::mem::replace(&mut self.0, Root::Pack(Pack::new())) else {
             unreachable!("a pack has no tree")

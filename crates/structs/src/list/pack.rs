@@ -175,7 +175,7 @@ impl<'a> ListPackRef<'a> {
     }
 }
 
-/// Each element's bytes, and what follows the tag of a short text.
+/// Each element's bytes, and the text of a short one.
 fn items(items: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     item::runs(items, 0).map(|(item, _)| (item, raw_len(item[0]).map(|_| &item[1..])))
 }

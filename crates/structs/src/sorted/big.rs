@@ -161,8 +161,8 @@ impl Big {
         self.entries.as_ref().map_or(0, |tree| tree.index_of(&spot(tree, place).0))
     }
 
-    /// The chunk that a place is in, or behind, and the rank of its first entry; then the index and
-    /// the offset there of the first entry behind the place.
+    /// The chunk of a place, the rank of the chunk's first entry, and the index and offset in it of
+    /// the first entry after the place.
     #[inline]
     pub(super) fn find_place(&self, place: &Place<'_>) -> (&Chunk, usize, usize, usize) {
         let (spot, chunk) = spot(self.tree(), place);
@@ -469,7 +469,7 @@ fn is_before(bytes: &[u8], chunk: &Chunk, name: &[u8]) -> bool {
 
 /// How many entries come first for which `is_behind` holds, given their offsets, and the offset of the
 /// next one.
-#[inline(always)] // A search is nothing else.
+#[inline(always)] // Inlined: a search consists of calls of this function.
 fn partition(
     chunk: &Chunk,
     part: Option<f64>,

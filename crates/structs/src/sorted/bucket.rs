@@ -156,7 +156,7 @@ impl Parting {
         true
     }
 
-    /// How many entries a part has, if all have as many.
+    /// The number of entries in each part, if all are equal.
     pub(super) fn mean(&self) -> usize {
         self.parts.iter().map(Blocks::len).sum::<usize>() / self.parts.len()
     }
@@ -177,7 +177,7 @@ impl Parting {
 mod tests {
     use super::*;
 
-    #[test] // However many they become, none is moved: that of one bucket may be that of all.
+    #[test] // Growing never moves a member: one bucket may have all members.
     fn entries_stay_where_they_are() {
         let mut blocks = Blocks::default();
         let mut places = Vec::new();

@@ -35,7 +35,7 @@ use darter_base::long::{self, Long};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// The most buckets: so many streams at once stay in the nearest caches.
+/// The most buckets: this number of write streams stays in the nearest caches.
 const BUCKETS_MAX: usize = 1 << 8;
 /// Entries of a block, and of a run at first, which is sorted in one step.
 const BLOCK: usize = 1_024;
@@ -174,7 +174,7 @@ impl Run {
         }
     }
 
-    /// Puts what is left of another run behind this one.
+    /// Appends the rest of another run.
     fn append(&mut self, mut other: Self) {
         if let Some(block) = other.blocks.front_mut() {
             block.drain(..other.at);
@@ -197,7 +197,7 @@ struct Stuff {
     /// Sorted runs that are to be merged, in their order; those that were, of twice the length.
     runs: VecDeque<Run>,
     merged: VecDeque<Run>,
-    /// Two that are being merged, and what they have become so far.
+    /// Two runs that are being merged, and the result so far.
     merging: Option<[Run; 3]>,
 }
 
@@ -342,7 +342,7 @@ impl SortedBuilder {
         }
     }
 
-    /// True when nothing was gathered but what the index needs.
+    /// True if only the index was allocated.
     #[cfg(test)]
     pub(super) fn is_straight(&self) -> bool {
         self.stuff.gathered.is_empty()

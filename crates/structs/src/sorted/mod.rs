@@ -69,7 +69,7 @@ use pack::Pack;
 use std::fmt;
 use std::ops::Range;
 
-/// A pack again, from a single chunk: half of what makes it one.
+/// The size at which a single chunk becomes a pack again: half of a pack's limit.
 const PACK_AGAIN_BYTES: usize = pack::PACK_BYTES_MAX / 2;
 const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
 

@@ -29,7 +29,7 @@ pub struct SortedReader {
     offsets: Vec<u16>,
     /// Entries that are still to come.
     left: usize,
-    /// Entries at first, and what the cut took.
+    /// The number of entries at first.
     len: usize,
     bytes: usize,
 }

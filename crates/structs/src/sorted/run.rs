@@ -7,7 +7,7 @@ use super::{Root, Sorted};
 use crate::chunk::{Chunk, Coding};
 use std::ops::Range;
 
-/// Entries that lie one behind the other: a chunk, or all of a pack.
+/// Consecutive entries in memory: a chunk, or a whole pack.
 #[derive(Clone, Copy)]
 pub(super) enum Run<'a> {
     Pack(SortedPackRef<'a>),
@@ -176,7 +176,7 @@ pub struct SortedBackward<'a> {
     /// Offsets of entries of the run, in order; the first `ready` of them are still to come.
     offsets: [u16; BATCH],
     ready: usize,
-    /// Rank behind the next entry, and the last that is wanted.
+    /// One more than the rank of the next entry.
     next: usize,
     start: usize,
 }

@@ -69,7 +69,7 @@ const SHRINK: &[(u64, Op)] = &[
     (3, Op::Cut), (2, Op::Unshare), (2, Op::Settle),
 ];
 
-/// A set, what it should be, and cuts of it with what they should be.
+/// A set with its model, and cuts of it with theirs.
 struct Trial {
     set: Sorted,
     model: Model,
@@ -458,7 +458,7 @@ fn large_sets_are_freed_in_portions() {
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
 
-#[test] // Both trees are counted as what is about to be given back, once the set is gone.
+#[test] // Both trees count as memory to be freed after the set was dropped.
 fn freed_bytes_are_counted() {
     let set = numbers(60_000);
     let bytes = set.memory_bytes();
@@ -714,7 +714,7 @@ fn common_members_are_kept() {
     assert_eq!((set.len(), set.get(0).map(|first| first.score())), (2_000, Some(2_000.0)));
 }
 
-#[test] // Given up in the middle, what was gathered is freed in portions.
+#[test] // A builder that is dropped in the middle frees its entries in portions.
 fn builders_can_be_given_up() {
     for steps in [0, 10, 40, 70] {
         let mut builder = SortedBuilder::new(20_000);

@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    #[test] // The number of what is kept outside is written and read.
+    #[test] // Numbers of values outside are written and read.
     fn numbers_outside() {
         let code = Code::outside(Id::new(1 << 40, 7), List::new());
         let mut bytes = vec![0; code.len()];

@@ -81,7 +81,7 @@ impl fmt::Debug for Entries {
     }
 }
 
-/// The fields of an entry that is to be added, encoded.
+/// The encoded fields of a new entry.
 #[derive(Default)]
 struct Encoding {
     /// Names and values apart.
@@ -232,7 +232,7 @@ impl Entries {
     /// The entry with this ID: its chunk, its rank and its offset.
     fn find(&self, id: StreamId) -> Option<(&Chunk, usize, usize)> {
         let (tree, id) = self.tree.as_ref().zip(self.relative(id))?;
-        // The last chunk that does not begin behind it.
+        // The last chunk that does not begin after it.
         let (chunk, first) = tree.seek(|other, _| other <= id);
         let (index, offset) = lower_bound(chunk, id);
         let items = &chunk.items()[offset..];
@@ -327,7 +327,7 @@ impl Entries {
         self.push(id, |id| Code::outside(id, fields));
     }
 
-    /// Adds what `code` returns for the ID as entries hold it.
+    /// Adds the entry that `code` makes of the stored form of the ID.
     fn push<'c>(&mut self, id: StreamId, code: impl FnOnce(StreamId) -> Code<'c>) {
         debug_assert!(self.last() < Some(id), "S1: {id}");
         if self.tree.is_none() {

@@ -25,7 +25,7 @@ pub(super) struct Shape {
     /// As elements of a list, encoded.
     names: Arc<[u8]>,
     len: usize,
-    /// No entry behind this one has the shape, unless it was used last.
+    /// No entry after this ID has the shape, unless it was used last.
     until: Id,
 }
 

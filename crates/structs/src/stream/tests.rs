@@ -45,7 +45,7 @@ fn fields(prng: &mut Prng, shapes: u64, longest: usize) -> Vec<Vec<u8>> {
     fields
 }
 
-/// An ID behind `last`, mostly close to it.
+/// An ID after `last`, usually close to it.
 fn behind(prng: &mut Prng, last: StreamId) -> StreamId {
     let StreamId { ms, seq } = last;
     match prng.below(10) {
@@ -250,7 +250,7 @@ fn shapes_are_reused() {
     assert_ne!(entries.shapes.memory_bytes(), full, "their numbers were given away");
 }
 
-#[test] // A value that does not fit leaves what was gathered before it.
+#[test] // A value that does not fit leaves the earlier ones in place.
 fn long_entries_are_not_gathered() {
     let mut names = List::new();
     [b"one", b"two"].iter().for_each(|name| names.push(End::Back, &name[..]));

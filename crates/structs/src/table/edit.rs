@@ -396,14 +396,14 @@ impl<X: OutOfLine> Big<X> {
         self.tidy(path);
     }
 
-    /// [`Big::detach`], which leaves gaps however many there are.
+    /// [`Big::detach`] that leaves any number of gaps.
     fn take_out(&mut self, hash: u64, path: Path, loc: Loc) {
         self.directory.segment_mut(path).detach(hash, loc);
         assert!(self.len > 0, "more entries are removed than there are");
         self.len -= 1;
     }
 
-    /// The hash that leads to the place after that of `hash`.
+    /// The smallest hash whose place comes after that of `hash`.
     fn place_after(&self, hash: u64) -> Option<u64> {
         let (prefix, depth) = self.directory.prefix(self.directory.path(hash));
         let width = 1_u64.checked_shl(64 - u32::from(depth));

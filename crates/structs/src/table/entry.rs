@@ -779,7 +779,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// Offset of what follows the key.
+    /// The offset of the part after the key.
     #[inline]
     fn key_end(self) -> usize {
         match self.flags() & KEY_MASK {
@@ -889,7 +889,7 @@ impl<X: OutOfLine> Raw<X> {
         if self.has_out() {
             // SAFETY: the value is out of line.
             let out = unsafe { self.out_ptr() };
-            // SAFETY: the copy points to what the original keeps alive.
+            // SAFETY: the copy points to memory that the original keeps alive.
             let copy = unsafe { (*out).clone() };
             // SAFETY: overwrites without dropping: the original still owns the old one.
             unsafe { out.write(copy) };

@@ -224,7 +224,7 @@ impl<X: OutOfLine> Big<X> {
             expired
                 .chunk_by(|one, other| one.top == other.top)
                 .for_each(|leaf| self.directory.settle_earliest(leaf[0].top));
-            // Not before: merges move what follows.
+            // Not before: merges move later segments.
             for (hash, is_own) in sparse {
                 let path = self.directory.path(hash);
                 let is_merged = self.merge_up(path);

@@ -5,8 +5,8 @@
 //! ```
 //! A lookup compares all fingerprints at once (SSE2; the portable loop is the reference, and runs
 //! on other machines). `passed` counts the entries that found this group full on their way from
-//! their home to a later group: while it is 0, a search ends here (as in F14). At 255 it saturates:
-//! then it always says "go on".
+//! their home to a later group: while it is 0, a search ends here (as in F14). At 255 it saturates,
+//! and every search continues.
 //!
 //! Not here: which group is home, and the meaning of the offsets. See `segment`.
 

@@ -1,4 +1,4 @@
-//! Tables that are packs: when one begins, and what ends it.
+//! Tables that are packs: the conditions to be one.
 //!
 //! A table whose entries are kept as names, or as names and values, begins as a pack, with its
 //! first entry. It becomes a table of entries when one arrives that is not plain (it has a

@@ -51,7 +51,7 @@ const ENTRIES_PER_REST: usize = 16;
 const MERGE_PERCENT: usize = 45;
 /// Removals between checks whether a segment should shrink.
 const SHRINK_STEP: usize = 16;
-/// Back to a small table: well below what made it big.
+/// The size at which a big table becomes small again, well below the limit of small ones.
 const SMALL_AGAIN_LEN: usize = 32;
 const SMALL_AGAIN_BYTES: usize = 768;
 

@@ -23,7 +23,7 @@ impl<X: OutOfLine> FreedEntries<X> {
         Self { keys: Vec::new(), values: Vec::new() }
     }
 
-    /// Takes over what an entry owned.
+    /// Takes over the memory that an entry owned.
     pub(super) fn add(&mut self, key: Option<Long>, old: Old<X>) {
         self.keys.extend(key);
         self.values.extend(old.out);

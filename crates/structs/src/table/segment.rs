@@ -290,7 +290,7 @@ impl<X: OutOfLine> Seg<X> {
         usize::from(self.head().page_count)
     }
 
-    /// Memory of index and pages; not what entries own outside.
+    /// Memory of index and pages, without memory that entries own outside.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         let head = self.head();
@@ -413,7 +413,7 @@ impl<X: OutOfLine> Seg<X> {
         self.find_by(hash, |raw| raw.has_key_of(other)).is_some()
     }
 
-    /// Prefetches what [`Seg::find`] will touch first.
+    /// Prefetches the memory that [`Seg::find`] will touch first.
     pub(super) fn prefetch(&self, hash: u64) {
         let shape = self.shape();
         let block = self.block().as_ptr();
@@ -735,7 +735,7 @@ fn allocate_zeroed(bytes: usize) -> NonNull<u8> {
     NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
 }
 
-/// Frees what [`allocate`] returned.
+/// Frees a block of [`allocate`].
 fn free(block: NonNull<u8>, bytes: usize) {
     // SAFETY: private to this file: every block is freed once, with the size it was asked with.
     unsafe { alloc::dealloc(block.as_ptr(), layout(bytes)) };

@@ -207,7 +207,7 @@ pub struct Reader<X: OutOfLine> {
 /// A reader's knowledge of the segments that writers have copied since the cut.
 #[derive(Clone, Copy, Default)]
 struct Copied {
-    /// KiB of them that it has read, and so given back.
+    /// KiB of them that were read, and so released.
     released_kib: u32,
     /// KiB that had been copied when the current round began.
     round_kib: u32,

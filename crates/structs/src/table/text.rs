@@ -43,7 +43,7 @@ impl Scratch {
         let (left, right) = room.split_at_mut(first.len());
         left.iter_mut().zip(first).for_each(|(to, byte)| _ = to.write(*byte));
         right.iter_mut().zip(rest).for_each(|(to, byte)| _ = to.write(*byte));
-        // SAFETY: as many have just been written.
+        // SAFETY: `len` bytes have just been written.
         unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), len) }
     }
 }

@@ -376,8 +376,8 @@ fn attach<C: Coding>(node: &mut Subtree<C>, other: Subtree<C>, end: End) -> Opti
     over.and_then(|children| Subtree::over(level, children))
 }
 
-/// Adds a child at one end. A full node gives up some children, returned with the new one for a
-/// node of their own.
+/// Adds a child at one end. A full node splits off some children, which are returned with the new
+/// one for a new node.
 fn hang<C: Coding>(
     children: &mut Vec<Subtree<C>>,
     child: Subtree<C>,

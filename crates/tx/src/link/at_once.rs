@@ -9,8 +9,8 @@
 //! begin_at_once | change a | change b |                        all done: no lock, no task, no mark
 //! begin_at_once | change a | the slice is over | go_on | ...   locks of a and b; then the task
 //! ```
-//! A run that may be undone ([`Tx::open_at_once`]) is an open transaction from its first change on: it
-//! ends in its turn, or goes on as one that may take more locks.
+//! A run that may be undone ([`Tx::open_at_once`]) is an open transaction from its first change on:
+//! it ends in its turn, or continues as a transaction that may take more locks.
 
 use super::{Locked, Tx};
 use crate::executor::TaskId;

@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 impl Tx {
-    /// From now on waits for the locks of this handle's transaction end with `line`. `told` has the
-    /// cores that know; when it holds something of others, this is to be called again.
+    /// Ends all waits for the locks of this handle's transaction with `line`, from now on. `told`
+    /// has the cores that know. Call it again after the transaction has taken locks on other cores.
     pub fn refuse_others(&self, line: &'static str, told: &mut Vec<CoreId>) {
         let Some(tx) = self.scope().id() else { return };
         for core in 0..self.cores() {
@@ -51,7 +51,7 @@ impl Tx {
         self.is_unchanged().then_some(line)
     }
 
-    /// Runs what takes locks, unless it is to end: see [`Tx::refusal`].
+    /// Runs a future that takes locks, unless it must end: see [`Tx::refusal`].
     ///
     /// # Errors
     /// It has been dropped, for this reason.

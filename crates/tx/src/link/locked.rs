@@ -64,7 +64,8 @@ impl Locked {
     pub(super) fn serve(&mut self) {
         let here = self.tx.core();
         assert!(self.cores.contains(&here), "{:?} are locked, and not {here}", self.cores);
-        self.cores.sort_by_key(|core| *core != here); // Others are given back from the end.
+        // Locks of other cores are released from the end.
+        self.cores.sort_by_key(|core| *core != here);
         self.has_begun = !self.writers.is_empty();
         self.serves = Some(None);
     }

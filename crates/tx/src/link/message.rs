@@ -72,7 +72,7 @@ pub enum Message {
         /// The locks that it holds, too.
         claim: Claim,
     },
-    /// Release what this transaction holds.
+    /// Release the locks of this transaction.
     Unlock {
         /// The transaction.
         tx: TxId,
@@ -84,7 +84,7 @@ pub enum Message {
         /// The transaction.
         tx: TxId,
     },
-    /// Release what this transaction holds, except one key.
+    /// Release the locks of this transaction, except one key.
     Narrow {
         /// The transaction.
         tx: TxId,

@@ -35,7 +35,7 @@ impl Tx {
         self.0.servings.borrow_mut().pop_front()
     }
 
-    /// True when something is to be served.
+    /// True if a serving waits.
     #[must_use]
     pub fn has_serving(&self) -> bool {
         !self.0.servings.borrow().is_empty()

@@ -31,7 +31,7 @@ const FEW: usize = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Late {
     keys: HashTree<Access>,
-    /// Lists, and all keys.
+    /// Claims of lists, and of all keys.
     wide: Vec<Claim>,
     /// The strongest access to any key.
     strongest: Option<Access>,
@@ -82,7 +82,7 @@ impl Late {
         (leaf.iter().map(|(key, access)| (*key, *access)).collect(), next)
     }
 
-    /// Lists, and all keys.
+    /// The claims of lists, and of all keys.
     pub(crate) fn wide(&self) -> &[Claim] {
         &self.wide
     }
@@ -287,7 +287,7 @@ impl LockTable {
         keys.into_iter().for_each(|(key, access)| self.give(key, access));
     }
 
-    /// Releases what `tx` took after it had begun.
+    /// Releases the late keys of `tx`.
     pub(super) fn give_late(&mut self, tx: TxId) {
         if !self.late.contains_key(&tx) {
             return;

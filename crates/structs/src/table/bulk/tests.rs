@@ -63,7 +63,7 @@ fn shuffled(model: &Model, prng: &mut Prng) -> Vec<Vec<u8>> {
     keys
 }
 
-#[test] // A table has equal content and memory, however many entries were foreseen.
+#[test] // The announced number of entries changes neither content nor memory of a table.
 fn built_together_or_one_by_one_is_the_same() {
     let lens: &[u64] = if cfg!(miri) { &[0, 2, 700] } else { &[0, 2, 100, 3_000, 60_000] };
     for (round, &len) in lens.iter().enumerate() {
@@ -147,7 +147,7 @@ fn a_key_that_comes_twice_is_found() {
     assert_eq!(Arc::strong_count(&out), 1, "what is given up lets go of what it owns");
 }
 
-#[test] // At any step; what it gathered is freed later.
+#[test] // At any step; its entries are freed later.
 fn builders_can_be_given_up() {
     let out = Arc::new(1);
     let entries = if cfg!(miri) { 300 } else { 20_000 };

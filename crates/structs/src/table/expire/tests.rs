@@ -185,7 +185,7 @@ fn the_latest_deadlines_are_kept() {
     assert_eq!(run.table.len(), 1_000);
 }
 
-#[test] // Where as many die as arrive, memory stays the same: gaps are reused.
+#[test] // If entries expire at the rate of arrival, memory stays the same: gaps are reused.
 #[cfg_attr(miri, ignore = "slow")]
 fn a_steady_stream_takes_no_more_memory() {
     let mut table = Table::<Never>::new();

@@ -176,14 +176,14 @@ impl<'a> Tagged<'a> {
         out.extend_from_slice(self.body);
     }
 
-    /// Writes it without its tag over as many bytes.
+    /// Writes it without its tag over the same number of bytes.
     pub(super) fn write_body_to(&self, out: &mut [u8]) {
         let (head, body) = out.split_at_mut(self.head_len - 1);
         head.copy_from_slice(&self.head()[1..]);
         body.copy_from_slice(self.body);
     }
 
-    /// Writes it over as many bytes.
+    /// Writes it over the same number of bytes.
     #[inline]
     pub(crate) fn write_to(&self, out: &mut [u8]) {
         match (self.short(), out) {

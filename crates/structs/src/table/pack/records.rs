@@ -465,7 +465,7 @@ fn fit_prefix(bytes: &mut Vec<u8>, name: &[u8]) -> bool {
     common == prefix.len() || cut_prefix(bytes, common)
 }
 
-/// Shortens the prefix to `len`: the names take over what it loses.
+/// Shortens the prefix to `len`: the rest of it moves into the names.
 fn cut_prefix(bytes: &mut Vec<u8>, len: usize) -> bool {
     let old = std::mem::take(bytes);
     let records = Records::of(&old);

@@ -13,7 +13,7 @@
 //! new or cleared has no horizon ([`NEVER`]): all deadlines are listed. One that has lost its entries
 //! one by one keeps its horizon, a bound like any other, until it is looked through.
 //!
-//! Not here: whose turn it is to be reaped. See `directory` and `expire`.
+//! Not here: the choice of the segment to reap. See `directory` and `expire`.
 
 use super::{LINE, Loc, PagePos, Seg, prefetch};
 use crate::table::directory::NEVER;
@@ -22,7 +22,7 @@ use crate::table::group::ones;
 use crate::table::value::OutOfLine;
 use darter_base::UnixMillis;
 
-/// Entries that are listed: as many as fit in the line of the head.
+/// The number of listed entries: they fit in the cache line of the head.
 pub(super) const NEXT_MAX: usize = 15;
 
 /// The nearest deadlines of a segment while it is looked through.

@@ -88,7 +88,7 @@ fn shared_memory_is_not_about_to_be_freed() {
 /// The most that a reader may hold before it lags, in KiB.
 const HELD_MAX_KIB: u32 = 128;
 
-/// Overwrites what a prefix of the members' names says.
+/// Overwrites the members with these numbers.
 fn overwrite(table: &mut Table<Never>, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let member = number.to_string();
