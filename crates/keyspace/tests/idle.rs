@@ -117,7 +117,7 @@ impl Run {
         }
     }
 
-    /// A use of the source, whose time goes with it.
+    /// RENAME uses the source, and keeps its access time.
     fn rename(&mut self, from: &[u8]) {
         let (to, stamp) = (self.key(), self.stamp(from));
         let Some(held) = self.db.take(&Key::new(from), &[]) else { return };

@@ -1,5 +1,5 @@
-//! Memory: the reported figures against the process's own, what clients may hold, and what costs
-//! nothing.
+//! Memory: the reported figures against the process's own, the limits of clients, and states that
+//! must cost no memory.
 //!
 //! `--soak SECONDS` repeats the comparisons, with more data, for about that long.
 

@@ -215,7 +215,7 @@ fn crowd(stage: &Stage) -> Result<(), String> {
     }
     slices::are_short(&mut client)?;
     for (at, listener) in listeners.iter_mut().enumerate() {
-        // Where that is below 50 000, a client with a pattern for it is another one.
+        // Below 50 000 another client has a pattern that matches it, too.
         let channel = format!("channel:{}", at * CHANNELS + 7);
         let receive = if at * CHANNELS + 7 < CLIENTS * PATTERNS { 2 } else { 1 };
         let received = client.command(&["PUBLISH", &channel, "x"]).map_err(text)?;

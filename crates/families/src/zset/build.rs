@@ -56,7 +56,7 @@ impl Bulk {
         (len >= BULK_MIN).then(bulk)
     }
 
-    /// True when it shows already that some came twice.
+    /// True if a member that came twice was found already.
     pub(super) fn is_overfull(&self) -> bool {
         self.builder.is_overfull()
     }

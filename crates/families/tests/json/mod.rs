@@ -168,7 +168,7 @@ fn patches_are_merged() {
         members.join(",")
     };
     let patch = format!(r#"{{"a":{{"n":null,"b":{{{},"n":null}}}},"gone":null,"c":7}}"#, inner(50));
-    // Into a new document, in the place of a number, as a new member, and into what is there.
+    // A new document, the place of a number, a new member, and an existing value.
     run(&mut world, &[b"JSON.MERGE", b"k", b"$", patch.as_bytes()]);
     let whole = format!(r#"{{"a":{{"b":{{{}}}}},"c":7}}"#, inner(50));
     assert_eq!(text(&mut world, b"."), whole);

@@ -29,7 +29,7 @@ const DRAWS_MAX: usize = 10_000;
 struct Cursor {
     /// The first 32 bits of the hashes of the part being read.
     prefix: u32,
-    /// How many of them count.
+    /// The number of valid ones.
     depth: u8,
     /// Positions of the part below this one have been returned.
     position: u16,
