@@ -160,7 +160,7 @@ mod tests {
     use crate::process::Processors;
 
     #[test] // No loop is shorter than its time, at either pace, and the control ends when asked.
-    fn loops_last_and_end() {
+    fn control_loops_last_and_end() {
         let processors = Processors::allowed().unwrap();
         let span = Duration::from_millis(20);
         let control = Control::start(processors.server(1), span);

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test] // The polynomial is Redis's: its own check value.
-    fn crc_is_redis_s() {
+    fn crc64_equals_that_of_redis() {
         assert_eq!(CRC64.checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }
 

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test] // The short and the long way read equal numbers.
-    fn short_words_are_read_as_all_others() {
+    fn short_words_are_read_like_long_ones() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..if cfg!(miri) { 200 } else { 200_000 } {
             let whole = prng.next_u64() >> prng.below(64);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test] // However it is split, a key has its slot.
-    fn portions_come_to_the_same_slot() {
+    fn split_keys_have_the_same_slot() {
         let keys: &[&[u8]] = &[
             b"123456789",
             b"{user1000}.following",

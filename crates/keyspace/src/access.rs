@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test] // Setting the clock back does not change idle times.
-    fn a_stamp_ahead_of_the_clock_is_no_age() {
+    fn stamps_ahead_of_the_clock_count_as_age_zero() {
         for back in [1_000, 60_000, 86_400_000, (SKEW_MAX - 2) * 1_000] {
             assert_eq!(idle_seconds(stamp(NOW), NOW - back), 0, "{back}");
         }

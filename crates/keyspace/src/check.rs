@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "without its value")]
-    fn a_pair_without_its_value_is_found() {
+    fn pairs_without_a_value_are_detected() {
         let (db, mut clocks) = (db(), crate::clocks::Clocks::default());
         clocks.change(
             b"no key",

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test] // Reading one database after the other leaves no memory behind.
-    fn empty_databases_are_let_go_of() {
+    fn empty_databases_are_freed() {
         let mut shard = Shard::new(DATABASES, 1);
         for db in 0..10_000 {
             assert!(shard.db_mut(db * 1_000).is_empty());

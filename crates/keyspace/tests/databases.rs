@@ -181,7 +181,7 @@ impl Run {
 }
 
 #[test] // Whatever is done to one of them, the sums are as if all had been walked.
-fn sums_are_those_of_a_walk() {
+fn sums_over_databases_match_a_walk() {
     for seed in 0..SEEDS {
         let mut run = Run::new(seed);
         for _ in 0..STEPS {

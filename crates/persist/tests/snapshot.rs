@@ -198,7 +198,7 @@ fn the_last_value_is_ended() {
 }
 
 #[test]
-fn packing_makes_it_smaller() {
+fn compression_makes_a_snapshot_smaller() {
     let mut shard = shard();
     for at in 0..1_000_u32 {
         set_text(&mut shard, 0, &at.to_le_bytes(), &[b'x'; 300], None);

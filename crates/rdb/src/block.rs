@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test] // Reading several at once gives the same items, and the same errors.
-    fn items_in_a_row_are_the_items_one_by_one() {
+    fn reading_several_items_equals_reading_single_ones() {
         let mut prng = Prng::from_seed(7);
         for _ in 0..2_000 {
             let texts: Vec<_> = (0..prng.below(60))

@@ -56,7 +56,7 @@ mod tests {
     use darter_base::Prng;
 
     #[test] // The check value that Redis's own source and the CRC catalogue give.
-    fn the_catalogues_check_value_comes_out() {
+    fn crc64_has_the_published_check_value() {
         assert_eq!(of(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
         assert_eq!(of(b""), 0);
     }

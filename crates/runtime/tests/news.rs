@@ -3,7 +3,7 @@
 use darter_runtime::net::{BackendChoice, Event, Net, Wait, Waker};
 
 #[test] // A wake that is known, and not handled yet, is not a newer one, and is taken once.
-fn a_wake_is_news_once() {
+fn a_wake_is_reported_once() {
     for choice in [BackendChoice::Epoll, BackendChoice::Auto] {
         let waker = Waker::new().unwrap();
         let (mut net, _) = Net::open(choice, &waker).unwrap();

@@ -95,7 +95,7 @@ fn amid_sends() {
 }
 
 #[test] // Paused connections are not received from, and never resumed; still their end is noticed.
-fn while_paused() {
+fn paused_connections_notice_a_reset() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for _ in 0..ROUNDS {

@@ -104,7 +104,7 @@ fn parsers_survive_any_bytes() {
 }
 
 #[test] // Scripts that are thrown away anywhere leave no memory behind.
-fn abandoned_scripts_leave_nothing() {
+fn abandoned_scripts_leave_no_memory() {
     let text = "local t = {} for i = 1, 200 do t[i] = {i, tostring(i)} end
         while true do
           local s = cjson.encode(t) t = cjson.decode(s)
@@ -262,7 +262,7 @@ fn words_go_with_their_run() {
 
 // A request too large for a machine leaves nothing, and the memory of short replies is used again.
 #[test]
-fn words_and_replies_leave_nothing() {
+fn words_and_replies_leave_no_memory() {
     let mut machine = Machine::new(4 << 20).unwrap();
     let long = vec![b'x'; 8 << 20];
     assert!(!machine.take_words([&*long].into_iter(), [].into_iter()));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test] // Two keys a hundred thousand times: no part takes long to scan, or to move.
-    fn a_crowd_is_kept_once() {
+    fn repeated_keys_are_listed_once() {
         let list = list(100_000, (0..100_000).map(|at| at % 2));
         let longest = list.parts.iter().map(Vec::len).max();
         assert_eq!(longest, Some(CROWDED * LOCKS_PER_PART));

@@ -86,7 +86,7 @@ fn a_hop_costs_two_messages() {
 }
 
 #[test] // Cores know themselves, their number, and the owner of a key.
-fn cores_share_the_keys() {
+fn every_key_has_one_core() {
     for count in [1, 2, 5] {
         let all = cores(count);
         let mut owned = vec![0; count];
@@ -178,7 +178,7 @@ fn a_change_costs_few_messages() {
 }
 
 #[test] // The locks at home are held until the other core has changed its keys.
-fn nobody_sees_half_of_a_change() {
+fn changes_over_cores_are_seen_whole() {
     let all = cores(2);
     all[0].spawn({
         let tx = all[0].clone();
@@ -574,7 +574,7 @@ fn a_change_of_a_key_without_a_claim_is_noticed() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "what it does not hold")]
-fn a_change_at_home_without_a_claim_is_noticed() {
+fn changes_without_a_claim_panic() {
     set_outside(b"k", 0, b"other");
 }
 
@@ -681,7 +681,7 @@ async fn until<R>(is_over: Rc<Cell<bool>>, task: impl Future<Output = R>) -> Opt
 }
 
 #[test] // Whatever it waits for, what it asked for comes back unwanted, and no lock stays.
-fn a_task_that_stops_leaves_nothing() {
+fn stopped_tasks_leave_no_locks() {
     let all_of = |core| (core, Claim::All(Access::Exclusive));
     for core in [0, 1] {
         let all = cores(2);

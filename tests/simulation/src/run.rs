@@ -487,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test] // A seed repeats exactly: the same replies at the same steps.
-    fn runs_repeat() {
+    fn runs_of_one_seed_repeat_exactly() {
         for seed in [3, 4, 5] {
             let run = || {
                 let (history, _) = Run::new(&Plan::of_seed(seed, None, false)).play().unwrap();

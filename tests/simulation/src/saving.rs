@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test] // The file has no room, and all cores sleep, when the snapshot is aborted.
-    fn cores_that_sleep_let_go_of_the_file() {
+    fn sleeping_cores_release_an_aborted_file() {
         const SAVER: usize = 2 * WRITERS;
         for seed in 0..10 {
             let mut run = Run::new(seed, 2, false);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reciprocal_divides() {
+    fn division_by_the_reciprocal_is_exact() {
         let mut prng = crate::Prng::from_seed(11);
         for step in 0..20_000 {
             let high = [prng.below(LIMB_TEN), LIMB_TEN - 1, 0, 1][step % 4];

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test] // A full filter is detected by its slots, not by the item count in its file.
-    fn many_items_find_a_place_at_once_where_there_is_room() {
+    fn many_items_are_added_at_once_while_there_is_room() {
         let plan = CuckooPlan { buckets: 1 << 16, ..DEFAULT };
         let words: Vec<String> = (0..32).map(|item| item.to_string()).collect();
         let request = Arc::new(Request::from_args(words.iter().map(String::as_bytes)));

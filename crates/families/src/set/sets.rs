@@ -56,7 +56,7 @@ mod tests {
     use darter_keyspace::{Collection, Deadline, lazyfree};
 
     #[test] // A very long sequence is freed in portions, wherever it is dropped.
-    fn a_long_row_is_freed_in_portions() {
+    fn a_long_sequence_is_freed_in_portions() {
         let mut set = Set::new();
         set.edit_aside(0).add(b"member", Deadline::Clear);
         let row: Sets = std::iter::repeat_n(set, FREED_AT_ONCE * 10).collect();

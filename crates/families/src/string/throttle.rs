@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test] // The cases of redis-cell's own test: five at once, one in a second.
-    fn rates_are_limited_as_by_redis_cell() {
+    fn rates_are_limited_as_in_redis_cell() {
         let rate = Rate { limit: 5, interval: 1_000_000_000 };
         let (start, mut due) = (1_000_000 * NS_PER_SECOND, None);
         #[rustfmt::skip] // A table: ms since the start, quantity; left, ms to reset and to retry, limited.

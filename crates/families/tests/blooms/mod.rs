@@ -163,7 +163,7 @@ fn damaged_parts_are_refused() {
 }
 
 #[test] // There is nothing after an iterator that no dump has.
-fn dumps_have_an_end() {
+fn dumps_end_at_unknown_iterators() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "BF.ADD k item");
     let end = text(&mut world, "BF.SCANDUMP k 100");

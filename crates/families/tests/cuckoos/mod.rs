@@ -88,7 +88,7 @@ fn filters_match_a_bag() {
 }
 
 #[test] // Long items are hashed in pieces, for each command.
-fn long_items_are_those_that_they_were() {
+fn long_items_are_found_by_all_commands() {
     let mut world = World::new(1, NOW, 5);
     for len in [65_520, 65_521, 300_000] {
         let item = vec![7; len];
@@ -187,7 +187,7 @@ fn moves_in_vain_come_to_an_end() {
 }
 
 #[test] // There is nothing after an iterator that no dump has.
-fn dumps_have_an_end() {
+fn dumps_end_at_unknown_iterators() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "CF.ADD k item");
     let end = text(&mut world, "CF.SCANDUMP k 100");

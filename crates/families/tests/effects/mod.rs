@@ -93,7 +93,7 @@ fn contents(db: &Db) -> BTreeMap<Vec<u8>, Seen> {
 }
 
 #[test] // A long string is recorded by the range that was written.
-fn writes_record_ranges() {
+fn writes_of_ranges_are_recorded() {
     let mut pair = Pair::new();
     let (long, longer) = (vec![b'x'; 2_000_000], vec![b'y'; 300_000]);
     assert_eq!(pair.run(&[b"SET", b"k", &long]), ["text 2000000"]);
@@ -143,7 +143,7 @@ fn changes_record_entries() {
 
 // A list is recorded by the changes at an end or index; very many pushes to a short one as a whole.
 #[test]
-fn changes_record_elements() {
+fn changes_of_elements_are_recorded() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("RPUSH l", 0, 3), ["list 3"]);
     assert_eq!(pair.many("RPUSH l", 0, 10_000), ["Install"], "most of it");

@@ -93,7 +93,7 @@ fn fields_expire() {
 }
 
 #[test]
-fn conditions_hold() {
+fn conditions_of_deadlines_hold() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSET h timed 1 other 2", ":2"),
@@ -249,7 +249,7 @@ fn hsetex_in_dragonfly_dialect() {
 }
 
 #[test]
-fn fields_and_members_alike() {
+fn dialects_work_for_fields_and_members() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSET h a 1", ":1"),

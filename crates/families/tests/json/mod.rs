@@ -45,7 +45,7 @@ fn the_deepest_document_is_read_back() {
 }
 
 #[test] // After some tokens all levels are looked up again: that counts as tokens do.
-fn levels_count_when_a_document_is_written() {
+fn levels_of_a_document_count_as_work() {
     let mut world = World::new(1, NOW, 3);
     let numbers = vec!["0"; 10_000].join(",");
     let document = ["[".repeat(127), numbers, "]".repeat(127)].concat();

@@ -46,7 +46,7 @@ fn very_many_keys() {
 }
 
 #[test] // A large part of all keys is removed faster, and its memory comes back all the same.
-fn a_large_del_gives_its_memory_back() {
+fn a_large_del_releases_its_memory() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
         fill(&world, 0..40_000, None);
@@ -169,7 +169,7 @@ fn keys_lists_exactly_the_living() {
 }
 
 #[test] // A list that is under way is that of its instant, whatever is written and flushed.
-fn a_list_is_one_instant() {
+fn keys_lists_one_instant() {
     let mut world = World::new(2, NOW, 9);
     fill(&world, 0..20_000, None);
     let slots = [world.start(0, &[b"KEYS", b"*"]), world.start(1, &[b"KEYS", b"key:*"])];

@@ -62,7 +62,7 @@ fn lasting_keys_are_returned_by_scan() {
 }
 
 #[test] // One call for everything, in slices; patterns and types; cursors that no one gave out.
-fn counts_patterns_and_foreign_cursors() {
+fn scan_handles_counts_patterns_and_foreign_cursors() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
         (0..20_000).for_each(|at| set(&world, format!("key:{at}").as_bytes()));

@@ -44,7 +44,7 @@ fn ranges_are_streamed() {
 }
 
 #[test] // The reply shows the list as it was when the command came.
-fn a_range_is_of_one_moment() {
+fn a_range_is_of_one_instant() {
     let mut engine = filled();
     let mut stream = engine.begin("LRANGE l 0 -1");
     let mut out = Output::default();

@@ -122,7 +122,7 @@ fn too_many_observations_are_refused() {
 }
 
 #[test]
-fn damaged_digests_are_refused_or_other_ones() {
+fn damaged_digests_are_refused_or_read_as_valid_ones() {
     let (digest, _) = digest(4, 60, 5_000, unit);
     let value = TDigest::of(digest);
     assert!(parts(&value).len() >= 3);
@@ -140,7 +140,7 @@ fn written(compression: u64, compressions: u64, nodes: &[(f64, u64)]) -> Vec<Vec
 }
 
 #[test] // The numbers of a file are used as they are, or refused.
-fn numbers_of_files_have_ends() {
+fn numbers_of_files_are_bounded() {
     let mut value: TDigest = of_parts(&written(10, u64::MAX, &[(1.5, 3)])).unwrap();
     for _ in 0..200 {
         let pair = NewItem::Pair { name: b"", value: Fresh::Bytes(b"1.5"), deadline: None };
@@ -152,7 +152,7 @@ fn numbers_of_files_have_ends() {
 }
 
 #[test] // All of a command's observations are added, or none.
-fn observations_beyond_all_counts_are_refused_together() {
+fn observations_beyond_the_count_limit_are_all_refused() {
     let key = Key::new(b"k");
     let mut world = World::new(1, 1_000_000, 5);
     let value: TDigest = of_parts(&written(10, 1, &[(1.5, i64::MAX as u64 - 2)])).unwrap();

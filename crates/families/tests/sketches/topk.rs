@@ -101,7 +101,7 @@ fn in_parts(value: &dyn Value) -> Vec<Vec<u8>> {
 }
 
 #[test] // No step copies a whole item of a list of megabytes, and all of them come back.
-fn long_items_go_in_pieces() {
+fn long_items_are_sent_in_pieces() {
     let long = |byte| vec![byte; 4 << 20];
     let mut world = World::new(1, 1_000_000, 3);
     world.run(&[b"TOPK.RESERVE", b"k", b"2", b"50", b"4", b"0.9"]);

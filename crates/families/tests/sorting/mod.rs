@@ -325,7 +325,7 @@ fn patterns_have_a_bound() {
 }
 
 #[test] // Missed keys are published during the work: their names are not kept until the end.
-fn misses_are_told_meanwhile() {
+fn misses_are_published_during_the_sort() {
     for cores in [1, 3] {
         let mut world = World::new(cores, 1_000, 3);
         (0..3_000)

@@ -35,7 +35,7 @@ fn ids(numbers: std::ops::Range<usize>) -> String {
 }
 
 #[test] // Reading, claiming, acknowledging and removing, each of thousands.
-fn thousands_are_pending() {
+fn groups_with_thousands_of_pending_entries_work() {
     let mut engine = filled();
     let portions = |engine: &Engine, before: &mut usize, least: usize, what: &str| {
         let more = engine.portions - std::mem::replace(before, engine.portions);
@@ -108,7 +108,7 @@ fn a_stream_is_named_twice() {
 }
 
 #[test] // A few entries at random places take longer than a slice, too, and so do words to be read.
-fn dozens_are_changed_aside() {
+fn dozens_of_entries_are_changed_aside() {
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a STREAMS x >");
     let wrong = format!("XACK x g{} wrong", ids(1..ENTRIES));

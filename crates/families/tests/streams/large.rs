@@ -53,7 +53,7 @@ fn ranges_are_streamed() {
 }
 
 #[test] // The reply shows the stream as it was when the command came.
-fn a_range_is_of_one_moment() {
+fn a_range_is_of_one_instant() {
     let mut engine = filled();
     let mut stream = engine.begin("XRANGE x - +");
     let (mut out, mut rounds) = (Output::default(), 0);
@@ -272,7 +272,7 @@ fn long_names_are_refused() {
 }
 
 #[test] // Names that are refused for their length are not copied first.
-fn huge_names_are_not_read() {
+fn huge_names_are_refused_uncopied() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.line("XADD x 1 f v");
     engine.line("XGROUP CREATE x g 0");

@@ -36,7 +36,7 @@ fn is_in_entry(db: &Db, key: &[u8]) -> bool {
 }
 
 #[test] // A hash leaves the entry as it grows, comes back as it shrinks, and goes with its last field.
-fn a_hash_leaves_its_entry_and_comes_back() {
+fn packed_hashes_grow_out_of_their_entry_and_shrink_back() {
     let mut db = db();
     let (key, name) = (Key::new(b"hash"), |number: usize| format!("field:{number}"));
     let mut places = Vec::new();

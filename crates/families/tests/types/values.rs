@@ -551,7 +551,7 @@ fn the_changes_of_an_edit_are_joined() {
 }
 
 #[test] // Deaths that the sweeper finds are effects too: the copy ends as the original does.
-fn deaths_are_effects() {
+fn expiry_is_recorded_as_an_effect() {
     let mut db = db();
     db.listen(true);
     set(&mut db, "set", numbers(10), Deadline::At(NOW + 1));

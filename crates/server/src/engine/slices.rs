@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test] // Each length is in its bucket; merging equals recording together.
-    fn lengths_have_buckets_and_add_up() {
+    fn histograms_of_slices_add_up() {
         #[rustfmt::skip] // A table.
         let cases = [
             (0, 0), (999, 0), (1_000, 1), (1_999, 1), (2_000, 2), (3_999, 2), (4_000, 3),

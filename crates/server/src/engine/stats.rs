@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test] // The time since the last read, or since startup, counts.
-    fn the_pace_is_of_the_last_while() {
+    fn commands_per_second_cover_the_time_since_the_last_read() {
         let mut pace = Pace::default();
         let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];
         assert_eq!(

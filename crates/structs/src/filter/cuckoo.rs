@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_ones_are_refused_and_large_ones_are_nothing() {
+    fn huge_filters_are_refused_and_large_empty_ones_take_no_memory() {
         let plan = CuckooPlan { buckets: 1 << 33, width: 2, kicks: 20, growth: 1 };
         let mut cuckoo = Cuckoo::new(plan).unwrap();
         assert!(cuckoo.memory_bytes() < 400_000, "{}", cuckoo.memory_bytes());

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test] // The places of files: they never change.
-    fn places_are_fixed() {
+    fn places_of_items_are_fixed() {
         let probe = Probe::of(b"item");
         let numbers: Vec<u64> = (0..4).map(|index| probe.number(index, 1_000_000)).collect();
         assert_eq!(numbers, PLACES);

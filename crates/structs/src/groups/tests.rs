@@ -262,7 +262,7 @@ fn memory_is_counted_and_freed_in_portions() {
 }
 
 #[test] // A hundred thousand consumers are cut at once, and one is changed without the others.
-fn very_many_consumers_are_cut() {
+fn cuts_of_very_many_consumers_are_quick() {
     let mut groups = filled(0);
     groups.edit(b"g", |group| {
         for number in 0..100_000 {

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_come_back() {
+    fn texts_are_read_as_written() {
         for len in [0, 1, 63, 64, 255, 256, TEXT_MAX] {
             let (mut bytes, given) = (Vec::new(), vec![b'x'; len]);
             push_text(&mut bytes, &given);

@@ -221,7 +221,7 @@ mod tests {
     use darter_base::hash;
 
     #[test] // In slices the result is that of the cut, whatever changes during them.
-    fn how_full_a_cut_is_takes_slices() {
+    fn fill_of_a_cut_is_computed_in_slices() {
         let mut table = Table::<Never>::new();
         let fill = |table: &mut Table<Never>, keys: std::ops::Range<usize>| {
             for number in keys {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test] // A request that stays, or goes to a third core, restarts the count.
-    fn trails_are_of_one_core() {
+    fn trails_count_requests_to_one_core() {
         let mut trail = Trail::default();
         for (to, len) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
             trail.goes(to, 7);

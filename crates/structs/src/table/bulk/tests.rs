@@ -64,7 +64,7 @@ fn shuffled(model: &Model, prng: &mut Prng) -> Vec<Vec<u8>> {
 }
 
 #[test] // The announced number of entries changes neither content nor memory of a table.
-fn built_together_or_one_by_one_is_the_same() {
+fn bulk_builds_equal_single_insertions() {
     let lens: &[u64] = if cfg!(miri) { &[0, 2, 700] } else { &[0, 2, 100, 3_000, 60_000] };
     for (round, &len) in lens.iter().enumerate() {
         for bits in [1, 5] {
@@ -132,7 +132,7 @@ fn of_two(entries: [(&[u8], New<'_, Arc<u64>>); 2]) -> Option<Subject> {
 }
 
 #[test] // Wherever the two are until then.
-fn a_key_that_comes_twice_is_found() {
+fn duplicate_keys_are_detected() {
     let (long, out) = (vec![b'k'; 1_000], Arc::new(7));
     for key in [&b"name"[..], b"17", b"6ba7b810-9dad-11d1-80b4-00c04fd430c8", &long, b""] {
         for first in [New::Bytes(b"v"), New::Out(Arc::clone(&out))] {

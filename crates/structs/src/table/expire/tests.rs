@@ -94,7 +94,7 @@ impl Run {
 }
 
 #[test] // Counts are those of the living, whatever is set, removed, extended and cut in between.
-fn the_dead_of_a_stream_are_counted_and_go() {
+fn expired_entries_are_counted_and_removed() {
     for (seed, ttl) in [(1, Ttl::Same), (2, Ttl::Random), (3, Ttl::Falling)] {
         let mut run = Run::new(seed);
         let steps = if cfg!(miri) { 20 } else { 1_000 };

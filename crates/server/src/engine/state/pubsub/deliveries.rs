@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test] // Each home gets reports now and then, of its own messages.
-    fn homes_are_told_in_sums() {
+    fn deliveries_are_reported_in_sums() {
         let mut deliveries = Deliveries::default();
         assert_eq!(deliveries.delivered(3, REPORT_AT - 1), None);
         assert_eq!(deliveries.delivered(0, REPORT_AT + 5), Some(REPORT_AT + 5));
