@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use darter_server::settings::cli::{self, Wanted};
+use darter_server::settings::cli::{self, CliRequest};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -12,8 +12,8 @@ static ALLOCATOR: darter_server::Counting = darter_server::Counting;
 fn main() -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let settings = match cli::parse(&words.collect::<Vec<_>>()) {
-        Ok(Wanted::Run(settings)) => *settings,
-        Ok(Wanted::Told(text)) => return said(&text),
+        Ok(CliRequest::Run(settings)) => *settings,
+        Ok(CliRequest::Print(text)) => return said(&text),
         Err(wrong) => return fail(&wrong),
     };
     // The log first: a daemon cannot report otherwise that its log file does not open.

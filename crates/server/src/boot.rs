@@ -449,7 +449,7 @@ impl Plan {
             quiet,
             poll_time,
             waiting_since: None,
-            asked: false,
+            had_requests: false,
         }
     }
 }

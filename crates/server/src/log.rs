@@ -53,7 +53,7 @@ pub(crate) fn begin(settings: &Settings) {
     for line in read::warnings(settings) {
         tracing::warn!("{line}");
     }
-    let unknown = &settings.asked.unknown;
+    let unknown = &settings.extras.unknown;
     if !unknown.is_empty() {
         tracing::info!("ignored, unknown settings: {}", unknown.join(" "));
     }

@@ -44,7 +44,7 @@ pub(crate) struct Thread {
     /// How long the core polls before it sleeps; `None` if it never polls.
     pub(crate) poll_time: Option<PollTime>,
     /// Requests or messages have arrived since the core last polled.
-    pub(crate) asked: bool,
+    pub(crate) had_requests: bool,
     /// The time since which the core has been idle, if a request came before.
     pub(crate) waiting_since: Option<u64>,
 }
@@ -172,7 +172,7 @@ impl Thread {
             self.arrivals.note_request();
         }
         if asked || messages > 0 {
-            self.asked = true;
+            self.had_requests = true;
             self.end_waiting();
         }
         Ok(())
@@ -186,13 +186,13 @@ impl Thread {
         }
         let Some(poll_time) = &self.poll_time else { return Ok(false) };
         let look_ns = poll_time.before_sleep();
-        if self.asked && look_ns > 0 {
+        if self.had_requests && look_ns > 0 {
             self.net.borrow_mut().flush_submissions()?;
             if self.has_come()? {
                 return Ok(true); // Usually a completed send: not an arrival.
             }
         }
-        if std::mem::take(&mut self.asked) {
+        if std::mem::take(&mut self.had_requests) {
             self.waiting_since = Some(self.core.clock.monotonic_ns());
         }
         let Some(since) = self.waiting_since.filter(|_| look_ns > 0) else { return Ok(false) };

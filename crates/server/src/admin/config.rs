@@ -6,7 +6,7 @@ use crate::engine::state::pubsub::events::EventClasses;
 use crate::engine::{ClientLimits, Core, LOADING, OutputLimit, Runner, ServerCall, SessionCx};
 use crate::files;
 use crate::saving::{Point, Rules, Words};
-use crate::settings::{Kind, ROWS, Settings, Wrong, file};
+use crate::settings::{ROWS, SettingKind, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal, Secret};
@@ -276,7 +276,7 @@ async fn resetstat(call: ServerCall) -> Result<Answer, Refusal> {
 }
 
 fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
-    debug_assert!(ROWS.iter().any(|row| matches!(row.kind, Kind::Bool)));
+    debug_assert!(ROWS.iter().any(|row| matches!(row.kind, SettingKind::Bool)));
     super::help(
         cx,
         "CONFIG",

@@ -62,9 +62,10 @@ fn takes(word: &[u8], args: usize) -> bool {
     }
 }
 
-/// `DEBUG SLEEP seconds`: blocks this core, on purpose: what a stall looks like.
+/// `DEBUG SLEEP seconds`: blocks this core, to show a stall.
 ///
-/// An argument that does not begin with a number, or is not a time, does not sleep, as in Redis.
+/// As in Redis, an argument that does not begin with a number, or is not a valid time, does not
+/// sleep.
 fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     let seconds = leading_number(args.word()?);
     let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -95,7 +96,8 @@ fn leading_number(text: &[u8]) -> f64 {
 
 /// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`.
 async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    let on = number::leading_i32(args.bytes()?) != 0; // What is not a number is 0, as in Redis.
+    // As in Redis, a word that is not a number counts as 0.
+    let on = number::leading_i32(args.bytes()?) != 0;
     call.core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().active_expire = on).await;
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -145,7 +147,7 @@ fn help(call: &ServerCall) -> Answer {
 mod tests {
     use super::leading_number;
 
-    #[test] // As far as it is one, and in one pass: parsing each prefix would take minutes.
+    #[test] // One pass: parsing each prefix would take minutes.
     fn the_number_at_the_start_is_read() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, f64)] = &[

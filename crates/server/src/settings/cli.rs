@@ -8,23 +8,23 @@ use std::path::Path;
 
 /// The request of a command line.
 #[derive(Debug)]
-pub enum Wanted {
-    /// To run the server.
+pub enum CliRequest {
+    /// Run the server.
     Run(Box<Settings>),
-    /// To print a text and exit.
-    Told(String),
+    /// Print a text and exit.
+    Print(String),
 }
 
 /// Parses the command line's words, without the program's name.
 ///
 /// Errors: a text with all faults.
-pub fn parse(words: &[String]) -> Result<Wanted, String> {
+pub fn parse(words: &[String]) -> Result<CliRequest, String> {
     let line = Line::split(words);
     if line.has("--help") || line.has("-h") {
-        return Ok(Wanted::Told(help()));
+        return Ok(CliRequest::Print(help()));
     }
     if line.has("--version") || line.has("-v") {
-        return Ok(Wanted::Told(version()));
+        return Ok(CliRequest::Print(version()));
     }
     let mut reading = Reading::default();
     if let Some(path) = line.file {
@@ -38,12 +38,12 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
     if line.has("--check-config") {
         let faults = startable::faults(&settings);
         return if faults.is_empty() {
-            Ok(Wanted::Told(checked(&settings)))
+            Ok(CliRequest::Print(checked(&settings)))
         } else {
             Err(faults.join("\n"))
         };
     }
-    Ok(Wanted::Run(Box::new(settings)))
+    Ok(CliRequest::Run(Box::new(settings)))
 }
 
 /// The words, classified.
@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
                 line.options.push_str(option);
                 let ends = words.peek().is_none_or(|next| next.starts_with("--"));
                 if ends && option.eq_ignore_ascii_case("save") {
-                    line.options.push_str(" \"\""); // No save points.
+                    line.options.push_str(" \"\""); // `--save ""`: no save points.
                 } else {
                     needs_value = read::words(option).is_some_and(|words| words.len() == 1);
                 }
@@ -101,12 +101,12 @@ fn version() -> String {
     format!("darter {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The log lines about the settings that a start would write.
+/// The log lines about the settings that a start would write, for `--check`.
 fn checked(settings: &Settings) -> String {
     let mut lines: Vec<String> =
         read::warnings(settings).iter().map(|line| format!("warning: {line}")).collect();
-    if !settings.asked.unknown.is_empty() {
-        lines.push(format!("ignored, unknown settings: {}", settings.asked.unknown.join(" ")));
+    if !settings.extras.unknown.is_empty() {
+        lines.push(format!("ignored, unknown settings: {}", settings.extras.unknown.join(" ")));
     }
     lines.push("the settings are valid".into());
     lines.join("\n")
@@ -146,8 +146,8 @@ mod tests {
     fn run(words: &[&str]) -> Result<Settings, String> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         match parse(&words)? {
-            Wanted::Run(settings) => Ok(*settings),
-            Wanted::Told(text) => Err(text),
+            CliRequest::Run(settings) => Ok(*settings),
+            CliRequest::Print(text) => Err(text),
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(text(&["--activedefrag", "yes"], "activedefrag").unwrap(), "no");
     }
 
-    #[test] // With Redis's line and text.
+    #[test] // Each has Redis's line and text.
     fn faults_of_options_quote_their_line() {
         for (words, line, why) in [
             (&["--port", "1x"][..], "port \"1x\"", "argument couldn't be parsed into an integer"),

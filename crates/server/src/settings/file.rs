@@ -1,7 +1,7 @@
 //! The settings file, rewritten in place by CONFIG REWRITE: comments and order are kept, lines
 //! whose value has changed are updated, and new values that are not the default follow at the end.
 //!
-//! Not here: how a file is read. See `read`.
+//! Not here: reading a file. See `read`.
 
 use super::read::directive;
 use super::{ROWS, Setting, Settings, When};
@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the rewrite failed.
+/// The reason of a failed rewrite.
 #[derive(Debug)]
 pub enum Refused {
     /// It cannot be read or written.
@@ -29,9 +29,9 @@ impl std::fmt::Display for Refused {
 /// Writes the values of `latest` back to the file that they came from, in portions. `mark`
 /// distinguishes concurrent rewrites of one process.
 ///
-/// The new file replaces the old one only if the settings are still the latest; otherwise
-/// everything starts again, or the older of two rewrites could win. So this ends once nothing is
-/// set for as long as it takes.
+/// The new file replaces the old one only if the settings are still the latest. Otherwise the
+/// rewrite starts again, because the older of two rewrites could win. So it ends when no setting
+/// changes during one pass.
 pub async fn rewrite(
     latest: impl Fn() -> Arc<Settings>,
     mark: u64,
@@ -57,7 +57,7 @@ async fn write_beside(
 ) -> io::Result<Temporary> {
     let old = File::open(path)?;
     let (temporary, new) = Temporary::create(path, mark)?;
-    // There may be a password in it: the permissions must not be wider than the old file's.
+    // The file may have a password: its permissions must not be wider than the old file's.
     new.set_permissions(old.metadata()?.permissions())?;
     let (old, new) = (BufReader::new(old), BufWriter::new(new));
     let mut rewriting = Rewriting { settings, old, new, written: HashSet::new() };
@@ -68,12 +68,12 @@ async fn write_beside(
     Ok(temporary)
 }
 
-/// A file that is removed when this is dropped, by an error or with the task that writes it.
+/// A file that is removed on drop, after an error or with its task.
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates the file, in the folder of `path` and with its name as a prefix: unique, whatever
-    /// other servers have there.
+    /// Creates the file in the folder of `path`, with that name as a prefix. The name is unique
+    /// among servers and tasks.
     fn create(path: &Path, mark: u64) -> io::Result<(Self, File)> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".rewrite-tmp-{}-{mark}", std::process::id()));
@@ -88,7 +88,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // Once it has been renamed there is nothing to remove.
+        // After the rename there is nothing to remove.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -98,14 +98,14 @@ struct Rewriting<'a, R, W> {
     settings: &'a Settings,
     old: R,
     new: W,
-    /// Names that are in the new file.
+    /// Names that the new file has.
     written: HashSet<&'static str>,
 }
 
 impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
-    /// Rewrites some of the lines; a line is never split, however long it is. False after the last.
+    /// Rewrites a portion of the lines. A line is never split. False after the last.
     fn lines(&mut self) -> io::Result<bool> {
-        /// About 20 us, plus the system's own work.
+        /// About 20 us, plus the time of the system calls.
         const BYTES: usize = 16 * 1024;
         let (mut bytes, mut line) = (0, String::new());
         while bytes < BYTES {
@@ -123,7 +123,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
         let place = name.and_then(|name| super::place(&name));
         match place.map(|(at, _)| &ROWS[at]) {
-            // The last one counts, and takes the place of the first.
+            // The last line of a setting counts, and takes the place of the first.
             Some(row) if self.written.contains(row.name) => Ok(()),
             Some(row) => {
                 let line = line_of(row, self.settings.text(row.name));
@@ -147,7 +147,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
     }
 }
 
-/// The line that [`directive`] reads as this value: bare words only where the row takes that many.
+/// The line that [`directive`] reads as this value. Words are bare only if the row takes that many.
 fn line_of(row: &Setting, value: &str) -> String {
     let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
     let is_plain = |word: &str| !word.is_empty() && word.chars().all(plain);
@@ -229,7 +229,7 @@ mod tests {
         assert!(*was_here.get_mut());
     }
 
-    #[test] // Whether it succeeds, fails, or is abandoned: the folder is as it was.
+    #[test] // After success, failure or a drop the folder has no other files.
     fn rewriting_leaves_no_other_file() {
         let lines = "# long\n".repeat(10_000);
         let place = Place::new("leaves", lines.as_bytes());
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600, "what only its owner may read stays so");
     }
 
-    #[test] // Of two at once the one with the newer settings may end first; the other then follows.
+    #[test] // The rewrite with newer settings may end first.
     fn the_latest_settings_win() {
         let place = Place::new("latest", "# long\n".repeat(10_000).as_bytes());
         let now = RefCell::new(place.settings("1"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn rewriting_keeps_what_people_wrote() {
+    fn rewriting_keeps_comments_and_order() {
         let mut settings = Settings::default();
         settings.set("port", "7001").unwrap();
         settings.set("requirepass", "two words").unwrap();
@@ -299,8 +299,8 @@ mod tests {
         assert_eq!(text, "# mine\nport 7001\n\nrequirepass \"two words\"\n");
     }
 
-    #[test] // Otherwise a server would not start with the file that it wrote itself.
-    fn every_line_is_read_as_what_it_was() {
+    #[test] // A server must start with the file that it wrote.
+    fn rewritten_lines_are_read_as_the_same_values() {
         const OTHERS: &[(&str, &str)] = &[
             ("client-output-buffer-limit", "normal 1mb 2mb 3 pubsub 0 0 0"),
             ("requirepass", "two  words of a \"\\user\\\"\n\r"),

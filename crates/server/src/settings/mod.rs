@@ -1,10 +1,10 @@
 //! Settings: one table of rows, from which come the command line, the file, CONFIG GET, SET and
 //! REWRITE, and `--help`.
 //!
-//! A value is kept as its canonical text, which is what CONFIG GET shows; the typed readers parse
-//! it, and cannot fail, because only [`Settings::set`] writes, and it validates by the row.
+//! A value is kept as its canonical text, as CONFIG GET shows it. The typed readers parse it, and
+//! cannot fail, because only [`Settings::set`] writes, and it validates by the row.
 //!
-//! Not here: what a setting does. `admin::config` passes changes on.
+//! Not here: the effects of settings. `admin::config` applies changes.
 
 pub mod cli;
 pub mod file;
@@ -19,10 +19,10 @@ use std::fmt;
 
 /// The values that a setting takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum SettingKind {
     /// `yes` or `no`.
     Bool,
-    /// `no`, and why it cannot be `yes`.
+    /// Only `no`, with the reason why `yes` is refused.
     Off(&'static str),
     /// An integer in this range.
     Int(i64, i64),
@@ -36,11 +36,11 @@ pub enum Kind {
     Hertz,
     /// Bytes, at least the minimum of a replica's backlog.
     Backlog,
-    /// How much is logged: Redis's words, and `nothing`, which newer ones have.
+    /// Redis's log levels, and `nothing` of newer versions.
     Levels,
     /// Classes of events, a letter each.
     Events,
-    /// Bytes, or a percentage of something: `5%`.
+    /// Bytes, or a percentage of another setting: `5%`.
     MemoryOrPart,
     /// `class hard soft seconds`, repeated; a class that is not named stays as it is.
     OutputLimits,
@@ -68,11 +68,11 @@ pub enum Kind {
     Title,
     /// Permission bits in octal; empty or 0: the system's default.
     Octal,
-    /// Not supported yet, and why.
+    /// Not supported yet, with the reason.
     Absent(&'static str),
 }
 
-impl Kind {
+impl SettingKind {
     /// Whether all words after the name are its value; otherwise there is one.
     #[must_use]
     pub fn takes_words(self) -> bool {
@@ -107,21 +107,21 @@ pub enum When {
 /// A row.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name, Redis's own wherever the meaning is the same.
+    /// Its name: Redis's if the meaning is the same.
     pub name: &'static str,
     /// Its default, in canonical form.
     pub default: &'static str,
     /// The values that it takes.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// The unit of its value, for the help; empty for none.
     pub unit: &'static str,
     /// When it may be changed.
     pub when: When,
-    /// What it does.
+    /// Its effect, for the help.
     pub help: &'static str,
 }
 
-/// Why a value was refused.
+/// The refusal of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// No such setting.
@@ -130,7 +130,7 @@ pub enum Wrong {
     Immutable(String),
     /// `enable-protected-configs` forbids it.
     Protected(String),
-    /// The value is invalid; the text says why, as Redis does.
+    /// The value is invalid, with Redis's text.
     Value(String, String),
 }
 
@@ -149,10 +149,10 @@ impl fmt::Display for Wrong {
 #[derive(Clone, Debug)]
 pub struct Settings {
     values: Vec<String>,
-    /// The file they were read from, to which CONFIG REWRITE writes.
+    /// The file that was read, and that CONFIG REWRITE writes.
     pub file: Option<std::path::PathBuf>,
-    /// What was asked for apart from the rows.
-    pub asked: read::Asked,
+    /// Requests that are not values of rows.
+    pub extras: read::Extras,
 }
 
 impl Default for Settings {
@@ -160,13 +160,13 @@ impl Default for Settings {
         Self {
             values: ROWS.iter().map(|row| row.default.to_owned()).collect(),
             file: None,
-            asked: read::Asked::default(),
+            extras: read::Extras::default(),
         }
     }
 }
 
-/// Index of the row named `name`, in any case; and the name as it is in the tables, the older one
-/// if that was used.
+/// The index of the row named `name`, in any case, and its name in the tables: the older one if
+/// that was used.
 fn place(name: &str) -> Option<(usize, &'static str)> {
     let is_called = |called: &str| called.eq_ignore_ascii_case(name);
     if let Some(at) = ROWS.iter().position(|row| is_called(row.name)) {
@@ -224,7 +224,8 @@ impl Settings {
         ROWS.iter().zip(self.values.iter().map(String::as_str))
     }
 
-    /// All names with their values, the older names too; and whether patterns show them.
+    /// All names, older ones included, with their values, and whether patterns of CONFIG GET show
+    /// them.
     pub fn names(&self) -> impl Iterator<Item = (&'static str, &str, bool)> {
         let rows = self.iter().map(|(row, value)| (row.name, value));
         let old = rows::older_names().map(|(old, new)| (old, self.text(new)));
@@ -235,7 +236,7 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let (at, name) = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
         let value = match ROWS[at].kind {
-            Kind::OutputLimits => value::output_limits(value, &self.values[at]),
+            SettingKind::OutputLimits => value::output_limits(value, &self.values[at]),
             kind => value::canonical(kind, value),
         };
         self.values[at] = value.map_err(|why| Wrong::Value(name.to_owned(), why))?;
@@ -251,7 +252,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether a client may set it while the server runs; `is_local`: from this machine.
+    /// Checks that a client may set it while the server runs; `is_local` says that the client is on
+    /// this machine.
     pub fn may_set(&self, name: &str, is_local: bool) -> Result<(), Wrong> {
         let (at, _) = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
         let is_guarded = match self.text("enable-protected-configs") {

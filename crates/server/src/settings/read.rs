@@ -1,9 +1,9 @@
 //! Reading settings: from a file in the form of redis.conf, from standard input, from options. All
-//! faults are gathered, each with its line, so that a file can be fixed in one go.
+//! faults are gathered, each with its line, so that a file can be fixed at once.
 //!
 //! A line is a name and its value, words that may be quoted; `#` begins a comment line; `include`
-//! reads other files at that place. An unknown name is ignored and logged, because files come from
-//! newer servers too; unless it is close to a known one: then it is a typo.
+//! reads other files at that place. An unknown name is ignored and logged, because files may come
+//! from newer servers. A name close to a known one is refused as a typo.
 //!
 //! Settings that would protect or persist data, and have no effect yet, are refused where
 //! continuing would be unsafe ([`Reading::refused`]), and cause a warning otherwise ([`warnings`]).
@@ -12,7 +12,7 @@ use super::{ROWS, Settings, place, rows, value};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// One fault.
+/// A fault.
 #[derive(Clone, Debug)]
 struct Fault {
     /// The file, or another source.
@@ -22,7 +22,7 @@ struct Fault {
     why: String,
 }
 
-/// Why the server does not start: all faults, in the form of Redis.
+/// All faults that prevent the start, in the form of Redis.
 #[derive(Clone, Debug)]
 pub struct Faults(Vec<Fault>);
 
@@ -40,14 +40,14 @@ impl std::fmt::Display for Faults {
     }
 }
 
-/// What was asked for apart from the values of rows.
+/// Requests of the settings that are not values of rows.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
-    /// Unknown names, in their order.
+pub struct Extras {
+    /// Unknown names, in order.
     pub unknown: Vec<String>,
-    /// It asked for a journal.
+    /// Whether a journal was requested.
     journal: bool,
-    /// It asked for active defragmentation.
+    /// Whether active defragmentation was requested.
     defragmentation: bool,
     /// The port for TLS, or 0.
     tls_port: u16,
@@ -55,7 +55,7 @@ pub struct Asked {
     modules: Vec<String>,
 }
 
-/// How deep `include` may nest: a file that includes itself ends here.
+/// The deepest nesting of `include`: ends a file that includes itself.
 const DEPTH_MAX: usize = 16;
 
 /// Settings being read.
@@ -63,7 +63,7 @@ const DEPTH_MAX: usize = 16;
 pub struct Reading {
     settings: Settings,
     faults: Vec<Fault>,
-    /// A `save` line was read: later ones add to it.
+    /// Whether a `save` line was read: later ones add to it.
     has_save: bool,
 }
 
@@ -99,13 +99,13 @@ impl Reading {
         }
     }
 
-    /// The settings, if there is nothing wrong with them, individually or together.
+    /// The settings, if they have no fault, alone or together.
     pub fn end(mut self) -> Result<Settings, Faults> {
-        let asked = &self.settings.asked;
-        if asked.tls_port != 0 && self.settings.int("port") == 0 {
+        let extras = &self.settings.extras;
+        if extras.tls_port != 0 && self.settings.int("port") == 0 {
             let why = format!(
                 "tls-port {} with port 0: TLS is not supported yet, so no client could connect securely",
-                asked.tls_port
+                extras.tls_port
             );
             self.fault("the settings", None, why);
         }
@@ -164,24 +164,24 @@ impl Reading {
     /// Handles one line's name and its words.
     fn directive(&mut self, name: &str, values: &[String]) -> Result<(), String> {
         refused(name, values)?;
-        let asked = &mut self.settings.asked;
+        let extras = &mut self.settings.extras;
         match (name, values) {
             ("user" | "aclfile" | "replicaof" | "slaveof", _) => Ok(()),
             ("appendonly", [yes]) if yes.eq_ignore_ascii_case("yes") => {
-                asked.journal = true;
+                extras.journal = true;
                 Ok(())
             }
             ("activedefrag", [yes]) if yes.eq_ignore_ascii_case("yes") => {
-                asked.defragmentation = true;
+                extras.defragmentation = true;
                 Ok(())
             }
             ("tls-port", [port]) => {
-                let bounds = super::Kind::Int(0, i64::from(u16::MAX));
-                asked.tls_port = value::canonical(bounds, port)?.parse().unwrap_or(0);
+                let bounds = super::SettingKind::Int(0, i64::from(u16::MAX));
+                extras.tls_port = value::canonical(bounds, port)?.parse().unwrap_or(0);
                 Ok(())
             }
             ("loadmodule", [module, ..]) => {
-                asked.modules.push(module.clone());
+                extras.modules.push(module.clone());
                 Ok(())
             }
             ("save", []) if self.has_save => Ok(()),
@@ -198,7 +198,7 @@ impl Reading {
             if is_spoiled(name) || suggestion(name).is_some() {
                 return Err(unknown(name));
             }
-            let names = &mut self.settings.asked.unknown;
+            let names = &mut self.settings.extras.unknown;
             if !names.iter().any(|other| other == name) {
                 names.push(name.to_owned());
             }
@@ -212,8 +212,8 @@ impl Reading {
     }
 }
 
-/// The words of a list. A single word may hold a whole list. A blank within one of several becomes
-/// `_`, which every list refuses, with its own error.
+/// The words of a list as one text. A single word may have the whole list. A blank inside one of
+/// several words becomes `_`, which every list refuses with its own error.
 fn joined(words: &[String]) -> String {
     match words {
         [list] => list.clone(),
@@ -221,16 +221,16 @@ fn joined(words: &[String]) -> String {
     }
 }
 
-/// Whether no server has a setting of this name, so that the line was meant as another one:
+/// Whether no server can have a setting of this name, so that the line is a spoiled one:
 /// `requirepass=secret`, `requirepass: secret`, `export ..`, a name after a byte order mark.
-/// Passing over such a line could start a server without its password.
+/// Ignoring such a line could start a server without its password.
 fn is_spoiled(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     !begins || !name.bytes().all(is_plain) || name == "export" || SPECIAL.contains(&name)
 }
 
-/// The reason alone: the line above it names the setting.
+/// The reason without the name, which the line above it shows.
 fn why(wrong: &super::Wrong) -> String {
     match wrong {
         super::Wrong::Value(_, why) => why.clone(),
@@ -242,8 +242,8 @@ fn why(wrong: &super::Wrong) -> String {
 const SPECIAL: &[&str] =
     &["include", "user", "aclfile", "rename-command", "loadmodule", "tls-port", "sentinel"];
 
-/// Settings that protect, or make the server a part of something, and are not supported: continuing
-/// would expose what should be protected, or answer with nothing in place of data.
+/// Refuses unsupported settings that protect the server, or make it a part of a cluster or a
+/// replica. Continuing would expose data, or serve an empty server in place of data.
 fn refused(name: &str, values: &[String]) -> Result<(), String> {
     let is_no_one = || {
         let words: Vec<String> = values.iter().map(|word| word.to_ascii_lowercase()).collect();
@@ -268,8 +268,8 @@ fn refused(name: &str, values: &[String]) -> Result<(), String> {
     Err(why.into())
 }
 
-/// `user default on nopass ~* &* +@all`, which Redis writes into its file: it grants what is
-/// granted anyway.
+/// True for `user default on nopass ~* &* +@all`, which Redis writes into its file and which
+/// changes nothing.
 fn gives_all(words: &[String]) -> bool {
     const ALL: &[&str] = &[
         "on",
@@ -290,19 +290,19 @@ fn gives_all(words: &[String]) -> bool {
         && has("nopass")
 }
 
-/// A journal was asked for, and there is one, which would have been loaded.
+/// Whether a journal was requested and exists, so that Redis would load it.
 fn asked_journal_with_data(settings: &Settings) -> bool {
     let folder = Path::new(settings.text("dir"));
     let is_there = |name: &str| !name.is_empty() && folder.join(settings.text(name)).exists();
-    settings.asked.journal && (is_there("appenddirname") || is_there("appendfilename"))
+    settings.extras.journal && (is_there("appenddirname") || is_there("appendfilename"))
 }
 
 /// One warning for each setting that would protect or persist data, and has no effect yet.
 #[must_use]
 pub fn warnings(settings: &Settings) -> Vec<String> {
-    let asked = &settings.asked;
+    let extras = &settings.extras;
     let mut lines = Vec::new();
-    if asked.journal {
+    if extras.journal {
         lines.push(
             "appendonly: append-only files are not supported yet; only snapshots persist data"
                 .into(),
@@ -313,16 +313,16 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
             "maxmemory-policy: eviction is not supported yet; beyond maxmemory, writes fail".into(),
         );
     }
-    if asked.tls_port != 0 {
+    if extras.tls_port != 0 {
         lines.push(format!(
             "tls-port: TLS is not supported yet; port {} is not opened",
-            asked.tls_port
+            extras.tls_port
         ));
     }
-    if asked.defragmentation {
+    if extras.defragmentation {
         lines.push("activedefrag: there is no active defragmentation; see MEMORY PURGE".into());
     }
-    for module in &asked.modules {
+    for module in &extras.modules {
         lines.push(format!("loadmodule: modules are not supported; {module} is not loaded"));
     }
     if settings.int("min-replicas-to-write") > 0 {
@@ -336,7 +336,7 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// Names of newer servers that look like typos of ours.
+/// Names of newer servers that look like typos of known names.
 const FOREIGN: &[&str] = &["set-max-listpack-entries", "set-max-listpack-value"];
 
 fn is_known(name: &str) -> bool {
@@ -381,7 +381,7 @@ fn distance(left: &[u8], right: &[u8]) -> usize {
     rows[left.len()][right.len()]
 }
 
-/// The files of an `include`: with `*`, `?` or `[` in it, those that match, folder by folder.
+/// The files of an `include`. A pattern with `*`, `?` or `[` is matched folder by folder.
 fn matching(pattern: &str) -> std::io::Result<Vec<PathBuf>> {
     let is_pattern = |word: &str| word.contains(['*', '?', '[']);
     if !is_pattern(pattern) {
@@ -424,7 +424,8 @@ pub(super) fn directive(line: &str) -> Result<Option<(String, Vec<String>)>, Str
     Ok(Some((name, words.collect())))
 }
 
-/// Splits at blanks; `"` and `'` quote, also in a word; within double quotes `\` escapes as in C.
+/// Splits at blanks. `"` and `'` quote, also inside a word; within double quotes `\` escapes as in
+/// C.
 pub(super) fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();
@@ -465,7 +466,7 @@ fn quoted(
     }
 }
 
-/// The letter after a backslash: `\xHH` must be ASCII here, since settings are text.
+/// The letter after a backslash. `\xHH` must be ASCII, because settings are text.
 fn escaped(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<char> {
     match letters.next()? {
         'n' => Some('\n'),
@@ -512,8 +513,8 @@ mod tests {
         }
     }
 
-    #[test] // Not only the first one, and each with its line.
-    fn all_faults_are_told_at_once() {
+    #[test] // Each fault has its line.
+    fn all_faults_are_reported_at_once() {
         let faults =
             read("port 70000\n# fine\ntimeout 5\nprot 1\nsave 1\nport 1 2\nport").unwrap_err();
         let at: Vec<&str> = faults.lines().filter(|line| line.contains("at line")).collect();
@@ -525,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_told_from_names_of_others() {
+    fn typos_are_refused_and_foreign_names_ignored() {
         for (slip, meant) in [
             ("prot", "port"),
             ("maxmemroy", "maxmemory"),
@@ -539,10 +540,10 @@ mod tests {
             assert_eq!(suggestion(other), None, "{other}");
         }
         let settings = read("locale-collate \"\"\ntls-cert-file a.crt\nlocale-collate C").unwrap();
-        assert_eq!(settings.asked.unknown, ["locale-collate", "tls-cert-file"]);
+        assert_eq!(settings.extras.unknown, ["locale-collate", "tls-cert-file"]);
     }
 
-    #[test] // As in redis-server, which has no unknown names at all.
+    #[test] // redis-server refuses them, too, like all unknown names.
     fn spoiled_lines_are_refused() {
         for line in [
             "requirepass=secret",
@@ -589,8 +590,8 @@ mod tests {
         assert_eq!(read("save 900 1\nsave \"\"").unwrap().text("save"), "");
     }
 
-    #[test] // What would expose what was protected, or stands for missing data, is refused.
-    fn what_is_unsafe_is_refused() {
+    #[test] // Settings that would expose data, or stand for missing data.
+    fn unsafe_settings_are_refused() {
         for unsafe_line in [
             "user alice on >x ~* +get",
             "user default off",
@@ -616,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_keep_data_yet_is_one_line_each() {
+    fn settings_that_keep_no_data_yet_cause_a_warning_each() {
         let text = "save 60 1\nappendonly yes\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
                     activedefrag yes\nloadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
                     dir /proc";

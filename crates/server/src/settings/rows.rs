@@ -1,11 +1,11 @@
-//! The rows.
+//! The rows of all settings.
 
-use super::Kind::{
+use super::Setting;
+use super::SettingKind::{
     Absent, Backlog, Bool, Count, Enum, Events, FileName, Flags, Folder, Hertz, Hostname, Int,
     Levels, Memory, MemoryOrPart, Octal, Off, OomScores, OutputLimits, Percentiles, Save, Size,
     Text, Title, Words,
 };
-use super::Setting;
 use super::When::{Accepted, Guarded, Inert, Running, Start};
 use darter_families::TYPES;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ const LONG_MAX: u64 = I64_MAX as u64;
 const fn row(
     name: &'static str,
     default: &'static str,
-    kind: super::Kind,
+    kind: super::SettingKind,
     unit: &'static str,
     when: super::When,
     help: &'static str,
@@ -44,7 +44,7 @@ const NO_DEFRAG: &str = "Active defragmentation cannot be enabled: it requires a
 const GUARD: &[&str] = &["no", "yes", "local"];
 const SHUTDOWNS: &[&str] = &["default", "save", "nosave", "now", "force"];
 
-/// Those of the settings below.
+/// Older names of the settings below.
 #[rustfmt::skip] // A table.
 const OLDER_NAMES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover",     "cluster-replica-no-failover"),
@@ -73,7 +73,7 @@ pub(super) const HIDDEN: &[&str] = &[
     "watchdog-period",
 ];
 
-/// All settings: the server's own, and those that types bring.
+/// All settings: the server's own, and those of types.
 pub static ROWS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     let bounds = TYPES.iter().flat_map(|row| row.bounds).map(|bound| {
         let (kind, unit) =

@@ -1,5 +1,5 @@
-//! What parses and prevents the start all the same, as far as it shows from outside: no name is
-//! resolved, no port is tried, no file is created.
+//! Settings that parse, but would prevent the start, as far as a check without effects shows: no
+//! name is resolved, no port is opened, no file is created.
 //!
 //! Not here: faults of a line. See `read`.
 
@@ -7,7 +7,7 @@ use super::Settings;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
-/// Sentences, each beginning with the setting's name.
+/// The faults: sentences, each beginning with the setting's name.
 pub(super) fn faults(settings: &Settings) -> Vec<String> {
     let mut faults = Vec::new();
     if settings.int("port") != 0 {
@@ -36,7 +36,7 @@ fn is_address(word: &str) -> bool {
 }
 
 /// One to four numbers, of which the last covers all remaining bytes, as in `inet_aton(3)`: the
-/// system accepts `127.1` too.
+/// system also accepts `127.1`.
 fn is_ipv4(word: &str) -> bool {
     let numbers: Result<Vec<u64>, _> = word.split('.').map(str::parse).collect();
     let Ok([first @ .., last]) = numbers.as_deref() else { return false };
@@ -45,7 +45,7 @@ fn is_ipv4(word: &str) -> bool {
         && *last < 256 << (8 * (3 - first.len()))
 }
 
-/// Why no log can be written at `path`; an empty one is standard output.
+/// The reason why no log can be written at `path`, if any. An empty path is standard output.
 fn unwritable(path: &Path) -> Option<&'static str> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() {

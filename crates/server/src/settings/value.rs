@@ -1,67 +1,66 @@
-//! Values of settings: what is accepted, the canonical text that is kept, and the reason for a
-//! refusal, in Redis's words.
+//! Values of settings: validation, the canonical text, and the refusal in Redis's words.
 //!
 //! Redis reads numbers in two ways. Plain integers are canonical or wrong. Bytes are digits and a
 //! unit: digits saturate at the largest 64-bit number, and the product with the unit wraps around
 //! silently.
 
-use super::Kind;
+use super::SettingKind;
 use darter_base::number;
 
 /// The range to which Redis clamps `hz`.
 const HERTZ: (i64, i64) = (1, 500);
-/// The least of `repl-backlog-size`.
+/// The minimum of `repl-backlog-size`.
 const BACKLOG_MIN: u64 = 16 * 1024;
 const LEVELS: &[&str] = &["debug", "verbose", "notice", "warning"];
-/// What `A` stands for in `notify-keyspace-events`, in the order of Redis.
+/// The letters that `A` stands for in `notify-keyspace-events`, in the order of Redis.
 const EVENTS_ALL: &str = "g$lshzxetd";
 /// Variables of a title.
 const TITLE_VARIABLES: &[&str] =
     &["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
 
-/// The canonical text of `value`, if it is valid; otherwise the reason, as Redis says it.
-pub(super) fn canonical(kind: Kind, value: &str) -> Result<String, String> {
+/// The canonical text of `value` if it is valid; otherwise the reason in Redis's words.
+pub(super) fn canonical(kind: SettingKind, value: &str) -> Result<String, String> {
     match kind {
-        Kind::Text => Ok(value.to_owned()),
-        Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
-        Kind::Bool => match value.to_ascii_lowercase().as_str() {
+        SettingKind::Text => Ok(value.to_owned()),
+        SettingKind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
+        SettingKind::Bool => match value.to_ascii_lowercase().as_str() {
             word @ ("yes" | "no") => Ok(word.to_owned()),
             _ => Err("argument must be 'yes' or 'no'".into()),
         },
-        Kind::Off(why) => match canonical(Kind::Bool, value)?.as_str() {
+        SettingKind::Off(why) => match canonical(SettingKind::Bool, value)?.as_str() {
             "no" => Ok("no".into()),
             _ => Err(why.to_owned()),
         },
-        Kind::Levels if value.eq_ignore_ascii_case("nothing") => Ok("nothing".into()),
-        Kind::Levels => word_of(LEVELS, value),
-        Kind::Events => events(value),
-        Kind::Backlog => {
+        SettingKind::Levels if value.eq_ignore_ascii_case("nothing") => Ok("nothing".into()),
+        SettingKind::Levels => word_of(LEVELS, value),
+        SettingKind::Events => events(value),
+        SettingKind::Backlog => {
             let bytes = in_range(memory(value)?.cast_signed(), 1, i64::MAX)?;
             Ok(bytes.parse().unwrap_or(BACKLOG_MIN).max(BACKLOG_MIN).to_string())
         }
-        Kind::Enum(words) => word_of(words, value),
-        Kind::Flags(words) => flags(words, value),
-        Kind::Int(least, most) => in_range(integer(value)?, least, most),
-        Kind::Count(least, most) => in_range(integer(value)?.cast_unsigned(), least, most),
-        Kind::Memory(least, most) => in_range(memory(value)?.cast_signed(), least, most),
-        Kind::Size(least, most) => in_range(memory(value)?, least, most),
-        Kind::Hertz => {
+        SettingKind::Enum(words) => word_of(words, value),
+        SettingKind::Flags(words) => flags(words, value),
+        SettingKind::Int(least, most) => in_range(integer(value)?, least, most),
+        SettingKind::Count(least, most) => in_range(integer(value)?.cast_unsigned(), least, most),
+        SettingKind::Memory(least, most) => in_range(memory(value)?.cast_signed(), least, most),
+        SettingKind::Size(least, most) => in_range(memory(value)?, least, most),
+        SettingKind::Hertz => {
             let number: i64 =
                 in_range(integer(value)?, 0, i64::from(i32::MAX))?.parse().unwrap_or(0);
             Ok(number.clamp(HERTZ.0, HERTZ.1).to_string())
         }
-        Kind::Octal => octal(value),
-        Kind::FileName => file_name(value),
-        Kind::Folder => folder(value),
-        Kind::Save => save_points(value).ok_or_else(|| "Invalid save parameters".into()),
-        Kind::MemoryOrPart => memory_or_part(value),
-        Kind::OutputLimits => output_limits(value, NO_OUTPUT_LIMITS),
-        Kind::Percentiles => percentiles(value),
-        Kind::OomScores => oom_scores(value),
-        Kind::Hostname => hostname(value),
-        Kind::Title => title(value),
-        Kind::Absent(_) if value.is_empty() => Ok(String::new()),
-        Kind::Absent(why) => Err(why.to_owned()),
+        SettingKind::Octal => octal(value),
+        SettingKind::FileName => file_name(value),
+        SettingKind::Folder => folder(value),
+        SettingKind::Save => save_points(value).ok_or_else(|| "Invalid save parameters".into()),
+        SettingKind::MemoryOrPart => memory_or_part(value),
+        SettingKind::OutputLimits => output_limits(value, NO_OUTPUT_LIMITS),
+        SettingKind::Percentiles => percentiles(value),
+        SettingKind::OomScores => oom_scores(value),
+        SettingKind::Hostname => hostname(value),
+        SettingKind::Title => title(value),
+        SettingKind::Absent(_) if value.is_empty() => Ok(String::new()),
+        SettingKind::Absent(why) => Err(why.to_owned()),
     }
 }
 
@@ -71,7 +70,7 @@ fn word_of(words: &[&str], value: &str) -> Result<String, String> {
     found.ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
 }
 
-/// `100mb`, or `5%` of something else, as in Redis; nothing is 0.
+/// `100mb`, or `5%` of another setting, as in Redis. An empty value is 0.
 fn memory_or_part(value: &str) -> Result<String, String> {
     const WRONG: &str = "argument must be a memory or percent value";
     let Some(percent) = value.strip_suffix('%') else {
@@ -85,7 +84,7 @@ fn memory_or_part(value: &str) -> Result<String, String> {
     }
 }
 
-/// The classes of clients, and no limit for any.
+/// The classes of clients, each without a limit.
 const NO_OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
 
 /// `normal 0 0 0 slave 256mb 64mb 60`: sets the named classes in `old`.
@@ -115,7 +114,8 @@ pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
     Ok(all.join(" "))
 }
 
-/// Words in the order of the table; the first of it, or no word at all, is "none of the others".
+/// Words in the order of the table. The first word of the table, or no word, means none of the
+/// others.
 fn flags(words: &[&str], value: &str) -> Result<String, String> {
     let mut wanted = Vec::new();
     for word in value.split(' ') {
@@ -129,7 +129,7 @@ fn flags(words: &[&str], value: &str) -> Result<String, String> {
     Ok(if kept.is_empty() { words[0].to_owned() } else { kept.join(" ") })
 }
 
-/// Each class once, those of `A` first.
+/// Each class once; the classes of `A` come first.
 fn events(value: &str) -> Result<String, String> {
     if !value.chars().all(|letter| EVENTS_ALL.contains(letter) || "AKEmn".contains(letter)) {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
@@ -155,7 +155,7 @@ fn memory(value: &str) -> Result<u64, String> {
 /// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis; a
 /// unit alone is none of them.
 fn bytes(text: &str) -> Option<u64> {
-    /// The most digits that Redis has room for.
+    /// The longest number of digits that Redis reads.
     const DIGITS_MAX: usize = 127;
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, unit) = text.split_at(length);
@@ -203,7 +203,7 @@ fn file_name(value: &str) -> Result<String, String> {
     Ok(value.to_owned())
 }
 
-/// The folder as it was named; entering it makes it absolute.
+/// The folder as given. Entering it makes it absolute.
 fn folder(value: &str) -> Result<String, String> {
     let of_system = |error: std::io::Error| {
         let text = error.to_string();
@@ -270,7 +270,7 @@ fn hostname(value: &str) -> Result<String, String> {
     Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into())
 }
 
-/// The text without its variables must not be empty: a title and a mode may be.
+/// Checks a title: the text without its variables must not be empty.
 fn title(value: &str) -> Result<String, String> {
     let mut parts = value.split('{');
     let mut shown = parts.next().unwrap_or_default().to_owned();

@@ -138,7 +138,7 @@ fn thread(id: usize, net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thre
         loading: false,
         quiet: wakers.iter().map(|_| AtomicBool::default()).collect(),
         poll_time: None,
-        asked: false,
+        had_requests: false,
         waiting_since: None,
     }
 }

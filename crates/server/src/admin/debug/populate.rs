@@ -14,11 +14,11 @@ use std::sync::Arc;
 /// Elements created between two reads of the clock: a segment may split at each.
 const PORTION: usize = 4;
 
-/// What to create.
+/// The parsed arguments.
 struct Plan {
     count: u64,
     prefix: Vec<u8>,
-    /// Bytes of a value; 0: as long as its text.
+    /// Bytes of a value; 0 for the length of its text.
     size: usize,
     random: bool,
     kind: &'static Type,
@@ -26,7 +26,8 @@ struct Plan {
     db: usize,
 }
 
-/// See the module. Inside EXEC it is refused: the transaction has not locked the keys.
+/// Runs `DEBUG POPULATE`. Inside EXEC it is refused, because the transaction has not locked the
+/// keys.
 pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer, Refusal> {
     if call.is_inside() {
         return Err(Refusal::line("ERR DEBUG POPULATE is not allowed inside a transaction"));
@@ -60,7 +61,7 @@ pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// What may follow the size, or take its place.
+/// Options after the size, or in its place.
 const OPTIONS: [&[u8]; 3] = [b"RAND", b"TYPE", b"ELEMENTS"];
 
 fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
@@ -101,7 +102,7 @@ const KEYS_AT_ONCE: usize = 4;
 /// Bytes created between two reads of the clock, in fresh memory: 20 us.
 const BYTES_AT_ONCE: usize = CHUNK_BYTES / 2;
 
-/// Creates the keys of this core. False when the type does not take what it is offered.
+/// Creates the keys of this core. False if the type refuses the elements.
 async fn make(core: &Rc<Core>, plan: &Plan) -> bool {
     let mut names: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
     let keys_at_once = if plan.size < BYTES_AT_ONCE / KEYS_AT_ONCE { KEYS_AT_ONCE } else { 1 };
@@ -132,8 +133,8 @@ async fn make(core: &Rc<Core>, plan: &Plan) -> bool {
     true
 }
 
-/// Prefetches the keys' places. All hashes first: then the prefetches are close together, and more
-/// of them are under way at once.
+/// Prefetches the keys' places. All hashes are computed first, so that the prefetches are close
+/// together and overlap more.
 fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
     let mut keys = [0; BATCH as usize];
     for (hash, name) in keys.iter_mut().zip(names) {
@@ -144,7 +145,7 @@ fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
     keys[..names.len()].iter().for_each(|hash| table.prefetch(*hash));
 }
 
-/// A value to be set.
+/// A value to set.
 enum Value {
     Short(Vec<u8>),
     Long(Blob),
@@ -159,7 +160,7 @@ impl Value {
     }
 }
 
-/// Creates one key, unless it exists: then it stays as it is. False as [`make`].
+/// Creates one key, unless it exists. False as in [`make`].
 async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) -> bool {
     let key = Key::new(name);
     if core.tx.home().shard.db(plan.db).exists(&key) {
@@ -181,7 +182,7 @@ async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) -> boo
     true
 }
 
-/// Builds a value of elements aside, a portion at a time; `None` if it takes none of this form.
+/// Builds a value of elements aside, in portions. `None` if the type refuses the elements.
 async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
     let portion = (BYTES_AT_ONCE / plan.size.max(1)).clamp(1, PORTION);
     let mut object = (plan.kind.empty)();

@@ -13,7 +13,7 @@ use darter_tx::{Home, Tx};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What DUMP adds to a value: its type, the version and the checksum.
+/// Bytes that DUMP adds to a value: its type, the version and the checksum.
 const FRAME_BYTES: u64 = 1 + 2 + 8;
 
 /// `DEBUG OBJECT key`.
@@ -74,7 +74,7 @@ async fn here<R: Send + 'static>(tx: &Tx, run: impl FnOnce(&mut Home) -> R + Sen
     tx.on(tx.core(), run).await
 }
 
-/// `DEBUG CHECK`: asserts the invariants, in slices, while others continue.
+/// `DEBUG CHECK`: asserts the invariants, in slices; other clients are served.
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
     let mut portions = Portions::new(&call.core);
     while portions.on_each_core(check_databases).await.is_some() {}
@@ -92,8 +92,7 @@ async fn check_databases(tx: Tx, dbs: Vec<usize>) {
     }
 }
 
-/// Asserts that the values of a database on this core are under the moments at which they must be
-/// looked at, and nothing else is.
+/// Asserts that exactly the values with a due time are listed under it, in a database on this core.
 async fn check_clocks(tx: &Tx, db: usize) {
     let mut cursor = 0;
     loop {
