@@ -6,6 +6,7 @@ use crate::incoming::Incoming;
 use crate::library::{Functions, Library, Source};
 use crate::output::Protocol;
 use crate::random::Random;
+use crate::reach::Reach;
 use crate::session::{Call, Loaded, Session, Wanted, Words};
 use crate::shebang::{self, Flags};
 use crate::{errors, redis, sandbox};
@@ -19,7 +20,7 @@ use std::rc::Weak;
 use std::sync::Arc;
 
 /// A script as it was sent: immutable, and shared by all machines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Script {
     /// SHA1 of the text, in 40 lower-case digits: the script's name.
     pub name: Arc<str>,
@@ -27,7 +28,18 @@ pub struct Script {
     pub text: Arc<Vec<u8>>,
     /// The flags of its first line.
     pub flags: Flags,
+    /// The keys that its runs have touched.
+    pub reach: Arc<Reach>,
 }
+
+/// Scripts of one name have one text.
+impl PartialEq for Script {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Script {}
 
 impl Script {
     /// Reads the first line of a text, and names it. Cost: the length of the text.
@@ -46,7 +58,7 @@ impl Script {
     /// The refusal, with its code.
     pub fn named(name: Arc<str>, text: Vec<u8>) -> Result<Self, Vec<u8>> {
         let flags = Self::flags_of(&text)?;
-        Ok(Self { name, text: Arc::new(text), flags })
+        Ok(Self { name, text: Arc::new(text), flags, reach: Arc::default() })
     }
 
     /// The flags in the first line of a text.

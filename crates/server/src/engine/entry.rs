@@ -140,6 +140,12 @@ impl Entry {
             _ => None,
         }
     }
+
+    /// True if it touches no keys but those that its row names.
+    pub(super) fn names_its_keys(&self) -> bool {
+        let is_simple = self.point().is_some() || matches!(self.run, Runner::Session(_));
+        is_simple && !self.row.locks_all()
+    }
 }
 
 /// All commands.

@@ -58,8 +58,10 @@ struct Work<'a> {
     core: &'a Rc<Core>,
     gate: ScriptGate,
     view: View,
-    /// The keys of its commands so far, by their locks.
+    /// The keys of its commands so far, by their locks; at first those that its command named.
     touched: Vec<(u64, Access)>,
+    /// It has called a command that may touch a key which was not named.
+    is_beyond_named: bool,
     /// From its first command on that writes.
     open: Option<OpenAtOnce>,
 }
@@ -91,7 +93,7 @@ impl Core {
             match self.owner_of(entry, args) {
                 Owner::One(core) if core == self.id() => {}
                 Owner::One(core) => {
-                    return self.send_script_away(lane, entry, core, args);
+                    return self.send_script_away(lane, (entry, script), core, args);
                 }
                 Owner::None | Owner::Many => return false,
             }
@@ -114,7 +116,7 @@ impl Core {
         let Some(mut run) = AtOnce::begin(self, view, resp3, args, &evaluation) else {
             return false;
         };
-        match run.drive() {
+        match run.drive(&evaluation) {
             End::Replied => {
                 let caller = Caller::Served(&lane.session);
                 match run.finish(entry, args, begun, For { view, resp3, caller }) {
@@ -184,10 +186,11 @@ impl<'a> AtOnce<'a> {
         let gate = ScriptGate::of(evaluation, core.is_full()).ok()?;
         let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
         let (touched, open) = (Vec::new(), None);
-        let mut work = Work { core, gate, view, touched, open };
+        let mut work = Work { core, gate, view, touched, open, is_beyond_named: false };
         if !named.clone().all(|at| work.touch(args, at, evaluation.access())) {
             return None;
         }
+        work.is_beyond_named = false;
         let mut lent = core.lend(evaluation.kind()).ok()?;
         let machine = lent.machine();
         let random = *machine.random();
@@ -197,19 +200,37 @@ impl<'a> AtOnce<'a> {
         Some(Self { work, lent, random, feed: Feed::default() })
     }
 
-    /// Resumes it until it ends, or the slice does.
-    pub(super) fn drive(&mut self) -> End {
+    /// Resumes it until it ends, or the slice does, and records the reach of its script.
+    pub(super) fn drive(&mut self, evaluation: &Evaluation) -> End {
+        let end = self.resume();
+        match evaluation.reach() {
+            Some(reach) if self.work.is_beyond_named => reach.note_beyond(),
+            Some(reach) if matches!(end, End::Replied) => reach.note_within(),
+            _ => {}
+        }
+        end
+    }
+
+    fn resume(&mut self) -> End {
+        /// Commands that run even if the slice is over: most scripts end with them, and to undo a run, or
+        /// to go on as a task, takes longer.
+        const COMMANDS_MIN: usize = 4;
+        let mut commands = 0;
         let (core, machine) = (self.work.core, self.lent.machine());
         loop {
             match machine.resume(core.tx.preempt()) {
                 Stop::Slice => return End::GoesOn { is_called: false },
                 Stop::Ended => return End::Replied,
                 Stop::Wait(Wanted::Reply) => {
+                    commands += 1;
                     let resp3 = machine.protocol() == Protocol::Three;
                     match self.work.run(machine.command().args(), resp3) {
                         Some((out, stream)) => {
                             let spare = self.feed.begin(out, stream, machine);
                             core.admin.keep_buffer(spare);
+                            if commands <= COMMANDS_MIN {
+                                continue;
+                            }
                         }
                         None => return End::GoesOn { is_called: true },
                     }
@@ -304,6 +325,7 @@ impl Work<'_> {
             *noted = access.max(*noted);
             return true;
         }
+        self.is_beyond_named = true;
         let tx = &self.core.tx;
         let is_here = tx.cores() == 1 || tx.core_of(args.get(at)) == tx.core();
         if !is_here || self.touched.len() >= KEYS_MAX {
@@ -329,6 +351,7 @@ impl Work<'_> {
                 return Some((error(&line, false), None));
             }
         };
+        self.is_beyond_named |= !entry.names_its_keys();
         let run = entry.point().filter(|_| !entry.row.locks_all())?;
         let access = if entry.row.is_write() { Access::Exclusive } else { Access::Update };
         if !entry.row.keys.positions(args).all(|at| self.touch(args, at, access)) {

@@ -3,7 +3,7 @@
 use super::machines::Kind;
 use crate::libraries::Libraries;
 use darter_resp::Args;
-use darter_script::{Flags, FunctionRun, Library, Machine, Protocol, Run, Script};
+use darter_script::{Flags, FunctionRun, Library, Machine, Protocol, Reach, Run, Script};
 use darter_tx::Access;
 use std::sync::Arc;
 
@@ -49,6 +49,14 @@ impl Evaluation {
     /// The access to the keys that its command names.
     pub(crate) fn access(&self) -> Access {
         if self.only_reads() { Access::Update } else { Access::Exclusive }
+    }
+
+    /// The keys that earlier runs have touched, if that is recorded: not for functions.
+    pub(super) fn reach(&self) -> Option<&Reach> {
+        match &self.callee {
+            Callee::Script(script) => Some(&script.reach),
+            Callee::Function { .. } => None,
+        }
     }
 
     /// Begins it, with its keys and its other arguments, which are few and short.

@@ -8,6 +8,7 @@ use super::super::entry::{Entry, ServerCall};
 use super::super::transaction::claims::Wanted;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_resp as resp;
+use darter_script::Reach;
 use darter_tx::{Access, Claim, CoreId, Transaction, Tx, lock_key};
 
 /// A try with all keys: none after it is needed.
@@ -34,6 +35,7 @@ impl Locks<'_> {
     }
 
     /// Takes the locks of a command, in database `db`, as far as they are not held.
+    /// Records in `reach` that they are not.
     ///
     /// # Errors
     /// Somebody else has one of them: the claims of all that it wants.
@@ -42,9 +44,16 @@ impl Locks<'_> {
         entry: &Entry,
         args: resp::Args<'_>,
         db: usize,
+        reach: Option<&Reach>,
     ) -> Result<(), Claims> {
         let Self::Own(transaction) = self else { return Ok(()) };
         let access = if entry.row.is_write() { Access::Exclusive } else { Access::Update };
+        if self.holds_all(entry, args, db, access) {
+            return Ok(());
+        }
+        if let Some(reach) = reach {
+            reach.note_beyond();
+        }
         if entry.row.locks_all() {
             let claims = of_all(self.tx(), access);
             return if transaction.widen(claims.clone()).await { Ok(()) } else { Err(claims) };
@@ -70,6 +79,20 @@ impl Locks<'_> {
         }
         let claims = wanted.into_claims();
         if transaction.widen(claims.clone()).await { Ok(()) } else { Err(claims) }
+    }
+
+    /// True if all keys of a command are held, and it names all of them. False if it names many: they
+    /// are not looked at.
+    fn holds_all(&self, entry: &Entry, args: resp::Args<'_>, db: usize, access: Access) -> bool {
+        let Self::Own(transaction) = self else { return true };
+        let is_held = |at: usize| {
+            let (core, key) = (self.tx().core_of(args.get(at)), lock_key(db, args.hash(at)));
+            transaction.holds(core, key, access)
+        };
+        let mut keys = entry.row.keys.positions(args);
+        entry.names_its_keys()
+            && keys.by_ref().take(ENTRIES_AT_ONCE).all(is_held)
+            && keys.next().is_none()
     }
 }
 

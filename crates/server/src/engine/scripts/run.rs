@@ -284,7 +284,8 @@ impl<'a> Run<'a> {
         let mut replies = Replies::default();
         match self.gate.admit(core, args) {
             Ok(entry) => {
-                self.locks.take(entry, args, self.inner.db()).await?;
+                let reach = self.evaluation.reach();
+                self.locks.take(entry, args, self.inner.db(), reach).await?;
                 current.has_written.set(self.gate.has_written.get()); // Before anybody can ask.
                 self.inner.run(entry.index, args, self.tx(), &mut replies).await;
             }

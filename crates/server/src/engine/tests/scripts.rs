@@ -1,5 +1,6 @@
 //! Scripts that run at once, and scripts that continue as a task.
 
+use super::super::core::Mail;
 use super::*;
 use darter_tx::{Access, lock_key};
 
@@ -173,6 +174,37 @@ fn scripts_run_where_their_keys_are() {
         assert_eq!(bench.got(0), format!("{first}+OK\r\n{last}{last}+PONG\r\n"));
         assert!(is_idle(&bench));
     }
+}
+
+#[test]
+fn proven_scripts_hold_no_later_requests_until_they_touch_another_key() {
+    let bench = Bench::new(2);
+    let (mine, key) = (bench.key(0), bench.key(1));
+    let text = "if ARGV[1] then redis.call('GET', ARGV[1]) end return redis.call('GET', KEYS[1])";
+    let line = known(&bench, text, &format!("1 {key}"));
+    // True if all requests of a pipeline over two cores leave together.
+    let leave_together = || {
+        bench.send(0, &format!("{line}\r\nSET {mine} x\r\n{line}\r\nGET {key}"));
+        bench.turn(0);
+        let leaves = match &bench.mail.borrow()[1][0] {
+            (0, Mail::Batch(batch)) => batch.items.len(),
+            _ => panic!("no batch for core 1"),
+        };
+        bench.settle();
+        assert_eq!(bench.got(0), "$-1\r\n+OK\r\n$-1\r\n$-1\r\n");
+        leaves == 3
+    };
+    // With keys of both cores, its connection stays.
+    let run_often = || {
+        let both = format!("{line}\r\nGET {mine}");
+        (0..darter_script::PROVEN_RUNS).for_each(|_| drop(bench.ask(0, &both)));
+    };
+    assert!(!leave_together());
+    run_often();
+    assert!(leave_together());
+    assert_eq!(bench.ask(0, &format!("{line} {mine}")), "$-1\r\n");
+    run_often();
+    assert!(!leave_together());
 }
 
 #[test] // Scripts with other keys, and with errors, are detected where they run.
