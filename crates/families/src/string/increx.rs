@@ -168,7 +168,7 @@ fn by_float(cx: &mut Cx<'_>, key: &Key<'_>, words: &Words<'_>) -> Result<Flow, R
         let refusal = || Refusal::line(format!("ERR {name} is not a valid float"));
         extended::parse(text).ok_or_else(refusal)
     };
-    let limits = (Extended::MAX.negated(), Extended::MAX);
+    let limits = (Extended::max().negated(), Extended::max());
     let (increment, lower, upper) = words.numbers(limits, Extended::ZERO, read)?;
     if increment.is_infinite() {
         return Err(Refusal::line("ERR BYFLOAT increment cannot be Infinity"));
