@@ -14,7 +14,6 @@ mod paths;
 mod ranks;
 mod statics;
 mod tidy;
-mod types;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

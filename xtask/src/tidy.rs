@@ -1,7 +1,7 @@
 //! Conventions that neither the compiler nor clippy checks. Each is a function from the workspace
 //! to sentences that say what is wrong and where.
 
-use crate::{asserts, circles, english, layers, ranks, statics, types};
+use crate::{asserts, circles, english, layers, ranks, statics};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,6 @@ const RULES: &[Rule] = &[
     ("files open with what they are",               headers),
     ("no bare to-do, no ignored test",              comments),
     ("each dependency has its reason",              reasons),
-    ("few places outside of a type's folder name it", type_names),
     ("assertions where data could be lost",         assertions),
     ("comments, test names and types in plain English", plain_english),
 ];
@@ -106,10 +105,6 @@ fn calls(root: &Path, sources: &[Source]) -> Vec<String> {
 fn state(root: &Path, sources: &[Source]) -> Vec<String> {
     let list = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     statics::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)), &list)
-}
-
-fn type_names(root: &Path, sources: &[Source]) -> Vec<String> {
-    types::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
 }
 
 fn assertions(root: &Path, sources: &[Source]) -> Vec<String> {
