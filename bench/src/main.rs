@@ -13,7 +13,6 @@ mod bigkey;
 mod client;
 mod control;
 mod data;
-mod experiments;
 mod expiry;
 mod fault;
 mod gaussdb;

@@ -5,6 +5,7 @@
 //! due, fixed in advance; its latency counts from there, and what fell due during a stall is sent
 //! in one batch as soon as the socket answers again.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -60,54 +61,86 @@ pub(crate) struct Record {
     pub(crate) broken: Option<String>,
 }
 
+impl Record {
+    /// Adds the exchange of this number, which has just ended.
+    pub(crate) fn add(&mut self, pace: &Pace<'_>, number: u64) {
+        let due_ns = pace.due_ns(number);
+        let latency_ns = pace.plan.now_ns().saturating_sub(due_ns);
+        self.samples.push(Sample { due_ns, latency_ns });
+    }
+}
+
+/// When each exchange of a stream is due.
+pub(crate) struct Pace<'a> {
+    plan: &'a Plan,
+    first_ns: u64,
+    rate: u64,
+}
+
+impl Pace<'_> {
+    fn due_ns(&self, number: u64) -> u64 {
+        self.first_ns + number * 1_000_000_000 / self.rate
+    }
+}
+
 /// Runs a stream of `rate` requests a second until the plan ends or the server goes.
 pub(crate) fn run(mut connection: Connection, plan: &Plan, rate: u64, request: &Request) -> Record {
+    let mut prng = Prng::from_seed(rate);
+    let mut counter = Counter::default();
+    let (mut batch, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    run_paced(plan, rate, |numbers, pace, record| {
+        batch.clear();
+        numbers.clone().for_each(|number| request(number, &mut prng, &mut batch));
+        connection.send(&batch)?;
+        let mut next = numbers.start;
+        while next < numbers.end {
+            let read = connection.receive(&mut buffer)?;
+            let ended = counter.feed(&buffer[..read]);
+            (next..next + ended).for_each(|number| record.add(pace, number));
+            next += ended;
+            record.errors = counter.errors;
+        }
+        Ok(())
+    })
+}
+
+/// Runs `exchange` with the numbers of the exchanges that are due, `rate` a second, until the plan ends
+/// or one fails.
+pub(crate) fn run_paced(
+    plan: &Plan,
+    rate: u64,
+    exchange: impl FnMut(Range<u64>, &Pace<'_>, &mut Record) -> Outcome<()>,
+) -> Record {
     process::run_first();
     let mut record = Record::default();
-    if let Err(fault) = pace(&mut connection, plan, rate, request, &mut record) {
+    if let Err(fault) = run_all(plan, rate, exchange, &mut record) {
         record.broken = Some(fault.to_string());
     }
     record
 }
 
-fn pace(
-    connection: &mut Connection,
+fn run_all(
     plan: &Plan,
     rate: u64,
-    request: &Request,
+    mut exchange: impl FnMut(Range<u64>, &Pace<'_>, &mut Record) -> Outcome<()>,
     record: &mut Record,
 ) -> Outcome<()> {
-    let first_ns = plan.now_ns();
-    let due_ns = |number: u64| first_ns + number * 1_000_000_000 / rate;
-    let mut prng = Prng::from_seed(rate);
-    let mut counter = Counter::default();
-    let (mut next, mut batch, mut buffer) = (0, Vec::new(), vec![0; 64 * 1024]);
-    while due_ns(next) < plan.end_ns.load(Ordering::Relaxed) {
+    let pace = Pace { plan, first_ns: plan.now_ns(), rate };
+    let mut next = 0;
+    while pace.due_ns(next) < plan.end_ns.load(Ordering::Relaxed) {
         let now_ns = plan.now_ns();
-        if now_ns < due_ns(next) {
-            std::thread::sleep(Duration::from_nanos(due_ns(next) - now_ns));
-            let late_ns = plan.now_ns().saturating_sub(due_ns(next));
+        if now_ns < pace.due_ns(next) {
+            std::thread::sleep(Duration::from_nanos(pace.due_ns(next) - now_ns));
+            let late_ns = plan.now_ns().saturating_sub(pace.due_ns(next));
             record.late_ns_max = record.late_ns_max.max(late_ns);
             continue;
         }
-        batch.clear();
         let mut last = next;
-        while last - next < BATCH_MAX && due_ns(last) <= now_ns {
-            request(last, &mut prng, &mut batch);
+        while last - next < BATCH_MAX && pace.due_ns(last) <= now_ns {
             last += 1;
         }
-        connection.send(&batch)?;
-        while next < last {
-            let read = connection.receive(&mut buffer)?;
-            let ended = counter.feed(&buffer[..read]);
-            let now_ns = plan.now_ns();
-            for number in next..next + ended {
-                let due_ns = due_ns(number);
-                record.samples.push(Sample { due_ns, latency_ns: now_ns - due_ns });
-            }
-            next += ended;
-            record.errors = counter.errors;
-        }
+        exchange(next..last, &pace, record)?;
+        next = last;
     }
     Ok(())
 }

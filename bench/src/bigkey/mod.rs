@@ -1,7 +1,7 @@
 //! `bigkey`: every big command beside other clients' small ones, on each server.
 //!
-//! An experiment has three clients on the client's processor: the big one that acts, a paced stream
-//! of GETs on other keys, and a paced stream on the same key. The streams run for a while before
+//! An experiment has these clients on the client's processor: the big one that acts, a paced stream
+//! of GETs on other keys, one on the same key, and the [`probes`]. The streams run for a while before
 //! the act ("outside"), during it, and for a second after its reply, which belongs to the act: a
 //! server that answers DEL at once and frees afterwards must not look better for it.
 //!
@@ -15,7 +15,6 @@ use std::time::Duration;
 use crate::client::Streamed;
 use crate::control::{Control, Delays};
 use crate::data::{self, Data, SMALL_KEYS, Scale};
-use crate::experiments::{Actor, Experiment, Picture, TABLE};
 use crate::fault::Outcome;
 use crate::options::Options;
 use crate::plot::{self, Panel};
@@ -24,6 +23,11 @@ use crate::process::{Server, Slices, Subject, TempFolder};
 use crate::report::{Report, Table, brief};
 use crate::stream::{self, Plan, Record, Request};
 use crate::summary::{Sample, Summary, median, mib_text, nanos, ratio_text, time_text};
+use experiments::{Actor, Experiment, Picture, TABLE};
+use probes::PROBES;
+
+mod experiments;
+mod probes;
 
 /// How long loading a file may take.
 const LOAD_LIMIT: Duration = Duration::from_secs(300);
@@ -42,6 +46,8 @@ struct Measured {
     running: Summary,
     outside: Summary,
     same: Option<Summary>,
+    /// Each of the probes: during the act, and outside.
+    probes: Vec<[Summary; 2]>,
     /// The server's own slices, if it reports them.
     slices: Option<Slices>,
     /// The delays that the control saw.
@@ -191,6 +197,7 @@ impl Bench<'_> {
                 touch(&scale, number, prng, request);
             })
         });
+        let probes = probes::spawn(server, options, &plan)?;
         std::thread::sleep(options.lead);
         let held_up_before_ns = server.held_up_ns();
         let cpu_before_ns = server.cpu_ns();
@@ -204,6 +211,7 @@ impl Bench<'_> {
         plan.end();
         let others = join(others);
         let same = same.transpose()?.map(join);
+        let probes: Vec<Record> = probes.into_iter().map(join).collect();
         let streamed = acted?;
         let slices = Slices::ask(&mut admin);
         let busy = Duration::from_nanos(server.cpu_ns().saturating_sub(cpu_before_ns));
@@ -218,6 +226,7 @@ impl Bench<'_> {
             running: Summary::between(&others.samples, begin_ns, end_ns),
             outside: Summary::between(&others.samples, 0, begin_ns),
             same: same.as_ref().map(|same| Summary::between(&same.samples, begin_ns, last_ns)),
+            probes: probes.iter().map(|probe| halves(probe, begin_ns, last_ns)).collect(),
             slices,
             control: control.end(span),
             busy,
@@ -242,6 +251,12 @@ impl Bench<'_> {
         let request: Box<Request> = Box::new(request);
         Ok(std::thread::spawn(move || stream::run(connection, &plan, rate.max(1), &*request)))
     }
+}
+
+/// Exchanges that were due during an act, and before it.
+fn halves(record: &Record, begin_ns: u64, end_ns: u64) -> [Summary; 2] {
+    [(begin_ns, end_ns), (0, begin_ns)]
+        .map(|(from_ns, to_ns)| Summary::between(&record.samples, from_ns, to_ns))
 }
 
 fn join(thread: std::thread::JoinHandle<Record>) -> Record {
@@ -304,6 +319,12 @@ fn report(options: &Options, results: &Results) -> Outcome<Report> {
          was. The longest of all is one wait among many: its ratio says little alone.",
     );
     report.say(&latencies(subjects, entries).markdown());
+    report.say("## Other probes: a writer, a hand-over pair, short connections");
+    report.say(
+        "Writer: SET of small keys and RPUSH to small lists. Hand-over: from a push to the reply of a \
+         client that waits in BLPOP. Short connection: connect, one GET, close.",
+    );
+    report.say(&probed(subjects, entries).markdown());
     report.say("## The big client and the server");
     report.say(
         "Control: the longest that a loop of 10 µs, which does nothing, took on the server's \
@@ -499,6 +520,31 @@ fn latencies(subjects: &[Subject], entries: &[Entry]) -> Table {
     table
 }
 
+fn probed(subjects: &[Subject], entries: &[Entry]) -> Table {
+    let heads = PROBES.iter().flat_map(|probe| {
+        ["P99", "ratio P99", "max"].map(|figure| format!("{} {figure}", probe.name))
+    });
+    let first = ["experiment", "server"].map(str::to_owned).into_iter();
+    let heads: Vec<String> = first.chain(heads).collect();
+    let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    for (row, cells) in by_experiment(subjects, entries) {
+        for entry in cells.into_iter().flatten() {
+            let mut line = vec![row.name.to_owned(), subjects[entry.subject].name()];
+            match &entry.result {
+                Ok(measured) => {
+                    line.extend(measured.probes.iter().flat_map(|[during, outside]| {
+                        let ratio = ratio_text(during.p99_ns as f64 / outside.p99_ns as f64);
+                        [time_text(during.p99_ns), ratio, time_text(during.max_ns)]
+                    }))
+                }
+                Err(text) => line.push(brief(text)),
+            }
+            table.row(line);
+        }
+    }
+    table
+}
+
 fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
     let mut table = Table::new(&[
         "experiment",
@@ -572,11 +618,16 @@ mod tests {
                     assert!(measured.during.max_ns > 0, "{name}");
                 }
                 (Ok(_), _) => panic!("{name}: a server that does not exist was measured"),
-                (Err(text), 0) if crate::experiments::OWN.contains(&name) => {
+                (Err(text), 0) if experiments::OWN.contains(&name) => {
                     assert!(text.contains("unknown command"), "{name}: {text}");
                 }
                 (Err(text), subject) => assert!(subject > 0, "{name}: {text}"),
             }
+        }
+        let measured = || results.entries.iter().filter_map(|entry| entry.result.as_ref().ok());
+        for (at, probe) in PROBES.iter().enumerate() {
+            let is_seen = |one: &Measured| one.probes[at].iter().any(|part| part.max_ns > 0);
+            assert!(measured().any(is_seen), "{}: not one exchange", probe.name);
         }
         assert_eq!(results.entries.len(), TABLE.len() * results.subjects.len());
         let names = std::fs::read_dir(folder.path()).unwrap();
