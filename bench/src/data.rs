@@ -62,9 +62,9 @@ impl Scale {
         (self.elements / 10_000).max(2)
     }
 
-    /// Bytes of a long name: 200 MB for ten million elements.
+    /// Bytes of a long name: 1 MB, up to which names are handled within a slice.
     pub(crate) fn name_bytes(&self) -> u64 {
-        self.elements * 20
+        1_000_000
     }
 
     /// Bytes that a subscriber may leave unread: 30 MB for ten million elements.

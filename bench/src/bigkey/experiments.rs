@@ -168,7 +168,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("BGSAVE everything",   Everything, EACH, Drawn, Actor::save),
     row("FLUSHALL everything", Everything, EACH, Drawn, |a| a.run(&["FLUSHALL"])),
     row("MSETs of 50 clients", Small,     None, Left,  Actor::crowd),
-    row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
+    row("names of 1 MB",       Small,     None, Left,  Actor::long_names),
     row("unread messages",      Small,    None, Left,  Actor::subscribe),
     row("EVAL that fills three keys", Small, None, Drawn, Actor::seed),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),

@@ -5,7 +5,6 @@
 //! randomness, so a client cannot aim at one bucket. The simulator keeps the default or sets its
 //! own, so that runs repeat.
 
-use crate::long;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -20,21 +19,10 @@ fn seed() -> u64 {
     SEED.load(Ordering::Relaxed)
 }
 
-/// The hash of `bytes`: XXH3, seeded. Cost: a few nanoseconds below 64 bytes; that of a long name
-/// is looked up.
+/// The hash of `bytes`: XXH3, seeded. Cost: a few nanoseconds below 64 bytes.
 #[inline]
 #[must_use]
 pub fn of(bytes: &[u8]) -> u64 {
-    if bytes.len() > long::KNOWN_MIN { of_long(bytes) } else { now(bytes) }
-}
-
-#[cold]
-fn of_long(bytes: &[u8]) -> u64 {
-    long::known_hash(bytes).unwrap_or_else(|| now(bytes))
-}
-
-#[inline]
-fn now(bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed())
 }
 

@@ -6,7 +6,6 @@
 //! Not here: I/O, clocks, threads. Code that needs time or randomness takes it as an argument.
 
 pub mod bits;
-pub mod digest;
 pub mod extended;
 pub mod fold;
 pub mod glob;

@@ -37,4 +37,21 @@ pub fn set_string_max(bytes: usize) {
     STRING_MAX.store(bytes.min(STRING_BOUND), Ordering::Relaxed);
 }
 
+/// Longest name that may be configured.
+pub const NAME_BOUND: usize = 512 << 20;
+
+static NAME_MAX: AtomicUsize = AtomicUsize::new(16 << 20);
+
+/// Longest name (key, field or member) in bytes, on all cores: `name-max-bytes`. Names are copied,
+/// hashed and compared in one step.
+#[must_use]
+pub fn name_max_bytes() -> usize {
+    NAME_MAX.load(Ordering::Relaxed)
+}
+
+/// Sets [`name_max_bytes`], to [`NAME_BOUND`] at most.
+pub fn set_name_max(bytes: usize) {
+    NAME_MAX.store(bytes.min(NAME_BOUND), Ordering::Relaxed);
+}
+
 const _: () = assert!(SLICE_AIM_NS * 4 < SLICE_MAX_NS);

@@ -1,40 +1,22 @@
-//! A long name (a key, field or member) in one reference-counted block, with cached facts about it.
+//! A long name (a key, field or member) in one reference-counted block, with its hash.
 //!
-//! Any work on 200 MB takes longer than a slice: copying, the slot, hashing, comparing, freeing. So
-//! a long name is assembled in portions ([`Draft`]), which compute its hash, its
-//! [digest](crate::digest) and its slot on the way. From then on the block is shared by reference
-//! count, with the table's entry as one more owner. It is freed in portions (`lazyfree`).
+//! An `Arc<[u8]>` is two words wide, and an entry of a table has room for one: so the block keeps
+//! its length and its hash in front of the bytes. The table's entry and whoever reads it share the
+//! block by reference count. A block of megabytes is freed in portions (`lazyfree`).
 //!
 //! ```text
 //! | count: 8 | length: 8 | hash: 8 | bytes ... |
 //! ```
-//! Blocks longer than [`KNOWN_MIN`] are listed by the address of their bytes: code that has only a
-//! `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table lookup) checks the list first, so no
-//! code between the parser and the table treats long names apart. One list serves all cores,
-//! because a name is assembled on one, looked up on another and freed on a third. Its lock is held
-//! for a look-up, and taken only for names of 64 KiB or more, which took their core much longer to
-//! receive.
-//!
-//! A list, and not a type for names: a type would have to pass through every signature from the
-//! arguments to the table, for the one request in a million that has such a name.
 
-use crate::digest::Digest;
 use crate::lazyfree::{self, Dismantle};
-use crate::limits::CHUNK_BYTES;
-use crate::{hash, slot};
 use std::alloc::{self, Layout};
 use std::cmp;
-use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Longer blocks are in the list.
-pub const KNOWN_MIN: usize = CHUNK_BYTES;
-
-/// Bytes freed at once; twice this number at the end.
+/// Bytes freed at once, twice as many at the end: some 20 us.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
 #[repr(C)]
@@ -42,67 +24,6 @@ struct Head {
     count: AtomicUsize,
     len: usize,
     hash: u64,
-}
-
-/// The facts about a block.
-struct Known {
-    block: NonNull<u8>,
-    len: usize,
-    digest: u128,
-    slot: Option<u16>,
-}
-
-// SAFETY: the block's bytes never change, and its count is atomic.
-unsafe impl Send for Known {}
-
-/// The list, by the address of the bytes.
-///
-/// Invariant: a block is listed from before its first owner until after its last, and its memory
-/// lives as long.
-static KNOWN: Mutex<BTreeMap<usize, Known>> = Mutex::new(BTreeMap::new());
-
-fn list() -> MutexGuard<'static, BTreeMap<usize, Known>> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Reads the facts about `bytes`, if they are those of a listed block.
-fn known<R>(bytes: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
-    if bytes.len() <= KNOWN_MIN {
-        return None;
-    }
-    list().get(&bytes.as_ptr().addr()).filter(|known| known.len == bytes.len()).map(read)
-}
-
-/// The hash of `bytes`, if they are those of a listed block. Cost: O(1).
-#[must_use]
-pub fn known_hash(bytes: &[u8]) -> Option<u64> {
-    // SAFETY: listed blocks live.
-    known(bytes, |known| unsafe { Long::hash_of(known.block) })
-}
-
-/// The slot of `bytes`, if they are those of a listed block whose slot was computed. Cost: O(1).
-#[must_use]
-pub fn known_slot(bytes: &[u8]) -> Option<u16> {
-    known(bytes, |known| known.slot).flatten()
-}
-
-/// True when two names are equal. Cost: O(1) when both are in listed blocks, whatever their
-/// lengths; otherwise a comparison of the bytes.
-#[must_use]
-pub fn same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() || one.len() <= KNOWN_MIN {
-        return one == other;
-    }
-    match (summary(one), summary(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one == other,
-    }
-}
-
-/// The hash and the digest of a listed block, which stand for its bytes together with their length.
-fn summary(bytes: &[u8]) -> Option<(u64, u128)> {
-    // SAFETY: listed blocks live.
-    known(bytes, |known| (unsafe { Long::hash_of(known.block) }, known.digest))
 }
 
 /// A name in a reference-counted block. Cloning it counts a reference.
@@ -114,42 +35,34 @@ unsafe impl Send for Long {}
 unsafe impl Sync for Long {}
 
 impl Long {
-    /// The block that `name` is in, or a copy, whose hash is known.
+    /// A copy of `name`, whose hash is `hash`. Cost: O(bytes).
     #[must_use]
     pub fn new(name: &[u8], hash: u64) -> Self {
-        let counted = known(name, |known| {
-            // SAFETY: listed blocks live; as its bytes are borrowed, it has an owner.
-            unsafe { Self::retain(known.block) };
-            Self(known.block)
-        });
-        counted.unwrap_or_else(|| Self::copy(name, hash))
+        Self::join(std::iter::once(name), |_| hash)
     }
 
-    fn copy(name: &[u8], hash: u64) -> Self {
-        let mut memory = Memory::new(name.len());
-        // SAFETY: the memory is fresh, and has room for these bytes.
-        unsafe { memory.write(0, name) };
-        let mut digest = Digest::new();
-        if name.len() > KNOWN_MIN {
-            digest.update(name);
+    /// A copy of the pieces one after another, hashed by `hash`. Cost: O(bytes).
+    #[must_use]
+    pub fn join<'a>(
+        pieces: impl Iterator<Item = &'a [u8]> + Clone,
+        hash: impl FnOnce(&[u8]) -> u64,
+    ) -> Self {
+        let len = pieces.clone().map(<[u8]>::len).sum();
+        let mut memory = Memory::new(len);
+        let mut at = 0;
+        for piece in pieces {
+            memory.write(at, piece);
+            at += piece.len();
         }
-        // SAFETY: all bytes were written.
-        unsafe { Self::of(memory, hash, digest.finish(), None) }
-    }
-
-    /// # Safety
-    /// The memory's bytes are written.
-    unsafe fn of(memory: Memory, hash: u64, digest: u128, slot: Option<u16>) -> Self {
-        let (len, block) = (memory.len(), memory.into_raw());
-        let head = Head { count: AtomicUsize::new(1), len, hash };
-        // SAFETY: the block has room for the head, is aligned for it, and no other reference to it
-        // exists.
+        let block = memory.into_raw();
+        let head = Head { count: AtomicUsize::new(1), len, hash: 0 };
+        // SAFETY: the block has room for the head, is aligned for it, and nobody else sees it.
         unsafe { block.cast::<Head>().write(head) };
-        let long = Self(block);
-        if len > KNOWN_MIN {
-            list().insert(long.as_ptr().addr(), Known { block, len, digest, slot });
-        }
-        long
+        // SAFETY: the head is written, as are `len` bytes; the count is the result's.
+        let hash = hash(unsafe { Self::borrow(block) });
+        // SAFETY: as for the head.
+        unsafe { block.cast::<Head>().as_mut() }.hash = hash;
+        Self(block)
     }
 
     /// The raw pointer, which owns one count.
@@ -181,7 +94,7 @@ impl Long {
         let len = unsafe { raw.cast::<Head>().as_ref() }.len;
         // SAFETY: the bytes follow the head.
         let bytes = unsafe { raw.add(size_of::<Head>()) };
-        // SAFETY: `len` bytes were written, and no writer is left.
+        // SAFETY: `len` bytes were written, and nobody changes them.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
     }
 
@@ -229,15 +142,10 @@ impl Deref for Long {
 }
 
 impl Ord for Long {
-    /// An order of its own, not that of the bytes: by length, then by what represents the bytes;
-    /// only where nothing does, by the bytes. Cost: O(1).
+    /// An order of its own: by length, by hash, and only then by the bytes.
     fn cmp(&self, other: &Self) -> cmp::Ordering {
         let shape = |name: &Self| (name.len(), name.hash());
-        let by_shape = shape(self).cmp(&shape(other));
-        by_shape.then_with(|| match (summary(self), summary(other)) {
-            (Some(one), Some(other)) => one.cmp(&other),
-            _ => (**self).cmp(&**other),
-        })
+        shape(self).cmp(&shape(other)).then_with(|| (**self).cmp(&**other))
     }
 }
 
@@ -273,12 +181,7 @@ impl Drop for Long {
             return;
         }
         fence(Ordering::Acquire);
-        if len > KNOWN_MIN {
-            let address = self.0.addr().get() + size_of::<Head>();
-            list().remove(&address);
-        }
-        // SAFETY: allocated with this size; no other count is held, and the list has no entry for
-        // it.
+        // SAFETY: allocated with this size; nobody else holds a count.
         unsafe { Memory::from_raw(self.0, Self::bytes_for(len)) }.release();
     }
 }
@@ -286,77 +189,6 @@ impl Drop for Long {
 impl std::fmt::Debug for Long {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} bytes", self.len())
-    }
-}
-
-/// A name being assembled.
-pub struct Draft {
-    memory: Memory,
-    /// Bytes written.
-    len: usize,
-    hash: hash::HashPortions,
-    digest: Digest,
-    slot: Option<slot::SlotPortions>,
-}
-
-impl Draft {
-    /// Room for a name of `len` bytes. None of it is touched.
-    #[must_use]
-    pub fn new(len: usize) -> Self {
-        let (hash, digest) = (hash::HashPortions::new(), Digest::new());
-        Self { memory: Memory::new(len), len: 0, hash, digest, slot: None }
-    }
-
-    /// [`Draft::new`] for a key, whose slot is computed too.
-    #[must_use]
-    pub fn with_slot(len: usize) -> Self {
-        Self { slot: Some(slot::SlotPortions::new()), ..Self::new(len) }
-    }
-
-    /// Bytes so far.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// True before the first byte.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes of memory reserved; pages not written yet take none.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.memory.size
-    }
-
-    /// Appends bytes. Cost: O(bytes). Panics beyond the announced length.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        assert!(end <= self.memory.len(), "{end} bytes of {}", self.memory.len());
-        // SAFETY: there is room for them, as just asserted.
-        unsafe { self.memory.write(self.len, bytes) };
-        self.len = end;
-        self.hash.update(bytes);
-        self.digest.update(bytes);
-        if let Some(slot) = &mut self.slot {
-            slot.update(bytes);
-        }
-    }
-
-    /// The name. Panics when bytes are missing.
-    #[must_use]
-    pub fn finish(self) -> Long {
-        assert_eq!(self.len, self.memory.len(), "bytes are missing");
-        let slot = self.slot.map(slot::SlotPortions::finish);
-        // SAFETY: all bytes were written, as just asserted.
-        unsafe { Long::of(self.memory, self.hash.finish(), self.digest.finish(), slot) }
-    }
-
-    /// Frees all of it, in portions.
-    pub fn release(self) {
-        self.memory.release();
     }
 }
 
@@ -386,18 +218,10 @@ impl Memory {
         layout.expect("a name is shorter than the address space")
     }
 
-    /// Room for bytes, after the head.
-    fn len(&self) -> usize {
-        self.size - size_of::<Head>()
-    }
-
-    /// Writes bytes.
-    ///
-    /// # Safety
-    /// `at + bytes.len() <= self.len()`.
-    unsafe fn write(&mut self, at: usize, bytes: &[u8]) {
-        debug_assert!(at + bytes.len() <= self.len());
-        // SAFETY: inside the block, by the caller's promise.
+    /// Writes bytes, `at` bytes after the head. Panics if they do not fit.
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        assert!(size_of::<Head>() + at + bytes.len() <= self.size);
+        // SAFETY: inside the block, as asserted.
         let to = unsafe { self.at.add(size_of::<Head>() + at) };
         // SAFETY: as above; the block has no other owner, so they do not overlap.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
@@ -454,81 +278,29 @@ impl Drop for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Prng;
     use crate::preempt::{Countdown, Never};
 
-    /// A name that is listed.
-    fn name(seed: u64) -> Vec<u8> {
-        Prng::from_seed(seed).bytes(KNOWN_MIN + 10..=KNOWN_MIN + 10)
-    }
-
-    fn drafted(name: &[u8]) -> Long {
-        let mut draft = Draft::with_slot(name.len());
-        name.chunks(10_000).for_each(|bytes| draft.push(bytes));
-        draft.finish()
-    }
-
-    #[test] // A lookup by the bytes finds the computed facts, and only for these very bytes.
-    fn facts_about_names_are_kept() {
-        let mut name = name(1);
-        name.push(b'1'); // No other test uses this length.
-        assert_eq!((known_hash(&name), known_slot(&name)), (None, None), "not in a block");
-        let long = drafted(&name);
-        assert!(*long == *name);
-        assert_eq!((long.hash(), known_hash(&long)), (hash::of(&name), Some(hash::of(&name))));
-        assert_eq!(known_slot(&long), Some(slot::of(&name)));
-        assert_eq!(known_hash(&long[..KNOWN_MIN + 1]), None, "a part of it is not");
-        assert_eq!(known_hash(&long[1..]), None, "nor is its end");
-        let copy = Long::new(&name, hash::of(&name));
-        assert_eq!((known_hash(&copy), known_slot(&copy)), (Some(hash::of(&name)), None));
-        let (address, len) = (long.as_ptr().addr(), long.len());
-        drop(long);
-        let is_left = list().get(&address).is_some_and(|known| known.len == len);
-        assert!(!is_left, "it went with its last owner");
-    }
-
-    #[test] // The block itself is passed on, and lives as long as any owner.
-    fn a_known_name_is_not_copied() {
-        let long = drafted(&name(2));
-        let (other, third) = (Long::new(&long, long.hash()), long.clone());
-        assert_eq!(long.as_ptr(), other.as_ptr());
+    #[test]
+    fn clones_share_the_block_until_the_last_owner() {
+        let long = Long::new(b"a name", 7);
+        let (other, third) = (long.clone(), long.clone());
+        assert_eq!((long.as_ptr(), other.is_shared(), other.hash()), (other.as_ptr(), true, 7));
         drop((long, third));
-        assert!(*other == *name(2));
-        assert_ne!(other.as_ptr(), Long::new(&name(2), other.hash()).as_ptr(), "copied");
-        let short = Long::new(b"short", 7);
-        assert_ne!(short.as_ptr(), Long::new(&short, 7).as_ptr(), "not in the list");
+        assert!(*other == *b"a name" && !other.is_shared());
+    }
+
+    #[test] // By length, by hash, by bytes.
+    fn names_have_an_order_of_their_own() {
+        let [one, twin, other] =
+            [(b"a", 7), (b"a", 7), (b"b", 7)].map(|(name, hash)| Long::new(name, hash));
+        assert!(one == twin && one < other);
+        assert!(other < Long::new(b"a", 8) && Long::new(b"a", 8) < Long::new(b"aa", 0));
     }
 
     #[test]
-    fn names_are_compared_by_their_facts() {
-        let (one, mut other) = (name(3), name(3));
-        let (block, twin) = (drafted(&one), drafted(&one));
-        assert!(same(&block, &twin) && same(&block, &one) && same(&one, &other));
-        other[KNOWN_MIN] ^= 1;
-        let different = drafted(&other);
-        assert!(!same(&block, &different) && !same(&block, &other) && !same(&one, &different));
-        assert!(!same(&block, &one[1..]) && same(b"a", b"a") && !same(b"a", b"b"));
-    }
-
-    #[test] // Two long names with a common beginning are told apart without reading them.
-    fn names_have_an_order_of_their_own() {
-        let ending = |last: u8| [name(3), vec![last]].concat();
-        for last in 1..20 {
-            let (one, other) = (drafted(&ending(0)), drafted(&ending(last)));
-            assert_eq!(one.cmp(&other), one.hash().cmp(&other.hash()), "0 and {last}");
-            assert_eq!(one.cmp(&drafted(&ending(0))), cmp::Ordering::Equal);
-        }
-        let (short, twin) = (Long::new(b"a", 7), Long::new(b"b", 7));
-        assert!(short < twin && short == Long::new(b"a", 7), "by their bytes");
-        assert!(twin < drafted(&name(3)), "the shorter one first");
-    }
-
-    #[test] // Complete, or abandoned halfway.
     fn long_blocks_are_freed_in_portions() {
         let len = 8 * FREED_AT_ONCE;
-        let mut draft = Draft::new(len);
-        draft.push(&vec![1; len]);
-        drop(draft.finish());
+        drop(Long::new(&vec![1; len], 7));
         for portion in 1..6 {
             assert!(lazyfree::run(&Countdown::new(0)), "more is left after {portion}");
             let left = lazyfree::waiting().1;
@@ -536,10 +308,7 @@ mod tests {
         }
         lazyfree::run(&Never);
         assert_eq!(lazyfree::waiting(), (0, 0));
-        Draft::new(len).release();
-        assert_eq!(lazyfree::waiting(), (1, Long::bytes_for(len)));
-        lazyfree::run(&Never);
-        drop(drafted(&name(4)));
+        drop(Long::new(&[1; 100], 7));
         assert_eq!(lazyfree::waiting(), (0, 0), "a shorter one is freed at once");
     }
 }

@@ -64,6 +64,12 @@ impl Call {
         resp::Args::owned(&self.request).get(index)
     }
 
+    /// The core that owns the key at `index` of the whole request.
+    #[must_use]
+    pub fn owner(&self, index: usize) -> CoreId {
+        resp::Args::owned(&self.request).owner(index, self.tx.cores())
+    }
+
     /// Number of arguments in the whole request.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -77,23 +83,21 @@ impl Call {
     }
 
     /// Locks keys of this call's database, each for its access. For at most a few hundred.
-    pub async fn lock_keys<'k>(
-        &self,
-        keys: impl IntoIterator<Item = (&'k [u8], Access)>,
-    ) -> Locked {
+    pub async fn lock_keys(&self, keys: impl IntoIterator<Item = (usize, Access)>) -> Locked {
         let db = self.db;
-        self.lock_keys_in(keys.into_iter().map(|(key, access)| (db, key, access))).await
+        self.lock_keys_in(keys.into_iter().map(|(at, access)| (db, at, access))).await
     }
 
     /// Locks keys of several databases.
-    pub async fn lock_keys_in<'k>(
+    pub async fn lock_keys_in(
         &self,
-        keys: impl IntoIterator<Item = (usize, &'k [u8], Access)>,
+        keys: impl IntoIterator<Item = (usize, usize, Access)>,
     ) -> Locked {
+        let args = resp::Args::owned(&self.request);
         let mut claims: Vec<(CoreId, Claim)> = Vec::new();
-        for (db, key, access) in keys {
-            let core = self.tx.core_of(key);
-            let lock = (lock_key(db, Key::new(key).hash), access);
+        for (db, at, access) in keys {
+            let core = self.owner(at);
+            let lock = (lock_key(db, args.hash(at)), access);
             match claims.iter_mut().find(|(owner, _)| *owner == core) {
                 Some((_, Claim::Keys(list))) => add_lock(list, lock),
                 _ => claims.push((core, Claim::Keys(vec![lock]))),
@@ -114,7 +118,7 @@ impl Call {
             let key = Key::new(resp::Args::owned(&request).get(index));
             act(home.shard.db_for(db, no_touch), &key)
         };
-        self.tx.on(self.tx.core_of(self.arg(index)), act).await
+        self.tx.on(self.owner(index), act).await
     }
 
     /// Locks all keys on all cores.

@@ -66,7 +66,7 @@ impl Cuts {
         let keys: Vec<_> = positions
             .map(|at| {
                 let key = args.get(at);
-                (&self.0[darter_base::slot::owner_of(key, self.0.len())], Key::new(key))
+                (&self.0[args.owner(at, self.0.len())], Key::new(key))
             })
             .collect();
         keys.iter().for_each(|(cut, key)| cut.keys.prefetch(key.hash));

@@ -161,7 +161,7 @@ impl KeysByCore {
         cores.resize_with(call.tx.cores(), Positions::default);
         for done in 0..layout.count {
             let at = layout.first + done * layout.step;
-            let core = if cores.len() == 1 { 0 } else { call.tx.core_of(call.arg(at)) };
+            let core = if cores.len() == 1 { 0 } else { call.owner(at) };
             cores[core].push(at);
             breathe(call, done).await;
         }

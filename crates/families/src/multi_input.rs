@@ -82,9 +82,8 @@ pub(crate) async fn for_target<I: Input>(
     let parts = split(call, keys.clone()).await;
     let mut locked = lock(call, &parts, Some(target)).await;
     let cuts = take(call, &parts, keys, Hold::Value).await?;
-    let name = call.arg(target);
-    let key = lock_key(call.db, Key::new(name).hash);
-    locked.keep_only(call.tx.core_of(name), key, Access::Exclusive);
+    let key = lock_key(call.db, Key::new(call.arg(target)).hash);
+    locked.keep_only(call.owner(target), key, Access::Exclusive);
     Ok((cuts, locked))
 }
 
@@ -94,7 +93,7 @@ type Parts = Vec<(CoreId, Arc<Vec<usize>>)>;
 async fn split(call: &Call, keys: Range<usize>) -> Parts {
     let mut lists: Vec<Vec<usize>> = vec![Vec::new(); call.tx.cores()];
     for at in keys {
-        lists[call.tx.core_of(call.arg(at))].push(at);
+        lists[call.owner(at)].push(at);
         pause_now_and_then(call, at).await;
     }
     let owned = lists.into_iter().enumerate().filter(|(_, list)| !list.is_empty());
@@ -106,12 +105,12 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     let few = parts.iter().map(|(_, list)| list.len()).sum::<usize>() <= ENTRIES_AT_ONCE;
     if few {
         let sources = parts.iter().flat_map(|(_, list)| list.iter());
-        let sources = sources.map(|at| (call.arg(*at), Access::Shared));
-        let target = target.map(|at| (call.arg(at), Access::Exclusive));
+        let sources = sources.map(|at| (*at, Access::Shared));
+        let target = target.map(|at| (at, Access::Exclusive));
         return call.lock_keys(target.into_iter().chain(sources)).await;
     }
     let mut claims = Vec::with_capacity(parts.len() + 1);
-    let target = target.map(|at| call.arg(at)).map(|name| (call.tx.core_of(name), name));
+    let target = target.map(|at| (call.owner(at), call.arg(at)));
     for (core, list) in parts {
         let mut locked = KeyList::with_capacity(list.len() + 1);
         for (done, at) in list.iter().enumerate() {

@@ -18,7 +18,8 @@
 
 use crate::lazyfree::{self, Dismantle};
 use darter_base::hash;
-use darter_base::long::{KNOWN_MIN, Long};
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::long::Long;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Bound, Deref};
@@ -70,7 +71,7 @@ const _: () = assert!(size_of::<Name>() == size_of::<Box<[u8]>>());
 
 impl From<&[u8]> for Name {
     fn from(name: &[u8]) -> Self {
-        if name.len() > KNOWN_MIN {
+        if name.len() > CHUNK_BYTES {
             return Self::Long(Long::new(name, hash::of(name)));
         }
         Self::Short(Box::from(name))

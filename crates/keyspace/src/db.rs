@@ -32,11 +32,8 @@ use crate::packed::{self, Lent};
 use crate::text::{Fresh, Str, StrPieces, TextEdit};
 use crate::usage::exchange;
 use crate::{Key, Usage};
-use darter_base::long::KNOWN_MIN;
 use darter_structs::blob::Blob;
-use darter_structs::table::{
-    EntryMut, HeldKey, New, Old, PackRef, PackedValue, Scratch, Table, ValueRef,
-};
+use darter_structs::table::{EntryMut, New, Old, PackRef, PackedValue, Scratch, Table, ValueRef};
 use std::cell::Cell;
 
 /// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
@@ -845,10 +842,7 @@ impl Db {
         if before == after {
             return;
         }
-        let long = || self.keys.get(key.hash, key.bytes)?.hold_key();
-        let held = (key.bytes.len() > KNOWN_MIN).then(long).flatten();
-        let name = held.as_ref().map_or(key.bytes, HeldKey::bytes);
-        self.clocks.change(name, before, after);
+        self.clocks.change(key.bytes, before, after);
     }
 
     fn forget(&mut self, key: &Key<'_>, old: &Old<Object>) {

@@ -143,7 +143,7 @@ impl Tracked {
     /// Remembers that a client has read a key, which is there or not.
     pub(crate) fn remember(&mut self, client: u64, key: &Key<'_>, prng: &mut Prng) {
         if let Some(known) = self.keys.get_mut(&key.hash) {
-            if darter_base::long::same(&known.name, key.bytes) {
+            if *known.name == *key.bytes {
                 self.items += usize::from(known.readers.add(client));
                 return;
             }
@@ -223,7 +223,7 @@ impl Tracked {
     /// A key is touched, or dropped: of this name, if it has one.
     fn hear_read(&mut self, hash: u64, name: Option<&[u8]>) {
         let Some(known) = self.keys.get(&hash) else { return };
-        if name.is_some_and(|name| !darter_base::long::same(&known.name, name)) {
+        if name.is_some_and(|name| *known.name != *name) {
             return;
         }
         let known = self.keys.remove(&hash).expect("it was just found");

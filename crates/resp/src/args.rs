@@ -5,10 +5,11 @@
 //! it was never copied as a whole; it is shared by reference count.
 
 use crate::lookahead::ARGS_MAX;
-use crate::whole::{Sought, Whole};
+use crate::whole::Whole;
 use darter_base::hash;
 use darter_base::lazyfree::{self, Dismantle};
 use darter_base::limits::CHUNK_BYTES;
+use darter_base::slot;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -51,11 +52,22 @@ impl Block {
         }
     }
 
-    fn is_ungathered(&self) -> bool {
+    /// Bytes of its arguments.
+    fn len(&self) -> usize {
         match self {
-            Self::Small { .. } => false,
-            Self::Big { whole, .. } => whole.is_ungathered(),
+            Self::Small { bytes, .. } => bytes.len(),
+            Self::Big { chunks, .. } => chunks.iter().map(|chunk| chunk.len()).sum(),
         }
+    }
+
+    /// The index and the length of each of its arguments.
+    fn lens(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let spans = match self {
+            Self::Small { spans, .. } => &spans[..],
+            Self::Big { .. } => &[],
+        };
+        let big = spans.is_empty().then(|| (self.first(), self.len()));
+        lens(self.first(), spans).chain(big)
     }
 
     /// Bytes of memory: a short argument's span may take more than its bytes. Chunks that a table
@@ -71,6 +83,11 @@ impl Block {
             }
         }
     }
+}
+
+/// The index and the length of each of some arguments, of which the first has index `first`.
+fn lens(first: usize, spans: &[Span]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    spans.iter().enumerate().map(move |(at, span)| (first + at, (span.end - span.start) as usize))
 }
 
 /// True if it is not shared.
@@ -410,25 +427,30 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Gathers a portion of a big argument into one piece and computes the facts about it, so that
-    /// its `get` and `hash` become free. True while some of it is left. Cost: a portion. Panics
-    /// when there is no such argument.
+    /// The core, `0..cores`, that owns the key at `index`. With one core the key is not looked at; a
+    /// large one keeps its slot. Panics when there is none.
+    #[inline]
     #[must_use]
-    pub fn gather(self, index: usize, sought: Sought) -> bool {
+    pub fn owner(self, index: usize, cores: usize) -> usize {
         match self.arg(index) {
-            Arg::Bytes(_) => false,
-            Arg::Chunks { chunks, whole } => whole.gather(chunks, sought),
+            _ if cores == 1 => 0,
+            Arg::Bytes(key) => slot::owner_of(key, cores),
+            Arg::Chunks { chunks, whole } => slot::core_of(whole.slot(chunks), cores),
         }
     }
 
-    /// Indexes of the big arguments that are not fully gathered, in order. Cost: a look at each
-    /// block of a large request.
-    pub fn ungathered(self) -> impl Iterator<Item = usize> + 'a {
-        let blocks = match self.source {
-            Source::Flat { .. } => &[][..],
-            Source::Owned(request) => &request.blocks,
+    /// The arguments that are longer than `bytes`, which is at least a chunk: their indexes and
+    /// lengths. Cost: a look at each block, and at the arguments of those blocks that are as long.
+    pub fn longer_than(self, bytes: usize) -> impl Iterator<Item = (usize, usize)> + 'a {
+        debug_assert!(bytes >= CHUNK_BYTES);
+        let (spans, blocks): (&[Span], &[Block]) = match self.source {
+            Source::Flat { bytes: all, spans } if all.len() > bytes => (spans, &[]),
+            Source::Flat { .. } => (&[], &[]),
+            Source::Owned(request) => (&[], &request.blocks),
         };
-        blocks.iter().filter(|block| block.is_ungathered()).map(Block::first)
+        let of_blocks =
+            blocks.iter().filter(move |block| block.len() > bytes).flat_map(Block::lens);
+        lens(0, spans).chain(of_blocks).filter(move |(_, len)| *len > bytes)
     }
 
     /// True when they own their bytes: a large request, or one that has waited.
@@ -572,7 +594,10 @@ mod tests {
         let big = 2 * CHUNK_BYTES + 9;
         let request = Arc::new(request(&[None, Some(big), None, Some(CHUNK_BYTES), None]));
         let args = Args::owned(&request);
-        assert_eq!(args.ungathered().collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(args.longer_than(CHUNK_BYTES).collect::<Vec<_>>(), [(2, big)]);
+        let from_script = Arc::new(Request::from_args([&b"SET"[..], &[1; CHUNK_BYTES + 1]]));
+        let long = Args::owned(&from_script).longer_than(CHUNK_BYTES);
+        assert_eq!(long.collect::<Vec<_>>(), [(1, CHUNK_BYTES + 1)]);
         let lens = [3, 2, big, 3, 2, CHUNK_BYTES, 3, 2];
         assert_eq!(args.iter().map(<[u8]>::len).collect::<Vec<_>>(), lens);
         let firsts: Vec<u8> = args.iter().map(|arg| arg[0]).collect();
@@ -588,7 +613,6 @@ mod tests {
         let held = lens.iter().sum::<usize>() + spans;
         let whole = Long::bytes_for(big) + Long::bytes_for(CHUNK_BYTES); // Requested in one piece.
         assert_eq!(args.held_bytes(), held + whole);
-        assert_eq!(args.ungathered().count(), 0);
         assert!(Arc::ptr_eq(&args.to_request(), &request));
     }
 
@@ -622,8 +646,6 @@ mod tests {
         let Arg::Chunks { chunks, .. } = args.arg(2) else { unreachable!("it is big") };
         let value = chunks.to_vec();
         assert_eq!(args.held_bytes(), small + big);
-        let name = Long::new(args.get(3), args.hash(3));
-        assert_eq!(args.held_bytes(), small + big, "its chunks are the request's");
 
         drop(request);
         let mut told = vec![lazyfree::waiting().1];
@@ -632,8 +654,7 @@ mod tests {
         }
         let with_big = |chunks: usize| small + chunks * CHUNK_BYTES;
         assert_eq!(told, [with_big(20), with_big(4), small, small, small, small, small]);
-        assert!(value.iter().all(is_own) && name.len() == big);
-        drop(name);
+        assert!(value.iter().all(is_own));
         while lazyfree::run(&Countdown::new(0)) {}
     }
 

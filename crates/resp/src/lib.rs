@@ -24,4 +24,4 @@ pub use lookahead::LOOKAHEAD_MAX;
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;
-pub use whole::{Sought, Whole};
+pub use whole::Whole;

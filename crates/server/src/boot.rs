@@ -45,7 +45,6 @@ const RING_CAPACITY: usize = 256;
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
-    darter_base::digest::set_point([random_u64(), random_u64()]);
     enter_folder(&mut settings)?;
     crate::log::begin(&settings);
     let processors = topology::processors();

@@ -157,8 +157,8 @@ fn draw_watches(prng: &mut Prng) -> Op {
 async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
     let mut values = Vec::new();
     for at in [1, 2] {
-        let (key, core, db) = (call.arg(at).to_vec(), call.tx.core_of(call.arg(at)), call.db);
-        let locked = call.lock_keys([(&key[..], darter_tx::Access::Exclusive)]).await;
+        let (key, core, db) = (call.arg(at).to_vec(), call.owner(at), call.db);
+        let locked = call.lock_keys([(at, darter_tx::Access::Exclusive)]).await;
         values.push(call.tx.on(core, increment(db, key)).await);
         drop(locked);
         call.tx.yield_now().await;
@@ -173,7 +173,7 @@ async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
 async fn script_unlocked(call: Call) -> Result<Answer, Refusal> {
     let mut values = Vec::new();
     for at in [1, 2] {
-        let (key, core, db) = (call.arg(at).to_vec(), call.tx.core_of(call.arg(at)), call.db);
+        let (key, core, db) = (call.arg(at).to_vec(), call.owner(at), call.db);
         values.push(call.tx.on(core, increment(db, key)).await);
         call.tx.yield_now().await;
     }
@@ -210,7 +210,7 @@ impl Op {
 /// HGETALL that reads the hash field by field, with a hop for each, and without a cut.
 async fn scan_live(call: Call) -> Result<Answer, Refusal> {
     let key = call.arg(1).to_vec();
-    let core = call.tx.core_of(&key);
+    let core = call.owner(1);
     let db = call.db;
     let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     let mut cursor = 0;
@@ -254,10 +254,10 @@ async fn scan_live(call: Call) -> Result<Answer, Refusal> {
 /// atomic command would never expose.
 async fn release_early(call: Call) -> Result<Answer, Refusal> {
     let key = call.arg(1).to_vec();
-    let core = call.tx.core_of(&key);
+    let core = call.owner(1);
     let db = call.db;
     for half in ["a", "b"] {
-        let locked = call.lock_keys([(&key[..], darter_tx::Access::Exclusive)]).await;
+        let locked = call.lock_keys([(1, darter_tx::Access::Exclusive)]).await;
         let key = key.clone();
         call.tx
             .on(core, move |home| {

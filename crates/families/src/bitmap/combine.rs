@@ -101,7 +101,7 @@ pub(super) async fn bitop(call: Call) -> Result<Answer, Refusal> {
             db.set_text_raw(&key, Fresh::Blob(&result), Deadline::Clear, &[SET]);
         }
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(len)))
 }

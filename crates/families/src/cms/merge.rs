@@ -99,7 +99,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
         let db = home.shard.db_mut(db);
         db.install(&key, Object::new(result), Deadline::from(deadline), &[MERGE]);
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -112,7 +112,7 @@ async fn shape_of(call: &Call, at: usize) -> Result<(CmsShape, Option<u64>), Ref
         let Some(found) = home.shard.db_mut(db).read(&key) else { return Ok(None) };
         Ok(Some((found.value::<Cms>()?.shape(), found.deadline())))
     };
-    let found: Result<_, WrongType> = call.tx.on(call.tx.core_of(call.arg(at)), read).await;
+    let found: Result<_, WrongType> = call.tx.on(call.owner(at), read).await;
     found?.ok_or_else(|| refuse(MISSING))
 }
 

@@ -48,7 +48,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     if call.len() == call.first + 1 {
         let (request, db, no_touch) = (Arc::clone(&call.request), call.db, call.no_touch);
-        let (at, core) = (call.first, call.tx.core_of(call.arg(call.first)));
+        let (at, core) = (call.first, call.owner(call.first));
         let count = move |home: &mut Home| {
             let (db, _, stats) = home.shard.parts_for(db, no_touch);
             count_one(db, stats, &Key::new(darter_resp::Args::owned(&request).get(at)))

@@ -125,7 +125,7 @@ pub(super) async fn pfmerge(call: Call) -> Result<Answer, Refusal> {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
         put_back(home.shard.db_mut(db), &key, &sketch, &[PFADD]);
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))
 }

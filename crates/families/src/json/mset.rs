@@ -68,7 +68,7 @@ async fn parsed(call: &Call) -> Result<Vec<OfCore<Triple>>, Refusal> {
                 break act;
             }
         };
-        cores[call.tx.core_of(call.arg(at))].1.tail(1).push(Triple { at, act });
+        cores[call.owner(at)].1.tail(1).push(Triple { at, act });
     }
     cores.retain(|(_, triples)| triples.end().1 > 0);
     Ok(cores)

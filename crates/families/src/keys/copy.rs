@@ -2,7 +2,6 @@
 //! its source's memory until either is written.
 
 use crate::lookup::find;
-use darter_base::long::same;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::event::NEW;
@@ -55,12 +54,11 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
             return Err(Refusal::Syntax);
         }
     }
-    if to_db == call.db && same(call.arg(from), call.arg(to)) {
+    if to_db == call.db && call.arg(from) == call.arg(to) {
         return Err(same_object());
     }
 
-    let (source, target) = (call.arg(from), call.arg(to));
-    let claims = [(call.db, source, Access::Shared), (to_db, target, Access::Exclusive)];
+    let claims = [(call.db, from, Access::Shared), (to_db, to, Access::Exclusive)];
     let locked = call.lock_keys_in(claims).await;
     let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
     let hold = move |home: &mut Home| {
@@ -68,7 +66,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
         let (db, _, stats) = home.shard.parts_for(db, no_touch);
         find(db, stats, &key).map(|found| found.hold_copy())
     };
-    let held = call.tx.on(call.tx.core_of(source), hold).await;
+    let held = call.tx.on(call.owner(from), hold).await;
     let mut done = false;
     if let Some(held) = held {
         let request = Arc::clone(&call.request);
@@ -81,7 +79,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
             }
             free
         };
-        done = call.tx.on(call.tx.core_of(target), put).await;
+        done = call.tx.on(call.owner(to), put).await;
     }
     drop(locked);
     Ok(call.answer(|reply| reply.int(i64::from(done))))
@@ -95,14 +93,14 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
 pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
     let databases = call.tx.home().shard.databases();
     let mut args = call.args();
-    let key = args.bytes()?;
+    args.bytes()?;
     let (from_db, to_db) = (call.db, database(&mut args, databases)?);
     args.end()?;
     if from_db == to_db {
         return Err(same_object());
     }
 
-    let claims = [from_db, to_db].map(|db| (db, key, Access::Exclusive));
+    let claims = [from_db, to_db].map(|db| (db, call.first, Access::Exclusive));
     let locked = call.lock_keys_in(claims).await;
     let (at, no_touch, request) = (call.first, call.no_touch, Arc::clone(&call.request));
     let relocate = move |home: &mut Home| {
@@ -113,7 +111,7 @@ pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
         let held = home.shard.db_for(from_db, no_touch).take(&key, &[MOVE_FROM]);
         held.map(|held| home.shard.db_mut(to_db).put_taken(&key, held, &[MOVE_TO])).is_some()
     };
-    let done = call.tx.on(call.tx.core_of(key), relocate).await;
+    let done = call.tx.on(call.owner(at), relocate).await;
     drop(locked);
     Ok(call.answer(|reply| reply.int(i64::from(done))))
 }

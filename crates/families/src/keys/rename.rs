@@ -1,7 +1,6 @@
 //! RENAME and RENAMENX: a value moves from one key to another, by pointer, whatever its size and
 //! wherever the keys are.
 
-use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::event::NEW;
 use darter_keyspace::{Event, Tells};
@@ -63,7 +62,7 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     if cx.db.read(&from).is_none() {
         return Err(Refusal::NoSuchKey);
     }
-    let done = !same(from.bytes, to.bytes) && (form == Form::Over || cx.db.read(&to).is_none());
+    let done = from.bytes != to.bytes && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
         let held = cx.db.take(&from, &[RENAME_FROM]).expect("it is there: see above");
         cx.db.put_taken(&to, held, RENAMED);
@@ -74,12 +73,12 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
 
 async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
-    let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
+    let keys = [from, to].map(|at| (at, Access::Exclusive));
     let locked = call.lock_keys(keys).await;
     if !exists(&call, from).await {
         return Err(Refusal::NoSuchKey);
     }
-    if same(call.arg(from), call.arg(to)) || form == Form::IfAbsent && exists(&call, to).await {
+    if call.arg(from) == call.arg(to) || form == Form::IfAbsent && exists(&call, to).await {
         return Ok(call.answer(|reply| form.reply(reply, false)));
     }
     let held = call.on_key(from, |db, key| db.take(key, &[RENAME_FROM])).await;

@@ -4,7 +4,7 @@ use super::scan::{KEYS_AT_ONCE, Plan, join, split, visit};
 use crate::cursor;
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Db, Key};
-use darter_tx::{Access, Home, lock_key};
+use darter_tx::{Access, Claim, Home, lock_key};
 use std::sync::Arc;
 
 /// `RM cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys after the
@@ -69,8 +69,9 @@ fn remove_portion(home: &mut Home, db: usize, plan: &Plan, from: (u64, usize)) -
 
 /// Removes a key that was held by another, if it still matches then.
 async fn remove_held(call: &Call, plan: &Arc<Plan>, name: Vec<u8>) -> bool {
-    let locked = call.lock_keys([(&name[..], Access::Exclusive)]).await;
     let (plan, db, core) = (Arc::clone(plan), call.db, call.tx.core_of(&name));
+    let claim = vec![(lock_key(db, Key::new(&name).hash), Access::Exclusive)];
+    let locked = call.tx.lock(vec![(core, Claim::Keys(claim))]).await;
     let remove = move |home: &mut Home| {
         let db: &mut Db = home.shard.db_mut(db);
         let key = Key::new(&name);

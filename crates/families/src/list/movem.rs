@@ -8,7 +8,6 @@ use super::read::Ranging;
 use super::transfer::Ends;
 use super::value::List;
 use crate::pending_values::flow;
-use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Flow, Refusal};
 use darter_keyspace::{Db, Key, WrongType};
 use darter_resp::{Output, Reply};
@@ -104,7 +103,7 @@ pub(super) async fn blmovem(call: Call) -> Result<Answer, Refusal> {
 
 async fn run(call: Call, asked: MoveRequest) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
-    let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
+    let _locked = call.lock_keys([from, to].map(|at| (at, Access::Exclusive))).await;
     let Some(found) = Move { call: &call, asked, from, to }.run().await? else {
         return Ok(
             call.answer(|reply| if asked.is_exact { reply.null_array() } else { reply.array(0) })
@@ -133,7 +132,7 @@ impl Move<'_> {
     /// Moves; returns a cut of the moved elements, unless there are none.
     async fn run(&self) -> Result<Option<ListReader>, Refusal> {
         let Some(reader) = self.find().await? else { return Ok(None) };
-        let is_one_key = same(self.call.arg(self.from), self.call.arg(self.to));
+        let is_one_key = self.call.arg(self.from) == self.call.arg(self.to);
         if !is_one_key {
             self.check_target().await?;
         }

@@ -91,7 +91,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let _locked = if keys.len() > ENTRIES_AT_ONCE {
         call.lock_all(Access::Exclusive).await
     } else {
-        call.lock_keys(keys.clone().map(|at| (call.arg(at), Access::Exclusive))).await
+        call.lock_keys(keys.clone().map(|at| (at, Access::Exclusive))).await
     };
     for at in keys {
         if at % KEYS_AT_ONCE == 0 {

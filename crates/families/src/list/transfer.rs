@@ -134,7 +134,7 @@ pub(super) async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> 
 /// Both keys are locked, so the element found does not change until it is moved.
 pub(super) async fn across(call: Call, ends: Ends, when: When) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
-    let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
+    let _locked = call.lock_keys([from, to].map(|at| (at, Access::Exclusive))).await;
     let look = move |db: &mut Db, key: &Key<'_>| peek(db, key, ends.from);
     let Some(element) = call.on_key(from, look).await? else {
         return Ok(call.answer(|reply| reply.null()));

@@ -1,7 +1,6 @@
 //! SMOVE: a member from one set to another, perhaps on another core.
 
 use super::value::Set;
-use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Deadline, Key, WrongType};
 use darter_resp as resp;
@@ -20,7 +19,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         Source::Absent => false,
         Source::There { member: found } => {
             check(cx.db, &to)?;
-            if !same(from.bytes, to.bytes)
+            if from.bytes != to.bytes
                 && let Some(deadline) = found
             {
                 remove(cx.db, &from, member);
@@ -70,14 +69,14 @@ fn add(db: &mut Db, key: &Key<'_>, member: &[u8], deadline: Option<u64>) {
 /// SMOVE between cores: both keys are locked, so the member found does not change until it is done.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
-    let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
+    let keys = [from, to].map(|at| (at, Access::Exclusive));
     let _locked = call.lock_keys(keys).await;
     let request = Arc::clone(&call.request);
     let look = move |db: &mut Db, key: &Key<'_>| source_of(db, key, member(&request, from));
     let Source::There { member: found } = call.on_key(from, look).await? else {
         return Ok(call.answer(|reply| reply.int(0)));
     };
-    let moves = found.is_some() && !same(call.arg(from), call.arg(to));
+    let moves = found.is_some() && call.arg(from) != call.arg(to);
     let request = Arc::clone(&call.request);
     let add_it = move |db: &mut Db, key: &Key<'_>| {
         check(db, key)?;

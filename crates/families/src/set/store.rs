@@ -33,7 +33,7 @@ pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
         home.shard.db_mut(db).install(&key, Object::new(set), Deadline::Clear, &[event]);
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(count)))
 }

@@ -12,7 +12,7 @@ use super::sets::Sets;
 use crate::live_entries::is_alive;
 use crate::prefetch::BATCH;
 use darter_base::hash;
-use darter_base::long::KNOWN_MIN;
+use darter_base::limits::CHUNK_BYTES;
 use darter_structs::table::{Entry, HeldKey, Never, Reader, Scratch, Table};
 
 /// Longer members are held, not copied.
@@ -101,7 +101,7 @@ impl Batch {
     fn cost(&self) -> usize {
         // Members above are compared by the facts known of them.
         let compared =
-            |held: &HeldKey| if held.bytes().len() > KNOWN_MIN { 0 } else { held.bytes().len() };
+            |held: &HeldKey| if held.bytes().len() > CHUNK_BYTES { 0 } else { held.bytes().len() };
         let bytes: usize = self.held.iter().map(|(_, held)| compared(held)).sum();
         self.kept.count_ones() as usize + bytes / LOOKUP_BYTES
     }

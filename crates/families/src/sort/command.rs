@@ -134,7 +134,7 @@ async fn touch(call: &Call) {
         let (db, _, stats) = home.shard.parts_for(db.0, db.1);
         find(db, stats, &Key::new(resp::Args::owned(&request).get(at)));
     };
-    call.tx.on(call.tx.core_of(call.arg(at)), touch).await;
+    call.tx.on(call.owner(at), touch).await;
 }
 
 /// Adds the hits and misses of lookups to the counters, and publishes the misses.
@@ -156,9 +156,6 @@ async fn answer(call: &Call, mut show: Show) -> Answer {
     let mut more = show.len() > 0;
     let mut portions = COUNTED_PORTIONS;
     while more && portions > 0 {
-        while show.make_name() {
-            call.tx.pause().await;
-        }
         more = show.pump(&mut reply);
         portions -= 1;
         call.tx.pause().await;
@@ -186,7 +183,7 @@ async fn store(
         db.install(&key, Object::new(list), Deadline::Clear, &[SORTSTORE]);
         db.count_more(len.saturating_sub(1)); // Redis counts the elements.
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(len)))
 }

@@ -238,13 +238,9 @@ impl Gather {
     }
 
     /// [`Gather::take`] of the first elements, which are compared by what is at keys made of them.
-    /// Takes none before the name of a long key is made.
     fn take_by(&mut self, pattern: &[Pattern], lookup: &mut Lookup) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
         let now = &batch[..together(pattern, (batch, fresh))];
-        if lookup.make_name(pattern, (now, fresh)) {
-            return true;
-        }
         let (mut is_valid, mut elements, mut taken, mut bytes) = (true, now.iter(), 0, 0);
         lookup.each(pattern, (now, fresh), |weight| {
             let weight = if let Shown::Text(weight) = weight { Some(weight) } else { None };

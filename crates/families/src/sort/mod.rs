@@ -16,7 +16,6 @@
 
 mod command;
 mod gather;
-mod name;
 mod numbers;
 mod options;
 mod order;

@@ -4,11 +4,10 @@
 //! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
 //! their cache misses overlap. docs/design/0021-sort.md says why.
 
-use super::name::LongName;
 use super::texts::{Shown, TextId, Texts};
 use crate::cut::{Cut, Cuts};
 use crate::hash::{self, value_of};
-use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::limits::{ENTRIES_AT_ONCE, name_max_bytes};
 use darter_base::slot::owner_of;
 use darter_command::{Args, Call, Refusal, until_nul};
 use darter_keyspace::{Found, Key, ShardStats, Str};
@@ -133,8 +132,6 @@ pub(super) struct Lookup {
     /// The names of the keys at hand, one after the other, and where each ends.
     names: Vec<u8>,
     ends: Vec<usize>,
-    /// Instead of these the name of one, if that is long.
-    long: LongName,
     /// The numbers of hits and misses.
     pub(super) stats: ShardStats,
     /// The names of the misses, if a subscriber wants them.
@@ -145,23 +142,9 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Looks in `cuts`, those of all cores.
     pub(super) fn new(cuts: Cuts, notes_missed: bool) -> Self {
-        let (names, ends, long) = (Vec::new(), Vec::new(), LongName::default());
+        let (names, ends) = (Vec::new(), Vec::new());
         let (stats, missed) = (ShardStats::default(), notes_missed.then(Vec::new));
-        Self { cuts, names, ends, long, stats, missed, missed_bytes: 0 }
-    }
-
-    /// Makes a portion of the name that [`Lookup::each`] is going to look up, if that is long: then
-    /// it is the only one. True while there is more to be made.
-    pub(super) fn make_name(
-        &mut self,
-        patterns: &[Pattern],
-        (elements, texts): (&[TextId], &Texts),
-    ) -> bool {
-        let ([Pattern::Key { prefix, suffix, .. }], [element]) = (patterns, elements) else {
-            return false;
-        };
-        let is_long = prefix.len() + texts.len(*element) + suffix.len() > NAME_BYTES;
-        is_long && texts.with(*element, |text| self.long.make((prefix, suffix), text))
+        Self { cuts, names, ends, stats, missed, missed_bytes: 0 }
     }
 
     /// Calls `f`, in their order, with what each of the patterns stands for for each of `elements`:
@@ -174,10 +157,7 @@ impl Lookup {
         mut f: impl FnMut(Shown<'_>) -> bool,
     ) {
         self.name(patterns, (elements, texts));
-        let mut found = match self.long.get() {
-            Some(name) => find(&self.cuts, std::iter::once(name)),
-            None => find(&self.cuts, short_names(&self.names, &self.ends)),
-        };
+        let mut found = find(&self.cuts, names_of(&self.names, &self.ends));
         let (mut found, mut stats) = (found.drain(..), self.stats);
         for (element, pattern) in pairs(elements, patterns) {
             let goes_on = match pattern {
@@ -200,7 +180,6 @@ impl Lookup {
         }
         drop(found);
         self.stats = stats;
-        self.long.clear();
     }
 
     /// Publishes the missed keys, if there are at least `least`, or many bytes of them.
@@ -226,17 +205,16 @@ impl Lookup {
         self.cuts.pinned_bytes()
     }
 
-    /// Writes the names of the keys, unless a long one is made.
+    /// Writes the names of the keys. An element that is longer than a name may be names no key: only
+    /// one byte more than that is written of it.
     fn name(&mut self, patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) {
         self.names.clear();
         self.ends.clear();
-        if self.long.get().is_some() {
-            return;
-        }
         for (element, pattern) in pairs(elements, patterns) {
             if let Pattern::Key { prefix, suffix, .. } = pattern {
                 self.names.extend_from_slice(prefix);
-                texts.with(element, |text| text.write_to(&mut self.names));
+                let end = texts.len(element).min(name_max_bytes() + 1);
+                texts.with(element, |text| text.write_range(0..end, &mut self.names));
                 self.names.extend_from_slice(suffix);
                 self.ends.push(self.names.len());
             }
@@ -252,7 +230,7 @@ fn pairs<'a>(
 }
 
 /// Names that are written one after the other, each up to one of `ends`.
-fn short_names<'a>(names: &'a [u8], ends: &[usize]) -> impl Iterator<Item = &'a [u8]> {
+fn names_of<'a>(names: &'a [u8], ends: &[usize]) -> impl Iterator<Item = &'a [u8]> {
     let starts = std::iter::once(&0).chain(ends);
     starts.zip(ends).map(|(start, end)| &names[*start..*end])
 }

@@ -111,23 +111,8 @@ impl Show {
         (patterns.len(), count)
     }
 
-    /// Makes a portion of the name of a long key that is looked up next. True while there is more.
-    pub(super) fn make_name(&mut self) -> bool {
-        if self.only_numbers {
-            return false;
-        }
-        let (patterns, count) = self.next();
-        let Self { sorted, get, lookup, elements, shown, .. } = self;
-        let (patterns, now) = (&get[*shown..*shown + patterns], &elements[..count]);
-        let lookup = lookup.as_mut();
-        lookup.is_some_and(|lookup| lookup.make_name(patterns, (now, &sorted.texts)))
-    }
-
-    /// Calls `f` with the next values; with none before the name of a long key is made.
+    /// Calls `f` with the next values.
     fn portion(&mut self, mut f: impl FnMut(Shown<'_>)) {
-        if self.make_name() {
-            return;
-        }
         let (patterns, count) = self.next();
         let Self { sorted, get, lookup, elements, shown, .. } = self;
         let texts = &sorted.texts;

@@ -7,8 +7,7 @@
 use super::id;
 use super::value::{Stream, StreamEdit};
 use crate::option_names;
-use darter_base::digest::Digest;
-use darter_base::hash;
+use darter_base::hash::Wide;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_resp as resp;
 use darter_structs::groups::Producers;
@@ -47,7 +46,7 @@ impl Default for Limits {
     }
 }
 
-/// A message, by the digests of its producer's name and of itself. They are those of this process.
+/// A message, by the digests of its producer's name and of itself: the same in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub struct Message {
@@ -148,20 +147,17 @@ impl IdempotentRequest {
 
 /// The digest of a text and its length.
 fn digest(text: &[u8]) -> u128 {
-    let mut digest = Digest::new();
+    let mut digest = Wide::default();
     digest.update(&(text.len() as u64).to_le_bytes());
     digest.update(text);
     digest.finish()
 }
 
-/// A digest that is not linear in the text, so that different sets of texts have different sums.
+/// The digest of a digest and its kind: different messages have different sums of these.
 fn mixed(digest: u128, kind: u8) -> u128 {
-    let half = |salt| {
-        let mut bytes = [kind, salt].repeat(9);
-        bytes[2..].copy_from_slice(&digest.to_le_bytes());
-        u128::from(hash::of(&bytes))
-    };
-    half(0) << 64 | half(1)
+    let mut bytes = [kind; 17];
+    bytes[1..].copy_from_slice(&digest.to_le_bytes());
+    Wide::of(&bytes)
 }
 
 /// The fields of a message, being digested in any order of pairs.
@@ -171,7 +167,7 @@ pub(super) struct Fields {
     /// The field at hand, how much of it is digested, and the digest of its pair.
     next: usize,
     at: usize,
-    pair: Option<Digest>,
+    pair: Option<Wide>,
     sum: u128,
 }
 
@@ -184,7 +180,7 @@ impl Fields {
                 return Some(Message { producer: self.producer, message: self.sum });
             };
             let (end, len) = (self.at + DIGESTED_AT_ONCE, field.len());
-            let pair = self.pair.get_or_insert_with(Digest::new);
+            let pair = self.pair.get_or_insert_with(Wide::default);
             if self.at == 0 {
                 pair.update(&(len as u64).to_le_bytes());
             }

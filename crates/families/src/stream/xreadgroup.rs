@@ -644,5 +644,5 @@ async fn portion(
         })?;
         done.unwrap_or(Ok(Doing::Nothing))
     };
-    call.tx.on(call.tx.core_of(call.arg(at)), work).await
+    call.tx.on(call.owner(at), work).await
 }

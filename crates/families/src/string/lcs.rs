@@ -51,7 +51,7 @@ pub(super) fn lcs(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
 /// LCS of keys that live on two cores: takes cuts of both strings as of one instant.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (one, other) = (call.first, call.first + 1);
-    let locked = call.lock_keys([one, other].map(|at| (call.arg(at), Access::Shared))).await;
+    let locked = call.lock_keys([one, other].map(|at| (at, Access::Shared))).await;
     let mut blobs = Vec::new();
     for at in [one, other] {
         let (request, db) = (std::sync::Arc::clone(&call.request), call.db);
@@ -61,7 +61,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
             let (db, _, stats) = home.shard.parts_for(db, no_touch);
             blob_of(find(db, stats, &key).as_ref())
         };
-        blobs.push(call.tx.on(call.tx.core_of(call.arg(at)), read).await);
+        blobs.push(call.tx.on(call.owner(at), read).await);
     }
     drop(locked);
     let mut args = call.args();

@@ -102,7 +102,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
         let deadline = Deadline::from(deadline.flatten());
         home.shard.db_mut(db).install(&key, object, deadline, &[MERGE]);
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -115,7 +115,7 @@ async fn digest_at(call: &Call, at: usize) -> Result<Option<(TDigest, Option<u64
         let Some(found) = home.shard.db_mut(db).read(&key) else { return Ok(None) };
         Ok(Some((found.value::<TDigest>()?.into_cut(), found.deadline())))
     };
-    call.tx.on(call.tx.core_of(call.arg(at)), read).await
+    call.tx.on(call.owner(at), read).await
 }
 
 /// Adds all nodes of a digest to another.

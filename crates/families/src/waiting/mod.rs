@@ -81,7 +81,7 @@ async fn take(call: &Call, wait: Arc<Wait>, at: usize) -> Result<Answer, Refusal
         let flow = wait.want.take(&mut call, at)?;
         Ok::<_, Refusal>((out, flow))
     };
-    let (out, flow) = call.tx.on(call.tx.core_of(call.arg(at)), take).await?;
+    let (out, flow) = call.tx.on(call.owner(at), take).await?;
     Ok(match flow {
         Flow::Stream(rest) => Answer::Stream(out, rest),
         Flow::Done | Flow::Job(_) => Answer::Done(out),

@@ -185,7 +185,7 @@ pub(crate) async fn install(
         db.install(&key, Object::new(set), Deadline::Clear, &[event]);
         db.count_more(changes.saturating_sub(1));
     };
-    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    call.tx.on(call.owner(target), install).await;
     count
 }
 

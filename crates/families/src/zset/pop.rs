@@ -185,7 +185,7 @@ pub(super) async fn zmpop_anywhere(call: Call) -> Result<Answer, Refusal> {
         let flow = wish.take(db, &key, &mut Reply::new(&mut out, resp3))?;
         Ok::<_, WrongType>((out, flow))
     };
-    let (out, flow) = call.tx.on(call.tx.core_of(call.arg(first)), take).await?;
+    let (out, flow) = call.tx.on(call.owner(first), take).await?;
     drop(locked);
     Ok(match flow {
         Some(Flow::Stream(rest)) => Answer::Stream(out, rest),

@@ -9,7 +9,7 @@ use super::plan::{Act, Aggregate, Weighted};
 use crate::multi_input::Queue;
 use arrayvec::ArrayVec;
 use darter_base::hash;
-use darter_base::long::KNOWN_MIN;
+use darter_base::limits::CHUNK_BYTES;
 use darter_structs::table::{HeldKey, Scratch};
 
 /// Members in a batch, which is added in one step.
@@ -109,7 +109,7 @@ impl Walk {
         reader.next_slice(BATCH, &mut |element| {
             let mut scratch = Scratch::new();
             let member = element.member.bytes(&mut scratch);
-            let held = (member.len() > KNOWN_MIN).then(|| element.hold_member()).flatten();
+            let held = (member.len() > CHUNK_BYTES).then(|| element.hold_member()).flatten();
             if held.is_none() {
                 batch.bytes.extend_from_slice(member);
             }

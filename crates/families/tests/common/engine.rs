@@ -20,8 +20,8 @@ pub(crate) struct Engine {
     pub(crate) portion_ms: u64,
     /// Portions that streams and jobs took, for all commands so far.
     pub(crate) portions: usize,
-    /// Big arguments that the last command has not read as a whole.
-    pub(crate) unread: usize,
+    /// Bytes of long arguments that the last command has copied into one piece.
+    pub(crate) copied: usize,
     /// Bytes of the largest portion of a stream.
     pub(crate) portion_bytes: usize,
     stats: ShardStats,
@@ -37,7 +37,7 @@ impl Engine {
             preempt: Box::new(Never),
             portion_ms: 0,
             portions: 0,
-            unread: 0,
+            copied: 0,
             portion_bytes: 0,
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
@@ -62,11 +62,12 @@ impl Engine {
         parser.feed(&encode(words));
         let args = parser.next_request().unwrap().expect("the request is whole");
         let mut out = Output::default();
+        let held = args.held_bytes();
         if let Err(refusal) = self.execute(words, args, &mut out) {
             assert!(out.is_empty(), "a refusal behind a reply");
             Reply::new(&mut out, self.resp3).error(&refusal.text());
         }
-        self.unread = args.ungathered().count();
+        self.copied = args.held_bytes().saturating_sub(held); // Chunks may be a value's by now.
         out.flatten()
     }
 

@@ -277,18 +277,18 @@ fn huge_names_are_refused_uncopied() {
     engine.line("XADD x 1 f v");
     engine.line("XGROUP CREATE x g 0");
     let huge = "n".repeat(4 << 20);
-    for (line, count) in [
-        ("XADD x IDMP HUGE m * f v", 1),
-        ("XADD x IDMP p HUGE * f v", 1),
-        ("XADD x IDMPAUTO HUGE * f v", 1),
-        ("XADD x HUGE f v", 1),
-        ("XGROUP CREATE x HUGE 0", 1),
-        ("XREADGROUP GROUP HUGE HUGE STREAMS x >", 2),
-        ("XCLAIM x g HUGE HUGE HUGE", 3),
-        ("XRANGE x HUGE HUGE COUNT HUGE", 3),
+    for line in [
+        "XADD x IDMP HUGE m * f v",
+        "XADD x IDMP p HUGE * f v",
+        "XADD x IDMPAUTO HUGE * f v",
+        "XADD x HUGE f v",
+        "XGROUP CREATE x HUGE 0",
+        "XREADGROUP GROUP HUGE HUGE STREAMS x >",
+        "XCLAIM x g HUGE HUGE HUGE",
+        "XRANGE x HUGE HUGE COUNT HUGE",
     ] {
         let reply = engine.line(&line.replace("HUGE", &huge));
-        assert!(reply.starts_with("-ERR ") && engine.unread == count, "{line}: {}", engine.unread);
+        assert!(reply.starts_with("-ERR ") && engine.copied == 0, "{line}: {}", engine.copied);
     }
 }
 

@@ -4,7 +4,6 @@
 //! for its value, which is built aside and installed by the last step.
 
 use darter_base::limits::CHUNK_BYTES;
-use darter_base::long::{self, Draft, KNOWN_MIN};
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_families::TYPES;
@@ -18,8 +17,6 @@ use std::sync::Arc;
 
 /// Bytes checksummed in one step.
 const SUMMED_AT_ONCE: usize = 64 * 1024;
-/// Bytes of a long name that are copied, hashed and digested in one step.
-const NAMED_AT_ONCE: usize = 16 * 1024;
 /// Bytes given to the reader at a time.
 const PUSHED_AT_ONCE: usize = 16 * 1024;
 /// Items added in one step.
@@ -176,8 +173,6 @@ struct Restoring {
     value: Value,
     /// An item that comes in parts.
     long: Option<Long>,
-    /// The long name of the item that the reader has given last.
-    name: Option<Draft>,
     /// There were items, though they may all have been dead.
     any: bool,
 }
@@ -192,36 +187,19 @@ enum RestoreStage {
 /// An item whose value, or which itself is long, and comes in parts.
 struct Long {
     /// None: an element of a list.
-    name: Option<Name>,
+    name: Option<Vec<u8>>,
     deadline: Option<UnixMillis>,
     text: Blob,
     len: u64,
 }
 
-/// A name that outlives the reader's.
-enum Name {
-    Short(Vec<u8>),
-    Long(long::Long),
-}
-
-impl Name {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Short(bytes) => bytes,
-            Self::Long(name) => name,
-        }
-    }
-}
-
 impl Long {
-    /// Begins with an item if it comes in parts; `long` is its name, if that is long.
-    fn of(item: &Item<'_>, long: Option<&long::Long>) -> Option<Self> {
+    /// Begins with an item if it comes in parts.
+    fn of(item: &Item<'_>) -> Option<Self> {
         let text = Blob::default();
         match *item {
             Item::LongValued { name, value_len: len, deadline_ms: deadline } => {
-                let name = long
-                    .map_or_else(|| Name::Short(name.to_vec()), |long| Name::Long(long.clone()));
-                Some(Self { name: Some(name), deadline, text, len })
+                Some(Self { name: Some(name.to_vec()), deadline, text, len })
             }
             Item::LongSingle { len, deadline_ms: deadline } => {
                 Some(Self { name: None, deadline, text, len })
@@ -239,7 +217,7 @@ impl Long {
             None => NewItem::Element(&self.text),
             Some(name) => {
                 let (value, deadline) = (Fresh::Blob(&self.text), self.deadline);
-                NewItem::Pair { name: name.bytes(), value, deadline }
+                NewItem::Pair { name, value, deadline }
             }
         }
     }
@@ -262,7 +240,7 @@ impl Restoring {
         dump::version(&trailer).map_err(|_| wrong_trailer())?;
         let stage = RestoreStage::Summing(Crc64::new());
         let value = Value::None;
-        Ok(Self { types, deadline, idle, at: 0, stage, value, long: None, name: None, any: false })
+        Ok(Self { types, deadline, idle, at: 0, stage, value, long: None, any: false })
     }
 
     /// Does the next portion; true when the value is complete.
@@ -288,9 +266,6 @@ impl Restoring {
     }
 
     fn read(&mut self, payload: Payload<'_>, now: UnixMillis) -> Result<bool, Refusal> {
-        if self.name.is_some() {
-            return self.take_named(now);
-        }
         let Self { types, at, stage: RestoreStage::Reading(reader), value, long, any, .. } = self
         else {
             unreachable!("called while reading");
@@ -310,17 +285,13 @@ impl Restoring {
                     self.stage = RestoreStage::Building;
                     return self.build();
                 }
-                Some(Event::Item(item)) if item.name().len() > KNOWN_MIN => {
-                    self.name = Some(Draft::new(item.name().len()));
-                    return Ok(false);
-                }
                 Some(event) => {
                     let bytes = match &event {
                         Event::Item(item) => item.text_bytes(),
                         Event::Unpacked(bytes) => *bytes,
                         _ => 0,
                     };
-                    *any |= value.take_in(event, None, long, *types, now)?;
+                    *any |= value.take_in(event, long, *types, now)?;
                     items += 1 + bytes / ITEM_BYTES;
                 }
                 None if pushed >= SUMMED_AT_ONCE => return Ok(false),
@@ -330,28 +301,7 @@ impl Restoring {
         Ok(false)
     }
 
-    /// Copies the next bytes of a long name; with the last ones, adds its item.
-    fn take_named(&mut self, now: UnixMillis) -> Result<bool, Refusal> {
-        let Self { types, stage: RestoreStage::Reading(reader), value, long, name, any, .. } = self
-        else {
-            unreachable!("called while reading");
-        };
-        let Some(event @ Event::Item(item)) = reader.again() else {
-            unreachable!("the reader gives it as often as it is asked")
-        };
-        let (mut draft, bytes) = (name.take().expect("see `read`"), item.name());
-        let end = bytes.len().min(draft.len() + NAMED_AT_ONCE);
-        draft.push(&bytes[draft.len()..end]);
-        if end < bytes.len() {
-            *name = Some(draft);
-        } else {
-            *any |= value.take_in(event, Some(&draft.finish()), long, *types, now)?;
-        }
-        Ok(false)
-    }
-
-    /// Does a portion of the work that is left once all items are in; true when the value is
-    /// complete.
+    /// Does a portion of what is left to do once all items are in; true when the value is complete.
     fn build(&mut self) -> Result<bool, Refusal> {
         let Value::Object(building) = &mut self.value else { return Ok(true) };
         match building.step() {
@@ -405,12 +355,10 @@ fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
 }
 
 impl Value {
-    /// Adds a piece, or to `long`, which is one of several. True when it was an item of a collection;
-    /// `name` is its name, if that is long.
+    /// Adds a piece, or to `long`, which is one of several. True when it was an item of a collection.
     fn take_in(
         &mut self,
         event: Event<'_>,
-        name: Option<&long::Long>,
         long: &mut Option<Long>,
         types: Types,
         now: UnixMillis,
@@ -442,27 +390,16 @@ impl Value {
                 whole.deadline.is_some_and(|at| at <= now) || object.take_in(whole.item())
             }
             (Self::Object(_), Item::LongValued { .. } | Item::LongSingle { .. }) => {
-                *long = Long::of(&item, name);
+                *long = Long::of(&item);
                 return Ok(false);
             }
             (Self::Object(object), item) => {
                 item.deadline_ms().is_some_and(|at| at <= now)
-                    || NewItem::of(item).is_some_and(|item| object.take_in(named(item, name)))
+                    || NewItem::of(item).is_some_and(|item| object.take_in(item))
             }
             _ => false,
         };
         // A duplicate contradicts the count that the payload announced.
         if fresh { Ok(true) } else { Err(bad_format()) }
-    }
-}
-
-/// The item with its name in the block where what is known of it is found.
-fn named<'a>(item: NewItem<'a>, long: Option<&'a long::Long>) -> NewItem<'a> {
-    let Some(name) = long else { return item };
-    match item {
-        NewItem::Single { deadline, .. } => NewItem::Single { name, deadline },
-        NewItem::Pair { value, deadline, .. } => NewItem::Pair { name, value, deadline },
-        NewItem::Scored { score, .. } => NewItem::Scored { name, score },
-        NewItem::Element(_) | NewItem::Piece(_) => unreachable!("it has no name"),
     }
 }

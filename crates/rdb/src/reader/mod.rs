@@ -94,8 +94,6 @@ pub struct Reader {
     gives_parts: bool,
     /// The body after the long value that is being read.
     rest: Option<Body>,
-    /// The last event, if parts are asked for and it has a long name.
-    named: Option<Step>,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
     /// How far those are unpacked that are long.
@@ -231,21 +229,6 @@ enum Step {
     Eof(Crc),
 }
 
-impl Step {
-    /// True for an item whose name is long.
-    fn has_long_name(&self) -> bool {
-        let (Self::Pair(name, ..)
-        | Self::Scored(name, _)
-        | Self::Single(name)
-        | Self::LongValued(name, ..)) = self
-        else {
-            return false;
-        };
-        let (Span::Buffer(range) | Span::Text(_, range)) = name;
-        range.len() > CHUNK_BYTES
-    }
-}
-
 /// The result of one attempt: an event, or `None` where only the state advanced.
 type Attempt = Result<Option<Step>, Stop>;
 
@@ -282,7 +265,6 @@ impl Reader {
             gives_blocks: false,
             gives_parts: false,
             rest: None,
-            named: None,
             texts: [Vec::new(), Vec::new(), Vec::new()],
             unpacking: [Unpacking::default(); 3],
         }
@@ -397,9 +379,6 @@ impl Reader {
             }
             match self.attempt() {
                 Ok(Some(step)) => {
-                    if self.gives_parts {
-                        self.named = step.has_long_name().then(|| step.clone());
-                    }
                     return Ok(Some(self.event(step)));
                 }
                 Ok(None) => {}
@@ -408,13 +387,6 @@ impl Reader {
                 Err(Stop::Bad(behind, reason)) => return Err(self.fail(behind, reason)),
             }
         }
-    }
-
-    /// The last event again, if parts are asked for and its name is longer than [`CHUNK_BYTES`]:
-    /// for reading such a name in portions. Nothing may have been pushed since.
-    #[must_use]
-    pub fn again(&self) -> Option<Event<'_>> {
-        self.named.clone().map(|step| self.event(step))
     }
 
     fn attempt(&mut self) -> Attempt {

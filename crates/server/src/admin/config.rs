@@ -209,6 +209,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.password = (!password.is_empty()).then(|| Arc::from(password));
     limits::set_string_max(settings.size("proto-max-bulk-len"));
     hot.bulk_max = limits::string_max_bytes();
+    limits::set_name_max(settings.size("name-max-bytes"));
     hot.slow_ns = u64::try_from(settings.int("slowlog-log-slower-than"))
         .ok()
         .map(|us| us.saturating_mul(1_000));

@@ -93,7 +93,7 @@ impl Core {
             let mut next = if is_usual { Some(1) } else { positions.next() };
             while let Some(at) = next {
                 next = if is_usual { None } else { positions.next() };
-                if self.tx.cores() > 1 && self.tx.core_of(args.get(at)) != self.id() {
+                if self.tx.cores() > 1 && args.owner(at, self.tx.cores()) != self.id() {
                     continue;
                 }
                 let wanted = Wanted { db, key: Key::new(args.get(at)) };

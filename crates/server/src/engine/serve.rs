@@ -19,7 +19,7 @@ use super::unit::settle::Caller;
 use super::unit::steps::answer_of;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Flags, Flow, Job, Patience, Refusal, Stream};
-use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
+use darter_resp::{self as resp, Output, Parsed, Reply, Request};
 use darter_runtime::net::Token;
 use darter_script::Flags as ScriptFlags;
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
@@ -141,11 +141,6 @@ impl Core {
             return;
         }
         lane.session.active_ms = self.now_ms();
-        if args.is_owned() && self.gather_names(entry, args) {
-            lane.hold(args.to_request()); // Retried after a few portions.
-            self.mark_ready(lane);
-            return;
-        }
         if lane.is_queueing(entry) {
             lane.session.last_command = Some(entry.index);
             match self.enqueue(lane, entry, args) {
@@ -157,26 +152,6 @@ impl Core {
         lane.session.last_command = Some(entry.index);
         self.last_entry.set(entry.index);
         self.run_by_shape(lane, entry, args);
-    }
-
-    /// Gathers the long names of a request until the slice is over. True while names are left.
-    #[cold]
-    fn gather_names(&self, entry: &Entry, args: resp::Args<'_>) -> bool {
-        if args.ungathered().next().is_none() {
-            return false;
-        }
-        self.meter.blame(Cause::Command(entry.index));
-        let (is_name, cores) = (entry.row.names(args), self.tx.cores());
-        for at in args.ungathered().filter(|at| is_name(*at)) {
-            let is_placed = cores > 1 && entry.row.keys.has(args, at);
-            let sought = if is_placed { Sought::Slot } else { Sought::Name };
-            while args.gather(at, sought) {
-                if self.slice.must_yield() {
-                    return true;
-                }
-            }
-        }
-        false
     }
 
     /// Runs a request by the kind of its row, and shows it to the watchers.
@@ -337,7 +312,7 @@ impl Core {
             if count > ENTRIES_AT_ONCE {
                 return Owner::Many;
             }
-            let core = self.tx.core_of(args.get(at));
+            let core = args.owner(at, self.tx.cores());
             match home {
                 Owner::One(other) if other != core => return Owner::Many,
                 _ => home = Owner::One(core),

@@ -7,6 +7,7 @@ use super::SettingKind::{
     Text, Title, Words,
 };
 use super::When::{Accepted, Guarded, Inert, Running, Start};
+use darter_base::limits;
 use darter_families::TYPES;
 use std::sync::LazyLock;
 
@@ -113,6 +114,7 @@ const OWN: &[Setting] = &[
     row("dbfilename",               "dump.rdb",    FileName,                   "",       Guarded,  "RDB file that is loaded at start and written by snapshots."),
     row("maxmemory",                "0",           Size(0, u64::MAX),          "bytes",  Running,  "Memory limit; beyond it, writes fail with OOM. 0 for no limit."),
     row("maxmemory-policy",         "noeviction",  Enum(POLICIES),             "",       Running,  "Eviction policy; all act as noeviction (no eviction yet)."),
+    row("name-max-bytes",           "16777216",    Memory(1_048_576, limits::NAME_BOUND as i64), "bytes", Running, "Longest key, field or member; longer ones are refused."),
     row("proto-max-bulk-len",       "536870912",   Memory(1_048_576, I64_MAX), "bytes",  Running,  "Maximum length of an argument."),
     row("slowlog-log-slower-than",  "10000",       Int(-1, I64_MAX),           "us",     Running,  "SLOWLOG records commands that take longer; -1 disables it."),
     row("slowlog-max-len",          "128",         Int(0, I64_MAX),            "",       Running,  "Maximum number of SLOWLOG entries."),

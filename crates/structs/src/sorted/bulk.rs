@@ -31,7 +31,7 @@ use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 use crate::table::{Scratch, Text};
 use crate::tree::{Appender, defer, is_worth_deferring};
-use darter_base::long::{self, Long};
+use darter_base::long::Long;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
@@ -525,7 +525,7 @@ impl SortedBuilder {
         let (one, other) = (self.member(one), self.member(other));
         *compared += one.len();
         let (mut first, mut second) = (Scratch::new(), Scratch::new());
-        long::same(one.bytes(&mut first), other.bytes(&mut second))
+        one.bytes(&mut first) == other.bytes(&mut second)
     }
 
     /// Makes a run of the next block, or of a part of it that has not too many bytes.

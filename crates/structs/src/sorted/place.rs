@@ -1,7 +1,7 @@
 //! The place where a range of a sorted set begins or ends, and the entry there.
 
 use crate::table::{HeldKey, Scratch, Text};
-use darter_base::long::{self, Long};
+use darter_base::long::Long;
 use std::cmp::Ordering;
 
 /// A place between two entries: smaller entries come before it.
@@ -28,7 +28,6 @@ pub enum Place<'a> {
 #[inline]
 pub(super) fn order(member: &Text<'_>, name: &[u8]) -> Ordering {
     match member.as_raw() {
-        Some(bytes) if long::same(bytes, name) => Ordering::Equal,
         Some(bytes) => bytes.cmp(name),
         None => member.bytes(&mut Scratch::new()).cmp(name),
     }

@@ -30,7 +30,7 @@ use super::pack::Item;
 use super::text::{self, Form, Packed, Text, UUID_BYTES, VARINT_MAX};
 use super::value::{AnyItem, New, Old, OutOfLine, PackedValue, ValueRef};
 use darter_base::UnixMillis;
-use darter_base::long::{self, Long};
+use darter_base::long::Long;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
@@ -774,7 +774,7 @@ impl<X: OutOfLine> Raw<X> {
                 // SAFETY: the entry owns the key.
                 let hash = unsafe { Long::hash_of(long) };
                 // SAFETY: as above; it is used here only.
-                hash == needle.hash && long::same(unsafe { Long::borrow(long) }, needle.text)
+                hash == needle.hash && unsafe { Long::borrow(long) } == needle.text
             }
         }
     }

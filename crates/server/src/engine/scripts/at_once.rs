@@ -327,7 +327,7 @@ impl Work<'_> {
         }
         self.is_beyond_named = true;
         let tx = &self.core.tx;
-        let is_here = tx.cores() == 1 || tx.core_of(args.get(at)) == tx.core();
+        let is_here = tx.cores() == 1 || args.owner(at, tx.cores()) == tx.core();
         if !is_here || self.touched.len() >= KEYS_MAX {
             return false;
         }

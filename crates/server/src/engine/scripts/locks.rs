@@ -59,7 +59,7 @@ impl Locks<'_> {
             return if transaction.widen(claims.clone()).await { Ok(()) } else { Err(claims) };
         }
         let is_held = |at: usize| {
-            let (core, key) = (self.tx().core_of(args.get(at)), lock_key(db, args.hash(at)));
+            let (core, key) = (args.owner(at, self.tx().cores()), lock_key(db, args.hash(at)));
             match core == self.tx().core() {
                 true => transaction.widen_here(key, access),
                 false => transaction.holds(core, key, access),
@@ -72,7 +72,7 @@ impl Locks<'_> {
         }
         let mut wanted = Wanted::new(self.tx().cores(), args.len());
         for (done, at) in entry.row.keys.positions(args).enumerate() {
-            wanted.add(self.tx().core_of(args.get(at)), lock_key(db, args.hash(at)), access);
+            wanted.add(args.owner(at, self.tx().cores()), lock_key(db, args.hash(at)), access);
             if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
                 self.tx().pause().await;
             }
@@ -106,7 +106,7 @@ pub(super) async fn of_named(
     let mut wanted = Wanted::new(core.tx.cores(), count);
     for at in first..first + count {
         let key = lock_key(call.session.db, args.hash(at));
-        wanted.add(core.tx.core_of(args.get(at)), key, access);
+        wanted.add(args.owner(at, core.tx.cores()), key, access);
         if at % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
             core.tx.pause().await;
         }

@@ -51,7 +51,7 @@ impl Core {
             if count == AT_ONCE {
                 return self.remember_many(entry.index, request, client).await;
             }
-            let core = self.tx.core_of(args.get(at));
+            let core = args.owner(at, self.tx.cores());
             if !cores.contains(&core) {
                 cores.push(core);
             }

@@ -42,7 +42,7 @@ pub(super) async fn claims(
             wanted.all = wanted.all.max(Some(access));
         }
         for (done, at) in row.keys.positions(args).enumerate() {
-            wanted.add(core.tx.core_of(args.get(at)), lock_key(db, args.hash(at)), access);
+            wanted.add(args.owner(at, core.tx.cores()), lock_key(db, args.hash(at)), access);
             if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
                 core.tx.pause().await;
             }

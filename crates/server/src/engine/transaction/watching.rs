@@ -144,7 +144,7 @@ async fn watch_many(
         let is_there = core.with_client(client, |conn| {
             let args = Args::owned(&request);
             for at in places.clone() {
-                let owner = core.tx.core_of(args.get(at));
+                let owner = args.owner(at, core.tx.cores());
                 note_watched(&mut conn.lane, owner, lock_key(db, args.hash(at)));
             }
         });
@@ -156,7 +156,7 @@ async fn watch_many(
             let (request, places) = (Arc::clone(&request), places.clone());
             move |home: &mut Home| {
                 let args = Args::owned(&request);
-                let is_own = |at: &usize| darter_base::slot::owner_of(args.get(*at), cores) == here;
+                let is_own = |at: &usize| args.owner(*at, cores) == here;
                 for at in places.filter(is_own) {
                     home.shard.watch(client, db, &Key::hashed(args.get(at), args.hash(at)));
                 }

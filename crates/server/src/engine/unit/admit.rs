@@ -12,8 +12,9 @@ use super::super::scripts::evaluation::Evaluation;
 use super::super::state::hot::Hot;
 use super::super::transaction::queued::Verb;
 use crate::shared::Shared;
+use darter_base::limits::name_max_bytes;
 use darter_base::number::parse_i64;
-use darter_command::{Flags, Refusal};
+use darter_command::{Command, Flags, Refusal};
 use darter_resp::Args;
 use darter_script::Flags as Said;
 use std::cell::Cell;
@@ -59,6 +60,7 @@ impl State<'_> {
         if !lane.session.authenticated && !flags.has(Flags::NO_AUTH) {
             return Err(Refusal::line(NOAUTH));
         }
+        refuse_long_names(row, args)?;
         self.check_memory(flags, || self.is_full())?;
         self.check_disk(flags, Flags::WRITE | Flags::TELLS_OF_DISK)?;
         let is_free = lane.session.resp3 || row.flags.has(Flags::WHILE_SUBSCRIBED);
@@ -105,6 +107,17 @@ impl State<'_> {
             }
             _ => false,
         }
+    }
+}
+
+/// Refuses a request with a key, field or member that is longer than `name-max-bytes`.
+fn refuse_long_names(row: &Command, args: Args<'_>) -> Result<(), Refusal> {
+    let (max, is_name) = (name_max_bytes(), row.names(args));
+    match args.longer_than(max).find(|(at, _)| is_name(*at)) {
+        None => Ok(()),
+        Some((_, len)) => Err(Refusal::line(format!(
+            "ERR a key, field or member of {len} bytes is longer than name-max-bytes ({max})"
+        ))),
     }
 }
 
@@ -184,6 +197,7 @@ impl ScriptGate {
         if !entry.row.accepts(args.len()) {
             return Err(Refusal::line(ARITY));
         }
+        refuse_long_names(&entry.row, args)?;
         if flags.has(Flags::NOSCRIPT) {
             return Err(Refusal::line(NOT_HERE));
         }

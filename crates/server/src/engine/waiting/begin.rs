@@ -162,7 +162,7 @@ impl Core {
     fn cores_of(&self, call: &WaitingCall) -> Vec<CoreId> {
         let args = resp::Args::owned(&call.request);
         let mut cores: Vec<_> =
-            call.wait.keys.clone().map(|at| self.tx.core_of(args.get(at))).collect();
+            call.wait.keys.clone().map(|at| args.owner(at, self.tx.cores())).collect();
         cores.sort_unstable();
         cores.dedup();
         cores
@@ -337,7 +337,7 @@ impl Core {
         let mut keys: Vec<Vec<(u64, Access)>> = vec![Vec::new(); self.tx.cores()];
         for (done, at) in all.enumerate() {
             let name = lock_key(call.view.db, args.hash(at));
-            let core = self.tx.core_of(args.get(at));
+            let core = args.owner(at, self.tx.cores());
             if is_many {
                 let empty = || KeyList::with_capacity(call.wait.keys.len() / self.tx.cores());
                 lists[core].get_or_insert_with(empty).push(name);
@@ -365,7 +365,7 @@ impl Core {
         let db = home.shard.db_for(call.view.db, call.view.no_touch);
         let (cores, here) = (self.tx.cores(), self.id());
         for at in keys {
-            if cores > 1 && darter_base::slot::owner_of(args.get(at), cores) != here {
+            if cores > 1 && args.owner(at, cores) != here {
                 continue;
             }
             let found = call.wait.want.look(&Looking::new(db, args, at, When::Called));

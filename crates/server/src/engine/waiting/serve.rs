@@ -134,7 +134,7 @@ impl Core {
     /// The core and the name of a key of a request.
     fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
         let args = resp::Args::owned(&call.request);
-        (self.tx.core_of(args.get(at)), lock_key(call.view.db, args.hash(at)))
+        (args.owner(at, self.tx.cores()), lock_key(call.view.db, args.hash(at)))
     }
 
     /// The first behind a place that gets something of a key, as it is now.

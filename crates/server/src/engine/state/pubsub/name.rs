@@ -5,7 +5,6 @@
 
 use super::Kind;
 use crate::listeners::PREFIXES;
-use darter_base::long;
 use darter_resp::{Arg, Args, Output, Request};
 use darter_tx::CoreId;
 use std::cmp::Ordering;
@@ -113,7 +112,7 @@ impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
         self.hash.cmp(&other.hash).then_with(|| {
             let (one, other) = (self.bytes(), other.bytes());
-            if long::same(one, other) { Ordering::Equal } else { one.cmp(other) }
+            one.cmp(other)
         })
     }
 }
