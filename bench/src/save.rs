@@ -289,8 +289,8 @@ fn cells(run: &Saved, first: Option<&Saved>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test] // In miniature: redis-server saves both, and the report has its pictures.
-    fn redis_saves() {
+    #[test] // A small run with redis-server: two saves, and a report with pictures.
+    fn a_small_run_writes_its_report() {
         let folder = TempFolder::create().unwrap();
         let words = ["save", "--cores", "1", "--darter", "/nonexistent"];
         run(&Options::miniature(&words, folder.path())).unwrap();

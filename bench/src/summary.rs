@@ -1,4 +1,4 @@
-//! Latencies as percentiles, and numbers as medians.
+//! Latencies as percentiles, and numbers as medians_of_few_and_no_values.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn medians() {
+    fn medians_of_few_and_no_values() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test] // Each part's package and files exist.
-    fn parts_are_there() {
+    fn packages_and_folders_of_parts_exist() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for part in PARTS {
             let folder = root.join(part.files.trim_end_matches("/**"));

@@ -144,7 +144,7 @@ mod tests {
         );
     }
 
-    #[test] // An unused exception is a fault, or it would let the next one in.
+    #[test] // An exception that no code uses must go, or it would permit a new fault.
     fn exceptions_are_needed() {
         let all = faults(Path::new("/w"), std::iter::empty());
         assert_eq!(all.len(), EXCEPTIONS.len());

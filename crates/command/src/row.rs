@@ -548,7 +548,7 @@ impl Command {
         self
     }
 
-    /// Marks it as one that may change keys of another database than the selected one.
+    /// Marks a command that may change keys of another database than the selected one.
     #[must_use]
     pub const fn leaves_database(mut self) -> Self {
         self.leaves_database = true;

@@ -4,7 +4,7 @@
 //! kernel; a clock of our own over the processor's counter, calibrated against the system's, cost
 //! 16 ns (the counter alone is 12) and had to be kept in step: not worth it. A thread's CPU time
 //! takes a system call, 170 ns
-//! (`cargo test --release -p darter-runtime clock_cost -- --nocapture`).
+//! (`cargo test --release -p darter-runtime clocks_do_not_go_back -- --nocapture`).
 //!
 //! Not here: the readers of the time. The engine never reads a clock.
 
@@ -108,8 +108,8 @@ pub fn resident_peak_bytes() -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    #[test] // What does a reading cost? The answer is printed; that time passes is checked.
-    fn clock_cost() {
+    #[test] // Also prints the cost of a reading.
+    fn clocks_do_not_go_back() {
         const READS: u64 = 200_000;
         let each = |name: &str, read: &dyn Fn() -> u64| {
             let start = monotonic_nanos();
@@ -126,8 +126,8 @@ mod tests {
         each("thread_cpu_nanos", &thread_cpu_nanos);
     }
 
-    #[test] // Work shows in CPU time, by thread and by process, and sleep does not.
-    fn processor_time() {
+    #[test] // Work counts as CPU time of the thread and of the process.
+    fn work_counts_as_cpu_time() {
         let (thread, process) = (thread_cpu_nanos(), process_cpu_nanos());
         while thread_cpu_nanos() - thread < 2_000_000 {}
         let (thread, process) = (thread_cpu_nanos() - thread, process_cpu_nanos() - process);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test] // Touched memory is resident, and counts in the peak.
-    fn resident_memory() {
+    fn touched_memory_is_resident() {
         let before = resident_bytes().unwrap();
         let block = std::hint::black_box(vec![1_u8; 32 << 20]);
         let during = resident_bytes().unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test] // The two realtime readings agree, and are of this century.
-    fn unix_time() {
+    fn realtime_clocks_agree() {
         let (millis, micros) = (unix_millis(), unix_micros());
         assert!(micros / 1_000 >= millis && micros / 1_000 < millis + 10_000);
         assert!(millis > 1_700_000_000_000);

@@ -41,8 +41,8 @@ fn many_connections() {
     }
 }
 
-#[test] // A client that sends a lot before it reads gets all of it, in bounded memory.
-fn slow_reader() {
+#[test] // All is sent back, in bounded memory.
+fn a_client_may_send_much_before_it_reads() {
     const BYTES: usize = 24 << 20;
     for backend in backends() {
         for in_parts in [false, true] {

@@ -91,7 +91,7 @@ pub(crate) fn acl_check_cmd(cx: Call<'_, '_>) -> Result<Step, Error> {
     Ok(Step::Work(Box::new(Permission)))
 }
 
-/// Whether the one argument is a string; else the error that is returned is pushed.
+/// True if the only argument is a string. Otherwise an error is pushed, for the caller to return.
 fn has_one_string(lua: &mut Lua<'_>) -> Result<bool, Error> {
     let has = lua.top() == 1 && lua.kind(1) == Some(Type::String);
     if !has {

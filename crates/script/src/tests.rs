@@ -218,8 +218,8 @@ fn memory_is_limited() {
     assert_eq!(evaluate(&mut machine, run_of("return 1", &[]), &mut prng), ":1\r\n");
 }
 
-#[test] // Tables that were made at once are those that grow word by word, in the order of their pairs too.
-fn words_that_are_taken_in_are_as_others() {
+#[test] // `pairs` gives the order of tables that grew word by word.
+fn short_words_make_the_same_tables() {
     let text = "KEYS[#KEYS + 2] = 'x' KEYS.y = 1 local t = {#KEYS, #ARGV}
         for k, v in pairs(KEYS) do t[#t + 1] = k .. '=' .. v end
         for k, v in pairs(ARGV) do t[#t + 1] = k .. '=' .. v end return t";

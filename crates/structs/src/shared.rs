@@ -406,8 +406,8 @@ mod tests {
         assert_eq!((cut.mark(), marked.mark()), (7, 9));
     }
 
-    #[test] // From several threads, the last frees, once.
-    fn the_last_one_frees() {
+    #[test] // Several threads share a value, and it is freed once.
+    fn the_last_owner_frees_the_value() {
         let owned = Arc::new(());
         let one: Shared<Things> = Shared::new(Stone(Arc::clone(&owned), 5));
         std::thread::scope(|scope| {

@@ -266,9 +266,9 @@ fn a_read_that_does_not_agree_is_done_again() {
     assert_eq!(counts(&all), [(0, 0); 2]);
 }
 
-#[test] // A value that is being rebuilt, here or there, could change between two of the locks: then
-// all of them are taken first. Other readers do not matter.
-fn a_read_does_not_pass_a_rebuild_at_once() {
+#[test] // A value that is being rebuilt on either core could change between two locks, so the read
+// takes all locks first. Other readers do not matter.
+fn a_read_locks_all_keys_during_a_rebuild() {
     for held_on in 0..2 {
         for (access, messages) in [(Access::Shared, 3), (Access::Update, 7)] {
             for claim in [keys(&[(7, access)]), Claim::All(access)] {

@@ -1,10 +1,10 @@
 //! Runs the simulator: `cargo x sim [--seed N] [--seeds COUNT] [--cores N] [--trace]`.
 //!
 //! For every tenth seed it also checks that replaying the recorded effects gives the same data (see
-//! `replay`), and for every second that pipelines are seen in order (see `order`),
-//! that messages are (see `pubsub`), that those who wait are served (see `waiting`), that no copy
-//! outlives its value (see `tracking`), and that no connection is lost on its way to another core (see
-//! `moving`).
+//! `replay`). For every second seed it checks that pipelines (see `order`) and messages (see
+//! `pubsub`) are seen in order, that waiting clients are served (see `waiting`), that no cached
+//! copy outlives its value (see `tracking`), and that no connection is lost on its way to another
+//! core (see `moving`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cuts in every byte stream. A failure prints its seed and the command that

@@ -626,12 +626,12 @@ mod tests {
     }
 
     #[test]
-    fn no_write_is_forgotten() {
+    fn every_write_command_is_replayed() {
         assert_eq!(forgotten(), Vec::<&str>::new());
     }
 
     #[test]
-    fn effects_tell_the_whole_truth() {
+    fn replayed_effects_give_the_same_data() {
         for seed in 0..12 {
             assert_eq!(replay(seed), Ok(()), "seed {seed}");
         }

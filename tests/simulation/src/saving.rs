@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_are_held() {
+    fn snapshots_hold_writers() {
         for cores in [1, 3] {
             let mut run = Run::new(2, cores, false);
             while run.made < SNAPSHOTS {

@@ -263,8 +263,8 @@ mod tests {
         }
     }
 
-    #[test] // Far north and across the date line, too, and mostly near the edge.
-    fn windows_hold_their_shapes() {
+    #[test] // Also far north and across the date line; most points are near an edge.
+    fn windows_contain_their_shapes() {
         let mut prng = Prng::from_seed(11);
         let (mut inside, mut outside) = (0, 0);
         for _ in 0..4_000 {

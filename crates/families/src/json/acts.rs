@@ -78,7 +78,8 @@ impl Number {
         }
     }
 
-    /// The sum or the product: an integer of integers, if it is one. `None` if it is not finite.
+    /// The sum or the product: an integer if both are integers and the result fits. `None` if it is
+    /// not finite.
     fn with(self, by: Self, is_product: bool) -> Option<Self> {
         if let (Self::Int(one), Self::Int(two)) = (self, by) {
             let result = if is_product { one.checked_mul(two) } else { one.checked_add(two) };

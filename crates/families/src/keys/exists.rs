@@ -61,7 +61,7 @@ pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// True for too many keys to be counted while others wait.
+/// True for more keys than may be counted while they are locked.
 fn is_long(call: &Call) -> bool {
     call.len() - call.first > ENTRIES_AT_ONCE
 }

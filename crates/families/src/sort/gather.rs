@@ -119,7 +119,7 @@ struct Gather {
     count: usize,
 }
 
-/// Not every element is a number, or has one.
+/// The error if an element, or its weight, is not a number.
 fn not_a_number() -> Refusal {
     Refusal::line("ERR One or more scores can't be converted into double")
 }

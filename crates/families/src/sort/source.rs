@@ -71,8 +71,8 @@ impl Reader {
         }
     }
 
-    /// Calls `f` for the next elements, at most `most`, each with a way to share it if it is a long
-    /// name. Returns true while some are left.
+    /// Calls `f` for the next elements, at most `most`. A long name is passed with a function that
+    /// shares it. Returns true while elements are left.
     pub(super) fn next_slice(
         &mut self,
         most: usize,

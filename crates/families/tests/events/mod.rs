@@ -871,7 +871,7 @@ fn events_at_random_are_those_of_redis() {
 }
 
 #[test] // A new command that writes must be in one of the tables.
-fn no_write_is_forgotten() {
+fn every_write_command_has_a_line() {
     let lines = LINES.iter().copied().chain(NEWER.iter().map(|(line, _)| *line));
     // A line names a command, or a subcommand.
     let names = |line: &str| {

@@ -77,8 +77,8 @@ fn idle_times_are_told_as_redis_does() {
     }
 }
 
-#[test] // A client that said so leaves no trace but by TOUCH; a value that is new is of now.
-fn no_touch_leaves_the_time() {
+#[test] // Under CLIENT NO-TOUCH only TOUCH and new values reset the idle time.
+fn no_touch_keeps_idle_times() {
     /// These give the key a new value.
     const FRESH: [&str; 3] = ["SET k w", "APPEND k x", "SETRANGE k 0 x"];
     for (seed, &(fill, command, _)) in (0..).zip(CASES) {
@@ -96,8 +96,8 @@ fn no_touch_leaves_the_time() {
     }
 }
 
-#[test] // A renamed or moved value takes its time along, a copy begins again.
-fn values_take_their_time_along() {
+#[test] // A renamed or moved value keeps its idle time; a copy's begins at 0.
+fn moved_values_keep_their_idle_time() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 5);
         for key in ["a", "b", "c"] {

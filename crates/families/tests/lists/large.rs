@@ -83,7 +83,7 @@ fn many_elements_are_popped_at_once() {
     assert!(engine.db.is_empty());
 }
 
-#[test] // A push that fails for want of a list costs nothing, and one of many is seen as a whole.
+#[test] // A long push is seen as a whole, and a refused one changes nothing.
 fn pushes_aside_are_whole() {
     let mut engine = filled();
     assert_eq!(push(&mut engine, b"LPUSH", 0..5_000), b":45000\r\n");
@@ -104,7 +104,7 @@ fn pushes_aside_are_whole() {
     assert_eq!(engine.db.len(), 2);
 }
 
-#[test] // A search for what is far away, or nowhere, is sliced; it reads the list of one moment.
+#[test] // A long search is sliced, and reads the list as it was at the start.
 fn searches_are_sliced() {
     let mut engine = filled();
     engine.run(&[b"RPUSH", b"l", b"last"]);

@@ -107,8 +107,8 @@ fn a_stream_is_named_twice() {
     engine.db.check_invariants();
 }
 
-#[test] // A few entries at random places take longer than a slice, too, and so do words to be read.
-fn dozens_of_entries_are_changed_aside() {
+#[test] // A few entries at random places, or many words, take more than a slice.
+fn dozens_of_entries_are_changed_in_slices() {
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a STREAMS x >");
     let wrong = format!("XACK x g{} wrong", ids(1..ENTRIES));

@@ -57,8 +57,8 @@ fn pairs<'a>(name: &'a [u8], keys: &'a [Vec<u8>], value: &'a [u8]) -> Vec<&'a [u
     words
 }
 
-#[test] // Beyond what is gathered under locks: streamed from cuts, in portions, whole and in order.
-fn very_many_keys() {
+#[test] // More keys than are read under locks: the reply comes from cuts.
+fn very_many_keys_are_read_in_order() {
     for (cores, count) in [(1, 20_000), (3, 40_000), (2, 3_000)] {
         let mut world = World::new(cores, NOW, 5);
         let keys: Vec<Vec<u8>> = (0..count).map(|at| format!("key:{at}").into_bytes()).collect();

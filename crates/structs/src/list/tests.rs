@@ -298,8 +298,8 @@ fn the_longest_find_room_anywhere() {
     }
 }
 
-#[test] // Read one by one, run by run, or first one way and then the other: the same elements.
-fn runs_are_read_as_single_elements_are() {
+#[test] // Also if single elements are read first.
+fn runs_and_single_elements_are_read_alike() {
     for len in [1, 100, 5_000] {
         let list = numbers(0..len);
         for (first, last) in [(0, len), (1, len), (len / 3, len / 2), (len - 1, len + 9)] {

@@ -10,14 +10,16 @@
 
 use std::mem::{replace, take};
 
-/// Entries that a bucket has, about.
+/// Approximate entries of a bucket.
 pub(super) const BUCKET: usize = 512;
-/// Entries of a bucket's first block, 1.5 KiB; each has twice as many as the one before, up to these.
+/// Entries of a bucket's first block (1.5 KiB). Each further block has twice as many, up to
+/// `BLOCK_MAX`.
 const BLOCK_MIN: usize = 64;
 const BLOCK_MAX: usize = 1_024;
-/// The most entries of a bucket that are sorted in one step; twice as many are parted in one.
+/// The most entries of a bucket that are sorted in one step. A step that parts a bucket moves twice
+/// as many.
 const SORTED_MAX: usize = 1_024;
-/// Parts of a bucket that is too large, at most.
+/// The most parts that a large bucket is split into.
 const PARTS_MAX: usize = 64;
 
 /// An entry in its bucket.

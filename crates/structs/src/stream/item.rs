@@ -10,8 +10,9 @@
 //!   6      | name | value | name | value | ...      the entry's own names
 //!   7      | number: 2 |                            a list of names and values, kept outside
 //! ```
-//! The milliseconds count from the stream's base (`Entries`), the low byte first, as of seq: so an
-//! ID takes four or five bytes. Names and values are elements of lists (`list::item`).
+//! The milliseconds count from the stream's base (`Entries`). Milliseconds and sequence number are
+//! written low byte first, so an ID takes four or five bytes. Names and values are elements of
+//! lists (`list::item`).
 //!
 //! Not here: shapes. See `shapes`.
 

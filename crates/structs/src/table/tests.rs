@@ -687,8 +687,8 @@ fn entries_of_all_sizes_fit() {
     }
 }
 
-#[test] // Drained in the order of a scan, siblings are empty when they merge; a cut keeps them all.
-fn draining_by_scan_is_sound() {
+#[test] // Removals in the order of a scan merge empty siblings. The cut keeps all entries.
+fn removals_during_a_scan_keep_a_table_sound() {
     let count = if cfg!(miri) { 400 } else { 20_000 };
     let mut table = set_of(0..count);
     let cut = table.clone();

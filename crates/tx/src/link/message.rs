@@ -88,7 +88,7 @@ pub enum Message {
     Narrow {
         /// The transaction.
         tx: TxId,
-        /// The key that it keeps.
+        /// The key that stays locked.
         key: u64,
         /// The access.
         access: Access,

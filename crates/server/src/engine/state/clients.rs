@@ -357,8 +357,8 @@ mod tests {
         assert!(clients.moved.borrow().is_empty());
     }
 
-    #[test] // A reply after the current send does not wait with the pushes; more pushes do.
-    fn replies_do_not_wait_with_pushes() {
+    #[test] // A reply is sent right after the current send; pushes wait.
+    fn replies_are_sent_before_pushes() {
         for asks in [true, false] {
             let clients = Clients::default();
             let token = |at: usize| Token { index: at as u32, generation: 1 };

@@ -295,8 +295,8 @@ fn reply_peaks_expire() {
     }
 }
 
-#[test] // A full reply buffer is no output; with one byte more all of it is.
-fn a_full_reply_buffer_is_no_output() {
+#[test] // As in Redis, replies beyond the buffer's size count as output.
+fn long_replies_count_as_output() {
     const FULL: usize = 16 * 1024;
     for (len, reply_bytes, output) in [(FULL, FULL, 0), (FULL + 1, 0, FULL + 1)] {
         let mut conn = conn();

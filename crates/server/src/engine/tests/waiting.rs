@@ -105,7 +105,7 @@ fn served_clients_get_the_element_despite_a_timeout() {
     }
 }
 
-#[test] // The served client half-closes, like one that waits for any reply.
+#[test] // A client that has half-closed its connection still gets the element.
 fn half_closed_clients_get_the_served_element() {
     let bench = Bench::new(2);
     bench.taken_elsewhere();

@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
-    #[test] // A message is for a member of a pattern if its core counts the member.
-    fn cores_hear_of_patterns_one_by_one() {
+    #[test] // A pattern's member gets messages from the cores that count the member.
+    fn cores_count_patterns_one_by_one() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
         let id = memberships.enter(TOKEN);
         memberships.add(Kind::Pattern, &name, id);

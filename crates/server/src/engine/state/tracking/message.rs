@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
     }
 
-    #[test] // Own changes are left out. A message with only own changes is not sent.
+    #[test] // A message with only own changes is not sent.
     fn own_changes_are_left_out() {
         let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
         let both = Arc::new(Message::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));
