@@ -11,6 +11,7 @@
 use darter_base::score;
 use darter_command::Refusal;
 use darter_structs::sorted::{Place, Sorted};
+use darter_structs::table::Scratch;
 use std::ops::Range;
 
 /// A range of entries.
@@ -20,7 +21,7 @@ pub(super) enum Bounds<'a> {
     Ranks(i64, i64),
     /// By score.
     Scores(Limit<f64>, Limit<f64>),
-    /// By member, where all scores are the same.
+    /// By member; members are in order where all scores are the same.
     Members(Limit<&'a [u8]>, Limit<&'a [u8]>),
 }
 
@@ -65,6 +66,9 @@ impl<'a> Bounds<'a> {
                 };
                 (place(min, false), place(max, true))
             }
+            // Empty unless the set's last member reaches the start and its first one the end: as in
+            // Redis, where scores differ.
+            Self::Members(min, max) if !has_ends(set, min, max) => (0, 0),
             Self::Members(min, max) => {
                 let place = |limit: Limit<&'a [u8]>, is_end| {
                     set.rank_of(limit.place(is_end, Place::BeforeMember, Place::AfterMember))
@@ -73,6 +77,27 @@ impl<'a> Bounds<'a> {
             }
         };
         start..end.max(start)
+    }
+}
+
+fn has_ends(set: &Sorted, min: Limit<&[u8]>, max: Limit<&[u8]>) -> bool {
+    let ends = set.get(0).zip(set.get(set.len().saturating_sub(1)));
+    ends.is_some_and(|(first, last)| {
+        min.admits(false, last.member().bytes(&mut Scratch::new()))
+            && max.admits(true, first.member().bytes(&mut Scratch::new()))
+    })
+}
+
+impl Limit<&[u8]> {
+    /// Whether a member is after the start of a range, or before its end.
+    fn admits(self, is_end: bool, member: &[u8]) -> bool {
+        let compared = |at: &[u8]| if is_end { at.cmp(member) } else { member.cmp(at) };
+        match self {
+            Self::Least => !is_end,
+            Self::Greatest => is_end,
+            Self::Closed(at) => compared(at).is_ge(),
+            Self::Open(at) => compared(at).is_gt(),
+        }
     }
 }
 
