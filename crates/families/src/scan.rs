@@ -8,7 +8,7 @@ use crate::pending_values::PendingValues;
 use darter_base::{glob, number};
 use darter_command::{Args, Refusal, Stream};
 use darter_resp::Reply;
-use darter_structs::table::{Entry, OutOfLine, Scratch, Table, Text};
+use darter_structs::table::{CURSOR_BITS, Entry, OutOfLine, Scratch, Table, Text};
 
 /// Entries a call, if the client gives no count.
 const COUNT_DEFAULT: usize = 10;
@@ -18,7 +18,7 @@ const PLACES_PER_ENTRY: usize = 10;
 /// Places in one portion of a long call.
 const PORTION: usize = 24;
 /// Cursors of the table are shorter than ours by the bits it leaves to its caller.
-const CURSOR_MASK: u64 = (1 << 48) - 1;
+const CURSOR_MASK: u64 = (1 << CURSOR_BITS) - 1;
 
 /// The client's options.
 pub(crate) struct Options {

@@ -24,6 +24,8 @@ mod pubsub;
 mod replay;
 mod run;
 mod saving;
+#[cfg(test)]
+mod scanning;
 mod streams;
 mod tracking;
 mod transaction;

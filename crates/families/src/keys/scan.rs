@@ -1,7 +1,7 @@
 //! SCAN: the keyspace in portions that the client asks for, without state here.
 //!
 //! ```text
-//! cursor  | 16: the core | 48: the table's cursor on that core |      0: start, and end
+//! cursor  | 10: the core | 43: the table's cursor on that core |      0: start, and end
 //! ```
 //! It visits core after core. Elements that exist from the first call to the last are returned, by
 //! the guarantee of each table's own cursor. A call works in slices, whatever its COUNT.
@@ -13,12 +13,12 @@ use crate::{cursor, option_names};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Db, Found, Type};
-use darter_structs::table::Text;
+use darter_structs::table::{CURSOR_BITS, Text};
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
 /// The lowest bit of the core's number in a cursor.
-const CORE_SHIFT: u32 = 48;
+const CORE_SHIFT: u32 = CURSOR_BITS;
 /// Calls of the table's scan in one portion: empty groups take time, too.
 const GROUPS_AT_ONCE: usize = 64;
 /// Keys looked at in one portion.
@@ -153,10 +153,20 @@ mod tests {
     fn cursors_go_through_all_cores() {
         assert_eq!(split(0, 3), Some((0, 0)));
         assert_eq!(join(0, 77, 3), Some(77));
-        assert_eq!(join(0, 0, 3), Some(1 << 48));
-        assert_eq!(split(1 << 48 | 77, 3), Some((1, 77)));
+        assert_eq!(join(0, 0, 3), Some(1 << 43));
+        assert_eq!(split(1 << 43 | 77, 3), Some((1, 77)));
         assert_eq!(join(2, 0, 3), None);
-        assert_eq!(split(3 << 48, 3), None);
+        assert_eq!(split(3 << 43, 3), None);
         assert_eq!(split(u64::MAX, 3), None);
+    }
+
+    #[test] // Clients may keep cursors as doubles.
+    fn cursors_of_many_cores_are_exact_as_doubles() {
+        const CORES_MAX: usize = 1_024;
+        for core in [1, 32, 63, CORES_MAX - 1] {
+            let cursor = join(core, (1 << CORE_SHIFT) - 1, CORES_MAX).unwrap();
+            assert!(cursor < 1 << 53, "{core}: {cursor}");
+            assert_eq!(split(cursor, CORES_MAX), Some((core, (1 << CORE_SHIFT) - 1)));
+        }
     }
 }

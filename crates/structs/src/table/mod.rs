@@ -16,7 +16,7 @@
 //!                       +-> segment: index block (groups of 21 fingerprints and offsets)
 //!                                      +-> pages of entries
 //!
-//! hash    | 31 bits: directory, from the top | 16 bits: unused | 16: home group | low 8: fingerprint
+//! hash    | 26 bits: directory, from the top | 21 bits: unused | 16: home group | low 8: fingerprint
 //! ```
 //! | file        | holds                                                        |
 //! |-------------|--------------------------------------------------------------|
@@ -76,6 +76,7 @@ pub use expire::Reaped;
 pub use long::HeldKey;
 pub use pack::Item;
 pub use packed::PackRef;
+pub use scan::CURSOR_BITS;
 pub use stream::{LiveCount, Reader};
 pub use text::{Scratch, Text};
 pub use value::{

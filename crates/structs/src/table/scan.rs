@@ -6,7 +6,7 @@
 //! all that is before it has been returned whatever happened since.
 //!
 //! ```text
-//! cursor  | 0: 16, the caller's | prefix, then a 1, then 0s: 32 | position: 16 |     0 = start, end
+//! cursor  | 0: 21, the caller's | prefix, then a 1, then 0s: 27 | position: 16 |     0 = start, end
 //! ```
 //! The 1 marks the length of the prefix when the scan entered it. If its segment has split since,
 //! the position carries over to the first part, and the others are read from their beginning: some
@@ -16,7 +16,7 @@
 //! Small tables, and packs, are returned whole by one call. If a table has become one, that covers
 //! whatever the cursor had yet to see.
 
-use super::directory::{LEAF_BITS, Path};
+use super::directory::{DEPTH_MAX, LEAF_BITS, Path};
 use super::entry::{Entry, Raw};
 use super::segment::{CLASSES, PagePos, position};
 use super::value::OutOfLine;
@@ -24,6 +24,15 @@ use super::{Big, Root, Table};
 
 /// Draws before [`Table::random`] settles for a nearby entry: never reached in practice.
 const DRAWS_MAX: usize = 10_000;
+
+/// Bits of a cursor: with ten more for a core it stays below 2^53, so clients that keep numbers as
+/// doubles keep it exactly.
+pub const CURSOR_BITS: u32 = 43;
+/// Bits of the position in a cursor.
+const POSITION_BITS: u32 = 16;
+/// Bits of a hash that no prefix in a cursor has.
+const UNUSED_BITS: u32 = u32::BITS - 1 - DEPTH_MAX as u32;
+const _: () = assert!(u32::BITS - UNUSED_BITS + POSITION_BITS == CURSOR_BITS);
 
 /// How far a scan has got.
 struct Cursor {
@@ -37,17 +46,17 @@ struct Cursor {
 
 impl Cursor {
     fn read(cursor: u64) -> Option<Self> {
-        let marked = (cursor >> 16) as u32;
+        let marked = ((cursor >> POSITION_BITS) as u32) << UNUSED_BITS;
         let depth = 31_u32.checked_sub(marked.trailing_zeros())? as u8;
         Some(Self { prefix: marked & (marked - 1), depth, position: cursor as u16 })
     }
 
     fn write(&self) -> u64 {
-        debug_assert!(u32::from(self.depth) < u32::BITS, "depth={}", self.depth);
+        debug_assert!(self.depth <= DEPTH_MAX, "depth={}", self.depth);
         let rest = u32::MAX >> self.depth;
         debug_assert_eq!(self.prefix & rest, 0, "a prefix of {} bits", self.depth);
         let marked = self.prefix | 1 << (31 - self.depth);
-        u64::from(marked) << 16 | u64::from(self.position)
+        u64::from(marked >> UNUSED_BITS) << POSITION_BITS | u64::from(self.position)
     }
 }
 
@@ -57,7 +66,7 @@ impl<X: OutOfLine> Table<X> {
     ///
     /// - Guarantee: entries that are in the table from the first call to the last are seen at least
     ///   once, whatever is added and removed in between. Some may be seen more than once.
-    /// - Cursors are below 2^48: the upper bits are the caller's (cleared before they come here).
+    /// - Cursors have [`CURSOR_BITS`]: the upper bits are the caller's (cleared before they come here).
     ///   Any number is a valid cursor.
     /// - Cost: one group of a segment, 0 to 40 entries; a small table, whole.
     pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(Entry<'_, X>)) -> u64 {
@@ -135,7 +144,7 @@ impl<X: OutOfLine> Big<X> {
         let path = self.directory.path(u64::from(cursor.prefix) << 32);
         let (segment, depth) = (self.directory.segment_at(path), self.depth_of(path));
         let next = if depth >= cursor.depth {
-            cursor.depth = depth.min(31);
+            cursor.depth = depth.min(DEPTH_MAX);
             segment.scan(cursor.position, f)
         } else {
             let (prefix, shift) = (u64::from(cursor.prefix) << 32, 64 - cursor.depth);
@@ -159,7 +168,7 @@ impl<X: OutOfLine> Big<X> {
     fn enter(&self, prefix: u32) -> Cursor {
         let path = self.directory.path(u64::from(prefix) << 32);
         let aligned = 32 - prefix.trailing_zeros() as u8;
-        let depth = self.depth_of(path).max(aligned).min(31);
+        let depth = self.depth_of(path).max(aligned).min(DEPTH_MAX);
         Cursor { prefix, depth, position: 0 }
     }
 

@@ -3,6 +3,7 @@
 use super::directory::Path;
 use super::edit::big_mut;
 use super::entry::{Buf, Needle, encode};
+use super::scan::CURSOR_BITS;
 use super::segment::{Full, Limits, Seg};
 use super::{
     Entry, LiveCount, Never, New, OutOfLine, Reader, Root, STAMP_END, Table, Target, ValueRef,
@@ -424,7 +425,7 @@ fn scan_misses_nothing_that_stays() {
         let (mut seen, mut cursor, mut calls) = (HashSet::new(), 0, 0);
         let shrinks = prng.chance(50);
         loop {
-            assert!(cursor < 1 << 48);
+            assert!(cursor < 1 << CURSOR_BITS);
             cursor = table.scan(cursor, &mut |entry| {
                 seen.insert(entry.key().to_vec());
             });
@@ -500,8 +501,8 @@ fn scan_survives_foreign_cursors() {
     let mut prng = Prng::from_seed(9);
     for _ in 0..steps(100_000) {
         let shift = prng.below(64);
-        let next = table.scan(prng.next_u64() >> shift & ((1 << 48) - 1), &mut |_| {});
-        assert!(next < 1 << 48);
+        let next = table.scan(prng.next_u64() >> shift & ((1 << CURSOR_BITS) - 1), &mut |_| {});
+        assert!(next < 1 << CURSOR_BITS);
     }
 }
 
