@@ -61,6 +61,20 @@ const LP_0: &[u8] = &[0x00, 1];
 const LP_DEADLINE: &[u8] = &[0xf4, 0x00, 0x68, 0xe5, 0xcf, 0x8b, 0x01, 0, 0, 9];
 const DEADLINE: u64 = 1_700_000_000_000;
 
+#[test] // Without a checksum.
+fn the_oldest_versions_read() {
+    for version in 1..=4 {
+        let bytes = format!("REDIS000{version}\u{0}\u{1}k\u{1}v").into_bytes();
+        let bytes = [&bytes[..], b"\xff"].concat();
+        for step in [bytes.len(), 1] {
+            let file = read(&bytes, step, true).map_err(|broken| broken.0.to_string()).unwrap();
+            assert_eq!(only(file), Value::String(b"v".to_vec()), "{version}");
+        }
+        let cut = read(&bytes[..bytes.len() - 1], 1, true).map_err(|broken| broken.0.to_string());
+        assert!(cut.unwrap_err().contains("end"), "{version}");
+    }
+}
+
 #[test]
 fn zipmaps_read() {
     let zipmap = [
@@ -114,9 +128,10 @@ fn ziplists_read_every_coding() {
     let value = [&[0x40, ziplist.len() as u8], &ziplist[..]].concat();
     let expected: Vec<_> = entries.chunks(2).map(|pair| (pair[0].1, pair[1].1, None)).collect();
     assert_eq!(only(one(b"REDIS0006", 13, &value).unwrap()), hash(&expected));
-    for at in [0, 4, 8, 11] {
+    // The size, the tail, the count, a coding; lengths of the previous entry: of none, the second.
+    for at in [0, 4, 8, 11, 10, 10 + 1 + entries[0].0.len()] {
         let mut wrong = ziplist.clone();
-        wrong[at] ^= 0xbe;
+        wrong[at] ^= if at == 4 { 1 } else { 0xbe };
         let text = one(b"REDIS0006", 13, &[&[0x40, wrong.len() as u8], &wrong[..]].concat());
         assert!(text.unwrap_err().starts_with("ziplist: "), "{at}");
     }
@@ -294,7 +309,7 @@ fn heads_and_ends_are_judged() {
     let cases: &[(&[u8], &str)] = &[
         (b"RODIS0011\xff", "neither REDIS nor VALKEY: not an RDB file at offset 0"),
         (b"REDIS00x1\xff", "neither REDIS nor VALKEY: not an RDB file at offset 0"),
-        (b"REDIS0004\xff", "RDB version 4 is not read"),
+        (b"REDIS0000\xff", "RDB version 0 is not read"),
         (b"REDIS0013\xff", "RDB version 13 is not read"),
         (b"VALKEY079\xff", "RDB version 79 is not read"),
         (b"REDIS0010\xf6", "functions of a Redis 7.0 release candidate are not read at offset 9"),

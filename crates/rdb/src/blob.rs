@@ -40,6 +40,7 @@ pub(super) enum Entry {
 type Fault = &'static str;
 
 const CUT: Fault = "an entry reaches past the end";
+const PREVIOUS: Fault = "an entry's length of the previous one is wrong";
 /// The count in the head of a listpack or ziplist that means: too many to say.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
@@ -78,6 +79,9 @@ impl Form {
                 let tail = u32_at(block, 4)? as usize;
                 if tail < self.first() || tail >= block.len() {
                     return Err("the tail's offset is outside");
+                }
+                if block[self.first()] != 0xff && previous_length(block, self.first())?.0 != 0 {
+                    return Err(PREVIOUS);
                 }
                 Ok((self.first(), count_of(announced)))
             }
@@ -324,13 +328,14 @@ pub(super) fn back_length(out: &mut [u8; 5], len: usize) -> &[u8] {
     &out[..width]
 }
 
-fn ziplist_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Fault> {
-    let [previous] = array(block, at)?;
-    if previous == 0xff {
-        let last = at + 1 == block.len();
+/// An entry of a ziplist. The next one must begin with its length, and after the last one the
+/// tail's offset must be its own.
+fn ziplist_entry(block: &[u8], start: usize) -> Result<Option<(Entry, usize)>, Fault> {
+    if array(block, start)? == [0xff] {
+        let last = start + 1 == block.len();
         return if last { Ok(None) } else { Err("bytes behind the end mark") };
     }
-    let at = at + if previous == 0xfe { 5 } else { 1 };
+    let (_, at) = previous_length(block, start)?;
     let [first] = array(block, at)?;
     let low = usize::from(first & 0x3f);
     let (entry, end) = match first {
@@ -348,7 +353,20 @@ fn ziplist_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Faul
         0xf1..=0xfd => (Entry::Int(i64::from(first & 0x0f) - 1), at + 1),
         _ => return Err("an entry's coding is unknown"),
     };
-    Ok(Some((entry, end)))
+    match array(block, end)? {
+        [0xff] if u32_at(block, 4)? as usize != start => Err("the tail's offset is wrong"),
+        [0xff] => Ok(Some((entry, end))),
+        _ if previous_length(block, end)?.0 != end - start => Err(PREVIOUS),
+        _ => Ok(Some((entry, end))),
+    }
+}
+
+/// The length at `at` of the entry before it, and where that number ends.
+fn previous_length(block: &[u8], at: usize) -> Result<(usize, usize), Fault> {
+    match array(block, at)? {
+        [0xfe] => Ok((u32_at(block, at + 1)? as usize, at + 5)),
+        [length] => Ok((usize::from(length), at + 1)),
+    }
 }
 
 fn zipmap_entry(block: &[u8], at: usize, is_value: bool) -> Result<Option<(Entry, usize)>, Fault> {

@@ -1,4 +1,4 @@
-//! RDB, Redis's snapshot format: read versions 5 to 12 and Valkey's, write what Redis 7.0 loads.
+//! RDB, Redis's snapshot format: read versions 1 to 12 and Valkey's, write what Redis 7.0 loads.
 //!
 //! [`Reader`] turns bytes that arrive in chunks of any size into [`Event`]s and never needs a
 //! whole value; [`Writer`] is its counterpart. The bytes are drawn in docs/formats/rdb.md.

@@ -28,7 +28,9 @@ pub const OP_SELECT_DB: u8 = 254;
 pub const OP_EOF: u8 = 255;
 
 /// Oldest version that is read.
-pub const VERSION_MIN: u16 = 5;
+pub const VERSION_MIN: u16 = 1;
+/// Oldest version with a checksum after the end.
+pub const VERSION_CHECKSUM: u16 = 5;
 /// Newest version of Redis's that is read.
 pub const VERSION_MAX: u16 = 12;
 /// Oldest version of Valkey's own (older Valkeys write Redis's version 11).

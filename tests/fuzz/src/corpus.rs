@@ -75,6 +75,7 @@ pub(crate) fn files() -> Result<Vec<Vec<u8>>, String> {
 /// Files of other versions that announce a lot and hold little.
 fn hand_made() -> Vec<Vec<u8>> {
     vec![
+        b"REDIS0001\x00\x01k\x01v\xff".to_vec(),
         b"REDIS0005\xff".to_vec(),
         b"REDIS0012\xfa\x03abc\x03def\xfe\x00\xfb\x02\x00\xff".to_vec(),
         b"VALKEY080\xfe\x00\x00\x01k\x01v\xff".to_vec(),

@@ -151,6 +151,9 @@ impl Reader {
 
     /// The checksum, and in a payload the version before it.
     pub(super) fn trailer(&mut self) -> Attempt {
+        if self.payload.is_none() && self.version < types::VERSION_CHECKSUM {
+            return Ok(Some(self.end(0, Crc::Off)));
+        }
         let mut cursor = self.cursor();
         if let Some(len) = self.payload {
             if self.offset() + PAYLOAD_TRAILER_BYTES != len {
