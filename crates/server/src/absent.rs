@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The names of these commands.
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
-    "acl", "asking", "bgrewriteaof",
-    "cluster", "failover", "migrate", "module",
-    "psync", "readonly", "readwrite", "replconf",
+    "acl", "bgrewriteaof", "failover", "migrate",
+    "module", "psync", "replconf",
     "replicaof", "restore-asking", "role",
     "slaveof", "sync",
 ];

@@ -25,7 +25,7 @@ use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 
 /// The reason for a failed start, or for a premature end.
@@ -206,7 +206,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),
         stop: AtomicBool::new(false),
-        load: Arc::new([const { AtomicU64::new(0) }; 4]),
+        load: Arc::default(),
         stopper: Box::new(move || main.unpark()),
         machine: Box::new(System::read()),
     })

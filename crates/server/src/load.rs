@@ -30,6 +30,7 @@ mod tests;
 pub(crate) use inbox::Inbox;
 
 use crate::libraries::Libraries;
+use darter_base::number;
 use darter_families::TYPES;
 use darter_keyspace::Types;
 use darter_rdb::{Error, Event, Limits, Reader};
@@ -49,7 +50,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 /// The figures of loading for INFO, at the indices below.
-pub(crate) type Progress = [AtomicU64; 4];
+pub(crate) type Progress = [AtomicU64; 6];
 /// Bytes read of the file.
 const READ: usize = 0;
 /// Bytes of the file.
@@ -58,6 +59,10 @@ const TOTAL: usize = 1;
 const KEYS: usize = 2;
 /// Keys skipped because their deadline had passed.
 const EXPIRED: usize = 3;
+/// When loading began, in Unix seconds.
+const BEGUN: usize = 4;
+/// `used_memory` of the server that wrote the file, as the file says.
+const USED: usize = 5;
 
 /// Bytes read at a time: long enough for the disk, short enough for the cache.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -257,6 +262,7 @@ pub(crate) fn open(
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     progress[TOTAL].store(size, Ordering::Relaxed);
+    progress[BEGUN].store(clock::unix_millis() / 1_000, Ordering::Relaxed);
     let (inboxes, lanes) = lanes(TYPES, wakers);
     let loader = Loader {
         file,
@@ -375,12 +381,16 @@ impl Loader {
     }
 
     fn sort(&mut self, functions: &mut Loading) -> Result<(), Cause> {
-        let Self { reader, sorter, lanes, cancelled, .. } = self;
+        let Self { reader, sorter, lanes, cancelled, progress, .. } = self;
         loop {
             let offset = reader.offset();
             match reader.next().map_err(Cause::Format)? {
                 Some(Event::Function { code }) => functions.take_in(code, offset, cancelled)?,
                 Some(event) => {
+                    if let Event::Aux { key: b"used-mem", value } = event {
+                        let bytes = number::parse_i64(value).unwrap_or(0);
+                        progress[USED].store(bytes.unsigned_abs(), Ordering::Relaxed);
+                    }
                     sorter
                         .take_in(event, offset, &mut |core, portion| lanes.send(core, portion))?;
                 }

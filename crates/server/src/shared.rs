@@ -27,9 +27,10 @@ pub struct Shared {
     pub lost: [AtomicU64; 2],
     /// An orderly stop was requested.
     pub stop: AtomicBool,
-    /// Progress of loading: bytes read, bytes in total, keys loaded, keys expired. A total of 0
-    /// means that no file is loaded.
-    pub load: Arc<[AtomicU64; 4]>,
+    /// Progress of loading: bytes read, bytes in total, keys loaded, keys expired, when it began (in
+    /// Unix seconds), memory in use when the file was written. A total of 0 means that no file is
+    /// loaded.
+    pub load: Arc<[AtomicU64; 6]>,
     /// Wakes the main thread, which waits for the stop.
     pub stopper: Box<dyn Fn() + Send + Sync>,
     /// Snapshots.

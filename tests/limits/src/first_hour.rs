@@ -293,12 +293,13 @@ fn absent_command(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     for _ in 0..3 {
         let mut client = server.client().map_err(text)?;
-        let reply = client.words("cluster stream a").map_err(text)?;
-        let wanted = "-ERR unknown command 'cluster', with args beginning with: 'stream' 'a' \r\n";
+        let reply = client.words("replicaof stream a").map_err(text)?;
+        let wanted =
+            "-ERR unknown command 'replicaof', with args beginning with: 'stream' 'a' \r\n";
         ensure(reply.encode() == wanted.as_bytes(), || format!("{reply:?}"))?;
         client.words("nothing-like-it").map_err(text)?;
     }
-    ensure(server.logs("CLUSTER is not supported yet", SOON), || server.log())?;
+    ensure(server.logs("REPLICAOF is not supported yet", SOON), || server.log())?;
     let count = server.log().matches("is not supported yet").count();
     ensure(count == 1, || format!("logged {count} times:\n{}", server.log()))
 }

@@ -305,7 +305,12 @@ fn reports_loading(stage: &Stage) -> Result<(), String> {
         let refused = client.words(line).map_err(text)?;
         ensure(refused.encode() == wanted, || format!("{line} while loading: {refused:?}"))?;
     }
-    for field in ["loading:1", "loading_total_bytes:", "loading_loaded_bytes:"] {
+    #[rustfmt::skip] // A table.
+    const FIELDS: &[&str] = &[
+        "loading:1", "loading_start_time:1", "loading_total_bytes:", "loading_rdb_used_mem:",
+        "loading_loaded_bytes:", "loading_eta_seconds:",
+    ];
+    for field in FIELDS {
         ensure(info.contains(field), || format!("no {field} in:\n{info}"))?;
     }
     let selected = client.words("SELECT 0").map_err(text)?;

@@ -27,6 +27,8 @@ mod scan;
 mod ttl;
 mod whole;
 
+pub use object::shown_count;
+
 use crate::rows::{O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};
 use darter_command::{
     Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, PointFn, Run, specs,

@@ -36,16 +36,18 @@ pub(super) fn encoding(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal>
 /// Reply: integer, null when the key is absent. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/object-refcount> (2.2.3).
 pub(super) fn refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    let count = |found: &Found<'_>| {
-        let value = found.text().ok().filter(|_| found.is_int()).and_then(|text| text.as_int());
-        let shared = value.is_some_and(|value| SHARED_INTEGERS.contains(&value));
-        let shared = shared && !found.is_copied_int();
-        Ok(if shared { SHARED_COUNT } else { 1 })
-    };
-    if let Some(count) = inspect(cx, args, count)? {
+    if let Some(count) = inspect(cx, args, |found| Ok(shown_count(found)))? {
         cx.reply.int(count);
     }
     Ok(Flow::Done)
+}
+
+/// The number of references to a value that Redis would show.
+#[must_use]
+pub fn shown_count(found: &Found<'_>) -> i64 {
+    let value = found.text().ok().filter(|_| found.is_int()).and_then(|text| text.as_int());
+    let is_shared = value.is_some_and(|value| SHARED_INTEGERS.contains(&value));
+    if is_shared && !found.is_copied_int() { SHARED_COUNT } else { 1 }
 }
 
 /// `OBJECT FREQ key`: refused, as by a Redis without an LFU policy: there is none here.

@@ -5,6 +5,7 @@ use crate::engine::{Core, Runner, ServerCall};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use darter_families::TYPES;
+use darter_resp::Reply;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,6 +41,13 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
         _ if !takes(&word, args.left()) => Err(super::wrong_subcommand(whole)),
         b"sleep" => sleep(&call, args),
         b"set-active-expire" => set_active_expire(&call, args).await,
+        b"set-disable-deny-scripts" => set_disable_deny_scripts(&call, args).await,
+        b"protocol" => protocol(&call, args),
+        b"log" => log(&call, args),
+        b"quicklist-packed-threshold" => quicklist_packed_threshold(&call, args),
+        b"change-repl-id" | b"pause-cron" | b"replicate" | b"replybuffer" | b"aof-flush-sleep" => {
+            Ok(call.answer(|reply| reply.ok())) // Nothing here depends on it.
+        }
         b"populate" => populate::populate(&call, args).await,
         b"object" => call.while_there(report::object(&call, args)).await,
         b"digest" => call.while_there(report::digest(&call)).await,
@@ -55,9 +63,19 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
 /// True when a subcommand takes this many arguments.
 fn takes(word: &[u8], args: usize) -> bool {
     match word {
-        b"sleep" | b"set-active-expire" | b"object" | b"error" => args == 1,
-        b"populate" => args >= 1,
-        b"digest" | b"table" | b"check" | b"help" => args == 0,
+        b"sleep"
+        | b"set-active-expire"
+        | b"object"
+        | b"error"
+        | b"log"
+        | b"protocol"
+        | b"set-disable-deny-scripts"
+        | b"quicklist-packed-threshold"
+        | b"pause-cron"
+        | b"aof-flush-sleep" => args == 1,
+        b"populate" | b"replicate" => args >= 1,
+        b"replybuffer" => args == 2,
+        b"digest" | b"table" | b"check" | b"help" | b"change-repl-id" => args == 0,
         _ => true,
     }
 }
@@ -102,6 +120,82 @@ async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     Ok(call.answer(|reply| reply.ok()))
 }
 
+/// `DEBUG SET-DISABLE-DENY-SCRIPTS 0 | 1`: scripts may call commands with the flag `noscript`.
+async fn set_disable_deny_scripts(
+    call: &ServerCall,
+    mut args: Args<'_>,
+) -> Result<Answer, Refusal> {
+    let allowed = number::leading_i32(args.bytes()?) != 0;
+    call.core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().noscript = !allowed).await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// `DEBUG LOG text`.
+fn log(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    /// Bytes logged.
+    const SHOWN: usize = 1_024;
+    let text = args.bytes()?;
+    tracing::warn!("DEBUG LOG: {}", text[..text.len().min(SHOWN)].escape_ascii());
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// `DEBUG QUICKLIST-PACKED-THRESHOLD bytes`: checked only; lists have no such threshold.
+fn quicklist_packed_threshold(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    /// 4 GiB less the room that Redis keeps.
+    const MOST: u64 = (1 << 32) - (1 << 20);
+    let text = std::str::from_utf8(args.bytes()?).ok();
+    match text.and_then(crate::settings::bytes) {
+        Some(0..=MOST) => Ok(call.answer(|reply| reply.ok())),
+        _ => {
+            let why = "ERR argument must be a memory value bigger than 1 and smaller than 4gb";
+            Err(Refusal::line(why))
+        }
+    }
+}
+
+/// `DEBUG PROTOCOL type`: a reply of a type, for tests of clients. Attributes and big numbers, which
+/// no command here sends, are missing.
+fn protocol(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    const WRONG: &str = "ERR Wrong protocol type name. Please use one of the following: \
+        string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
+    let word = args.word()?.to_ascii_lowercase();
+    let write: fn(&mut Reply<'_>) = match word.as_slice() {
+        b"string" => |reply| reply.bulk(b"Hello World"),
+        b"integer" => |reply| reply.int(12_345),
+        b"double" => |reply| reply.double_text("3.141"),
+        b"null" => |reply| reply.null(),
+        b"array" => |reply| {
+            reply.array(3);
+            (0..3).for_each(|number| reply.int(number));
+        },
+        b"set" => |reply| {
+            reply.set(3);
+            (0..3).for_each(|number| reply.int(number));
+        },
+        b"map" => |reply| {
+            reply.map(3);
+            for number in 0..3 {
+                reply.int(number);
+                reply.boolean(number == 1);
+            }
+        },
+        b"push" if !call.session.resp3 => {
+            return Err(Refusal::line("ERR RESP2 is not supported by this command"));
+        }
+        b"push" => |reply| {
+            reply.push(2);
+            reply.bulk(b"server-cpu-usage");
+            reply.int(42);
+            reply.bulk(b"Some real reply following the push reply");
+        },
+        b"verbatim" => |reply| reply.verbatim(*b"txt", b"This is a verbatim\nstring"),
+        b"true" => |reply| reply.boolean(true),
+        b"false" => |reply| reply.boolean(false),
+        _ => return Err(Refusal::line(WRONG)),
+    };
+    Ok(call.answer(write))
+}
+
 /// `DEBUG ERROR text`: answers with the text as an error, for tests of clients.
 fn error(mut args: Args<'_>) -> Result<Answer, Refusal> {
     Err(Refusal::Line(args.bytes()?.to_vec().into()))
@@ -120,16 +214,25 @@ fn help(call: &ServerCall) -> Answer {
         "    Output a hex signature representing the current DB content.",
         "DIGEST-VALUE <key> [<key> ...]",
         "    Output a hex signature of the values of all the specified keys.",
+        "CHANGE-REPL-ID, PAUSE-CRON, REPLICATE, REPLYBUFFER, AOF-FLUSH-SLEEP,",
+        "QUICKLIST-PACKED-THRESHOLD",
+        "    Accepted for tests of other servers, without effect.",
         "ERROR <string>",
         "    Return a Redis protocol error with <string> as message. Useful for clients",
         "    unit tests to simulate Redis errors.",
+        "LOG <message>",
+        "    Write <message> to the server log.",
         "OBJECT <key>",
         "    Show low level info about `key` and associated value.",
         &populate,
         "    Create <count> keys named key:<num>. If <prefix> is specified then it",
         "    is used instead of the 'key' prefix.",
+        "PROTOCOL <type>",
+        "    Reply with a test value of the specified type.",
         "SET-ACTIVE-EXPIRE <0|1>",
         "    Setting it to 0 disables expiring keys in background.",
+        "SET-DISABLE-DENY-SCRIPTS <0|1>",
+        "    Setting it to 1 lets scripts call commands with the flag noscript.",
         "SLEEP <seconds>",
         "    Stop one core for <seconds>. Decimals allowed.",
         "TABLE",

@@ -394,14 +394,19 @@ fn scripts(report: &Report<'_>, text: &mut String) {
 
 fn persistence(report: &Report<'_>, text: &mut String) {
     let shared = &report.core.admin.shared;
-    let [read, total, keys, expired] = &*shared.load;
+    let progress = shared.load.each_ref().map(|number| number.load(Ordering::Relaxed));
+    let [read, total, keys, expired, begun_s, used] = progress;
     field(text, "loading", u8::from(report.core.hot.borrow().loading));
     field(text, "async_loading", 0);
     if report.core.hot.borrow().loading {
-        let (read, total) = (read.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+        field(text, "loading_start_time", begun_s);
         field(text, "loading_total_bytes", total);
+        field(text, "loading_rdb_used_mem", used);
         field(text, "loading_loaded_bytes", read);
         field(text, "loading_loaded_perc", format!("{:.2}", percent(read, total)));
+        let elapsed_s = (report.core.now_ms() / 1_000).saturating_sub(begun_s);
+        let left_s = elapsed_s.saturating_mul(total.saturating_sub(read)) / (read + 1);
+        field(text, "loading_eta_seconds", if elapsed_s == 0 { 1 } else { left_s });
     }
     let saves = &shared.saves;
     let current_s = saves.current_s(report.core.now_ms());
@@ -420,8 +425,8 @@ fn persistence(report: &Report<'_>, text: &mut String) {
     field(text, "rdb_writes_held", report.sum(|facts| facts.stats.writes_held));
     field(text, "rdb_held_bytes", report.sum(|facts| facts.saving_held[0]));
     field(text, "rdb_held_peak_bytes", report.sum(|facts| facts.saving_held[1]));
-    field(text, "rdb_last_load_keys_expired", expired.load(Ordering::Relaxed));
-    field(text, "rdb_last_load_keys_loaded", keys.load(Ordering::Relaxed));
+    field(text, "rdb_last_load_keys_expired", expired);
+    field(text, "rdb_last_load_keys_loaded", keys);
     field(text, "aof_enabled", 0);
 }
 

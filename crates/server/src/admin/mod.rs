@@ -5,6 +5,7 @@
 
 mod client;
 mod client_list;
+mod cluster;
 mod command;
 mod command_docs;
 mod command_keys;
@@ -132,6 +133,7 @@ fn wrong_subcommand(args: Args<'_>) -> Refusal {
 pub const TABLES: &[&[(Command, Runner)]] = &[
     connection::TABLE,
     client::TABLE,
+    cluster::TABLE,
     config::TABLE,
     command::TABLE,
     server::TABLE,

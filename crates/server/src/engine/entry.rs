@@ -306,7 +306,8 @@ fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     Refusal::Line(line.into())
 }
 
-fn unknown_subcommand(parent: &str, name: &[u8]) -> Refusal {
+/// The refusal of a word that names no subcommand.
+pub(crate) fn unknown_subcommand(parent: &str, name: &[u8]) -> Refusal {
     /// Bytes shown, as in Redis.
     const SHOWN: usize = 128;
     let name = &name[..name.len().min(SHOWN)];

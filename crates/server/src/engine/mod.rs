@@ -45,6 +45,7 @@ mod writers;
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};
 pub use core::{Core, Mail};
 pub use darter_runtime::net::Token;
+pub(crate) use entry::unknown_subcommand;
 pub use entry::{Entry, Runner, Scripted, ServerCall, ServerFuture, SessionCx, Table};
 pub use moving::Moving;
 pub use moving::policy::Policy;

@@ -618,7 +618,7 @@ fn onto(databases: usize, progress: &Arc<Progress>) -> Onto {
 fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>, Vec<Shard>) {
     let place = Place::with(bytes);
     let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
-    let progress = Arc::new([const { AtomicU64::new(0) }; 4]);
+    let progress = Arc::new([const { AtomicU64::new(0) }; 6]);
     let (inboxes, opened) = open(&place.0, wakers, onto(DATABASES, &progress)).unwrap();
     let handle = opened.begin().unwrap();
     let over = Arc::new(AtomicBool::new(false));
@@ -679,7 +679,7 @@ fn threads_load_and_refuse_the_same_files() {
 fn the_loader_ends_with_the_cores_or_when_cancelled() {
     let records = Records::from([((0, b"k".to_vec()), string(&[b'x'; 5 << 20]))]);
     let place = Place::with(&file(&records));
-    let progress = || Arc::new([const { AtomicU64::new(0) }; 4]);
+    let progress = || Arc::new([const { AtomicU64::new(0) }; 6]);
     let waker = || vec![Waker::new().unwrap()];
     let (inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();
     let handle = opened.begin().unwrap();

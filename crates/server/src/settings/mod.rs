@@ -14,6 +14,7 @@ mod startable;
 mod value;
 
 pub use rows::ROWS;
+pub(crate) use value::bytes;
 
 use std::fmt;
 

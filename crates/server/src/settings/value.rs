@@ -154,7 +154,7 @@ fn memory(value: &str) -> Result<u64, String> {
 
 /// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis; a
 /// unit alone is none of them.
-fn bytes(text: &str) -> Option<u64> {
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     /// The longest number of digits that Redis reads.
     const DIGITS_MAX: usize = 127;
     let length = text.bytes().take_while(u8::is_ascii_digit).count();

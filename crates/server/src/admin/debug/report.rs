@@ -24,7 +24,7 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
         let found = home.shard.db(db).get(&Key::new(&key))?;
         let sizer = darter_persist::commands::sizer(&found, home.shard.db(db).now());
         let at = found.object().map_or(std::ptr::null(), Object::address);
-        let refs = found.object().map_or(1, Object::count);
+        let refs = darter_families::keys::shown_count(&found);
         let (encoding, idle) = (found.encoding(), found.idle_seconds(home.shard.now()));
         let access = format!("lru:{} lru_seconds_idle:{idle}", found.entry().stamp());
         Some((format!("Value at:{at:p} refcount:{refs} encoding:{encoding}"), access, sizer))

@@ -26,6 +26,8 @@ pub struct Hot {
     pub pause: Option<(u64, bool)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: bool,
+    /// The flag `noscript` forbids a command in scripts: DEBUG SET-DISABLE-DENY-SCRIPTS.
+    pub noscript: bool,
     /// The lowest level of `redis.log` that is logged.
     pub script_log_level: u8,
     /// The memory limits of clients.
@@ -96,6 +98,7 @@ impl Default for Hot {
             loading: false,
             pause: None,
             active_expire: true,
+            noscript: true,
             script_log_level: 2,
             client_limits: ClientLimits::default(),
             busy_reply_ms: 5_000,

@@ -198,7 +198,7 @@ impl ScriptGate {
             return Err(Refusal::line(ARITY));
         }
         refuse_long_names(&entry.row, args)?;
-        if flags.has(Flags::NOSCRIPT) {
+        if flags.has(Flags::NOSCRIPT) && state.hot.noscript {
             return Err(Refusal::line(NOT_HERE));
         }
         if self.is_read && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
