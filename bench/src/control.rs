@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test] // A host that stalls ten loops a second is expected to do so to a server.
-    fn stalls_are_told_by_the_second() {
+    fn expected_stalls_follow_the_rate() {
         let mut one = Delays::default();
         for at in 0..1_000 {
             one.add(if at % 100 == 0 { LOOP_NS + STALL_NS } else { LOOP_NS });

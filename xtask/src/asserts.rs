@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_hold() {
+    fn files_without_asserts_are_faults() {
         let path = Path::new("/w/crates/tx/src/x.rs");
         let faults = |text: &str| faults(Path::new("/w"), [(path, text)].into_iter());
         assert_eq!(faults("f();\n").len(), 1);

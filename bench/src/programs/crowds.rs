@@ -287,8 +287,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // In miniature, on redis-server: each crowd lives through its steps, and is a row.
-    fn crowds_come_and_go() {
+    #[test] // A small run on redis-server: each crowd passes its steps and gets a row.
+    fn a_small_run_gives_a_row_for_each_crowd() {
         let folder = TempFolder::create().unwrap();
         let words = ["programs", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test] // A pattern's certain prefix begins every text that it matches.
-    fn how_texts_begin_is_known() {
+    fn patterns_have_a_certain_prefix() {
         for (pattern, expected) in [
             ("*", true),
             ("a*", true),

@@ -270,8 +270,8 @@ mod tests {
         while lazyfree::run(&Countdown::new(0)) {}
     }
 
-    #[test] // Numbers that lead to one leaf are kept there: a tree is not deeper than it says.
-    fn alike_hashes_end_in_one_leaf() {
+    #[test] // Hashes of one leaf stay in it, so the depth is bounded.
+    fn similar_hashes_share_a_leaf() {
         let mut tree = HashTree::default();
         (0..10 * LEAF_MAX as u64).for_each(|hash| _ = tree.insert(hash, ()));
         tree.check_invariants();

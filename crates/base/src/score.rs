@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test] // Any number is read back as it was, from its text and in hexadecimal.
-    fn every_number_survives() {
+    fn written_numbers_are_read_back() {
         let mut prng = Prng::from_seed(9);
         for _ in 0..if cfg!(miri) { 50 } else { 50_000 } {
             let score = match prng.below(3) {

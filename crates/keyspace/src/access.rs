@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test] // A given time is reported, up to the longest, and grows like any other.
-    fn given_times_are_told() {
+    fn given_idle_times_are_reported() {
         for seconds in [0, 1, 1_000, GIVEN_MAX - 1, GIVEN_MAX, GIVEN_MAX + 1, IDLE_MAX, u64::MAX] {
             let (stamp, given) = (stamp_of_idle(seconds, NOW), seconds.min(GIVEN_MAX));
             for later in [0, 1, 5, GIVEN_MAX] {

@@ -24,7 +24,7 @@ fn sum(db: &Db, key: &[u8]) -> Result<Option<u64>, WrongType> {
 }
 
 #[test] // Type, encoding and bytes come from the type itself.
-fn a_value_is_known_by_its_row() {
+fn values_are_described_by_their_type() {
     let db = db();
     let found = db.get(&Key::new(b"heap")).unwrap();
     assert_eq!((found.kind().name, found.encoding()), ("heap", "vector"));

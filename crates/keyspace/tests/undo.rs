@@ -305,7 +305,7 @@ fn put(shard: &mut Shard, name: &[u8], deadline: Deadline) {
 // Watches observe it at its commit; they observe an undone one only if they saw a state that is
 // gone.
 #[test]
-fn watches_hear_at_the_end() {
+fn watches_are_touched_at_the_end() {
     let mut shard = shard();
     put(&mut shard, b"there", Deadline::Clear);
     shard.watch(1, 0, &Key::new(b"there"));
@@ -333,8 +333,8 @@ fn watches_hear_at_the_end() {
     }
 }
 
-#[test] // FLUSH and SWAPDB touch at the end, too.
-fn watches_hear_of_whole_databases_at_the_end() {
+#[test] // Also by FLUSHALL and SWAPDB.
+fn watches_of_whole_databases_are_touched_at_the_end() {
     for (at, is_undone) in [(0, true), (0, false), (1, true), (1, false), (2, true), (2, false)] {
         let mut shard = shard();
         put(&mut shard, b"there", Deadline::Clear);
@@ -359,7 +359,7 @@ fn watches_hear_of_whole_databases_at_the_end() {
 
 // A new value does not die while it may be undone; a dead one is dead again, and reaped then.
 #[test]
-fn nothing_dies_while_it_may_be_undone() {
+fn no_key_expires_during_an_undoable_step() {
     for is_undone in [true, false] {
         let mut shard = shard();
         shard.listen(true);

@@ -257,7 +257,7 @@ fn collect(vm: &mut Vm<Host>) -> usize {
     vm.used_bytes()
 }
 
-#[test] // Thousands of runs that are thrown away leave no memory behind, nor work undropped.
+#[test] // Thousands of abandoned runs leave no memory and no work behind.
 fn abandoned_runs_leave_nothing() {
     let mut vm = vm(64 * MEBI);
     let mut prng = Prng::from_seed(1);
@@ -339,8 +339,8 @@ fn endless_loops_are_interrupted() {
     assert_eq!(run(&mut vm, "return 1"), Ok("1".into()));
 }
 
-#[test] // Where a suspended script is.
-fn the_place_is_known() {
+#[test] // The line at which a script was suspended.
+fn a_suspended_script_has_a_location() {
     let mut vm = vm(64 * MEBI);
     vm.begin(Box::new(Script("local x = 1\nwhile true do x = x + 1 end")));
     while vm.location().is_none() {

@@ -76,7 +76,7 @@ fn the_oldest_versions_read() {
 }
 
 #[test]
-fn zipmaps_read() {
+fn zipmaps_are_read() {
     let zipmap = [
         &[2_u8, 1][..],
         b"f",

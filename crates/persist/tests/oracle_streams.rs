@@ -517,7 +517,7 @@ fn names_are_shared_without_a_shape() {
 
 // Values of any length, among short ones, to names that are a shape, or too long, or one too many.
 #[test]
-fn values_to_common_names_come_as_they_were() {
+fn values_of_common_names_are_read_back() {
     let mut prng = Prng::from_seed(1);
     let (mut stream, mut wanted) = (Stream::new(), Vec::new());
     let mut id = StreamId::MIN;

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damaged_libraries_are_refused() {
         assert_eq!(read(b"\xf6\x01a"), Err(Damaged::Kind));
         assert_eq!(read(b"\x00\x01a"), Err(Damaged::Kind));
         assert_eq!(read(b"\xf5\x02a"), Err(Damaged::Text));

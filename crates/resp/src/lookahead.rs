@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test] // Requests that are incomplete or not plain are left to the parser's states.
-    fn only_whole_plain_requests_are_cut() {
+    fn only_complete_plain_requests_are_cut() {
         let whole = [request(12, 10), request(2, 0)].concat();
         let first = request(12, 10).len();
         for len in 0..=whole.len() {

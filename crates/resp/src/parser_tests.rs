@@ -389,7 +389,7 @@ fn the_buffer_stays_small() {
     }
 }
 
-#[test] // Only what is longer than a chunk is moved, wherever in the buffer a request is.
+#[test] // Only arguments longer than a chunk are moved.
 fn requests_are_borrowed_up_to_a_chunk() {
     for (arg_bytes, moved) in [(100, false), (CHUNK_BYTES / 2, false), (CHUNK_BYTES - 8, true)] {
         let mut parser = Parser::new(512 << 20, true);

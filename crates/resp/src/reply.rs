@@ -242,8 +242,8 @@ mod tests {
         assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");
     }
 
-    #[test] // Every method, in both versions of the protocol.
-    fn both_versions() {
+    #[test] // Each method of the reply.
+    fn replies_are_encoded_in_both_versions() {
         type Write = fn(&mut Reply<'_>);
         #[rustfmt::skip] // A table.
         let cases: &[(Write, &str, &str)] = &[

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test] // Their defaults distinguish them from their neighbours.
-    fn the_options_are_the_ones_meant() {
+    fn option_names_have_the_expected_defaults() {
         assert_eq!(option(GENERIC_COLLECT), 10_000);
         prepare();
         assert_eq!((option(PURGE_DELAY), option(GENERIC_COLLECT)), (0, GENERIC_COLLECT_MAX));

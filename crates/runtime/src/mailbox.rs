@@ -414,8 +414,8 @@ mod tests {
         assert_eq!(other.drain(|_, _| {}), 2);
     }
 
-    #[test] // Cores that sleep whenever they can never miss a message, and each arrives once.
-    fn nobody_oversleeps() {
+    #[test] // Cores that sleep whenever they can miss no message, and get each once.
+    fn sleeping_cores_miss_no_message() {
         const ROUNDS: u32 = 3_000;
         let wakers = wakers(3);
         let boxes = mesh::<u32>(wakers.clone(), 8);

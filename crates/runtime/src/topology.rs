@@ -1,4 +1,4 @@
-//! Which processors the process may use, and pinning a thread to one.
+//! Which processors the process may use, and pinned_threads_stay_on_their_processor a thread to one.
 //!
 //! Not here: the assignment of cores. See `server`.
 
@@ -95,8 +95,8 @@ fn quota_of(folder: &Path) -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[test] // A pinned thread runs there, and only there, until it is pinned elsewhere.
-    fn pinning() {
+    #[test] // It runs on that processor only, until it is pinned elsewhere.
+    fn pinned_threads_stay_on_their_processor() {
         let allowed = processors();
         assert!((1..=allowed.len()).contains(&default_cores()));
         let last = *allowed.last().unwrap();
@@ -110,8 +110,8 @@ mod tests {
         assert!(pin_thread(CpuSet::MAX_CPU).is_err());
     }
 
-    #[test] // Quotas of both hierarchies are found, those of ancestors too, and the least one counts.
-    fn quotas() {
+    #[test] // In both hierarchies, with those of ancestors.
+    fn the_least_quota_counts() {
         let root = std::env::temp_dir().join(format!("darter-cgroup-{}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);

@@ -13,8 +13,8 @@ use darter_base::Prng;
 use darter_runtime::limits::raise_open_files;
 use darter_runtime::net::{Address, Event, Net, Wait, Waker};
 
-#[test] // Pipelined bytes come back whole and in order, on many connections at once.
-fn many_connections() {
+#[test] // Pipelined bytes are echoed complete and in order.
+fn many_connections_are_echoed_at_once() {
     for backend in backends() {
         for in_parts in [false, true] {
             let server = Server::start(backend, Options { in_parts, ..Options::default() });
@@ -73,8 +73,8 @@ fn a_client_may_send_much_before_it_reads() {
     }
 }
 
-#[test] // After the client's half close everything sent before still comes back, then the end.
-fn half_close() {
+#[test] // All bytes sent before are echoed, then the connection ends.
+fn half_closed_connections_are_echoed_to_the_end() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
@@ -136,8 +136,8 @@ fn paused_client_goes() {
     }
 }
 
-#[test] // A reset ends the connection with its reason, once.
-fn peer_reset() {
+#[test] // With its reason.
+fn a_reset_ends_the_connection_once() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
@@ -234,8 +234,8 @@ fn thousands_of_connections() {
     }
 }
 
-#[test] // A unix socket serves as TCP does; its file has the mode asked for and goes at the end.
-fn unix_socket() {
+#[test] // The socket's file has the configured mode and is removed at the end.
+fn unix_sockets_are_served() {
     for backend in backends() {
         let path = std::env::temp_dir().join(format!("darter-{}.sock", std::process::id()));
         let options = Options { unix: Some(path.clone()), ..Options::default() };
@@ -253,7 +253,7 @@ fn unix_socket() {
 }
 
 #[test] // A server that stops listening refuses new clients and keeps the old.
-fn stop_listening() {
+fn a_server_that_stops_listening_keeps_its_clients() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
@@ -264,8 +264,8 @@ fn stop_listening() {
     }
 }
 
-#[test] // A connection handed over before its first receive loses nothing on the way.
-fn hand_over() {
+#[test] // Also before their first receive.
+fn connections_handed_over_lose_no_bytes() {
     for backend in backends() {
         for other_backend in backends() {
             let other = Server::start(other_backend, Options::default());
@@ -316,8 +316,8 @@ fn listeners_come_and_go() {
     }
 }
 
-#[test] // An invalid token reaches nothing, not even the next tenant of its place.
-fn dead_tokens() {
+#[test] // Not even for the next connection of the same index.
+fn dead_tokens_have_no_effect() {
     for backend in backends() {
         let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
         let id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();

@@ -43,8 +43,8 @@ fn unseen(server: &Server, act: impl FnOnce()) {
     blocked.recv().unwrap();
 }
 
-#[test] // A reset right after bytes that are being received: both may come in one wake-up.
-fn amid_receives() {
+#[test] // The bytes and the reset may arrive in one wake-up.
+fn resets_during_receives_end_connections() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
         let mut prng = Prng::from_seed(1);
@@ -65,8 +65,8 @@ fn amid_receives() {
     }
 }
 
-#[test] // A reset during a large send, of clients that have ended their own side or not.
-fn amid_sends() {
+#[test] // Of half-closed clients, too.
+fn resets_during_sends_end_connections() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for round in 0..ROUNDS / 4 {

@@ -247,8 +247,8 @@ mod tests {
         redis.register_function('global', function() x = 1 end)
         redis.register_function('unknown', function() return KEYS end)";
 
-    #[test] // As redis-server 7.0.15 answers.
-    fn functions_are_called_in_their_own_world() {
+    #[test] // The replies are those of redis-server 7.0.15.
+    fn functions_are_called_as_in_redis() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let library = load(&mut machine, TEXT).unwrap();
         assert_eq!(library.functions.len(), 6);
@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "count"), ":1\r\n");
     }
 
-    #[test] // Libraries that were deleted, and loads that were aborted.
-    fn machines_forget() {
+    #[test] // Deleted libraries and aborted loads leave no memory.
+    fn deleted_libraries_are_freed() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let used = |machine: &mut Machine| {
             load(machine, "#!lua name=last\nredis.register_function('f', redis.log)").unwrap();

@@ -388,8 +388,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Readers, joined parts and the holders of a page.
-    fn parts_become_one() {
+    #[test] // Also beside readers and other holders of a page.
+    fn parts_are_joined() {
         for len in [3_000, 9_000_000] {
             let (mut whole, mut model) = (Pages::zeros(len), vec![0; len]);
             for run in 0..len.div_ceil(ROOT_PAGES * PAGE_BYTES) {

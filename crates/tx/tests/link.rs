@@ -308,8 +308,8 @@ fn read_keys_stay_until_all_are_read() {
     assert_eq!(counts(&all), [(0, 0); 3]);
 }
 
-#[test] // The cores are asked in parallel, without waiting for answers; a single core may wait.
-fn several_cores_are_asked_at_once() {
+#[test] // The claims are sent without waiting for replies. A claim of one core may wait.
+fn claims_of_several_cores_are_sent_at_once() {
     let all = cores(3);
     let (at_once, granted) = (When::AtOnce, When::Granted);
     for (asked, answered) in [(&[0, 1, 2][..], at_once), (&[0, 2], at_once), (&[2], granted)] {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_found_and_their_absence_too() {
+    fn histories_without_an_order_are_refused() {
         let set = |value: &str, called, returned| {
             event(Op::Set("k".into(), value.into()), called, returned, Value::Simple("OK".into()))
         };

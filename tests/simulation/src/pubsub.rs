@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_told_from_circles() {
+    fn orders_and_circles_are_distinguished() {
         let edges = |pairs: &[(usize, usize)]| -> BTreeSet<(Id, Id)> {
             pairs.iter().map(|(one, other)| ((0, *one), (0, *other))).collect()
         };

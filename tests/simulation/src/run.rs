@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test] // One client pipelines long commands: each waits for a task.
-    fn nobody_oversleeps() {
+    fn sleeping_cores_miss_no_message() {
         for seed in 0..60 {
             let plan = Plan {
                 cores: 2,

@@ -265,8 +265,8 @@ mod tests {
     use darter_structs::pages::PAGE_BYTES;
     use std::sync::Arc;
 
-    #[test] // A place is for one item: the second one of the same buckets may have to move others.
-    fn items_that_would_move_others_are_no_quick_ones() {
+    #[test] // A second item of the same buckets may have to move others.
+    fn items_that_may_move_others_are_not_quick() {
         let mut cuckoo = Cuckoo::new(CuckooPlan { buckets: 1 << 16, ..DEFAULT }).unwrap();
         let request = Arc::new(Request::from_args([&b"x"[..]; 8]));
         let quick = |cuckoo: &Cuckoo, items: usize| {

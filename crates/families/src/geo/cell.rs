@@ -218,8 +218,8 @@ mod tests {
         }
     }
 
-    #[test] // In every grid, around the world and back.
-    fn neighbours_meet() {
+    #[test] // In every grid, also around the world.
+    fn neighbours_are_consistent() {
         let mut prng = Prng::from_seed(2);
         for _ in 0..1_000 {
             let step = 1 + prng.below(26) as u32;

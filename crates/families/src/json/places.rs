@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Sorting in portions gives what a sort of all gives, without what is below another.
-    fn sorting_is_as_of_all() {
+    #[test] // Sorting in portions equals one sort, and drops places below another.
+    fn places_are_sorted_in_portions() {
         for seed in 0..50 {
             let mut prng = Prng::from_seed(seed);
             let mut path = || -> Vec<usize> {

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_limits() {
+    fn shapes_are_bounded() {
         for (width, depth, fits) in [
             (0, 1, false),
             (1, 0, false),

@@ -107,7 +107,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test] // In one piece, or in chunks as the parser gathers them.
-    fn however_it_comes_the_hash_is_the_same() {
+    fn chunks_do_not_change_a_hash() {
         let bytes = darter_base::Prng::from_seed(3).bytes(200_000..=200_000);
         for len in [0, 1, 1_000, CHUNK_BYTES, CHUNK_BYTES + 1, bytes.len()] {
             let bytes = &bytes[..len];

@@ -175,7 +175,7 @@ fn a_head_alone_is_a_filter() {
 }
 
 #[test] // If very many items have no room, most are refused without moving others.
-fn moves_in_vain_come_to_an_end() {
+fn full_filters_refuse_items_without_moves() {
     let mut world = World::new(1, NOW, 1);
     text(&mut world, "CF.RESERVE a 64 BUCKETSIZE 2 MAXITERATIONS 65535 EXPANSION 0");
     let before = world.questions.get();

@@ -254,8 +254,8 @@ fn changes_made_aside_are_counted_as_in_redis() {
     }
 }
 
-#[test] // The records of a collection so small that it is in its key's entry are equal.
-fn small_ones_record_entries() {
+#[test] // A collection inside its key's entry records the same changes.
+fn small_collections_record_their_entries() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("HSET h", 0, 20), ["hash 10"]);
     assert_eq!(pair.many("HSET h", 0, 4), ["hash 2"]);

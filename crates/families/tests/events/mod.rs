@@ -697,7 +697,7 @@ fn events_are_those_of_redis() {
 }
 
 #[test] // Each death is reported once, by the sweeper or by a write over the dead entry.
-fn deaths_are_told_once() {
+fn deaths_are_reported_once() {
     let deaths = |told: &[Published]| told.iter().filter(|told| told.1 == "expired").count();
     let words = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
     for over in

@@ -121,7 +121,7 @@ fn text(world: &mut World, path: &[u8]) -> String {
 }
 
 #[test] // JSON.MSET sets all, or nothing.
-fn refused_commands_set_nothing() {
+fn json_mset_sets_all_or_nothing() {
     for seed in 0..8 {
         let mut world = World::new(2, NOW, seed);
         run(&mut world, &[b"JSON.SET", b"k", b"$", b"[1]"]);

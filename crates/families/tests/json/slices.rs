@@ -268,8 +268,8 @@ fn many_texts_are_sent_in_portions() {
     assert!(portions(&mut all, &[b"JSON.ARRPOP", b"k", b"$[*]"]) >= changes + sent);
 }
 
-#[test] // However many keys there are, others are not locked.
-fn other_keys_are_free_meanwhile() {
+#[test] // Other keys are not locked, however many keys the command names.
+fn json_mset_locks_only_its_keys() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 3);
         let keys: Vec<_> = (0..300).map(|at| format!("k{at}")).collect();

@@ -61,8 +61,8 @@ fn is_near(told: Option<u64>, ms: u64) -> bool {
     told.is_some_and(|told| told * 1_000 <= ms && ms < told * 1_000 + 2_000)
 }
 
-#[test] // Key by key what Redis does; on one core and on several, on the short way and the long.
-fn idle_times_are_told_as_redis_does() {
+#[test] // For each command, on one core and several, by the short and the long way.
+fn idle_times_are_those_of_redis() {
     for (seed, &(fill, command, is_access)) in (0..).zip(CASES).flat_map(|case| [case; 2]) {
         for cores in [1, 3] {
             let mut world = World::new(cores, NOW, seed);

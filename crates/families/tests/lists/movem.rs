@@ -153,8 +153,8 @@ fn long_moves_are_sliced() {
     assert!(pauses("LEFT LEFT", "OBO") > 200);
 }
 
-#[test] // However far it has come when the source dies: nothing is moved, or all.
-fn a_source_may_die_meanwhile() {
+#[test] // Whenever the source expires, all or nothing is moved.
+fn a_source_may_expire_during_the_move() {
     const NOW: u64 = 1_000_000;
     for (seed, line) in
         (0..60).flat_map(|seed| ["a a LEFT LEFT", "a b LEFT LEFT"].map(|line| (seed, line)))

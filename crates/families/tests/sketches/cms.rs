@@ -59,13 +59,13 @@ fn portions_add_up() {
 }
 
 #[test]
-fn damaged_sketches_are_refused_or_other_ones() {
+fn damaged_sketches_are_refused_or_loaded() {
     survives_damage(&counted(7, CmsShape { width: 700, depth: 5 }, 3_000).0, 2_000);
     survives_damage(&counted(8, CmsShape { width: 3, depth: 1 }, 10).0, 500);
 }
 
-#[test] // Cuts stay as they are, and are freed in portions; memory is that of what was counted.
-fn large_ones_are_shared() {
+#[test] // Cuts do not change and are freed in portions. Memory grows with the counters used.
+fn large_sketches_are_shared_with_cuts() {
     let mut sketch = Cms::new(CmsShape { width: 1 << 20, depth: 16 }).unwrap();
     assert!(sketch.content_bytes() < 1_000, "{} before it has counted", sketch.content_bytes());
     let cut = sketch.clone();
@@ -84,8 +84,8 @@ fn large_ones_are_shared() {
     while darter_keyspace::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // Pieces of zeros are never written, and take no memory if they come.
-fn pieces_of_zeros_are_nothing() {
+#[test] // Pieces of zeros are not written, and take no memory when they are loaded.
+fn pieces_of_zeros_take_no_memory() {
     let sketch = Cms::new(CmsShape { width: 100_000, depth: 2 }).unwrap();
     let mut parts = parts(&sketch);
     parts.push([&3_u64.to_le_bytes()[..], &[0; PAGE_BYTES]].concat());

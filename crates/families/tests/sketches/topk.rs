@@ -124,7 +124,7 @@ fn long_items_are_sent_in_pieces() {
 }
 
 #[test]
-fn damaged_lists_are_refused_or_other_ones() {
+fn damaged_lists_are_refused_or_loaded() {
     let shape = TopKShape { k: 20, width: 300, depth: 5, decay: 0.9 };
     survives_damage(&counted(8, shape, 3_000).0, 2_000);
 }

@@ -18,8 +18,8 @@ fn words(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
 }
 
-#[test] // Whatever is sorted, by keys of all cores, with dead, absent and long ones among them.
-fn large_ones_are_sorted_as_by_redis() {
+#[test] // Of every type, by keys of all cores, of which some are dead, absent or long.
+fn large_collections_are_sorted_as_by_redis() {
     const LINES: &[&str] = &[
         "SORT l",
         "SORT l DESC LIMIT 700 40",
@@ -115,8 +115,8 @@ fn weights_are_of_one_instant() {
     }
 }
 
-#[test] // A slice is looked at after each portion: of some ten elements, or of some hundred integers.
-fn a_long_sort_asks_for_its_slice() {
+#[test] // The slice is checked after some ten elements, or some hundred integers.
+fn a_long_sort_is_sliced() {
     let mut world = World::new(1, 1_000, 3);
     let numbers: Vec<Bytes> = (0..50_000).map(|at| (at * 7 % 50_000).to_string().into()).collect();
     for portion in numbers.chunks(500) {

@@ -226,8 +226,8 @@ fn pending_deleted_entries_are_skipped_in_portions() {
     assert_eq!(kept(&engine).len(), 200);
 }
 
-#[test] // A change made aside dies with its key, even if the key dies during it.
-fn a_key_that_dies_meanwhile_stays_dead() {
+#[test] // A change made aside is dropped if its key expires meanwhile.
+fn a_key_that_expires_during_a_change_stays_dead() {
     let few = ids(1..101);
     for (line, wanted) in [
         (format!("XACK x g{few}"), ":100\r\n"),

@@ -115,8 +115,8 @@ fn long_entries_are_sliced() {
     engine.db.check_invariants();
 }
 
-#[test] // Names of consumers count by their bytes: each pending entry shows its own.
-fn pending_entries_of_long_names_are_told_in_portions() {
+#[test] // Each pending entry shows its consumer's name, which counts by its bytes.
+fn pending_entries_of_long_names_are_sent_in_portions() {
     let mut engine = filled();
     engine.line("XGROUP CREATE x g 0");
     let name = vec![b'c'; 16_000];
@@ -128,7 +128,7 @@ fn pending_entries_of_long_names_are_told_in_portions() {
 }
 
 #[test] // Groups and consumers are shown with their names, which count by their bytes as well.
-fn long_names_are_told_in_portions() {
+fn long_names_are_sent_in_portions() {
     let mut engine = filled();
     let name = |at: usize| format!("{at:0>16000}").into_bytes();
     for at in 0..100 {

@@ -131,7 +131,7 @@ fn deadlines_follow_the_options() {
 }
 
 #[test]
-fn several_keys_with_one_condition() {
+fn msetex_sets_several_keys_on_a_condition() {
     let mut engine = Engine::new(NOW, 1);
     #[rustfmt::skip] // A table.
     expect(&mut engine, &[

@@ -177,8 +177,8 @@ fn encodings_of_collections() {
     }
 }
 
-#[test] // A request for another type is refused, whatever its form; a request for no type is not.
-fn types_are_told_apart() {
+#[test] // Access as another type is refused, in every encoding.
+fn other_types_are_refused() {
     let names = [
         "string",
         "list",
@@ -354,8 +354,8 @@ fn long_fields_are_counted() {
     db.check_invariants();
 }
 
-#[test] // A dead entry is not read, changed or counted, and its place is free.
-fn the_dead_are_not_there() {
+#[test] // A dead entry is not read, changed or counted, and is replaced.
+fn dead_entries_are_ignored() {
     let mut db = db();
     let (key, at) = (Key::new(b"k"), Deadline::At(NOW + 10));
     db.edit::<Hash, _>(&Key::new(b"hash"), true, |edit| {

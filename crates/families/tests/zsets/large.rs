@@ -90,8 +90,8 @@ fn a_store_holds_its_destination_only() {
     assert_eq!(run(&mut world, &[b"zscore", b"to", b"late"]), Value::Null);
 }
 
-#[test] // As in a listpack of Redis; in a large one it stays.
-fn minus_zero_is_zero_in_a_small_one() {
+#[test] // As in a listpack of Redis. A large sorted set keeps -0.
+fn minus_zero_is_zero_in_a_small_set() {
     let mut world = World::new(1, NOW, 7);
     run(&mut world, &[b"zadd", b"a", b"0", b"m"]);
     let negated = run(&mut world, &[b"zunion", b"1", b"a", b"weights", b"-1", b"withscores"]);

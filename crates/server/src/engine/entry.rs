@@ -332,8 +332,8 @@ mod tests {
         index
     }
 
-    #[test] // Every kind of row. A word too long for a name is not copied.
-    fn names_are_told_from_values() {
+    #[test] // For every kind of row.
+    fn names_and_values_are_distinguished() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[
             ("SET k v EX 5",                    &[1]),
@@ -368,8 +368,8 @@ mod tests {
         }
     }
 
-    #[test] // With any likely row a name finds its own row, in any case; near misses find none.
-    fn likely_rows_change_nothing() {
+    #[test] // A wrong guess does not change the row found. Near misses find none.
+    fn guesses_do_not_change_the_row() {
         let table = crate::boot::table();
         for entry in table.entries().iter().filter(|entry| entry.first == 1) {
             let name = entry.row.name.as_bytes();

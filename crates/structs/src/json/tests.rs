@@ -233,8 +233,8 @@ fn faults_say_where_they_are() {
     assert!(parse(deep(128).as_bytes()).is_err());
 }
 
-#[test] // Numbers and strings come back as RedisJSON prints them.
-fn texts_come_back_in_one_form() {
+#[test] // Numbers and strings are printed as by RedisJSON.
+fn texts_are_printed_as_by_redisjson() {
     let cases: &[(&str, &str)] = &[
         ("-0", "-0.0"),
         ("18446744073709551615", "18446744073709551615"),

@@ -275,8 +275,8 @@ fn chunks_split_and_merge() {
     assert!(list.memory_bytes() < 3_000 * 16, "{} bytes", list.memory_bytes());
 }
 
-#[test] // Four of the longest fill a chunk: wherever one comes, half a chunk has room for it.
-fn the_longest_find_room_anywhere() {
+#[test] // Four of the longest elements fill a chunk, so half a chunk has room for one.
+fn the_longest_elements_fit_anywhere() {
     for seed in 0..20 {
         let mut prng = Prng::from_seed(seed);
         let (mut list, mut model) = (numbers(0..200), Model::new());
@@ -492,8 +492,8 @@ fn long_elements_lie_outside() {
     assert_eq!(list.get(2_898).unwrap().to_vec(), long(b'b'), "the third is there");
 }
 
-#[test] // A search in slices finds what a walk finds, from either end, within a range.
-fn a_search_finds_all() {
+#[test] // From either end, within a range, in slices.
+fn a_search_finds_the_elements_of_a_walk() {
     let mut prng = Prng::from_seed(3);
     let mut list = List::new();
     for _ in 0..20_000 {

@@ -306,8 +306,8 @@ fn scans_meet_lasting_entries() {
     }
 }
 
-#[test] // Members whose items in the index have one hash are distinguished.
-fn equal_hashes_are_told_apart() {
+#[test] // Members of equal hashes are distinguished.
+fn members_of_equal_hashes_are_distinguished() {
     let name = |number: u64| format!("m{number}").into_bytes();
     let mut hashes: Vec<_> = (0..400_000).map(|n| (hash::of(&name(n)) >> 32, n)).collect();
     hashes.sort_unstable();
@@ -562,8 +562,8 @@ fn steps_of_a_builder_are_bounded() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // One member again and again is found out before a step has to sort or to merge all of it.
-fn members_that_should_differ_are_told_by_two() {
+#[test] // A repeated member is detected before a step would sort or merge all of it.
+fn repeated_members_are_detected_early() {
     let build = |times: usize| {
         let mut builder = SortedBuilder::of_different(100_000);
         let long = vec![b'x'; 200];

@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    #[test] // Numbers of values outside are written and read.
-    fn numbers_outside() {
+    #[test] // The numbers of values kept outside.
+    fn outside_numbers_are_written_and_read() {
         let code = Code::outside(Id::new(1 << 40, 7), List::new());
         let mut bytes = vec![0; code.len()];
         code.write_to(&mut bytes);

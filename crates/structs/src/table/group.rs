@@ -141,8 +141,8 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // The SIMD code agrees with the portable loop, on random groups.
-    fn matches_agree() {
+    #[test] // On random groups.
+    fn simd_matches_the_portable_loop() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..if cfg!(miri) { 20 } else { 5_000 } {
             let mut group = Group { fingerprints: [0; SLOTS], passed: 0, offsets: [0; SLOTS] };

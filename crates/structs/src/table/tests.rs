@@ -983,8 +983,8 @@ fn a_repack_that_fails_is_put_off() {
     assert!(failed > 5, "{failed}");
 }
 
-#[test] // A bound passes while no entry is dead, beside a cut: the look copies nothing.
-fn reaping_nobody_copies_no_segment() {
+#[test] // Beside a cut, a sweep that finds no dead entry copies nothing.
+fn a_sweep_without_dead_entries_copies_no_segment() {
     let mut table = Subject::new();
     for number in 0..150_u64 {
         let (key, deadline) = (number.to_string(), (number == 7).then_some(1_000));

@@ -99,7 +99,7 @@ mod tests {
 
     // A claim of very many keys counts as if it met each list: lists wait for it, and are notified.
     #[test]
-    fn lists_are_told_of_very_many_keys() {
+    fn lists_of_keys_get_busy() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(0, Access::Exclusive)])));
         assert!((1..200).all(|key| locks.widen_by(1, key, Access::Exclusive)));

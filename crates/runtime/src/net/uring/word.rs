@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test] // A word decodes to what was encoded.
-    fn round_trip() {
+    fn words_are_decoded() {
         use Kind::{Accept, Cancel, Receive, Send, Wake, Watch};
         for kind_in in [Cancel, Receive, Send, Accept, Wake, Watch] {
             let word = of(kind_in, Token { index: u32::MAX, generation: u32::MAX });

@@ -167,7 +167,7 @@ fn builders_can_be_given_up() {
 }
 
 #[test]
-fn few_are_not_gathered() {
+fn few_entries_are_not_gathered() {
     assert!(Builder::<Never>::new(LEN_MIN - 1).is_none());
     let builder = Builder::<Never>::new(usize::MAX).expect("they are many");
     assert_eq!(builder.buckets.len(), BUCKETS_MAX);

@@ -325,7 +325,7 @@ fn one_write_is_many_additions<X: OutOfLine>(are_pairs: bool) {
 }
 
 #[test]
-fn a_pack_written_at_once_is_one_that_has_grown() {
+fn packs_written_at_once_and_grown_are_equal() {
     one_write_is_many_additions::<Never>(false);
     one_write_is_many_additions::<Arc<crate::blob::Blob>>(true);
     assert!(Table::<Never>::of_all(&[]).is_none());

@@ -50,8 +50,8 @@ fn readers_pin_deleted_values() {
     }
 }
 
-#[test] // A change by a writer does not count for a reader: the table exists.
-fn a_table_that_changes_is_there() {
+#[test] // Changes of a writer do not hide the table from a reader.
+fn a_changing_table_still_exists() {
     let mut table = set_of(MANY);
     let cut = table.reader();
     for number in 0..MANY / 2 {
@@ -126,8 +126,8 @@ fn segments_copied_by_writers_are_read_first() {
     free_all();
 }
 
-#[test] // Little was copied: what a writer has touched comes next all the same, as it may be large.
-fn copied_segments_come_next() {
+#[test] // Segments that a writer has copied are read next, even if few: they may be large.
+fn copied_segments_are_read_next() {
     let mut table = set_of(MANY);
     let mut reader = Reader::new(table.reader()).copied_first();
     let mut read = std::collections::HashSet::new();
@@ -149,7 +149,7 @@ fn copied_segments_come_next() {
 
 // For a value within a cut: segments copied before its reader began are read first, and count.
 #[test]
-fn earlier_copies_count_too() {
+fn earlier_copies_are_read_first_too() {
     let mut table = set_of(MANY);
     let before = table.reader();
     overwrite(&mut table, 0..MANY / 2);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test] // Messages keep their order. Beyond its limit a channel gets one excess message.
-    fn a_channel_is_owed_so_much() {
+    fn messages_of_a_channel_are_bounded() {
         let (mut outbox, account) = outbox();
         for (channel, bytes) in [("a", 400), ("b", 1), ("a", 500), ("a", 100), ("a", 1), ("b", 2)] {
             assert_eq!(outbox.keep(message(channel, bytes), 1_000), Ok(()));
