@@ -298,7 +298,7 @@ pub(crate) fn bulk(request: &mut Vec<u8>, word: &[u8]) {
 mod tests {
     use super::*;
 
-    #[test] // However the stream is split, the same number of replies ends.
+    #[test] // The number of replies does not depend on how the stream is split.
     fn counter_is_blind_to_cuts() {
         let stream =
             b"+OK\r\n*3\r\n$1\r\na\r\n*2\r\n:1\r\n$-1\r\n-no\r\n%1\r\n+k\r\n+v\r\n*0\r\n$0\r\n\r\n";

@@ -407,7 +407,7 @@ impl Actor {
         Ok(Streamed { first_byte: pushed.elapsed, whole: pushed.elapsed, bytes })
     }
 
-    /// The article's script: so many rounds of HSET, LPUSH and SADD, in one EVAL.
+    /// The article's script: rounds of HSET, LPUSH and SADD in one EVAL.
     fn seed(&mut self) -> Outcome<Streamed> {
         let count = self.scale.elements.to_string();
         let keys = [ARTICLE_HASH, ARTICLE_LIST, ARTICLE_SETS[0]];

@@ -153,7 +153,8 @@ impl Class {
         Self { at: 1 + usize::from(is_negated), is_negated, is_found: false }
     }
 
-    /// Looks on for a byte: true at the end of the class, false when the budget is used up before.
+    /// Continues the search for a byte. True at the end of the class, false if the budget is used
+    /// up before.
     fn go_on(&mut self, pattern: &[u8], byte: u8, case: Case, budget: &mut usize) -> bool {
         loop {
             let before = self.at;

@@ -129,7 +129,7 @@ pub type IdentityMap<V> =
 mod tests {
     use super::*;
 
-    #[test] // However they are split, the same bytes have the same hash.
+    #[test] // Splitting the bytes does not change the hash.
     fn portions_hash_like_the_whole() {
         let bytes = crate::Prng::from_seed(3).bytes(10_000..=10_000);
         for len in [0, 1, 16, 240, 241, 1_024, 9_999, 10_000] {

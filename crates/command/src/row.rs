@@ -170,8 +170,8 @@ pub enum Place {
         /// Index of the count.
         count: usize,
     },
-    /// The argument after the last `word`, in any case, from the second argument on. Each of
-    /// `skips` is skipped together with so many arguments.
+    /// The argument after the last `word`, in any case, from the second argument on. Each word of
+    /// `skips` is skipped with its number of arguments.
     After {
         /// The word.
         word: &'static str,

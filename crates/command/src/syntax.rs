@@ -17,8 +17,8 @@
 //! The notation is that of manuals, with names for groups: redis-cli makes its hints of these
 //! trees, and prints nearly the same line. As nested constants a row would fill a page.
 //!
-//! The keys of a line belong to the row's key specs in order, the last spec to all that are left,
-//! unless it says which.
+//! The keys of a line belong to the row's key specs in order, and all further ones to the last
+//! spec, unless the line names a spec.
 
 /// The type of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

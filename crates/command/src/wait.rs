@@ -104,13 +104,13 @@ pub trait Want: Send + Sync {
         Since::default()
     }
 
-    /// When a key that has not got it, and does not change, may have it or refuse it all the same: in
-    /// Unix milliseconds.
+    /// The time, in Unix milliseconds, at which an unchanged key may begin to serve or refuse the
+    /// wait.
     fn due_ms(&self, _call: &Looking<'_>) -> Option<u64> {
         None
     }
 
-    /// Takes it, after [`Want::look`] found it there, and replies. A job works under the key's lock.
+    /// Takes what [`Want::look`] found, and replies. A job works under the key's lock.
     fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<crate::Flow, Refusal>;
 
     /// Index of a key that is changed, too: it may be anywhere.

@@ -1,7 +1,7 @@
 //! Finding a key for a command that reads it: an access, counted as a hit or a miss.
 //!
-//! These are [`darter_command::Cx::find`] for commands that reply while they look at the value:
-//! they leave the rest of the context free.
+//! As [`darter_command::Cx::find`], for commands that reply while they read the value: the rest of
+//! the context stays free.
 
 use darter_keyspace::{Db, Found, Key, Lent, ShardStats, Str, Typed, WrongType};
 

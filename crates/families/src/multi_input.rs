@@ -190,7 +190,7 @@ pub(crate) async fn pause_now_and_then(call: &Call, done: usize) {
 /// Collections freed at once.
 pub(crate) const FREED_AT_ONCE: usize = 128;
 
-/// Inputs that wait for their turn; so many are freed at once.
+/// Inputs that wait for their turn, freed this many at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<I: Send + 'static, const FREED: usize = FREED_AT_ONCE>(VecDeque<I>);
 

@@ -1,4 +1,4 @@
-//! When the next field or member of each value dies: where reaping must look.
+//! The next deadline among the fields or members of each value, for the sweeper.
 //!
 //! Keys whose fields have deadlines are in a tree, ordered by the moment at which they must be
 //! looked at: a tree, because it grows without moving as a whole. Each key has one pair at most,

@@ -8,8 +8,8 @@
 //! Invariants (`check_invariants`):
 //! - I1: `usage` is the sum over all entries.
 //! - I2: no key holds an empty collection, except while a change is running.
-//! - I3: `clocks` has every value with deadlines on fields or members, under the moment that it
-//!   says itself (its mark), at most its earliest deadline; and nothing else.
+//! - I3: `clocks` has every value with deadlines on fields or members, under the moment of its
+//!   mark, which is at most its earliest deadline; and nothing else.
 
 mod cuts;
 mod undo;
@@ -167,9 +167,9 @@ impl Db {
         self.changes += more as u64;
     }
 
-    /// Counts the changes of `act` as the number that it returns, however many are recorded. None
-    /// for an act without an effect, or a part of a change that was counted before: a task that has
-    /// changed nothing may be dropped.
+    /// Counts as many changes as `act` returns, whatever the records say. None for an act without
+    /// an effect, or a part of a change that was counted before: a task that has changed nothing
+    /// may be dropped.
     pub fn counted_as<R>(&mut self, act: impl FnOnce(&mut Self) -> (R, usize)) -> R {
         let before = self.changes;
         let (result, changes) = act(self);

@@ -49,8 +49,8 @@ impl<V> Draft<V> {
         self.base.is_none()
     }
 
-    /// Counts the edit as `changes` changes, however it was made: a value that is rebuilt gets the
-    /// kept entries.
+    /// Counts the edit as `changes` changes: a rebuilt value gets all kept entries, which are not
+    /// changes.
     pub fn count_as(&mut self, changes: usize) {
         self.count = changes as u64;
     }

@@ -88,8 +88,8 @@ impl<'a> Found<'a> {
         object::as_type(self.object())
     }
 
-    /// The bytes of its value, if that is a pack of a `V` in the entry: for a look at one in place,
-    /// where a copy would cost more.
+    /// The bytes of its value, if that is a pack of a `V` in the entry: to read it in place, as a
+    /// copy would cost more.
     #[inline]
     #[must_use]
     pub fn pack_of<V: Typed>(&self) -> Option<&'a [u8]> {

@@ -195,7 +195,7 @@ fn sums_over_databases_match_a_walk() {
     }
 }
 
-#[test] // However many databases FLUSHALL empties: each portion frees a few.
+#[test] // FLUSHALL frees a few databases in each portion.
 fn many_databases_are_freed_in_portions() {
     const MANY: usize = 20_000;
     let mut shard = Shard::new(usize::MAX, 1);

@@ -71,7 +71,7 @@ fn contents(shard: &Shard) -> Contents {
     (all, accounts, counts, shard.next_field_death())
 }
 
-/// One random change, or a look, at a key or at whole databases.
+/// One random change or read of a key or of whole databases.
 fn change(shard: &mut Shard, prng: &mut Prng, prefix: &str) {
     let db = USED[usize::try_from(prng.below(3)).unwrap()];
     let other = USED[usize::try_from(prng.below(3)).unwrap()];
@@ -138,7 +138,7 @@ fn change(shard: &mut Shard, prng: &mut Prng, prefix: &str) {
     }
 }
 
-/// Takes a value to another key, copies one, or looks.
+/// Moves a value to another key, copies one, or reads.
 fn move_or_look(shard: &mut Shard, how: u64, from: (usize, &Key<'_>), to: (usize, &Key<'_>)) {
     let ((db, key), (other, to)) = (from, to);
     let db = shard.db_mut(db);

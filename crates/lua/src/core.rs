@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Inner,
 }
 
-/// Blocks above this are copied in pieces of it when they change, with looks at the clock.
+/// Larger blocks are copied in pieces of this size when they change, with checks of the clock.
 const COPY_PIECE: usize = 64 << 10;
 
 /// Bytes of a large block that are freed at once. The server's allocator shrinks such blocks in
@@ -42,7 +42,7 @@ const ALIGNMENT: usize = 16;
 
 /// See the module.
 pub(crate) struct Core {
-    /// Others may look at it while a script runs.
+    /// Other owners may read it while a script runs.
     used_bytes: Rc<Cell<usize>>,
     limit_bytes: Cell<usize>,
     /// Above this many bytes the hook collects garbage at once.

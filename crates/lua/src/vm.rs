@@ -30,7 +30,7 @@ use std::rc::Weak;
 /// `deep_recursion_fits` reaches it). Only touched pages take memory; a guard page follows.
 pub const STACK_BYTES: usize = 1 << 20;
 
-/// Instructions between two looks at the clock: 4 to 8 µs.
+/// Instructions between two checks of the clock: 4 to 8 µs.
 const INSTRUCTIONS: c_int = 1000;
 
 /// The highest limit of memory: below it no table has enough nodes to overflow.

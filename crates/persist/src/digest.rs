@@ -62,7 +62,7 @@ struct State {
 /// The owner of the parts.
 #[derive(Clone, Copy)]
 enum Open {
-    /// A string, or there are none.
+    /// No items: a string, or the end.
     Nothing,
     Single,
     Name,

@@ -361,7 +361,7 @@ fn huge_names_go_in_portions() {
     }
 }
 
-#[test] // Nothing is reaped; each pass over the dead is sliced all the same.
+#[test] // Each pass over dead entries is sliced, although none is removed.
 fn the_dead_are_passed_over_in_portions() {
     const DEAD: usize = 20_000;
     let mut engine = Engine::new();

@@ -1,5 +1,5 @@
-//! Streams in payloads, against the real server: what it dumps is read, and what is written from that it
-//! restores, even when it looks deeply.
+//! Streams in payloads, against the real server: its payloads are read, and it restores those
+//! written from them, also with deep checks.
 
 use crate::common::{Bytes, Oracle, Reply};
 use darter_base::{Prng, StreamId};

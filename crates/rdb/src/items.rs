@@ -182,8 +182,8 @@ pub trait Source {
         0
     }
 
-    /// Looks for the next item; subtracts the skipped ones from `looks`. False when those are used
-    /// up before an item, or the end, was found: [`next`](Self::next) would then search further at
+    /// Searches the next item, and subtracts the skipped ones from `looks`. False if `looks` is
+    /// used up before an item or the end: [`next`](Self::next) would then continue the search at
     /// once.
     fn find(&mut self, looks: &mut usize) -> bool {
         let _ = looks;

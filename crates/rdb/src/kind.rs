@@ -89,7 +89,7 @@ pub enum Generation {
     First,
     /// Since 7.0: how many were added, which was deleted last, how many a group has read.
     Second,
-    /// Since 7.2: when a consumer last got something.
+    /// Since 7.2: the time at which a consumer last got an entry.
     Third,
 }
 

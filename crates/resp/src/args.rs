@@ -418,7 +418,7 @@ impl<'a> Args<'a> {
         noted.unwrap_or_else(|| self.hash_now(index))
     }
 
-    /// Separate, so that the look at the note is inlined.
+    /// Separate, so that the check of the note is inlined.
     #[inline(never)]
     fn hash_now(self, index: usize) -> u64 {
         match self.arg(index) {
@@ -440,7 +440,7 @@ impl<'a> Args<'a> {
     }
 
     /// The arguments that are longer than `bytes`, which is at least a chunk: their indexes and
-    /// lengths. Cost: a look at each block, and at the arguments of those blocks that are as long.
+    /// lengths. Cost: O(blocks), and O(arguments) in blocks that are longer than `bytes`.
     pub fn longer_than(self, bytes: usize) -> impl Iterator<Item = (usize, usize)> + 'a {
         debug_assert!(bytes >= CHUNK_BYTES);
         let (spans, blocks): (&[Span], &[Block]) = match self.source {
@@ -529,7 +529,7 @@ impl<'a> Args<'a> {
     }
 
     /// Bytes of the request: its arguments and the bytes between them, and the blocks of a large
-    /// one. Cost: O(1), or a look at each block of a large one.
+    /// one. Cost: O(1), or O(blocks) of a large one.
     #[must_use]
     pub fn held_bytes(self) -> usize {
         match self.source {

@@ -76,8 +76,8 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
 }
 
 /// The number in the line at `at`, which begins with `kind`, and the index after the line. `None`
-/// for a number above `most`, and for anything that the parser's states should look at. Nearly all
-/// have one or two digits: those are read without a loop.
+/// for a number above `most`, and for anything that is left to the parser's states. Nearly all have
+/// one or two digits: those are read without a loop.
 #[inline]
 fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte - b'0');

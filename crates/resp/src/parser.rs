@@ -313,7 +313,7 @@ impl Parser {
         self.cut_ahead()
     }
 
-    /// Separate, so that the look whether there is something to do is inlined.
+    /// Separate, so that the check for work is inlined.
     #[inline(never)]
     fn cut_ahead(&mut self) -> usize {
         self.spans.clear();

@@ -188,7 +188,7 @@ impl<T: Send> Consumer<T> {
                 self.0.release();
             }
         }
-        self.tail_seen = self.head; // Look afresh, to take all.
+        self.tail_seen = self.head; // Read the real position, to take all.
         let count = self.waiting();
         let taking = Release(self);
         for _ in 0..count {

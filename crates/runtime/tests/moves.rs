@@ -39,7 +39,7 @@ fn sum(servers: &[Server; 2], of: impl Fn(&Tally) -> usize) -> usize {
     servers.iter().map(|server| of(&server.tally)).sum()
 }
 
-/// Waits until every connection that was accepted is closed, wherever it was by then.
+/// Waits until every accepted connection is closed, on either server.
 fn wait_for_ends(servers: &[Server; 2]) {
     servers[0].wait_for("every end", |_| {
         sum(servers, |tally| tally.closed.load(SeqCst))

@@ -116,7 +116,7 @@ impl Functions {
         self.blocks.len().saturating_sub(1) * BLOCK + last
     }
 
-    /// Whether there are none.
+    /// True if it has no functions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()

@@ -223,8 +223,8 @@ impl Machine {
         Ok(Self { vm, reply_max: limit_bytes, next: None })
     }
 
-    /// Takes in the keys and the other arguments of the run that begins next, whose own are none: they
-    /// are few and short, as it is not interrupted. False where there is no memory for them.
+    /// Copies the keys and arguments of the next run, whose `Run` has none, without interruption:
+    /// they must be few and short. False if there is no memory for them.
     ///
     /// # Panics
     /// There is a run.
@@ -428,7 +428,8 @@ impl Machine {
         self.vm.host().output.take_errors()
     }
 
-    /// How a run has ended; `None` if it was not called, for want of memory or by its text.
+    /// The end of a run. `None` if it was not called, because memory was short or its text is
+    /// invalid.
     ///
     /// # Panics
     /// As [`Machine::command`].

@@ -101,7 +101,7 @@ impl Registry {
         self.libraries.len
     }
 
-    /// Whether there are none.
+    /// True if it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.libraries.len == 0

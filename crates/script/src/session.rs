@@ -61,7 +61,7 @@ impl Words {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// True if it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()

@@ -1,4 +1,4 @@
-//! Changing the string at a key in places, however it is stored.
+//! Changing parts of the string at a key, in each of its encodings.
 
 use crate::text::to_blob;
 use darter_keyspace::Db;

@@ -27,10 +27,10 @@ const PORTION: usize = 256;
 /// all that are written.
 ///
 /// Reply: array, one element an operation: the value (GET), the value before (SET), the sum
-/// (INCRBY); null where it did not fit and `OVERFLOW FAIL` is in force. Refusals: `Syntax`, types,
-/// offsets and numbers that are none, `WrongType`; then nothing changes. The deadline stays.
-/// Cost: O(operations), in slices when they are many.
-/// Source: <https://redis.io/commands/bitfield> (3.2.0).
+/// (INCRBY); null where it did not fit and `OVERFLOW FAIL` is in force. Refusals: `Syntax`, invalid
+/// types, offsets and numbers, `WrongType`; then nothing changes. The deadline stays. Cost:
+/// O(operations), in slices when they are many. Source: <https://redis.io/commands/bitfield>
+/// (3.2.0).
 pub(super) fn bitfield(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     run(cx, args, Mode::Any)
 }

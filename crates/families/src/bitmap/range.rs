@@ -1,4 +1,4 @@
-//! Which bits BITCOUNT and BITPOS look at.
+//! The range of bits of BITCOUNT and BITPOS.
 
 use crate::option_names;
 use darter_command::Refusal;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const ROWS_AT_ONCE: u64 = 1_024;
 /// Pages that are copied at once.
 const COPIES_AT_ONCE: usize = 16;
-/// Rows between two looks at whether the slice is over: each may copy a page.
+/// Rows between two checks of the slice: each may copy a page.
 const ROWS: u64 = 4;
 /// Rows read in a portion of a reply.
 const ROWS_READ: u64 = 128;

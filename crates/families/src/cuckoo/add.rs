@@ -217,7 +217,8 @@ impl Long {
     fn advance(&mut self, edit: &mut CuckooEdit<'_>) {
         /// Moves of a portion.
         const MOVES: usize = 8;
-        /// After so many refusals only what finds a free place is added: 0.3 s of moves.
+        /// After this many refusals, items are added only to free places. The moves until then take
+        /// 0.3 s.
         const REFUSED_MAX: usize = 256;
         if let Some((probe, mut moving)) = self.moving.take() {
             match edit.go_on(ADD, (probe, &mut moving), MOVES) {

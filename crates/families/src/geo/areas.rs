@@ -1,5 +1,5 @@
-//! Which cells a search looks at: the one that the center is in, in a grid so coarse that the shape
-//! reaches no farther than its neighbours, and those of the neighbours that it reaches.
+//! The cells of a search: the one with the center, in a grid so coarse that the shape reaches no
+//! farther than its neighbours, and the neighbours that the shape reaches.
 //!
 //! Source: `geohashCalculateAreasByShapeWGS84` and `membersOfAllNeighbors` of Redis 7.0.15. Their order
 //! is the order of a reply, so it is kept, and what they estimate is estimated alike.

@@ -454,8 +454,8 @@ fn joined(text: JsonText<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize
     (joined, text.len() + part.len())
 }
 
-/// Members of a patch that are merged in one step. A name of so many bytes, which may be compared
-/// with 64, counts as one more.
+/// Members of a patch that are merged in one step. A long name counts as one more for each such
+/// number of bytes, as it may be compared with 64 names.
 const MERGED_AT_ONCE: usize = 16;
 const NAME_BYTES: usize = 1024;
 /// An object of a patch with more bytes is merged member by member, as the patch itself.

@@ -51,7 +51,7 @@ pub(super) enum Pick {
     Name(Vec<u8>),
     /// The value at this place of an array; negative ones count from the end.
     Index(i64),
-    /// Every so-many-th of those from one place to another.
+    /// Elements from `start` to before `end`, each `step` apart.
     Slice { start: Option<i64>, end: Option<i64>, step: usize },
     /// Picks the values for which this holds.
     Test(Test),

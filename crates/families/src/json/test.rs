@@ -209,7 +209,7 @@ impl Testing {
 }
 
 impl Operator {
-    /// True if values in this order are as it says.
+    /// True if the comparison holds for values in this order.
     fn holds(self, left: View<'_>, order: Option<Ordering>) -> bool {
         match (self, order) {
             (Self::Unequal, order) => order != Some(Ordering::Equal),

@@ -20,14 +20,14 @@ use std::sync::Arc;
 const BYTES_AT_ONCE: usize = 8 * 1024;
 /// Values that are parsed and added at once.
 const VALUES_AT_ONCE: usize = 32;
-/// Bytes parsed between two looks at whether the slice is over.
+/// Bytes parsed between two checks of the slice.
 const BYTES: usize = 2 * 1024;
 /// Portions of the search, and places, of a change that is made at once.
 const PORTIONS_AT_ONCE: usize = 2;
 const PLACES_AT_ONCE: usize = 16;
 /// Values that are added or merged at once, at all places together.
 const WORK_AT_ONCE: usize = 32;
-/// Places changed between two looks.
+/// Places changed between two checks of the slice.
 const PLACES: usize = 4;
 /// Levels above the places that are changed at once, and between two looks.
 const LEVELS_AT_ONCE: usize = 256;

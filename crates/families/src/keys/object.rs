@@ -102,7 +102,8 @@ pub(super) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(Flow::Done)
 }
 
-/// Replies with the result of `look` on the entry of the one key in `args`; null when it is absent.
+/// Replies with the result of `look` on the entry of the key in `args`, or null if the key is
+/// absent.
 fn inspect<R>(
     cx: &mut Cx<'_>,
     mut args: Args<'_>,

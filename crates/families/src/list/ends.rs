@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// More bytes of elements than this are pushed aside too: copying takes time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
-/// Elements pushed between two looks at whether the slice is over.
+/// Elements pushed between two checks of the slice.
 const PUSHES: usize = 8;
 /// Elements pushed in one portion.
 const PORTION_PUSHES: usize = 512;

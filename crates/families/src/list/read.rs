@@ -67,8 +67,8 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(unsent.into_flow())
 }
 
-/// A list to look at, where it is: a small one lies in its key's entry, and a copy of it would cost
-/// more than a look.
+/// A list to be read in place: a small one is in its key's entry, and copying it would cost more
+/// than reading it.
 #[derive(Clone, Copy)]
 enum Listed<'d> {
     Pack(ListPackRef<'d>),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Runs of elements that are looked at for a reply at once, or in one portion.
 const RUNS: usize = 32;
-/// Runs of a removal between two looks at whether the slice is over, as many may match.
+/// Runs of a removal between two checks of the slice, as many may match.
 const REMOVAL_RUNS: usize = 2;
 /// Such looks in one step.
 const LOOKS: usize = 64;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Portions of a result that are looked up before its command ends: their lookups are counted.
 const COUNTED_PORTIONS: usize = 16;
 
-/// Options that are read between two looks at whether the slice is over.
+/// Options that are read between two checks of the slice.
 const OPTIONS_AT_ONCE: usize = 64;
 
 const SORTSTORE: &Event = &Event::new("sortstore", b'l');

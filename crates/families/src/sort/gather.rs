@@ -83,8 +83,7 @@ pub(super) async fn sorted(
     Ok(Sorted { numbers, run, is_backwards: is_in_order && options.is_descending, texts })
 }
 
-/// How many bytes all elements begin with alike. Reads as many of them as it takes to know: few, if
-/// there are none.
+/// The length of the common prefix of all elements. Few elements are read if there is none.
 async fn common_bytes(call: &Call, source: &Source, end: End) -> usize {
     let (mut common, mut bytes) = (Common::default(), 0);
     let now = call.tx.home().shard.now();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 const BYTES_AT_ONCE: usize = 128 * 1024;
 /// Fields gathered in one portion.
 const PORTION_FIELDS: usize = 512;
-/// Fields gathered between two looks at whether the slice is over.
+/// Fields gathered between two checks of the slice.
 const FIELDS: usize = 8;
 /// The most bytes of fields that an entry of a file may have.
 const ENTRY_BYTES_MAX: usize = 1 << 30;

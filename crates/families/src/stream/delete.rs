@@ -25,10 +25,9 @@ const HELD: i8 = 2;
 /// references to them stay (KEEPREF), go with them (DELREF), or keep them (ACKED), as does a group
 /// that has not got them.
 ///
-/// Reply: array of a code for each: 1 deleted, 2 held, -1 absent. Refusals:
-/// `Syntax`, a count that is none or too large, IDs that are none if there is a stream, `WrongType`; then
-/// nothing changes. Cost: O(log n) for each in each group, aside if that is much.
-/// Source: <https://redis.io/commands/xdelex> (8.2.0).
+/// Reply: array of a code for each: 1 deleted, 2 held, -1 absent. Refusals: `Syntax`, an invalid
+/// count, invalid IDs if there is a stream, `WrongType`; then nothing changes. Cost: O(log n) for
+/// each in each group, aside if that is much. Source: <https://redis.io/commands/xdelex> (8.2.0).
 pub(super) fn xdelex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
     let key = args.key()?;

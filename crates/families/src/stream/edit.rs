@@ -147,9 +147,9 @@ impl Job for DeletingMany {
 /// `XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]`: sets the
 /// counters of the stream.
 ///
-/// Reply: `OK`. Refusals: IDs that are none or too small, numbers that are negative or too small,
-/// `Syntax`, `NotAnInteger`, `NoSuchKey`, `WrongType`. Cost: O(log n).
-/// Source: <https://redis.io/commands/xsetid> (5.0.0; options 7.0.0).
+/// Reply: `OK`. Refusals: invalid or too small IDs, numbers that are negative or too small,
+/// `Syntax`, `NotAnInteger`, `NoSuchKey`, `WrongType`. Cost: O(log n). Source:
+/// <https://redis.io/commands/xsetid> (5.0.0; options 7.0.0).
 pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, last) = (args.key()?, id::parse(args.word()?, 0)?);
     let mut said = option_names::Count::default();

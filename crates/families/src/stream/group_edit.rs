@@ -133,7 +133,7 @@ impl StreamEdit<'_> {
         false
     }
 
-    /// Notes that a consumer was seen; it got something, or not.
+    /// Notes that a consumer was seen, and whether it got an entry.
     pub(super) fn see(&mut self, group: &[u8], number: u64, now: u64, got: bool) {
         let Some(consumer) = self.group(group).and_then(|group| group.numbered(number)) else {
             return;

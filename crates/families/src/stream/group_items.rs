@@ -111,7 +111,7 @@ impl GroupItems {
         !is_named && self.group.as_ref().is_some_and(|group| group.unowned() > 0)
     }
 
-    /// Looks for pending entries without a consumer; subtracts from `looks` the entries looked at.
+    /// Searches pending entries without a consumer, and subtracts the entries read from `looks`.
     fn find_unowned(&mut self, mut rank: usize, index: usize, looks: &mut usize) {
         while let Some(group) = self.group.as_ref().filter(|_| self.owned.len() == 0)
             && rank < group.pending_len()

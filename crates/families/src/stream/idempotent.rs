@@ -212,8 +212,9 @@ impl Fields {
 /// `XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count]`: how long the stream remembers messages, and
 /// how many of each producer. It forgets all that it has.
 ///
-/// Reply: OK. Refusals: `Syntax`, numbers that are none or out of range, `NoSuchKey`, `WrongType`.
-/// Cost: O(1); memory is freed later. Source: <https://redis.io/commands/xcfgset> (8.6.0).
+/// Reply: OK. Refusals: `Syntax`, invalid numbers and numbers out of range, `NoSuchKey`,
+/// `WrongType`. Cost: O(1); memory is freed later. Source: <https://redis.io/commands/xcfgset>
+/// (8.6.0).
 pub(super) fn xcfgset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let (mut duration, mut messages) = (None, None);

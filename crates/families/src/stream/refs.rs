@@ -36,14 +36,14 @@ impl Refs {
 pub(super) enum Found {
     /// Entries from this index on are still to be looked at.
     More(usize),
-    /// No group is to get or to acknowledge it, or it is deleted all the same.
+    /// No group needs it, or it is deleted anyway.
     Free,
     /// A group refers to the entry.
     Held,
 }
 
-/// Looks for an entry in the groups from this index on, and removes the references to be removed.
-/// `looks` are used up.
+/// Searches the groups from this index on for an entry, and removes the chosen references. Counts
+/// `looks` down.
 pub(super) fn look(
     edit: &mut StreamEdit<'_>,
     refs: Refs,

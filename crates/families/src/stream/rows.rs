@@ -31,7 +31,7 @@ pub(super) struct Before {
     pub(super) times: u64,
 }
 
-/// Entries by their IDs, in the order in which they were added to it.
+/// Entries in the order in which they were added, found by their IDs.
 #[derive(Default)]
 pub(super) struct Rows {
     rows: Chunks<Row, CHUNK_ROWS>,
@@ -40,7 +40,7 @@ pub(super) struct Rows {
     len: usize,
 }
 
-/// IDs, in the order in which they were added to it.
+/// IDs in the order in which they were added.
 #[derive(Default)]
 pub(super) struct IdRows {
     ids: Chunks<StreamId, CHUNK_ROWS>,

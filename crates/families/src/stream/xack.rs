@@ -15,9 +15,9 @@ const ACKNOWLEDGED_AT_ONCE: usize = 8;
 
 /// `XACK key group id [id ...]`: these entries are not pending any more.
 ///
-/// Reply: how many were. Refusals: `WrongType`, IDs that are none if the group is there; then nothing
-/// changes. Cost: O(log n) for each, aside if there are many.
-/// Source: <https://redis.io/commands/xack> (5.0.0).
+/// Reply: how many were. Refusals: `WrongType`, invalid IDs if the group is there; then nothing
+/// changes. Cost: O(log n) for each, aside if there are many. Source:
+/// <https://redis.io/commands/xack> (5.0.0).
 pub(super) fn xack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, group) = (args.key()?, id::name(&mut args)?);
     let at = args.position() - 2;
@@ -77,9 +77,9 @@ enum Mode {
 /// entries are pending without a consumer, and can be claimed at once. Those that were not pending
 /// become so with FORCE, if the stream has them.
 ///
-/// Reply: how many are. Refusals: `Syntax`, numbers that are none, `WrongType`, a missing key or group, IDs
-/// that are none; then nothing changes. Cost: O(log n) for each, aside if there are many.
-/// Source: <https://redis.io/commands/xnack> (8.8.0).
+/// Reply: how many are. Refusals: `Syntax`, invalid numbers, `WrongType`, a missing key or group,
+/// invalid IDs; then nothing changes. Cost: O(log n) for each, aside if there are many. Source:
+/// <https://redis.io/commands/xnack> (8.8.0).
 pub(super) fn xnack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
     let (key, group) = (args.key()?, id::name(&mut args)?);

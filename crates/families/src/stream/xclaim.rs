@@ -183,9 +183,9 @@ impl StreamJob for Claiming {
 /// [LASTID id]`: the consumer gets those of the entries that are pending, and were delivered so long
 /// ago.
 ///
-/// Reply: array of entries, or with JUSTID of IDs. Refusals: `WrongType`, a missing key or group, numbers
-/// that are none, options; then nothing changes. Cost: O(log n) for each entry, aside if there are many.
-/// Source: <https://redis.io/commands/xclaim> (5.0.0).
+/// Reply: array of entries, or with JUSTID of IDs. Refusals: `WrongType`, a missing key or group,
+/// invalid numbers, options; then nothing changes. Cost: O(log n) for each entry, aside if there
+/// are many. Source: <https://redis.io/commands/xclaim> (5.0.0).
 pub(super) fn xclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
     let key = args.key()?;
@@ -264,7 +264,7 @@ impl StreamJob for AutoClaiming {
         let name = self.claim.group.clone();
         let Some(group) = edit.group(&name) else { return false };
         let rank = group.rank_of(self.next);
-        // One entry more than is looked at: it may be the cursor.
+        // One entry more than is visited: it may become the cursor.
         let pending: Vec<_> = group.pending(rank..rank + LOOKED_AT_ONCE + 1).collect();
         let mut claimed = 0;
         for (index, old) in pending.iter().enumerate() {

@@ -12,7 +12,7 @@ use darter_structs::stream::StreamId;
 /// Index of the key in a subcommand.
 const KEY: usize = 2;
 
-/// The refusal of options that are none.
+/// The refusal of invalid options.
 pub(super) fn subcommand_syntax(args: Args<'_>, command: &str) -> Refusal {
     Refusal::quoting(
         "ERR unknown subcommand or wrong number of arguments for '",

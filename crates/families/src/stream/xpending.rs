@@ -202,7 +202,7 @@ struct Search {
 }
 
 impl Search {
-    /// Looks through some. True while there are more, and not enough were found.
+    /// Searches the next entries. True while there are more, and not enough were found.
     fn look(&mut self) -> bool {
         let now = self.listing.now;
         for pending in self.listing.take(LOOKED_AT_ONCE) {

@@ -109,10 +109,10 @@ fn refusal_of(mut args: Args<'_>) -> Refusal {
 /// stream behind the ID that is given for it. `$` is the last one there is, so nothing is behind it;
 /// `+` (7.4) asks for the last entry. With BLOCK, waits for an entry if there is none ([`wait`]).
 ///
-/// Reply: array of pairs of a key and an array of entries, in RESP3 a map, for the streams that have
-/// any; a null array if none has. Streamed from cuts of all streams when long. Refusals: `Syntax`,
-/// `NotAnInteger`, the timeout's, keys without an ID, IDs that are none, `WrongType`. Cost: O(log n +
-/// entries shown) for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
+/// Reply: array of pairs of a key and an array of entries, in RESP3 a map, for the streams that
+/// have any; a null array if none has. Streamed from cuts of all streams when long. Refusals:
+/// `Syntax`, `NotAnInteger`, the timeout's, keys without an ID, invalid IDs, `WrongType`. Cost:
+/// O(log n + entries shown) for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = XReadRequest::parse(args)?;
     let (len, mut found) = (asked.keys.len(), Vec::new());

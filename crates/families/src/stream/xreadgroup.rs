@@ -388,10 +388,11 @@ impl Delivery {
 /// to read ([`wait`]).
 ///
 /// Reply: as XREAD's, for the streams that have new entries, or whose history is read; of a pending
-/// entry that is gone its ID and a null array; with CLAIM also how long each entry was idle, and how
-/// often it was delivered, before. Refusals: `Syntax`, `NotAnInteger`, the timeout's, keys
-/// without an ID, a missing key or group, IDs that are none, `WrongType`; then nothing changes. Cost:
-/// O(log n) for each entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup> (5.0.0).
+/// entry that is gone its ID and a null array; with CLAIM also how long each entry was idle, and
+/// how often it was delivered, before. Refusals: `Syntax`, `NotAnInteger`, the timeout's, keys
+/// without an ID, a missing key or group, invalid IDs, `WrongType`; then nothing changes. Cost:
+/// O(log n) for each entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup>
+/// (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = Arc::new(XReadGroupRequest::parse(args)?);
     let mut entries = 0;
@@ -498,7 +499,7 @@ impl Want for News {
     }
 }
 
-/// A read of so many entries that the streams are changed aside.
+/// A read of many entries, which changes the streams aside.
 struct BulkEdit {
     asked: Arc<XReadGroupRequest>,
     request: Arc<Request>,

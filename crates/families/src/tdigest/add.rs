@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Observations that are added at once, and the merge of a buffer.
 const AT_ONCE: usize = 256;
-/// Observations that are read, or added, between two looks at whether the slice is over.
+/// Observations that are read, or added, between two checks of the slice.
 const PORTION: usize = 64;
 
 /// `TDIGEST.ADD key value [value ...]`: adds observations.
@@ -65,7 +65,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Checks, and after that adds, some. True when all are added.
+    /// Checks the next arguments; when all are checked, adds the next. True when all are added.
     fn go_on(&mut self, draft: &mut Draft<TDigest>, now: u64) -> Result<bool, Refusal> {
         let all = resp::Args::owned(&self.request);
         if self.checked < all.len() {

@@ -308,7 +308,7 @@ impl View {
         self.max
     }
 
-    /// The nodes: an answer costs a look at each.
+    /// The number of nodes. A query reads each.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -449,7 +449,7 @@ impl View {
         mean.clamp(self.min, self.max)
     }
 
-    /// The mean of the observations between two ranks, so many, whose sum is beyond all numbers.
+    /// The mean of `count` observations between two ranks, if their sum is infinite.
     fn mean_of_huge(&self, (from, to): (f64, f64), count: f64) -> f64 {
         let (mut before, mut mean) = (0.0, 0.0);
         for node in &self.nodes {

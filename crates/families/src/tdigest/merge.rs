@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MERGE: &Event = &Event::new("tdigest.merge", b'd');
 
-/// Nodes that are added between two looks at whether the slice is over.
+/// Nodes that are added between two checks of the slice.
 const NODES: usize = 256;
 
 impl Input for TDigest {

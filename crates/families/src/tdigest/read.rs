@@ -1,7 +1,7 @@
 //! The commands that ask a digest: for values by shares and ranks, for shares and ranks by values.
 //!
-//! An answer looks at each node, so answers are sent in portions; very many questions are checked in
-//! portions, too, before the first is answered.
+//! A query reads each node, so replies are sent in portions. Very many arguments are checked in
+//! portions, too, before the first reply.
 
 use super::digest::View;
 use super::value::TDigest;

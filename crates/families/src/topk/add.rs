@@ -22,7 +22,7 @@ const ROWS_AT_ONCE: u64 = 512;
 const TIMES_AT_ONCE: u64 = 2_048;
 /// Pages that are copied at once.
 const COPIES_AT_ONCE: usize = 16;
-/// The largest count of a bucket between two looks at the slice: each one may cause a decay.
+/// The largest count of a bucket between two checks of the slice: each one may cause a decay.
 const TIMES: u32 = 256;
 /// The largest increment.
 const TIMES_MAX: u32 = 100_000;

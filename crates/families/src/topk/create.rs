@@ -9,10 +9,10 @@ use darter_command::{Args, Cx, Flow, Refusal};
 /// `TOPK.RESERVE key k [width depth decay]`: makes a sketch with a list of `k` items, and `depth` rows
 /// of `width` buckets: 7 of 8, if that is not said, and a decay of 0.9.
 ///
-/// Reply: `OK`. Refusals: a key that is there, whatever it holds; numbers that are none, or below 1,
-/// or above 4 294 967 295; a decay that is not between 0 and 1; buckets of more than 4 GiB.
-/// Cost: O(1); memory is taken as buckets are written to.
-/// Source: <https://redis.io/commands/topk.reserve> (RedisBloom 2.0.0).
+/// Reply: `OK`. Refusals: a key that is there, whatever it holds; numbers that are invalid, below
+/// 1, or above 4 294 967 295; a decay that is not between 0 and 1; buckets of more than 4 GiB.
+/// Cost: O(1); memory is taken as buckets are written to. Source:
+/// <https://redis.io/commands/topk.reserve> (RedisBloom 2.0.0).
 pub(super) fn reserve(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     if !matches!(args.left(), 2 | 5) {
         return Err(Refusal::Arity("topk.reserve".into()));

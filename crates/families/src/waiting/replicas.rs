@@ -61,7 +61,7 @@ fn copies(count: i64, patience: Patience, want: Box<dyn Want>) -> Wait {
     Wait { keys: 0..0, patience, want }
 }
 
-/// `WAIT numreplicas timeout`: waits until so many replicas have what this client has written.
+/// `WAIT numreplicas timeout`: waits until `numreplicas` replicas have this client's writes.
 ///
 /// Reply: integer, how many have: 0, as there are none; at once if none is asked for, otherwise after
 /// the timeout, in milliseconds. Refusals: `NotAnInteger`, the timeout's. Cost: O(1).
@@ -71,8 +71,8 @@ fn wait(mut args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(copies(count, milliseconds(&mut args)?, Box::new(Replicas)))
 }
 
-/// `WAITAOF numlocal numreplicas timeout`: waits until what this client has written is in the journal
-/// of this server, and in those of so many replicas.
+/// `WAITAOF numlocal numreplicas timeout`: waits until this client's writes are in the journal of
+/// this server and in those of `numreplicas` replicas.
 ///
 /// Reply: array of two integers, how many have it: 0 and 0. Refusals: numbers out of range, the
 /// timeout's, a `numlocal` of 1. Cost: O(1). Source: <https://redis.io/commands/waitaof> (7.2.0).

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-/// Members whose places are searched between two looks at the clock, where nothing is copied.
+/// Members whose places are searched between two checks of the clock, where nothing is copied.
 pub(super) const SEARCHES: usize = 8;
 
 const ZINCR: &Event = &Event::new("zincr", b'z');

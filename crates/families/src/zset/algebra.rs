@@ -169,8 +169,8 @@ pub(super) async fn store(call: Call, dialect: Dialect) -> Result<Answer, Refusa
     Ok(call.answer(|reply| reply.count(count)))
 }
 
-/// Puts `set` at the key at `target`, which is locked; that counts as so many changes. Returns how many
-/// members it has.
+/// Puts `set` at the locked key at `target`, and counts `changes` changes. Returns the number of
+/// members.
 pub(crate) async fn install(
     call: &Call,
     target: usize,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Entries that are shown while they are removed.
 const AT_ONCE: usize = 64;
 
-/// `ZPOPMIN key [count]`: removes the member with the lowest score; or so many of them.
+/// `ZPOPMIN key [count]`: removes the member with the lowest score; with a count, that many.
 ///
 /// Reply: array of the member and its score, empty when there is none; with a count, all of them,
 /// as ZRANGE shows them. Refusals: `Syntax`, `OutOfRangePositive`, `WrongType`, in this order. Cost: O(log(members) + count).
@@ -26,7 +26,7 @@ pub(super) fn zpopmin(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> 
     pop(cx, args, End::Front)
 }
 
-/// `ZPOPMAX key [count]`: removes the member with the highest score; or so many of them.
+/// `ZPOPMAX key [count]`: removes the member with the highest score; with a count, that many.
 ///
 /// Otherwise as ZPOPMIN. Source: <https://redis.io/commands/zpopmax> (5.0.0).
 pub(super) fn zpopmax(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

@@ -139,9 +139,9 @@ impl<'a> Query<'a> {
 /// range of scores or members come in that order too.
 ///
 /// Reply: array of members; with scores flat in RESP2, pairs in RESP3. Streamed from a cut when
-/// long. Refusals: `Syntax` and its like, `NotAnInteger`, ends that are none, `WrongType`, in this
-/// order. Cost: O(log(members) + entries shown).
-/// Source: <https://redis.io/commands/zrange> (1.2.0; options 6.2.0).
+/// long. Refusals: `Syntax` and its like, `NotAnInteger`, invalid bounds, `WrongType`, in this
+/// order. Cost: O(log(members) + entries shown). Source: <https://redis.io/commands/zrange> (1.2.0;
+/// options 6.2.0).
 pub(super) fn zrange(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     range(cx, args, Dialect::ZRANGE)
 }
@@ -194,8 +194,8 @@ fn range(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Result<Flow, 
 
 /// `ZCOUNT key min max`: how many members have a score in the range.
 ///
-/// Reply: integer. Refusals: ends that are none, `WrongType`. Cost: O(log(members)).
-/// Source: <https://redis.io/commands/zcount> (2.0.0).
+/// Reply: integer. Refusals: invalid bounds, `WrongType`. Cost: O(log(members)). Source:
+/// <https://redis.io/commands/zcount> (2.0.0).
 pub(super) fn zcount(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, min, max) = (args.key()?, args.bytes()?, args.bytes()?);
     count(cx, &key, Bounds::scores(min, max)?)
@@ -203,8 +203,8 @@ pub(super) fn zcount(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 
 /// `ZLEXCOUNT key min max`: how many members are in the range, all having the same score.
 ///
-/// Reply: integer. Refusals: ends that are none, `WrongType`. Cost: O(log(members)).
-/// Source: <https://redis.io/commands/zlexcount> (2.8.9).
+/// Reply: integer. Refusals: invalid bounds, `WrongType`. Cost: O(log(members)). Source:
+/// <https://redis.io/commands/zlexcount> (2.8.9).
 pub(super) fn zlexcount(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, min, max) = (args.key()?, args.bytes()?, args.bytes()?);
     count(cx, &key, Bounds::members(min, max)?)

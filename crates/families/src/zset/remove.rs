@@ -115,8 +115,8 @@ pub(super) fn zremrangebyrank(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flo
 
 /// `ZREMRANGEBYSCORE key min max`: removes the members whose score is in the range.
 ///
-/// Refusals: ends that are none, `WrongType`. Otherwise as ZREMRANGEBYRANK.
-/// Source: <https://redis.io/commands/zremrangebyscore> (1.2.0).
+/// Refusals: invalid bounds, `WrongType`. Otherwise as ZREMRANGEBYRANK. Source:
+/// <https://redis.io/commands/zremrangebyscore> (1.2.0).
 pub(super) fn zremrangebyscore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     const EVENT: &Event = &Event::new("zremrangebyscore", b'z');
     let (key, min, max) = (args.key()?, args.bytes()?, args.bytes()?);

@@ -172,7 +172,7 @@ fn dumps_end_at_unknown_iterators() {
     }
 }
 
-#[test] // An item of a stricter one would set so many bits that one addition took milliseconds.
+#[test] // An addition to a stricter filter would take milliseconds.
 fn stricter_filters_are_refused() {
     let mut world = World::new(1, NOW, 5);
     for error in ["0", "1", "1e-300", "9e-10"] {

@@ -52,7 +52,7 @@ fn of_parts<'a>(parts: impl IntoIterator<Item = &'a Vec<u8>>) -> Option<CuckooFi
     (are_taken && filter.is_complete() && !filter.is_empty()).then_some(filter)
 }
 
-#[test] // Nothing that is there is missing, however it came and whatever was removed.
+#[test] // After any additions and removals, every remaining item is found.
 fn filters_match_a_bag() {
     const PLANS: [&str; 4] =
         ["4", "2000 BUCKETSIZE 4", "64 MAXITERATIONS 3000 EXPANSION 4", "500 BUCKETSIZE 1"];

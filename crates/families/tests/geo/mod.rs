@@ -1,4 +1,4 @@
-//! Places: searches of every length against a look at each member.
+//! Searches of every length are compared with a walk over all members.
 
 use crate::common::Bytes;
 use crate::common::value::Value;

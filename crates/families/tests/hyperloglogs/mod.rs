@@ -1,4 +1,4 @@
-//! HyperLogLogs: very many of them, long elements, and strings of clients that only look like one.
+//! HyperLogLogs: many, long elements, and clients' strings that resemble one.
 
 use crate::common::unix_millis;
 use crate::common::world::World;

@@ -25,7 +25,7 @@ fn read_back(world: &mut World) -> Json {
     })
 }
 
-#[test] // However deep a document has become, it can be read again.
+#[test] // A document of any depth can be written and read again.
 fn the_deepest_document_is_read_back() {
     let mut world = World::new(1, NOW, 3);
     let nested = |levels: usize| ["[".repeat(levels), "]".repeat(levels)].concat();

@@ -45,7 +45,7 @@ fn very_many_keys() {
     }
 }
 
-#[test] // A large part of all keys is removed faster, and its memory comes back all the same.
+#[test] // Removing most keys is faster, and frees their memory, too.
 fn a_large_del_releases_its_memory() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
@@ -278,7 +278,7 @@ fn renames_are_atomic() {
     }
 }
 
-#[test] // Every key is drawn, about equally often; dead ones never, however many they are.
+#[test] // Living keys are drawn about equally often, dead ones never.
 fn random_keys_are_uniform_and_alive() {
     let mut world = World::new(3, NOW, 9);
     fill(&world, 0..40, None);

@@ -7,7 +7,7 @@ use darter_keyspace::Key;
 
 const ENTRIES: usize = 5_000;
 
-/// A stream `x` of so many entries with a group `g` that has got none.
+/// A stream `x` of [`ENTRIES`] entries with a group `g` that has read none.
 fn filled() -> Engine {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));
@@ -95,7 +95,7 @@ fn entries(numbers: &[usize]) -> String {
     numbers.iter().map(one).collect()
 }
 
-#[test] // A stream that is named twice is read once, however much of it.
+#[test] // A stream that is named twice is read once, in any size.
 fn a_stream_is_named_twice() {
     let mut engine = filled();
     let reply = engine.line("XREADGROUP GROUP g a STREAMS x x > >");

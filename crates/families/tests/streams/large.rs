@@ -9,7 +9,7 @@ use darter_resp::{Output, Reply};
 
 const ENTRIES: usize = 20_000;
 
-/// A stream `x` of so many entries, with the IDs 1-0, 2-0 ...
+/// A stream `x` of many entries, with the IDs 1-0, 2-0 ...
 fn filled() -> Engine {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));

@@ -402,7 +402,7 @@ fn dead_entries_are_ignored() {
     db.check_invariants();
 }
 
-#[test] // Dead entries of a value that is built aside go when it says so.
+#[test] // Dead entries of a value that is built aside are removed on request.
 fn values_built_aside_are_reaped() {
     let mut fields = darter_families::hash::Hash::new();
     let mut members = darter_families::set::Set::new();

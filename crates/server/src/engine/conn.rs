@@ -183,7 +183,7 @@ pub(super) enum WriteHold {
     No,
     /// The connection is listed.
     Listed,
-    /// The wait is over: the next write runs, however much the snapshot holds.
+    /// The wait is over: the next write runs, even if the snapshot still holds much.
     Released,
 }
 

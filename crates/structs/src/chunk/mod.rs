@@ -332,7 +332,7 @@ impl<C: Coding> Chunk<C> {
     }
 
     /// Prefetches the head, and what lies `offset` bytes behind the beginning of the items, if
-    /// those begin where the room does: without a look at any of it.
+    /// those begin where the room does. Reads nothing of it.
     #[inline]
     pub(crate) fn prefetch(&self, offset: usize) {
         const LINE: usize = 64;

@@ -12,7 +12,7 @@ use crate::pages::{PAGE_BYTES, Pages};
 
 /// Each layer's error is so much of that of the one before: all sum up to twice the first.
 const TIGHTENING: f64 = 0.5;
-/// More layers than this are not made: a look goes through all of them.
+/// The most layers: a query reads all of them.
 pub const LAYERS_MAX: usize = 500;
 /// The number from which an item's block is drawn; its bits have the ones from 0 on.
 const BLOCK: u64 = u64::MAX;
@@ -204,7 +204,7 @@ impl Bloom {
         self.growth
     }
 
-    /// Bits that an item sets in all layers: the most that a look goes through. Cost: O(layers).
+    /// Bits that an item sets in all layers: the most that a query reads. Cost: O(layers).
     #[must_use]
     pub fn hashes(&self) -> usize {
         self.layers.iter().map(|layer| layer.shape.hashes as usize).sum()
@@ -297,7 +297,7 @@ mod tests {
         Probe::of(&number.to_le_bytes())
     }
 
-    /// How many of so many items seem to be there that are not, once so many were added.
+    /// The share of `looks` absent items that are reported present after `items` additions.
     fn wrong(plan: Plan, items: u64, looks: u64) -> f64 {
         let mut bloom = Bloom::new(plan).expect("it is small");
         let new = (0..items).filter(|number| bloom.add(probe(*number)) == Added::New).count();

@@ -8,8 +8,9 @@
 //! | `bloom`  | chains of Bloom filters, each larger and stricter than the last   |
 //! | `cuckoo` | cuckoo filters, from which items can be removed                   |
 //!
-//! The places are our own (docs/design/0022-filters.md). In a Bloom filter all bits of an item are in one
-//! block of a few pages, so that a change copies a page or two, and a look misses the TLB once.
+//! The places are our own (docs/design/0022-filters.md). In a Bloom filter all bits of an item are
+//! in one block of a few pages, so that a change copies a page or two, and a query misses the TLB
+//! once.
 //!
 //! Not here: commands, and how filters are laid out in files.
 

@@ -105,7 +105,7 @@ impl Consumer {
         self.seen_ms
     }
 
-    /// When it last got something. `None`: never.
+    /// The time at which it last got an entry. `None`: never.
     #[must_use]
     pub fn active_ms(&self) -> Option<u64> {
         self.active_ms
@@ -279,7 +279,7 @@ impl Group {
         Some(number)
     }
 
-    /// Notes when a consumer was seen, and when it last got something.
+    /// Sets the times at which a consumer was seen and last got an entry.
     pub fn set_times(&mut self, number: u64, seen_ms: u64, active_ms: Option<u64>) {
         let Some(index) = self.shelved(number) else { return };
         self.consumers.edit(index, |consumer| {

@@ -25,7 +25,7 @@ const FORGOTTEN_AT_ONCE: usize = 8;
 #[derive(Clone, Default)]
 pub struct Producers {
     all: Shelf<Producer>,
-    /// The producer that [`Producers::tend`] looks at next.
+    /// The next producer for [`Producers::tend`].
     next: usize,
 }
 

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 /// Entries in order: see the module.
 #[derive(Default)]
 pub(super) struct Straight {
-    /// The one that came last; of the first, it is not known yet at which end it is written.
+    /// The last entry received. After the first one the order is not known yet.
     last: Last,
     entries: Option<Appender<Entries>>,
     /// The end from which they are written.
@@ -25,9 +25,9 @@ pub(super) struct Straight {
     len: u64,
     is_broken: bool,
     is_closed: bool,
-    /// All that are written, once no more come.
+    /// The finished tree, once no more entries follow.
     tree: Option<Subtree<Entries>>,
-    /// How many were read again.
+    /// Entries that were read again.
     read: usize,
 }
 

@@ -104,7 +104,7 @@ pub enum Message {
     Stuck {
         /// The ticket.
         ticket: u64,
-        /// Why it is not to wait.
+        /// The error for the claims.
         line: &'static str,
     },
 }

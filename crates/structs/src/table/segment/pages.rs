@@ -232,7 +232,7 @@ impl<X: OutOfLine> Seg<X> {
         copy
     }
 
-    /// Makes the entries owners, after they were copied bitwise from segments that stay.
+    /// Counts the copied entries as owners: they were copied bitwise from segments that remain.
     fn own(&mut self) {
         if self.head().owners == 0 {
             return;
