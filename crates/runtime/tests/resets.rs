@@ -65,7 +65,7 @@ fn resets_during_receives_end_connections() {
     }
 }
 
-#[test] // Of half-closed clients, too.
+#[test] // Some of the clients have half-closed.
 fn resets_during_sends_end_connections() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });

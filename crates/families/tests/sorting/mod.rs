@@ -18,7 +18,7 @@ fn words(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
 }
 
-#[test] // Of every type, by keys of all cores, of which some are dead, absent or long.
+#[test] // Every type is sorted by keys of all cores; some keys are dead, absent or long.
 fn large_collections_are_sorted_as_by_redis() {
     const LINES: &[&str] = &[
         "SORT l",
