@@ -1,4 +1,4 @@
-//! A client is gone, or drops all its subscriptions: they end at once, and are given up in portions.
+//! A client closes, or drops all its subscriptions: they end at once, and are removed in portions.
 
 use super::super::core::Core;
 use super::super::state::pubsub::Kind;
@@ -8,15 +8,15 @@ use darter_tx::CoreId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Subscriptions given up at once: some 10 us.
+/// Subscriptions removed at once: about 10 us.
 const AT_ONCE: usize = 32;
 
-/// What each home is to be told of each kind.
+/// The names of each kind to report to each home.
 type Homes = BTreeMap<(CoreId, usize), Vec<Name>>;
 
 impl Core {
-    /// Nothing is delivered to this subscriber any more. What it held is given up, a few names at
-    /// once and the rest in the background.
+    /// Removes a subscriber at once, and its subscriptions in portions: a few at once, the rest in
+    /// the background.
     pub(crate) fn subscriber_left(self: &Rc<Self>, id: u64) {
         let gone = self.pubsub.memberships.borrow_mut().leave(id);
         let Some(mut gone) = gone else { return };
@@ -29,7 +29,7 @@ impl Core {
         }
     }
 
-    /// True if there may be more.
+    /// Removes a portion of the subscriptions. True if there may be more.
     fn give_up_some(self: &Rc<Self>, id: u64, gone: &mut Subscriber) -> bool {
         let mut homes = Homes::new();
         let mut left = AT_ONCE;
@@ -38,7 +38,8 @@ impl Core {
         {
             left -= 1;
             if !is_leaving {
-                self.give_up(id, kind, &name, &mut homes); // Otherwise its homes have been told.
+                // Otherwise its homes are notified already.
+                self.give_up(id, kind, &name, &mut homes);
             }
         }
         for ((home, kind), names) in homes {
@@ -47,7 +48,7 @@ impl Core {
         left == 0
     }
 
-    /// Adds a name to what its homes are to be told.
+    /// Adds a name to the reports of its homes.
     fn give_up(&self, id: u64, kind: Kind, name: &Name, homes: &mut Homes) {
         let cores = self.tx.cores();
         let mut memberships = self.pubsub.memberships.borrow_mut();

@@ -1,15 +1,15 @@
 //! Publish and subscribe.
 //!
-//! Each channel has a home core, by the hash of its name. It counts the channel's subscribers by
-//! core, and puts its messages in order; each core with subscribers delivers them to its clients.
+//! Each channel has a home core, by the hash of its name. The home counts the channel's subscribers
+//! by core, and orders its messages. Each core with subscribers delivers them to its clients.
 //!
 //! ```text
 //! PUBLISH -> home: count, reply -> cores with subscribers: deliveries -> connections
 //! SUBSCRIBE -> home: counted from here on -> deliveries: a member from here on -> confirmation
 //! ```
-//! What a home sends to a core is in one order. So a message is delivered exactly to those who were
-//! counted for it, and all subscribers of a channel see its messages in one order. Patterns are
-//! counted by all cores, as each of them is home to channels that match.
+//! The items from a home to a core are ordered. So a message is delivered exactly to the
+//! subscribers counted for it, and all subscribers of a channel see its messages in one order. All
+//! cores count patterns, because each is home to channels that match.
 //!
 //! Not here: the state (`state::pubsub`), and the commands (`admin::pubsub`).
 

@@ -1,7 +1,7 @@
-//! The changes of a client's subscriptions, as tasks on its core.
+//! Changes of a client's subscriptions, as tasks on its core.
 //!
-//! A few names at a time, each is counted by its home, a pattern by all cores. Once they are
-//! counted, messages come; those that come before the confirmation has left are kept until then.
+//! Homes count a few names at a time; all cores count a pattern. After that messages arrive. Those
+//! that arrive before the confirmation has left are kept until then.
 
 use super::super::conn::{Conn, ReplyMode};
 use super::super::core::Core;
@@ -15,7 +15,7 @@ use darter_tx::CoreId;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Names that are sent to their homes together: each costs them about a microsecond.
+/// Names sent to their homes together: each costs about a microsecond there.
 const AT_ONCE: usize = 16;
 
 /// A client changes its subscriptions of one kind.
@@ -31,7 +31,7 @@ pub(crate) struct Subscribing {
 }
 
 impl Subscribing {
-    /// Begins; none if the client has gone.
+    /// Begins a change; `None` if the client is gone.
     pub(crate) fn begin(core: &Rc<Core>, client: u64, kind: Kind, joins: bool) -> Option<Self> {
         let begun = core.with_client(client, |conn| {
             let memberships = &mut *core.pubsub.memberships.borrow_mut();
@@ -49,16 +49,16 @@ impl Subscribing {
         Some(Self { core, client, id, kind, joins, resp3, out })
     }
 
-    /// Names that are changed at once: at most so many are passed to [`Self::change`].
+    /// The most names that [`Self::change`] takes.
     pub(crate) const AT_ONCE: usize = AT_ONCE;
 
-    /// Some of what the client holds.
+    /// A few of the client's subscriptions.
     pub(crate) fn held(&self) -> Vec<Name> {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         memberships.get(self.id).map_or_else(Vec::new, |held| held.some(self.kind, AT_ONCE))
     }
 
-    /// Subscribes to these names, or gives them up, and confirms each. Cost: a hop to their homes.
+    /// Subscribes to these names, or leaves them, and confirms each. Cost: a hop to their homes.
     pub(crate) async fn change(&mut self, names: Vec<Name>) {
         let (mut new, mut seen) = (Vec::new(), BTreeSet::new());
         for name in &names {
@@ -78,10 +78,10 @@ impl Subscribing {
         for name in &new {
             self.mark(name);
         }
-        self.tell_homes(new).await;
+        self.update_homes(new).await;
     }
 
-    /// Confirms that there was nothing to give up.
+    /// Confirms an unsubscription without subscriptions.
     pub(crate) fn nothing(&mut self) {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         let Some(subscriber) = memberships.get(self.id) else { return };
@@ -89,7 +89,8 @@ impl Subscribing {
         confirm(&mut self.out, self.kind, self.joins, None, count, self.resp3);
     }
 
-    /// The client gets its confirmations, whatever it has said of replies, and what came meanwhile.
+    /// Sends the confirmations, even with CLIENT REPLY OFF, and the messages that arrived before
+    /// them.
     pub(crate) fn end(self) {
         let core = Rc::clone(&self.core);
         core.with_client(self.client, |conn| {
@@ -99,8 +100,8 @@ impl Subscribing {
         });
     }
 
-    /// The same in EXEC: returns the confirmations, which are a part of its reply. What came
-    /// meanwhile follows that, see [`Core::let_out_early`].
+    /// [`Subscribing::end`] in EXEC: returns the confirmations, which are a part of its reply. The
+    /// early messages follow the reply: see [`Core::let_out_early`].
     pub(crate) fn end_inside(self) -> Output {
         let core = Rc::clone(&self.core);
         let confirmed = core.with_client(self.client, |conn| {
@@ -120,7 +121,7 @@ impl Subscribing {
         }
     }
 
-    /// What is noted before the homes are told.
+    /// Marks a subscription before the homes are notified.
     fn mark(&self, name: &Name) {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         let Some(subscriber) = memberships.get(self.id) else { return };
@@ -135,15 +136,15 @@ impl Subscribing {
         }
     }
 
-    /// Tells the homes of these names, and waits until they have counted them.
-    async fn tell_homes(&self, names: Vec<Name>) {
+    /// Sends the names to their homes, and waits until they are counted.
+    async fn update_homes(&self, names: Vec<Name>) {
         let cores = self.core.tx.cores();
         let mut counted = Vec::new();
         for home in 0..cores {
             let is_here = |name: &&Name| self.kind == Kind::Pattern || name.home(cores) == home;
             let here: Vec<Name> = names.iter().filter(is_here).cloned().collect();
             if !here.is_empty() {
-                counted.push(self.tell_home(home, here));
+                counted.push(self.update_home(home, here));
             }
         }
         for counted in counted {
@@ -151,7 +152,7 @@ impl Subscribing {
         }
     }
 
-    fn tell_home(&self, home: CoreId, names: Vec<Name>) -> impl Future<Output = ()> + use<> {
+    fn update_home(&self, home: CoreId, names: Vec<Name>) -> impl Future<Output = ()> + use<> {
         let (ticket, counted) = self.core.tx.ticket::<()>();
         let (subscriber, kind, joins) = (self.id, self.kind, self.joins);
         let change = Change { subscriber, kind, names, joins, ticket: Some(ticket) };
@@ -162,8 +163,8 @@ impl Subscribing {
 }
 
 impl Core {
-    /// Sends what was published to a client between its subscription and the confirmation, which it
-    /// has been sent now.
+    /// Sends the messages that arrived between a client's subscription and its confirmation, which
+    /// was sent now.
     pub(crate) fn let_out_early(&self, conn: &mut Conn) {
         let id = conn.lane.session.subscribed.id;
         let memberships = &mut *self.pubsub.memberships.borrow_mut();

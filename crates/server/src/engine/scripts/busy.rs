@@ -1,7 +1,8 @@
-//! A script that has run for longer than `busy-reply-threshold`: nobody waits for its keys any more.
+//! Scripts that run for longer than `busy-reply-threshold`: other clients get `BUSY` for their
+//! keys.
 //!
-//! Redis answers `BUSY` to everybody meanwhile. Here those hear it who would wait for its keys, or do
-//! already: commands, EXEC, other scripts, snapshots. All others are served as always.
+//! Redis answers `BUSY` to all clients then. Here only waits for its keys get it, new and existing:
+//! of commands, EXEC, other scripts and snapshots.
 
 use super::super::core::Core;
 use super::machines::{Current, Kind};
@@ -16,16 +17,16 @@ const SCRIPT: &str =
 const FUNCTION: &str =
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 
-/// Whom a run has refused its keys to.
+/// The cores that refuse the keys of a run.
 #[derive(Default)]
 pub(super) struct Refusing {
-    /// The cores that know of it.
-    told: Vec<CoreId>,
+    /// The cores that were notified.
+    refused: Vec<CoreId>,
 }
 
 impl Refusing {
-    /// Looks at the time: whether others wait for its keys from now on. To be called again and
-    /// again, as a run takes more keys.
+    /// Checks the time, and refuses the keys after the threshold. Call it repeatedly, because a run
+    /// takes more keys.
     pub(super) fn look(&mut self, core: &Core, tx: &Tx, run: &Current) {
         let ran_ms = core.meter.now_ns().saturating_sub(run.begun_ns) / NS_PER_MS;
         let threshold_ms = core.hot.borrow().busy_reply_ms;
@@ -36,11 +37,11 @@ impl Refusing {
             let (name, line) = (&run.name, line(run.kind));
             tracing::warn!("{name} has run for {ran_ms} ms; commands on its keys now get: {line}");
         }
-        tx.refuse_others(line(run.kind), &mut self.told);
+        tx.refuse_others(line(run.kind), &mut self.refused);
     }
 }
 
-/// What those hear who want the keys of a run.
+/// The refusal for the keys of a run.
 fn line(kind: Kind) -> &'static str {
     match kind {
         Kind::Script => SCRIPT,
@@ -48,7 +49,7 @@ fn line(kind: Kind) -> &'static str {
     }
 }
 
-/// Refuses what needs all keys, and may not wait for them, if some run keeps others from its own.
+/// Refuses a command that needs all keys and must not wait, if a run is refusing its keys.
 pub(crate) async fn check(core: &Rc<Core>) -> Result<(), Refusal> {
     let busy = |there: &Rc<Core>| there.machines.busy();
     match core.ask_all(|| busy).await.into_iter().flatten().next() {

@@ -1,4 +1,4 @@
-//! A script or a function that is to run, and what its command says of that.
+//! A call of a script or function: the callee, its flags, and the parameters of its command.
 
 use super::machines::Kind;
 use crate::libraries::Libraries;
@@ -7,33 +7,33 @@ use darter_script::{Flags, FunctionRun, Library, Machine, Protocol, Reach, Run, 
 use darter_tx::Access;
 use std::sync::Arc;
 
-/// What runs.
+/// The callee.
 pub(crate) enum Callee {
     /// A script.
     Script(Script),
-    /// A function, by its name among all libraries, and where it was found.
+    /// A function: its name among all libraries, and the place where it was found.
     Function { all: Arc<Libraries>, name: Box<[u8]>, library: Arc<Library>, index: usize },
 }
 
 /// See the module.
 pub(crate) struct Evaluation {
     pub(crate) callee: Callee,
-    /// Its name, for errors.
+    /// The name of the callee, for errors.
     pub(crate) name: Arc<str>,
-    /// What it says of itself.
+    /// The flags that it declares.
     pub(crate) flags: Flags,
-    /// The command allows it to read only.
+    /// Whether the command allows only reads.
     pub(crate) is_read: bool,
     /// Index of the first key in the request.
     pub(crate) first_key: usize,
-    /// The number of keys; what follows is the other arguments.
+    /// The number of keys; the other arguments follow.
     pub(crate) keys: usize,
-    /// A script that is to be known once it has been compiled.
+    /// The script to cache after it was compiled.
     pub(crate) to_keep: Option<Script>,
 }
 
 impl Evaluation {
-    /// Which of them it is.
+    /// The kind of the callee.
     pub(crate) fn kind(&self) -> Kind {
         match self.callee {
             Callee::Script(_) => Kind::Script,
@@ -41,7 +41,7 @@ impl Evaluation {
         }
     }
 
-    /// Whether it only reads.
+    /// Whether the call only reads.
     pub(crate) fn only_reads(&self) -> bool {
         self.is_read || self.flags.has(Flags::NO_WRITES)
     }
@@ -59,7 +59,7 @@ impl Evaluation {
         }
     }
 
-    /// Begins it, with its keys and its other arguments, which are few and short.
+    /// Begins the call on a machine, with few and short arguments.
     pub(super) fn begin_short(&self, machine: &mut Machine, args: Args<'_>, client: Protocol) {
         let program = self.program();
         let is_ready = match &program {
@@ -79,7 +79,7 @@ impl Evaluation {
         program.begin(machine, words, client);
     }
 
-    /// Begins it, with its keys and its other arguments.
+    /// Begins the call on a machine, with its keys and other arguments.
     pub(super) fn begin(
         &self,
         machine: &mut Machine,
@@ -89,9 +89,8 @@ impl Evaluation {
         self.program().begin(machine, words, client);
     }
 
-    /// What is to begin now. Where there are keys their locks are held, and it is the function of
-    /// this instant, if there is one; without, another core may change the library at any time, so
-    /// this is asked once for a run.
+    /// The program to begin. A function is looked up again, because its library may have changed
+    /// since. Without locks another core may change it at any time, so this is called once per run.
     fn program(&self) -> Program {
         match &self.callee {
             Callee::Script(script) => Program::Script(script.clone()),
@@ -104,7 +103,7 @@ impl Evaluation {
     }
 }
 
-/// What a machine begins with.
+/// The program of a machine.
 enum Program {
     Script(Script),
     Function(Arc<Library>, usize),

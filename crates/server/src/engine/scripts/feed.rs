@@ -1,21 +1,21 @@
-//! The reply of a command on its way to the script that has called it, part by part.
+//! Feeds the reply of a command to the calling script, part by part.
 
 use darter_command::Stream;
 use darter_resp::{Output, Part, Reply};
 use darter_script::{Machine, Protocol};
 use std::collections::VecDeque;
 
-/// What is left to feed of a reply: what is encoded, and the rest.
+/// The rest of a reply to feed: encoded parts, and a stream.
 #[derive(Default)]
 pub(super) struct Feed {
     parts: VecDeque<Part>,
     stream: Option<Box<dyn Stream>>,
-    /// Memory of the last part, for the next one.
+    /// The buffer of the last part, for reuse.
     spare: Vec<u8>,
 }
 
 impl Feed {
-    /// Begins to feed a reply. Returns the memory of an earlier one.
+    /// Begins to feed a reply. Returns the buffer of an earlier one.
     pub(super) fn begin(
         &mut self,
         mut out: Output,

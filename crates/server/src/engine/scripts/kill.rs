@@ -1,4 +1,4 @@
-//! SCRIPT KILL: the run that has lasted longest, on whatever core.
+//! SCRIPT KILL and FUNCTION KILL: kills the longest-running call on any core.
 
 use super::super::core::Core;
 use super::machines::Kind;
@@ -10,8 +10,7 @@ const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write com
     dataset. You can either wait the script termination or kill the server in a hard way using \
     the SHUTDOWN NOSAVE command.";
 
-/// Tells the oldest run of this kind to end. It does at its next step; what it has written is
-/// undone.
+/// Ends the oldest run of this kind at its next step, and undoes its writes.
 pub(crate) async fn kill(core: &Rc<Core>, kind: Kind) -> Result<(), Refusal> {
     loop {
         let oldest = move |there: &Rc<Core>| {
@@ -30,7 +29,7 @@ pub(crate) async fn kill(core: &Rc<Core>, kind: Kind) -> Result<(), Refusal> {
         match core.ask(at, kill).await {
             Some(true) => return Ok(()),
             Some(false) => return Err(Refusal::line(UNKILLABLE)),
-            None => core.tx.pause().await, // It has ended meanwhile.
+            None => core.tx.pause().await, // The run has ended.
         }
     }
 }

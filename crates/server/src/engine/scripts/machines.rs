@@ -1,8 +1,8 @@
-//! The machines of one core, and what runs in them.
+//! The Lua machines of one core, and their runs.
 //!
-//! A run has a machine to itself, from its first step to its last. The one that was given back last
-//! is taken first: it is warm, and a script that counts on what an earlier one has left in `cjson`
-//! finds it as long as nothing else runs.
+//! A run has its own machine, from its first step to its last. The machine that was returned last
+//! is taken first: it is warm, and keeps the options of `cjson` that an earlier script has set, as
+//! long as nothing else runs.
 
 use super::recent::Recent;
 use darter_resp::Request;
@@ -12,47 +12,47 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// What runs: Redis has a state of Lua for each, and two commands to kill them.
+/// The kind of a callee: Redis has a Lua state and a kill command for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// EVAL and its kin.
+    /// EVAL, EVALSHA and their read-only forms.
     Script,
-    /// FCALL and its kin.
+    /// FCALL and FCALL_RO.
     Function,
 }
 
-/// Memory that a script may use at once.
+/// The memory limit of a script.
 const LIMIT_BYTES: usize = Machine::LIMIT_BYTES_MAX;
 
-/// Machines that wait for the next script.
+/// The most idle machines that are kept.
 const KEPT_MAX: usize = 16;
-/// Bytes of a buffer that an idle machine keeps: of a command, and of a reply.
+/// Bytes of each buffer (command, reply) that an idle machine keeps.
 const BUFFERS_MAX_BYTES: usize = 64 << 10;
-/// Bytes beyond which a machine is tidied up before it waits.
+/// Bytes beyond which a machine is tidied up before it becomes idle.
 const TIDY_BYTES: usize = 4 << 20;
-/// The same of one for functions, which keeps its libraries.
+/// [`TIDY_BYTES`] of a machine for functions, which keeps its libraries.
 const TIDY_LIBRARIES_BYTES: usize = 64 << 20;
-/// The same by compiled scripts.
+/// Compiled scripts beyond which a machine is tidied up.
 const COMPILED_MAX: usize = 500;
 
-/// A run, as others see it.
+/// A run, as seen by other tasks.
 #[derive(Debug)]
 pub(crate) struct Current {
-    /// The client's id: a client has one run at most on a core.
+    /// The client's id. A client has at most one run on a core.
     pub(crate) client: u64,
-    /// What runs, its name, and the request that has called it.
+    /// The kind of the callee.
     pub(crate) kind: Kind,
     pub(crate) name: Arc<str>,
     pub(crate) request: Arc<Request>,
-    /// When it began, by the monotonic clock.
+    /// The begin of the run, by the monotonic clock.
     pub(crate) begun_ns: u64,
-    /// What it has written can be undone.
+    /// Whether its writes can be undone.
     pub(crate) is_undoable: bool,
-    /// It has called a command that writes.
+    /// Whether it has called a write command.
     pub(crate) has_written: Cell<bool>,
-    /// It is to end.
+    /// Whether it must end.
     pub(crate) is_killed: Cell<bool>,
-    /// Others are refused its keys.
+    /// Whether other clients are refused its keys.
     pub(crate) is_busy: Cell<bool>,
 }
 
@@ -61,18 +61,18 @@ pub(crate) struct Current {
 pub(crate) struct Machines {
     idle: RefCell<Vec<(Kind, Machine)>>,
     runs: RefCell<Vec<Rc<Current>>>,
-    /// What each machine uses, wherever it is.
+    /// The memory account of each machine, idle or lent.
     accounts: RefCell<Vec<(Kind, Weak<Cell<usize>>)>>,
-    /// What is kept of what runs have published, by their kinds.
+    /// Bytes of the runs' outboxes, by kind.
     messages: [Rc<Cell<usize>>; 2],
-    /// The scripts that they were asked for lately.
+    /// The scripts used lately.
     pub(super) recent: RefCell<Recent>,
-    /// The row of the last command that a script has called: the next is likely the same.
+    /// The row of the last command of a script, which the next is likely to have, too.
     pub(crate) last_row: Cell<usize>,
 }
 
 impl Machines {
-    /// A machine for a run.
+    /// Takes a machine for a run.
     ///
     /// # Errors
     /// The system has no memory for one.
@@ -91,7 +91,8 @@ impl Machines {
         Ok(machine)
     }
 
-    /// Takes back a machine without a run, unless it is to be tidied up before, or there are enough.
+    /// Returns a machine without a run. It comes back if it must be tidied up first; beyond
+    /// [`KEPT_MAX`] it is dropped.
     pub(crate) fn put(&self, kind: Kind, mut machine: Machine) -> Option<Machine> {
         let bytes_max = match kind {
             Kind::Script => TIDY_BYTES,
@@ -109,8 +110,7 @@ impl Machines {
         None
     }
 
-    /// Bytes of all machines of this core and kind: those that wait, run, load a library or are
-    /// tidied up; and of what was published in them.
+    /// Bytes of all machines of this core and kind, in any state, and of their outboxes.
     pub(crate) fn used_bytes(&self, kind: Kind) -> usize {
         let accounts = self.accounts.borrow();
         let of_kind = accounts.iter().filter(|(of, _)| *of == kind);
@@ -118,47 +118,47 @@ impl Machines {
         machines.sum::<usize>() + self.messages(kind).get()
     }
 
-    /// How many machines there are, of both kinds and wherever they are: each has a stack.
+    /// The number of machines of both kinds, in any state: each has a stack.
     pub(crate) fn stacks(&self) -> usize {
         let accounts = self.accounts.borrow();
         accounts.iter().filter(|(_, account)| account.strong_count() > 0).count()
     }
 
-    /// The account of what runs of this kind have published.
+    /// The account of outboxes of this kind.
     pub(crate) fn messages(&self, kind: Kind) -> Rc<Cell<usize>> {
         Rc::clone(&self.messages[kind as usize])
     }
 
-    /// How many run.
+    /// The number of runs.
     pub(crate) fn running(&self) -> usize {
         self.runs.borrow().len()
     }
 
-    /// The kind of a run whose keys others are refused.
+    /// The kind of a run that refuses its keys to others, if any.
     pub(crate) fn busy(&self) -> Option<Kind> {
         self.runs.borrow().iter().find(|run| run.is_busy.get()).map(|run| run.kind)
     }
 
-    /// A run begins.
+    /// Adds a run.
     pub(crate) fn begin(&self, run: Current) -> Rc<Current> {
         let run = Rc::new(run);
         self.runs.borrow_mut().push(Rc::clone(&run));
         run
     }
 
-    /// A run has ended.
+    /// Removes a run.
     pub(crate) fn end(&self, run: &Rc<Current>) {
         self.runs.borrow_mut().retain(|other| !Rc::ptr_eq(other, run));
     }
 
-    /// The run of this kind that began first, of those that are not killed already.
+    /// The oldest run of this kind that is not killed yet.
     pub(crate) fn oldest(&self, kind: Kind) -> Option<Rc<Current>> {
         let runs = self.runs.borrow();
         let living = runs.iter().filter(|run| run.kind == kind && !run.is_killed.get());
         living.min_by_key(|run| run.begun_ns).cloned()
     }
 
-    /// The run for a client.
+    /// The run of a client.
     pub(crate) fn of_client(&self, client: u64) -> Option<Rc<Current>> {
         self.runs.borrow().iter().find(|run| run.client == client).cloned()
     }

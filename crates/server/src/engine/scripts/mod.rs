@@ -1,13 +1,12 @@
-//! Scripts: EVAL and its kin, from their words to their replies.
+//! Scripts: EVAL, FCALL and their forms, from the request to the reply.
 //!
-//! `registry` knows the texts, for all cores (libraries of functions: [`crate::libraries`]), and
-//! `recent` those that this core was asked for lately; `machines` has what they run in, on each core,
-//! and `lend` gives one to a run. `command` and `functions` read requests: what they find is an
-//! `evaluation`. `at_once` runs it in the turn in which it comes, without locks, if that is enough;
-//! `away` does so on another core, if that has its keys;
-//! `run` is the task: it takes locks, resumes the machine in slices, and has the gate (`unit::admit`) check what the
-//! script calls, before that runs as a command of EXEC does, and `feed` hands over the reply;
-//! `busy` refuses its keys to others when it takes very long.
+//! `registry` has the texts, for all cores (function libraries: [`crate::libraries`]), and `recent`
+//! the scripts that this core used lately. `machines` are the Lua states of a core, and `lend`
+//! lends one to a run. `command` and `functions` read requests into an `evaluation`. `at_once` runs
+//! it in the turn of its arrival, without locks, if that suffices; `away` does so on another core
+//! that owns its keys. `run` is the task: it takes locks and resumes the machine in slices. The
+//! gate (`unit::admit`) checks each command that the script calls, which then runs like a command
+//! of EXEC; `feed` passes its reply to the script. `busy` refuses a slow script's keys to others.
 //! docs/design/0028-running-scripts.md, docs/design/0031-scripts-at-once.md.
 //!
 //! Not here: the language and its libraries. See `darter-script`.

@@ -1,15 +1,15 @@
-//! The scripts that a core was asked for lately, by their names: found without the registry's locks,
-//! and without hashing a name, which is a hash already.
+//! The scripts that a core used lately, by name: found without the registry's locks, and without
+//! hashing the name, which is a hash already.
 //!
-//! SCRIPT FLUSH empties all of them: the registry counts these, and what was found before the last one
-//! is not known any more.
+//! SCRIPT FLUSH must empty this cache on all cores: the registry counts flushes, and scripts found
+//! before the last flush are ignored.
 
 use super::registry::{NAME_LEN, Registry};
 use darter_script::Script;
 
-/// Scripts that are kept, each at a place that its name says.
+/// The number of places; a script's name determines its place.
 const PLACES: usize = 64;
-/// Bytes of a text that is kept: after a flush it stays until another script is asked for.
+/// The longest text that is kept: after a flush it stays until another script is used.
 const TEXT_MAX: usize = 64 << 10;
 
 /// See the module.
@@ -20,7 +20,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// The script of this name, in any case, if it is known.
+    /// The cached script of this name, in any case.
     pub(crate) fn find(&mut self, name: &[u8], registry: &Registry) -> Option<Script> {
         if name.len() != NAME_LEN {
             return None;
@@ -50,7 +50,7 @@ impl Recent {
 mod tests {
     use super::*;
 
-    #[test] // In any case, until it is forgotten; and those that share a place.
+    #[test] // Names in any case, flushes, and scripts that share a place.
     fn scripts_are_found_until_they_are_flushed() {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("a text");

@@ -1,8 +1,8 @@
-//! The scripts that the server knows, by their names: what EVAL and SCRIPT LOAD have brought.
+//! The script cache: the scripts of EVAL and SCRIPT LOAD, by name.
 //!
-//! All cores share it, so that a script which one of them has learned is known to all before its
-//! client has the reply. A name says which of many maps it is in: so none of them grows beyond
-//! what is quickly copied, however many scripts a client makes up, and cores rarely meet at a lock.
+//! All cores share it, so that a cached script is known to all cores before its client has the
+//! reply. A name determines one of many maps. So no map grows beyond a size that is quickly copied,
+//! even if clients make up scripts, and cores rarely contend for a lock.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_script::Script;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Digits of a name.
 pub(crate) const NAME_LEN: usize = 40;
 
-/// Maps: a million scripts are 4 000 in each.
+/// The number of maps: a million scripts are 4 000 in each.
 const MAPS: usize = 256;
 
-/// What a script takes besides its text.
+/// Bytes of a script without its text.
 const SCRIPT_BYTES: usize = 160;
 
 type Map = HashMap<Arc<str>, Script>;
@@ -26,7 +26,7 @@ pub(crate) struct Registry {
     maps: Box<[Mutex<Map>]>,
     len: AtomicUsize,
     bytes: AtomicUsize,
-    /// How often all of them were forgotten.
+    /// The number of SCRIPT FLUSH calls.
     flushes: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl Registry {
         self.map_of(name).get(name).cloned()
     }
 
-    /// Keeps a script that can be compiled.
+    /// Caches a script that can be compiled.
     pub(crate) fn add(&self, script: &Script) {
         let old = self.map_of(&script.name).insert(Arc::clone(&script.name), script.clone());
         if old.is_none() {
@@ -61,7 +61,7 @@ impl Registry {
         }
     }
 
-    /// Forgets all scripts. Their memory is freed in portions.
+    /// Removes all scripts. Their memory is freed in portions.
     pub(crate) fn clear(&self) {
         let mut old = Vec::new();
         for map in &self.maps {
@@ -77,12 +77,12 @@ impl Registry {
         }
     }
 
-    /// How often all scripts were forgotten: what was found before may be known no more.
+    /// The number of flushes: scripts found before the last one may be gone.
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Acquire)
     }
 
-    /// How many scripts there are, and their bytes.
+    /// The number of scripts, and their bytes.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.len.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -99,7 +99,7 @@ fn lock(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Scripts that nobody knows any more: each map with its bytes.
+/// Removed scripts, freed in portions: each map with its bytes.
 struct Remains(Vec<(Map, usize)>);
 
 impl Dismantle for Remains {

@@ -1,7 +1,8 @@
-//! A client begins to track, changes how, or stops.
+//! Beginning, changing and ending the tracking of a client.
 //!
-//! All cores know all prefixes. A message to another core is enough: whatever comes to that core after
-//! the reply to CLIENT TRACKING comes after the message (docs/design/0011-pipeline-order.md).
+//! All cores know all prefixes. One message to another core suffices: every request that reaches
+//! that core after the reply to CLIENT TRACKING comes after the message
+//! (docs/design/0011-pipeline-order.md).
 
 use super::super::core::Core;
 use super::super::state::tracking::Prefix;
@@ -9,17 +10,17 @@ use super::super::state::tracking::mode::Mode;
 use super::super::state::tracking::trackers::{Prefixes, held_bytes};
 use std::rc::Rc;
 
-/// Prefixes that come or go at once: some 20 us.
+/// Prefixes added or removed at once: about 20 us.
 const AT_ONCE: usize = 32;
 
-/// A client that tracks from now on, in this mode.
+/// A client that begins to track.
 pub(crate) struct Tracks {
     core: Rc<Core>,
     client: u64,
 }
 
 impl Tracks {
-    /// Begins; none if the client has gone.
+    /// Begins tracking in this mode; `None` if the client is gone.
     pub(crate) fn begin(core: &Rc<Core>, client: u64, mode: Mode) -> Option<Self> {
         core.with_client(client, |conn| {
             let before = conn.lane.session.tracking;
@@ -31,7 +32,7 @@ impl Tracks {
         Some(Self { core: Rc::clone(core), client })
     }
 
-    /// The client has these prefixes, too.
+    /// Adds prefixes to the client.
     pub(crate) async fn add(&self, prefixes: &[Prefix]) {
         for some in prefixes.chunks(AT_ONCE) {
             let core = &self.core;
@@ -45,16 +46,16 @@ impl Tracks {
                 }
                 firsts
             });
-            let Some(firsts) = added else { return }; // What it had went with it.
-            core.tell_of_prefixes(firsts, true);
+            let Some(firsts) = added else { return }; // The client is gone, with its prefixes.
+            core.announce_prefixes(firsts, true);
             core.tx.pause().await;
         }
     }
 }
 
 impl Core {
-    /// All cores learn of prefixes of which this core has the first, or had the last, client.
-    fn tell_of_prefixes(self: &Rc<Self>, prefixes: Vec<Prefix>, is_new: bool) {
+    /// Reports prefixes to all cores: this core has their first client, or had their last.
+    fn announce_prefixes(self: &Rc<Self>, prefixes: Vec<Prefix>, is_new: bool) {
         if prefixes.is_empty() {
             return;
         }
@@ -75,8 +76,8 @@ impl Core {
         }
     }
 
-    /// A client that was in this mode tracks no more. What it has read is forgotten as it is touched, and
-    /// its prefixes in portions.
+    /// Ends the tracking of a client that was in this mode. Its reads are removed when the keys are
+    /// touched, and its prefixes in portions.
     pub(crate) fn stop_tracking(self: &Rc<Self>, client: u64, mode: Mode) {
         if !mode.is_on {
             return;
@@ -92,10 +93,10 @@ impl Core {
         }
     }
 
-    /// True if there are more.
+    /// Removes a portion of the prefixes. True if there are more.
     fn give_up_prefixes(self: &Rc<Self>, client: u64, prefixes: &mut Prefixes) -> bool {
         let unused = self.tracking.trackers.borrow_mut().remove_some(client, prefixes, AT_ONCE);
-        self.tell_of_prefixes(unused, false);
+        self.announce_prefixes(unused, false);
         !prefixes.is_empty()
     }
 }

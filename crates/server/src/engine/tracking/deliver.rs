@@ -1,5 +1,4 @@
-//! On the core of a client: it is told that its copies are no longer valid, or the client is that it
-//! has named.
+//! On the core of a client: sends invalidations to it, or to the client of its redirection.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -10,15 +9,14 @@ use darter_resp::Output;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Clients between two looks at the clock: some 10 us.
+/// Clients between two reads of the clock: about 10 us.
 const AT_ONCE: usize = 32;
 
-/// The connection that is being served, if one is: it is in no place.
+/// The connection that is being served, if any: it is not in its place.
 type Served<'a> = Option<&'a mut Lane>;
 
 impl Core {
-    /// Tells clients what they are to be told, as far as that is done at once; the rest is background
-    /// work.
+    /// Sends waiting invalidations, a few at once and the rest as background work.
     #[inline]
     pub(crate) fn push_invalidations(self: &Rc<Self>, served: Served<'_>) {
         if !self.tracking.deliveries.borrow().is_empty() {
@@ -40,7 +38,7 @@ impl Core {
         }
     }
 
-    /// Tells some clients. True if there are no others.
+    /// Sends an invalidation to a few clients. True if there are no others.
     fn deliver_portion(
         self: &Rc<Self>,
         delivery: &mut Delivery,
@@ -71,7 +69,7 @@ impl Core {
         is_last
     }
 
-    /// Tells a client, if it still tracks in the way for which this is.
+    /// Sends an invalidation to a client, if its mode still fits.
     fn invalidate(self: &Rc<Self>, client: u64, delivery: &mut Delivery, served: &mut Served<'_>) {
         let mode = self.with_lane(client, served, |lane| lane.session.tracking);
         let Some(mode) = mode.filter(|mode| mode.is_on) else { return };
@@ -98,7 +96,7 @@ impl Core {
         });
     }
 
-    /// Tells the client that another has named; or that one, that it has gone.
+    /// Sends an invalidation to the client of a redirection. If that is gone, notifies the source.
     fn redirect(
         self: &Rc<Self>,
         source: u64,
@@ -121,7 +119,8 @@ impl Core {
         });
     }
 
-    /// False if the client has gone. In RESP2 it is told while it is subscribed to any channel.
+    /// False if the client is gone. In RESP2 it gets invalidations while it is subscribed to any
+    /// channel.
     fn push_redirected(
         &self,
         target: u64,
@@ -157,7 +156,7 @@ impl Core {
         }
     }
 
-    /// Sends a client what `make` makes for it, behind all that it is owed.
+    /// Sends the message of `make` to a client, after all pending replies.
     fn push_to(
         &self,
         client: u64,
@@ -168,7 +167,7 @@ impl Core {
             if let Some(push) = make(lane) {
                 lane.owe_late(push);
             }
-            return; // Whoever serves it sends it, and its limits are looked at later.
+            return; // Its current serving sends it, and checks the limits later.
         }
         self.with_client(client, |conn| {
             let Some(push) = make(&mut conn.lane) else { return };
@@ -180,7 +179,7 @@ impl Core {
     }
 }
 
-/// A message for a client of this protocol: encoded once for all, if it is short and for others, too.
+/// Encodes a message for a protocol. A short one is encoded once for all clients.
 fn encode(message: &Arc<Message>, resp3: bool, frames: Option<&mut [Option<Vec<u8>>; 2]>) -> Push {
     let Some(frame) = frames.map(|frames| &mut frames[usize::from(resp3)]) else {
         return message.encode(resp3);

@@ -1,4 +1,4 @@
-//! What tracking adds to the end of a request on its connection.
+//! Tracking at the end of a request on its connection.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -6,8 +6,8 @@ use darter_command::Flags;
 use darter_resp::Args;
 use std::rc::Rc;
 
-/// A request has run, or is run by a task, or must wait: its client gets the invalidations of its own
-/// changes after its reply, and CLIENT CACHING does not hold any longer.
+/// Ends a request that has run, runs as a task, or waits: sends invalidations of its own changes
+/// after its reply, and ends CLIENT CACHING.
 #[inline]
 pub(crate) fn end_tracked(core: &Rc<Core>, lane: &mut Lane, args: Args<'_>) {
     if lane.session.tracking.is_excepted {
@@ -16,7 +16,7 @@ pub(crate) fn end_tracked(core: &Rc<Core>, lane: &mut Lane, args: Args<'_>) {
     core.push_invalidations(Some(lane));
 }
 
-/// CLIENT CACHING holds for one command, or for one transaction, and whatever else CLIENT does.
+/// Ends CLIENT CACHING after one command or transaction. CLIENT commands do not end it.
 #[cold]
 fn end_caching(core: &Core, lane: &mut Lane, args: Args<'_>) {
     let entry = core.table.resolve(args);

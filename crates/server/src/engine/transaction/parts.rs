@@ -1,9 +1,9 @@
-//! EXEC over several cores, under the locks of all of its keys: each other core runs its commands as
-//! one task, all at the same time, for a message there and one back.
+//! EXEC over several cores, under the locks of all its keys: each other core runs its commands as
+//! one task, at the same time, for one message each way.
 //!
-//! One command after the other would be a message each way, in sequence, for nearly every command.
-//! Where the keys of each are on one core, commands of two cores have none in common, and nobody else
-//! sees their keys meanwhile: so only those of the same core need to keep their order.
+//! Running the commands one after the other would need a message each way for nearly every command.
+//! If the keys of each command are on one core, commands of different cores share no key, and the
+//! locks hide their changes. So only commands of the same core must keep their order.
 
 use super::super::conn::ReplyMode;
 use super::super::entry::Entry;
@@ -39,8 +39,8 @@ impl Commands {
 }
 
 impl Exec {
-    /// True if the commands are few, each has its keys on one core, some of them another one, and
-    /// their client wants the answers and tracks nothing.
+    /// True if the commands are few, each has its keys on one core, some on another one, and the
+    /// client gets replies and does not track.
     pub(super) fn is_of_parts(&self) -> bool {
         let seen = self.inner.seen();
         let is_elsewhere = |core: Option<CoreId>| core.is_some_and(|core| core != self.core.id());
@@ -51,7 +51,7 @@ impl Exec {
             && self.queued.placed().any(|(core, ..)| is_elsewhere(core))
     }
 
-    /// Runs the commands of other cores there, and then those of this core. Appends all replies.
+    /// Runs the commands of other cores there, then those of this core. Appends all replies.
     pub(super) async fn run_parts(&self, transaction: &Transaction, replies: &mut Replies) {
         let (core, seen) = (&self.core, self.inner.seen());
         if !self.queued.is_read {

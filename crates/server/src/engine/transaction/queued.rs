@@ -1,4 +1,4 @@
-//! What a connection has queued since MULTI, and what it watches.
+//! The commands queued since MULTI, and the watched keys of a connection.
 
 use super::super::point::Owner;
 use super::super::state::requests::{Kept, Requests};
@@ -8,7 +8,7 @@ use darter_resp::Args;
 use darter_tx::{CoreId, KeySet};
 use std::cell::RefCell;
 
-/// One of the commands of transactions.
+/// A command of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// MULTI.
@@ -23,21 +23,21 @@ pub enum Verb {
     Unwatch,
 }
 
-/// Commands that are kept, and freed, together: about 10 us.
+/// Commands that are stored and freed together: about 10 us.
 const PORTION: usize = 128;
-/// Bytes of them, roughly.
+/// The approximate bytes of a portion.
 const PORTION_BYTES: usize = 16 * 1024;
 
-/// One of the commands.
+/// A queued command.
 #[derive(Debug)]
 struct Command {
     row: u32,
-    /// Where its keys are, if they are in one place.
+    /// The core of its keys, if they are on one core.
     core: Option<u32>,
     kept: Kept,
 }
 
-/// Some of the commands.
+/// A portion of the queued commands.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
     requests: Requests,
@@ -46,12 +46,12 @@ pub(crate) struct Portion {
 }
 
 impl Portion {
-    /// Its commands: the row of each, and its arguments.
+    /// The row and the arguments of each command.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Args<'_>)> {
         self.commands.iter().map(|one| (one.row as usize, self.requests.args(&one.kept)))
     }
 
-    /// The same, and the core of the keys of each.
+    /// The core, the row and the arguments of each command.
     fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
         let core_of = |one: &Command| one.core.map(|core| core as usize);
         self.commands
@@ -65,7 +65,7 @@ impl Portion {
         self.commands.len() >= PORTION || self.bytes >= PORTION_BYTES
     }
 
-    /// Forgets its commands; its memory stays, if it is not much. True if it does.
+    /// Removes the commands. True if the memory is small enough to be kept.
     fn clear(&mut self) -> bool {
         self.requests.clear();
         self.commands.clear();
@@ -74,31 +74,31 @@ impl Portion {
     }
 }
 
-/// What CLIENT LIST shows of the commands since MULTI, and the limits count.
+/// The sizes of the queued commands, for CLIENT LIST and the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// `multi`: how many.
+    /// `multi`: the number of commands.
     pub count: usize,
-    /// `multi-mem`: bytes of their arguments, and a word for each, as Redis counts them.
+    /// `multi-mem`: bytes of their arguments and a word for each, as Redis counts.
     pub argument_bytes: usize,
-    /// What they take.
+    /// Bytes of memory.
     pub held_bytes: usize,
 }
 
-/// Where the keys of all commands are.
+/// The cores of the keys of all commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Places {
-    /// There are none.
+    /// There are no keys.
     #[default]
     None,
-    /// On one core.
+    /// All keys are on one core.
     One(CoreId),
-    /// On several.
+    /// The keys are on several cores.
     Many,
 }
 
 impl Places {
-    /// Keys of this core, too.
+    /// Adds keys of a core.
     pub(super) fn and(self, core: CoreId) -> Self {
         match self {
             Self::None => Self::One(core),
@@ -112,23 +112,23 @@ impl Places {
 pub(crate) struct Queued {
     portions: Vec<Portion>,
     pub(crate) sizes: Sizes,
-    /// Their arguments: no fewer than their keys.
+    /// The number of arguments, a bound of the number of keys.
     pub(crate) args: usize,
-    /// One was refused: EXEC will be, too.
+    /// A queued command was rejected, so EXEC will fail.
     pub(crate) is_aborted: bool,
-    /// They only read data.
+    /// Whether all only read data.
     pub(crate) is_read: bool,
-    /// They are commands that run where their keys are, and name all of them.
+    /// Whether all run where their keys are, and name all of them.
     pub(super) is_plain: bool,
-    /// Where the keys of all of them are.
+    /// The cores of all keys.
     pub(super) places: Places,
-    /// The keys of one of them are on several cores.
+    /// Whether a command has keys on several cores.
     pub(super) is_split: bool,
-    /// What the connection watches, where EXEC is on its way to another core.
+    /// The watched keys of the connection, while EXEC is in flight to another core.
     pub(super) watched: Option<Watched>,
-    /// What any of them is flagged with,
+    /// The union of the commands' flags.
     any: Flags,
-    /// and all of them are.
+    /// The intersection of the commands' flags.
     all: Flags,
 }
 
@@ -155,7 +155,7 @@ impl Default for Queued {
 }
 
 impl Queued {
-    /// Queues a command, unless EXEC will be refused anyway.
+    /// Queues a command, unless EXEC will fail anyway.
     pub(crate) fn push(&mut self, row: usize, flags: Flags, args: Args<'_>) {
         if self.is_aborted {
             return;
@@ -180,7 +180,7 @@ impl Queued {
         self.is_read &= !flags.has(Flags::WRITE);
     }
 
-    /// The keys of the last command are there.
+    /// Records the core of the last command's keys.
     pub(super) fn note_owner(&mut self, owner: Owner) {
         self.is_split |= owner == Owner::Many;
         let last = self.portions.last_mut().and_then(|portion| portion.commands.last_mut());
@@ -196,7 +196,7 @@ impl Queued {
         };
     }
 
-    /// Forgets the commands; the memory of one portion stays, if they were short. True if it does.
+    /// Removes the commands. True if the memory of one portion is small enough to be kept.
     fn clear(&mut self) -> bool {
         let mut portions = std::mem::take(&mut self.portions);
         let is_kept = portions.len() <= 1 && portions.iter_mut().all(Portion::clear);
@@ -207,7 +207,7 @@ impl Queued {
         is_kept
     }
 
-    /// A command was refused.
+    /// Records that a command was rejected.
     pub(crate) fn abort(&mut self) {
         *self = Self::default();
         self.is_aborted = true;
@@ -218,18 +218,18 @@ impl Queued {
         self.portions.iter()
     }
 
-    /// All of them: where the keys of each are, if they are in one place; its row, and its arguments.
+    /// The core (if its keys are on one core), the row and the arguments of each command.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
         self.portions().flat_map(Portion::placed)
     }
 
-    /// What `find` finds first among some of the first commands.
+    /// The first result of `find` among the first [`PORTION`] commands.
     pub(crate) fn first_some<R>(&self, find: impl Fn(usize, Args<'_>) -> Option<R>) -> Option<R> {
         let some = self.portions().flat_map(Portion::iter).take(PORTION);
         some.into_iter().find_map(|(row, args)| find(row, args))
     }
 
-    /// What the gates ask of an EXEC of these.
+    /// The flags with which an EXEC of these commands is admitted.
     pub(crate) fn flags_of_exec(&self, own: Flags) -> Flags {
         let own = if self.all.has(Flags::LOADING) { own } else { own.without(Flags::LOADING) };
         own | self.any.both(Flags::WRITE | Flags::DENYOOM | Flags::MAY_REPLICATE)
@@ -244,21 +244,21 @@ impl Drop for Queued {
     }
 }
 
-/// What transactions that have ended leave for the next ones: no allocation for each.
+/// Buffers of ended transactions, kept for the next ones.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "connections hold them in their boxes")]
 pub(crate) struct Spare(RefCell<Vec<Box<Queued>>>);
 
 impl Spare {
-    /// Those that are kept: more than are open at a time, where each is sent as a whole.
+    /// The number of kept buffers. If transactions are sent whole, fewer are open at a time.
     const MANY: usize = 8;
 
-    /// One without commands.
+    /// A buffer without commands.
     pub(crate) fn fresh(&self) -> Box<Queued> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// A transaction has ended.
+    /// Keeps the buffer of an ended transaction, if it is small.
     pub(crate) fn keep(&self, mut queued: Box<Queued>) {
         let mut spare = self.0.borrow_mut();
         if spare.len() < Self::MANY && queued.clear() {
@@ -267,7 +267,7 @@ impl Spare {
     }
 }
 
-/// Commands that nobody runs any more.
+/// Dropped commands, freed in portions.
 struct Remains(Vec<Portion>);
 
 impl Dismantle for Remains {
@@ -281,22 +281,22 @@ impl Dismantle for Remains {
     }
 }
 
-/// The keys that a connection watches, by their locks.
+/// The watched keys of a connection, by the names of their locks.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     few: Vec<(CoreId, u64)>,
-    /// Those beyond that.
+    /// Keys beyond [`Watched::FEW`].
     many: Vec<(CoreId, KeySet)>,
     len: usize,
 }
 
 impl Watched {
-    /// So many are in a list: nearly all that are ever watched at once.
+    /// The length of the list: nearly all connections watch fewer keys.
     const FEW: usize = 32;
-    /// Beyond that a set begins with room for so many: it grows part by part.
+    /// The first capacity of the set for more keys, which grows part by part.
     const MANY: usize = 16 * 1024;
 
-    /// Adds a key, once.
+    /// Adds a key, if it is new.
     pub(crate) fn add(&mut self, core: CoreId, key: u64) {
         if self.few.contains(&(core, key)) {
             return;
@@ -313,18 +313,18 @@ impl Watched {
         self.len += usize::from(self.many[at].1.insert(key));
     }
 
-    /// How many there are.
+    /// The number of watched keys.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// All of them.
+    /// All watched keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (CoreId, u64)> {
         let many = self.many.iter().flat_map(|(core, keys)| keys.iter().map(|key| (*core, key)));
         self.few.iter().copied().chain(many)
     }
 
-    /// The cores that own them.
+    /// The cores of the watched keys.
     pub(crate) fn cores(&self) -> Vec<CoreId> {
         let few = self.few.iter().map(|(core, _)| *core);
         let mut cores: Vec<CoreId> = few.chain(self.many.iter().map(|(core, _)| *core)).collect();
@@ -333,9 +333,9 @@ impl Watched {
         cores
     }
 
-    /// Bytes that they take.
+    /// Bytes of the watched keys.
     pub(crate) fn held_bytes(&self) -> usize {
-        /// As Redis counts them.
+        /// As Redis counts.
         const KEY_BYTES: usize = 56;
         self.len * KEY_BYTES
     }
@@ -355,7 +355,7 @@ mod tests {
         queued
     }
 
-    #[test] // They come out as they went in, and are counted as Redis counts them.
+    #[test] // Commands are kept as they were, and sized as in Redis.
     fn commands_are_kept_in_order() {
         for (count, value) in [(3, 1), (1_000, 10), (50, 4_000), (3, 100_000)] {
             let value = vec![b'v'; value];
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(queue(1, &[b"CLIENT", b"LIST"]).sizes.argument_bytes, 26, "Redis says so");
     }
 
-    #[test] // What is kept for the next transaction is empty, and small.
+    #[test] // Kept buffers are empty and small.
     fn spare_ones_are_empty_and_small() {
         let spare = Spare::default();
         for count in [1, 100, 10_000] {
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(spare.0.borrow().len(), Spare::MANY);
     }
 
-    #[test] // A million commands are not freed at once.
+    #[test] // A million commands are freed in portions.
     fn many_are_freed_in_portions() {
         drop(queue(10_000, &[b"SET", b"key", b"value"]));
         let mut portions = 0;
@@ -406,8 +406,8 @@ mod tests {
         assert!(!lazyfree::run(&Never) && lazyfree::is_empty());
     }
 
-    #[test] // After a refusal nothing is kept, whatever follows.
-    fn what_follows_a_refusal_is_not_kept() {
+    #[test] // After a rejected command nothing is queued.
+    fn commands_after_a_rejected_one_are_not_queued() {
         let mut queued = queue(3, &[b"PING"]);
         queued.abort();
         let request = Arc::new(Request::from_args([&b"PING"[..]]));
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!((queued.sizes, queued.is_aborted), (Sizes::default(), true));
     }
 
-    #[test] // EXEC is refused where one of its commands would be.
+    #[test] // EXEC is refused if one of its commands would be.
     fn exec_has_the_flags_of_its_commands() {
         let own = Flags::LOADING | Flags::STALE;
         let mut queued = Queued::default();
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(queued.flags_of_exec(own), Flags::WRITE | Flags::DENYOOM | Flags::STALE);
     }
 
-    #[test] // Each key once, however many, and all of them are there.
+    #[test] // Each of any number of keys is listed once.
     fn keys_are_watched_once() {
         let mut watched = Watched::default();
         for key in (0..1_000).chain(0..1_000) {

@@ -1,7 +1,7 @@
-//! The reply of EXEC: an array of what its commands reply, some of it streamed.
+//! The reply of EXEC: the array of its commands' replies, partly streamed.
 //!
-//! It is made before the locks go, and sent afterwards, however slowly it is read: what is long is
-//! a stream of a cut.
+//! The reply is made under the locks, and sent later, at any speed of the client: long values are
+//! streams of cuts.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Stream;
@@ -11,27 +11,27 @@ use std::collections::VecDeque;
 /// A part of the reply: its beginning, and the rest as a stream.
 pub(crate) type Part = (Output, Option<Box<dyn Stream>>);
 
-/// Bytes from which on what is encoded becomes a part of its own, so that the connection takes it
-/// portion by portion.
+/// Encoded bytes from which on a separate part begins, so that the connection sends portion by
+/// portion.
 const PART_BYTES: usize = 64 * 1024;
 
 /// The replies so far.
 #[derive(Default)]
 pub(crate) struct Replies {
     parts: VecDeque<Part>,
-    /// What is encoded after them.
+    /// The encoded replies after the parts.
     pub(crate) out: Output,
-    /// Bytes of what was encoded in the parts, and of what their streams hold, as it began.
+    /// Bytes of the parts, with the memory that their streams held at first.
     held_bytes: usize,
 }
 
 impl Replies {
-    /// None so far; they are encoded into this buffer.
+    /// No replies yet; they are encoded into this buffer.
     pub(super) fn into_buffer(buffer: Vec<u8>) -> Self {
         Self { parts: VecDeque::new(), out: Output::with_buffer(buffer), held_bytes: 0 }
     }
 
-    /// The bytes of all of it, if it is short.
+    /// The bytes of the whole reply, if it is short.
     pub(super) fn into_flat(mut self) -> Result<Vec<u8>, Self> {
         if !self.parts.is_empty() {
             return Err(self);
@@ -42,14 +42,14 @@ impl Replies {
         }
     }
 
-    /// The reply that is being encoded is whole.
+    /// Ends the reply of a command.
     pub(crate) fn settle(&mut self) {
         if self.out.len() >= PART_BYTES {
             self.close(None);
         }
     }
 
-    /// The rest of the last reply is a stream.
+    /// Adds the stream of the rest of the last reply.
     pub(super) fn stream(&mut self, stream: Box<dyn Stream>) {
         self.close(Some(stream));
     }
@@ -60,7 +60,7 @@ impl Replies {
         self.parts.push_back((out, stream));
     }
 
-    /// What is sent at first, and the rest.
+    /// The first part to send, and the rest as a stream.
     pub(crate) fn into_part(mut self) -> Part {
         if self.parts.is_empty() {
             return (std::mem::take(&mut self.out), None);
@@ -88,7 +88,7 @@ impl Stream for Replies {
     }
 
     fn pinned_bytes(&self) -> usize {
-        /// Streams that are asked: a look costs up to 10 us.
+        /// Streams that are checked: each takes up to 10 us.
         const ASKED: usize = 4;
         let streams = self.parts.iter().take(ASKED).filter_map(|(_, stream)| stream.as_deref());
         streams.map(Stream::pinned_bytes).sum()
@@ -101,7 +101,7 @@ impl Stream for Replies {
 
 impl Drop for Replies {
     fn drop(&mut self) {
-        /// Parts that are freed at once.
+        /// Parts up to which they are freed at once.
         const FEW: usize = 4;
         if self.parts.len() > FEW {
             lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
@@ -109,7 +109,7 @@ impl Drop for Replies {
     }
 }
 
-/// Replies that nobody reads.
+/// Dropped replies, freed in portions.
 struct Remains(VecDeque<Part>);
 
 impl Dismantle for Remains {
@@ -127,7 +127,7 @@ impl Dismantle for Remains {
 mod tests {
     use super::*;
 
-    /// So many letters, some at a time.
+    /// A stream of this number of letters.
     struct Letters(usize);
 
     impl Stream for Letters {
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    #[test] // Streams between what is encoded come in their places.
+    #[test] // Streams and encoded replies keep their order.
     fn parts_come_in_order() {
         let mut replies = Replies::default();
         replies.out.tail().extend_from_slice(b"*4 a ");
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(out.flatten(), b"*4 a sssssss b s");
     }
 
-    #[test] // What is short is sent at once; what is long leaves part by part.
+    #[test] // A short reply is sent at once, a long one part by part.
     fn long_ones_are_not_sent_at_once() {
         let mut replies = Replies::default();
         replies.out.tail().extend_from_slice(b"*0");

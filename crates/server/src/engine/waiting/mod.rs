@@ -1,16 +1,16 @@
-//! Commands that wait: BLPOP and its kin.
+//! Blocking commands, such as BLPOP.
 //!
 //! ```text
 //! core of the client                            core of a key
 //! begin:  the call, and its keys  ──────────►   looks; nothing there: a place in the key's queue
 //! end:    the reply  ◄──────────────────────    serve: the key has changed; takes what is wanted
 //! ```
-//! A call's fate is decided once, by a word that these cores share (`Fate`): the core of a key takes
-//! for it, or that of the client ends it. So an element is never taken for one that has gone, whose
-//! time was over, or who got another. Who is not served in the step of the change is served under
-//! the lock of the key. docs/design/0027-blocking.md has the reasons.
+//! One word that these cores share (`Fate`) decides once: either the core of a key serves the call,
+//! or the core of the client ends it. So no element is taken for a client that has gone, timed out,
+//! or got another element. A call that is not served in the step of the change is served under the
+//! lock of the key. docs/design/0027-blocking.md has the reasons.
 //!
-//! Not here: what is wanted, and how it is taken. See `Want` in `command`.
+//! Not here: the condition of a call, and taking the element. See `Want` in `command`.
 
 mod begin;
 mod end;
