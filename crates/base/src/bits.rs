@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test] // At every length and offset around the sizes of words and blocks.
-    fn bits_are_counted_one_by_one() {
+    fn counts_equal_those_of_single_bytes() {
         let bytes = Prng::from_seed(1).bytes(300..=300);
         for from in 0..70 {
             for to in from..bytes.len() {

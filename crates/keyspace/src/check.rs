@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "without its pair")]
-    fn a_value_without_its_pair_is_found() {
+    fn values_without_a_pair_are_detected() {
         let (db, mut cursor) = (db(), 0);
         loop {
             cursor = super::values(db.keys(), &crate::clocks::Clocks::default(), cursor);

@@ -135,7 +135,7 @@ impl Log {
         self.open = Some(Open { transaction, kept, records, count: self.count });
     }
 
-    /// The open transaction at work, if there is one, rests.
+    /// Suspends the open transaction at work, if there is one.
     pub(crate) fn end_open(&mut self) -> Option<(u64, Box<Kept>)> {
         let Open { transaction, mut kept, records, count } = self.open.take()?;
         kept.put_last_records(std::mem::replace(&mut self.records, records));

@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(tracked.sizes(), (23, 23), "0: any number");
     }
 
-    #[test] // Every touch, once for each change, with its author; flushes only where they are wanted.
+    #[test] // Each touch with its author; flushes only on request.
     fn requested_touches_are_observed() {
         let mut tracked = Tracked::default();
         tracked.hear(b"k", SET);

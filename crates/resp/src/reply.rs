@@ -231,8 +231,8 @@ mod tests {
         String::from_utf8(out.flatten()).unwrap()
     }
 
-    #[test] // Numbers of all lengths, with a sign or without, are one line each.
-    fn numbers_are_lines() {
+    #[test] // Integers have every length and both signs.
+    fn numbers_are_encoded() {
         let long = (3..19).flat_map(|digits| [10_i64.pow(digits) - 1, 10_i64.pow(digits)]);
         for value in (-1_100..=1_100).chain(long).chain([12_345, i64::MAX, i64::MIN]) {
             assert_eq!(encode(false, |reply| reply.int(value)), format!(":{value}\r\n"));

@@ -117,8 +117,8 @@ fn pause_and_resume() {
     }
 }
 
-#[test] // A paused client that sends and leaves neither makes the core spin nor loses its bytes.
-fn paused_client_goes() {
+#[test] // The core does not spin, and the client's bytes are received after the pause.
+fn a_paused_client_may_send_and_close() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
         let mut paused = server.connect();

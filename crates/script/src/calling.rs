@@ -334,8 +334,8 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "f"), format!(":{}\r\n", 6 << 20));
     }
 
-    #[test] // A call that is thrown away while its library is loaded does not begin later.
-    fn calls_go_with_their_loading() {
+    #[test] // A call abandoned while its library is loaded does not begin later.
+    fn abandoned_calls_do_not_begin() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let library = load(&mut Machine::for_functions(LIMIT).unwrap(), TEXT).unwrap();
         let (keys, arguments, client) = (Vec::new(), Vec::new(), Protocol::Two);

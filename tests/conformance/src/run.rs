@@ -41,7 +41,7 @@ struct Side {
     changes: i64,
     /// The number of snapshots begun before,
     saves: i64,
-    /// and one was under way.
+    /// and whether one was being written.
     is_saving: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The parts of a filter, as files have them and as a dump begins.
+//! The parts of a filter in files and at the beginning of a dump.
 //!
 //! ```text
 //! h | buckets: 8 | width: 1 | kicks: 2 | growth: 4 | layers: 4 | items: 8 | removed: 8

@@ -11,7 +11,7 @@ pub(super) const RANK_MAX: u8 = 32;
 /// The longest run of a rank, and those of zeros in one byte and in two.
 const RUN_MAX: usize = 4;
 const SHORT_ZEROS_MAX: usize = 64;
-/// Runs that are looked at for joining them, from the one before the change on.
+/// Runs that are checked for joining, from the one before the change on.
 const JOIN_AMONG: usize = 5;
 
 /// A run of equal registers.

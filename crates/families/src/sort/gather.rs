@@ -23,9 +23,9 @@ const RANKED_BYTES: usize = 16 * 1024;
 
 /// The result of a request, in order.
 pub(super) struct Sorted {
-    /// The elements that are wanted, if they are integers and nothing else.
+    /// The sorted elements, if all are integers.
     pub(super) numbers: Numbers,
-    /// Otherwise; from the back, if they are read backwards.
+    /// The sorted elements otherwise. They are read from the back if `is_backwards`.
     pub(super) run: Run,
     pub(super) is_backwards: bool,
     pub(super) texts: Texts,

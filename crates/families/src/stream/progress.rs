@@ -32,7 +32,8 @@ fn has_gap_from(stream: &Stream, id: StreamId) -> bool {
     is_behind && max_deleted != StreamId::MIN && id <= max_deleted
 }
 
-/// How many entries a group has read that had read `read`, and reads the one with this ID.
+/// The number of entries that a group has read after the one with this ID, if it had read `read`
+/// before.
 pub(super) fn read_with(stream: &Stream, read: Option<u64>, id: StreamId) -> Option<u64> {
     match read {
         // Counted as Redis does, whose signed -1 says "unknown".

@@ -11,14 +11,13 @@ use darter_keyspace::{Deadline, Fresh};
 const NS_PER_MS: i128 = 1_000_000;
 const NS_PER_SECOND: i128 = 1_000_000_000;
 
-/// `CL.THROTTLE key max_burst count period [quantity]`: takes `quantity` (1) of what is allowed:
-/// `count` in `period` seconds, and beyond that `max_burst` at once.
+/// `CL.THROTTLE key max_burst count period [quantity]`: takes `quantity` (1) actions. Allowed are
+/// `count` in `period` seconds, and `max_burst` more at once.
 ///
-/// Reply: five integers: 1 if that is too much, and nothing was taken; the most at once; what is left
-/// now; the seconds until the same is allowed, or -1; the seconds until all is. Refusals:
-/// `NotAnInteger`, also for what is negative, zero or too large; a rate beyond one in a nanosecond;
-/// `WrongType`. Cost: O(1).
-/// Source: <https://github.com/brandur/redis-cell> (0.4.0).
+/// Reply: five integers: 1 if the actions are refused, and none is taken; the most at once; the
+/// actions left; the seconds until they would be allowed, or -1; the seconds until all are allowed.
+/// Refusals: `NotAnInteger`, also for negative, zero or too large numbers; a rate beyond one in a
+/// nanosecond; `WrongType`. Cost: O(1). Source: <https://github.com/brandur/redis-cell> (0.4.0).
 pub(super) fn throttle(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let rate = Rate::parse(&mut args)?;

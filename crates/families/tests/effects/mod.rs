@@ -24,14 +24,14 @@ impl Pair {
         Self { engine, copy: Db::default() }
     }
 
-    /// Runs a command; gives what was recorded, and checks what the copy makes of it.
+    /// Runs a command, applies its records to the copy, and checks it. Returns the records.
     fn run(&mut self, words: &[&[u8]]) -> Vec<String> {
         let reply = self.engine.run(words);
         assert!(!reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
         let records = self.engine.db.take_records();
         records.iter().for_each(|record| apply_to_db(&mut self.copy, &record.act).unwrap());
         assert!(contents(&self.copy) == contents(&self.engine.db), "{:?}", shown(words[0]));
-        records.iter().map(told).collect()
+        records.iter().map(short).collect()
     }
 
     /// [`Pair::run`] of a command whose last `count` arguments are made of numbers.
@@ -46,8 +46,8 @@ fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
-/// A record in a word: of changes the type and how many.
-fn told(record: &Record) -> String {
+/// A record in short: its type and the number of changes.
+fn short(record: &Record) -> String {
     match &record.act {
         Act::Key(_, Effect::Changes(changes)) => {
             format!("{} {}", changes.kind().name, changes.count())
@@ -281,7 +281,7 @@ fn expired_fields_of_packed_hashes_are_logged() {
     pair.engine.tick(10);
     while pair.engine.db.reap(16) {}
     let records = pair.engine.db.take_records();
-    assert_eq!(records.iter().map(told).collect::<Vec<_>>(), ["hash 1"]);
+    assert_eq!(records.iter().map(short).collect::<Vec<_>>(), ["hash 1"]);
     records.iter().for_each(|record| apply_to_db(&mut pair.copy, &record.act).unwrap());
     assert!(contents(&pair.copy) == contents(&pair.engine.db));
     assert_eq!(pair.run(&[b"HDEL", b"h", b"name-2"]), ["hash 1"]);
@@ -301,7 +301,7 @@ fn deaths_during_a_bulk_edit_are_logged() {
     while pair.engine.db.reap(16) {}
     pair.engine.db.install_draft(&Key::new(b"h"), draft);
     let records = pair.engine.db.take_records();
-    assert_eq!(records.last().map(told).as_deref(), Some("Install"));
+    assert_eq!(records.last().map(short).as_deref(), Some("Install"));
     records.iter().for_each(|record| apply_to_db(&mut pair.copy, &record.act).unwrap());
     assert!(contents(&pair.copy) == contents(&pair.engine.db));
     assert_eq!(pair.run(&[b"HDEL", b"h", b"name-2"]), ["hash 1"]);

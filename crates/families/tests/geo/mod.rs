@@ -115,8 +115,8 @@ fn searches_find_all_members_within() {
     }
 }
 
-#[test] // Those that are equally far, too: in the order in which they are found.
-fn long_searches_are_as_short_ones() {
+#[test] // Members at equal distance keep the order in which they are found.
+fn long_and_short_searches_reply_alike() {
     let mut world = World::new(1, NOW, 4);
     let mut names = Vec::new();
     for number in 0..6_000 {

@@ -659,8 +659,8 @@ fn a_huge_hash_that_dies_at_once_is_there_until_it_is_swept() {
     assert_eq!(there(&db), [false, false, true]);
 }
 
-#[test] // The result of integer arithmetic is an integer, whatever the string was.
-fn a_float_that_is_incremented_is_an_integer() {
+#[test] // The result of integer arithmetic is encoded as an integer.
+fn incremented_floats_become_integers() {
     let mut db = Db::default();
     db.listen(true);
     let key = Key::new(b"k");

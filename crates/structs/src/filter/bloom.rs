@@ -308,7 +308,7 @@ mod tests {
         wrong.count() as f64 / looks as f64
     }
 
-    #[test] // Added items are found; of others, at most the requested share seems to be there.
+    #[test] // Added items are found. At most the requested share of other items is reported.
     fn errors_are_as_rare_as_promised() {
         for error in [0.1, 0.01, 0.001] {
             for growth in [None, Some(1), Some(2), Some(4)] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_grow_is_full_at_its_capacity() {
+    fn a_filter_without_growth_is_full_at_its_capacity() {
         let plan = Plan { error: 0.001, capacity: 10, growth: None };
         let mut bloom = Bloom::new(plan).expect("it is small");
         let results: Vec<_> = (0..12).map(|number| bloom.add(probe(number))).collect();

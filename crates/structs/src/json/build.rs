@@ -86,7 +86,7 @@ impl JsonBuilder {
         open.node().map(super::Node::is_object)
     }
 
-    /// The name of the next member. False if none may come.
+    /// The name of the next member. False if none may follow here.
     pub fn name(&mut self, name: JsonText<'_>) -> bool {
         let is_wanted = self.is_in_object() == Some(true) && self.name.is_none();
         if is_wanted {
@@ -95,7 +95,7 @@ impl JsonBuilder {
         is_wanted
     }
 
-    /// The next value. False if none may come.
+    /// The next value. False if none may follow here.
     pub fn value(&mut self, value: Value) -> bool {
         if !self.wants_value() {
             return false;

@@ -103,8 +103,8 @@ mod tests {
         }
     }
 
-    #[test] // Keys gather for a bounded time, even if the clock is set back.
-    fn keys_gather_for_a_while() {
+    #[test] // Even if the clock is set back.
+    fn dead_keys_gather_for_a_bounded_time() {
         let background = Background::default();
         background.note_time(1_000);
         assert_eq!(background.reap_ms(1_001), 1_001);
