@@ -28,6 +28,18 @@ pub struct Record {
     pub events: Events,
 }
 
+impl Record {
+    /// Bytes of memory that it takes, or holds: a shared value counts whole. Cost: O(changes).
+    pub(crate) fn bytes(&self) -> usize {
+        let held = match &self.act {
+            Act::Key(name, effect) => name.len() + effect.held_bytes(),
+            Act::Miss(name) => name.len(),
+            Act::Flush | Act::FlushAll | Act::Swap(_) | Act::EndOfPart => 0,
+        };
+        size_of::<Self>() + held
+    }
+}
+
 /// The share of one shard in a transaction. A transaction is everything recorded under its number
 /// on all shards; it is complete once each of its parts has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +96,25 @@ pub enum Effect {
     Delete,
 }
 
+impl Effect {
+    /// Bytes of memory that it holds.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Text { value, .. } => value.fresh().len(),
+            Self::Install { object, .. } => object.content_bytes(),
+            Self::Changes(changes) => changes.bytes(),
+            Self::Deadline(_) | Self::Delete => 0,
+        }
+    }
+}
+
 /// One change within a value, as its type describes it: a field, a member, a range of bytes.
 pub trait Change: Debug + Send + 'static {
     /// The type of value.
     const TYPE: &'static Type;
+
+    /// Bytes of memory that it holds beside its own.
+    fn held_bytes(&self) -> usize;
 
     /// Replays `changes`, in order.
     ///
@@ -105,6 +132,9 @@ pub trait Changes: Any + Debug + Send {
     /// How many there are.
     fn count(&self) -> usize;
 
+    /// Bytes of memory that they take, or hold.
+    fn bytes(&self) -> usize;
+
     /// Replays them.
     ///
     /// Errors: those of [`Change::apply`].
@@ -118,6 +148,10 @@ impl<C: Change> Changes for Vec<C> {
 
     fn count(&self) -> usize {
         self.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(|change| size_of::<C>() + change.held_bytes()).sum()
     }
 
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {

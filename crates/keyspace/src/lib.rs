@@ -53,6 +53,7 @@ pub use found::Found;
 pub use held::{Held, HeldValue};
 pub use items::{NewItem, WriteValue, is_long, of_table};
 pub use log::Recorder;
+pub use log::ring::{BYTES_MAX, RECORDS_MAX, Read, Reader, Wants};
 pub use named::Touch;
 pub use object::{
     Ahead, Collection, Named, Object, Tabular, Type, Typed, Types, Value, Values, memory_bytes,

@@ -1,25 +1,24 @@
 //! The log of a shard: its changes, in one order over all its databases, numbered.
 //!
 //! Recording is below the commands, in the methods that change data, so no command can forget it.
-//! There is a log only while there is a subscriber, or a key is watched (`watch`) or tracked
-//! (`tracked`), which needs no records; otherwise a change costs a branch.
+//! The log is with the data only while it has a reader (`ring`), or a key is watched (`watch`) or
+//! tracked (`tracked`), which needs no records; otherwise it rests, and a change costs a branch.
 //!
 //! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
 //! with the current one (`databases`), and needs neither a lock nor a merge.
 //!
-//! The subscriber takes the records in every turn. A command that runs at once is complete in the
-//! records taken; one that spans turns or shards is a transaction, and its records say so
+//! Each reader has a cursor and reads at its own pace. A command that runs at once is complete in
+//! the records of its turn; one that spans turns or shards is a transaction, and its records say so
 //! ([`Part`]).
 //!
 //! While an open transaction is at work ([`Work::Open`](crate::Work)), the log holds its copies
 //! (`kept`), and records and events go there. It leaves in portions when the transaction is
 //! committed.
 //!
-//! Invariants:
-//! - I1: numbers are consecutive, from 1 on.
-//! - I2: the changes of one record are of one edit of one value.
+//! Invariant: the changes of one record are of one edit of one value.
 
 pub(crate) mod kept;
+pub(crate) mod ring;
 
 use crate::db::Contents;
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
@@ -31,6 +30,7 @@ use crate::watch::Watches;
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use darter_structs::table::Table;
 use kept::Kept;
+use ring::{Read, Reader, Ring, Wants};
 use std::any::Any;
 
 /// The most changes in one record: the list grows, and is freed, in one step.
@@ -42,25 +42,19 @@ pub(crate) struct Log {
     /// The watches, which observe events only.
     pub(crate) watches: Watches,
     pub(crate) tracked: Tracked,
-    /// True if a subscriber takes the records. Otherwise there are none.
-    pub(crate) is_taken: bool,
-    records: Vec<Record>,
-    /// Records so far, including those that were taken.
-    count: u64,
-    /// The database of the records made now,
+    ring: Ring,
+    /// The database that the next records concern.
     database: usize,
-    /// and their transaction,
+    /// The transaction that the next records belong to.
     part: Option<Part>,
-    /// whose claims were compared with the records before this one.
-    compared: usize,
+    /// Number of the last records that have not been compared with the claims of a transaction.
+    uncompared: usize,
     /// The last record belongs to the edit in progress.
     is_open: bool,
     /// The events of that edit.
     told: Events,
     /// The key is new, which is still to be recorded.
     is_new: bool,
-    /// Misses are recorded, too.
-    hears_misses: bool,
     /// The open transaction that is at work.
     open: Option<Open>,
 }
@@ -69,9 +63,8 @@ pub(crate) struct Log {
 struct Open {
     transaction: u64,
     kept: Box<Kept>,
-    /// Records made before, by others; and the number of records.
+    /// The last of its records: they are numbered when they leave.
     records: Vec<Record>,
-    count: u64,
 }
 
 impl Log {
@@ -91,7 +84,7 @@ impl Log {
 
     /// True if the log has a reader: events, WATCH, tracking or an open transaction.
     pub(crate) fn is_needed(&self) -> bool {
-        self.is_taken || self.is_open() || !self.watches.is_empty() || !self.tracked.is_empty()
+        self.is_read() || self.is_open() || !self.watches.is_empty() || !self.tracked.is_empty()
     }
 
     /// All keys of all databases go.
@@ -129,18 +122,18 @@ impl Log {
     /// The records that follow belong to this open transaction.
     pub(crate) fn begin_open(&mut self, transaction: u64, mut kept: Box<Kept>) {
         assert!(self.open.is_none() && self.part.is_none(), "another is at work");
-        let records = std::mem::replace(&mut self.records, kept.take_last_records());
-        (self.compared, self.is_open) = (self.records.len(), false);
+        let records = kept.take_last_records();
+        (self.uncompared, self.is_open) = (0, false);
         self.part = Some(Part { transaction, parts: 1 });
-        self.open = Some(Open { transaction, kept, records, count: self.count });
+        self.open = Some(Open { transaction, kept, records });
     }
 
     /// Suspends the open transaction at work, if there is one.
     pub(crate) fn end_open(&mut self) -> Option<(u64, Box<Kept>)> {
-        let Open { transaction, mut kept, records, count } = self.open.take()?;
-        kept.put_last_records(std::mem::replace(&mut self.records, records));
-        (self.compared, self.is_open) = (self.records.len(), false);
-        (self.part, self.count) = (None, count);
+        let Open { transaction, mut kept, records } = self.open.take()?;
+        kept.put_last_records(records);
+        (self.uncompared, self.is_open) = (0, false);
+        self.part = None;
         Some((transaction, kept))
     }
 
@@ -173,16 +166,11 @@ impl Log {
     pub(crate) fn let_out(&mut self, kept: &mut Kept, part: Option<Part>) -> bool {
         assert!(self.open.is_none(), "an open transaction is at work");
         if let Some(records) = kept.next_records() {
-            if self.is_taken {
-                self.records.reserve(records.len());
-                for mut record in records {
-                    self.count += 1;
-                    record.number = self.count;
-                    record.part = record.part.and(part);
-                    self.records.push(record);
-                }
+            let is_read = self.is_read();
+            for mut record in records.into_iter().filter(|_| is_read) {
+                record.part = record.part.and(part);
+                self.ring.push(record);
             }
-            self.compared = self.records.len();
             return true;
         }
         if kept.next_touched(|(place, event)| self.watches.hear_touch(*place, event)) {
@@ -194,7 +182,7 @@ impl Log {
 
     /// [`Log::push_change`] without a subscriber for the records.
     fn hear_change(&mut self, key: &[u8], tells: &[&'static Event]) {
-        debug_assert!(!self.is_taken, "it is to be recorded");
+        debug_assert!(!self.is_read(), "it is to be recorded");
         if std::mem::take(&mut self.is_new) {
             self.hear(key, [NEW]);
         }
@@ -204,31 +192,30 @@ impl Log {
     /// The records that follow belong to this transaction, or to none.
     pub(crate) fn set_part(&mut self, part: Option<Part>) {
         assert!(part.is_none_or(|part| part.parts > 0), "{part:?} would never be whole");
-        (self.part, self.compared) = (part, self.records.len());
+        (self.part, self.uncompared) = (part, 0);
     }
 
-    /// The records of the transaction since it was last asked.
-    pub(crate) fn compare_part(&mut self) -> Option<(Part, &[Record])> {
-        let from = std::mem::replace(&mut self.compared, self.records.len());
-        assert!(from <= self.records.len(), "{from} of {} were compared", self.records.len());
-        Some((self.part?, &self.records[from..]))
+    /// The records of the transaction since it was last asked, unless all have read them.
+    pub(crate) fn compare_part(&mut self) -> Option<(Part, impl Iterator<Item = &Record>)> {
+        let count = std::mem::take(&mut self.uncompared);
+        let part = self.part?;
+        let (open, ring) = match &self.open {
+            Some(open) => (&open.records[open.records.len().saturating_sub(count)..], None),
+            None => (&[][..], Some(self.ring.last(count))),
+        };
+        Some((part, open.iter().chain(ring.into_iter().flatten())))
     }
 
-    /// Records so far.
+    /// Number of the last record.
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        self.ring.count()
     }
 
-    /// The records after number `since` belong to this transaction: they are of this turn, and have
-    /// not been taken. A miss belongs to none.
+    /// The records after number `since`, which are of this turn, belong to this transaction. A miss
+    /// belongs to none.
     pub(crate) fn mark_since(&mut self, since: u64, part: Part) {
         assert!(part.parts > 0, "{part:?} would never be whole");
-        assert!(
-            !self.is_taken || self.count - since <= self.records.len() as u64,
-            "records after {since} of {} were taken",
-            self.count
-        );
-        let later = self.records.iter_mut().rev().take_while(|record| record.number > since);
+        let later = self.ring.since_mut(since);
         for record in later.filter(|record| !matches!(record.act, Act::Miss(_))) {
             assert_eq!(record.part, None, "it is of another transaction");
             record.part = Some(part);
@@ -241,7 +228,7 @@ impl Log {
         assert!(part.parts > 0, "{part:?} would never be whole");
         let before = self.part.replace(part);
         self.push(Act::EndOfPart, Events::default());
-        (self.part, self.compared) = (before, self.records.len());
+        (self.part, self.uncompared) = (before, 0);
     }
 
     /// Records an act, and its events.
@@ -249,12 +236,23 @@ impl Log {
         if let Act::Key(key, _) = &act {
             self.hear(key, events.iter());
         }
-        if !self.is_taken {
+        if !self.is_read() {
             return;
         }
-        self.count += 1;
-        let (number, database, part) = (self.count, self.database, self.part);
-        self.records.push(Record { number, database, part, act, events });
+        let (database, part) = (self.database, self.part);
+        let record = Record { number: 0, database, part, act, events };
+        self.uncompared += 1;
+        match &mut self.open {
+            Some(open) => open.records.push(record),
+            None => self.ring.push(record),
+        }
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Record> {
+        match &mut self.open {
+            Some(open) => open.records.last_mut(),
+            None => self.ring.last_mut(),
+        }
     }
 
     /// Records the effect on a key.
@@ -262,21 +260,54 @@ impl Log {
         self.push(Act::Key(Name::from(key), effect), events);
     }
 
-    /// Whether keys that were not found are recorded.
-    pub(crate) fn hear_misses(&mut self, hears: bool) {
-        self.hears_misses = hears;
+    // ---- readers ----
+
+    /// True if records are made: there is a reader.
+    pub(crate) fn is_read(&self) -> bool {
+        self.ring.is_read()
     }
 
-    /// Whether they are.
-    pub(crate) fn hears_misses(&self) -> bool {
-        self.hears_misses
+    /// A reader of the records from now on.
+    pub(crate) fn join(&mut self, wants: Wants) -> Reader {
+        self.ring.join(wants)
+    }
+
+    pub(crate) fn set_wants(&mut self, reader: Reader, wants: Wants) {
+        self.ring.set_wants(reader, wants);
+    }
+
+    pub(crate) fn leave(&mut self, reader: Reader) {
+        self.ring.leave(reader);
+    }
+
+    pub(crate) fn read(&mut self, reader: Reader) -> Read<'_> {
+        self.ring.read(reader)
+    }
+
+    pub(crate) fn has_unread(&self, reader: Reader) -> bool {
+        self.ring.has_unread(reader)
+    }
+
+    /// True if misses are recorded.
+    pub(crate) fn wants_misses(&self) -> bool {
+        self.ring.wants().misses
+    }
+
+    /// Takes all records for the only reader.
+    pub(crate) fn take(&mut self) -> Vec<Record> {
+        self.ring.take()
+    }
+
+    /// Asserts the invariants of the records. Cost: O(records): for tests.
+    pub(crate) fn check_records(&self) {
+        self.ring.check_invariants();
     }
 
     /// Records a miss, if that is wanted. It belongs to no transaction: one that only reads has no
     /// part here that would end.
     #[cold]
     pub(crate) fn push_miss(&mut self, key: &[u8]) {
-        if self.hears_misses {
+        if self.wants_misses() {
             let part = self.part.take();
             self.push(Act::Miss(Name::from(key)), Events::from(&[KEYMISS][..]));
             self.part = part;
@@ -290,13 +321,13 @@ impl Log {
 
     /// Records a change within the value at `key`: with the others of the same edit.
     fn push_change<C: Change>(&mut self, key: &[u8], tells: &[&'static Event], change: C) {
-        let last = if self.is_open { self.records.last_mut() } else { None };
-        let last = match last {
+        let (place, is_open) = ((self.database, self.part), self.is_open);
+        let last = match self.last_mut().filter(|_| is_open) {
             Some(Record {
                 act: Act::Key(name, Effect::Changes(changes)), database, part, ..
             }) => {
-                debug_assert_eq!(&**name, key, "I2: the edit of another key is open");
-                debug_assert_eq!((*database, *part), (self.database, self.part), "I2: elsewhere");
+                debug_assert_eq!(&**name, key, "the edit of another key is open");
+                debug_assert_eq!((*database, *part), place, "the edit is of another place");
                 Some(changes)
             }
             _ => None,
@@ -308,27 +339,13 @@ impl Log {
         let new: Tells<'_> = if std::mem::take(&mut self.is_new) { &[NEW] } else { &[] };
         for event in new.iter().chain(tells) {
             if self.told.add(event)
-                && let Some(last) = self.records.last_mut()
+                && let Some(last) = self.last_mut()
             {
                 last.events.add(event);
                 hear(&mut self.watches, &mut self.open, (self.database, key), event);
                 self.tracked.hear(key, event);
             }
         }
-    }
-
-    /// Takes the records.
-    pub(crate) fn take(&mut self) -> Vec<Record> {
-        if self.open.is_some() {
-            return Vec::new(); // Records of an open transaction stay until its commit.
-        }
-        self.compared = 0;
-        assert!(self.is_taken || self.records.is_empty(), "records that nobody takes");
-        let last = self.records.last().map_or(self.count, |record| record.number);
-        assert_eq!(last, self.count, "I1: the last record has the highest number");
-        let first = self.records.first().map_or(0, |record| self.count - record.number + 1);
-        assert_eq!(first, self.records.len() as u64, "I1: a gap");
-        std::mem::take(&mut self.records)
     }
 }
 
@@ -400,6 +417,10 @@ impl Changes for Lists {
 
     fn count(&self) -> usize {
         self.count
+    }
+
+    fn bytes(&self) -> usize {
+        self.lists.iter().map(|list| list.bytes()).sum()
     }
 
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
@@ -521,7 +542,7 @@ impl<'a> Recorder<'a> {
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);
         match &mut self.target {
-            Target::Key { log: Some(log), key, .. } if log.is_taken => {
+            Target::Key { log: Some(log), key, .. } if log.is_read() => {
                 log.push_change(key.bytes, tells, change());
             }
             Target::Key { log: Some(log), key, .. } => log.hear_change(key.bytes, tells),

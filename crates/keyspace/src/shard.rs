@@ -6,6 +6,7 @@ use crate::databases::Databases;
 use crate::event::Events;
 use crate::log::Log;
 use crate::log::kept::{Counts, Kept};
+use crate::log::ring::{Read, Reader, Wants};
 use crate::tracked::{Hears, Touched};
 use crate::watch::{Seen, Watches};
 use crate::{Act, Db, Key, Part, Record, Usage};
@@ -42,6 +43,8 @@ pub struct Shard {
     nothing: Db,
     /// The time of this turn.
     now: u64,
+    /// The log while it rests: its numbers go on.
+    resting: Option<Box<Log>>,
     /// The copies of open transactions that are not at work.
     kept: IdentityMap<Box<Kept>>,
     /// The counts as the one at work began.
@@ -64,6 +67,7 @@ impl Shard {
             databases: Databases::new(databases),
             nothing: Db::default(),
             now: 0,
+            resting: None,
             kept: IdentityMap::default(),
             before: Counts::default(),
             undone: Counts::default(),
@@ -180,16 +184,35 @@ impl Shard {
         *self.db_mut(one) = second;
     }
 
-    /// Starts recording changes, with a new log; or stops.
-    pub fn listen(&mut self, listening: bool) {
-        assert!(!self.is_open(), "an open transaction is at work");
-        let before = self.databases.take_log();
-        let mut log = Box::<Log>::default();
-        log.is_taken = listening;
-        if let Some(before) = before {
-            (log.watches, log.tracked) = (before.watches, before.tracked);
-        }
-        self.databases.give_log(log.is_needed().then_some(log));
+    // ---- the log ----
+
+    /// A reader of all records from now on: numbers continue.
+    ///
+    /// Each reader reads at its own pace, from a cursor. Records that not all have read stay in
+    /// memory: a reader that does not want to lapse reads in every turn.
+    pub fn join(&mut self, wants: Wants) -> Reader {
+        self.log().join(wants)
+    }
+
+    /// The reader needs other records from now on.
+    pub fn set_wants(&mut self, reader: Reader, wants: Wants) {
+        self.log().set_wants(reader, wants);
+    }
+
+    /// The reader leaves.
+    pub fn leave(&mut self, reader: Reader) {
+        self.log().leave(reader);
+        self.drop_unneeded();
+    }
+
+    /// The next record for a reader. Cost: O(readers), and freeing a record.
+    pub fn read(&mut self, reader: Reader) -> Read<'_> {
+        self.log().read(reader)
+    }
+
+    /// True if the reader has not read all records.
+    pub fn has_unread(&mut self, reader: Reader) -> bool {
+        self.log().has_unread(reader)
     }
 
     /// A client watches a key from now on: see `watch`.
@@ -198,10 +221,11 @@ impl Shard {
         self.log().watches.add(client, (db, key), there);
     }
 
-    /// The log; a new one if there was none.
+    /// The log, which rests no longer.
     fn log(&mut self) -> &mut Log {
         if self.databases.log().is_none() {
-            self.databases.give_log(Some(Box::default()));
+            let log = self.resting.take().unwrap_or_default();
+            self.databases.give_log(Some(log));
         }
         self.databases.log().as_mut().expect("it was just given")
     }
@@ -249,6 +273,7 @@ impl Shard {
         if let Some(log) = self.databases.log() {
             log.watches.check_invariants();
             log.tracked.check_invariants();
+            log.check_records();
         }
     }
 
@@ -262,7 +287,7 @@ impl Shard {
 
     fn drop_unneeded(&mut self) {
         if self.databases.log().as_ref().is_some_and(|log| !log.is_needed()) {
-            *self.databases.log() = None;
+            self.resting = self.databases.take_log();
         }
     }
 
@@ -320,27 +345,21 @@ impl Shard {
         self.databases.log().as_ref().map_or((0, 0), |log| log.tracked.sizes())
     }
 
-    /// Whether misses of commands are recorded, too, while there is a subscriber.
-    pub fn hear_misses(&mut self, hears: bool) {
-        if let Some(log) = self.databases.log() {
-            log.hear_misses(hears);
-        }
-    }
-
-    /// Whether they are.
+    /// True if misses of commands are recorded.
     pub fn hears_misses(&mut self) -> bool {
-        self.databases.log().as_ref().is_some_and(|log| log.hears_misses())
+        self.databases.log().as_ref().is_some_and(|log| log.wants_misses())
     }
 
-    /// Takes the records, in order. Call it in every turn: the log has no bound.
+    /// Takes all records that the only reader has not read.
     #[must_use]
     pub fn take_records(&mut self) -> Vec<Record> {
         self.databases.log().as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// Records so far; 0 if there is no log.
+    /// Number of the last record.
     pub fn records_made(&mut self) -> u64 {
-        self.databases.log().as_ref().map_or(0, |log| log.count())
+        let log = self.databases.log().as_ref().or(self.resting.as_ref());
+        log.map_or(0, |log| log.count())
     }
 
     /// The records after number `since` belong to this transaction.
@@ -352,7 +371,7 @@ impl Shard {
 
     /// The records of the transaction since this was last asked, to be compared with the locks that
     /// it holds.
-    pub fn compare_part(&mut self) -> Option<(Part, &[Record])> {
+    pub fn compare_part(&mut self) -> Option<(Part, impl Iterator<Item = &Record>)> {
         self.databases.log().as_mut().and_then(|log| log.compare_part())
     }
 

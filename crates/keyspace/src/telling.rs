@@ -1,21 +1,22 @@
-//! The readers of a database's changes: a subscriber, which takes records, and watchers of keys,
-//! which observe events only.
+//! The readers of a database's changes: readers of records, and watchers of keys, which observe
+//! events only.
 
 use crate::log::Log;
+use crate::log::ring::Wants;
 use crate::{Db, Effect, Events, Record};
 
 impl Db {
     /// Starts or stops recording changes, for a database outside a shard. (For others:
-    /// [`Shard::listen`](crate::Shard::listen).)
+    /// [`Shard::join`](crate::Shard::join).)
     pub fn listen(&mut self, listening: bool) {
         self.log = listening.then(Box::default);
-        self.log.iter_mut().for_each(|log| log.is_taken = true);
+        self.log.iter_mut().for_each(|log| _ = log.join(Wants::CHANGES));
     }
 
     /// True when changes are recorded.
     #[must_use]
     pub fn is_listening(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.is_taken)
+        self.log.as_ref().is_some_and(|log| log.is_read())
     }
 
     /// True if changes are observed, whether they are recorded or not.
@@ -23,7 +24,7 @@ impl Db {
         self.log.is_some()
     }
 
-    /// Takes the records.
+    /// Takes the records, for the only reader.
     #[must_use]
     pub fn take_records(&mut self) -> Vec<Record> {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())
@@ -43,7 +44,7 @@ impl Db {
         effect: impl FnOnce() -> Effect,
     ) {
         if let Some(log) = &mut self.log {
-            match log.is_taken {
+            match log.is_read() {
                 true => log.push_key(key, effect(), told()),
                 false => log.hear(key, told().iter()),
             }

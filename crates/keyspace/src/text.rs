@@ -69,6 +69,11 @@ pub enum TextChange {
 impl Change for TextChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        let Self::Write { bytes, .. } = self;
+        bytes.fresh().len()
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         changes.iter().try_for_each(|Self::Write { offset, bytes }| {
             let written = db.write_text(key, *offset, bytes.fresh(), event::SETRANGE);

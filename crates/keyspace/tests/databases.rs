@@ -4,7 +4,7 @@
 use crate::roll::{ROLL, Roll};
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{Db, Deadline, Fresh, Key, Shard, Typed, Usage, apply, lazyfree};
+use darter_keyspace::{Db, Deadline, Fresh, Key, Shard, Typed, Usage, Wants, apply, lazyfree};
 use darter_structs::blob::Blob;
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Run {
             records: 0,
             now: NOW,
         };
-        run.shard.listen(true);
+        run.shard.join(Wants::CHANGES);
         run.tell_time();
         run
     }

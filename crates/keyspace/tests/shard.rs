@@ -1,7 +1,9 @@
 //! A shard's databases together: sums, deaths, swaps, and totals.
 
 use crate::roll::{ROLL, Roll};
-use darter_keyspace::{Act, Deadline, Fresh, Key, Part, Shard, Type, Typed, Usage, Work, apply};
+use darter_keyspace::{
+    Act, Deadline, Fresh, Key, Part, Shard, Type, Typed, Usage, Wants, Work, apply,
+};
 use darter_structs::blob::Blob;
 
 const NOW: u64 = 1_000_000;
@@ -176,7 +178,7 @@ fn effects_make_the_same_shard() {
     text(&mut shard, 0, "unheard", Deadline::Clear);
     assert!(shard.take_records().is_empty());
     shard.flush();
-    shard.listen(true);
+    let reader = shard.join(Wants::CHANGES);
     text(&mut shard, 0, "a", Deadline::Clear);
     text(&mut shard, 5_000, "b", Deadline::At(NOW + 9));
     shard.swap(0, 5_000);
@@ -198,7 +200,7 @@ fn effects_make_the_same_shard() {
     }
     assert_eq!(contents(&copy), contents(&shard));
     assert_eq!(contents(&shard).len(), 5);
-    shard.listen(false);
+    shard.leave(reader);
     text(&mut shard, 0, "unheard", Deadline::Clear);
     assert!(shard.take_records().is_empty());
 }
@@ -206,7 +208,7 @@ fn effects_make_the_same_shard() {
 #[test] // Records of a transaction are marked up to its end, whatever the database.
 fn parts_of_transactions_are_marked() {
     let mut shard = shard();
-    shard.listen(true);
+    shard.join(Wants::CHANGES);
     let part = Part { transaction: 7, parts: 2 };
     text(&mut shard, 0, "before", Deadline::Clear);
     shard.work_for(Work::Part(part));

@@ -7,7 +7,7 @@ use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_keyspace::{
     Act, Deadline, Effect, Found, Fresh, Key, Object, Part, Record, Seen, Shard, Touch, Usage,
-    Work, apply, lazyfree,
+    Wants, Work, apply, lazyfree,
 };
 use darter_rdb::Item;
 
@@ -199,9 +199,10 @@ fn an_undone_transaction_has_done_nothing() {
         let is_shared = prng.chance(50);
         let prefix = if is_shared { "guest" } else { "own" };
         let mut shard = filled(&mut prng, &[prefix, "visitor"]);
-        shard.listen(prng.chance(50));
-        let hears = prng.chance(50);
-        shard.hear_misses(hears);
+        let (reads, misses) = (prng.chance(50), prng.chance(50));
+        if reads {
+            shard.join(Wants { misses, ..Wants::CHANGES });
+        }
         let before = contents(&shard);
         let mut others = Prng::from_seed(seed);
         for _ in 0..prng.below(30) {
@@ -258,8 +259,7 @@ fn a_committed_transaction_is_as_any_other() {
         let run = |work: Work| {
             let mut prng = Prng::from_seed(seed + 1_000);
             let mut shard = shard();
-            shard.listen(true);
-            shard.hear_misses(true);
+            shard.join(Wants::ALL);
             for _ in 0..steps {
                 in_step(&mut shard, work, |shard| {
                     (0..prng.below(20)).for_each(|_| change(shard, &mut prng, "own"));
@@ -362,7 +362,7 @@ fn watches_of_whole_databases_are_touched_at_the_end() {
 fn no_key_expires_during_an_undoable_step() {
     for is_undone in [true, false] {
         let mut shard = shard();
-        shard.listen(true);
+        shard.join(Wants::CHANGES);
         put(&mut shard, b"dead", Deadline::At(NOW + 10));
         shard.set_now(NOW + 20);
         in_step(&mut shard, Work::Open(5), |shard| {

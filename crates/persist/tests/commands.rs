@@ -8,7 +8,7 @@ use darter_families::hash::{Hash, value_of};
 use darter_families::list::List;
 use darter_families::set::Set;
 use darter_families::zset::{ZSet, ZSetEdit};
-use darter_keyspace::{Deadline, Fresh, Key, Shard};
+use darter_keyspace::{Deadline, Fresh, Key, Shard, Wants};
 use darter_persist::commands::TABLE;
 use darter_rdb::{crc64, dump};
 use darter_resp::{self as resp, Output};
@@ -570,8 +570,7 @@ fn the_dead_are_neither_dumped_nor_restored() {
 #[test] // Published as by redis-server 7.0.15: RESTORE deletes first, so its key is new.
 fn events_are_the_real_servers() {
     let mut engine = Engine::new();
-    engine.shard.listen(true);
-    engine.shard.hear_misses(true);
+    engine.shard.join(Wants::ALL);
     let mut told = |words: &[&[u8]]| -> Vec<&str> {
         engine.call(words);
         let records = engine.shard.take_records();

@@ -353,8 +353,8 @@ impl LockTable {
 
     /// Asserts that `tx`, which has made these records, holds the changed keys: in debug builds key
     /// by key.
-    pub(crate) fn check_records(&self, tx: TxId, records: &[Record]) {
-        let mut records = records.iter().filter(|record| record.part.is_some()).peekable();
+    pub(crate) fn check_records<'a>(&self, tx: TxId, records: impl Iterator<Item = &'a Record>) {
+        let mut records = records.filter(|record| record.part.is_some()).peekable();
         if records.peek().is_none() {
             return;
         }

@@ -3,7 +3,7 @@
 
 use darter_base::preempt::Never;
 use darter_base::{Prng, hash};
-use darter_keyspace::{Deadline, Fresh, Key, Part, Shard};
+use darter_keyspace::{Deadline, Fresh, Key, Part, Shard, Wants};
 use darter_tx::{
     Access, Claim, CoreId, Home, KeyList, LockTable, Message, Transaction, Tx, TxId, lock_key,
 };
@@ -596,7 +596,7 @@ fn told(all: &[Tx]) -> Told {
 #[test]
 fn changes_on_several_cores_are_undone_or_leave() {
     let all = cores(3);
-    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
     let claims = || (0..3).map(|core| (core, Claim::All(Access::Exclusive))).collect();
     let run = |is_undone: bool| {
         finish(&all, 1, async move |tx: Tx| {
@@ -626,7 +626,7 @@ fn changes_on_several_cores_are_undone_or_leave() {
 #[test] // A change by another command between its steps is that command's own.
 fn others_between_its_steps_are_not_concerned() {
     let all = cores(1);
-    all[0].home().shard.listen(true);
+    all[0].home().shard.join(Wants::CHANGES);
     let tx = all[0].clone();
     let is_undone = Rc::new(Cell::new(false));
     let flag = Rc::clone(&is_undone);

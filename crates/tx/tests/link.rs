@@ -1,7 +1,7 @@
 //! Several cores in one thread: hops, tasks and locks, and how many messages they cost.
 
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{Act, Deadline, Fresh, Key, Shard};
+use darter_keyspace::{Act, Deadline, Fresh, Key, Shard, Wants};
 use darter_tx::{Access, Claim, CoreId, Home, Locked, Message, Tx, When, lock_key};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -161,7 +161,7 @@ fn a_change_costs_few_messages() {
         [(&[1], 0), (&[0], 2), (&[2, 1], 2), (&[1, 0], 2), (&[2, 0, 1], 10)];
     for (asked, messages) in cases {
         let all = cores(3);
-        all.iter().for_each(|tx| tx.home().shard.listen(true));
+        all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
         let mut sorted = asked.to_vec();
         sorted.sort_unstable();
         let change = finish(&all, 1, |tx| change_on_each(tx, asked.to_vec(), b"k"));
@@ -204,7 +204,7 @@ fn changes_over_cores_are_seen_whole() {
 fn a_refused_change_waits_for_its_locks() {
     for held_on in 0..2 {
         let all = cores(2);
-        all.iter().for_each(|tx| tx.home().shard.listen(true));
+        all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
         let name = lock_key(0, Key::new(b"k").hash);
         let held = all[held_on].try_lock_here(name, Access::Shared).expect("nobody holds it");
         all[0].spawn({
@@ -501,7 +501,7 @@ fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
 #[test] // Changes of several cores under their locks are one transaction; each core ends its part.
 fn changes_of_several_cores_are_one_transaction() {
     let all = cores(3);
-    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
     let record = |key: &str, parts| (key.to_owned(), parts);
     finish(&all, 1, |tx| set_on_each(tx, vec![0, 1], b"k"));
     for core in [0, 1] {
@@ -521,7 +521,7 @@ fn set_here(tx: &Tx, key: &[u8]) {
 #[test] // Sliced work is one transaction, too, on one core or several, including its tasks elsewhere.
 fn work_in_slices_is_one_transaction() {
     let all = cores(2);
-    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
     let work = async |tx: Tx| {
         let locked = tx.lock(vec![(1, Claim::All(Access::Exclusive))]).await;
         let set = |_: CoreId| {
@@ -546,7 +546,7 @@ fn work_in_slices_is_one_transaction() {
 /// Locks `locked` on cores 0 and 1 of three, and sets `key` on `core`.
 fn set_outside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
     let all = cores(3);
-    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
     let work = async move |tx: Tx| {
         let locked = lock_on_each(&tx, &[0, 1], locked).await;
         let set = move |home: &mut Home| {
@@ -644,7 +644,7 @@ fn transactions_hold_the_keys_of_their_commands() {
 #[test] // A command alone that changes one key is no transaction; one of several commands is.
 fn a_transaction_on_one_core_is_recorded_as_one() {
     let all = cores(1);
-    all[0].home().shard.listen(true);
+    all[0].home().shard.join(Wants::CHANGES);
     let set = |name: &'static [u8]| {
         move |home: &mut Home| {
             home.shard.db_mut(0).set_text(&Key::new(name), Fresh::Bytes(b"v"), Deadline::Clear);
@@ -775,7 +775,7 @@ fn exclusive(key: &[u8]) -> Claim {
 fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
     let all = cores(1);
     let tx = &all[0];
-    tx.home().shard.listen(true);
+    tx.home().shard.join(Wants::CHANGES);
     set_here(tx, b"before");
     let begun = tx.begin_at_once();
     set_here(tx, b"k");
@@ -841,7 +841,7 @@ fn runs_that_touched_held_keys_are_noticed() {
 fn an_open_run_ends_in_its_turn() {
     let all = cores(1);
     let tx = &all[0];
-    tx.home().shard.listen(true);
+    tx.home().shard.join(Wants::CHANGES);
     set_here(tx, b"before");
     let open = tx.open_at_once();
     set_here(tx, b"k");
@@ -862,7 +862,7 @@ fn an_open_run_goes_on_and_may_be_undone() {
     for is_undone in [false, true] {
         let all = cores(1);
         let tx = &all[0];
-        tx.home().shard.listen(true);
+        tx.home().shard.join(Wants::CHANGES);
         let open = tx.open_at_once();
         set_here(tx, b"k");
         let touched = vec![(lock_key(0, Key::new(b"k").hash), Access::Exclusive)];

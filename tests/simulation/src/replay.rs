@@ -25,7 +25,7 @@ use darter_families::stream::Stream;
 use darter_families::tdigest::TDigest;
 use darter_families::topk::TopK;
 use darter_families::zset::ZSet;
-use darter_keyspace::{Db, Found, Shard, Type, apply};
+use darter_keyspace::{Db, Found, Shard, Type, Wants, apply};
 use darter_rdb::{Item, Source};
 use darter_server::engine::Table;
 use std::collections::BTreeMap;
@@ -466,7 +466,7 @@ struct Copies(Vec<Copy>);
 
 impl Copies {
     fn listen(sim: &Sim) -> Self {
-        sim.cores.iter().for_each(|core| core.tx.home().shard.listen(true));
+        sim.cores.iter().for_each(|core| _ = core.tx.home().shard.join(Wants::CHANGES));
         let copy = |_| Copy { shard: Shard::new(DATABASES, 0), records: 0 };
         Self(sim.cores.iter().map(copy).collect())
     }

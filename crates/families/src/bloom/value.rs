@@ -108,6 +108,14 @@ const REPLAYED: &Event = &Event::new("bf.add", b'd');
 impl Change for BloomChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Assign(chain) => chain.memory_bytes(),
+            Self::Add(_) => 0,
+            Self::Page(_, _, bytes) => bytes.len(),
+        }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         let apply = |edit: &mut BloomEdit<'_>| changes.iter().for_each(|change| edit.apply(change));
         db.edit::<BloomFilter, _>(key, true, apply)?;

@@ -222,6 +222,10 @@ pub enum CmsChange {
 impl Change for CmsChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Cms, _>(key, true, |edit| {
             for change in changes {

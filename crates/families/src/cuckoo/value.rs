@@ -117,6 +117,14 @@ const REPLAYED: &Event = &Event::new("cf.add", b'd');
 impl Change for CuckooChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Assign(cuckoo) => cuckoo.memory_bytes(),
+            Self::Add(_) | Self::Remove(_) => 0,
+            Self::Page(_, _, bytes) => bytes.len(),
+        }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         let apply =
             |edit: &mut CuckooEdit<'_>| changes.iter().for_each(|change| edit.apply(change));

@@ -342,6 +342,13 @@ pub enum HashChange {
 impl Change for HashChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Put { field, value, .. } => field.len() + value.fresh().len(),
+            Self::Deadline { field, .. } | Self::Remove { field } => field.len(),
+        }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Hash, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())

@@ -356,6 +356,17 @@ const REPLAYED: &Event = &Event::new("json.set", b'd');
 impl Change for JsonChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        let (path, held) = match self {
+            Self::Assign { path, value } | Self::Insert { path, value, .. } => {
+                (path, value.memory_bytes())
+            }
+            Self::Put { path, name, value } => (path, name.len() + value.memory_bytes()),
+            Self::Remove { path } | Self::RemoveRange { path, .. } => (path, 0),
+        };
+        size_of_val(&path[..]) + held
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Json, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())

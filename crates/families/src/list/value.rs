@@ -238,6 +238,16 @@ pub enum ListChange {
 impl Change for ListChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Push { element, .. }
+            | Self::Replace { element, .. }
+            | Self::Insert { element, .. } => element.fresh().len(),
+            Self::Attach { elements, .. } => elements.memory_bytes(),
+            Self::Pop { .. } | Self::Keep { .. } | Self::Remove { .. } => 0,
+        }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<List, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())

@@ -278,6 +278,11 @@ pub enum SetChange {
 impl Change for SetChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        let (Self::Add { member, .. } | Self::Remove { member }) = self;
+        member.len()
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Set, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())

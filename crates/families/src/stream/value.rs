@@ -357,6 +357,14 @@ pub enum StreamChange {
 impl Change for StreamChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Append { fields, .. } => fields.memory_bytes(),
+            Self::Group { group, .. } => group.len(),
+            _ => 0,
+        }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Stream, _>(key, true, |edit| {
             changes.iter().for_each(|change| edit.apply(change));

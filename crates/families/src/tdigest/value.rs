@@ -181,6 +181,10 @@ pub enum TDigestChange {
 impl Change for TDigestChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<TDigest, _>(key, true, |edit| {
             for change in changes {

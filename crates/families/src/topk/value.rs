@@ -356,6 +356,10 @@ pub enum TopKChange {
 impl Change for TopKChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        if let Self::List { item, .. } = self { item.len() } else { 0 }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<TopK, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())

@@ -289,6 +289,13 @@ pub enum ZSetChange {
 impl Change for ZSetChange {
     const TYPE: &'static Type = TYPE;
 
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Put { member, .. } | Self::Remove { member } => member.len(),
+            Self::RemoveRange { .. } => 0,
+        }
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<ZSet, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
         Ok(())

@@ -8,7 +8,9 @@ use darter_base::Prng;
 use darter_families::hash::{Hash, value_of};
 use darter_families::list::List;
 use darter_families::set::Set;
-use darter_keyspace::{Act, Db, Effect, Found, Key, Record, Shard, Typed, apply, apply_to_db};
+use darter_keyspace::{
+    Act, Db, Effect, Found, Key, Record, Shard, Typed, Wants, apply, apply_to_db,
+};
 use std::collections::BTreeMap;
 
 /// A database, and a copy that applies its records.
@@ -312,7 +314,7 @@ type Blocks = Vec<Vec<Vec<Record>>>;
 
 /// Runs MSETs of six keys each on three cores.
 fn blocks_of_msets(world: &mut World, count: usize) -> Blocks {
-    world.cores.iter().for_each(|tx| tx.home().shard.listen(true));
+    world.cores.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
     let mut blocks: Blocks = world.cores.iter().map(|_| Vec::new()).collect();
     for number in 0..count {
         let keys: Vec<String> = (0..6).map(|at| format!("{number}:{at}")).collect();

@@ -8,7 +8,7 @@ use crate::common::world::World;
 use darter_base::Prng;
 use darter_command::Flags;
 use darter_families::TABLES;
-use darter_keyspace::Act;
+use darter_keyspace::{Act, Reader, Wants};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -595,6 +595,7 @@ const NEWER: &[(&str, &[&str])] = &[
 /// Our side: cores whose logs are read.
 struct Ours {
     world: World,
+    readers: Vec<Reader>,
     now: u64,
 }
 
@@ -602,11 +603,8 @@ impl Ours {
     fn new(cores: usize, seed: u64) -> Self {
         let now = unix_millis();
         let world = World::new(cores, now, seed);
-        world.cores.iter().for_each(|tx| {
-            tx.home().shard.listen(true);
-            tx.home().shard.hear_misses(true);
-        });
-        Self { world, now }
+        let readers = world.cores.iter().map(|tx| tx.home().shard.join(Wants::ALL)).collect();
+        Self { world, readers, now }
     }
 
     /// Runs a command. Returns its events: database, event, key.
@@ -844,9 +842,9 @@ fn misses_of_many_keys() {
 #[test] // A subscriber of changes only gets no misses.
 fn misses_are_published_if_subscribed() {
     let mut ours = Ours::new(1, 5);
-    ours.world.cores[0].home().shard.hear_misses(false);
+    ours.world.cores[0].home().shard.set_wants(ours.readers[0], Wants::CHANGES);
     assert_eq!(ours.run(&[b"GET", b"k"]), []);
-    ours.world.cores[0].home().shard.hear_misses(true);
+    ours.world.cores[0].home().shard.set_wants(ours.readers[0], Wants::ALL);
     assert_eq!(ours.run(&[b"GET", b"k"]), [(0, "keymiss".to_owned(), b"k".to_vec())]);
 }
 

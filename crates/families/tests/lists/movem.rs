@@ -5,7 +5,7 @@ use crate::common::value::Value;
 use crate::common::world::World;
 use darter_base::Prng;
 use darter_families::list::List;
-use darter_keyspace::{Key, Shard, apply};
+use darter_keyspace::{Key, Shard, Wants, apply};
 use std::collections::{BTreeMap, VecDeque};
 
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
@@ -24,7 +24,7 @@ struct Test {
 impl Test {
     fn new(cores: usize, seed: u64, most: usize) -> Self {
         let world = World::new(cores, 1_000_000, seed);
-        world.cores.iter().for_each(|tx| tx.home().shard.listen(true));
+        world.cores.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
         let copies = (0..cores).map(|_| Shard::new(16, 1)).collect();
         let prng = Prng::from_seed(seed);
         Self { world, copies, model: BTreeMap::new(), prng, most, next: 0 }

@@ -6,7 +6,7 @@ use crate::common::unix_millis;
 use crate::common::value::Value;
 use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{Deadline, Fresh, Key};
+use darter_keyspace::{Deadline, Fresh, Key, Wants};
 
 /// Runs a command.
 fn run(world: &mut World, words: &[&[u8]]) -> Value {
@@ -331,8 +331,7 @@ fn misses_are_published_during_the_sort() {
         (0..3_000)
             .for_each(|at| drop(run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()])));
         world.cores.iter().for_each(|tx| {
-            tx.home().shard.listen(true);
-            tx.home().shard.hear_misses(true);
+            tx.home().shard.join(Wants::ALL);
             drop(tx.home().shard.take_records());
         });
         let told = |world: &World| -> usize {

@@ -107,6 +107,10 @@ pub enum HeapChange {
 impl Change for HeapChange {
     const TYPE: &'static Type = &HEAP;
 
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Heap, _>(key, true, |edit| {
             for change in changes {

@@ -132,6 +132,11 @@ pub enum RollChange {
 impl Change for RollChange {
     const TYPE: &'static Type = &ROLL;
 
+    fn held_bytes(&self) -> usize {
+        let (Self::Enter(name, _) | Self::Strike(name)) = self;
+        name.len()
+    }
+
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
         db.edit::<Roll, _>(key, true, |edit| {
             for change in changes {

@@ -11,7 +11,7 @@ use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
 use crate::listeners;
-use darter_keyspace::{Act, Record};
+use darter_keyspace::{Act, Events, Name as KeyName, Read, Wants};
 use std::rc::Rc;
 
 /// Records whose events are published at once: some 20 us.
@@ -30,36 +30,39 @@ impl Core {
         if wanted == self.pubsub.events.get() || self.hot.borrow().loading {
             return;
         }
-        let was_on = self.pubsub.events.replace(wanted).is_on();
+        self.pubsub.events.set(wanted);
         let shard = &mut self.tx.home().shard;
-        if wanted.is_on() != was_on {
-            shard.listen(wanted.is_on());
-        }
-        shard.hear_misses(wanted.has(b'm'));
-        self.pubsub.hears_misses.set(wanted.is_on() && wanted.has(b'm'));
+        let wants = wanted.is_on().then(|| Wants { misses: wanted.has(b'm'), ..Wants::CHANGES });
+        let reader = match (self.pubsub.reader.get(), wants) {
+            (Some(reader), Some(wants)) => {
+                shard.set_wants(reader, wants);
+                Some(reader)
+            }
+            (Some(reader), None) => {
+                shard.leave(reader);
+                None
+            }
+            (None, wants) => wants.map(|wants| shard.join(wants)),
+        };
+        self.pubsub.reader.set(reader);
+        self.pubsub.has_recorded.set(reader.is_some_and(|reader| shard.has_unread(reader)));
+        self.pubsub.hears_misses.set(wants.is_some_and(|wants| wants.misses));
     }
 
     /// Publishes what happened since the last time, and tells those who track.
     #[inline(always)]
     pub(crate) fn publish_events(self: &Rc<Self>) {
-        if self.pubsub.events.get().is_on() {
-            self.publish_records();
+        if self.pubsub.reader.get().is_some() {
+            self.publish_recorded();
         }
         self.hear_touched();
     }
 
-    #[cold]
-    fn publish_records(self: &Rc<Self>) {
-        let records = self.tx.home().shard.take_records();
-        if !records.is_empty() {
-            self.pubsub.recorded.borrow_mut().push_back(records.into_iter());
-        }
-        self.publish_recorded();
-    }
-
     /// Publishes a portion of what has happened: the rest waits, as all does while too much is under
     /// way.
+    #[cold]
     pub(super) fn publish_recorded(self: &Rc<Self>) {
+        let Some(reader) = self.pubsub.reader.get() else { return };
         let classes = self.pubsub.events.get();
         let shared = &self.admin.shared;
         let wanted = classes.channels();
@@ -67,23 +70,33 @@ impl Core {
         let is_told = [0, 1].map(|kind| wanted[kind] && listened[kind]);
         for _ in 0..RECORDS_AT_ONCE {
             if shared.listeners.are_behind() {
-                return;
+                break;
             }
-            let Some(record) = self.pubsub.next_recorded() else { return };
-            if is_told != [false; 2] {
-                self.publish_record(&record, classes, is_told);
+            let told = match self.tx.home().shard.read(reader) {
+                Read::Next(record) => match &record.act {
+                    Act::Key(key, _) | Act::Miss(key) if is_told != [false; 2] => {
+                        Some((record.database, key.clone(), record.events))
+                    }
+                    _ => None,
+                },
+                Read::End => break,
+                Read::Lapsed(count) => unreachable!("{count} records were pinned"),
+            };
+            if let Some((database, key, events)) = told {
+                self.publish_told(database, &key, events, is_told);
             }
         }
+        self.pubsub.has_recorded.set(self.tx.home().shard.has_unread(reader));
     }
 
-    fn publish_record(
+    fn publish_told(
         self: &Rc<Self>,
-        record: &Record,
-        classes: EventClasses,
+        database: usize,
+        key: &KeyName,
+        events: Events,
         [by_key, by_event]: [bool; 2],
     ) {
-        let Record { database, act, events, .. } = record;
-        let (Act::Key(key, _) | Act::Miss(key)) = act else { return };
+        let classes = self.pubsub.events.get();
         for event in events.iter().filter(|event| classes.has(event.class)) {
             if by_key {
                 let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();

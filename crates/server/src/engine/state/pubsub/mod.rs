@@ -22,14 +22,12 @@ pub(crate) mod outbox;
 pub(crate) mod registry;
 
 use backlog::Backlog;
-use darter_keyspace::Record;
+use darter_keyspace::Reader;
 use deliveries::Deliveries;
 use events::EventClasses;
 use memberships::Memberships;
 use registry::SubscriberCounts;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::vec::IntoIter;
 
 /// A kind of subscription. Each has its own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,29 +81,16 @@ pub(crate) struct PubSub {
     pub(crate) wanted_events: Cell<EventClasses>,
     /// Whether misses are among them.
     pub(crate) hears_misses: Cell<bool>,
-    /// Recorded events that are not published yet.
-    pub(crate) recorded: RefCell<VecDeque<IntoIter<Record>>>,
+    /// The reader of the shard's log, while events are published.
+    pub(crate) reader: Cell<Option<Reader>>,
+    /// Records are yet to be read.
+    pub(crate) has_recorded: Cell<bool>,
 }
 
 impl PubSub {
     /// Whether recorded events wait.
     pub(crate) fn has_recorded(&self) -> bool {
-        !self.recorded.borrow().is_empty()
-    }
-
-    /// Takes the first recorded event.
-    pub(crate) fn next_recorded(&self) -> Option<Record> {
-        let mut recorded = self.recorded.borrow_mut();
-        loop {
-            let first = recorded.front_mut()?;
-            let next = first.next();
-            if first.as_slice().is_empty() {
-                recorded.pop_front();
-            }
-            if next.is_some() {
-                return next;
-            }
-        }
+        self.has_recorded.get()
     }
 
     /// Whether a message can be published, or delivered, now.
