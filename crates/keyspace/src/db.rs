@@ -357,10 +357,10 @@ impl Db {
         let (told, replaced);
         if let Some(bytes) = value.inline() {
             replaced = self.insert(key, New::Bytes(bytes), deadline, bits);
-            told = self.is_listening().then(|| StrPieces::Bytes(bytes.to_vec()));
+            told = self.wants_effects().then(|| StrPieces::Bytes(bytes.to_vec()));
         } else {
             let blob = value.to_blob();
-            told = self.is_listening().then(|| StrPieces::Blob(blob.clone()));
+            told = self.wants_effects().then(|| StrPieces::Blob(blob.clone()));
             replaced = self.insert(key, New::Out(Object::new(blob)), deadline, bits);
         }
         self.changes += 1;
@@ -528,7 +528,7 @@ impl Db {
             return;
         }
         let is_told = count > 0 || told.iter().next().is_some();
-        let effect = self.is_listening().then(|| match changes {
+        let effect = self.wants_effects().then(|| match changes {
             None => Some(Effect::Install { object: object.clone(), deadline, bits }),
             Some(changes) if changes.count() == 0 => None,
             Some(changes) => Some(Effect::Changes(Box::new(changes))),
@@ -540,7 +540,7 @@ impl Db {
         self.changes += count;
         match effect {
             Some(Some(effect)) => self.tell(key.bytes, || told.of_put(replaced), || effect),
-            None if is_told => self.hear(key.bytes, || told.of_put(replaced)),
+            None if is_told => self.tell_touch(key.bytes, || told.of_put(replaced)),
             Some(None) | None => {}
         }
     }

@@ -175,7 +175,7 @@ impl Db {
     }
 
     fn begin_done(&self) -> Option<Done> {
-        let changes = || self.is_listening().then(Lists::default);
+        let changes = || self.wants_effects().then(Lists::default);
         self.has_log().then(|| Done { changes: changes(), told: Events::default() })
     }
 }

@@ -18,10 +18,16 @@ use std::fmt::Debug;
 pub struct Record {
     /// The number in the log: one more than that of the record before it.
     pub number: u64,
+    /// The turn in which it was made, by the monotonic clock of its core: unique there, and growing.
+    pub stamp: u64,
+    /// It is the first of a unit: a command, an EXEC or a script. A stream may be cut before it.
+    pub begins: bool,
     /// The database that it concerns.
     pub database: usize,
     /// The transaction that it belongs to, if that spans shards or turns.
     pub part: Option<Part>,
+    /// The client that made it, if it ignores its own changes; otherwise 0.
+    pub author: u64,
     /// The act.
     pub act: Act,
     /// The events, by Redis's names; in the first of the records of one change.
@@ -33,7 +39,7 @@ impl Record {
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.act {
             Act::Key(name, effect) => name.len() + effect.held_bytes(),
-            Act::Miss(name) => name.len(),
+            Act::Touched(name) | Act::Miss(name) | Act::Read(name, _) => name.len(),
             Act::Flush | Act::FlushAll | Act::Swap(_) | Act::EndOfPart => 0,
         };
         size_of::<Self>() + held
@@ -68,8 +74,12 @@ pub enum Work {
 pub enum Act {
     /// The effect on one key.
     Key(Name, Effect),
+    /// Something became of this key, and no reader wants to know what.
+    Touched(Name),
     /// This key was looked for and is absent. Nothing became of it.
     Miss(Name),
+    /// A client that tracks has read this key, within an open transaction.
+    Read(Name, u64),
     /// All keys of the database are gone.
     Flush,
     /// All keys of all databases are gone.
@@ -78,6 +88,13 @@ pub enum Act {
     Swap(usize),
     /// This shard's part of the transaction ends here.
     EndOfPart,
+}
+
+impl Act {
+    /// True if it belongs to no transaction: it changes nothing, so its shard may have no part there.
+    pub(crate) fn is_aside(&self) -> bool {
+        matches!(self, Self::Miss(_) | Self::Read(..))
+    }
 }
 
 /// A change to a key. Deadlines are absolute, in Unix milliseconds.
@@ -191,7 +208,8 @@ pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
             db.flush();
             Ok(())
         }
-        Act::Miss(_) | Act::FlushAll | Act::Swap(_) | Act::EndOfPart => Ok(()),
+        Act::Touched(_) | Act::Miss(_) | Act::Read(..) => Ok(()),
+        Act::FlushAll | Act::Swap(_) | Act::EndOfPart => Ok(()),
     };
     db.judge_by(now);
     applied

@@ -1,8 +1,9 @@
 //! The log of a shard: its changes, in one order over all its databases, numbered.
 //!
 //! Recording is below the commands, in the methods that change data, so no command can forget it.
-//! The log is with the data only while it has a reader (`ring`), or a key is watched (`watch`) or
-//! tracked (`tracked`), which needs no records; otherwise it rests, and a change costs a branch.
+//! The log is with the data only while it has a reader (`ring`), or a key is watched (`watch`), which
+//! needs no records; otherwise it rests, and a change costs a branch. Effects are recorded only for
+//! readers that want them.
 //!
 //! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
 //! with the current one (`databases`), and needs neither a lock nor a merge.
@@ -25,7 +26,6 @@ use crate::effect::{Act, Change, Changes, Effect, Part, Record};
 use crate::event::{Events, KEYMISS, NEW, Tells};
 use crate::lazyfree::{self, Dismantle};
 use crate::object::Object;
-use crate::tracked::Tracked;
 use crate::watch::Watches;
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use darter_structs::table::Table;
@@ -41,12 +41,18 @@ const CHANGES_MAX: usize = 256;
 pub(crate) struct Log {
     /// The watches, which observe events only.
     pub(crate) watches: Watches,
-    pub(crate) tracked: Tracked,
     ring: Ring,
+    /// The stamp of this turn.
+    stamp: u64,
+    /// A record of the running unit was made.
+    is_within_unit: bool,
     /// The database that the next records concern.
     database: usize,
     /// The transaction that the next records belong to.
     part: Option<Part>,
+    /// The author of the running command, if it ignores its own changes; otherwise 0. With
+    /// [`BY_SCRIPT`](crate::BY_SCRIPT) or without.
+    author: u64,
     /// Number of the last records that have not been compared with the claims of a transaction.
     uncompared: usize,
     /// The last record belongs to the edit in progress.
@@ -79,12 +85,11 @@ impl Log {
             Some(open) => open.kept.hear_flush(Some(self.database)),
             None => self.watches.hear_flush(Some(self.database)),
         }
-        self.tracked.hear_flush();
     }
 
-    /// True if the log has a reader: events, WATCH, tracking or an open transaction.
+    /// True if the log has a reader, a watch or an open transaction.
     pub(crate) fn is_needed(&self) -> bool {
-        self.is_read() || self.is_open() || !self.watches.is_empty() || !self.tracked.is_empty()
+        self.is_read() || self.is_open() || !self.watches.is_empty()
     }
 
     /// All keys of all databases go.
@@ -93,28 +98,36 @@ impl Log {
             Some(open) => open.kept.hear_flush(None),
             None => self.watches.hear_flush(None),
         }
-        self.tracked.hear_flush();
     }
 
     /// Two databases are about to be swapped.
     pub(crate) fn hear_swap(&mut self, both: [usize; 2], is_there: impl Fn(usize, &[u8]) -> bool) {
-        self.tracked.hear_flush(); // A key's name may stand for another value now.
         let Some(open) = &mut self.open else { return self.watches.hear_swap(both, is_there) };
         for place in self.watches.touched_by_swap(both, is_there) {
             open.kept.hear_place(place, NEW);
         }
     }
 
-    /// Something happened to a key.
-    #[inline]
-    pub(crate) fn hear(&mut self, key: &[u8], events: impl IntoIterator<Item = &'static Event>) {
-        events.into_iter().for_each(|event| self.hear_one(key, event));
+    /// A turn begins: its records have this stamp.
+    pub(crate) fn begin_turn(&mut self, stamp: u64) {
+        (self.stamp, self.is_within_unit) = (stamp, false);
     }
 
+    /// A unit ends.
+    pub(crate) fn end_unit(&mut self) {
+        self.is_within_unit = false;
+    }
+
+    /// Sets the author of the commands that follow.
+    pub(crate) fn set_author(&mut self, author: u64) {
+        self.author = author;
+    }
+
+    /// Something happened to a key: its watchers observe it.
     #[inline]
-    fn hear_one(&mut self, key: &[u8], event: &'static Event) {
-        hear(&mut self.watches, &mut self.open, (self.database, key), event);
-        self.tracked.hear(key, event);
+    fn hear(&mut self, key: &[u8], events: impl IntoIterator<Item = &'static Event>) {
+        let place = (self.database, key);
+        events.into_iter().for_each(|event| hear(&mut self.watches, &mut self.open, place, event));
     }
 
     // ---- open transactions ----
@@ -169,6 +182,8 @@ impl Log {
             let is_read = self.is_read();
             for mut record in records.into_iter().filter(|_| is_read) {
                 record.part = record.part.and(part);
+                record.stamp = self.stamp;
+                record.begins = !std::mem::replace(&mut self.is_within_unit, true);
                 self.ring.push(record);
             }
             return true;
@@ -178,15 +193,6 @@ impl Log {
         }
         kept.take_flushed().into_iter().for_each(|db| self.watches.hear_flush(db));
         false
-    }
-
-    /// [`Log::push_change`] without a subscriber for the records.
-    fn hear_change(&mut self, key: &[u8], tells: &[&'static Event]) {
-        debug_assert!(!self.is_read(), "it is to be recorded");
-        if std::mem::take(&mut self.is_new) {
-            self.hear(key, [NEW]);
-        }
-        self.hear(key, tells.iter().copied());
     }
 
     /// The records that follow belong to this transaction, or to none.
@@ -211,12 +217,11 @@ impl Log {
         self.ring.count()
     }
 
-    /// The records after number `since`, which are of this turn, belong to this transaction. A miss
-    /// belongs to none.
+    /// The records after number `since`, which are of this turn, belong to this transaction.
     pub(crate) fn mark_since(&mut self, since: u64, part: Part) {
         assert!(part.parts > 0, "{part:?} would never be whole");
         let later = self.ring.since_mut(since);
-        for record in later.filter(|record| !matches!(record.act, Act::Miss(_))) {
+        for record in later.filter(|record| !record.act.is_aside()) {
             assert_eq!(record.part, None, "it is of another transaction");
             record.part = Some(part);
         }
@@ -236,15 +241,32 @@ impl Log {
         if let Act::Key(key, _) = &act {
             self.hear(key, events.iter());
         }
-        if !self.is_read() {
-            return;
+        if self.is_read() {
+            self.record(act, events);
         }
-        let (database, part) = (self.database, self.part);
-        let record = Record { number: 0, database, part, act, events };
+    }
+
+    /// Records that something became of a key.
+    pub(crate) fn push_touch(&mut self, key: &[u8], events: Events) {
+        self.hear(key, events.iter());
+        if self.is_read() && events.iter().next().is_some() {
+            self.record(Act::Touched(Name::from(key)), events);
+        }
+    }
+
+    fn record(&mut self, act: Act, events: Events) {
+        let part = self.part.filter(|_| !act.is_aside());
+        let (database, author) = (self.database, self.author);
+        let (number, stamp) = (0, self.stamp);
+        let mut record =
+            Record { number, stamp, begins: false, database, part, author, act, events };
         self.uncompared += 1;
         match &mut self.open {
             Some(open) => open.records.push(record),
-            None => self.ring.push(record),
+            None => {
+                record.begins = !std::mem::replace(&mut self.is_within_unit, true);
+                self.ring.push(record);
+            }
         }
     }
 
@@ -265,6 +287,12 @@ impl Log {
     /// True if records are made: there is a reader.
     pub(crate) fn is_read(&self) -> bool {
         self.ring.is_read()
+    }
+
+    /// True if a reader wants effects.
+    #[inline]
+    pub(crate) fn wants_effects(&self) -> bool {
+        self.ring.wants().effects
     }
 
     /// A reader of the records from now on.
@@ -303,15 +331,18 @@ impl Log {
         self.ring.check_invariants();
     }
 
-    /// Records a miss, if that is wanted. It belongs to no transaction: one that only reads has no
-    /// part here that would end.
+    /// Records a miss, if that is wanted.
     #[cold]
     pub(crate) fn push_miss(&mut self, key: &[u8]) {
         if self.wants_misses() {
-            let part = self.part.take();
-            self.push(Act::Miss(Name::from(key)), Events::from(&[KEYMISS][..]));
-            self.part = part;
+            self.record(Act::Miss(Name::from(key)), Events::from(&[KEYMISS][..]));
         }
+    }
+
+    /// Records that a client has read a key, in the open transaction at work.
+    pub(crate) fn push_read(&mut self, key: &[u8], client: u64) {
+        debug_assert!(self.is_open() && self.is_read(), "{client} is remembered at once");
+        self.record(Act::Read(Name::from(key), client), Events::default());
     }
 
     /// An edit of the value at one key begins.
@@ -336,15 +367,31 @@ impl Log {
             self.push_key(key, Effect::Changes(changes), Events::default());
             self.is_open = true;
         }
+        self.tell_edit(key, tells);
+    }
+
+    /// [`Log::push_change`] without a reader of effects.
+    fn touch_change(&mut self, key: &[u8], tells: &[&'static Event]) {
+        let is_told = self.is_new || !tells.is_empty();
+        if is_told && self.is_read() && !std::mem::replace(&mut self.is_open, true) {
+            self.record(Act::Touched(Name::from(key)), Events::default());
+        }
+        self.tell_edit(key, tells);
+    }
+
+    /// Adds the events of a change to those of its edit: each is told once.
+    fn tell_edit(&mut self, key: &[u8], tells: &[&'static Event]) {
         let new: Tells<'_> = if std::mem::take(&mut self.is_new) { &[NEW] } else { &[] };
         for event in new.iter().chain(tells) {
-            if self.told.add(event)
+            if !self.told.add(event) {
+                continue;
+            }
+            if self.is_read()
                 && let Some(last) = self.last_mut()
             {
                 last.events.add(event);
-                hear(&mut self.watches, &mut self.open, (self.database, key), event);
-                self.tracked.hear(key, event);
             }
+            self.hear(key, [*event]);
         }
     }
 }
@@ -542,10 +589,10 @@ impl<'a> Recorder<'a> {
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);
         match &mut self.target {
-            Target::Key { log: Some(log), key, .. } if log.is_read() => {
+            Target::Key { log: Some(log), key, .. } if log.wants_effects() => {
                 log.push_change(key.bytes, tells, change());
             }
-            Target::Key { log: Some(log), key, .. } => log.hear_change(key.bytes, tells),
+            Target::Key { log: Some(log), key, .. } => log.touch_change(key.bytes, tells),
             Target::Aside { done: Some(done), .. } => {
                 if let Some(changes) = &mut done.changes {
                     changes.push(change());

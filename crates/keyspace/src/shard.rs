@@ -7,7 +7,7 @@ use crate::event::Events;
 use crate::log::Log;
 use crate::log::kept::{Counts, Kept};
 use crate::log::ring::{Read, Reader, Wants};
-use crate::tracked::{Hears, Touched};
+use crate::tracked::{Hears, Touched, Tracked};
 use crate::watch::{Seen, Watches};
 use crate::{Act, Db, Key, Part, Record, Usage};
 use darter_base::Prng;
@@ -43,8 +43,13 @@ pub struct Shard {
     nothing: Db,
     /// The time of this turn.
     now: u64,
+    /// The stamp of this turn's records.
+    stamp: u64,
     /// The log while it rests: its numbers go on.
     resting: Option<Box<Log>>,
+    tracked: Tracked,
+    /// Its reader of the log, while it observes something.
+    tracking: Option<Reader>,
     /// The copies of open transactions that are not at work.
     kept: IdentityMap<Box<Kept>>,
     /// The counts as the one at work began.
@@ -67,7 +72,10 @@ impl Shard {
             databases: Databases::new(databases),
             nothing: Db::default(),
             now: 0,
+            stamp: 0,
             resting: None,
+            tracked: Tracked::default(),
+            tracking: None,
             kept: IdentityMap::default(),
             before: Counts::default(),
             undone: Counts::default(),
@@ -210,6 +218,28 @@ impl Shard {
         self.log().read(reader)
     }
 
+    /// True if the log has a reader.
+    pub fn is_read(&mut self) -> bool {
+        self.databases.log().as_ref().is_some_and(|log| log.is_read())
+    }
+
+    /// A turn begins, at this moment of the monotonic clock, in nanoseconds: after the look that
+    /// found what the turn does. So a change has a higher stamp than those that led to it, on any
+    /// core, and is in the log before anything of its turn is published (docs/design/0011).
+    pub fn begin_turn(&mut self, now_ns: u64) {
+        self.stamp = now_ns.max(self.stamp + 1);
+        if let Some(log) = self.databases.log() {
+            log.begin_turn(self.stamp);
+        }
+    }
+
+    /// A unit of commands ends: its changes are whole, and the next record begins another.
+    pub fn end_unit(&mut self) {
+        if let Some(log) = self.databases.log() {
+            log.end_unit();
+        }
+    }
+
     /// True if the reader has not read all records.
     pub fn has_unread(&mut self, reader: Reader) -> bool {
         self.log().has_unread(reader)
@@ -224,7 +254,8 @@ impl Shard {
     /// The log, which rests no longer.
     fn log(&mut self) -> &mut Log {
         if self.databases.log().is_none() {
-            let log = self.resting.take().unwrap_or_default();
+            let mut log = self.resting.take().unwrap_or_default();
+            log.begin_turn(self.stamp);
             self.databases.give_log(Some(log));
         }
         self.databases.log().as_mut().expect("it was just given")
@@ -270,9 +301,9 @@ impl Shard {
 
     /// Asserts the invariants of watches. Cost: O(watches): for tests.
     pub fn check_watches(&mut self) {
+        self.tracked.check_invariants();
         if let Some(log) = self.databases.log() {
             log.watches.check_invariants();
-            log.tracked.check_invariants();
             log.check_records();
         }
     }
@@ -296,53 +327,85 @@ impl Shard {
     /// Remembers that a client has read a key: the next touch is reported. Beyond `most` keys,
     /// unless that is 0, random ones are dropped.
     pub fn remember(&mut self, client: u64, key: &Key<'_>, most: usize) {
-        self.log();
-        let log = self.databases.log().as_mut().expect("it is there");
-        log.tracked.limit(most);
-        log.tracked.remember(client, key, &mut self.prng);
+        self.follow_log(); // Earlier touches concern earlier readers.
+        self.begin_tracking();
+        self.tracked.limit(most);
+        match self.databases.log() {
+            Some(log) if log.is_open() => log.push_read(key.bytes, client),
+            _ => self.tracked.remember(client, key, &mut self.prng),
+        }
     }
 
     /// Sets the changes to observe for tracking clients.
     pub fn hear_for(&mut self, hears: Hears) {
-        self.log().tracked.hear_for(hears);
-        self.drop_unneeded();
+        self.follow_log();
+        self.tracked.hear_for(hears);
+        if !self.tracked.is_empty() {
+            self.begin_tracking();
+        }
+    }
+
+    fn begin_tracking(&mut self) {
+        if self.tracking.is_none() {
+            self.tracking = Some(self.join(Wants::EVENTS));
+        }
+    }
+
+    fn end_tracking(&mut self) {
+        if let Some(reader) = self.tracking.take() {
+            self.leave(reader);
+        }
+    }
+
+    /// Reads the log for the tracked keys.
+    fn follow_log(&mut self) {
+        let (Some(reader), Some(log)) = (self.tracking, self.databases.log()) else { return };
+        loop {
+            match log.read(reader) {
+                Read::Next(record) => self.tracked.follow(record, &mut self.prng),
+                Read::End => return,
+                Read::Lapsed(count) => unreachable!("{count} records were pinned"),
+            }
+        }
     }
 
     /// Sets the author of the commands that follow: 0, or a client that ignores its own changes.
     #[inline]
     pub fn set_author(&mut self, author: u64) {
         if let Some(log) = self.databases.log() {
-            log.tracked.set_author(author);
+            log.set_author(author);
         }
     }
 
     /// Drops keys, `count` at most, while more than `most` are remembered. True if there may be more.
     pub fn forget_some(&mut self, most: usize, count: usize) -> bool {
-        let Some(log) = self.databases.log() else { return false };
-        log.tracked.limit(most);
-        log.tracked.make_room(count, &mut self.prng);
-        log.tracked.is_over()
+        self.follow_log();
+        self.tracked.limit(most);
+        self.tracked.make_room(count, &mut self.prng);
+        self.tracked.is_over()
     }
 
     /// Takes the touched keys, in order.
     pub fn take_touched(&mut self) -> Vec<Touched> {
-        let Some(log) = self.databases.log() else { return Vec::new() };
-        if !log.tracked.has_touched() {
-            return Vec::new();
+        self.follow_log();
+        let touched = self.tracked.take_touched();
+        // An open transaction may have read something for it.
+        if self.tracked.is_empty() && self.kept.is_empty() && !self.is_open() {
+            self.end_tracking();
         }
-        let touched = log.tracked.take_touched();
-        self.drop_unneeded();
         touched
     }
 
     /// True if any touch is observed for tracking clients.
-    pub fn is_tracked(&mut self) -> bool {
-        self.databases.log().as_ref().is_some_and(|log| !log.tracked.is_empty())
+    #[must_use]
+    pub fn is_tracked(&self) -> bool {
+        self.tracking.is_some()
     }
 
     /// How many keys are remembered, and how many readers of all of them.
     pub fn tracked_sizes(&mut self) -> (usize, usize) {
-        self.databases.log().as_ref().map_or((0, 0), |log| log.tracked.sizes())
+        self.follow_log();
+        self.tracked.sizes()
     }
 
     /// True if misses of commands are recorded.

@@ -19,6 +19,11 @@ impl Db {
         self.log.as_ref().is_some_and(|log| log.is_read())
     }
 
+    /// True when effects are recorded, too.
+    pub(crate) fn wants_effects(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.wants_effects())
+    }
+
     /// True if changes are observed, whether they are recorded or not.
     pub(crate) fn has_log(&self) -> bool {
         self.log.is_some()
@@ -44,17 +49,17 @@ impl Db {
         effect: impl FnOnce() -> Effect,
     ) {
         if let Some(log) = &mut self.log {
-            match log.is_read() {
+            match log.wants_effects() {
                 true => log.push_key(key, effect(), told()),
-                false => log.hear(key, told().iter()),
+                false => log.push_touch(key, told()),
             }
         }
     }
 
-    /// [`Db::tell`] without a subscriber for the records.
-    pub(crate) fn hear(&mut self, key: &[u8], told: impl FnOnce() -> Events) {
+    /// [`Db::tell`] without a reader of effects.
+    pub(crate) fn tell_touch(&mut self, key: &[u8], told: impl FnOnce() -> Events) {
         if let Some(log) = &mut self.log {
-            log.hear(key, told().iter());
+            log.push_touch(key, told());
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Client tracking, as far as a shard takes part in it: which clients have read which of its keys, and
 //! which of those were touched since.
 //!
+//! It follows the shard's log, as a reader of events: what was read within an open transaction is
+//! recorded there, too, so that it stays in its order with the touches around it.
+//!
 //! A key is remembered with its readers, until it is touched (see `watch` for the meaning) or
 //! dropped for want of room: then it is forgotten, and returned as touched, with all its readers.
 //! So each read is reported once, and a client that reads again is remembered again. Databases do
@@ -20,7 +23,7 @@
 
 use crate::lazyfree::{self, Dismantle};
 use crate::watch::is_touch;
-use crate::{Event, Key, Name};
+use crate::{Act, Key, Name, Record};
 use darter_base::Prng;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,9 +131,6 @@ pub(crate) struct Tracked {
     /// How many keys are remembered at most; 0: any number.
     most: usize,
     hears: Hears,
-    /// The author of the running command, if it ignores its own changes; otherwise 0. With
-    /// [`BY_SCRIPT`] or without.
-    author: u64,
     touched: Vec<Touched>,
 }
 
@@ -138,6 +138,21 @@ impl Tracked {
     /// True when there is nothing to observe, and nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.touched.is_empty() && self.hears == Hears::default()
+    }
+
+    /// Follows the log.
+    pub(crate) fn follow(&mut self, record: &Record, prng: &mut Prng) {
+        match &record.act {
+            Act::Key(name, _) | Act::Touched(name) => {
+                if record.events.iter().any(is_touch) {
+                    self.hear_touch(name, record.author);
+                }
+            }
+            Act::Read(name, client) => self.remember(*client, &Key::new(name), prng),
+            // After a swap a key's name may stand for another value.
+            Act::Flush | Act::FlushAll | Act::Swap(_) => self.hear_flush(),
+            Act::Miss(_) | Act::EndOfPart => {}
+        }
     }
 
     /// Remembers that a client has read a key, which is there or not.
@@ -180,9 +195,7 @@ impl Tracked {
     }
 
     fn drop_key(&mut self, hash: u64) {
-        let author = std::mem::take(&mut self.author); // The drop has no author.
-        self.hear_read(hash, None);
-        self.author = author;
+        self.hear_read(hash, None, 0);
     }
 
     /// Sets the changes to observe.
@@ -190,26 +203,14 @@ impl Tracked {
         self.hears = hears;
     }
 
-    /// Sets the author of the commands that follow: see [`Tracked::author`].
-    pub(crate) fn set_author(&mut self, author: u64) {
-        self.author = author;
-    }
-
-    /// Something happened to a key.
-    #[inline]
-    pub(crate) fn hear(&mut self, key: &[u8], event: &'static Event) {
-        if (!self.keys.is_empty() || self.hears.all) && is_touch(event) {
-            self.hear_touch(key);
-        }
-    }
-
-    fn hear_touch(&mut self, key: &[u8]) {
+    /// A key is touched, by the author of the running command.
+    fn hear_touch(&mut self, key: &[u8], author: u64) {
         if !self.keys.is_empty() {
-            self.hear_read(darter_base::hash::of(key), Some(key));
+            self.hear_read(darter_base::hash::of(key), Some(key), author & !BY_SCRIPT);
         }
         if self.hears.all {
-            // The events of one change come one after the other.
-            let author = if self.author & BY_SCRIPT > 0 { 0 } else { self.author };
+            // The records of one change come one after the other.
+            let author = if author & BY_SCRIPT > 0 { 0 } else { author };
             let is_told = match self.touched.last() {
                 Some(Touched::Any { name, author: other }) => **name == *key && *other == author,
                 _ => false,
@@ -221,14 +222,14 @@ impl Tracked {
     }
 
     /// A key is touched, or dropped: of this name, if it has one.
-    fn hear_read(&mut self, hash: u64, name: Option<&[u8]>) {
+    fn hear_read(&mut self, hash: u64, name: Option<&[u8]>, author: u64) {
         let Some(known) = self.keys.get(&hash) else { return };
         if name.is_some_and(|name| *known.name != *name) {
             return;
         }
         let known = self.keys.remove(&hash).expect("it was just found");
         self.items -= known.readers.len();
-        let (name, readers, author) = (known.name, known.readers, self.author & !BY_SCRIPT);
+        let (name, readers) = (known.name, known.readers);
         self.touched.push(Touched::Read { name, readers, author });
     }
 
@@ -241,11 +242,6 @@ impl Tracked {
         if self.hears.flushes {
             self.touched.push(Touched::All);
         }
-    }
-
-    /// Whether something was touched.
-    pub(crate) fn has_touched(&self) -> bool {
-        !self.touched.is_empty()
     }
 
     /// Takes the touched keys, in order.
@@ -307,7 +303,6 @@ impl Dismantle for Forgotten {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{DEL, EXPIRED, NEW, SET};
     use darter_base::preempt::Never;
     use std::collections::BTreeSet as Set;
 
@@ -335,8 +330,7 @@ mod tests {
                         model.clear();
                     }
                     1..=8 => {
-                        let event = [SET, DEL, EXPIRED, NEW][usize::try_from(client - 1).unwrap()];
-                        tracked.hear(key, event);
+                        tracked.hear_touch(key, 0);
                         let expected: Vec<_> = model.remove(key).into_iter().collect();
                         let told: Vec<_> =
                             told(&mut tracked).into_iter().map(|one| one.1).collect();
@@ -380,17 +374,14 @@ mod tests {
     #[test] // Each touch with its author; flushes only on request.
     fn requested_touches_are_observed() {
         let mut tracked = Tracked::default();
-        tracked.hear(b"k", SET);
+        tracked.hear_touch(b"k", 0);
         tracked.hear_flush();
-        assert!(tracked.is_empty() && !tracked.has_touched());
+        assert!(tracked.is_empty());
         tracked.hear_for(Hears { flushes: true, all: true });
-        tracked.set_author(9);
-        [NEW, SET].iter().for_each(|event| tracked.hear(b"k", event));
+        [9, 9].iter().for_each(|author| tracked.hear_touch(b"k", *author));
         tracked.remember(8, &Key::new(b"s"), &mut Prng::from_seed(1));
-        tracked.set_author(9 | BY_SCRIPT);
-        tracked.hear(b"s", SET);
-        tracked.set_author(0);
-        tracked.hear(b"k", DEL);
+        tracked.hear_touch(b"s", 9 | BY_SCRIPT);
+        tracked.hear_touch(b"k", 0);
         tracked.hear_flush();
         let authors = tracked.take_touched().into_iter().map(|touched| match touched {
             Touched::Any { author, .. } => ("any", author),

@@ -101,13 +101,13 @@ impl Claim {
     /// True if it permits the access of `record`.
     fn allows(&self, record: &Record) -> bool {
         match &record.act {
-            Act::Key(key, _) => {
+            Act::Key(key, _) | Act::Touched(key) => {
                 self.covers(lock_key(record.database, hash::of(key)), Access::Update)
             }
             Act::Flush | Act::FlushAll | Act::Swap(_) => {
                 matches!(self, Self::All(Access::Exclusive))
             }
-            Act::Miss(_) | Act::EndOfPart => true,
+            Act::Miss(_) | Act::Read(..) | Act::EndOfPart => true,
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Reader(usize);
 /// The records that a reader needs, beside the events of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
+    /// Effects; otherwise only names and events are recorded for it.
+    pub effects: bool,
     /// Keys that were looked for and are absent.
     pub misses: bool,
     /// The reader may lapse: it can begin again elsewhere, and never delays a writer.
@@ -37,13 +39,19 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// Changes, and no misses.
-    pub const CHANGES: Self = Self { misses: false, may_lapse: false };
+    /// Names and events.
+    pub const EVENTS: Self = Self { effects: false, misses: false, may_lapse: false };
+    /// Changes with their effects.
+    pub const CHANGES: Self = Self { effects: true, ..Self::EVENTS };
     /// Everything that happens.
-    pub const ALL: Self = Self { misses: true, may_lapse: false };
+    pub const ALL: Self = Self { misses: true, ..Self::CHANGES };
 
     fn or(self, other: Self) -> Self {
-        Self { misses: self.misses || other.misses, may_lapse: self.may_lapse || other.may_lapse }
+        Self {
+            effects: self.effects || other.effects,
+            misses: self.misses || other.misses,
+            may_lapse: self.may_lapse || other.may_lapse,
+        }
     }
 }
 
@@ -268,7 +276,9 @@ mod tests {
         let value = StrPieces::Bytes(vec![0; bytes]);
         let effect = Effect::Text { value, deadline: None, bits: 0 };
         let act = Act::Key(Name::from(&b"k"[..]), effect);
-        Record { number: 0, database: 0, part: None, act, events: Events::default() }
+        let events = Events::default();
+        let (number, stamp, begins, database, author) = (0, 0, true, 0, 0);
+        Record { number, stamp, begins, database, part: None, author, act, events }
     }
 
     /// A reader, the number that it expects next, and whether it may lapse.

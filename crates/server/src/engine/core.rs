@@ -107,6 +107,8 @@ pub struct Core {
     pub(super) watchers: RefCell<Watchers>,
     pub(crate) pubsub: PubSub,
     pub(crate) tracking: Tracking,
+    /// The log of the shard has a reader.
+    pub(crate) is_logged: Cell<bool>,
     /// The outputs of the turn.
     pub(super) outgoing: Outgoing<Mail>,
     /// Connections whose writes wait for a snapshot or for events.
@@ -162,6 +164,7 @@ impl Core {
             watchers: RefCell::default(),
             pubsub: PubSub::default(),
             tracking: Tracking::default(),
+            is_logged: Cell::default(),
             outgoing: Outgoing::default(),
             writers: Writers::default(),
             waits: RefCell::default(),

@@ -41,6 +41,7 @@ impl Core {
         self.slice.begin(wall_ns);
         self.clients.begin_slice();
         self.moves.works(wall_ns);
+        self.tx.home().shard.begin_turn(wall_ns);
         let now_ms = self.clock.unix_ms();
         if now_ms != self.now_ms.get() {
             self.now_ms.set(now_ms);
@@ -162,7 +163,7 @@ impl Core {
         }
         let begun = self.meter.now_ns();
         self.run_mail(from, mail);
-        self.publish_events();
+        self.publish_unit();
         self.push_invalidations(None);
         if !is_batch {
             // The commands of a batch read the clock themselves.
@@ -212,7 +213,7 @@ impl Core {
                 idle += 1;
                 continue;
             }
-            self.publish_events();
+            self.publish_unit();
             self.push_invalidations(None);
             idle = 0;
             if self.slice.must_yield() {

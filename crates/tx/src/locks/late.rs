@@ -98,7 +98,7 @@ impl Late {
 
     fn allows(&self, record: &Record) -> bool {
         let is_key = match &record.act {
-            Act::Key(key, _) => {
+            Act::Key(key, _) | Act::Touched(key) => {
                 let held = self.keys.get(lock_key(record.database, hash::of(key)));
                 held.is_some_and(|held| *held >= Access::Update)
             }

@@ -32,7 +32,7 @@ impl Core {
         }
         self.pubsub.events.set(wanted);
         let shard = &mut self.tx.home().shard;
-        let wants = wanted.is_on().then(|| Wants { misses: wanted.has(b'm'), ..Wants::CHANGES });
+        let wants = wanted.is_on().then(|| Wants { misses: wanted.has(b'm'), ..Wants::EVENTS });
         let reader = match (self.pubsub.reader.get(), wants) {
             (Some(reader), Some(wants)) => {
                 shard.set_wants(reader, wants);
@@ -45,6 +45,7 @@ impl Core {
             (None, wants) => wants.map(|wants| shard.join(wants)),
         };
         self.pubsub.reader.set(reader);
+        self.is_logged.set(shard.is_read());
         self.pubsub.has_recorded.set(reader.is_some_and(|reader| shard.has_unread(reader)));
         self.pubsub.hears_misses.set(wants.is_some_and(|wants| wants.misses));
     }
@@ -52,15 +53,28 @@ impl Core {
     /// Publishes what happened since the last time, and tells those who track.
     #[inline(always)]
     pub(crate) fn publish_events(self: &Rc<Self>) {
-        if self.pubsub.reader.get().is_some() {
-            self.publish_recorded();
+        if self.is_logged.get() {
+            self.read_log();
         }
+    }
+
+    /// [`Core::publish_events`] at the end of a unit: what is recorded next begins another.
+    #[inline(always)]
+    pub(crate) fn publish_unit(self: &Rc<Self>) {
+        if self.is_logged.get() {
+            self.tx.home().shard.end_unit();
+            self.read_log();
+        }
+    }
+
+    #[cold]
+    fn read_log(self: &Rc<Self>) {
+        self.publish_recorded();
         self.hear_touched();
     }
 
     /// Publishes a portion of what has happened: the rest waits, as all does while too much is under
     /// way.
-    #[cold]
     pub(super) fn publish_recorded(self: &Rc<Self>) {
         let Some(reader) = self.pubsub.reader.get() else { return };
         let classes = self.pubsub.events.get();
@@ -74,7 +88,9 @@ impl Core {
             }
             let told = match self.tx.home().shard.read(reader) {
                 Read::Next(record) => match &record.act {
-                    Act::Key(key, _) | Act::Miss(key) if is_told != [false; 2] => {
+                    Act::Key(key, _) | Act::Touched(key) | Act::Miss(key)
+                        if is_told != [false; 2] =>
+                    {
                         Some((record.database, key.clone(), record.events))
                     }
                     _ => None,

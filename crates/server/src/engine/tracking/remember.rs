@@ -30,7 +30,7 @@ impl Core {
             let key = Key::hashed(args.get(at), args.hash(at));
             if cores == 1 || darter_base::slot::owner_of(key.bytes, cores) == here {
                 shard.remember(client, &key, most);
-                self.tracking.hears.set(true);
+                self.is_logged.set(true);
             }
         }
     }

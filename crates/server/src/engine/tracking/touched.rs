@@ -22,19 +22,11 @@ const DROPPED_AT_ONCE: usize = 32;
 
 impl Core {
     /// Tells, or gathers, what was touched since the last time.
-    #[inline(always)]
     pub(crate) fn hear_touched(self: &Rc<Self>) {
-        if self.tracking.hears.get() {
-            self.take_touched();
-        }
-    }
-
-    #[cold]
-    fn take_touched(self: &Rc<Self>) {
         let touched = {
             let shard = &mut self.tx.home().shard;
             let touched = shard.take_touched();
-            self.tracking.hears.set(shard.is_tracked());
+            self.is_logged.set(shard.is_read());
             touched
         };
         let mut is_matched = true;
@@ -82,7 +74,7 @@ impl Core {
         let all = !self.tracking.broadcasts.borrow().is_empty();
         let shard = &mut self.tx.home().shard;
         shard.hear_for(Hears { flushes, all });
-        self.tracking.hears.set(shard.is_tracked());
+        self.is_logged.set(shard.is_read());
     }
 
     /// As many keys are remembered as settings allow, from now on.

@@ -178,10 +178,10 @@ impl Core {
     /// serves clients that wait for `written` keys.
     #[inline(always)]
     pub(crate) fn settle_changes(self: &Rc<Self>, written: impl Iterator<Item = u64>) {
-        self.publish_events();
+        self.publish_unit();
         if !self.waits.borrow().is_empty() {
             self.serve_names(written);
-            self.publish_events();
+            self.publish_unit();
         }
     }
 

@@ -39,8 +39,6 @@ pub(crate) struct Tracking {
     pub(crate) deliveries: RefCell<Deliveries>,
     /// Touched keys with many readers, which are notified in portions.
     pub(crate) fans: RefCell<VecDeque<(Arc<Message>, Readers)>>,
-    /// Whether the shard reports touched keys.
-    pub(crate) hears: Cell<bool>,
     /// The limit of tracked keys on this core; 0 for no limit.
     pub(crate) most: Cell<usize>,
     /// The core tracks more keys than the limit.
