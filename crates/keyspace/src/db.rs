@@ -21,6 +21,7 @@ use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
 use crate::compaction::Compaction;
 use crate::effect::Effect;
+use crate::effect::Source;
 use crate::event::{
     DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, Replaced, SET, Tells,
 };
@@ -529,7 +530,7 @@ impl Db {
         }
         let is_told = count > 0 || told.iter().next().is_some();
         let effect = self.wants_effects().then(|| match changes {
-            None => Some(Effect::Install { object: object.clone(), deadline, bits }),
+            None => Some(Effect::Install { object: object.clone(), deadline, bits, source: None }),
             Some(changes) if changes.count() == 0 => None,
             Some(changes) => Some(Effect::Changes(Box::new(changes))),
         });
@@ -574,6 +575,9 @@ impl Db {
                 self.set_text_told(key, (Fresh::Bytes(&bytes), held.bits), deadline, tells);
             }
         }
+        if let (Some(source), Some(log)) = (held.source, &mut self.log) {
+            log.name_source(key.bytes, source);
+        }
         if stamp != self.stamp.get() {
             self.restamp(key, stamp);
         }
@@ -591,13 +595,51 @@ impl Db {
 
     /// Removes `key`, and returns its value: an access. O(1).
     pub fn take(&mut self, key: &Key<'_>, tells: Tells<'_>) -> Option<Held> {
+        self.take_as(key, None, tells)
+    }
+
+    /// [`Db::take`] of a value that goes to another key, of this database if none is named.
+    pub fn take_to(
+        &mut self,
+        key: &Key<'_>,
+        to: (Option<usize>, &[u8]),
+        tells: Tells<'_>,
+    ) -> Option<Held> {
+        self.take_as(key, Some(to), tells)
+    }
+
+    fn take_as(
+        &mut self,
+        key: &Key<'_>,
+        to: Option<(Option<usize>, &[u8])>,
+        tells: Tells<'_>,
+    ) -> Option<Held> {
         self.keep(key);
         let found = self.read(key)?;
-        let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
+        let mut held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
+        held.source = to.and_then(|_| self.source_of(key, &held, true));
+        let to = to.filter(|_| held.source.is_some());
+        let place = to.zip(self.log.as_ref()).map(|((db, to), log)| log.place(db, to));
+        debug_assert_eq!(place.is_some(), held.source.is_some(), "a source without a place");
         let old = self.keys.remove(key.hash, key.bytes);
-        let was_there = self.note_removed(key, old, tells);
+        let was_there =
+            self.note_removed_as(key, old, tells, || place.map_or(Effect::Delete, Effect::Take));
         assert!(was_there, "what was found was not removed"); // The entry would be there twice.
         Some(held)
+    }
+
+    /// A copy of the value at `key`, to be put at another key of this core.
+    #[must_use]
+    pub fn with_source(&self, key: &Key<'_>, mut held: Held) -> Held {
+        held.source = self.source_of(key, &held, false);
+        held
+    }
+
+    /// The source of a value, if that is worth a reference: a short string is not.
+    fn source_of(&self, key: &Key<'_>, held: &Held, is_moved: bool) -> Option<Box<Source>> {
+        let log = self.log.as_ref().filter(|log| log.wants_effects())?;
+        let is_long = matches!(held.value, HeldValue::Object(_));
+        is_long.then(|| Box::new(Source { place: log.place(None, key.bytes), is_moved }))
     }
 
     /// Removes `key`. Returns false when it was absent or dead. O(1): a large value is freed later,
@@ -649,6 +691,16 @@ impl Db {
     }
 
     fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Object>>, tells: Tells<'_>) -> bool {
+        self.note_removed_as(key, old, tells, || Effect::Delete)
+    }
+
+    fn note_removed_as(
+        &mut self,
+        key: &Key<'_>,
+        old: Option<Old<Object>>,
+        tells: Tells<'_>,
+        effect: impl FnOnce() -> Effect,
+    ) -> bool {
         let Some(old) = old else { return false };
         let has_expired = is_dead(old.deadline, self.now.get());
         let was_alive = was_alive(&old, self.now.get());
@@ -656,7 +708,7 @@ impl Db {
         self.expired += u64::from(!was_alive);
         self.changes += u64::from(was_alive);
         let events = || Events::from(if has_expired { &[EXPIRED] } else { tells });
-        self.tell(key.bytes, events, || Effect::Delete);
+        self.tell(key.bytes, events, effect);
         was_alive
     }
 

@@ -2,8 +2,15 @@
 //!
 //! Files, replicas and slot migrations receive effects, not commands: applying them gives the same
 //! data whatever the command was, without its randomness, its time or its script. Changes to a
-//! whole key are here; changes inside a value are described by its type ([`Change`]). How effects
-//! are recorded and numbered: see `log`.
+//! whole key are here; changes inside a value are described by its type ([`Change`]), acts of the
+//! server by the server ([`ServerAct`]). How effects are recorded and numbered: see `log`.
+//!
+//! FLUSHDB, FLUSHALL and SWAPDB are *acts of all cores* ([`Act::is_of_all`]): each core records the
+//! act, within one transaction that has a part on every core. A reader of all logs applies it once,
+//! when it has come to it on all of them; whatever a core recorded before comes before.
+//!
+//! A long value that was renamed, moved or copied is recorded with its source ([`Source`]), so that a
+//! reader may name it instead of sending it.
 //!
 //! docs/design/0014-effects.md has the reasons.
 
@@ -12,6 +19,7 @@ use crate::text::StrPieces;
 use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType, event};
 use std::any::Any;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// One entry of a shard's log.
 #[derive(Debug)]
@@ -40,6 +48,7 @@ impl Record {
         let held = match &self.act {
             Act::Key(name, effect) => name.len() + effect.held_bytes(),
             Act::Touched(name) | Act::Miss(name) | Act::Read(name, _) => name.len(),
+            Act::Server(act) => act.held_bytes(),
             Act::Flush | Act::FlushAll | Act::Swap(_) | Act::EndOfPart => 0,
         };
         size_of::<Self>() + held
@@ -88,12 +97,38 @@ pub enum Act {
     Swap(usize),
     /// This shard's part of the transaction ends here.
     EndOfPart,
+    /// An act of the server beside its data.
+    Server(Arc<dyn ServerAct>),
+}
+
+/// An act of the server beside its data, which one core records: a published message, a change of
+/// the libraries of functions.
+pub trait ServerAct: Any + Debug + Send + Sync {
+    /// Bytes of memory that it holds.
+    fn held_bytes(&self) -> usize;
+
+    /// True if it is made while all keys of all cores are locked, as one act of all.
+    fn is_of_all(&self) -> bool;
 }
 
 impl Act {
     /// True if it belongs to no transaction: it changes nothing, so its shard may have no part there.
     pub(crate) fn is_aside(&self) -> bool {
-        matches!(self, Self::Miss(_) | Self::Read(..))
+        match self {
+            Self::Miss(_) | Self::Read(..) => true,
+            Self::Server(act) => !act.is_of_all(),
+            _ => false,
+        }
+    }
+
+    /// True for an act of all cores: see the module.
+    #[must_use]
+    pub fn is_of_all(&self) -> bool {
+        match self {
+            Self::Flush | Self::FlushAll | Self::Swap(_) => true,
+            Self::Server(act) => act.is_of_all(),
+            _ => false,
+        }
     }
 }
 
@@ -104,13 +139,35 @@ pub enum Effect {
     /// The key holds this string now.
     Text { value: StrPieces, deadline: Option<u64>, bits: u8 },
     /// The key holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
-    Install { object: Object, deadline: Option<u64>, bits: u8 },
+    /// With a source, that key held it.
+    Install { object: Object, deadline: Option<u64>, bits: u8, source: Option<Box<Source>> },
     /// The value was changed from within.
     Changes(Box<dyn Changes>),
     /// The deadline changed.
     Deadline(Option<u64>),
     /// The key is gone: deleted or expired.
     Delete,
+    /// The key is gone to this place: there an `Install` with this source follows, in the same unit or
+    /// transaction.
+    Take(Place),
+}
+
+/// A key of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what they are called")]
+pub struct Place {
+    pub database: usize,
+    pub key: Name,
+}
+
+/// The key that a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The key: when the value was taken from there, or copied.
+    pub place: Place,
+    /// The value was taken from there, by an [`Effect::Take`]. Otherwise it is still there, and its
+    /// key is of the same core.
+    pub is_moved: bool,
 }
 
 impl Effect {
@@ -120,6 +177,7 @@ impl Effect {
             Self::Text { value, .. } => value.fresh().len(),
             Self::Install { object, .. } => object.content_bytes(),
             Self::Changes(changes) => changes.bytes(),
+            Self::Take(place) => place.key.len(),
             Self::Deadline(_) | Self::Delete => 0,
         }
     }
@@ -208,7 +266,7 @@ pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
             db.flush();
             Ok(())
         }
-        Act::Touched(_) | Act::Miss(_) | Act::Read(..) => Ok(()),
+        Act::Touched(_) | Act::Miss(_) | Act::Read(..) | Act::Server(_) => Ok(()),
         Act::FlushAll | Act::Swap(_) | Act::EndOfPart => Ok(()),
     };
     db.judge_by(now);
@@ -220,14 +278,14 @@ fn apply_to_key(db: &mut Db, key: &Key<'_>, effect: &Effect) -> Result<(), Wrong
         Effect::Text { value, deadline, bits } => {
             db.set_text_told(key, (value.fresh(), *bits), Deadline::from(*deadline), &[event::SET]);
         }
-        Effect::Install { object, deadline, bits } => {
+        Effect::Install { object, deadline, bits, .. } => {
             db.install_told(key, (object.clone(), *deadline, *bits), (None, 1), Events::default());
         }
         Effect::Changes(changes) => changes.apply(db, key)?,
         Effect::Deadline(deadline) => {
             db.set_deadline(key, *deadline);
         }
-        Effect::Delete => {
+        Effect::Delete | Effect::Take(_) => {
             db.remove(key);
         }
     }

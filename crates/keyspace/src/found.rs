@@ -194,6 +194,6 @@ impl<'a> Found<'a> {
             Some(object) => HeldValue::Object(object),
             None => HeldValue::Text(self.text().map(|text| text.to_vec()).unwrap_or_default()),
         };
-        Held { value, deadline: self.deadline(), bits: self.0.bits(), stamp: None }
+        Held { value, deadline: self.deadline(), bits: self.0.bits(), stamp: None, source: None }
     }
 }

@@ -1,5 +1,6 @@
 //! A value that was taken from its key, or copied, to be put at another.
 
+use crate::effect::Source;
 use crate::object::kind;
 use crate::object::{Object, Type, Typed};
 use crate::text::StrPieces;
@@ -14,6 +15,8 @@ pub struct Held {
     pub(crate) bits: u8,
     /// The stamp of a value that was taken, not copied: its time of access goes with it.
     pub(crate) stamp: Option<u32>,
+    /// The key that it comes from, if a reader of the log may name that instead of the value.
+    pub(crate) source: Option<Box<Source>>,
 }
 
 /// See [`Held`].

@@ -46,7 +46,9 @@ pub use check::Checker;
 pub use clocks::{Clock, Name, Pair};
 pub use db::{Db, Deadline, WrongType, is_dead};
 pub use draft::Draft;
-pub use effect::{Act, Change, Changes, Effect, Part, Record, Work, apply, apply_to_db};
+pub use effect::{
+    Act, Change, Changes, Effect, Part, Place, Record, ServerAct, Source, Work, apply, apply_to_db,
+};
 pub use encoding::Bound;
 pub use event::{Event, Events, Tells};
 pub use found::Found;

@@ -22,7 +22,7 @@ pub(crate) mod kept;
 pub(crate) mod ring;
 
 use crate::db::Contents;
-use crate::effect::{Act, Change, Changes, Effect, Part, Record};
+use crate::effect::{Act, Change, Changes, Effect, Part, Place, Record, Source};
 use crate::event::{Events, KEYMISS, NEW, Tells};
 use crate::lazyfree::{self, Dismantle};
 use crate::object::Object;
@@ -110,6 +110,7 @@ impl Log {
 
     /// A turn begins: its records have this stamp.
     pub(crate) fn begin_turn(&mut self, stamp: u64) {
+        assert!(stamp >= self.stamp, "stamps grow: {stamp} after {}", self.stamp);
         (self.stamp, self.is_within_unit) = (stamp, false);
     }
 
@@ -220,6 +221,7 @@ impl Log {
     /// The records after number `since`, which are of this turn, belong to this transaction.
     pub(crate) fn mark_since(&mut self, since: u64, part: Part) {
         assert!(part.parts > 0, "{part:?} would never be whole");
+        debug_assert!(self.ring.is_unread_since(since), "a record after {since} was read");
         let later = self.ring.since_mut(since);
         for record in later.filter(|record| !record.act.is_aside()) {
             assert_eq!(record.part, None, "it is of another transaction");
@@ -280,6 +282,23 @@ impl Log {
     /// Records the effect on a key.
     pub(crate) fn push_key(&mut self, key: &[u8], effect: Effect, events: Events) {
         self.push(Act::Key(Name::from(key), effect), events);
+    }
+
+    /// The value that was just installed at `key` comes from there.
+    pub(crate) fn name_source(&mut self, key: &[u8], origin: Box<Source>) {
+        let to = (self.database, key);
+        debug_assert_ne!((origin.place.database, &*origin.place.key), to, "it is at its source");
+        if let Some(Record { act: Act::Key(name, Effect::Install { source, .. }), .. }) =
+            self.last_mut()
+            && **name == *key
+        {
+            *source = Some(origin);
+        }
+    }
+
+    /// A key of the current database, or of another.
+    pub(crate) fn place(&self, database: Option<usize>, key: &[u8]) -> Place {
+        Place { database: database.unwrap_or(self.database), key: Name::from(key) }
     }
 
     // ---- readers ----

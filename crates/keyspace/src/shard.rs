@@ -9,9 +9,10 @@ use crate::log::kept::{Counts, Kept};
 use crate::log::ring::{Read, Reader, Wants};
 use crate::tracked::{Hears, Touched, Tracked};
 use crate::watch::{Seen, Watches};
-use crate::{Act, Db, Key, Part, Record, Usage};
+use crate::{Act, Db, Key, Part, Record, ServerAct, Usage};
 use darter_base::Prng;
 use darter_base::hash::IdentityMap;
+use std::sync::Arc;
 
 /// Counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -240,6 +241,15 @@ impl Shard {
         }
     }
 
+    /// Records an act of the server, if a reader wants effects.
+    pub fn record_act(&mut self, act: Arc<dyn ServerAct>) {
+        if let Some(log) = self.databases.log()
+            && log.wants_effects()
+        {
+            log.push(Act::Server(act), Events::default());
+        }
+    }
+
     /// True if the reader has not read all records.
     pub fn has_unread(&mut self, reader: Reader) -> bool {
         self.log().has_unread(reader)
@@ -352,6 +362,7 @@ impl Shard {
     }
 
     fn end_tracking(&mut self) {
+        debug_assert!(self.tracked.is_empty(), "something is observed");
         if let Some(reader) = self.tracking.take() {
             self.leave(reader);
         }

@@ -151,7 +151,7 @@ impl Tracked {
             Act::Read(name, client) => self.remember(*client, &Key::new(name), prng),
             // After a swap a key's name may stand for another value.
             Act::Flush | Act::FlushAll | Act::Swap(_) => self.hear_flush(),
-            Act::Miss(_) | Act::EndOfPart => {}
+            Act::Miss(_) | Act::Server(_) | Act::EndOfPart => {}
         }
     }
 

@@ -107,6 +107,7 @@ impl Claim {
             Act::Flush | Act::FlushAll | Act::Swap(_) => {
                 matches!(self, Self::All(Access::Exclusive))
             }
+            Act::Server(act) => !act.is_of_all() || matches!(self, Self::All(Access::Exclusive)),
             Act::Miss(_) | Act::Read(..) | Act::EndOfPart => true,
         }
     }

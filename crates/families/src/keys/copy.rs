@@ -61,10 +61,13 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     let claims = [(call.db, from, Access::Shared), (to_db, to, Access::Exclusive)];
     let locked = call.lock_keys_in(claims).await;
     let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
+    // Across cores, the order of the two keys within a transaction would be lost.
+    let is_near = call.owner(from) == call.owner(to);
     let hold = move |home: &mut Home| {
         let key = Key::new(resp::Args::owned(&request).get(from));
         let (db, _, stats) = home.shard.parts_for(db, no_touch);
-        find(db, stats, &key).map(|found| found.hold_copy())
+        let held = find(db, stats, &key).map(|found| found.hold_copy())?;
+        Some(if is_near { db.with_source(&key, held) } else { held })
     };
     let held = call.tx.on(call.owner(from), hold).await;
     let mut done = false;
@@ -108,7 +111,11 @@ pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
         if home.shard.db_for(to_db, no_touch).read(&key).is_some() {
             return false;
         }
-        let held = home.shard.db_for(from_db, no_touch).take(&key, &[MOVE_FROM]);
+        let held = home.shard.db_for(from_db, no_touch).take_to(
+            &key,
+            (Some(to_db), key.bytes),
+            &[MOVE_FROM],
+        );
         held.map(|held| home.shard.db_mut(to_db).put_taken(&key, held, &[MOVE_TO])).is_some()
     };
     let done = call.tx.on(call.owner(at), relocate).await;

@@ -3,9 +3,11 @@
 
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::event::NEW;
-use darter_keyspace::{Event, Tells};
+use darter_keyspace::{Db, Event, Key, Tells};
+use darter_resp as resp;
 use darter_resp::Reply;
 use darter_tx::Access;
+use std::sync::Arc;
 
 const RENAME_FROM: &Event = &Event::new("rename_from", b'g');
 /// The key is new whatever was there, which is deleted first.
@@ -64,7 +66,8 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     }
     let done = from.bytes != to.bytes && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
-        let held = cx.db.take(&from, &[RENAME_FROM]).expect("it is there: see above");
+        let held =
+            cx.db.take_to(&from, (None, to.bytes), &[RENAME_FROM]).expect("it is there: see above");
         cx.db.put_taken(&to, held, RENAMED);
     }
     form.reply(&mut cx.reply, done);
@@ -81,7 +84,11 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     if call.arg(from) == call.arg(to) || form == Form::IfAbsent && exists(&call, to).await {
         return Ok(call.answer(|reply| form.reply(reply, false)));
     }
-    let held = call.on_key(from, |db, key| db.take(key, &[RENAME_FROM])).await;
+    let request = Arc::clone(&call.request);
+    let take = move |db: &mut Db, key: &Key<'_>| {
+        db.take_to(key, (None, resp::Args::owned(&request).get(to)), &[RENAME_FROM])
+    };
+    let held = call.on_key(from, take).await;
     let held = held.ok_or(Refusal::NoSuchKey)?; // The key may have died in the meantime.
     call.on_key(to, move |db, key| db.put_taken(key, held, RENAMED)).await;
     drop(locked);

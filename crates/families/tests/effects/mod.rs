@@ -1,6 +1,8 @@
 //! The records of commands: the change, not the value that it was made to. A value that is built is
 //! recorded whole, and shared. Applied to a copy, the records always give the same value.
 
+mod merged;
+
 use crate::common::engine::Engine;
 use crate::common::unix_millis;
 use crate::common::world::World;

@@ -7,8 +7,8 @@
 //! ```
 //! A record is dropped when all readers have passed it; without readers none is kept. A reader
 //! *pins* the records that it has not read, or it may *lapse*: if it is more than [`RECORDS_MAX`]
-//! records or [`BYTES_MAX`] bytes behind, the oldest are dropped, and its next read says so. What a
-//! pinning reader leaves is bounded by its owner, who makes writers wait for it.
+//! records or [`BYTES_MAX`] bytes behind, the oldest are dropped, and its next read says so. The backlog
+//! of a pinning reader is bounded by its owner, which makes writers wait.
 //!
 //! Invariants (`check_invariants`):
 //! - I1: numbers are consecutive; the last one is the number of records ever made.
@@ -22,6 +22,9 @@ use std::collections::VecDeque;
 pub const RECORDS_MAX: usize = 64 * 1024;
 /// The most bytes of records that a reader may be behind without a lapse.
 pub const BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The most readers at a time.
+const READERS_MAX: usize = 64;
 
 /// A handle of a reader: see [`Shard::join`](crate::Shard::join).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,7 @@ impl Ring {
         let cursor = Some(Cursor { next: self.count + 1, wants });
         let free = self.cursors.iter().position(Option::is_none);
         let at = free.unwrap_or(self.cursors.len());
+        assert!(at < READERS_MAX, "too many readers: {at}");
         match self.cursors.get_mut(at) {
             Some(place) => *place = cursor,
             None => self.cursors.push(cursor),
@@ -156,7 +160,8 @@ impl Ring {
 
     /// Appends a record, under the next number.
     pub(crate) fn push(&mut self, mut record: Record) {
-        debug_assert!(self.is_read(), "nobody reads {record:?}");
+        debug_assert!(self.is_read(), "no reader wants {record:?}");
+        debug_assert_eq!(record.number, 0, "it is numbered already");
         self.count += 1;
         record.number = self.count;
         if self.wants.may_lapse {
@@ -188,7 +193,9 @@ impl Ring {
     fn drop_first(&mut self) {
         let Some(record) = self.records.pop_front() else { return };
         if self.wants.may_lapse && !self.records.is_empty() {
-            self.bytes -= record.bytes(); // The last one is not counted yet.
+            let bytes = record.bytes(); // The last one is not counted yet.
+            assert!(bytes <= self.bytes, "{bytes} of {}", self.bytes);
+            self.bytes -= bytes;
         }
     }
 
@@ -197,6 +204,7 @@ impl Ring {
         let (first, count) = (self.first(), self.count);
         let cursor = self.cursor(reader);
         let next = cursor.next;
+        assert!(next <= count + 1, "{reader:?} is at {next} of {count}");
         if next < first {
             cursor.next = first;
             return Read::Lapsed(first - next);
@@ -210,6 +218,7 @@ impl Ring {
     /// Drops the records before number `limit` that all readers have passed.
     fn trim(&mut self, limit: u64) {
         let passed = self.each().map(|cursor| cursor.next).min().unwrap_or(self.count + 1);
+        debug_assert!(passed <= self.count + 1, "{passed} of {} were read", self.count);
         while self.first() < passed.min(limit) {
             self.drop_first();
         }
@@ -244,6 +253,12 @@ impl Ring {
     /// The records after `number`, as far as they are still here.
     pub(crate) fn since_mut(&mut self, number: u64) -> impl Iterator<Item = &mut Record> {
         self.records.iter_mut().rev().take_while(move |record| record.number > number)
+    }
+
+    /// True if no reader of effects has read a record after `number`.
+    pub(crate) fn is_unread_since(&self, number: u64) -> bool {
+        let mut cursors = self.each().filter(|cursor| cursor.wants.effects);
+        cursors.all(|cursor| cursor.next <= number + 1)
     }
 
     /// Asserts the invariants. Cost: O(records): for tests.

@@ -41,6 +41,8 @@ struct Cut {
     /// By database: its number, keys, and keys with a deadline.
     sizes: Vec<(u32, u64, u64)>,
     changes: u64,
+    /// Number of the last record in the cut: with all later records it makes the data.
+    number: u64,
     /// Whether a field or member has a deadline.
     has_deadlines: bool,
 }
@@ -167,6 +169,8 @@ async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<R
 /// Starts writing on all cores.
 fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let saves = &core.admin.shared.saves;
+    let numbers: Vec<u64> = cuts.iter().map(|cut| cut.number).collect();
+    tracing::debug!("the snapshot ends with these records of the cores: {numbers:?}");
     let settings = core.admin.settings();
     let order = order(core, &settings, &cuts, cut_ms);
     saves.set_keys(order.sizes.values().map(|(keys, _)| keys).sum());
@@ -212,7 +216,9 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Snapsho
 
 /// Cuts the databases of this core as of `now`. All keys are locked.
 async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
-    let mut cut = Cut::default();
+    // First: only removals by time may be recorded in between, and they may be applied twice.
+    let number = core.tx.home().shard.records_made();
+    let mut cut = Cut { number, ..Cut::default() };
     let mut next = Some(0);
     while let Some(first) = next {
         next = cut.take_some(&core.tx.home().shard, first, now);

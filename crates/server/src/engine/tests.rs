@@ -6,6 +6,7 @@ mod corked;
 mod events;
 mod knocks;
 mod lanes;
+mod log;
 mod moving;
 mod order;
 mod portions;

@@ -41,7 +41,6 @@ impl Core {
         self.slice.begin(wall_ns);
         self.clients.begin_slice();
         self.moves.works(wall_ns);
-        self.tx.home().shard.begin_turn(wall_ns);
         let now_ms = self.clock.unix_ms();
         if now_ms != self.now_ms.get() {
             self.now_ms.set(now_ms);
@@ -65,6 +64,10 @@ impl Core {
     /// slice: then the caller should run the outputs before the second half, too.
     #[must_use]
     pub fn serve_all(self: &Rc<Self>) -> bool {
+        if self.is_logged.get() {
+            let now_ns = self.read_clock(); // After the look: what it found has a lower stamp.
+            self.tx.home().shard.begin_turn(now_ns);
+        }
         self.end_pause();
         self.end_overdue();
         self.serve_due();

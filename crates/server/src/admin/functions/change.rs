@@ -4,7 +4,7 @@
 //! slices. The new map replaces its base while all keys are locked, so a snapshot has the libraries
 //! and the keys of one instant. If another change came between, the map is built again.
 
-use crate::engine::scripts::functions;
+use crate::engine::scripts::functions::{self, LibrariesChange, LibraryStep};
 use crate::engine::{Core, ServerCall};
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{Answer, Refusal};
@@ -75,6 +75,17 @@ pub(super) struct Change {
     pub(super) new: Vec<Arc<Library>>,
 }
 
+impl Change {
+    /// The change as the log has it.
+    fn to_act(&self) -> LibrariesChange {
+        let flush = self.is_flushed.then_some(LibraryStep::Flush);
+        let gone = self.gone.iter().map(|library| &library.source.name);
+        let new = self.new.iter().map(|library| Arc::clone(&library.source));
+        let steps = gone.map(|name| LibraryStep::Delete(name.clone()));
+        LibrariesChange(flush.into_iter().chain(steps).chain(new.map(LibraryStep::Load)).collect())
+    }
+}
+
 /// Changes the libraries of all cores. `plan` computes the change from the current libraries, and
 /// is called again if they have changed before the change is installed. Counts as one change of the
 /// data.
@@ -86,14 +97,18 @@ pub(super) async fn change(
     let shared = &core.admin.shared.libraries;
     loop {
         let base = shared.current();
-        let next = Arc::new(made(core, &base, plan(&base)?).await?);
+        let planned = plan(&base)?;
+        let act = planned.to_act();
+        let next = Arc::new(made(core, &base, planned).await?);
         let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(Access::Exclusive)));
         // Inside of EXEC all keys are locked already: see `Command::locks_all`.
         let tx = call.within.as_ref().unwrap_or(&core.tx);
         let locked = tx.unless_busy(tx.lock(claims.collect())).await.map_err(Refusal::line)?;
         let is_done = shared.replace(&base, next);
         if is_done {
-            core.tx.home().shard.db_mut(0).count_more(1);
+            let shard = &mut core.tx.home().shard;
+            shard.db_mut(0).count_more(1);
+            shard.record_act(Arc::new(act));
         }
         drop(locked);
         if is_done {

@@ -11,8 +11,9 @@ use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
 use crate::listeners;
-use darter_keyspace::{Act, Events, Name as KeyName, Read, Wants};
+use darter_keyspace::{Act, Events, Name as KeyName, Read, Reader, Wants};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Records whose events are published at once: some 20 us.
 const RECORDS_AT_ONCE: usize = 32;
@@ -24,6 +25,12 @@ impl Core {
         self.look_at_events();
     }
 
+    /// A reader of the log of this core from now on.
+    pub fn join_log(&self, wants: Wants) -> Reader {
+        self.is_logged.set(true);
+        self.tx.home().shard.join(wants)
+    }
+
     /// Begins to record what is published, or stops; while a file is being loaded, nothing is.
     pub(crate) fn look_at_events(&self) {
         let wanted = self.pubsub.wanted_events.get();
@@ -31,20 +38,20 @@ impl Core {
             return;
         }
         self.pubsub.events.set(wanted);
-        let shard = &mut self.tx.home().shard;
         let wants = wanted.is_on().then(|| Wants { misses: wanted.has(b'm'), ..Wants::EVENTS });
         let reader = match (self.pubsub.reader.get(), wants) {
             (Some(reader), Some(wants)) => {
-                shard.set_wants(reader, wants);
+                self.tx.home().shard.set_wants(reader, wants);
                 Some(reader)
             }
             (Some(reader), None) => {
-                shard.leave(reader);
+                self.tx.home().shard.leave(reader);
                 None
             }
-            (None, wants) => wants.map(|wants| shard.join(wants)),
+            (None, wants) => wants.map(|wants| self.join_log(wants)),
         };
         self.pubsub.reader.set(reader);
+        let shard = &mut self.tx.home().shard;
         self.is_logged.set(shard.is_read());
         self.pubsub.has_recorded.set(reader.is_some_and(|reader| shard.has_unread(reader)));
         self.pubsub.hears_misses.set(wants.is_some_and(|wants| wants.misses));
@@ -134,7 +141,8 @@ impl Core {
 
     /// At home: publishes an event, which nobody waits for.
     fn publish_for(self: &Rc<Self>, channel: Name, payload: Text, weight: usize) {
-        let publication = self.begin_publication(Message::new(Kind::Channel, channel, payload));
+        let publication =
+            self.begin_publication(Arc::new(Message::new(Kind::Channel, channel, payload)));
         if publication.is_matched {
             self.event_published(weight);
         } else {

@@ -29,6 +29,10 @@ pub(crate) enum Published {
 impl Core {
     /// Publishes a message to a channel that is at home here.
     pub(crate) fn publish(self: &Rc<Self>, message: Message) -> Published {
+        let message = Arc::new(message);
+        if self.is_logged.get() {
+            self.tx.home().shard.record_act(Arc::<Message>::clone(&message));
+        }
         let publication = self.begin_publication(message);
         if publication.is_matched {
             return Published::To(publication.receivers);
@@ -40,8 +44,8 @@ impl Core {
     }
 
     /// The first portion of a message, if it is its turn.
-    pub(super) fn begin_publication(self: &Rc<Self>, message: Message) -> Publication {
-        let mut publication = Publication::new(Arc::new(message));
+    pub(super) fn begin_publication(self: &Rc<Self>, message: Arc<Message>) -> Publication {
+        let mut publication = Publication::new(message);
         let is_turn = {
             let backlog = self.pubsub.backlog.borrow();
             backlog.is_empty() && !backlog.is_full()

@@ -5,6 +5,7 @@
 
 use super::Kind;
 use crate::listeners::PREFIXES;
+use darter_keyspace::ServerAct;
 use darter_resp::{Arg, Args, Output, Request};
 use darter_tx::CoreId;
 use std::cmp::Ordering;
@@ -157,6 +158,16 @@ impl Message {
     pub(crate) fn sent_bytes(&self) -> usize {
         const FRAME: usize = 32; // Three lengths, and the word.
         FRAME + self.channel.text().len() + self.payload.len()
+    }
+}
+
+impl ServerAct for Message {
+    fn held_bytes(&self) -> usize {
+        self.channel.text().len() + self.payload.len()
+    }
+
+    fn is_of_all(&self) -> bool {
+        false
     }
 }
 
