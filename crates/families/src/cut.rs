@@ -37,7 +37,7 @@ pub(crate) struct Cuts(pub(crate) Vec<Cut>);
 impl Cuts {
     /// Cuts of the call's database at one instant.
     pub(crate) async fn take(call: &Call) -> Self {
-        let locked = call.lock_all(Access::Shared).await;
+        let locked = call.lock_all(Access::Cut).await;
         let cuts = Self::take_locked(call).await;
         drop(locked);
         cuts

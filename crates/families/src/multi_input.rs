@@ -12,7 +12,7 @@ use darter_command::{Args, Call, Refusal};
 use darter_keyspace::lazyfree::{self, Dismantle};
 use darter_keyspace::{Db, Found, Key, Shard, ShardStats, WrongType};
 use darter_resp as resp;
-use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, TxId, lock_key};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(crate) async fn anywhere<I: Input>(
 ) -> Result<InputCuts<I>, Refusal> {
     let parts = split(call, keys.clone()).await;
     let locked = lock(call, &parts, None).await;
-    let cuts = take(call, &parts, keys, Hold::Reader).await;
+    let cuts = take(call, &parts, keys, (Hold::Reader, None)).await;
     drop(locked);
     cuts
 }
@@ -73,7 +73,7 @@ pub(crate) async fn anywhere<I: Input>(
 /// The collections at the keys at `keys`, to build from, with the destination at `target` locked
 /// until the guard is dropped: no command reads or writes it until then. A reader that saw its old
 /// value after a source had already changed since the cut would observe that the two did not happen
-/// in one order.
+/// in one order. Only cuts of all keys see the old value, while no source has changed.
 pub(crate) async fn for_target<I: Input>(
     call: &Call,
     keys: Range<usize>,
@@ -81,9 +81,9 @@ pub(crate) async fn for_target<I: Input>(
 ) -> Result<(InputCuts<I>, Locked), Refusal> {
     let parts = split(call, keys.clone()).await;
     let mut locked = lock(call, &parts, Some(target)).await;
-    let cuts = take(call, &parts, keys, Hold::Value).await?;
+    let cuts = take(call, &parts, keys, (Hold::Value, locked.build())).await?;
     let key = lock_key(call.db, Key::new(call.arg(target)).hash);
-    locked.keep_only(call.owner(target), key, Access::Exclusive);
+    locked.keep_build(call.owner(target), key);
     Ok((cuts, locked))
 }
 
@@ -133,12 +133,12 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     call.tx.lock(claims).await
 }
 
-/// The collections at the keys, which are locked.
+/// The collections at the keys, which are locked. They become sources of the build, if any.
 async fn take<I: Input>(
     call: &Call,
     parts: &Parts,
     keys: Range<usize>,
-    hold: Hold,
+    (hold, build): (Hold, Option<TxId>),
 ) -> Result<InputCuts<I>, Refusal> {
     let mut cuts = InputCuts::with_capacity(keys.len());
     for done in 0..keys.len() {
@@ -155,7 +155,11 @@ async fn take<I: Input>(
             let (request, db) = (Arc::clone(&call.request), (call.db, call.no_touch));
             move |home: &mut Home| {
                 let to = (from + ENTRIES_AT_ONCE).min(list.len());
-                take_portion(&mut home.shard, db, (&request, &list[from..to]), hold)
+                let keys = (&request, &list[from..to]);
+                if let Some(build) = build {
+                    watch_portion(&mut home.shard, db.0, keys, build);
+                }
+                take_portion(&mut home.shard, db, keys, hold)
             }
         };
         let portions = call.tx.on_each(busy.iter().map(|(core, _)| *core), read).await;
@@ -178,6 +182,16 @@ fn take_portion<I: Input>(
     let args = resp::Args::owned(request);
     let (db, _, stats) = shard.parts_for(db, no_touch);
     positions.iter().map(|at| cut(db, stats, args.get(*at), hold)).collect()
+}
+
+fn watch_portion(
+    shard: &mut Shard,
+    db: usize,
+    (request, positions): (&Arc<resp::Request>, &[usize]),
+    build: TxId,
+) {
+    let args = resp::Args::owned(request);
+    positions.iter().for_each(|at| shard.watch_source(build, db, &Key::new(args.get(*at))));
 }
 
 /// Ends the slice if it is over, checked once in a portion.

@@ -276,6 +276,35 @@ impl Shard {
         self.with_watches(|watches| watches.remove(client)).unwrap_or(false)
     }
 
+    /// A build with this number has read the value of a key, which is one of its sources until
+    /// [`Shard::forget`] is called.
+    pub fn watch_source(&mut self, build: u64, db: usize, key: &Key<'_>) {
+        let there = self.db(db).get(key).map(|found| found.deadline());
+        self.log().watches.add_source(build, (db, key), there);
+    }
+
+    /// True when a source of a build may have changed since it was read. Cost: a branch, if nothing is
+    /// being built from values of this shard.
+    pub fn has_changed_sources(&mut self) -> bool {
+        if !self.has_builds() {
+            return false;
+        }
+        // Members die without a touch.
+        let (now, die) = (self.now(), self.next_field_death().is_some());
+        die || self.with_watches(|watches| watches.has_changed_sources(now)).unwrap_or(false)
+    }
+
+    fn has_builds(&mut self) -> bool {
+        self.databases.log().as_ref().is_some_and(|log| log.watches.have_builds())
+    }
+
+    /// A build with this number has ended, if there was one.
+    pub(super) fn end_build(&mut self, build: u64) {
+        if self.has_builds() {
+            self.with_watches(|watches| watches.end_build(build));
+        }
+    }
+
     /// A portion of what touches and clients that watch no more leave behind. True while there is
     /// more.
     pub fn settle_watches(&mut self) -> bool {

@@ -16,6 +16,9 @@
 //! Keys are found by their hashes alone: of two that share one, both are touched. A transaction that
 //! runs again is all that comes of it.
 //!
+//! A *build* (SUNIONSTORE) watches its sources in the same way, from its cuts of them until it is
+//! installed: while none has changed, a cut of all keys may come before it.
+//!
 //! Invariants (`check_invariants`):
 //! - W1: every key in the table has a watch, of a client that watches now or is being forgotten.
 //! - W2: the watches of a clean client are in the table, once for each of its keys.
@@ -33,6 +36,9 @@ const AT_ONCE: usize = 64;
 /// Keys that are removed as their client stops watching them: nearly all watch fewer, and very many may
 /// go in one step.
 const FEW: usize = 8;
+
+/// Marks the number of a build, which is no client.
+const BUILD: u64 = 1 << 63;
 
 /// One watch of one key.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +166,8 @@ pub(crate) struct Watches {
     over: Vec<(u64, Runs<u64>)>,
     /// Clients that are dirty since it was last asked.
     news: Vec<u64>,
+    /// The builds among the watchers.
+    builds: Vec<u64>,
 }
 
 /// The name of a key in the table.
@@ -216,6 +224,45 @@ impl Watches {
         assert!(watcher.time <= *times, "a time to come");
     }
 
+    /// A build watches one of its sources.
+    pub(crate) fn add_source(
+        &mut self,
+        build: u64,
+        key: (usize, &Key<'_>),
+        there: Option<Option<u64>>,
+    ) {
+        debug_assert_eq!(build & BUILD, 0, "the number of a build is too large");
+        let build = build | BUILD;
+        if !self.builds.contains(&build) {
+            self.builds.push(build);
+        }
+        self.add(build, key, there);
+    }
+
+    /// A build has ended.
+    pub(crate) fn end_build(&mut self, build: u64) {
+        let build = build | BUILD;
+        if let Some(at) = self.builds.iter().position(|one| *one == build) {
+            self.builds.swap_remove(at);
+            self.remove(build);
+        }
+    }
+
+    /// True while a build has sources.
+    pub(crate) fn have_builds(&self) -> bool {
+        !self.builds.is_empty()
+    }
+
+    /// True when a source of a build may have changed. Sources with a deadline count as changed: time
+    /// passes while locks are held. Cost: a portion for each build.
+    pub(crate) fn has_changed_sources(&mut self, now: u64) -> bool {
+        (0..self.builds.len()).any(|at| {
+            let build = self.builds[at];
+            let dies = self.watchers.get(&build).is_some_and(|build| build.dies_at.is_some());
+            dies || self.ask(build, now) != Seen::Clean
+        })
+    }
+
     /// A client watches no more. True while [`Watches::settle`] has something to do.
     pub(crate) fn remove(&mut self, client: u64) -> bool {
         if let Some(Watcher { time, keys, .. }) = self.watchers.remove(&client) {
@@ -269,6 +316,7 @@ impl Watches {
         let watcher = self.watchers.get_mut(&client);
         if let Some(watcher) = watcher.filter(|watcher| watcher.time == time)
             && !std::mem::replace(&mut watcher.is_dirty, true)
+            && client & BUILD == 0
         {
             self.news.push(client);
         }
@@ -311,7 +359,7 @@ impl Watches {
     pub(crate) fn hear_flush(&mut self, db: Option<usize>) {
         for (client, watcher) in &mut self.watchers {
             let had = watcher.databases.iter().any(|of| db.is_none_or(|db| db == *of));
-            if had && !std::mem::replace(&mut watcher.is_dirty, true) {
+            if had && !std::mem::replace(&mut watcher.is_dirty, true) && client & BUILD == 0 {
                 self.news.push(*client);
             }
         }
@@ -449,6 +497,35 @@ mod tests {
 
     fn set(shard: &mut Shard, db: usize, key: &[u8], deadline: Deadline) {
         shard.db_mut(db).set_text(&Key::new(key), Fresh::Bytes(b"v"), deadline);
+    }
+
+    #[test] // The sources of a build count as changed after a touch, and if they may expire.
+    fn changed_sources_of_builds_are_known() {
+        let mut shard = Shard::new(2, 1);
+        for key in [b"a", b"b"] {
+            set(&mut shard, 0, key, Deadline::Clear);
+        }
+        for (build, key) in [(1, b"a"), (2, b"a"), (2, b"b"), (2, b"c")] {
+            shard.watch_source(build, 0, &Key::new(key));
+        }
+        set(&mut shard, 1, b"a", Deadline::Clear);
+        set(&mut shard, 0, b"d", Deadline::Clear);
+        assert!(!shard.has_changed_sources(), "others have changed");
+        set(&mut shard, 0, b"c", Deadline::Clear);
+        assert!(shard.has_changed_sources(), "an absent source is there now");
+        assert!(shard.take_watch_news().is_empty(), "a build is no client");
+        shard.forget(2);
+        assert!(!shard.has_changed_sources() && shard.is_watched());
+        shard.db_mut(0).flush();
+        assert!(shard.has_changed_sources(), "a source is gone");
+        shard.forget(1);
+        assert!(!shard.has_changed_sources() && !shard.is_watched());
+
+        set(&mut shard, 0, b"e", Deadline::At(1_000));
+        shard.watch_source(3, 0, &Key::new(b"e"));
+        assert!(shard.has_changed_sources(), "it may die while locks are held");
+        shard.forget(3);
+        assert!(!shard.is_watched());
     }
 
     #[test] // A table that has grown is freed in pieces, also by the last of very many keys.

@@ -283,7 +283,7 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         let mut locked = Locked::new(self, writers);
-        self.acquire(&mut locked, &claims).await;
+        self.acquire(&mut locked, &mut claims).await;
         locked.begin();
         locked
     }
@@ -684,7 +684,7 @@ impl Tx {
             }
             Message::Unlock { tx, part } => self.release_here(tx, part),
             Message::Withdraw { tx } => self.withdraw_here(tx),
-            Message::Narrow { tx, key, access } => self.narrow_here(tx, key, access),
+            Message::Narrow { tx, kept } => self.narrow_here(tx, kept),
             Message::Busy { tx, line } => self.note_busy_here(tx, line),
             Message::Stuck { ticket, line } => self.note_stuck(ticket, line),
         }
@@ -839,10 +839,13 @@ impl Tx {
         self.notify(granted, true);
     }
 
-    fn narrow_here(&self, tx: TxId, key: u64, access: Access) {
+    fn narrow_here(&self, tx: TxId, kept: Option<(u64, Access)>) {
         let mut home = self.0.home.borrow_mut();
         home.compare_part();
-        let granted = home.locks.narrow(tx, key, access);
+        let granted = match kept {
+            Some((key, access)) => home.locks.narrow(tx, key, access),
+            None => home.locks.empty(tx),
+        };
         drop(home);
         self.notify(granted, true);
     }

@@ -4,12 +4,13 @@
 //! locked. So `held` is empty most of the time, and the check costs one branch.
 //!
 //! ```text
-//! asked \ held   Shared   Update   Exclusive
-//! Read (point)     -        -        waits        Update: a value is being rebuilt aside; readers
-//! Write (point)  waits    waits      waits        see the one before it, which is a legal order
-//! Shared           -        -        waits        until it is installed.
-//! Update         waits    waits      waits
-//! Exclusive      waits    waits      waits
+//! asked \ held   Cut, Shared   Update   Build    Exclusive
+//! Read (point)     -             -       waits    waits      Update: a value is being rebuilt aside;
+//! Write (point)  waits         waits     waits    waits      readers see the one before it, which is
+//! Cut              -             -         -      waits      a legal order until it is installed.
+//! Shared           -             -       waits    waits
+//! Update         waits         waits     waits    waits      Build: see `Access`.
+//! Exclusive      waits         waits     waits    waits
 //! ```
 //! Shared passes a held Update, but Update waits for a held Shared: a rebuild that began before all
 //! of a reader's locks were held is concurrent with it; one that begins later must follow it.
@@ -19,7 +20,8 @@
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict; except that
-//!   a claim that serves waiting calls ([`LockTable::hand_over`]) comes before all.
+//!   a claim that serves waiting calls ([`LockTable::hand_over`]) comes before all, and that a cut passes
+//!   claims that wait for a build.
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 //!
@@ -52,12 +54,25 @@ pub fn lock_key(db: usize, hash: u64) -> u64 {
 /// The intention of a claim, from the weakest to the strongest. See the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
+    /// Reads all keys at one instant. For claims of all keys only.
+    Cut,
     /// Reads several keys at one instant.
     Shared,
     /// Rebuilds a value aside, and installs it.
     Update,
+    /// Builds a value aside from cuts of other keys, its *sources*, and installs it. The sources are
+    /// not locked, so a reader of the previous value may have seen a later value of a source. Only
+    /// `Cut` may read it, which sees the sources too, and only while none of them has changed:
+    /// see `darter_keyspace::watch`.
+    Build,
     /// Changes several keys at one instant.
     Exclusive,
+}
+
+impl Access {
+    fn is_read(self) -> bool {
+        self <= Self::Shared
+    }
 }
 
 /// Keys of one shard that a transaction wants.
@@ -116,8 +131,8 @@ impl Claim {
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
-            Self::Keys(keys) => keys.iter().any(|(_, access)| *access != Access::Shared),
-            Self::List(_, access) | Self::All(access) => *access != Access::Shared,
+            Self::Keys(keys) => keys.iter().any(|(_, access)| !access.is_read()),
+            Self::List(_, access) | Self::All(access) => !access.is_read(),
         }
     }
 
@@ -128,6 +143,12 @@ impl Claim {
             Self::Keys(keys) => keys.iter().all(|(_, access)| *access == Access::Exclusive),
             Self::List(_, access) | Self::All(access) => *access == Access::Exclusive,
         }
+    }
+
+    /// True for a claim that passes builds.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        matches!(self, Self::All(Access::Cut))
     }
 
     /// True when changing its keys may take more than one turn.
@@ -149,29 +170,41 @@ pub(crate) fn writers(claims: &[(CoreId, Claim)]) -> Vec<CoreId> {
 struct Holders {
     shared: u32,
     update: u32,
+    build: u32,
     exclusive: u32,
 }
 
 impl Holders {
     fn slot(&mut self, access: Access) -> &mut u32 {
         match access {
-            Access::Shared => &mut self.shared,
+            Access::Cut | Access::Shared => &mut self.shared,
             Access::Update => &mut self.update,
+            Access::Build => &mut self.build,
             Access::Exclusive => &mut self.exclusive,
         }
     }
 
     fn blocks(&self, asked: Access) -> bool {
-        self.exclusive > 0 || (asked != Access::Shared && self.shared + self.update > 0)
+        let held = [
+            (self.shared, Access::Shared),
+            (self.update, Access::Update),
+            (self.build, Access::Build),
+            (self.exclusive, Access::Exclusive),
+        ];
+        held.into_iter().any(|(count, held)| count > 0 && blocks(held, asked))
     }
 
     fn is_free(&self) -> bool {
-        self.shared + self.update + self.exclusive == 0
+        *self == Self::default()
     }
 }
 
 fn blocks(held: Access, asked: Access) -> bool {
-    held == Access::Exclusive || asked != Access::Shared
+    match asked {
+        Access::Cut => held == Access::Exclusive,
+        Access::Shared => held >= Access::Build,
+        Access::Update | Access::Build | Access::Exclusive => true,
+    }
 }
 
 /// The receiver of a grant: a core, and a ticket there.
@@ -230,7 +263,18 @@ impl LockTable {
     fn is_obtainable(&self, claim: &Claim) -> bool {
         self.is_free()
             || !self.conflicts_with_held(claim)
-                && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim))
+                && !self.waiting.iter().any(|waiting| self.precedes(&waiting.claim, claim))
+    }
+
+    /// True when `claim` must wait for one that waits already. A cut passes claims that wait for a
+    /// build: it delays none of them.
+    fn precedes(&self, waiting: &Claim, claim: &Claim) -> bool {
+        overlap(waiting, claim) && !(claim.is_cut() && self.is_behind_build(waiting))
+    }
+
+    fn is_behind_build(&self, waiting: &Claim) -> bool {
+        let Claim::Keys(keys) = waiting else { return false };
+        keys.iter().any(|(key, _)| self.keys.get(key).is_some_and(|held| held.build > 0))
     }
 
     /// Grants `claim`, which is to read, unless it conflicts or a value of it is being rebuilt: the
@@ -267,6 +311,7 @@ impl LockTable {
     /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true
     /// when it was granted at once.
     pub fn acquire(&mut self, tx: TxId, claim: Claim, notify: (usize, u64)) -> bool {
+        debug_assert!(!claim.is_cut(), "{tx}: a cut does not queue");
         if self.try_acquire(tx, &claim) {
             return true;
         }
@@ -349,6 +394,15 @@ impl LockTable {
         assert!(claim.covers(key, access), "transaction {tx} does not hold {key} for {access:?}");
         self.grant(tx, Claim::Keys(vec![(key, access)]));
         self.note_narrowed(tx, access);
+        self.grant_waiting()
+    }
+
+    /// Releases what `tx` holds, but not `tx`: it is released later. Returns the waiters that are
+    /// granted, as `release` does.
+    pub fn empty(&mut self, tx: TxId) -> Vec<(usize, u64)> {
+        self.give_all(tx);
+        self.grant(tx, Claim::Keys(Vec::new()));
+        self.note_ended(tx);
         self.grant_waiting()
     }
 

@@ -52,7 +52,7 @@ impl Waited {
         match claim {
             Claim::Keys(keys) => {
                 let is_waited = |(name, access): &&(u64, Access)| {
-                    *access != Access::Shared && self.0.contains(name)
+                    *access > Access::Shared && self.0.contains(name)
                 };
                 let keys: Vec<_> = keys.iter().filter(is_waited).map(exclusive).collect();
                 (!keys.is_empty()).then_some(Claim::Keys(keys))

@@ -1,6 +1,7 @@
 //! Claims of all keys beside others: neither waits long for the other.
 
 use crate::link::{cores, counts, keys, settle};
+use darter_keyspace::{Deadline, Fresh, Key};
 use darter_tx::{Access, Claim, CoreId, Locked, Tx};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -114,4 +115,64 @@ fn a_claim_of_all_keys_leaves_its_queues() {
     assert!(is_granted(&whole));
     release(&all, &whole);
     assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+}
+
+fn write(all: &[Tx], core: CoreId, name: &[u8]) {
+    let mut home = all[core].home();
+    home.shard.db_mut(0).set_text(&Key::new(name), Fresh::Bytes(b"v"), Deadline::Clear);
+}
+
+/// A build of key 1 on core 0, from a source on core 1.
+fn build(all: &[Tx]) -> Held {
+    let mut claims = one_key(0, 1);
+    claims.push((1, keys(&[(2, Access::Shared)])));
+    let held = lock(all, 0, claims);
+    let number = held.borrow().as_ref().and_then(Locked::build).expect("no transaction");
+    all[1].home().shard.watch_source(number, 0, &Key::new(b"source"));
+    held.borrow_mut().as_mut().expect("it is granted").keep_build(0, 1);
+    settle(all);
+    held
+}
+
+#[test] // A cut of all keys passes a build, and claims that wait for it. Others wait.
+fn cuts_pass_builds() {
+    let all = cores(2);
+    let built = build(&all);
+    let reader = lock(&all, 1, vec![(0, keys(&[(1, Access::Shared)]))]);
+    assert!(!is_granted(&reader), "it sees the value before, and perhaps a later source");
+    for core in [0, 1] {
+        let cut = lock(&all, core, all_keys(2, Access::Cut));
+        assert!(is_granted(&cut), "from core {core}");
+        assert!(all[0].home().locks.blocks_point(3, true), "a write changes the cut");
+        release(&all, &cut);
+    }
+    let shared = lock(&all, 1, all_keys(2, Access::Shared));
+    assert!(!is_granted(&shared));
+    release(&all, &built);
+    assert!(is_granted(&reader) && is_granted(&shared));
+    release(&all, &reader);
+    release(&all, &shared);
+    assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+    assert!(!all[1].home().shard.is_watched());
+}
+
+#[test] // A cut that sees a later value of a source waits for the build.
+fn cuts_wait_for_builds_with_changed_sources() {
+    for core in [0, 1] {
+        let all = cores(2);
+        let built = build(&all);
+        write(&all, 1, b"another");
+        let cut = lock(&all, core, all_keys(2, Access::Cut));
+        assert!(is_granted(&cut), "another key has changed");
+        release(&all, &cut);
+        write(&all, 1, b"source");
+        let cut = lock(&all, core, all_keys(2, Access::Cut));
+        assert!(!is_granted(&cut), "from core {core}");
+        assert!(!all[0].home().locks.blocks_point(3, true));
+        release(&all, &built);
+        assert!(is_granted(&cut));
+        release(&all, &cut);
+        assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+        assert!(!all[1].home().shard.is_watched());
+    }
 }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 const KEYS: u64 = 6;
 const ACCESSES: [Access; 3] = [Access::Shared, Access::Update, Access::Exclusive];
 
-/// Whether `asked` waits while `held` is held: the rows Shared, Update, Exclusive of the table.
+/// Whether `asked` waits while `held` is held: the rows of the table.
 fn waits(asked: Access, held: Access) -> bool {
     match (asked, held) {
-        (Access::Shared, Access::Shared | Access::Update) => false,
-        (Access::Shared, Access::Exclusive) | (Access::Update | Access::Exclusive, _) => true,
+        (Access::Cut, held) => held == Access::Exclusive,
+        (Access::Shared, Access::Cut | Access::Shared | Access::Update) => false,
+        (Access::Shared, Access::Build | Access::Exclusive) => true,
+        (Access::Update | Access::Build | Access::Exclusive, _) => true,
     }
 }
 
@@ -48,7 +50,21 @@ impl Model {
     fn must_wait(&self, claim: &Claim, before: usize) -> bool {
         let either = |one, other| waits(one, other) || waits(other, one);
         self.held.iter().any(|(_, held)| meet(claim, held, waits))
-            || self.waiting[..before].iter().any(|(_, earlier)| meet(claim, earlier, either))
+            || self.waiting[..before]
+                .iter()
+                .any(|(_, earlier)| meet(claim, earlier, either) && !self.may_pass(claim, earlier))
+    }
+
+    /// A cut passes claims that wait for a build.
+    fn may_pass(&self, claim: &Claim, earlier: &Claim) -> bool {
+        let Claim::Keys(keys) = earlier else { return false };
+        let is_built = |(_, held): &(TxId, Claim)| match held {
+            Claim::Keys(held) => held.iter().any(|(key, access)| {
+                *access == Access::Build && keys.iter().any(|(other, _)| other == key)
+            }),
+            _ => false,
+        };
+        matches!(claim, Claim::All(Access::Cut)) && self.held.iter().any(is_built)
     }
 
     fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
@@ -64,7 +80,10 @@ impl Model {
         let claim = Claim::All(asked);
         let either = |one, other| waits(one, other) || waits(other, one);
         let held = self.held.iter().filter(|(_, held)| meet(&claim, held, waits));
-        let queued = self.waiting.iter().filter(|(_, queued)| meet(&claim, queued, either));
+        let queued = self
+            .waiting
+            .iter()
+            .filter(|(_, queued)| meet(&claim, queued, either) && !self.may_pass(&claim, queued));
         let ahead: Vec<TxId> = held.chain(queued).map(|(tx, _)| *tx).collect();
         let is_free = ahead.is_empty();
         if !is_free {
@@ -96,12 +115,14 @@ impl Model {
         granted
     }
 
-    /// Transactions are numbered by arrival: none has overtaken one that it must wait for.
+    /// Transactions are numbered by arrival: none has overtaken one that it must wait for, except cuts.
     fn check_order(&self, seed: u64, now: TxId) {
         let either = |one, other| waits(one, other) || waits(other, one);
         for (tx, claim) in &self.waiting {
-            let overtaking =
-                self.held.iter().find(|(other, held)| other > tx && meet(claim, held, either));
+            let overtaking = self
+                .held
+                .iter()
+                .find(|(other, held)| other > tx && meet(claim, held, either) && !held.is_cut());
             assert!(overtaking.is_none(), "seed {seed} tx {now}: {overtaking:?} before {tx}");
         }
     }
@@ -155,9 +176,14 @@ fn locks_match_the_table() {
 
 fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, seed: u64) {
     let claim = claim(prng);
-    match prng.below(11) {
+    match prng.below(12) {
+        11 => {
+            let cut = Claim::All(Access::Cut);
+            let expected = model.try_acquire(tx, &cut);
+            assert_eq!(locks.try_acquire(tx, &cut), expected, "seed {seed}");
+        }
         10 => {
-            let asked = access(prng);
+            let asked = if prng.chance(50) { Access::Cut } else { access(prng) };
             let expected = model.watch(tx, asked);
             let is_free = locks.watch(tx, &Claim::All(asked), notify(tx));
             assert_eq!(is_free, expected, "seed {seed}: {asked:?}");
@@ -184,13 +210,22 @@ fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, see
     }
 }
 
-/// A holder keeps one of its keys, with the access that it had, or a weaker one.
+/// A holder keeps one of its keys, with the access that it had, or a weaker one; or none.
 fn narrow(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, seed: u64) {
     let Some((holder, claim)) = model.take_holder(prng) else { return };
     let Some((key, held)) = (0..KEYS).find_map(|key| Some((key, access_of(&claim, key)?))) else {
         return model.held.push((holder, claim));
     };
-    let kept = if held == Access::Exclusive { access(prng) } else { held };
+    if prng.chance(20) {
+        model.held.push((holder, Claim::Keys(Vec::new())));
+        return assert_eq!(locks.empty(holder), model.grant_after(holder), "seed {seed}: {holder}");
+    }
+    let kept = match held {
+        Access::Exclusive if prng.chance(50) => Access::Build,
+        Access::Exclusive => access(prng),
+        Access::Cut => return model.held.push((holder, claim)),
+        weaker => weaker,
+    };
     model.held.push((holder, Claim::Keys(vec![(key, kept)])));
     for (_, asked, ahead) in &mut model.watches {
         ahead.retain(|one| *one != holder || waits(*asked, kept));

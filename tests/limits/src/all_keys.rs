@@ -1,11 +1,12 @@
-//! Commands that need all keys, while one key is held for long: writers of other keys do not wait.
+//! Commands that need all keys, while one key is held for long: writers of other keys do not wait,
+//! and reads of all keys do not wait for commands that store a result.
 //!
 //! A busy machine delays replies too: the time in which threads waited for a processor is subtracted,
 //! and the calmest of a few attempts counts. A server at fault delays writers in each of them.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
-use darter_testkit::{Client, Server, process};
+use darter_testkit::{Client, Reply, Server, process};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) const CHECKS: &[Check] = &[
     ("commands on all keys delay no writer: beside ZUNIONSTORE", Asks::More, |stage| beside(stage, STORE)),
     ("commands on all keys delay no writer: beside a script",    Asks::More, |stage| beside(stage, SCRIPT)),
+    ("reads of all keys pass ZUNIONSTORE",                       Asks::More, pass),
+    ("reads of all keys see ZUNIONSTORE before a later DEL",     Asks::AsRedis, order),
 ];
 
 /// The longest wait of a writer.
@@ -21,7 +24,7 @@ const ATTEMPTS: usize = 5;
 /// How long a script is left to run.
 const SCRIPT_TIME: Duration = Duration::from_millis(150);
 
-const STORE: &[&str] = &["ZUNIONSTORE", "{a}d", "2", "{a}", "{a}2"];
+const STORE: &[&str] = &["ZUNIONSTORE", "{b}d", "2", "{a}", "{a}2"];
 /// It has changed keys, so nobody may see them before it ends.
 const SCRIPT: &[&str] = &["EVAL", "redis.call('SET', KEYS[1], 1) while true do end", "1", "held"];
 
@@ -93,6 +96,47 @@ fn longest_wait(server: &Server, holder: &[&str], command: &str) -> Result<Durat
     let reply = needs_all.receive().map_err(text)?;
     ensure(!reply.is_error(), || format!("{command}: {reply:?}"))?;
     Ok(longest)
+}
+
+fn pass(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let (mut client, mut holds) = (server.client().map_err(text)?, server.client().map_err(text)?);
+    for command in ["DBSIZE", "KEYS x*", "BGSAVE"] {
+        let mut shortest = Duration::MAX;
+        for _ in 0..ATTEMPTS {
+            fill(&mut client)?;
+            holds.send(&encode(STORE)).map_err(text)?;
+            sleep(Duration::from_millis(50)); // It has begun.
+            let (sent, before) = (Instant::now(), delayed(&server));
+            let reply = client.words(command).map_err(text)?;
+            let waited = sent.elapsed();
+            ensure(!reply.is_error(), || format!("{command}: {reply:?}"))?;
+            shortest = shortest.min(waited.saturating_sub(delayed(&server).saturating_sub(before)));
+            holds.receive().map_err(text)?;
+        }
+        ensure(shortest <= WAIT_MAX, || format!("{command} waited for {shortest:?}"))?;
+    }
+    Ok(())
+}
+
+fn order(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let (mut client, mut holds) = (server.client().map_err(text)?, server.client().map_err(text)?);
+    for _ in 0..ATTEMPTS {
+        fill(&mut client)?;
+        holds.send(&encode(STORE)).map_err(text)?;
+        sleep(Duration::from_millis(50)); // It has begun.
+        client.words("DEL {a}").map_err(text)?;
+        let (keys, size) = (
+            client.words("KEYS *").map_err(text)?.items().map_or(0, <[Reply]>::len),
+            client.words("DBSIZE").map_err(text)?.int(),
+        );
+        let is_of_both = holds.receive().map_err(text)?.int() == Some(200_000);
+        let is_right = !is_of_both || (keys, size) == (3, Some(3));
+        ensure(is_right, || format!("the source and the result are missing: {keys}, {size:?}"))?;
+        client.words("DEL {b}d").map_err(text)?;
+    }
+    Ok(())
 }
 
 /// Time in which the threads of the server were ready to run and did not, and the time of this one.

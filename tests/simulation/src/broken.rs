@@ -4,6 +4,7 @@
 //! parts, and flawed worlds, in which cores sleep too long or miss notifications.
 
 use crate::faults::Faults;
+use crate::model::Algebra;
 use crate::ops::Op;
 use crate::run::{Plan, simulate};
 use crate::transaction::Transaction;
@@ -11,8 +12,10 @@ use crate::world::Flaw;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Command, Flags, Group, MultiFuture, Refusal, Run, specs};
 use darter_families::hash::{Hash, value_of};
-use darter_keyspace::Key;
+use darter_families::set::Set;
+use darter_keyspace::{Deadline, Key};
 use darter_structs::table::Scratch;
+use darter_tx::{Access, Home, lock_key};
 
 /// A seeded bug: its name, its commands, and the mix that exposes it.
 pub(crate) struct Bug {
@@ -57,6 +60,12 @@ const fn unlocked(run: fn(Call) -> MultiFuture) -> Command {
     Command::new("broken", "0.0.0", 2, Flags::WRITE, specs::ONE_RW_UPDATE, Group::Generic, run)
 }
 
+const fn storing(run: fn(Call) -> MultiFuture) -> Command {
+    let run = Run::Multi { here: None, anywhere: run };
+    let (flags, keys) = (Flags::WRITE, specs::ALL_RM_DELETE);
+    Command::new("sunionstore", "1.0.0", -3, flags, keys, Group::Generic, run)
+}
+
 /// All bugs that histories catch.
 pub(crate) const BUGS: &[Bug] = &[
     Bug {
@@ -91,6 +100,13 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "a WATCH that misses",
         rows: &[broken(|call| Box::pin(watch_nothing(call)))],
         draw: draw_watches,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
+    },
+    Bug {
+        name: "a build that does not watch its source",
+        rows: &[storing(|call| Box::pin(build_unwatched(call)))],
+        draw: draw_builds,
         faults: NO_FAULTS,
         flaw: Flaw::None,
     },
@@ -151,6 +167,46 @@ fn draw_watches(prng: &mut Prng) -> Op {
         return set;
     }
     Op::Transaction(Box::new(Transaction::broken("k1", vec![set, Op::Get("k1".into())])))
+}
+
+fn draw_builds(prng: &mut Prng) -> Op {
+    let key = |number: u64| format!("k{number}");
+    match prng.below(6) {
+        0 | 1 => Op::Sadd(key(1), vec!["e".into()]),
+        2 => Op::Del(vec![key(prng.below(2))]),
+        3 => Op::Dbsize,
+        _ => {
+            let (kind, store) = (Algebra::Union, Some(key(0)));
+            Op::Algebra { kind, store, keys: vec![key(1)] }
+        }
+    }
+}
+
+/// SUNIONSTORE of one source, without a watch of it: a cut may come after a change of the source,
+/// and before the build.
+async fn build_unwatched(call: Call) -> Result<Answer, Refusal> {
+    let (target, source) = (call.arg(1).to_vec(), call.arg(2).to_vec());
+    let (to, from, db) = (call.tx.core_of(&target), call.tx.core_of(&source), call.db);
+    let mut locked = call.lock_keys([(1, Access::Exclusive), (2, Access::Shared)]).await;
+    let read = move |home: &mut Home| {
+        let set = home.shard.db(db).value::<Set>(&Key::new(&source)).ok().flatten();
+        set.map(|set| set.contains(b"e", home.shard.now()))
+    };
+    let has_member = call.tx.on(from, read).await == Some(true);
+    locked.keep_build(to, lock_key(db, Key::new(&target).hash));
+    for _ in 0..8 {
+        call.tx.yield_now().await;
+    }
+    let install = move |home: &mut Home| {
+        let (db, key) = (home.shard.db_mut(db), Key::new(&target));
+        db.remove(&key);
+        if has_member {
+            let _ = db.edit::<Set, _>(&key, true, |edit| edit.add(b"e", Deadline::Clear));
+        }
+    };
+    call.tx.on(to, install).await;
+    drop(locked);
+    Ok(call.answer(|reply| reply.count(usize::from(has_member))))
 }
 
 /// EXEC of an INCR of each key, under the lock of that key alone.

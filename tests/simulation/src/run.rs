@@ -98,9 +98,10 @@ const LOST_MAX: usize = 4;
 
 impl<'a> Run<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let mut families = darter_families::TABLES.to_vec();
-        families.push(darter_persist::commands::TABLE);
-        families.push(plan.extra);
+        let is_replaced = |row: &Command| plan.extra.iter().any(|extra| extra.name == row.name);
+        let rows = darter_families::TABLES.iter().copied().flatten().copied();
+        let rows: Vec<Command> = rows.filter(|row| !is_replaced(row)).collect();
+        let families = [&rows[..], darter_persist::commands::TABLE, plan.extra];
         let table = Table::new(&families, darter_server::admin::TABLES);
         let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
         sim.flaw = plan.flaw;

@@ -31,7 +31,7 @@ impl Size {
 /// Reply: integer. Refusals: none. Cost: O(cores); where very many keys have just died, in slices.
 /// Source: <https://redis.io/commands/dbsize> (1.0.0).
 pub(super) async fn dbsize(call: Call) -> Result<Answer, Refusal> {
-    let locked = call.lock_all(Access::Shared).await;
+    let locked = call.lock_all(Access::Cut).await;
     let db = call.db;
     let measure = |_| move |home: &mut Home| Size::of(home.shard.db(db));
     let sizes = call.tx.on_each(0..call.tx.cores(), measure).await;

@@ -137,8 +137,10 @@ impl Shard {
         false
     }
 
-    /// An open transaction has ended. If it was neither committed nor undone, its changes stay.
+    /// A transaction has ended, or a build. If it was open and neither committed nor undone, its
+    /// changes stay.
     pub fn forget(&mut self, transaction: u64) {
+        self.end_build(transaction);
         if self.kept.contains_key(&transaction) {
             while self.commit(transaction, 1) {}
         }

@@ -58,8 +58,7 @@ enum BusyKeys {
 
 /// Makes a snapshot in the background: returns when the cut is taken. Core 0 only.
 pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
-    let Running { outcome, changes, locked } =
-        begin(&core, Access::Shared, BusyKeys::GiveUp).await?;
+    let Running { outcome, changes, locked } = begin(&core, Access::Cut, BusyKeys::GiveUp).await?;
     drop(locked);
     core.spawn_on_self(|core| async move {
         let outcome = outcome.await;
@@ -70,8 +69,7 @@ pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
 
 /// Makes a snapshot, and returns when it is on the disk. Core 0 only.
 pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
-    let Running { outcome, changes, locked } =
-        begin(&core, Access::Shared, BusyKeys::GiveUp).await?;
+    let Running { outcome, changes, locked } = begin(&core, Access::Cut, BusyKeys::GiveUp).await?;
     drop(locked);
     let outcome = outcome.await;
     finish(&core, &outcome, &changes, false);

@@ -10,6 +10,9 @@
 //! other claim, for at most [`QUEUED_MS`], and then leaves the queues again. It is granted there if
 //! the claims before it end within that time; later claims wait for it no longer than that.
 //!
+//! A claim of all keys for a [`Access::Cut`] passes builds, unless a source of one has changed. If it
+//! has been refused twice, it waits for builds as well.
+//!
 //! ```text
 //! try | watch | try | watch | try | watch | try | queue, at most 10 ms | watch | try ..
 //! ```
@@ -18,22 +21,25 @@ use super::message::When;
 use super::tickets::{AwaitedEvent, Pending};
 use super::{Locked, Message, Tx, downcast};
 use crate::CoreId;
-use crate::locks::{Claim, TxId};
+use crate::locks::{Access, Claim, TxId};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
 /// Refusals of a claim of all keys before it queues: by then other claims have come and gone.
 const TRIES: usize = 4;
+/// Refusals of a cut before it waits for builds.
+const CUT_TRIES: usize = 2;
 /// The longest time that a claim of all keys stands in queues at once.
 const QUEUED_MS: u64 = 10;
 
 impl Tx {
     /// Takes the locks in `claims`, which are in ascending order of cores.
-    pub(super) async fn acquire(&self, locked: &mut Locked, claims: &[(CoreId, Claim)]) {
+    pub(super) async fn acquire(&self, locked: &mut Locked, claims: &mut [(CoreId, Claim)]) {
         if claims.iter().all(|(_, claim)| matches!(claim, Claim::All(_))) {
             return self.acquire_all_keys(locked, claims).await;
         }
+        let claims = &*claims;
         if claims.len() > 1 && self.try_all(locked, claims).await {
             return;
         }
@@ -45,14 +51,18 @@ impl Tx {
         }
     }
 
-    async fn acquire_all_keys(&self, locked: &mut Locked, claims: &[(CoreId, Claim)]) {
+    async fn acquire_all_keys(&self, locked: &mut Locked, claims: &mut [(CoreId, Claim)]) {
         let mut refusals = 0;
         while !self.try_all(locked, claims).await {
             refusals += 1;
+            if refusals == CUT_TRIES {
+                let cuts = claims.iter_mut().filter(|(_, claim)| claim.is_cut());
+                cuts.for_each(|(_, claim)| *claim = Claim::All(Access::Shared));
+            }
             if refusals % TRIES == 0 && self.queue_for_a_while(locked, claims).await {
                 return;
             }
-            for (core, claim) in claims {
+            for (core, claim) in &*claims {
                 if let Some(ended) = self.ask(locked, *core, claim, When::Unobstructed) {
                     ended.await;
                 }
@@ -86,7 +96,7 @@ impl Tx {
             if *core != self.0.core {
                 locked.asked.push(*core);
                 asked.push((*core, self.ask_core(locked.id, *core, claim.clone(), When::AtOnce)));
-            } else if self.0.home.borrow_mut().locks.try_acquire(locked.id, claim) {
+            } else if self.try_here(locked.id, claim) {
                 locked.cores.push(*core);
             } else {
                 all = false;
@@ -141,12 +151,17 @@ impl Tx {
         notify: (CoreId, u64),
         when: When,
     ) -> bool {
-        let locks = &mut self.0.home.borrow_mut().locks;
         match when {
-            When::AtOnce => locks.try_acquire(tx, &claim),
-            When::Granted => locks.acquire(tx, claim, notify),
-            When::Unobstructed => locks.watch(tx, &claim, notify),
+            When::AtOnce => self.try_here(tx, &claim),
+            When::Granted => self.home().locks.acquire(tx, claim, notify),
+            When::Unobstructed => self.home().locks.watch(tx, &claim, notify),
         }
+    }
+
+    fn try_here(&self, tx: TxId, claim: &Claim) -> bool {
+        let mut home = self.home();
+        let is_late = claim.is_cut() && home.shard.has_changed_sources();
+        !is_late && home.locks.try_acquire(tx, claim)
     }
 
     /// Completed after [`QUEUED_MS`].

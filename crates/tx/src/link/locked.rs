@@ -263,11 +263,36 @@ impl Locked {
         assert!(self.cores.contains(&core), "core={core} is not locked");
         for other in std::mem::replace(&mut self.cores, vec![core]) {
             match (other == core, other == self.tx.core()) {
-                (true, true) => self.tx.narrow_here(self.id, key, access),
-                (true, false) => self.tx.post(core, Message::Narrow { tx: self.id, key, access }),
+                (true, _) => self.narrow(core, Some((key, access))),
                 (false, true) => self.tx.release_here(self.id, self.part_on(other)),
                 (false, false) => self.unlock(other),
             }
+        }
+    }
+
+    /// Releases all but `key` of `core`, which must be held, to build its value: the other keys are
+    /// sources. Their cores are notified of the end of the build. A transaction keeps all.
+    pub fn keep_build(&mut self, core: CoreId, key: u64) {
+        if self.is_of_transaction {
+            return;
+        }
+        assert!(self.cores.contains(&core), "core={core} is not locked");
+        for other in &self.cores {
+            self.narrow(*other, (*other == core).then_some((key, Access::Build)));
+        }
+    }
+
+    /// The number of a build under these locks, for its sources. A transaction keeps them locked.
+    #[must_use]
+    pub fn build(&self) -> Option<TxId> {
+        (!self.is_of_transaction).then_some(self.id)
+    }
+
+    fn narrow(&self, core: CoreId, kept: Option<(u64, Access)>) {
+        if core == self.tx.core() {
+            self.tx.narrow_here(self.id, kept);
+        } else {
+            self.tx.post(core, Message::Narrow { tx: self.id, kept });
         }
     }
 

@@ -84,14 +84,12 @@ pub enum Message {
         /// The transaction.
         tx: TxId,
     },
-    /// Release the locks of this transaction, except one key.
+    /// Release the locks of this transaction, except one key, if any.
     Narrow {
         /// The transaction.
         tx: TxId,
-        /// The key that stays locked.
-        key: u64,
-        /// The access.
-        access: Access,
+        /// The key that stays locked, and the access.
+        kept: Option<(u64, Access)>,
     },
     /// Claims do not wait for this transaction's locks any more, and the reason.
     Busy {

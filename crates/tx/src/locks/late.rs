@@ -397,11 +397,12 @@ impl Holders {
     }
 
     fn excludes_late(self, asked: Access) -> bool {
-        self.exclusive + self.update > 0 || (asked != Access::Shared && self.shared > 0)
+        let changed = self.exclusive + self.build + self.update;
+        changed > 0 || (!asked.is_read() && self.shared > 0)
     }
 }
 
 /// True when a late key may not be taken while another holds it.
 fn excludes_late(held: Access, asked: Access) -> bool {
-    held != Access::Shared || asked != Access::Shared
+    !(held.is_read() && asked.is_read())
 }

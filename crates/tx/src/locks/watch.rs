@@ -5,7 +5,7 @@
 //! Invariant (`check_invariants` asserts it, with those of the table):
 //! - W1: a watch has transactions ahead of it, and each holds something here, or waits.
 
-use super::{Access, Claim, LockTable, Notify, TxId, blocks, overlap};
+use super::{Access, Claim, LockTable, Notify, TxId, blocks};
 
 /// A wait for the end of some transactions.
 pub(super) struct Watch {
@@ -22,7 +22,7 @@ impl LockTable {
     /// Cost: a look at each claim that is held or waits.
     pub fn watch(&mut self, tx: TxId, claim: &Claim, notify: Notify) -> bool {
         let Claim::All(asked) = *claim else { unreachable!("{claim:?} waits in the queue") };
-        let queued = self.waiting.iter().filter(|waiting| overlap(&waiting.claim, claim));
+        let queued = self.waiting.iter().filter(|waiting| self.precedes(&waiting.claim, claim));
         let mut ahead: Vec<TxId> = queued.map(|waiting| waiting.tx).collect();
         ahead.extend(self.granted.keys().copied().filter(|held| self.waits_for(*held, claim)));
         let is_free = ahead.is_empty();
