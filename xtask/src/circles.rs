@@ -1,8 +1,8 @@
 //! Calls between the files of the engine: methods of `Core`, which no `use` line shows.
 //!
 //! Every file with an `impl Core` may call every other one through it. The files that reach each other
-//! by such calls are one circle. [`CIRCLE_MAX`] and [`FILES_MAX`] are what is left of it: they must be
-//! lowered as files leave, and never raised.
+//! by such calls would be one circle: there is none. [`FILES_MAX`] must be lowered as files lose their
+//! block, and never raised.
 //!
 //! A call counts if its method is one of `Core`'s and its receiver has a name that cores go by. Two
 //! methods of one name count for neither.
@@ -14,9 +14,9 @@ use std::path::Path;
 /// The crate of the engine.
 const CRATE: &str = "crates/server/src";
 /// Files in the largest circle of calls.
-const CIRCLE_MAX: usize = 17;
+const CIRCLE_MAX: usize = 0;
 /// Files with an `impl Core`.
-const FILES_MAX: usize = 38;
+const FILES_MAX: usize = 37;
 /// The names of variables that hold a core.
 const RECEIVERS: &[&str] = &["self", "core", "there", "home", "back"];
 

@@ -210,10 +210,10 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     core.each_conn(|conn| {
         let lane = &mut conn.lane;
         let spared = filter.skip_me && lane.session.id == me;
-        if !spared && !lane.session.killed && filter.fits(&lane.session, now) {
+        if !spared && !lane.session.is_killed() && filter.fits(&lane.session, now) {
             killed += 1;
             if lane.session.id == me {
-                lane.session.close_after_reply = true; // It still gets the reply.
+                lane.session.close_after_reply(); // It still gets the reply.
             } else {
                 core.kill(lane);
             }

@@ -81,7 +81,7 @@ fn select(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 /// `QUIT`.
 fn quit(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     cx.reply.ok();
-    cx.session.close_after_reply = true;
+    cx.session.close_after_reply();
     Ok(())
 }
 

@@ -13,22 +13,26 @@
 //! sent them and needs the next. A batch that reaches a command held by CLIENT PAUSE also sends its
 //! replies home, and continues after the pause.
 
-use super::conn::Lane;
+use super::conn::outbound;
 use super::core::{Core, Mail};
-use super::entry::Runner;
+use super::entry::{Entry, Runner};
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
-use super::presence::{Awaited, Presence};
-use super::state::batches::{Batch, Replied, Stops};
+use super::prefetch::{prefetch, prefetch_queued};
+use super::presence::{Awaited, Gone, Presence};
+use super::state::batches::{Batch, HELD_BYTES_MAX, Replied, Stops};
+use super::unit::admit::is_paused;
+use super::unit::place::own_flags;
 use super::unit::settle::Caller;
 use super::wanted::Stopped;
+use darter_command::{Answer, Refusal, Stream};
 use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
-use darter_tx::CoreId;
+use darter_tx::{CoreId, TaskId};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Replies held for a batch, in bytes.
-const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_BUFFER_BYTES / 4;
+/// The reply of a command: its beginning, and the rest as a stream.
+type Part = (Output, Option<Box<dyn Stream>>);
 
 impl Core {
     /// Runs a batch from another core.
@@ -52,20 +56,20 @@ impl Core {
         while batch.next < batch.items.len() {
             if batch.next.is_multiple_of(LOOKAHEAD_MAX) {
                 let db = batch.items[batch.next].view.db;
-                self.prefetch(batch.lookahead().map(|request| (request, db)));
+                prefetch(self, batch.lookahead().map(|request| (request, db)));
             }
             let args = batch.args(&batch.items[batch.next]);
             let entry = &self.table.entries()[batch.items[batch.next].entry];
-            let flags = self.own_flags(entry, args);
+            let flags = own_flags(self, entry, args);
             let item = &mut batch.items[batch.next];
             let flags = item.queued.as_ref().map_or(flags, |queued| queued.flags_of_exec(flags));
-            if self.is_paused(flags) {
+            if is_paused(self, flags) {
                 self.pause_batch(batch);
                 return;
             }
             let queued = item.queued.take();
             if let Some(queued) = &queued {
-                self.prefetch_queued(queued, batch.items[batch.next].view.db);
+                prefetch_queued(self, queued, batch.items[batch.next].view.db);
             }
             let ran = match (queued, entry.run) {
                 (Some(queued), _) => self.exec_in_batch(batch, queued),
@@ -126,58 +130,46 @@ impl Core {
         self.batches.borrow_mut().pause(batch);
     }
 
+    /// The next command of a batch is a task. A read stops with its client; a write does not, as later
+    /// commands of its pipeline may have run on other cores.
     fn wait_in_batch(
         self: &Rc<Self>,
-        mut batch: Box<Batch>,
+        batch: Box<Batch>,
         index: usize,
         request: Arc<Request>,
         view: View,
         work: Work,
     ) {
-        self.batches.borrow_mut().hold(batch.client);
-        let (core, client) = (Rc::clone(self), batch.client);
-        let presence = Presence::new(self.batches.borrow().gone(client));
-        let seen = Rc::clone(&presence);
-        let task = self.tx.spawn(async move {
-            let (resp3, caller) = (batch.resp3, caller_of(&batch));
-            let entry = &core.table.entries()[index];
-            let answer = core.finish_waiting(index, request, view, resp3, work, caller);
-            let answer = core.while_wanted(!entry.row.is_write(), &seen, answer).await;
-            let (out, stream) = match answer {
-                Ok(answer) => core.encode_answer(answer, resp3),
-                Err(Stopped::Unwanted) => Default::default(), // The client is gone.
-                Err(Stopped::Busy(line)) => {
-                    core.encode_answer(Err(core.refuse_busy(entry, line)), resp3)
-                }
-            };
-            batch.replied(out, stream);
-            core.batches.borrow_mut().answered(batch);
+        let entry = &self.table.entries()[index];
+        let stops = (!entry.row.is_write()).then_some(Stops::Always);
+        HeldBatch::new(self, batch, stops).start(|held| {
+            let core = Rc::clone(self);
+            let task = self.tx.spawn(async move {
+                let (resp3, caller) = (held.batch.resp3, caller_of(&held.batch));
+                let entry = &core.table.entries()[index];
+                let answer = core.finish_waiting(index, request, view, resp3, work, caller);
+                let answer = core.while_wanted(!entry.row.is_write(), &held.presence, answer).await;
+                held.answer(entry, answer);
+            });
+            self.tx.note_author(task, view.tracker.author());
+            task
         });
-        self.tx.note_author(task, view.tracker.author());
-        // A write does not stop: later commands of its pipeline may have run on other cores.
-        if !self.table.entries()[index].row.is_write() {
-            self.batches.borrow_mut().note_awaited(
-                client,
-                Awaited { task, presence },
-                Stops::Always,
-            );
-        }
     }
 
     /// Accepts the replies of a batch that another core has run.
     pub(super) fn batch_done(self: &Rc<Self>, from: CoreId, mut batch: Box<Batch>) {
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
-                self.wake_batch(from, batch.client); // The client's later commands must run, too.
+                outbound::wake_batch(self, from, batch.client); // The client's later commands must run, too.
             }
             return;
         };
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
             if batch.rests {
-                lane.resting.push(from);
+                lane.away.resting.push(from);
             }
-            lane.away_bytes -= batch.request_bytes;
+            lane.away.bytes -= batch.request_bytes;
             lane.learn_owed(batch.ends.len(), batch.held_bytes);
             let (mut start, mut slot) = (0, 0);
             let replies = &batch.replies;
@@ -213,37 +205,56 @@ impl Core {
         });
         self.batches.borrow_mut().keep(batch);
     }
+}
 
-    /// Resumes a resting batch on another core, if its reply is next and the earlier ones were
-    /// sent.
-    pub(super) fn wake_wanted(&self, lane: &mut Lane) {
-        if let Some(at) = wanted(lane) {
-            let core = lane.resting.swap_remove(at);
-            self.wake_batch(core, lane.session.handle);
+/// A batch that waits for the task of its next command.
+pub(super) struct HeldBatch {
+    core: Rc<Core>,
+    pub(super) batch: Box<Batch>,
+    /// Whether its client is connected, if the task stops with it.
+    pub(super) presence: Rc<Presence>,
+    stops: Option<Stops>,
+}
+
+impl HeldBatch {
+    /// Holds a batch, and the later ones of its client. `stops` says when the task stops after its client
+    /// is gone.
+    pub(super) fn new(core: &Rc<Core>, batch: Box<Batch>, stops: Option<Stops>) -> Self {
+        core.batches.borrow_mut().hold(batch.client);
+        let gone = stops.map_or(Gone::No, |_| core.batches.borrow().gone(batch.client));
+        Self { core: Rc::clone(core), batch, presence: Presence::new(gone), stops }
+    }
+
+    /// Starts the task, which ends with [`HeldBatch::reply`].
+    pub(super) fn start(self, start: impl FnOnce(Self) -> TaskId) {
+        let (core, client) = (Rc::clone(&self.core), self.batch.client);
+        let (presence, stops) = (Rc::clone(&self.presence), self.stops);
+        let task = start(self);
+        if let Some(stops) = stops {
+            let awaited = Awaited { task, presence };
+            core.batches.borrow_mut().note_awaited(client, awaited, stops);
         }
     }
 
-    /// Resumes all resting batches of a closed connection: its requests must still run.
-    pub(super) fn wake_all(&self, lane: &mut Lane) {
-        for core in std::mem::take(&mut lane.resting) {
-            self.wake_batch(core, lane.session.handle);
-        }
+    /// Replies to its command, and resumes it.
+    pub(super) fn reply(self, (out, stream): Part) {
+        let Self { core, mut batch, .. } = self;
+        batch.replied(out, stream);
+        core.batches.borrow_mut().answered(batch);
     }
 
-    fn wake_batch(&self, core: CoreId, client: u64) {
-        let wake = move |there: &Rc<Self>| there.batches.borrow_mut().wake(client);
-        self.post(core, Mail::Ask(Box::new(wake)));
+    /// [`HeldBatch::reply`] with an answer, or without one: the client is gone, or is refused.
+    pub(super) fn answer(self, entry: &Entry, answer: Result<Result<Answer, Refusal>, Stopped>) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Stopped::Unwanted) => return self.reply(Part::default()),
+            Err(Stopped::Busy(line)) => Err(self.core.refuse_busy(entry, line)),
+        };
+        let part = self.core.encode_answer(answer, self.batch.resp3);
+        self.reply(part);
     }
 }
 
 pub(super) fn caller_of(batch: &Batch) -> Caller<'static> {
     Caller::Client(batch.from, batch.client)
-}
-
-/// The index, among the resting cores, of one whose batch may continue: its reply is next, and the
-/// earlier ones were sent.
-pub(super) fn wanted(lane: &Lane) -> Option<usize> {
-    let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return None };
-    let has_left = lane.stream.is_none() && lane.output_bytes() < HELD_BYTES_MAX;
-    lane.resting.iter().position(|resting| resting == core).filter(|_| has_left)
 }

@@ -58,14 +58,14 @@ impl Census {
         }
         self.evicts = limits.all > 0;
         if self.evicts {
-            self.publish(&core.admin.shared.reports[core.id()]);
+            self.report_to(&core.admin.shared.reports[core.id()]);
         }
         self.evicts
     }
 
     /// Counts a connection. True if it was closed instead, for its output.
     fn take(&mut self, core: &Core, conn: &mut Conn, limits: &ClientLimits) -> bool {
-        if conn.lane.session.killed {
+        if conn.lane.session.is_killed() {
             return false;
         }
         let sizes = conn.sizes();
@@ -73,7 +73,7 @@ impl Census {
             core.over_output_limit(conn);
             return true;
         }
-        if conn.lane.soft_since_ms.is_some() {
+        if conn.lane.sending.soft_since_ms.is_some() {
             self.note_soft();
         }
         self.bytes += sizes.total;
@@ -105,7 +105,7 @@ impl Census {
             report.clients.store(self.bytes, Ordering::Relaxed);
             more = core.slice_is_over();
         }
-        self.publish(report);
+        self.report_to(report);
         let is_stuck = limit > 0 && sum(shared) >= limit && largest(shared, |_| true) == 0;
         if is_stuck && !self.warned {
             tracing::warn!("Over client maxmemory after evicting all evictable clients");
@@ -134,10 +134,10 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
         return true;
     }
     if limit.soft == 0 || output < limit.soft {
-        conn.lane.soft_since_ms = None;
+        conn.lane.sending.soft_since_ms = None;
         return false;
     }
-    let since = *conn.lane.soft_since_ms.get_or_insert(now_ms);
+    let since = *conn.lane.sending.soft_since_ms.get_or_insert(now_ms);
     now_ms.saturating_sub(since) > limit.soft_ms
 }
 
@@ -158,12 +158,12 @@ impl Core {
     /// above the hard limit. Above the soft limit, clients are scanned until none is.
     pub(super) fn check_output(&self, conn: &mut Conn, early: usize) {
         let (limits, output) = (self.hot.borrow().client_limits, conn.lane.unread_bytes() + early);
-        if conn.lane.session.killed {
+        if conn.lane.session.is_killed() {
             return;
         }
         if is_over(conn, output, &limits, self.now_ms()) {
             self.over_output_limit(conn);
-        } else if conn.lane.soft_since_ms.is_some() {
+        } else if conn.lane.sending.soft_since_ms.is_some() {
             self.census.borrow_mut().note_soft();
         }
     }

@@ -1,24 +1,22 @@
 //! One connection: its unparsed requests, its pending replies, and its session.
 
+pub(super) mod outbound;
+pub(super) mod parts;
 mod receive;
 
-use super::moving::policy::Trail;
 use super::owed::{Owed, Unread, Waiting, held_by};
 use super::point::View;
 use super::presence::{Awaited, Gone};
-use super::state::batches::Batch;
 use super::state::pubsub::Subscribed;
-use super::state::receiving::Receiving;
 use super::state::tracking::message::Push;
 use super::state::tracking::mode::Mode;
 use super::state::waits::Blocked;
-use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
+use super::transaction::queued::{Queued, Sizes as QueuedSizes};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
 use darter_runtime::net::Token;
-use darter_tx::CoreId;
+use parts::{Away, Input, Lists, Location, OpenTransaction, Sending};
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// The addresses of a connection.
@@ -44,6 +42,27 @@ pub enum ReplyMode {
     SkipNext,
     /// The current command gets no reply.
     Skip,
+}
+
+/// WATCH, as CLIENT LIST shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watching {
+    /// The number of watched keys.
+    pub keys: usize,
+    /// One of them was touched, as far as this core knows. EXEC asks the cores of the keys.
+    pub is_touched: bool,
+}
+
+/// Whether a connection is about to be closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// It stays open.
+    #[default]
+    Open,
+    /// It is closed once its output is sent.
+    AfterReply,
+    /// It is closed at once: CLIENT KILL, or a limit.
+    Now,
 }
 
 /// The session of a connection: its settings, and the fields of CLIENT LIST.
@@ -78,10 +97,8 @@ pub struct Session {
     pub monitor: bool,
     /// Commands queued since MULTI, until EXEC has ended.
     pub queued: Option<QueuedSizes>,
-    /// The number of watched keys.
-    pub watched: usize,
-    /// A watched key was touched, as far as this core knows. EXEC asks the cores of the keys.
-    pub is_touched: bool,
+    /// WATCH.
+    pub watching: Watching,
     /// Its subscriptions.
     pub subscribed: Subscribed,
     /// CLIENT TRACKING.
@@ -95,13 +112,28 @@ pub struct Session {
     pub active_ms: u64,
     /// The last command, as an index into the table.
     pub last_command: Option<usize>,
-    /// The connection is closed once its output is sent.
-    pub close_after_reply: bool,
-    /// CLIENT KILL: the connection is closed at once.
-    pub killed: bool,
+    /// Whether it is about to be closed.
+    pub ending: Ending,
 }
 
 impl Session {
+    /// Closes the connection once its output is sent.
+    pub(crate) fn close_after_reply(&mut self) {
+        if self.ending == Ending::Open {
+            self.ending = Ending::AfterReply;
+        }
+    }
+
+    /// True if the connection is closed once its output is sent.
+    pub(crate) fn closes_after_reply(&self) -> bool {
+        self.ending == Ending::AfterReply
+    }
+
+    /// True if the connection is closed at once.
+    pub(crate) fn is_killed(&self) -> bool {
+        self.ending == Ending::Now
+    }
+
     pub(super) fn view(&self) -> View {
         let tracker = self.tracking.tracker(self.handle);
         View { db: self.db, no_touch: self.no_touch, tracker }
@@ -193,18 +225,12 @@ pub struct Lane {
     pub token: Token,
     /// The session.
     pub session: Session,
-    /// The core that accepted the connection.
-    pub(super) home: CoreId,
-    /// The time of its last move, in Unix milliseconds; 0 for none.
-    pub(super) came_ms: u64,
-    /// The cores of its last requests.
-    pub(super) trail: Trail,
-    /// The core that it is about to move to. Nothing is parsed until then.
-    pub(super) leaving: Option<CoreId>,
+    /// The cores that it has been on, and goes to.
+    pub(super) location: Location,
     /// Encoded output that the socket does not have yet.
     pub(super) out: Output,
-    /// Bytes of the current send; 0 for none.
-    pub(super) in_flight: usize,
+    /// The current send, and what delays the next one.
+    pub(super) sending: Sending,
     /// Pending replies after `out`.
     pub(super) owed: VecDeque<Owed>,
     /// The ready part of `owed`.
@@ -219,46 +245,16 @@ pub struct Lane {
     pub(super) next: Next,
     /// The task that runs the last request, if any.
     pub(super) awaited: Option<Awaited>,
-    /// The commands queued since MULTI.
-    pub(super) queued_commands: Option<Box<Queued>>,
-    /// The watched keys; shared with a running EXEC.
-    pub(super) watched: Option<Rc<Watched>>,
+    /// MULTI and WATCH.
+    pub(super) transaction: OpenTransaction,
     /// The call that waits for keys, if any.
     pub(super) blocked: Option<Box<Blocked>>,
-    /// Cores on which a batch rests until its next reply is asked for.
-    pub(super) resting: Vec<usize>,
-    /// The core of the last script that may touch keys of other cores, while its reply is pending.
-    pub(super) script_at: Option<usize>,
-    /// The home of the channel of the last PUBLISH, if it is another core.
-    pub(super) published_at: Option<usize>,
-    /// Bytes of requests that are on other cores, or about to be sent: see `Batch::request_bytes`.
-    pub(super) away_bytes: usize,
-    /// The part of `away_bytes` from the current turn.
-    pub(super) away_now: usize,
-    /// Batches to other cores, by core, gathered while parsing.
-    pub(super) batches: Vec<Option<Box<Batch>>>,
-    /// In the queue of connections with work.
-    pub(super) queued: bool,
-    /// The number of the poll that received its last bytes: see `queue`.
-    pub(super) look: u64,
-    /// In the queue of connections with a stream.
-    pub(super) streaming: bool,
-    /// In the list of connections with output.
-    pub(super) dirty: bool,
-    /// In the list of connections with pushes to send.
-    pub(super) pushed: bool,
-    /// The output queued after the current send contains a reply.
-    pub(super) reply_waits: bool,
-    /// The end of the output's wait for the next reply: see `corked`. It may have passed.
-    pub(super) corked_until: Option<u64>,
-    /// Only a part of the next request has arrived.
-    pub(super) wanting: bool,
-    /// The peer has half-closed.
-    pub(super) eof: bool,
-    /// The time for which its stream has searched since then without output.
-    pub(super) silent_ns: u64,
-    /// The state of receiving.
-    pub(super) receiving: Receiving,
+    /// Its requests on other cores.
+    pub(super) away: Away,
+    /// The lists of its core that it is in.
+    pub(super) lists: Lists,
+    /// Its input.
+    pub(super) input: Input,
     /// In the list of connections that wait for the end of CLIENT PAUSE. Its request may run before
     /// it leaves the list, so this is not a variant of `next`.
     pub(super) awaits_pause: bool,
@@ -267,14 +263,6 @@ pub struct Lane {
     /// The runtime was asked to close the connection. A send may still be in flight: a killed
     /// connection does not wait for it.
     pub(super) closing: bool,
-    /// `rbp`: the largest recent send, up to the reply buffer's size, and its time.
-    pub(super) reply_peak: (usize, u64),
-    /// The time since which its output has been above the soft limit, in Unix milliseconds.
-    pub(crate) soft_since_ms: Option<u64>,
-    /// Bytes received.
-    pub bytes_in: u64,
-    /// Bytes sent.
-    pub bytes_out: u64,
 }
 
 impl Conn {
@@ -290,7 +278,9 @@ impl Conn {
         if lane.awaits_pause || lane.waits_to_write() || lane.is_blocked() {
             return false;
         }
-        let follows = lane.corked_until.is_some() && lane.queued && self.parser.pending_bytes() > 0;
+        let follows = lane.sending.corked_until.is_some()
+            && lane.lists.ready
+            && self.parser.pending_bytes() > 0;
         lane.stream.is_none() && (follows || !matches!(lane.next, Next::Parsed))
     }
 
@@ -321,7 +311,7 @@ impl Conn {
         let (encoded, reply_buffer) = lane.out.tail_bytes();
         let reply_bytes = if encoded > REPLY_BUFFER_BYTES { 0 } else { encoded };
         let (parts, _) = lane.out.parts();
-        let others = [lane.in_flight > 0, encoded > reply_bytes, lane.stream.is_some()];
+        let others = [lane.sending.in_flight > 0, encoded > reply_bytes, lane.stream.is_some()];
         let pinned = lane.pinned_bytes();
         let output = lane.buffered_bytes() + pinned - reply_bytes;
         let held = lane.held().map_or(0, |request| request.bytes());
@@ -330,7 +320,7 @@ impl Conn {
         Sizes {
             query: parser.query_bytes(),
             query_free: parser.free_bytes(),
-            arguments: parser.argument_bytes() + lane.away_bytes + held,
+            arguments: parser.argument_bytes() + lane.away.bytes + held,
             reply_buffer,
             reply_bytes,
             output_parts: parts + lane.owed.len() + others.iter().filter(|is| **is).count(),
@@ -338,7 +328,7 @@ impl Conn {
             pinned,
             total: size_of::<Self>()
                 + parser.memory_bytes()
-                + (lane.away_bytes + held + owed)
+                + (lane.away.bytes + held + owed)
                 + (lane.transaction_bytes() + lane.session.subscribed.bytes)
                 + lane.session.tracking.prefix_bytes
                 + reply_buffer.max(reply_bytes)
@@ -352,12 +342,9 @@ impl Lane {
         Self {
             token,
             session,
-            home: 0,
-            came_ms: 0,
-            trail: Trail::default(),
-            leaving: None,
+            location: Location::default(),
             out: Output::default(),
-            in_flight: 0,
+            sending: Sending::default(),
             owed: VecDeque::new(),
             waiting: Waiting::default(),
             late: Vec::new(),
@@ -365,33 +352,14 @@ impl Lane {
             stream: None,
             next: Next::default(),
             awaited: None,
-            queued_commands: None,
-            watched: None,
+            transaction: OpenTransaction::default(),
             blocked: None,
-            resting: Vec::new(),
-            script_at: None,
-            published_at: None,
-            away_bytes: 0,
-            away_now: 0,
-            batches: (0..cores).map(|_| None).collect(),
-            queued: false,
-            look: 0,
-            streaming: false,
-            dirty: false,
-            pushed: false,
-            reply_waits: false,
-            corked_until: None,
-            wanting: false,
-            eof: false,
-            silent_ns: 0,
-            receiving: Receiving::default(),
+            away: Away::new(cores),
+            lists: Lists::default(),
+            input: Input::default(),
             awaits_pause: false,
             write_hold: WriteHold::default(),
             closing: false,
-            reply_peak: (0, 0),
-            soft_since_ms: None,
-            bytes_in: 0,
-            bytes_out: 0,
         }
     }
 
@@ -433,16 +401,16 @@ impl Lane {
 
     /// Attaches queued commands to the last request for another core, an EXEC.
     pub(super) fn attach(&mut self, core: usize, queued: Box<Queued>) {
-        let batch = self.batches[core].as_mut().expect("it has just been sent there");
+        let batch = self.away.batches[core].as_mut().expect("it has just been sent there");
         let bytes = batch.attach(queued);
-        self.away_bytes += bytes;
-        self.away_now += bytes;
+        self.away.bytes += bytes;
+        self.away.turn_bytes += bytes;
     }
 
     /// Bytes of the transaction: queued commands and watched keys.
     pub(super) fn transaction_bytes(&self) -> usize {
         let queued = self.session.queued.map_or(0, |sizes| sizes.held_bytes);
-        queued + self.watched.as_ref().map_or(0, |watched| watched.held_bytes())
+        queued + self.transaction.watched.as_ref().map_or(0, |watched| watched.held_bytes())
     }
 
     /// True if the client waits for a key: flag `b` of CLIENT LIST.
@@ -457,7 +425,7 @@ impl Lane {
 
     /// Whether the client has half-closed.
     pub(super) fn gone(&self) -> Gone {
-        if self.eof { Gone::Ended } else { Gone::No }
+        if self.input.eof { Gone::Ended } else { Gone::No }
     }
 
     /// Records that the task is done.
@@ -470,7 +438,7 @@ impl Lane {
     /// Bytes of output, queued or being sent.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
-        self.out.len() + self.in_flight
+        self.out.len() + self.sending.in_flight
     }
 
     /// Bytes of output, of pending replies, and of streams. Large for a MONITOR, and for a client
@@ -498,16 +466,16 @@ impl Lane {
     /// `rbp` of CLIENT LIST.
     #[must_use]
     pub fn reply_peak(&self) -> usize {
-        self.reply_peak.0
+        self.sending.peak.0
     }
 
     /// Records a send. The peak is that of the last seconds.
     pub(super) fn note_sent(&mut self, bytes: usize, now_ms: u64) {
         /// Redis's `reply-buffer-peak-reset-time`.
         const RESET_MS: u64 = 5_000;
-        let (peak, since_ms) = self.reply_peak;
+        let (peak, since_ms) = self.sending.peak;
         if bytes > peak || now_ms.saturating_sub(since_ms) > RESET_MS {
-            self.reply_peak = (bytes.min(REPLY_BUFFER_BYTES), now_ms);
+            self.sending.peak = (bytes.min(REPLY_BUFFER_BYTES), now_ms);
         }
     }
 
@@ -515,7 +483,7 @@ impl Lane {
     /// read its replies still counts as idle.
     pub(crate) fn is_working(&self) -> bool {
         let waits = match self.owed.front() {
-            Some(Owed::Remote(core) | Owed::Silent(core)) => !self.resting.contains(core),
+            Some(Owed::Remote(core) | Owed::Silent(core)) => !self.away.resting.contains(core),
             _ => false,
         };
         let searches = self.stream.is_some() && self.output_bytes() == 0;
@@ -619,7 +587,7 @@ impl Lane {
     pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
         let each = (bytes / replies.max(1)).max(1);
         let fitting = darter_base::limits::REPLY_BUFFER_BYTES / 2 / each;
-        let used_up = replies * self.batches.len() * 2 >= self.owed_max;
+        let used_up = replies * self.away.batches.len() * 2 >= self.owed_max;
         let grown = if used_up { self.owed_max * 2 } else { self.owed_max };
         self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
     }
@@ -658,11 +626,10 @@ impl Lane {
         matches!(self.next, Next::Parsed)
             && self.stream.is_none()
             && self.owed.len() < self.owed_max
-            && self.away_bytes < AWAY_BYTES_MAX
+            && self.away.bytes < AWAY_BYTES_MAX
             && self.output_bytes() + self.waiting.bytes
                 < darter_base::limits::REPLY_BUFFER_BYTES / 4
-            && !self.session.close_after_reply
-            && !self.session.killed
+            && self.session.ending == Ending::Open
     }
 }
 

@@ -1,6 +1,6 @@
 //! The core: its parts, its inputs and its outputs.
 
-use super::conn::Conn;
+use super::conn::{Conn, Ending};
 use super::entry::Table;
 use super::queue::Queue;
 use super::scripts::machines::Machines;
@@ -194,13 +194,13 @@ impl Core {
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
             lane.session.active_ms = self.now_ms();
-            lane.bytes_out += lane.in_flight as u64;
-            self.stats.borrow_mut().bytes_out += lane.in_flight as u64;
-            lane.in_flight = 0;
+            lane.sending.bytes += lane.sending.in_flight as u64;
+            self.stats.borrow_mut().bytes_out += lane.sending.in_flight as u64;
+            lane.sending.in_flight = 0;
             self.clients.mark_sent(lane);
             self.mark_streaming(lane);
             let lane = &mut conn.lane;
-            if lane.eof || lane.held().is_some() || conn.parser.pending_bytes() > 0 {
+            if lane.input.eof || lane.held().is_some() || conn.parser.pending_bytes() > 0 {
                 self.mark_ready(lane);
             }
         });
@@ -224,7 +224,7 @@ impl Core {
         let quiet = |conn: &Conn| {
             let lane = &conn.lane;
             let is_settled = lane.is_settled() || (lane.is_blocked() && lane.owed.is_empty());
-            is_settled && lane.output_bytes() == 0 && !lane.queued
+            is_settled && lane.output_bytes() == 0 && !lane.lists.ready
         };
         self.clients.all(quiet)
             && self.batches.borrow().is_empty()
@@ -443,7 +443,7 @@ impl Core {
 
     /// Closes a connection at once.
     pub fn kill(&self, lane: &mut super::conn::Lane) {
-        lane.session.killed = true;
+        lane.session.ending = Ending::Now;
         if let Some(blocked) = &lane.blocked {
             blocked.call.fate.end();
         }
@@ -471,8 +471,8 @@ impl Core {
     }
 
     pub(super) fn mark_ready(&self, lane: &mut super::conn::Lane) {
-        if !lane.queued {
-            lane.queued = true;
+        if !lane.lists.ready {
+            lane.lists.ready = true;
             self.queue.borrow_mut().mark_ready(self.look.get(), lane.token);
         }
     }

@@ -7,6 +7,7 @@ use super::scripts::evaluation::Evaluation;
 use super::state::pubsub::Kind;
 use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
+use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::syntax::{self, Argument};
 use darter_command::{
     Answer, Args, Command, Flags, KeySpec, MultiFn, Place, PointFn, Refusal, Run, until_nul,
@@ -85,6 +86,14 @@ pub struct Scripted {
     pub declared: fn(&Core, darter_resp::Args<'_>) -> Option<darter_script::Flags>,
     /// The evaluation, if the script is cached and quickly found.
     pub(crate) find: fn(&Core, darter_resp::Args<'_>) -> Option<Evaluation>,
+}
+
+impl Scripted {
+    /// The script, if it is known and the request is short.
+    pub(crate) fn find_short(self, core: &Core, args: darter_resp::Args<'_>) -> Option<Evaluation> {
+        let is_short = args.len() <= ENTRIES_AT_ONCE && !args.is_owned();
+        if is_short { (self.find)(core, args) } else { None }
+    }
 }
 
 /// How a command runs.

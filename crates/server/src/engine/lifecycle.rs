@@ -1,5 +1,6 @@
 //! The beginning and the end of connections: accepted, half-closed, closed.
 
+use super::conn::outbound;
 use super::conn::{Conn, Lane, Peer, Session};
 use super::core::{Core, Mail};
 use super::presence::{Awaited, Gone};
@@ -11,7 +12,7 @@ impl Core {
     /// Adds an accepted connection. Beyond the limits it is refused and closed.
     pub fn accepted(&self, token: Token, peer: Peer) {
         let hot = self.hot.borrow();
-        let refusal = if self.accepted_len() >= hot.clients_max {
+        let refusal = if self.moves.accepted(self.clients.len()) >= hot.clients_max {
             Some("-ERR max number of clients reached\r\n")
         } else if hot.protected && hot.password.is_none() && !peer.is_local {
             Some(PROTECTED)
@@ -33,9 +34,11 @@ impl Core {
             Some(_) => stats.rejected_connections += 1,
             None => stats.connections += 1,
         }
-        session.close_after_reply = refusal.is_some();
+        if refusal.is_some() {
+            session.close_after_reply();
+        }
         let mut conn = Box::new(Conn::new(token, session, hot.bulk_max, self.tx.cores()));
-        conn.lane.home = self.id();
+        conn.lane.location.home = self.id();
         conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
         self.mark_dirty(&mut conn.lane);
         self.clients.add(conn);
@@ -44,7 +47,7 @@ impl Core {
     /// Handles a half-close: the peer may still read.
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
-            conn.lane.eof = true;
+            conn.lane.input.eof = true;
             // As in Redis, a half-close ends a wait, unless the call is in flight or was served.
             let ends = |blocked: &Blocked| {
                 blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
@@ -55,7 +58,7 @@ impl Core {
             if let Some(awaited) = &conn.lane.awaited {
                 awaited.presence.set(Gone::Ended);
             }
-            if let Some(core) = conn.lane.script_at {
+            if let Some(core) = conn.lane.away.script_at {
                 let client = conn.lane.session.handle;
                 let end = move |there: &Rc<Self>| there.batches.borrow_mut().note_ended(client);
                 self.post(core, Mail::Ask(Box::new(end)));
@@ -67,7 +70,7 @@ impl Core {
     /// Handles the end of a connection.
     pub fn closed(self: &Rc<Self>, token: Token) {
         if let Some(mut conn) = self.clients.remove(token) {
-            self.wake_all(&mut conn.lane);
+            outbound::wake_all(self, &mut conn.lane);
             self.stop_work(&conn.lane);
             self.unwatch_all(&mut conn.lane);
             self.stop_waiting(&mut conn.lane);
@@ -94,6 +97,24 @@ impl Core {
         if let Some(Awaited { task, presence }) = self.batches.borrow_mut().note_closed(client) {
             presence.set(Gone::Closed);
             self.tx.wake(*task);
+        }
+    }
+
+    /// Accounts for a closed connection of this core.
+    fn mover_left(&self, lane: &Lane) {
+        if lane.location.leaving.is_some() {
+            self.move_ended();
+        }
+        if lane.location.home != self.id() {
+            self.moves.guest_goes();
+            self.post(lane.location.home, Mail::Ask(Box::new(|home| home.moves.is_back())));
+        }
+    }
+
+    /// Records that a connection has arrived or closed.
+    pub(super) fn move_ended(&self) {
+        for ticket in self.moves.end() {
+            self.tx.complete(ticket, Box::new(()));
         }
     }
 }

@@ -63,7 +63,7 @@ impl Begun {
 }
 
 /// The result of a point command.
-pub(super) enum Ran {
+pub(crate) enum Ran {
     /// Done: the reply is encoded, up to the stream.
     Done(Option<Box<dyn Stream>>),
     /// The command must wait, or takes more than a slice.
@@ -71,7 +71,7 @@ pub(super) enum Ran {
 }
 
 /// The rest of a point command that could not finish at once.
-pub(super) enum Work {
+pub(crate) enum Work {
     /// Its keys are locked: run the command when they are free.
     Blocked,
     /// Drive its job, which began at this time. Its key is locked.

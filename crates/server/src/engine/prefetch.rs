@@ -38,82 +38,83 @@ struct Element<'a> {
     hash: u64,
 }
 
-impl Core {
-    /// Prefetches for the next ready connections that have sent little, usually one request. A
-    /// pipeline is prefetched when it is served, and requests parsed in an earlier slice were
-    /// prefetched then. Returns the number of connections visited.
-    pub(super) fn prefetch_ready(&self) -> usize {
-        const LITTLE_BYTES: usize = 256;
-        let mut conns = self.clients.places();
-        let (mut fresh, mut looked_at, mut requests) = (List::<usize>::new(), 0, 0);
-        for token in self.queue.borrow().ready().take(resp::LOOKAHEAD_MAX) {
-            let index = token.index as usize;
-            looked_at += 1;
-            if let Some(Some(conn)) = conns.get_mut(index)
-                && conn.parser.pending_bytes() <= LITTLE_BYTES
-                && conn.lane.may_parse()
-            {
-                let parsed = conn.parser.parse_ahead();
-                if parsed > 0 {
-                    fresh.push(index);
-                }
-                requests += parsed;
+/// Prefetches for the next ready connections that have sent little, usually one request. A
+/// pipeline is prefetched when it is served, and requests parsed in an earlier slice were
+/// prefetched then. Returns the number of connections visited.
+pub(super) fn prefetch_ready(core: &Core) -> usize {
+    const LITTLE_BYTES: usize = 256;
+    let mut conns = core.clients.places();
+    let (mut fresh, mut looked_at, mut requests) = (List::<usize>::new(), 0, 0);
+    for token in core.queue.borrow().ready().take(resp::LOOKAHEAD_MAX) {
+        let index = token.index as usize;
+        looked_at += 1;
+        if let Some(Some(conn)) = conns.get_mut(index)
+            && conn.parser.pending_bytes() <= LITTLE_BYTES
+            && conn.lane.may_parse()
+        {
+            let parsed = conn.parser.parse_ahead();
+            if parsed > 0 {
+                fresh.push(index);
             }
-            if requests >= resp::LOOKAHEAD_MAX {
-                break;
-            }
+            requests += parsed;
         }
-        let conns = fresh.iter().filter_map(|index| conns.get(*index)?.as_ref());
-        self.prefetch(conns.flat_map(|conn| {
+        if requests >= resp::LOOKAHEAD_MAX {
+            break;
+        }
+    }
+    let conns = fresh.iter().filter_map(|index| conns.get(*index)?.as_ref());
+    prefetch(
+        core,
+        conns.flat_map(|conn| {
             conn.parser.lookahead().map(|request| (request, conn.lane.session.db))
-        }));
-        looked_at
-    }
+        }),
+    );
+    looked_at
+}
 
-    /// Prefetches for the commands of an EXEC, which were queued some time ago, perhaps on another
-    /// core.
-    pub(super) fn prefetch_queued(&self, queued: &Queued, db: usize) {
-        let here = queued.placed().filter(|(core, ..)| *core == Some(self.id()));
-        self.prefetch(here.map(|(_, _, args)| (args, db)).take(resp::LOOKAHEAD_MAX));
-    }
+/// Prefetches for the commands of an EXEC, which were queued some time ago, perhaps on another
+/// core.
+pub(super) fn prefetch_queued(core: &Core, queued: &Queued, db: usize) {
+    let here = queued.placed().filter(|(owner, ..)| *owner == Some(core.id()));
+    prefetch(core, here.map(|(_, _, args)| (args, db)).take(resp::LOOKAHEAD_MAX));
+}
 
-    /// Prefetches the keys of requests, each in its database, and the first field or member of each
-    /// request.
-    pub(super) fn prefetch<'a>(&self, requests: impl Iterator<Item = (Args<'a>, usize)>) {
-        let home = self.tx.home();
-        let mut likely = self.last_entry.get();
-        let (mut keys, mut elements) = (List::<Wanted<'_>>::new(), List::<Element<'_>>::new());
-        for (args, db) in requests {
-            let Ok(entry) = self.table.resolve_likely(args, likely) else { continue };
-            likely = entry.index;
-            let mut note = Note::of(entry.index);
-            let db = home.shard.db(db);
-            let mut positions = entry.row.keys.positions(args).take(resp::LOOKAHEAD_MAX);
-            let is_usual = entry.one_key && args.len() > 1;
-            let mut next = if is_usual { Some(1) } else { positions.next() };
-            while let Some(at) = next {
-                next = if is_usual { None } else { positions.next() };
-                if self.tx.cores() > 1 && args.owner(at, self.tx.cores()) != self.id() {
-                    continue;
-                }
-                let wanted = Wanted { db, key: Key::new(args.get(at)) };
-                note.add(at, wanted.key.hash);
-                if keys.last().is_none_or(|last| last.key.hash != wanted.key.hash) {
-                    _ = keys.try_push(wanted);
-                }
-                if let Some(element) = entry.row.element.filter(|element| *element < args.len()) {
-                    let hash = darter_base::hash::of(args.get(element));
-                    note.add(element, hash);
-                    _ = elements.try_push(Element { at: wanted, hash });
-                }
+/// Prefetches the keys of requests, each in its database, and the first field or member of each
+/// request.
+pub(super) fn prefetch<'a>(core: &Core, requests: impl Iterator<Item = (Args<'a>, usize)>) {
+    let home = core.tx.home();
+    let mut likely = core.last_entry.get();
+    let (mut keys, mut elements) = (List::<Wanted<'_>>::new(), List::<Element<'_>>::new());
+    for (args, db) in requests {
+        let Ok(entry) = core.table.resolve_likely(args, likely) else { continue };
+        likely = entry.index;
+        let mut note = Note::of(entry.index);
+        let db = home.shard.db(db);
+        let mut positions = entry.row.keys.positions(args).take(resp::LOOKAHEAD_MAX);
+        let is_usual = entry.one_key && args.len() > 1;
+        let mut next = if is_usual { Some(1) } else { positions.next() };
+        while let Some(at) = next {
+            next = if is_usual { None } else { positions.next() };
+            if core.tx.cores() > 1 && args.owner(at, core.tx.cores()) != core.id() {
+                continue;
             }
-            args.keep(note);
+            let wanted = Wanted { db, key: Key::new(args.get(at)) };
+            note.add(at, wanted.key.hash);
+            if keys.last().is_none_or(|last| last.key.hash != wanted.key.hash) {
+                _ = keys.try_push(wanted);
+            }
+            if let Some(element) = entry.row.element.filter(|element| *element < args.len()) {
+                let hash = darter_base::hash::of(args.get(element));
+                note.add(element, hash);
+                _ = elements.try_push(Element { at: wanted, hash });
+            }
         }
-        // In separate loops: prefetches that are close together overlap more.
-        keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
-        keys.iter().for_each(|wanted| wanted.db.keys().prefetch_entry(wanted.key.hash));
-        prefetch_elements(elements);
+        args.keep(note);
     }
+    // In separate loops: prefetches that are close together overlap more.
+    keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
+    keys.iter().for_each(|wanted| wanted.db.keys().prefetch_entry(wanted.key.hash));
+    prefetch_elements(elements);
 }
 
 /// Consecutive elements of one value.

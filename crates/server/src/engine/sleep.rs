@@ -9,7 +9,7 @@
 //!
 //! Not here: sleeping and waking of the thread. See `thread` and the runtime's `mailbox`.
 
-use super::batch::wanted;
+use super::conn::outbound::wanted;
 use super::conn::{Conn, Lane};
 use super::core::Core;
 use super::turn::STREAM_BUFFER_BYTES;
@@ -101,7 +101,7 @@ impl Core {
             .iter()
             .take(MOST)
             .flatten()
-            .filter(|conn| !conn.lane.closing && conn.lane.leaving.is_none());
+            .filter(|conn| !conn.lane.closing && conn.lane.location.leaving.is_none());
         for conn in open {
             let lost = lost(conn);
             assert!(lost.is_none(), "core {}: {lost:?} is in no queue", self.id());
@@ -114,16 +114,24 @@ fn lost(conn: &Conn) -> Option<&'static str> {
     let lane = &conn.lane;
     let is_next = lane.owed.is_empty() && lane.stream.is_none();
     let states = [
-        (lane.session.killed, "one that was killed"),
-        (lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.wanting, "a request"),
+        (lane.session.is_killed(), "one that was killed"),
+        (
+            lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.input.is_partial,
+            "a request",
+        ),
         (
             lane.held().is_some() && is_next && !lane.awaits_pause && !lane.waits_to_write(),
             "a held request",
         ),
         (lane.stream.is_some() && lane.output_bytes() < STREAM_BUFFER_BYTES, "a stream"),
-        (!lane.out.is_empty() && lane.in_flight == 0 && lane.corked_until.is_none(), "output"),
-        (lane.eof && lane.is_settled() && lane.may_parse(), "its end"),
-        (is_answered(lane) && lane.session.close_after_reply, "one to be closed"),
+        (
+            !lane.out.is_empty()
+                && lane.sending.in_flight == 0
+                && lane.sending.corked_until.is_none(),
+            "output",
+        ),
+        (lane.input.eof && lane.is_settled() && lane.may_parse(), "its end"),
+        (is_answered(lane) && lane.session.closes_after_reply(), "one to be closed"),
         (wanted(lane).is_some(), "the end of a rest"),
     ];
     states.into_iter().find_map(|(holds, name)| holds.then_some(name))

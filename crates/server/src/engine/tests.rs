@@ -562,7 +562,7 @@ fn requests_on_other_cores_are_bounded() {
         bench.turn(0);
     }
     let away = |bench: &Bench| {
-        let bytes = |conn: &mut super::Conn| (conn.lane.away_bytes, conn.sizes().total);
+        let bytes = |conn: &mut super::Conn| (conn.lane.away.bytes, conn.sizes().total);
         bench.cores[core].with_conn(token, bytes).unwrap()
     };
     let (bytes, memory) = away(&bench);

@@ -1,7 +1,9 @@
 //! One turn of a core: a slice of work between two polls of the sockets.
 
+use super::conn::outbound;
 use super::conn::{Conn, Lane};
 use super::core::{Core, Mail};
+use super::prefetch::prefetch_ready;
 use super::queue::Next;
 use super::slices::Cause;
 use super::state::background::{CHORES, Chore};
@@ -187,7 +189,7 @@ impl Core {
 
     fn run_next_ready(self: &Rc<Self>, prefetched: &mut usize) {
         if *prefetched == 0 && self.queue.borrow().ready().len() > 1 {
-            *prefetched = self.prefetch_ready();
+            *prefetched = prefetch_ready(self);
         }
         *prefetched = prefetched.saturating_sub(1);
         let next = self.queue.borrow_mut().next_ready();
@@ -203,7 +205,7 @@ impl Core {
         if !self.queue.borrow().has_mail() {
             return false;
         }
-        let look = self.with_conn(token, |conn| conn.lane.look);
+        let look = self.with_conn(token, |conn| conn.lane.input.look);
         look.is_some_and(|look| self.queue.borrow_mut().requeue_after_mail(look, token))
     }
 
@@ -314,17 +316,17 @@ impl Core {
     fn pump(&self, token: Token) {
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.streaming = false;
+            lane.lists.streaming = false;
             let Some(mut stream) = lane.stream.take() else { return };
             self.meter.blame(Cause::Stream(stream.row()));
-            if lane.session.killed {
+            if lane.session.is_killed() {
                 return;
             }
             let resp3 = lane.session.resp3;
             if lane.output_bytes() == 0 {
                 lane.session.active_ms = self.now_ms(); // The client has waited for the server.
             }
-            let begun = if lane.eof { self.clock.monotonic_ns() } else { 0 };
+            let begun = if lane.input.eof { self.clock.monotonic_ns() } else { 0 };
             let mut more = true;
             while more && lane.output_bytes() < STREAM_BUFFER_BYTES {
                 more = stream.pump(&mut Reply::new(&mut lane.out, resp3));
@@ -334,10 +336,10 @@ impl Core {
             }
             self.mark_dirty(lane);
             if lane.output_bytes() > 0 || !more {
-                lane.silent_ns = 0;
-            } else if lane.eof {
-                lane.silent_ns += self.clock.monotonic_ns().saturating_sub(begun);
-                if lane.silent_ns > ENDED_WORK_NS {
+                lane.input.silent_ns = 0;
+            } else if lane.input.eof {
+                lane.input.silent_ns += self.clock.monotonic_ns().saturating_sub(begun);
+                if lane.input.silent_ns > ENDED_WORK_NS {
                     self.stats.borrow_mut().stopped += 1;
                     self.kill(lane);
                     return;
@@ -363,8 +365,8 @@ impl Core {
         let now = self.now_ms();
         while let Some((until_ms, token)) = self.corked.take_due(now) {
             self.with_conn(token, |conn| {
-                if conn.lane.corked_until == Some(until_ms) {
-                    conn.lane.corked_until = Some(0); // Over, even if the clock is set back.
+                if conn.lane.sending.corked_until == Some(until_ms) {
+                    conn.lane.sending.corked_until = Some(0); // Over, even if the clock is set back.
                     self.mark_dirty(&mut conn.lane);
                 }
             });
@@ -379,26 +381,20 @@ impl Core {
         !corked::is_over(self.cork(&mut conn.lane), self.now_ms())
     }
 
-    /// Begins the wait for the next reply, unless it has begun. Returns its end.
-    pub(super) fn cork(&self, lane: &mut Lane) -> u64 {
-        let now = self.now_ms();
-        *lane.corked_until.get_or_insert_with(|| self.corked.add(lane.token, now))
-    }
-
     fn send_dirty(&self) {
         self.clients.each_dirty(|conn| {
             if conn.lane.closing {
                 return;
             }
-            if !conn.lane.resting.is_empty() {
-                self.wake_wanted(&mut conn.lane);
+            if !conn.lane.away.resting.is_empty() {
+                outbound::wake_wanted(self, &mut conn.lane);
             }
             let lane = &mut conn.lane;
-            let done = lane.session.close_after_reply && lane.is_settled();
-            if lane.session.killed || (done && lane.output_bytes() == 0) {
+            let done = lane.session.closes_after_reply() && lane.is_settled();
+            if lane.session.is_killed() || (done && lane.output_bytes() == 0) {
                 lane.closing = true;
                 self.act(Action::Close(lane.token));
-            } else if lane.in_flight == 0 && !lane.out.is_empty() && !self.is_corked(conn) {
+            } else if lane.sending.in_flight == 0 && !lane.out.is_empty() && !self.is_corked(conn) {
                 self.send(&mut conn.lane);
             }
         });
@@ -406,15 +402,15 @@ impl Core {
 
     /// Hands the output to the socket.
     fn send(&self, lane: &mut Lane) {
-        lane.corked_until = None;
+        lane.sending.corked_until = None;
         let (waiting, before) = (lane.waiting_bytes(), lane.out.len());
         self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
         let action = match lane.out.take_flat(self.outgoing.spare()) {
             Some(bytes) => Action::SendFlat(lane.token, bytes),
             None => Action::Send(lane.token, lane.out.take_some(SENT_BYTES)),
         };
-        lane.in_flight = before - lane.out.len();
-        lane.note_sent(lane.in_flight, self.now_ms());
+        lane.sending.in_flight = before - lane.out.len();
+        lane.note_sent(lane.sending.in_flight, self.now_ms());
         self.act(action);
     }
 

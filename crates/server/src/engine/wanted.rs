@@ -1,4 +1,5 @@
-//! Stops tasks whose client is gone, or which must not wait any longer.
+//! Tasks whose answer a connection awaits. The answer is sent in its turn; a task stops if its client is
+//! gone, or if it must not wait any longer:
 //!
 //! - A read stops at once: its locks are released, and later answers are dropped.
 //! - A write stops if it has changed nothing yet, as while a value is built or edited aside. After
@@ -9,15 +10,20 @@
 //! - A task that waits for the keys of a slow script, and has changed nothing, stops with `BUSY`.
 //!   See `scripts::busy`.
 
-use super::conn::Lane;
+use super::conn::{Lane, ReplyMode};
 use super::core::Core;
-use super::entry::{Entry, ServerCall};
-use super::presence::{Gone, Presence};
-use darter_command::{Answer, Refusal};
+use super::entry::{Entry, Runner, ServerCall, ServerFuture};
+use super::point::Begun;
+use super::presence::{Awaited, Gone, Presence};
+use super::slices::{Cause, named};
+use super::unit::settle::Caller;
+use darter_command::{Answer, Flags, Refusal, Stream};
+use darter_resp::{self as resp, Output, Reply, Request};
 use darter_tx::TaskId;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// The time that a read may work for a half-closed client: enough for KEYS of a million keys, with
@@ -30,6 +36,15 @@ pub(super) enum Stopped {
     Unwanted,
     /// A slow script holds its keys; the refusal's text.
     Busy(&'static str),
+}
+
+/// A connection's command that runs as a task.
+pub(super) struct Answering {
+    pub(super) client: u64,
+    pub(super) row: usize,
+    pub(super) request: Arc<Request>,
+    pub(super) presence: Rc<Presence>,
+    pub(super) begun: Begun,
 }
 
 impl Core {
@@ -75,9 +90,18 @@ impl Core {
         Refusal::line(line)
     }
 
-    /// Records the task that the connection waits for.
-    pub(super) fn await_answer(&self, lane: &mut Lane, task: TaskId, presence: Rc<Presence>) {
-        lane.awaited = Some(super::presence::Awaited { task, presence });
+    /// Starts the task of a request, whose answer its connection awaits. `start` gets the state of the
+    /// client's connection.
+    pub(super) fn await_task(
+        &self,
+        lane: &mut Lane,
+        start: impl FnOnce(&mut Lane, Rc<Presence>) -> TaskId,
+    ) {
+        lane.await_task();
+        let presence = Presence::new(lane.gone());
+        let task = start(lane, Rc::clone(&presence));
+        self.tx.note_author(task, lane.session.view().tracker.author());
+        lane.awaited = Some(Awaited { task, presence });
     }
 
     /// Handles the stop of a task: the command is refused, or the connection of a half-closed
@@ -92,6 +116,90 @@ impl Core {
             self.kill(&mut conn.lane);
             self.mark_dirty(&mut conn.lane);
         });
+    }
+
+    /// Runs the task of a connection's command, counts it, and sends its answer. The task may stop
+    /// early if the client is gone.
+    pub(super) async fn answer(self: Rc<Self>, of: Answering, work: ServerFuture) {
+        let Answering { client, row, request, presence, begun } = of;
+        let entry = &self.table.entries()[row];
+        let work = blaming(&self, row, work);
+        let answer = match entry.run {
+            Runner::Multi(..) => self.while_wanted(!entry.row.is_write(), &presence, work).await,
+            Runner::Script(_) => {
+                let is_read = entry.row.flags.has(Flags::READONLY);
+                self.while_wanted(is_read, &presence, work).await
+            }
+            _ => Ok(work.await), // Administration: SAVE continues even if its client is gone.
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(stopped) => return self.stopped(client, entry, stopped),
+        };
+        let caller = Caller::Client(self.id(), client);
+        let args = resp::Args::owned(&request);
+        self.settle(entry, begun, answer.as_ref().err(), args, caller);
+        self.finish(client, answer);
+    }
+
+    /// Sends a task's answer to its connection.
+    pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
+        let Some(token) = self.clients.token_of(client) else { return };
+        self.with_conn(token, |conn| {
+            conn.parser.release_request();
+            let lane = &mut conn.lane;
+            lane.task_done();
+            let (out, stream) = self.encode_answer(answer, lane.session.resp3);
+            self.owe(lane, out, stream);
+            lane.send_late();
+            if conn.parser.pending_bytes() > 0 {
+                self.cork(lane);
+            }
+            self.after_settling(lane);
+        });
+    }
+
+    pub(super) fn encode_answer(
+        &self,
+        answer: Result<Answer, Refusal>,
+        resp3: bool,
+    ) -> (Output, Option<Box<dyn Stream>>) {
+        match answer {
+            Ok(Answer::Done(out)) => (out, None),
+            Ok(Answer::Stream(out, stream)) => (out, Some(stream)),
+            Err(refusal) => {
+                let mut out = Output::default();
+                Reply::new(&mut out, resp3).error(&refusal.text());
+                (out, None)
+            }
+        }
+    }
+
+    /// Appends a reply after all pending ones, unless the client has replies off.
+    pub(super) fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
+        if lane.session.reply_mode != ReplyMode::On {
+            if lane.session.reply_mode == ReplyMode::Skip {
+                lane.session.reply_mode = ReplyMode::On;
+            }
+            return;
+        }
+        lane.owe(out, stream);
+    }
+
+    /// Continues a connection after its replies have advanced. It has waited for the server, so it
+    /// was not idle.
+    pub(super) fn after_settling(&self, lane: &mut Lane) {
+        lane.session.active_ms = self.now_ms();
+        lane.settle();
+        self.mark_streaming(lane);
+        self.mark_dirty(lane);
+        self.mark_ready(lane);
+    }
+
+    /// Begins the wait for the next reply, unless it has begun. Returns its end.
+    pub(super) fn cork(&self, lane: &mut Lane) -> u64 {
+        let now = self.now_ms();
+        *lane.sending.corked_until.get_or_insert_with(|| self.corked.add(lane.token, now))
     }
 }
 
@@ -110,5 +218,22 @@ impl ServerCall {
             work.as_mut().poll(cx)
         })
         .await
+    }
+}
+
+/// Runs a task of command `row`, so that the slices of its steps, and of its streamed reply, are
+/// attributed to the command.
+pub(super) async fn blaming(
+    core: &Core,
+    row: usize,
+    mut task: Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>,
+) -> Result<Answer, Refusal> {
+    let answer = poll_fn(|cx| {
+        core.meter.blame(Cause::Command(row));
+        task.as_mut().poll(cx)
+    });
+    match answer.await? {
+        Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(row, stream))),
+        done @ Answer::Done(_) => Ok(done),
     }
 }

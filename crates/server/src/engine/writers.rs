@@ -53,7 +53,7 @@ impl Core {
             return false;
         }
         let db = lane.session.db;
-        let awaited = match &lane.queued_commands {
+        let awaited = match &lane.transaction.queued {
             None => self.awaited_by(db, entry, args),
             Some(_) if lane.is_queueing(entry) => None, // EXEC may have to wait.
             Some(queued) => queued.first_some(|row, args| {
@@ -62,7 +62,7 @@ impl Core {
             }),
         };
         // A half-closed client does not wait for a snapshot.
-        let Some(awaited) = awaited.filter(|at| *at == WriteWait::Events || !lane.eof) else {
+        let Some(awaited) = awaited.filter(|at| *at == WriteWait::Events || !lane.input.eof) else {
             return false;
         };
         self.stats.borrow_mut().writes_held += u64::from(!lane.waits_to_write());
@@ -174,5 +174,18 @@ impl Core {
         let reports = self.admin.shared.reports.iter().enumerate();
         let waiting = reports.filter(|(id, reports)| *id != self.id() && reports.has_waiting());
         waiting.for_each(|(id, _)| self.tell(id, |_| {}));
+    }
+
+    /// Whether so many events are under way that whoever causes more is to wait.
+    #[inline]
+    pub(crate) fn events_are_behind(&self) -> bool {
+        self.admin.shared.listeners.are_behind() || self.pubsub.has_recorded()
+    }
+
+    /// Waits until more events may be caused.
+    pub(crate) async fn events_caught_up(&self) {
+        while self.events_are_behind() {
+            self.tx.pause().await;
+        }
     }
 }

@@ -28,8 +28,8 @@ impl Core {
         self.meter.blame_receiving();
         self.with_conn(token, |conn| {
             conn.parser.feed(bytes);
-            conn.lane.wanting = false;
-            conn.lane.look = self.look.get();
+            conn.lane.input.is_partial = false;
+            conn.lane.input.look = self.look.get();
             self.release.will_release(self.now_ms());
             // Commands queued by MULTI have not run yet, so they count as well, as in Redis 7.2.
             let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
@@ -37,10 +37,10 @@ impl Core {
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
             let is_over = query > self.hot.borrow().client_limits.query;
             self.check_query(conn);
-            conn.lane.bytes_in += bytes.len() as u64;
+            conn.lane.input.bytes += bytes.len() as u64;
             conn.lane.session.active_ms = self.now_ms();
             self.stats.borrow_mut().bytes_in += bytes.len() as u64;
-            let pauses = match conn.lane.receiving {
+            let pauses = match conn.lane.input.receiving {
                 Receiving::Open => conn.parser.pending_bytes() > PENDING_MAX,
                 Receiving::Ahead if is_over => true,
                 Receiving::Ahead => {
@@ -63,13 +63,13 @@ impl Core {
         let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
         let incomplete = if conn.parser.has_backlog() { 0 } else { conn.query_bytes() };
         let limit = self.hot.borrow().client_limits.query;
-        if queued + incomplete > limit && !conn.lane.session.killed {
+        if queued + incomplete > limit && !conn.lane.session.is_killed() {
             self.over_query_limit(conn);
         }
     }
 
     fn pause_receiving(&self, conn: &mut Conn, is_over: bool) {
-        conn.lane.receiving = Receiving::Paused;
+        conn.lane.input.receiving = Receiving::Paused;
         self.act(Action::Pause(conn.lane.token));
         if !is_over {
             let pending = conn.parser.pending_bytes();
@@ -81,12 +81,12 @@ impl Core {
     pub(crate) fn end_stalls(&self) {
         while let Some(stall) = self.stalls.take_due(self.now_ms()) {
             self.with_conn(stall.token, |conn| {
-                if conn.lane.receiving != Receiving::Paused || conn.lane.closing {
+                if conn.lane.input.receiving != Receiving::Paused || conn.lane.closing {
                     return;
                 }
                 let pending = conn.parser.pending_bytes();
                 if pending == stall.pending && !conn.lane.may_parse() {
-                    conn.lane.receiving = Receiving::Ahead;
+                    conn.lane.input.receiving = Receiving::Ahead;
                     self.act(Action::Resume(conn.lane.token));
                 } else {
                     self.stalls.add(Stall { pending, ..stall }, self.now_ms());
@@ -103,7 +103,7 @@ impl Core {
     }
 
     pub(crate) fn resume_receiving(&self, lane: &mut Lane) {
-        if std::mem::take(&mut lane.receiving) == Receiving::Paused {
+        if std::mem::take(&mut lane.input.receiving) == Receiving::Paused {
             self.act(Action::Resume(lane.token));
         }
     }

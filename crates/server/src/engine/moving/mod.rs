@@ -22,6 +22,7 @@
 
 pub(crate) mod policy;
 
+use super::conn::parts::Location;
 use super::conn::{Conn, Lane, Session};
 use super::core::{Core, Mail};
 use super::state::outgoing::Action;
@@ -53,19 +54,19 @@ impl Core {
     #[inline]
     pub(super) fn leaves(&self, conn: &mut Conn) -> bool {
         let lane = &conn.lane;
-        lane.leaving.is_some() || (self.may_roam(lane) && self.begins_to_leave(conn))
+        lane.location.leaving.is_some() || (self.may_roam(lane) && self.begins_to_leave(conn))
     }
 
     /// A quick check of whether a connection might leave: nearly always false.
     #[inline]
     fn may_roam(&self, lane: &Lane) -> bool {
-        lane.trail.len() >= self.moves.policy().requests || lane.home != self.id()
+        lane.location.trail.len() >= self.moves.policy().requests || lane.location.home != self.id()
     }
 
     #[cold]
     fn begins_to_leave(&self, conn: &mut Conn) -> bool {
         let lane = &conn.lane;
-        let Lane { trail, home, came_ms, .. } = *lane;
+        let Location { trail, home, came_ms, .. } = lane.location;
         let roamer = Roamer { trail, home, here: self.id(), came_ms };
         let wish = self.moves.policy().wish(roamer, self.now_ms(), |core| self.moves.share(core));
         let Some(wish) = wish else { return false };
@@ -73,7 +74,7 @@ impl Core {
         if !may_begin || self.hot.borrow().loading || !is_free(lane) {
             return false;
         }
-        conn.lane.leaving = Some(wish.to);
+        conn.lane.location.leaving = Some(wish.to);
         self.moves.begin(wish);
         self.act(Action::Release(conn.lane.token));
         true
@@ -85,9 +86,9 @@ impl Core {
     pub fn released(self: &Rc<Self>, token: Token) -> Option<(CoreId, Box<Moving>)> {
         let state = self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.receiving = Receiving::Open; // The new token starts with open receiving.
-            let ends = lane.session.killed || lane.closing;
-            (ends, lane.leaving.filter(|_| is_free(lane)))
+            lane.input.receiving = Receiving::Open; // The new token starts with open receiving.
+            let ends = lane.session.is_killed() || lane.closing;
+            (ends, lane.location.leaving.filter(|_| is_free(lane)))
         });
         let (ends, to) = state?;
         if ends {
@@ -96,7 +97,7 @@ impl Core {
         }
         let Conn { parser, mut lane } = *self.clients.remove(token)?;
         self.forget_if_last();
-        let (from, home) = (self.id(), lane.home);
+        let (from, home) = (self.id(), lane.location.home);
         let to = to.unwrap_or(from);
         match home == from {
             _ if to == from => {}
@@ -104,17 +105,17 @@ impl Core {
             false => self.moves.guest_goes(),
         }
         let session = std::mem::take(&mut lane.session);
-        let Lane { came_ms, owed_max, reply_peak, bytes_in, bytes_out, .. } = lane;
+        let Lane { location, owed_max, sending, input, .. } = &lane;
         let moving = Moving {
             parser,
             session,
             from,
             home,
-            came_ms,
-            owed_max,
-            reply_peak,
-            bytes_in,
-            bytes_out,
+            came_ms: location.came_ms,
+            owed_max: *owed_max,
+            reply_peak: sending.peak,
+            bytes_in: input.bytes,
+            bytes_out: sending.bytes,
         };
         Some((to, Box::new(moving)))
     }
@@ -126,15 +127,15 @@ impl Core {
         let lane = Lane::new(token, session, self.tx.cores());
         let mut conn = Box::new(Conn { parser, lane });
         let lane = &mut conn.lane;
-        lane.home = home;
-        (lane.owed_max, lane.reply_peak) = (owed_max, reply_peak);
-        (lane.bytes_in, lane.bytes_out) = (moving.bytes_in, moving.bytes_out);
-        lane.look = self.look.get();
+        lane.location.home = home;
+        (lane.owed_max, lane.sending.peak) = (owed_max, reply_peak);
+        (lane.input.bytes, lane.sending.bytes) = (moving.bytes_in, moving.bytes_out);
+        lane.input.look = self.look.get();
         if from == self.id() {
-            lane.came_ms = moving.came_ms;
+            lane.location.came_ms = moving.came_ms;
             self.move_ended();
         } else {
-            lane.came_ms = self.now_ms();
+            lane.location.came_ms = self.now_ms();
             self.stats.borrow_mut().moves += 1;
             self.post(from, Mail::Ask(Box::new(|there| there.move_ended())));
             match home == self.id() {
@@ -146,22 +147,6 @@ impl Core {
         self.mark_ready(lane);
         self.mark_dirty(lane);
         self.clients.add(conn);
-    }
-
-    /// Accounts for a closed connection of this core.
-    pub(super) fn mover_left(&self, lane: &Lane) {
-        if lane.leaving.is_some() {
-            self.move_ended();
-        }
-        if lane.home != self.id() {
-            self.moves.guest_goes();
-            self.post(lane.home, Mail::Ask(Box::new(|home| home.moves.is_back())));
-        }
-    }
-
-    /// The number of open connections that this core accepted, on any core.
-    pub(super) fn accepted_len(&self) -> usize {
-        self.moves.accepted(self.clients.len())
     }
 
     /// Stops all moves until the result is dropped, and waits for those in flight. For commands
@@ -177,13 +162,6 @@ impl Core {
             let (ticket, none_leaves) = self.tx.ticket::<()>();
             self.moves.await_end(ticket);
             none_leaves.await;
-        }
-    }
-
-    /// Records that a connection has arrived or closed.
-    fn move_ended(&self) {
-        for ticket in self.moves.end() {
-            self.tx.complete(ticket, Box::new(()));
         }
     }
 
@@ -222,18 +200,20 @@ fn is_free(lane: &Lane) -> bool {
         && lane.blocked.is_none()
         && lane.awaited.is_none()
         && session.queued.is_none()
-        && lane.queued_commands.is_none();
-    let is_open = !(lane.eof || lane.closing || session.killed || session.close_after_reply);
-    let is_held = lane.receiving != Receiving::Open || lane.awaits_pause || lane.waits_to_write();
+        && lane.transaction.queued.is_none();
+    let is_open =
+        !(lane.input.eof || lane.closing || session.is_killed() || session.closes_after_reply());
+    let is_held =
+        lane.input.receiving != Receiving::Open || lane.awaits_pause || lane.waits_to_write();
     let is_known = session.monitor
         || session.is_target
         || session.tracking.is_on
         || session.subscribed.id > 0
-        || session.watched > 0
-        || lane.watched.is_some();
+        || session.watching.keys > 0
+        || lane.transaction.watched.is_some();
     let is_free = is_idle && is_open && !is_held && !is_known;
-    debug_assert!(!is_free || lane.away_bytes == 0, "requests of it are with other cores");
-    debug_assert!(!is_free || lane.resting.is_empty(), "a batch of it rests");
+    debug_assert!(!is_free || lane.away.bytes == 0, "requests of it are with other cores");
+    debug_assert!(!is_free || lane.away.resting.is_empty(), "a batch of it rests");
     is_free
 }
 

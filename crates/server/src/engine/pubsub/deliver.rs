@@ -130,7 +130,7 @@ impl Core {
 
     /// A client is owed more by one script than it may be.
     fn close_for_excess(&self, conn: &mut Conn) {
-        if !conn.lane.session.killed {
+        if !conn.lane.session.is_killed() {
             self.over_output_limit(conn);
             self.mark_dirty(&mut conn.lane);
         }

@@ -10,6 +10,7 @@ use super::super::state::pubsub::Kind;
 use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
+use super::publish::Published;
 use crate::listeners;
 use darter_keyspace::{Act, Events, Name as KeyName, Read, Reader, Wants};
 use std::rc::Rc;
@@ -72,6 +73,19 @@ impl Core {
             self.tx.home().shard.end_unit();
             self.read_log();
         }
+    }
+
+    /// Publishes a message to a channel, wherever that is at home. Returns how many it was sent to.
+    pub(crate) async fn publish_anywhere(self: &Rc<Self>, message: Message) -> usize {
+        self.publish_events(); // What happened before it.
+        let home = message.channel.home(self.tx.cores());
+        let publish = move |there: Rc<Self>| async move {
+            match there.publish(message) {
+                Published::To(count) => count,
+                Published::Later(count) => count.await,
+            }
+        };
+        self.run_on(home, publish).await
     }
 
     #[cold]
@@ -148,26 +162,6 @@ impl Core {
         } else {
             let order = Order::Publish(publication, Sender::Event(weight));
             self.pubsub.backlog.borrow_mut().push(order);
-        }
-    }
-
-    /// An event is on its way to its receivers: those who wait to cause more may go on.
-    pub(super) fn event_published(self: &Rc<Self>, weight: usize) {
-        if self.admin.shared.listeners.published(weight) {
-            self.wake_waiting();
-        }
-    }
-
-    /// Whether so many events are under way that whoever causes more is to wait.
-    #[inline]
-    pub(crate) fn events_are_behind(&self) -> bool {
-        self.admin.shared.listeners.are_behind() || self.pubsub.has_recorded()
-    }
-
-    /// Waits until more events may be caused.
-    pub(crate) async fn events_caught_up(&self) {
-        while self.events_are_behind() {
-            self.tx.pause().await;
         }
     }
 

@@ -56,19 +56,6 @@ impl Core {
         publication
     }
 
-    /// Publishes a message to a channel, wherever that is at home. Returns how many it was sent to.
-    pub(crate) async fn publish_anywhere(self: &Rc<Self>, message: Message) -> usize {
-        self.publish_events(); // What happened before it.
-        let home = message.channel.home(self.tx.cores());
-        let publish = move |there: Rc<Self>| async move {
-            match there.publish(message) {
-                Published::To(count) => count,
-                Published::Later(count) => count.await,
-            }
-        };
-        self.run_on(home, publish).await
-    }
-
     /// How many a message to a channel would be sent to now, wherever that is at home.
     pub(crate) async fn count_receivers(self: &Rc<Self>, kind: Kind, channel: Name) -> usize {
         let home = channel.home(self.tx.cores());
@@ -217,6 +204,13 @@ impl Core {
         }
         *is_matched = walk.is_none() && patterns.next().is_none();
         *after = seen.cloned();
+    }
+
+    /// An event is on its way to its receivers: those who wait to cause more may go on.
+    pub(super) fn event_published(self: &Rc<Self>, weight: usize) {
+        if self.admin.shared.listeners.published(weight) {
+            self.wake_waiting();
+        }
     }
 }
 

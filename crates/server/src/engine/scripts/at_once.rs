@@ -22,18 +22,18 @@ use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::{Entry, Scripted, ServerCall, ServerFuture};
 use super::super::point::{Begun as BegunCall, Owner, View};
-use super::super::presence::Presence;
-use super::super::serve::Answering;
 use super::super::slices::named;
 use super::super::transaction::at_once::For;
 use super::super::transaction::replies::{Part, Replies};
-use super::super::unit::admit::ScriptGate;
+use super::super::unit::admit::{ScriptGate, is_full};
+use super::super::unit::changes::settle_changes;
+use super::super::unit::place::owner_of;
 use super::super::unit::settle::Caller;
+use super::super::wanted::Answering;
 use super::evaluation::Evaluation;
 use super::feed::Feed;
 use super::lend::Lent;
 use super::run::{self, Begun, Running, Try, evaluate_rest};
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::Flow;
 use darter_resp::{self as resp, Output, Reply};
 use darter_script::{Protocol, Random, Stop, Wanted};
@@ -90,7 +90,7 @@ impl Core {
             return false;
         }
         if self.tx.cores() > 1 {
-            match self.owner_of(entry, args) {
+            match owner_of(&self.tx, entry, args) {
                 Owner::One(core) if core == self.id() => {}
                 Owner::One(core) => {
                     return self.send_script_away(lane, (entry, script), core, args);
@@ -98,7 +98,7 @@ impl Core {
                 Owner::None | Owner::Many => return false,
             }
         }
-        lane.trail.stays();
+        lane.location.trail.stays();
         self.script_here(lane, entry, script, args)
     }
 
@@ -110,7 +110,7 @@ impl Core {
         script: Scripted,
         args: resp::Args<'_>,
     ) -> bool {
-        let Some(evaluation) = self.short_script(script, args) else { return false };
+        let Some(evaluation) = script.find_short(self, args) else { return false };
         let begun = self.begun(entry, args);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let Some(mut run) = AtOnce::begin(self, view, resp3, args, &evaluation) else {
@@ -135,16 +135,6 @@ impl Core {
         true
     }
 
-    /// What a request calls, if that is known, and the request is short.
-    pub(super) fn short_script(
-        &self,
-        script: Scripted,
-        args: resp::Args<'_>,
-    ) -> Option<Evaluation> {
-        let is_short = args.len() <= ENTRIES_AT_ONCE && !args.is_owned();
-        if is_short { (script.find)(self, args) } else { None }
-    }
-
     /// The rest is a task that its connection waits for.
     fn go_on_with_script(
         self: &Rc<Self>,
@@ -154,23 +144,21 @@ impl Core {
         (run, evaluation, begun): (AtOnce<'_>, Evaluation, BegunCall),
         is_called: bool,
     ) {
-        lane.await_task();
         let (session, request) = (lane.session.clone(), args.to_request());
         let (client, row) = (session.handle, entry.index);
-        let presence = Presence::new(lane.gone());
-        let call = ServerCall {
-            core: Rc::clone(self),
-            session,
-            request: Arc::clone(&request),
-            first: entry.first,
-            within: None,
-            presence: Rc::clone(&presence),
-        };
-        let seen = Rc::clone(&presence);
-        let answering = Answering { client, row, request, presence: seen, begun };
-        let answer = |work| Rc::clone(self).answer(answering, work);
-        let task = run.go_on(call, evaluation, is_called, answer);
-        self.await_answer(lane, task, presence);
+        self.await_task(lane, |_, presence| {
+            let call = ServerCall {
+                core: Rc::clone(self),
+                session,
+                request: Arc::clone(&request),
+                first: entry.first,
+                within: None,
+                presence: Rc::clone(&presence),
+            };
+            let answering = Answering { client, row, request, presence, begun };
+            let answer = |work| Rc::clone(self).answer(answering, work);
+            run.go_on(call, evaluation, is_called, answer)
+        });
     }
 }
 
@@ -183,7 +171,7 @@ impl<'a> AtOnce<'a> {
         args: resp::Args<'_>,
         evaluation: &Evaluation,
     ) -> Option<Self> {
-        let gate = ScriptGate::of(evaluation, core.is_full()).ok()?;
+        let gate = ScriptGate::of(evaluation, is_full(core)).ok()?;
         let named = evaluation.first_key..evaluation.first_key + evaluation.keys;
         let (touched, open) = (Vec::new(), None);
         let mut work = Work { core, gate, view, touched, open, is_beyond_named: false };
@@ -191,7 +179,7 @@ impl<'a> AtOnce<'a> {
             return None;
         }
         work.is_beyond_named = false;
-        let mut lent = core.lend(evaluation.kind()).ok()?;
+        let mut lent = Lent::new(core, evaluation.kind()).ok()?;
         let machine = lent.machine();
         let random = *machine.random();
         machine.set_log_level(core.hot.borrow().script_log_level);
@@ -385,7 +373,7 @@ impl Work<'_> {
         }
         let written = self.touched.iter().filter(|(_, access)| *access == Access::Exclusive);
         let has_written = self.gate.has_written.get();
-        core.settle_changes(written.map(|(key, _)| *key).take_while(|_| has_written));
+        settle_changes(core, written.map(|(key, _)| *key).take_while(|_| has_written));
     }
 }
 

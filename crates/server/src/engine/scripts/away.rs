@@ -9,21 +9,21 @@
 //! is sent to another core. A script is exempt after many runs that touched named keys only
 //! (`darter_script::Reach`).
 
-use super::super::batch::caller_of;
+use super::super::batch::{HeldBatch, caller_of};
+use super::super::conn::outbound::send_away;
 use super::super::conn::{Lane, Session};
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner, Scripted, ServerCall, ServerFuture};
 use super::super::point::{Begun, Owner, View};
-use super::super::presence::{Awaited, Gone, Presence};
-use super::super::serve::blaming;
 use super::super::state::batches::{Batch, Stops};
 use super::super::transaction::at_once::For;
-use super::super::wanted::Stopped;
+use super::super::unit::place::owner_of;
+use super::super::wanted::{Stopped, blaming};
 use super::at_once::{AtOnce, End};
 use darter_command::Flags;
 use darter_resp as resp;
 use darter_script::Reach;
-use darter_tx::{CoreId, TaskId};
+use darter_tx::CoreId;
 use std::rc::Rc;
 
 // ---- on the core of the connection ----
@@ -38,7 +38,7 @@ impl Core {
         core: CoreId,
         args: resp::Args<'_>,
     ) -> bool {
-        if lane.eof {
+        if lane.input.eof {
             return false; // It may take for ever: as a task here it knows that its client has ended.
         }
         let is_trusted = self.is_trusted(script, args);
@@ -46,9 +46,9 @@ impl Core {
             lane.hold(args.to_request());
             return true;
         }
-        self.send_away(lane, entry, core, args);
+        send_away(self, lane, entry, core, args);
         if !is_trusted {
-            lane.script_at = Some(core);
+            lane.away.script_at = Some(core);
         }
         true
     }
@@ -83,19 +83,19 @@ impl Core {
         entry: &Entry,
         args: resp::Args<'_>,
     ) -> bool {
-        lane.script_at.is_some() && self.holds_behind_script(lane, entry, args)
+        lane.away.script_at.is_some() && self.holds_behind_script(lane, entry, args)
     }
 
     #[cold]
     fn holds_behind_script(&self, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) -> bool {
         if lane.is_settled() {
-            lane.script_at = None;
+            lane.away.script_at = None;
             return false;
         }
         let has_place =
             matches!(entry.run, Runner::Point(_) | Runner::Multi(Some(_), _) | Runner::Script(_));
-        let follows =
-            has_place && lane.script_at.map(Owner::One) == Some(self.owner_of(entry, args));
+        let follows = has_place
+            && lane.away.script_at.map(Owner::One) == Some(owner_of(&self.tx, entry, args));
         if !follows {
             lane.hold(args.to_request());
         }
@@ -104,15 +104,6 @@ impl Core {
 }
 
 // ---- on the core of the keys ----
-
-/// A script in a batch, as a task.
-struct Item {
-    batch: Box<Batch>,
-    presence: Rc<Presence>,
-    /// When it may stop as its client is gone, if it may.
-    stops: Option<Stops>,
-    begun: Begun,
-}
 
 impl Core {
     /// Runs the script that is next in a batch from another core. Returns the batch, unless that has to
@@ -128,16 +119,17 @@ impl Core {
         let begun = self.begun(entry, args);
         // What it calls is shown to those who watch all commands by a task only.
         let is_watched = self.watchers.borrow().are_any();
-        let evaluation = if is_watched { None } else { self.short_script(script, args) };
+        let evaluation = if is_watched { None } else { script.find_short(self, args) };
         let run = evaluation.and_then(|evaluation| {
             let run = AtOnce::begin(self, whose.view, whose.resp3, args, &evaluation);
             run.map(|run| (run, evaluation))
         });
         let Some((mut run, evaluation)) = run else {
-            let (call, item) = self.script_that_is_wanted(batch, script, begun);
-            let awaited = item.awaited();
-            let task = self.tx.spawn(answer(Rc::clone(self), item, (script.run)(call)));
-            self.note_script(awaited, task);
+            let held = self.hold_script(batch, script);
+            let call = self.call_of(&held);
+            held.start(|held| {
+                self.tx.spawn(answer(Rc::clone(self), held, begun, (script.run)(call)))
+            });
             return None;
         };
         match run.drive(&evaluation) {
@@ -146,90 +138,67 @@ impl Core {
                 None => batch.replied_flat(run.reply()),
             },
             End::GoesOn { is_called } => {
-                let (call, item) = self.script_that_is_wanted(batch, script, begun);
-                let awaited = item.awaited();
-                let rest = |work| answer(Rc::clone(self), item, work);
-                let task = run.go_on(call, evaluation, is_called, rest);
-                self.note_script(awaited, task);
+                let held = self.hold_script(batch, script);
+                let call = self.call_of(&held);
+                held.start(|held| {
+                    let rest = |work| answer(Rc::clone(self), held, begun, work);
+                    run.go_on(call, evaluation, is_called, rest)
+                });
                 return None;
             }
         }
         Some(batch)
     }
 
-    /// The script that is next in a batch, which is held for it, while its client is there.
-    fn script_that_is_wanted(
-        self: &Rc<Self>,
-        batch: Box<Batch>,
-        script: Scripted,
-        begun: Begun,
-    ) -> (ServerCall, Item) {
-        let (item, handle) = (&batch.items[batch.next], batch.client);
-        let (entry, args) = (&self.table.entries()[item.entry], batch.args(item));
-        // One that writes goes on where what came after it may have been done.
+    /// Holds a batch for the task of its next command, a script. One that writes does not stop with its
+    /// client if later commands of its pipeline may have run.
+    fn hold_script(self: &Rc<Self>, batch: Box<Batch>, script: Scripted) -> HeldBatch {
+        let item = &batch.items[batch.next];
+        let (row, args) = (&self.table.entries()[item.entry].row, batch.args(item));
         let is_last = || batch.next + 1 == batch.items.len() && !self.is_trusted(script, args);
-        let stops = match entry.row.flags.has(Flags::READONLY) {
+        let stops = match row.flags.has(Flags::READONLY) {
             true => Some(Stops::Always),
             false => is_last().then_some(Stops::AtTheEnd),
         };
-        self.batches.borrow_mut().hold(handle);
-        let gone = stops.map_or(Gone::No, |_| self.batches.borrow().gone(handle));
-        let presence = Presence::new(gone);
-        let (View { db, no_touch, .. }, resp3) = (item.view, batch.resp3);
-        let call = ServerCall {
+        HeldBatch::new(self, batch, stops)
+    }
+
+    /// The call of the script that is next in a batch.
+    fn call_of(self: &Rc<Self>, held: &HeldBatch) -> ServerCall {
+        let batch = &held.batch;
+        let item = &batch.items[batch.next];
+        let (View { db, no_touch, .. }, resp3, handle) = (item.view, batch.resp3, batch.client);
+        let authenticated = true;
+        let session = Session { handle, db, no_touch, resp3, authenticated, ..Session::default() };
+        ServerCall {
             core: Rc::clone(self),
-            session: Session {
-                handle,
-                db,
-                no_touch,
-                resp3,
-                authenticated: true,
-                ..Session::default()
-            },
-            request: args.to_request(),
-            first: entry.first,
+            session,
+            request: batch.args(item).to_request(),
+            first: self.table.entries()[item.entry].first,
             within: None,
-            presence: Rc::clone(&presence),
-        };
-        (call, Item { batch, presence, stops, begun })
-    }
-
-    fn note_script(&self, awaited: Option<(u64, Rc<Presence>, Stops)>, task: TaskId) {
-        if let Some((client, presence, stops)) = awaited {
-            let awaited = Awaited { task, presence };
-            self.batches.borrow_mut().note_awaited(client, awaited, stops);
+            presence: Rc::clone(&held.presence),
         }
-    }
-}
-
-impl Item {
-    /// For whom it is awaited, if it may stop.
-    fn awaited(&self) -> Option<(u64, Rc<Presence>, Stops)> {
-        self.stops.map(|stops| (self.batch.client, Rc::clone(&self.presence), stops))
     }
 }
 
 /// Runs the task of a script to its end, counts it, and resumes its batch.
-async fn answer(core: Rc<Core>, item: Item, work: ServerFuture) {
-    let Item { mut batch, presence, begun, .. } = item;
-    let entry = &core.table.entries()[batch.items[batch.next].entry];
+async fn answer(core: Rc<Core>, held: HeldBatch, begun: Begun, work: ServerFuture) {
+    let batch = &held.batch;
+    let item = &batch.items[batch.next];
+    let entry = &core.table.entries()[item.entry];
     let is_read = entry.row.flags.has(Flags::READONLY);
     let work = blaming(&core, entry.index, work);
-    let (out, stream) = match core.while_wanted(is_read, &presence, work).await {
+    let answer = core.while_wanted(is_read, &held.presence, work).await;
+    match &answer {
         Ok(answer) => {
-            let (args, caller) = (batch.args(&batch.items[batch.next]), caller_of(&batch));
-            core.settle(entry, begun, answer.as_ref().err(), args, caller);
-            core.encode_answer(answer, batch.resp3)
+            let (args, refusal) = (batch.args(item), answer.as_ref().err());
+            core.settle(entry, begun, refusal, args, caller_of(batch));
         }
         Err(Stopped::Unwanted) => {
             let client = batch.client;
             core.tell(batch.from, move |there| there.end_unanswered(client));
-            Default::default()
         }
-        Err(Stopped::Busy(line)) => {
-            core.encode_answer(Err(core.refuse_busy(entry, line)), batch.resp3)
-        }
-    };
-    batch.replied(out, stream);
-    core.batches.borrow_mut().answered(batch);
+        Err(Stopped::Busy(_)) => {}
+    }
+    held.answer(entry, answer);
 }

@@ -2,8 +2,9 @@
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
-use super::super::unit::admit::ScriptGate;
+use super::super::unit::admit::{ScriptGate, is_full};
 use super::evaluation::{Callee, Evaluation};
+use super::lend::Lent;
 use super::machines::Kind;
 use super::registry::NAME_LEN;
 use super::run::evaluate;
@@ -54,7 +55,7 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
         }
     };
     let evaluation = of_script(script.clone(), form, keys);
-    if is_new && ScriptGate::of(&evaluation, core.is_full()).is_err() {
+    if is_new && ScriptGate::of(&evaluation, is_full(core)).is_err() {
         keep(core, &script).await?; // One that may not run is compiled and known all the same.
     }
     let to_keep = is_new.then_some(script);
@@ -142,7 +143,7 @@ pub(crate) async fn load(
 
 /// Compiles a script, and keeps it for EVALSHA.
 async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
-    let mut lent = core.lend(Kind::Script)?;
+    let mut lent = Lent::new(core, Kind::Script)?;
     lent.machine().begin_check(script.clone());
     lent.finish(core).await;
     let reply = lent.machine().take_reply().concat();

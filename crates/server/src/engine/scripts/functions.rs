@@ -2,9 +2,10 @@
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
-use super::super::unit::admit::OOM;
+use super::super::unit::admit::{OOM, is_full};
 use super::command::key_count;
 use super::evaluation::{Callee, Evaluation};
+use super::lend::Lent;
 use super::machines::Kind;
 use super::run::evaluate;
 use darter_command::{Answer, Refusal};
@@ -98,10 +99,10 @@ pub(crate) fn declared(core: &Core, args: resp::Args<'_>) -> Option<Flags> {
 
 /// Runs the text of a library: what it registers.
 pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functions, Refusal> {
-    let mut lent = core.lend(Kind::Function)?;
+    let mut lent = Lent::new(core, Kind::Function)?;
     let machine = lent.machine();
     machine.begin_load(Arc::clone(source));
-    let (was_full, mut ran_ns) = (core.is_full(), 0);
+    let (was_full, mut ran_ns) = (is_full(core), 0);
     loop {
         let begun = core.clock.monotonic_ns();
         if machine.resume(core.tx.preempt()) == Stop::Ended {
@@ -112,7 +113,7 @@ pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functi
             let text = "ERR Error registering functions: ERR FUNCTION LOAD timeout";
             return Err(Refusal::line(text));
         }
-        if !was_full && core.is_full() {
+        if !was_full && is_full(core) {
             return Err(Refusal::line(OOM)); // Many may be loaded at once.
         }
         core.tx.yield_now().await;

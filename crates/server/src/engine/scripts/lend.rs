@@ -13,32 +13,18 @@ pub(crate) struct Lent {
     machine: Option<Machine>,
 }
 
-impl Core {
-    /// A machine for a task.
-    ///
-    /// # Errors
-    /// The system has no memory for one.
-    pub(crate) fn lend(self: &Rc<Self>, kind: Kind) -> Result<Lent, Refusal> {
-        let machine = self.machines.take(kind).map_err(|error| {
-            tracing::warn!("cannot allocate memory for a script: {error}");
-            Refusal::line("ERR not enough memory for another script")
-        })?;
-        Ok(Lent { core: Rc::downgrade(self), kind, machine: Some(machine) })
+/// Tidies up a machine: ends a run that was thrown away, and collects garbage.
+async fn tidy(core: Rc<Core>, kind: Kind, mut machine: Machine) {
+    while !machine.abandon(core.tx.preempt()) {
+        core.tx.yield_now().await;
     }
-
-    /// Tidies up a machine: ends what was thrown away in the middle, and collects what is garbage.
-    async fn tidy(self: Rc<Self>, kind: Kind, mut machine: Machine) {
-        while !machine.abandon(self.tx.preempt()) {
-            self.tx.yield_now().await;
-        }
-        let Some(mut machine) = self.machines.put(kind, machine) else { return };
-        machine.begin_collection();
-        drive(&self, &mut machine).await;
-        let Some(mut machine) = self.machines.put(kind, machine) else { return };
-        machine.begin_forgetting();
-        drive(&self, &mut machine).await;
-        self.machines.put(kind, machine); // If it is still too large, it is freed.
-    }
+    let Some(mut machine) = core.machines.put(kind, machine) else { return };
+    machine.begin_collection();
+    drive(&core, &mut machine).await;
+    let Some(mut machine) = core.machines.put(kind, machine) else { return };
+    machine.begin_forgetting();
+    drive(&core, &mut machine).await;
+    core.machines.put(kind, machine); // If it is still too large, it is freed.
 }
 
 /// Resumes a program that calls no commands, to its end.
@@ -49,6 +35,18 @@ async fn drive(core: &Core, machine: &mut Machine) {
 }
 
 impl Lent {
+    /// A machine for a run.
+    ///
+    /// # Errors
+    /// The system has no memory for one.
+    pub(crate) fn new(core: &Rc<Core>, kind: Kind) -> Result<Self, Refusal> {
+        let machine = core.machines.take(kind).map_err(|error| {
+            tracing::warn!("cannot allocate memory for a script: {error}");
+            Refusal::line("ERR not enough memory for another script")
+        })?;
+        Ok(Self { core: Rc::downgrade(core), kind, machine: Some(machine) })
+    }
+
     /// The machine.
     pub(crate) fn machine(&mut self) -> &mut Machine {
         self.machine.as_mut().expect("it is there until this is dropped")
@@ -78,7 +76,7 @@ impl Drop for Lent {
             false => Some(machine),
         };
         if let Some(machine) = untidy {
-            core.tx.spawn(Rc::clone(&core).tidy(kind, machine));
+            core.tx.spawn(tidy(Rc::clone(&core), kind, machine));
         }
     }
 }

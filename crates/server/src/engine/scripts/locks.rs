@@ -86,7 +86,7 @@ impl Locks<'_> {
     fn holds_all(&self, entry: &Entry, args: resp::Args<'_>, db: usize, access: Access) -> bool {
         let Self::Own(transaction) = self else { return true };
         let is_held = |at: usize| {
-            let (core, key) = (self.tx().core_of(args.get(at)), lock_key(db, args.hash(at)));
+            let (core, key) = (args.owner(at, self.tx().cores()), lock_key(db, args.hash(at)));
             transaction.holds(core, key, access)
         };
         let mut keys = entry.row.keys.positions(args);

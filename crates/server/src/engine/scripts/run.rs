@@ -15,7 +15,7 @@ use super::super::slices::Cause;
 use super::super::state::pubsub::outbox::Outbox;
 use super::super::transaction::inner::Inner;
 use super::super::transaction::replies::Replies;
-use super::super::unit::admit::ScriptGate;
+use super::super::unit::admit::{ScriptGate, is_full};
 use super::busy::Refusing;
 use super::evaluation::Evaluation;
 use super::feed::Feed;
@@ -41,9 +41,9 @@ pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Resul
 
 async fn evaluate_from_start(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     let core = &call.core;
-    let gate = ScriptGate::of(&evaluation, core.is_full())?;
+    let gate = ScriptGate::of(&evaluation, is_full(core))?;
     if let Some(tx) = &call.within {
-        let mut lent = core.lend(evaluation.kind())?;
+        let mut lent = Lent::new(core, evaluation.kind())?;
         let mut run = Run::new(call, &evaluation, Locks::Outer(tx), gate);
         let end = run.drive_from_start(&mut lent).await;
         return finish(call, &evaluation, lent, end).await;
@@ -90,7 +90,7 @@ impl Try {
         claims: Claims,
     ) -> Result<Self, Refusal> {
         let transaction = core.tx.begin_open(claims).await;
-        let mut lent = core.lend(evaluation.kind())?;
+        let mut lent = Lent::new(core, evaluation.kind())?;
         let random = *lent.machine().random();
         Ok(Self { transaction, lent, random, begun: None })
     }

@@ -12,6 +12,9 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
+/// Replies held for a batch, in bytes.
+pub(crate) const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_BUFFER_BYTES / 4;
+
 /// Requests of one connection in flight to another core, then the replies in flight back.
 pub struct Batch {
     pub(crate) from: CoreId,

@@ -45,7 +45,7 @@ impl Census {
 
     /// Publishes the largest size before the sum. A core that sees the sum must also see which core
     /// has the largest client, or it would close a smaller one.
-    pub(crate) fn publish(&self, report: &CoreReport) {
+    pub(crate) fn report_to(&self, report: &CoreReport) {
         let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
         report.client_max.store(most, Ordering::Relaxed);
         report.clients.store(self.bytes, Ordering::Release);

@@ -152,7 +152,7 @@ impl Clients {
     /// Lists a connection with output to send.
     #[inline]
     pub(crate) fn mark_dirty(&self, lane: &mut Lane) {
-        if !std::mem::replace(&mut lane.dirty, true) {
+        if !std::mem::replace(&mut lane.lists.dirty, true) {
             self.dirty.borrow_mut().push(lane.token);
         }
     }
@@ -166,7 +166,7 @@ impl Clients {
     /// of arrival, between replies. During a send the connection is not listed, because it would
     /// only take room; the end of the send lists it ([`Clients::mark_sent`]).
     pub(crate) fn mark_pushed(&self, lane: &mut Lane) {
-        if lane.dirty || lane.pushed || lane.in_flight > 0 {
+        if lane.lists.dirty || lane.lists.pushed || lane.sending.in_flight > 0 {
             return;
         }
         let mut pushed = self.pushed.borrow_mut();
@@ -174,7 +174,7 @@ impl Clients {
             self.take_room(lane.out.len());
             return self.mark_dirty(lane);
         }
-        lane.pushed = true;
+        lane.lists.pushed = true;
         pushed.push_back(lane.token);
     }
 
@@ -184,7 +184,7 @@ impl Clients {
 
     /// Lists a connection after a send, if more output waits: as a reply or as a push.
     pub(crate) fn mark_sent(&self, lane: &mut Lane) {
-        let is_pushed = lane.is_pushed_to() && !lane.out.is_empty() && !lane.reply_waits;
+        let is_pushed = lane.is_pushed_to() && !lane.out.is_empty() && !lane.sending.reply_waits;
         if is_pushed { self.mark_pushed(lane) } else { self.mark_dirty(lane) }
     }
 
@@ -199,8 +199,8 @@ impl Clients {
         let mut dirty = self.dirty.take();
         for token in dirty.drain(..) {
             self.with(token, |conn| {
-                conn.lane.dirty = false;
-                conn.lane.reply_waits = conn.lane.in_flight > 0;
+                conn.lane.lists.dirty = false;
+                conn.lane.sending.reply_waits = conn.lane.sending.in_flight > 0;
                 visit(conn);
             });
         }
@@ -215,11 +215,11 @@ impl Clients {
             }
             let Some(token) = self.pushed.borrow_mut().pop_front() else { return };
             self.with(token, |conn| {
-                conn.lane.pushed = false;
-                let before = conn.lane.in_flight;
+                conn.lane.lists.pushed = false;
+                let before = conn.lane.sending.in_flight;
                 visit(conn); // Its pushes may have been sent with a reply.
-                if before == 0 && conn.lane.in_flight > 0 {
-                    self.take_room(conn.lane.in_flight);
+                if before == 0 && conn.lane.sending.in_flight > 0 {
+                    self.take_room(conn.lane.sending.in_flight);
                 }
             });
         }
@@ -228,7 +228,7 @@ impl Clients {
     /// Lists a connection if its reply continues as a stream.
     #[inline]
     pub(crate) fn mark_streaming(&self, lane: &mut Lane) {
-        if lane.stream.is_some() && !std::mem::replace(&mut lane.streaming, true) {
+        if lane.stream.is_some() && !std::mem::replace(&mut lane.lists.streaming, true) {
             self.streaming.borrow_mut().push_back(lane.token);
         }
     }
@@ -279,9 +279,9 @@ impl Clients {
             assert!(id == handle || self.handle_of(handle).is_none(), "C2");
             let times =
                 |list: &mut dyn Iterator<Item = &Token>| list.filter(|at| **at == token).count();
-            assert_eq!(times(&mut dirty.iter()), usize::from(lane.dirty), "C3");
-            assert_eq!(times(&mut pushed.iter()), usize::from(lane.pushed), "C3");
-            assert_eq!(times(&mut streaming.iter()), usize::from(lane.streaming), "C3");
+            assert_eq!(times(&mut dirty.iter()), usize::from(lane.lists.dirty), "C3");
+            assert_eq!(times(&mut pushed.iter()), usize::from(lane.lists.pushed), "C3");
+            assert_eq!(times(&mut streaming.iter()), usize::from(lane.lists.streaming), "C3");
         }
     }
 }
@@ -367,7 +367,7 @@ mod tests {
             }
             clients.with(token(0), |conn| {
                 conn.lane.session.monitor = true;
-                conn.lane.in_flight = 1;
+                conn.lane.sending.in_flight = 1;
                 conn.lane.out.copy(b"more");
                 clients.mark_pushed(&mut conn.lane);
                 assert!(!clients.are_dirty(), "it is marked when that is sent");
@@ -381,7 +381,7 @@ mod tests {
                 clients.mark_pushed(&mut conn.lane);
             });
             clients.with(token(0), |conn| {
-                conn.lane.in_flight = 0;
+                conn.lane.sending.in_flight = 0;
                 clients.mark_sent(&mut conn.lane);
             });
             clients.check_invariants();
@@ -412,7 +412,7 @@ mod tests {
             let mut sent = Vec::new();
             for _ in 0..2 {
                 clients.each_dirty(|conn| {
-                    conn.lane.in_flight = conn.lane.out.len();
+                    conn.lane.sending.in_flight = conn.lane.out.len();
                     drop(conn.lane.out.take());
                     sent.push(conn.lane.token.index as usize);
                 });

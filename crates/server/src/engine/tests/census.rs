@@ -27,7 +27,7 @@ impl Bench {
     /// Whether the client is marked to be closed.
     fn is_killed(&self, client: usize) -> bool {
         let Client { core, token, .. } = self.clients[client];
-        self.cores[core].with_conn(token, |conn| conn.lane.session.killed) == Some(true)
+        self.cores[core].with_conn(token, |conn| conn.lane.session.is_killed()) == Some(true)
     }
 
     /// Closes the client.

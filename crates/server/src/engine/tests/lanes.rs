@@ -1,6 +1,6 @@
 //! The next steps of a connection with pending replies: both sides of each bound.
 
-use crate::engine::conn::{Conn, Lane};
+use crate::engine::conn::{Conn, Ending, Lane};
 use crate::engine::owed::Owed;
 use crate::engine::{Session, Token};
 use darter_base::lazyfree;
@@ -77,8 +77,8 @@ fn requests_are_parsed_unless_a_reason_holds_them() {
         ("a task runs", |lane| lane.await_task(), false),
         ("a stream", |lane| lane.stream = Some(Box::new(Holding(0))), false),
         ("a request is held", |lane| lane.hold(Arc::new(Request::default())), false),
-        ("it is to be closed", |lane| lane.session.close_after_reply = true, false),
-        ("it is killed", |lane| lane.session.killed = true, false),
+        ("it is to be closed", |lane| lane.session.close_after_reply(), false),
+        ("it is killed", |lane| lane.session.ending = Ending::Now, false),
         (
             "few owed",
             |lane| (1..lane.owed_max).for_each(|_| lane.owed.push_back(Owed::Remote(1))),
@@ -89,15 +89,15 @@ fn requests_are_parsed_unless_a_reason_holds_them() {
             |lane| (0..lane.owed_max).for_each(|_| lane.owed.push_back(Owed::Remote(1))),
             false,
         ),
-        ("little away", |lane| lane.away_bytes = (1 << 20) - 1, true),
-        ("much away", |lane| lane.away_bytes = 1 << 20, false),
+        ("little away", |lane| lane.away.bytes = (1 << 20) - 1, true),
+        ("much away", |lane| lane.away.bytes = 1 << 20, false),
         ("little output", |lane| lane.out = text(REPLY_BUFFER_BYTES / 4 - 1), true),
         ("much output", |lane| lane.out = text(REPLY_BUFFER_BYTES / 4), false),
         (
             "much in all",
             |lane| {
                 lane.out = text(REPLY_BUFFER_BYTES / 12);
-                lane.in_flight = REPLY_BUFFER_BYTES / 12;
+                lane.sending.in_flight = REPLY_BUFFER_BYTES / 12;
                 lane.waiting.bytes = REPLY_BUFFER_BYTES / 12 + 3;
             },
             false,
@@ -124,7 +124,7 @@ fn working_clients_are_not_idle() {
             "it rests",
             |lane| {
                 lane.owed.push_back(Owed::Remote(1));
-                lane.resting.push(1);
+                lane.away.resting.push(1);
             },
             false,
             false,
@@ -133,7 +133,7 @@ fn working_clients_are_not_idle() {
             "a third one rests",
             |lane| {
                 lane.owed.push_back(Owed::Remote(1));
-                lane.resting.push(0);
+                lane.away.resting.push(0);
             },
             true,
             false,
@@ -143,7 +143,7 @@ fn working_clients_are_not_idle() {
             "a stream was not read",
             |lane| {
                 lane.stream = Some(Box::new(Holding(0)));
-                lane.in_flight = 1;
+                lane.sending.in_flight = 1;
             },
             false,
             false,
@@ -273,8 +273,8 @@ fn memory_is_the_sum_of_its_parts() {
     let mut conn = conn();
     let empty = conn.memory_bytes();
     assert!(empty >= size_of::<Conn>());
-    conn.lane.away_bytes = 1_000;
-    conn.lane.in_flight = 200;
+    conn.lane.away.bytes = 1_000;
+    conn.lane.sending.in_flight = 200;
     conn.lane.out = text(30);
     assert_eq!(conn.memory_bytes() - empty, 1_230);
     conn.parser.feed(&[b'*'; 5_000]);

@@ -137,14 +137,14 @@ fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     let Client { core, token, .. } = bench.clients[client];
     bench.cores[core].with_conn(token, |conn| {
         assert_eq!(
-            (conn.lane.away_bytes, conn.lane.waiting_bytes(), conn.query_bytes()),
+            (conn.lane.away.bytes, conn.lane.waiting_bytes(), conn.query_bytes()),
             (0, 0, 0)
         );
-        assert_eq!(conn.lane.bytes_out, sent_bytes as u64);
+        assert_eq!(conn.lane.sending.bytes, sent_bytes as u64);
         assert!(
             conn.lane.is_settled()
                 && !conn.lane.is_working()
-                && conn.lane.receiving == Receiving::Open
+                && conn.lane.input.receiving == Receiving::Open
         );
     });
 }

@@ -6,20 +6,20 @@
 //!
 //! If all of its keys are another core's, it runs there in the same way: see `away`.
 
-use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
 use super::super::slices::named;
+use super::super::unit::changes::settle_changes;
 use super::super::unit::settle::Caller;
 use super::exec::Rest;
-use super::queued::{Places, Portion, Queued, Watched};
+use super::queued::{Portion, Queued, Watched};
 use super::replies::Replies;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::Flow;
 use darter_keyspace::Seen;
 use darter_resp::{self as resp, Reply};
-use darter_tx::{CoreId, lock_key};
+use darter_tx::lock_key;
 use std::rc::Rc;
 
 /// For whom commands run.
@@ -28,17 +28,6 @@ pub(crate) struct For<'a> {
     pub(crate) view: View,
     pub(crate) resp3: bool,
     pub(crate) caller: Caller<'a>,
-}
-
-/// Where a transaction runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// At once, on this core.
-    Here,
-    /// On that other one.
-    There(CoreId),
-    /// Wherever its keys are, as a task.
-    Anywhere,
 }
 
 impl Queued {
@@ -50,79 +39,6 @@ impl Queued {
 }
 
 impl Core {
-    /// Runs an EXEC at once. False if it must be a task.
-    pub(crate) fn exec_at_once(
-        self: &Rc<Self>,
-        lane: &mut Lane,
-        entry: &Entry,
-        args: resp::Args<'_>,
-    ) -> bool {
-        let Some(queued) = lane.queued_commands.take() else { return false };
-        let place = self.place_of(lane, &queued);
-        let queued = match place {
-            Place::Here => queued,
-            Place::There(core) => {
-                self.send_exec_away(lane, entry, core, args, queued);
-                return true;
-            }
-            Place::Anywhere => queued,
-        };
-        lane.trail.stays();
-        if place != Place::Here {
-            lane.queued_commands = Some(queued);
-            return false;
-        }
-        let (db, client) = (lane.session.db, lane.session.handle);
-        let watched = lane.watched.as_deref();
-        let Some(is_touched) = self.may_run_at_once(&queued, db, watched, client) else {
-            lane.queued_commands = Some(queued);
-            return false;
-        };
-        let whose = For {
-            view: lane.session.view(),
-            resp3: lane.session.resp3,
-            caller: Caller::Served(&lane.session),
-        };
-        match self.run_exec(entry, args, queued, is_touched, whose) {
-            Ok(replies) => {
-                self.discard(lane);
-                self.owe_replies(lane, replies);
-            }
-            Err(rest) => self.go_on_with_exec(lane, entry, args, *rest),
-        }
-        true
-    }
-
-    fn owe_replies(&self, lane: &mut Lane, replies: Replies) {
-        match replies.into_flat() {
-            Ok(flat) => {
-                lane.owe_flat(&flat);
-                self.admin.keep_buffer(flat);
-            }
-            Err(replies) => {
-                let (out, stream) = replies.into_part();
-                lane.owe(out, stream);
-            }
-        }
-    }
-
-    /// Where a transaction runs whose keys and watched ones are on one core, if it is short, and
-    /// its client wants an answer and does not track what it reads.
-    fn place_of(&self, lane: &Lane, queued: &Queued) -> Place {
-        let session = &lane.session;
-        let is_answered = session.reply_mode == ReplyMode::On;
-        let tracks = !session.view().tracker.is_none() || session.tracking.is_excepted;
-        if !queued.is_short() || !is_answered || tracks {
-            return Place::Anywhere;
-        }
-        let watched = lane.watched.iter().flat_map(|watched| watched.cores());
-        match watched.fold(queued.places, Places::and) {
-            Places::Many => Place::Anywhere,
-            Places::One(core) if core != self.id() => Place::There(core),
-            Places::None | Places::One(_) => Place::Here,
-        }
-    }
-
     /// Whether a transaction on keys of this core may run at once: nobody holds them. Then whether a
     /// key was touched that its client watches.
     pub(super) fn may_run_at_once(
@@ -209,7 +125,7 @@ impl Core {
         let written = all.filter(|(row, _)| row.is_write()).flat_map(|(row, args)| {
             row.keys.positions(args).map(move |at| lock_key(whose.view.db, args.hash(at)))
         });
-        self.settle_changes(written);
+        settle_changes(self, written);
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! EXEC on another core, which owns all of its keys: a part of the connection's batch, as point
 //! commands are, so that a pipeline of transactions does not wait for each.
 
+use super::super::batch::HeldBatch;
+use super::super::conn::outbound::send_away;
 use super::super::conn::{Lane, Session};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
-use super::super::presence::{Awaited, Gone, Presence};
 use super::super::state::batches::{Batch, Stops};
 use super::super::unit::settle::Caller;
 use super::at_once::For;
@@ -15,7 +16,7 @@ use super::inner::Inner;
 use super::queued::{Queued, Watched};
 use super::replies::Replies;
 use darter_resp as resp;
-use darter_tx::{CoreId, TaskId};
+use darter_tx::CoreId;
 use std::rc::Rc;
 
 impl Core {
@@ -29,11 +30,11 @@ impl Core {
         mut queued: Box<Queued>,
     ) {
         // They are forgotten there, after EXEC: a message of its own would overtake the batch.
-        let watched = lane.watched.take();
+        let watched = lane.transaction.watched.take();
         queued.watched =
             watched.map(|watched| Rc::try_unwrap(watched).expect("no EXEC of the connection runs"));
         self.discard(lane);
-        self.send_away(lane, entry, core, args);
+        send_away(self, lane, entry, core, args);
         lane.attach(core, queued);
     }
 
@@ -49,7 +50,9 @@ impl Core {
         let watched = queued.watched.take();
         let is_touched = self.may_run_at_once(&queued, view.db, watched.as_ref(), batch.client);
         let Some(is_touched) = is_touched else {
-            self.exec_after_locks(batch, queued, watched.unwrap_or_default());
+            let held = hold(self, batch, &queued);
+            let exec = exec_of(self, &held, queued, watched.unwrap_or_default());
+            held.start(|held| self.tx.spawn(finish(exec, held, None)));
             return None;
         };
         if watched.is_some() {
@@ -71,88 +74,49 @@ impl Core {
                 Some(batch)
             }
             Err(rest) => {
-                self.go_on_in_batch(batch, *rest);
+                let Rest { begun, queued, next, replies } = *rest;
+                let claim = claim_here(self, view.db, &queued);
+                let held = hold(self, batch, &queued);
+                let exec = exec_of(self, &held, queued, Watched::default());
+                held.start(|held| {
+                    let rest = |transaction| Begun { transaction, next, replies };
+                    self.tx.go_on(begun, claim, |locks| finish(exec, held, Some(rest(locks))))
+                });
                 None
             }
         }
     }
+}
 
-    /// The rest of an EXEC from another core, which began in this turn, is a task that its batch waits
-    /// for.
-    fn go_on_in_batch(self: &Rc<Self>, batch: Box<Batch>, rest: Rest) {
-        let Rest { begun, queued, next, replies } = rest;
-        let claim = claim_here(self, batch.items[batch.next].view.db, &queued, None);
-        let exec = self.exec_that_is_wanted(&batch, queued, Watched::default());
-        self.start_in_batch(exec, |exec| {
-            let begun_with = |transaction| Begun { transaction, next, replies };
-            self.tx.go_on(begun, claim, |locks| finish(exec, batch, Some(begun_with(locks))))
-        });
-    }
+/// Holds a batch for the task of an EXEC. A write does not stop with its client: later commands of its
+/// pipeline may have run on other cores.
+fn hold(core: &Rc<Core>, batch: Box<Batch>, queued: &Queued) -> HeldBatch {
+    HeldBatch::new(core, batch, queued.is_read.then_some(Stops::Always))
+}
 
-    /// The same of a whole EXEC, which waits for locks.
-    fn exec_after_locks(self: &Rc<Self>, batch: Box<Batch>, queued: Box<Queued>, watched: Watched) {
-        let exec = self.exec_that_is_wanted(&batch, queued, watched);
-        self.start_in_batch(exec, |exec| self.tx.spawn(finish(exec, batch, None)));
-    }
-
-    fn start_in_batch(&self, exec: Exec, start: impl FnOnce(Exec) -> TaskId) {
-        let (client, is_read) = (exec.client, exec.queued.is_read);
-        let presence = Rc::clone(&exec.presence);
-        let task = start(exec);
-        // A write goes on: what came after it in its pipeline may have been done elsewhere.
-        if is_read {
-            self.batches.borrow_mut().note_awaited(
-                client,
-                Awaited { task, presence },
-                Stops::Always,
-            );
-        }
-    }
-
-    /// The EXEC that is next in a batch, which is held for it, while its client is there.
-    fn exec_that_is_wanted(
-        self: &Rc<Self>,
-        batch: &Batch,
-        queued: Box<Queued>,
-        watched: Watched,
-    ) -> Exec {
-        self.batches.borrow_mut().hold(batch.client);
-        let presence = Presence::new(self.batches.borrow().gone(batch.client));
-        Exec { presence, ..self.exec_of(batch, batch.next, queued, watched) }
-    }
-
-    /// The EXEC at this place of a batch, whoever wants it.
-    pub(super) fn exec_of(
-        self: &Rc<Self>,
-        batch: &Batch,
-        at: usize,
-        queued: Box<Queued>,
-        watched: Watched,
-    ) -> Exec {
-        let item = &batch.items[at];
-        let (View { db, no_touch, .. }, resp3, handle) = (item.view, batch.resp3, batch.client);
-        let session = Session { handle, db, no_touch, resp3, ..Session::default() };
-        Exec {
-            core: Rc::clone(self),
-            client: handle,
-            row: item.entry,
-            request: batch.args(item).to_request(),
-            inner: Inner::of(self, &session),
-            queued,
-            watched: Rc::new(watched),
-            presence: Presence::new(Gone::No),
-        }
+/// The EXEC that is next in a batch.
+fn exec_of(core: &Rc<Core>, held: &HeldBatch, queued: Box<Queued>, watched: Watched) -> Exec {
+    let batch = &held.batch;
+    let item = &batch.items[batch.next];
+    let (View { db, no_touch, .. }, resp3, handle) = (item.view, batch.resp3, batch.client);
+    let session = Session { handle, db, no_touch, resp3, ..Session::default() };
+    Exec {
+        core: Rc::clone(core),
+        client: handle,
+        row: item.entry,
+        request: batch.args(item).to_request(),
+        inner: Inner::of(core, &session),
+        queued,
+        watched: Rc::new(watched),
+        presence: Rc::clone(&held.presence),
     }
 }
 
 /// Runs an EXEC to its end, and resumes its batch.
-async fn finish(exec: Exec, mut batch: Box<Batch>, begun: Option<Begun>) {
+async fn finish(exec: Exec, held: HeldBatch, begun: Option<Begun>) {
     let replies = exec.replies(begun).await;
-    let core = &exec.core;
     if exec.watched.len() > 0 {
-        core.tx.home().shard.unwatch(batch.client);
+        exec.core.tx.home().shard.unwatch(exec.client);
     }
-    let (out, stream) = replies.map_or_else(Default::default, Replies::into_part);
-    batch.replied(out, stream);
-    core.batches.borrow_mut().answered(batch);
+    held.reply(replies.map_or_else(Default::default, Replies::into_part));
 }

@@ -54,15 +54,8 @@ pub(super) async fn claims(
 
 /// The lock that a transaction wants of this core: of one that is short, and stays in database `db`.
 /// Never a list: it would count as meeting a list that others hold.
-pub(super) fn claim_here(
-    core: &Core,
-    db: usize,
-    queued: &Queued,
-    watched: Option<&Watched>,
-) -> Claim {
-    let watched = watched.into_iter().flat_map(Watched::iter);
-    let watched = watched.filter(|(owner, _)| *owner == core.id());
-    let mut keys: Vec<_> = watched.map(|(_, key)| (key, Access::Update)).collect();
+pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
+    let mut keys = Vec::new();
     for (_, index, args) in queued.placed().filter(|(owner, ..)| *owner == Some(core.id())) {
         let row = &core.table.entries()[index].row;
         let access = if row.is_write() { Access::Exclusive } else { Access::Update };

@@ -1,20 +1,23 @@
-//! EXEC as a task, which runs what was queued, or the rest of it, under the locks of all of it.
+//! EXEC of a connection: where it runs; and the task that runs the queued commands, or the rest of them,
+//! under the locks of all of them.
 
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::presence::Presence;
 use super::super::slices::Cause;
+use super::super::unit::settle::Caller;
 use super::super::wanted::Stopped;
+use super::at_once::For;
 use super::claims::{claim_here, claims};
 use super::inner::Inner;
-use super::queued::{Portion, Queued, Watched};
+use super::queued::{Places, Portion, Queued, Watched};
 use super::replies::Replies;
 use super::verbs::discarded;
 use super::watching;
 use darter_command::Refusal;
 use darter_resp::{self as resp, Reply, Request};
-use darter_tx::{AtOnce, Transaction};
+use darter_tx::{AtOnce, CoreId, Transaction};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -50,6 +53,17 @@ pub(super) struct Begun {
     pub(super) replies: Replies,
 }
 
+/// Where a transaction runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At once, on this core.
+    Here,
+    /// On that other one.
+    There(CoreId),
+    /// Wherever its keys are, as a task.
+    Anywhere,
+}
+
 impl Core {
     /// Starts an EXEC as a task: nothing is owed before it.
     pub(crate) fn start_exec(
@@ -58,12 +72,11 @@ impl Core {
         entry: &Entry,
         args: resp::Args<'_>,
     ) {
-        let queued = lane.queued_commands.take().unwrap_or_default();
-        let exec = Exec::new(self, lane, entry, args, queued);
-        let presence = Rc::clone(&exec.presence);
-        let task = self.tx.spawn(finish(exec, None));
-        self.tx.note_author(task, lane.session.view().tracker.author());
-        self.await_answer(lane, task, presence);
+        let queued = lane.transaction.queued.take().unwrap_or_default();
+        self.await_task(lane, |lane, presence| {
+            let exec = Exec::new(self, lane, entry, args, queued, presence);
+            self.tx.spawn(finish(exec, None))
+        });
     }
 
     /// The rest of an EXEC that began at once, in this turn, is a task.
@@ -75,12 +88,12 @@ impl Core {
         rest: Rest,
     ) {
         let Rest { begun, queued, next, replies } = rest;
-        let claim = claim_here(self, lane.session.db, &queued, None);
-        let exec = Exec::new(self, lane, entry, args, queued);
-        let presence = Rc::clone(&exec.presence);
-        let rest = |transaction| finish(exec, Some(Begun { transaction, next, replies }));
-        let task = self.tx.go_on(begun, claim, rest);
-        self.await_answer(lane, task, presence);
+        self.await_task(lane, |lane, presence| {
+            let claim = claim_here(self, lane.session.db, &queued);
+            let exec = Exec::new(self, lane, entry, args, queued, presence);
+            let rest = |transaction| finish(exec, Some(Begun { transaction, next, replies }));
+            self.tx.go_on(begun, claim, rest)
+        });
     }
 
     /// An EXEC has ended, and with it what MULTI began.
@@ -104,6 +117,79 @@ impl Core {
             self.after_settling(&mut conn.lane);
         });
     }
+
+    /// Runs an EXEC at once. False if it must be a task.
+    pub(crate) fn exec_at_once(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+    ) -> bool {
+        let Some(queued) = lane.transaction.queued.take() else { return false };
+        let place = self.place_of(lane, &queued);
+        let queued = match place {
+            Place::Here => queued,
+            Place::There(core) => {
+                self.send_exec_away(lane, entry, core, args, queued);
+                return true;
+            }
+            Place::Anywhere => queued,
+        };
+        lane.location.trail.stays();
+        if place != Place::Here {
+            lane.transaction.queued = Some(queued);
+            return false;
+        }
+        let (db, client) = (lane.session.db, lane.session.handle);
+        let watched = lane.transaction.watched.as_deref();
+        let Some(is_touched) = self.may_run_at_once(&queued, db, watched, client) else {
+            lane.transaction.queued = Some(queued);
+            return false;
+        };
+        let whose = For {
+            view: lane.session.view(),
+            resp3: lane.session.resp3,
+            caller: Caller::Served(&lane.session),
+        };
+        match self.run_exec(entry, args, queued, is_touched, whose) {
+            Ok(replies) => {
+                self.discard(lane);
+                self.owe_replies(lane, replies);
+            }
+            Err(rest) => self.go_on_with_exec(lane, entry, args, *rest),
+        }
+        true
+    }
+
+    /// Where a transaction runs whose keys and watched ones are on one core, if it is short, and
+    /// its client wants an answer and does not track what it reads.
+    fn place_of(&self, lane: &Lane, queued: &Queued) -> Place {
+        let session = &lane.session;
+        let is_answered = session.reply_mode == ReplyMode::On;
+        let tracks = !session.view().tracker.is_none() || session.tracking.is_excepted;
+        if !queued.is_short() || !is_answered || tracks {
+            return Place::Anywhere;
+        }
+        let watched = lane.transaction.watched.iter().flat_map(|watched| watched.cores());
+        match watched.fold(queued.places, Places::and) {
+            Places::Many => Place::Anywhere,
+            Places::One(core) if core != self.id() => Place::There(core),
+            Places::None | Places::One(_) => Place::Here,
+        }
+    }
+
+    fn owe_replies(&self, lane: &mut Lane, replies: Replies) {
+        match replies.into_flat() {
+            Ok(flat) => {
+                lane.owe_flat(&flat);
+                self.admin.keep_buffer(flat);
+            }
+            Err(replies) => {
+                let (out, stream) = replies.into_part();
+                lane.owe(out, stream);
+            }
+        }
+    }
 }
 
 /// Runs an EXEC of a connection of this core, and sends the replies.
@@ -124,8 +210,8 @@ impl Exec {
         entry: &Entry,
         args: resp::Args<'_>,
         queued: Box<Queued>,
+        presence: Rc<Presence>,
     ) -> Self {
-        lane.await_task();
         Self {
             core: Rc::clone(core),
             client: lane.session.handle,
@@ -133,8 +219,8 @@ impl Exec {
             request: args.to_request(),
             inner: Inner::of(core, &lane.session),
             queued,
-            watched: Rc::clone(lane.watched.get_or_insert_default()),
-            presence: Presence::new(lane.gone()),
+            watched: Rc::clone(lane.transaction.watched.get_or_insert_default()),
+            presence,
         }
     }
 

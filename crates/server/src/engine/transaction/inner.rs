@@ -10,6 +10,7 @@ use super::super::slices::{Cause, named};
 use super::super::state::pubsub::Kind as Channels;
 use super::super::state::pubsub::name::{Message, Name, Text};
 use super::super::state::pubsub::outbox::Outbox;
+use super::super::unit::place::owner_of;
 use super::super::unit::settle::Caller;
 use super::super::unit::steps::answer_of;
 use super::replies::{Part, Replies};
@@ -113,7 +114,7 @@ impl Inner {
         core.meter.blame(Cause::Command(index));
         let mut unwanted = Replies::default();
         let into = if before.is_answered(before) { &mut *replies } else { &mut unwanted };
-        let owner = match core.owner_of(entry, args) {
+        let owner = match owner_of(&core.tx, entry, args) {
             _ if entry.point().is_none() => None,
             Owner::None => Some(core.id()),
             Owner::One(owner) => Some(owner),

@@ -3,6 +3,7 @@
 use super::super::conn::Lane;
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner};
+use super::super::unit::place::{own_flags, owner_of};
 use super::queued::{Queued, Verb};
 use super::watching;
 use darter_command::{Flags, Refusal};
@@ -18,21 +19,21 @@ const ABORTED: &str = "EXECABORT Transaction discarded because of previous error
 impl Lane {
     /// True when a request is queued rather than run.
     pub(crate) fn is_queueing(&self, entry: &Entry) -> bool {
-        self.queued_commands.is_some() && !entry.row.flags.has(Flags::AT_ONCE)
+        self.transaction.queued.is_some() && !entry.row.flags.has(Flags::AT_ONCE)
     }
 
     /// True when a command of transactions is a task now: not where it is refused.
     pub(crate) fn is_task(&self, verb: Verb, args: Args<'_>) -> bool {
         match verb {
-            Verb::Watch => self.queued_commands.is_none() && args.len() > watching::FEW,
-            Verb::Exec => self.queued_commands.as_ref().is_some_and(|queued| !queued.is_aborted),
+            Verb::Watch => self.transaction.queued.is_none() && args.len() > watching::FEW,
+            Verb::Exec => self.transaction.queued.as_ref().is_some_and(|queued| !queued.is_aborted),
             Verb::Multi | Verb::Discard | Verb::Unwatch => false,
         }
     }
 
     fn set_queued(&mut self, queued: Option<Box<Queued>>) {
         self.session.queued = queued.as_ref().map(|queued| queued.sizes);
-        self.queued_commands = queued;
+        self.transaction.queued = queued;
     }
 }
 
@@ -44,7 +45,7 @@ impl Core {
         entry: &Entry,
         args: Args<'_>,
     ) -> Result<(), Refusal> {
-        let Some(queued) = &mut lane.queued_commands else { unreachable!("after MULTI") };
+        let Some(queued) = &mut lane.transaction.queued else { unreachable!("after MULTI") };
         let refusal = match entry.run {
             Runner::Container => Some(Refusal::Arity(entry.row.name.into())),
             _ if entry.row.flags.has(Flags::NO_MULTI) => Some(Refusal::line(NOT_INSIDE)),
@@ -54,10 +55,10 @@ impl Core {
             queued.abort();
             return Err(refusal);
         }
-        queued.push(entry.index, self.own_flags(entry, args), args);
+        queued.push(entry.index, own_flags(self, entry, args), args);
         queued.is_read &= matches!(entry.run, Runner::Point(_) | Runner::Multi(..));
         queued.is_plain &= runs_where_its_keys_are(entry);
-        queued.note_owner(self.owner_of(entry, args));
+        queued.note_owner(owner_of(&self.tx, entry, args));
         lane.session.queued = Some(queued.sizes);
         Ok(())
     }
@@ -69,7 +70,7 @@ impl Core {
             self.discard(lane);
             return discarded(&refusal);
         }
-        if let Some(queued) = &mut lane.queued_commands {
+        if let Some(queued) = &mut lane.transaction.queued {
             queued.abort();
             lane.session.queued = Some(queued.sizes);
         }
@@ -83,7 +84,7 @@ impl Core {
         verb: Verb,
         args: Args<'_>,
     ) -> Result<(), Refusal> {
-        let is_queueing = lane.queued_commands.is_some();
+        let is_queueing = lane.transaction.queued.is_some();
         match verb {
             Verb::Multi if is_queueing => return Err(Refusal::line(NESTED)),
             Verb::Multi => lane.set_queued(Some(self.spare_queued.fresh())),

@@ -5,7 +5,7 @@
 //! to WATCH comes after the message (docs/design/0011-pipeline-order.md). But the connection's own
 //! requests before it must have been answered, or they would touch what it watches.
 
-use super::super::conn::Lane;
+use super::super::conn::{Lane, Watching};
 use super::super::core::{Core, Mail};
 use super::super::entry::ServerFuture;
 use super::queued::Watched;
@@ -59,9 +59,8 @@ impl Core {
 
     /// The connection watches nothing any more.
     pub(crate) fn unwatch_all(&self, lane: &mut Lane) {
-        lane.session.watched = 0;
-        lane.session.is_touched = false;
-        let Some(watched) = lane.watched.take() else { return };
+        lane.session.watching = Watching::default();
+        let Some(watched) = lane.transaction.watched.take() else { return };
         self.unwatch_on(lane.session.handle, &watched.cores());
     }
 
@@ -103,16 +102,16 @@ impl Core {
     fn note_touched(&self, client: u64) {
         self.with_client(client, |conn| {
             let session = &mut conn.lane.session;
-            session.is_touched = session.watched > 0;
+            session.watching.is_touched = session.watching.keys > 0;
         });
     }
 }
 
 fn note_watched(lane: &mut Lane, core: CoreId, key: u64) {
-    let watched = Rc::get_mut(lane.watched.get_or_insert_default());
+    let watched = Rc::get_mut(lane.transaction.watched.get_or_insert_default());
     let watched = watched.expect("no EXEC of the connection runs");
     watched.add(core, key);
-    lane.session.watched = watched.len();
+    lane.session.watching.keys = watched.len();
 }
 
 /// Whether a watched key was touched. Its locks are held.

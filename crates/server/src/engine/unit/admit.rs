@@ -124,13 +124,24 @@ fn refuse_long_names(row: &Command, args: Args<'_>) -> Result<(), Refusal> {
 /// The flags of a request in its connection, where its own are `own`: after MULTI, EXEC is refused as
 /// its commands would be, and whatever is queued takes memory.
 pub(crate) fn flags_in(lane: &Lane, entry: &Entry, own: Flags) -> Flags {
-    let Some(queued) = &lane.queued_commands else { return own };
+    let Some(queued) = &lane.transaction.queued else { return own };
     match entry.run {
         Runner::Transaction(Verb::Exec) => queued.flags_of_exec(own),
         Runner::Transaction(Verb::Multi | Verb::Watch) => own | Flags::DENYOOM,
         _ if own.has(Flags::AT_ONCE) => own,
         _ => own | Flags::DENYOOM,
     }
+}
+
+/// True if memory is full, and commands that need more are refused.
+pub(crate) fn is_full(core: &Core) -> bool {
+    State { hot: &core.hot.borrow(), shared: &core.admin.shared }.is_full()
+}
+
+/// True if CLIENT PAUSE holds a command with these flags.
+pub(crate) fn is_paused(core: &Core, flags: Flags) -> bool {
+    let state = State { hot: &core.hot.borrow(), shared: &core.admin.shared };
+    state.is_paused(flags, core.now_ms())
 }
 
 /// The permissions of a script or a function that runs.

@@ -1,6 +1,8 @@
-//! A unit of commands: one command, an EXEC, a script. How it is admitted, how its
-//! commands run, and how it ends.
+//! A unit of commands: one command, an EXEC, a script. It is admitted, placed, run and settled.
 
 pub(super) mod admit;
+pub(super) mod call;
+pub(super) mod changes;
+pub(super) mod place;
 pub(super) mod settle;
 pub(super) mod steps;

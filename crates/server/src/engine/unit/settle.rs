@@ -1,10 +1,9 @@
-//! The end of every command, and of every unit of commands: its account, its time, SLOWLOG, events,
-//! invalidations, and clients that wait for changed keys.
+//! The end of every command: its count, its time, and SLOWLOG.
 //!
 //! ```text
 //! call_point ─► settle              the command: counted, timed, recorded if it was slow
 //!     …  more commands of an EXEC or a script  …
-//! settle_changes                    the unit: its changes are final, so others learn of them
+//! settle_changes (`changes`)        the unit: its changes are final, so others learn of them
 //! ```
 //! Reading the clock costs as much as a fifth of a GET, so it is read once for up to sixteen quick
 //! commands, which share the time between two readings equally (`Meter`). Every other command is
@@ -13,13 +12,13 @@
 use super::super::conn::{Peer, Session};
 use super::super::core::Core;
 use super::super::entry::Entry;
-use super::super::point::{Begun, View};
+use super::super::point::Begun;
 use super::super::slices::Cause;
 use super::super::state::slowlog::SlowCall;
 use super::super::state::waits::WaitingCall;
-use darter_command::{Args as Words, Cx, Flags, Flow, PointFn, Refusal};
-use darter_resp::{Args, Reply};
-use darter_tx::{CoreId, Home};
+use darter_command::{Flags, Refusal};
+use darter_resp::Args;
+use darter_tx::CoreId;
 use std::rc::Rc;
 
 /// The client of a command.
@@ -35,30 +34,6 @@ pub(crate) enum Caller<'a> {
 
 impl Core {
     // ---- the command ----
-
-    /// Calls a point function on this core's shard: the one place that does. What it read is
-    /// remembered for a client that tracks. A refusal, and a job that has only begun, leave no reply.
-    #[inline(always)]
-    pub(crate) fn call_point(
-        &self,
-        mut home: std::cell::RefMut<'_, Home>,
-        (entry, run): (&Entry, PointFn),
-        args: Args<'_>,
-        view: View,
-        reply: &mut Reply<'_>,
-    ) -> Result<Flow, Refusal> {
-        let mark = reply.out.mark();
-        let call = |cx: &mut Cx<'_>| run(cx, Words::new(args, entry.first));
-        let result = self.with_cx(&mut home, view, reply, call);
-        drop(home);
-        if !view.tracker.is_none() {
-            self.remember(entry, args, view.tracker);
-        }
-        if !matches!(result, Ok(Flow::Done | Flow::Stream(_))) {
-            reply.out.truncate(mark);
-        }
-        result
-    }
 
     /// A call begins, whose time may be shared with its neighbours.
     #[inline(always)]
@@ -170,19 +145,6 @@ impl Core {
         }
         let caller = Caller::Client(call.core, call.client);
         self.time(entry, begun, Args::owned(&call.request), caller);
-    }
-
-    // ---- the unit ----
-
-    /// The changes of a unit are final: publishes its events, invalidates what others have read, and
-    /// serves clients that wait for `written` keys.
-    #[inline(always)]
-    pub(crate) fn settle_changes(self: &Rc<Self>, written: impl Iterator<Item = u64>) {
-        self.publish_unit();
-        if !self.waits.borrow().is_empty() {
-            self.serve_names(written);
-            self.publish_unit();
-        }
     }
 
     // ---- refusals, and the slow log ----

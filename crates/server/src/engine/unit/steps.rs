@@ -8,7 +8,7 @@ use super::super::entry::Entry;
 use super::super::point::View;
 use super::super::slices::{Cause, named};
 use super::settle::Caller;
-use darter_command::{Answer, Cx, Flow, Refusal, Step, Stream};
+use darter_command::{Answer, Args as Words, Cx, Flow, PointFn, Refusal, Step, Stream};
 use darter_resp::{Args, Output, Reply};
 use darter_tx::Home;
 use std::rc::Rc;
@@ -44,6 +44,30 @@ impl Core {
             stats,
             preempt: &*self.slice,
         })
+    }
+
+    /// Calls a point function on this core's shard: the one place that does. What it read is
+    /// remembered for a client that tracks. A refusal, and a job that has only begun, leave no reply.
+    #[inline(always)]
+    pub(crate) fn call_point(
+        &self,
+        mut home: std::cell::RefMut<'_, Home>,
+        (entry, run): (&Entry, PointFn),
+        args: Args<'_>,
+        view: View,
+        reply: &mut Reply<'_>,
+    ) -> Result<Flow, Refusal> {
+        let mark = reply.out.mark();
+        let call = |cx: &mut Cx<'_>| run(cx, Words::new(args, entry.first));
+        let result = self.with_cx(&mut home, view, reply, call);
+        drop(home);
+        if !view.tracker.is_none() {
+            self.remember(entry, args, view.tracker);
+        }
+        if !matches!(result, Ok(Flow::Done | Flow::Stream(_))) {
+            reply.out.truncate(mark);
+        }
+        result
     }
 
     /// Runs a point command to its end under locks that are held, and settles it. The reply is

@@ -2,17 +2,17 @@
 
 use super::super::conn::{Lane, Next};
 use super::super::core::{Core, Mail};
-use super::super::entry::{Entry, Runner};
+use super::super::entry::Entry;
 use super::super::point::{Owner, Ran};
-use super::super::presence::Presence;
-use super::super::serve::is_blocked;
-use super::super::slices::{Cause, named};
+use super::super::slices::Cause;
 use super::super::state::waits::{Blocked, Fate, Stage, WaitingCall};
+use super::super::unit::call::is_blocked;
+use super::super::unit::place::owner_of;
 use super::super::unit::settle::Caller;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Call, Look, Looking, Refusal, Wait, When};
+use darter_command::{Answer, Look, Looking, Refusal, Wait, When};
 use darter_resp::{self as resp, Output, Reply};
-use darter_tx::{Access, Claim, CoreId, KeyList, Tx, lock_key};
+use darter_tx::{Access, Claim, CoreId, KeyList, lock_key};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,14 +44,14 @@ impl Core {
             fate: Fate::default(),
             has_left: AtomicBool::new(false),
         };
-        let owner = self.owner_of(entry, args);
+        let owner = owner_of(&self.tx, entry, args);
         let is_one = matches!(owner, Owner::One(core) if core == self.id());
         let is_here = (is_one || call.wait.keys.is_empty())
             && entry.point().is_some()
             && call.wait.keys.len() <= ENTRIES_AT_ONCE
             && !is_blocked(&self.tx.home(), entry, args, call.view.db);
         if is_here {
-            lane.trail.stays();
+            lane.location.trail.stays();
             let call = Arc::new(call);
             if self.look_at(&call, call.wait.keys.clone()).is_some() {
                 return false;
@@ -83,11 +83,11 @@ impl Core {
         if let Owner::One(there) = owner
             && self.is_sent(entry, owner)
         {
-            let call = Arc::new(WaitingCall { fate: Fate::asks(lane.eof), ..call });
+            let call = Arc::new(WaitingCall { fate: Fate::asks(lane.input.eof), ..call });
             return self.send_call(lane, call, there);
         }
         assert!(lane.is_settled(), "a task would answer before what is owed");
-        lane.trail.stays();
+        lane.location.trail.stays();
         self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.now_ms())));
     }
 
@@ -99,18 +99,18 @@ impl Core {
     /// Whether a call that may wait may be sent though something is owed before it: that comes from the
     /// core of its keys, too, which runs what a connection sends it in its order.
     pub(crate) fn may_follow(&self, lane: &Lane, entry: &Entry, args: resp::Args<'_>) -> bool {
-        let owner = self.owner_of(entry, args);
+        let owner = owner_of(&self.tx, entry, args);
         let is_next = |core| lane.stream.is_none() && lane.is_owed_only_by(core);
         self.is_sent(entry, owner) && matches!(owner, Owner::One(core) if is_next(core))
     }
 
     /// Sends a call to the core of its keys. It counts as waiting until that has answered it.
     fn send_call(&self, lane: &mut Lane, call: Arc<WaitingCall>, there: CoreId) {
-        if let Some(batch) = lane.batches[there].take() {
+        if let Some(batch) = lane.away.batches[there].take() {
             self.post(there, Mail::Batch(batch)); // It comes before.
         }
         lane.next = Next::Waits;
-        lane.trail.goes(there, self.now_ms());
+        lane.location.trail.goes(there, self.now_ms());
         let blocked = Blocked::new(Arc::clone(&call), vec![there], self.now_ms());
         lane.blocked = Some(Box::new(blocked));
         self.count_blocked(lane);
@@ -122,7 +122,7 @@ impl Core {
     pub(super) fn begin_again(self: &Rc<Self>, client: u64, number: u64) {
         self.with_blocked(client, number, |_, conn| {
             let lane = &mut conn.lane;
-            if lane.session.killed {
+            if lane.session.is_killed() {
                 return;
             }
             let Some(mut blocked) = lane.blocked.take() else { return };
@@ -130,7 +130,7 @@ impl Core {
             lane.next = Next::Parsed;
             if lane.is_settled() {
                 blocked.stage = Stage::Begins;
-                blocked.call.fate.renew(lane.eof);
+                blocked.call.fate.renew(lane.input.eof);
                 self.begin_task(lane, blocked);
             } else {
                 lane.hold(Arc::clone(&blocked.call.request));
@@ -141,22 +141,20 @@ impl Core {
     /// Starts the task that runs a call, or has it wait.
     fn begin_task(self: &Rc<Self>, lane: &mut Lane, blocked: Box<Blocked>) {
         let (call, cores) = (Arc::clone(&blocked.call), blocked.cores.clone());
-        lane.await_task();
         lane.blocked = Some(blocked);
-        let presence = Presence::new(lane.gone());
-        let (core, seen) = (Rc::clone(self), Rc::clone(&presence));
-        let task = self.tx.spawn(async move {
-            let entry = &core.table.entries()[call.entry];
-            let mut registered = Registered { core: &core, call: &call, cores, stays: false };
-            let work = core.run_locked_or_wait(&call, &mut registered);
-            match core.while_wanted(!entry.row.is_write(), &seen, work).await {
-                Ok(Some(answer)) => core.finish(call.client, answer),
-                Ok(None) => core.has_begun_to_wait(&call),
-                Err(stopped) => core.stopped(call.client, entry, stopped),
-            }
+        let core = Rc::clone(self);
+        self.await_task(lane, |_, presence| {
+            self.tx.spawn(async move {
+                let entry = &core.table.entries()[call.entry];
+                let mut registered = Registered { core: &core, call: &call, cores, stays: false };
+                let work = core.run_locked_or_wait(&call, &mut registered);
+                match core.while_wanted(!entry.row.is_write(), &presence, work).await {
+                    Ok(Some(answer)) => core.finish(call.client, answer),
+                    Ok(None) => core.has_begun_to_wait(&call),
+                    Err(stopped) => core.stopped(call.client, entry, stopped),
+                }
+            })
         });
-        self.tx.note_author(task, lane.session.view().tracker.author());
-        self.await_answer(lane, task, presence);
     }
 
     fn cores_of(&self, call: &WaitingCall) -> Vec<CoreId> {
@@ -292,40 +290,6 @@ impl Core {
         };
         self.run_on_each(cores, leave).await;
         false
-    }
-
-    /// What a call comes to under locks that are held.
-    pub(super) async fn run_under(
-        self: &Rc<Self>,
-        call: &WaitingCall,
-        held: Tx,
-        when: When,
-    ) -> Result<Answer, Refusal> {
-        let entry = &self.table.entries()[call.entry];
-        if !call.view.tracker.is_none() {
-            self.remember_anywhere(entry, &call.request, call.view.tracker).await;
-        }
-        let Runner::Multi(_, anywhere) = entry.run else {
-            unreachable!("what waits can run over several keys")
-        };
-        let make = |tx| Call {
-            tx,
-            request: Arc::clone(&call.request),
-            db: call.view.db,
-            no_touch: call.view.no_touch,
-            resp3: call.resp3,
-            is_script: false,
-            first: entry.first,
-        };
-        let served = match when {
-            When::Waiting(_) => call.wait.want.take_across(make(held.clone())),
-            When::Called => None,
-        };
-        let run = served.unwrap_or_else(|| anywhere(make(held)));
-        Ok(match run.await? {
-            Answer::Stream(out, rest) => Answer::Stream(out, named(call.entry, rest)),
-            done @ Answer::Done(_) => done,
-        })
     }
 
     /// The locks of the keys that a call waits for, and of one that it changes besides.

@@ -11,7 +11,7 @@ use darter_tx::{CoreId, lock_key};
 use std::rc::Rc;
 
 /// Clients whose time is over that are told so between two looks at the clock.
-const TIMED_OUT_AT_ONCE: usize = 16;
+pub(super) const TIMED_OUT_AT_ONCE: usize = 16;
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
@@ -21,7 +21,7 @@ impl Core {
         self.count_blocked(lane);
         let Some(blocked) = &lane.blocked else { return };
         let fate = &blocked.call.fate;
-        if lane.eof && (fate.end() || !fate.is_taken()) {
+        if lane.input.eof && (fate.end() || !fate.is_taken()) {
             self.waits_no_more(lane);
         }
     }
@@ -34,7 +34,7 @@ impl Core {
         self.count_unblocked(lane.session.handle, &blocked);
         lane.next = Next::Parsed;
         self.leave_queues(blocked.call.number, &blocked.cores);
-        lane.session.close_after_reply = true;
+        lane.session.close_after_reply();
         self.after_settling(lane);
     }
 
@@ -52,11 +52,11 @@ impl Core {
     pub(super) fn end_unserved(&self, client: u64, number: u64) {
         self.with_blocked(client, number, |core, conn| {
             let lane = &mut conn.lane;
-            if lane.session.killed {
+            if lane.session.is_killed() {
                 return core.kill(lane);
             }
             let Some(blocked) = &lane.blocked else { return };
-            if lane.eof {
+            if lane.input.eof {
                 blocked.call.fate.end();
                 return core.waits_no_more(lane);
             }
@@ -173,16 +173,6 @@ impl Core {
             self.unblock_now(client, None, Fate::end_if_waiting);
             let next = self.waits.borrow().overdue(self.now_ms());
             assert!(next != Some(client), "client {client} has a deadline, and does not wait");
-        }
-    }
-
-    /// Has keys looked at whose time has come: pending entries that have been idle for long enough, and
-    /// streams that have died of their deadlines.
-    pub(crate) fn serve_due(&self) {
-        for _ in 0..TIMED_OUT_AT_ONCE {
-            let due = self.waits.borrow_mut().take_due(self.now_ms());
-            let Some(name) = due else { return };
-            self.serve_again(name);
         }
     }
 

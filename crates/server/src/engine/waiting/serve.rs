@@ -4,15 +4,17 @@
 //! is locked, and a task serves them.
 
 use super::super::core::Core;
-use super::super::entry::Entry;
+use super::super::entry::{Entry, Runner};
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Next, WaitingCall};
 use super::super::unit::steps::answer_of;
-use darter_command::{Answer, Flow, Look, Looking, Refusal, Since, Taking, When};
+use super::end::TIMED_OUT_AT_ONCE;
+use darter_command::{Answer, Call, Flow, Look, Looking, Refusal, Since, Taking, When};
 use darter_resp::{self as resp, Output, Reply};
-use darter_tx::{Access, Claim, Locked, Serving, lock_key};
+use darter_tx::{Access, Claim, Locked, Serving, Tx, lock_key};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Clients served at once after a command, or an EXEC.
 const SERVED_AT_ONCE: usize = 8;
@@ -359,5 +361,49 @@ impl Core {
             self.tx.home().waited.remove(name);
         }
         true
+    }
+
+    /// What a call comes to under locks that are held.
+    pub(super) async fn run_under(
+        self: &Rc<Self>,
+        call: &WaitingCall,
+        held: Tx,
+        when: When,
+    ) -> Result<Answer, Refusal> {
+        let entry = &self.table.entries()[call.entry];
+        if !call.view.tracker.is_none() {
+            self.remember_anywhere(entry, &call.request, call.view.tracker).await;
+        }
+        let Runner::Multi(_, anywhere) = entry.run else {
+            unreachable!("what waits can run over several keys")
+        };
+        let make = |tx| Call {
+            tx,
+            request: Arc::clone(&call.request),
+            db: call.view.db,
+            no_touch: call.view.no_touch,
+            resp3: call.resp3,
+            is_script: false,
+            first: entry.first,
+        };
+        let served = match when {
+            When::Waiting(_) => call.wait.want.take_across(make(held.clone())),
+            When::Called => None,
+        };
+        let run = served.unwrap_or_else(|| anywhere(make(held)));
+        Ok(match run.await? {
+            Answer::Stream(out, rest) => Answer::Stream(out, named(call.entry, rest)),
+            done @ Answer::Done(_) => done,
+        })
+    }
+
+    /// Has keys looked at whose time has come: pending entries that have been idle for long enough, and
+    /// streams that have died of their deadlines.
+    pub(crate) fn serve_due(&self) {
+        for _ in 0..TIMED_OUT_AT_ONCE {
+            let due = self.waits.borrow_mut().take_due(self.now_ms());
+            let Some(name) = due else { return };
+            self.serve_again(name);
+        }
     }
 }
