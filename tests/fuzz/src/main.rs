@@ -1,7 +1,7 @@
 //! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP),
 //! of JSON, filters, sketches, HyperLogLogs and BITFIELD, of the libraries of scripts, and of small
 //! collections, which are packed into bytes here. Seeded mutations of real input, for a given number
-//! of seconds a target.
+//! of seconds a target; each processor takes a target at a time.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
 //! repeated. A target fails by a panic; the seed is printed.
@@ -21,7 +21,7 @@ mod sketches;
 mod streams;
 
 use darter_base::Prng;
-use darter_testkit::Tally;
+use darter_testkit::{Tally, over_threads};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -82,11 +82,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let is_wanted = |target: &&Target| options.target.as_ref().is_none_or(|it| it == target.name);
+    let targets: Vec<&Target> = TARGETS.iter().filter(is_wanted).collect();
+    let outcomes = over_threads(targets.len(), |at| fuzz(targets[at], &options));
     let mut tally = Tally::default();
-    for target in TARGETS {
-        if options.target.as_ref().is_none_or(|name| name == target.name) {
-            tally.run(target.name, || fuzz(target, &options));
-        }
+    for (target, outcome) in targets.iter().zip(outcomes) {
+        tally.run(target.name, || outcome);
     }
     tally.close()
 }

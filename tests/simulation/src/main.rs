@@ -34,6 +34,7 @@ mod waiting;
 mod world;
 
 use clap::{Arg, ArgAction, Command, value_parser};
+use darter_testkit::over_threads;
 use std::process::ExitCode;
 
 fn command() -> Command {
@@ -70,42 +71,78 @@ const WORLDS: &[World] = &[
     World { name: "snapshots",           each: 10, from: 1, range: 5, run: |seed, cores| saving::save(seed, cores, false) },
 ];
 
+/// A seeded bug, which must be caught.
+pub(crate) struct CounterTest {
+    name: &'static str,
+    /// The number of seeds of which one must fail.
+    seeds: u64,
+    run: Box<dyn Fn(u64) -> Result<(), String> + Send + Sync>,
+}
+
+impl CounterTest {
+    /// The bug `name` must be caught with a seed below `seeds`; `run` runs the world of a seed.
+    pub(crate) fn new(
+        name: &'static str,
+        seeds: u64,
+        run: impl Fn(u64) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, seeds, run: Box::new(run) }
+    }
+
+    fn hunt(&self) -> Result<(), String> {
+        let is_caught = (0..self.seeds).any(|seed| (self.run)(seed).is_err());
+        if is_caught { Ok(()) } else { Err(format!("{}: not caught", self.name)) }
+    }
+}
+
+fn counter_tests() -> Vec<CounterTest> {
+    let tests = broken::counter_tests().chain(order::counter_tests());
+    let tests = tests.chain(saving::counter_tests()).chain(pubsub::counter_tests());
+    let tests = tests.chain(waiting::counter_tests()).chain(streams::counter_tests());
+    tests.chain(tracking::counter_tests()).chain(moving::counter_tests()).collect()
+}
+
+/// One run of the program.
+enum Job {
+    /// The histories of a seed.
+    History(u64),
+    World(&'static World, u64),
+    Counter(CounterTest),
+}
+
 fn main() -> ExitCode {
     let options = command().get_matches();
     let number = |name: &str| options.get_one::<u64>(name).copied();
     let (first, seeds) = (number("seed").unwrap_or(1), number("seeds").unwrap_or(1));
     let cores = number("cores").and_then(|cores| usize::try_from(cores).ok());
     let trace = options.get_flag("trace");
-    let mut failed = 0;
-    for seed in first..first + seeds {
-        let outcome = run::simulate(&run::Plan::of_seed(seed, cores, trace));
-        if let Err(failure) = outcome {
-            failed += 1;
-            println!("seed {seed} failed: {failure}");
-            println!("replay: cargo x sim --seed {seed} --trace");
-        }
-    }
+    let mut jobs: Vec<Job> = (first..first + seeds).map(Job::History).collect();
     for world in WORLDS {
-        for seed in first..first + seeds.div_ceil(world.each) {
+        let seeds = first..first + seeds.div_ceil(world.each);
+        jobs.extend(seeds.map(|seed| Job::World(world, seed)));
+    }
+    jobs.extend(counter_tests().into_iter().map(Job::Counter));
+    let outcomes = over_threads(jobs.len(), |at| match &jobs[at] {
+        Job::History(seed) => run::simulate(&run::Plan::of_seed(*seed, cores, trace)),
+        Job::World(world, seed) => {
             let drawn = usize::try_from(world.from + seed % world.range).unwrap_or(2);
-            if let Err(failure) = (world.run)(seed, cores.unwrap_or(drawn)) {
-                failed += 1;
-                println!("{} of seed {seed} failed: {failure}", world.name);
+            (world.run)(*seed, cores.unwrap_or(drawn))
+        }
+        Job::Counter(test) => test.hunt(),
+    });
+    let mut failed = 0;
+    for (job, outcome) in jobs.iter().zip(outcomes) {
+        let Err(failure) = outcome else { continue };
+        failed += 1;
+        match job {
+            Job::History(seed) => {
+                println!("seed {seed} failed: {failure}");
+                println!("replay: cargo x sim --seed {seed} --trace");
             }
+            Job::World(world, seed) => println!("{} of seed {seed} failed: {failure}", world.name),
+            Job::Counter(_) => println!("counter-test {failure}"),
         }
     }
-    let missed = broken::caught_in_all().into_iter().chain(order::missed());
-    let missed = missed.chain(saving::missed()).chain(pubsub::missed());
-    let missed = missed.chain(waiting::missed()).chain(streams::missed());
-    for name in missed.chain(tracking::missed()).chain(moving::missed()) {
-        println!("counter-test {name}: not caught");
-        failed += 1;
-    }
-    let bugs = [broken::BUGS.len(), order::BUGS.len(), pubsub::BUGS.len(), waiting::BUGS.len()];
-    let bugs = bugs.iter().sum::<usize>() + streams::BUGS.len() + tracking::BUGS.len() + 1;
-    let bugs = bugs + moving::BUGS.len();
-    let besides = WORLDS.iter().map(|world| seeds.div_ceil(world.each)).sum::<u64>();
-    let runs = seeds + besides + bugs as u64;
-    println!("simulation: {} passed, {failed} failed", runs - failed);
+    println!("simulation: {} passed, {failed} failed", jobs.len() - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

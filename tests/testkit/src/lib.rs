@@ -6,7 +6,7 @@
 //!
 //! Shape: [`server::Server`] (a child process), [`client::Client`] (one socket), [`reply::Reply`]
 //! (a value), [`notation`] (how tests write it), [`compare`] (when two agree), [`process`] (a child
-//! in `/proc`), [`tally::Tally`] (the count that closes each run).
+//! in `/proc`), [`tally::Tally`] (the count that closes each run), [`over_threads`].
 //!
 //! Not here: what is tested. See `tests/conformance`, `tests/limits`, `tests/clients`.
 
@@ -19,8 +19,10 @@ pub mod process;
 pub mod reply;
 pub mod server;
 pub mod tally;
+pub mod threads;
 
 pub use client::{Client, Protocol};
 pub use reply::Reply;
 pub use server::{Io, Server, Shape};
 pub use tally::Tally;
+pub use threads::over_threads;
