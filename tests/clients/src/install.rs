@@ -36,6 +36,18 @@ fn once(
     fs::write(stamp, version).map_err(text)
 }
 
+/// Installs or builds a peer; returns its folder or program.
+type Install = fn() -> Result<PathBuf, String>;
+
+/// All that is installed or built.
+pub(crate) const ALL: &[(&str, Install)] = &[
+    ("pip, and the source of redis-py", redis_py_source),
+    ("pip, for applications", python_applications),
+    ("npm", node),
+    ("go", go),
+    ("maven", java),
+];
+
 /// A Python with redis-py and the dependencies of its tests.
 pub(crate) fn python() -> Result<PathBuf, String> {
     environment("python", "requirements.txt")

@@ -2,9 +2,10 @@
 //! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis, and the
 //! queues, locks, limiters and sessions that applications are built on.
 //!
-//! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
-//! checks whose names contain it. Missing clients are installed into `target/clients` at pinned
-//! versions, from the registries that pip, npm, go and maven are configured for.
+//! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [--install] [TEXT]`; with a text
+//! only the checks whose names contain it. Missing clients are installed into `target/clients` at
+//! pinned versions, from the registries that pip, npm, go and maven are configured for; with
+//! `--install` that is all.
 //!
 //! Not here: replies byte for byte; `tests/conformance` compares those.
 
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         match word.as_str() {
             "--cores" => shape.cores = words.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             "--io" => shape.io = words.next().and_then(|n| Io::from_name(&n)).unwrap_or(Io::Auto),
+            "--install" => return install_all(),
             other => part = other.to_owned(),
         }
     }
@@ -47,6 +49,14 @@ fn main() -> ExitCode {
         if name.contains(&part) {
             tally.run(name, || check(&Server::subject(shape).map_err(text)?));
         }
+    }
+    tally.close()
+}
+
+fn install_all() -> ExitCode {
+    let mut tally = Tally::default();
+    for (name, install) in install::ALL {
+        tally.run(name, || install().map(|_| ()));
     }
     tally.close()
 }

@@ -1,7 +1,7 @@
 //! Sends every script in `cases/` to redis-server and to Darter, in RESP2 and again in RESP3,
 //! and compares the replies byte for byte.
 //!
-//! `cargo run -p darter-conformance -- [--family F] [--case TEXT] [--cores N] [--io auto|epoll]
+//! `cargo run -p darter-conformance -- [--family F,..] [--case TEXT] [--cores N] [--io auto|epoll]
 //! [--list]`. The language of the scripts is described in `script`.
 //!
 //! Commands that Redis 7.0.15 lacks carry their expected reply in the script. With
@@ -20,7 +20,8 @@ use std::process::ExitCode;
 /// The options of the command line.
 #[derive(Debug)]
 struct Options {
-    family: Option<String>,
+    /// Names of families; all of them when it is empty.
+    families: Vec<String>,
     case: Option<String>,
     origin: Option<String>,
     shape: darter_testkit::Shape,
@@ -29,7 +30,7 @@ struct Options {
 
 fn options() -> Result<Options, String> {
     let mut options = Options {
-        family: None,
+        families: Vec::new(),
         case: None,
         origin: None,
         shape: darter_testkit::Shape::default(),
@@ -39,7 +40,7 @@ fn options() -> Result<Options, String> {
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
-            "--family" => options.family = Some(value()?),
+            "--family" => options.families.extend(value()?.split(',').map(str::to_owned)),
             "--case" => options.case = Some(value()?),
             "--origin" => options.origin = Some(value()?),
             "--cores" => options.shape.cores = value()?.parse().map_err(|_| "--cores N")?,
@@ -54,7 +55,7 @@ fn options() -> Result<Options, String> {
 }
 
 fn main() -> ExitCode {
-    let prepared = options().and_then(|options| Ok((script::load_all()?, options)));
+    let prepared = options().and_then(|options| Ok((wanted(&options)?, options)));
     let (families, options) = match prepared {
         Ok(prepared) => prepared,
         Err(why) => {
@@ -71,12 +72,20 @@ fn main() -> ExitCode {
         }
     };
     for family in &families {
-        if options.family.as_ref().is_some_and(|name| *name != family.name) {
-            continue;
-        }
         tally.absorb(run_family(&mut bench, family, &options));
     }
     tally.close()
+}
+
+/// The families of the options.
+fn wanted(options: &Options) -> Result<Vec<script::Family>, String> {
+    let mut families = script::load_all()?;
+    let is_there = |name: &&String| families.iter().any(|family| family.name == **name);
+    if let Some(name) = options.families.iter().find(|name| !is_there(name)) {
+        return Err(format!("there is no family {name}"));
+    }
+    families.retain(|it| options.families.is_empty() || options.families.contains(&it.name));
+    Ok(families)
 }
 
 fn run_family(bench: &mut run::Bench, family: &script::Family, options: &Options) -> Tally {

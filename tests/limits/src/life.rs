@@ -18,16 +18,21 @@ pub(crate) const CHECKS: &[Check] = &[
     ("SIGINT stops in order too",                     Asks::AsRedis, sigint),
     ("a second signal exits at once",                 Asks::AsRedis, second_signal),
     ("SHUTDOWN NOSAVE exits 0",                       Asks::AsRedis, shutdown),
+    ("CONFIG SETs at once do not undo each other's",  Asks::AsRedis, settings_at_once),
+    ("clients learn that a file is loading",          Asks::AsRedis, reports_loading),
+    ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
+];
+
+/// They depend neither on the number of cores nor on the backend.
+#[rustfmt::skip] // A table.
+pub(crate) const STARTS: &[Check] = &[
     ("epoll can be forced and is logged",             Asks::More,    epoll),
     ("settings from a file, flags on top",            Asks::More,    settings_file),
     ("CONFIG REWRITE writes what a start reads",      Asks::More,    rewrite),
-    ("CONFIG SETs at once do not undo each other's",  Asks::AsRedis, settings_at_once),
     ("dir and dbfilename are checked",                Asks::AsRedis, checked_folder),
     ("a wrong setting is refused at the start",       Asks::AsRedis, wrong_setting),
     ("a port in use is refused at the start",         Asks::AsRedis, port_in_use),
     ("a start right after a kill",                    Asks::AsRedis, start_after_kill),
-    ("clients learn that a file is loading",          Asks::AsRedis, reports_loading),
-    ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
     ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
     ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
     ("more cores than processors are logged",         Asks::More,    cores_that_share),

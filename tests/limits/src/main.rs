@@ -1,9 +1,9 @@
 //! How the server copes with hostile and careless clients, and how it starts and stops: raw
 //! sockets, one server a check, memory and CPU read from `/proc`.
 //!
-//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [TEXT]`; with a
-//! text only the checks whose names contain it. Random checks, the soak, run for about as long as
-//! given.
+//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [--varying] [TEXT]`;
+//! with a text only the checks whose names contain it. Random checks, the soak, run for about as
+//! long as given. With `--varying` only the checks that depend on the cores or on the backend run.
 //!
 //! With `DARTER_BIN=redis-server` the checks that ask for more than Redis offers are skipped.
 //!
@@ -102,12 +102,15 @@ const GROUPS: &[&[Check]] = &[
     saved_streams::CHECKS,
     functions::CHECKS,
     life::CHECKS,
-    first_hour::CHECKS,
 ];
+
+/// Checks that depend neither on the number of cores nor on the backend.
+const INVARIANT: &[&[Check]] = &[life::STARTS, first_hour::CHECKS];
 
 fn main() -> ExitCode {
     let (mut shape, mut part) = (Shape::default(), String::new());
     let mut soak = Duration::from_secs(1);
+    let mut is_varying = false;
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -118,12 +121,14 @@ fn main() -> ExitCode {
             "--soak" => {
                 soak = Duration::from_secs(words.next().and_then(|n| n.parse().ok()).unwrap_or(1));
             }
+            "--varying" => is_varying = true,
             other => part = other.to_owned(),
         }
     }
     let stage = Stage { shape, soak };
     let mut tally = Tally::default();
-    for check in GROUPS.concat() {
+    let invariant = if is_varying { Vec::new() } else { INVARIANT.concat() };
+    for check in [GROUPS.concat(), invariant].concat() {
         let (name, asks, _) = check;
         if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {
             continue;

@@ -1,6 +1,7 @@
 //! The count of a run: what passed, what failed, and the closing line that `./check` reads.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// How many checks passed, and which ones failed.
 #[derive(Debug, Default)]
@@ -21,12 +22,14 @@ impl Tally {
         }
     }
 
-    /// Runs one named check, prints it and counts it. A panic inside counts as a failure.
+    /// Runs one named check, prints it with its time and counts it. A panic inside counts as a
+    /// failure.
     pub fn run(&mut self, name: &str, check: impl FnOnce() -> Result<(), String>) {
+        let start = Instant::now();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
         let outcome = caught.unwrap_or_else(|_| Err("it panicked".to_owned()));
         if outcome.is_ok() {
-            println!("  ok {name}");
+            println!("  ok {name} ({:.1} s)", start.elapsed().as_secs_f64());
         }
         self.count(name, outcome);
     }
