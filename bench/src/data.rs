@@ -113,7 +113,7 @@ pub(crate) enum Data {
     Everything,
     /// A hash, a list and three sets of integers.
     Article,
-    /// The small keys, and what DEBUG POPULATE makes.
+    /// The small keys, and keys made by DEBUG POPULATE.
     Populated,
 }
 

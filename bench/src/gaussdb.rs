@@ -1,4 +1,5 @@
-//! `gaussdb`: a cloud vendor's test of big keys: what a mixed load feels of them, over time.
+//! `gaussdb`: a cloud vendor's test of big keys: the latency of a mixed load beside them, over
+//! time.
 //!
 //! A hash, a list and a set of ten million integers each are there, and two more such sets. 192
 //! connections send SETs and GETs of 1 000 bytes, one after the other. At the same time another

@@ -1,4 +1,4 @@
-//! `programs`: what transactions, scripts, messages, queues and invalidations cost the server.
+//! `programs`: the server's cost of transactions, scripts, messages, queues and invalidations.
 //!
 //! Independent requests (a transaction, a script) are sent by the saturating client for their CPU
 //! time, and by a single client, one batch after the other, for their latency. Where clients notify
@@ -415,7 +415,7 @@ fn feed(stage: &mut Stage, _: u64, count: u64) -> Outcome<()> {
     served.into_iter().try_for_each(|client| stage.send(client, &request))
 }
 
-/// The head of what invalidates a key, its kind, the head of the keys, and the key.
+/// The lines of an invalidation: its header, its kind, the header of the keys, and the key.
 const INVALIDATION_LINES: u64 = 6;
 /// HELLO's reply in RESP3: the head, and seven fields.
 const HELLO_LINES: u64 = 26;

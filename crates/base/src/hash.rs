@@ -78,8 +78,8 @@ impl XxhDigest {
     }
 }
 
-/// The unseeded XXH3 of 128 bits of bytes that come in portions: what filters keep of an item, so it is
-/// part of their files.
+/// The unseeded 128-bit XXH3 of bytes that arrive in portions. Filters keep it of each item, so it
+/// is a part of their files.
 #[derive(Clone, Default)]
 pub struct Wide(xxhash_rust::xxh3::Xxh3Default);
 

@@ -47,8 +47,8 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads a number as C's `atoi` does: blanks and a sign may come first, whatever follows the digits
-/// is ignored, no digits mean 0, and overflow is truncated to 64 bits, then to 32.
+/// Reads a number as C's `atoi` does: blanks and a sign may come first, bytes after the digits are
+/// ignored, no digits mean 0, and overflow is truncated to 64 bits, then to 32.
 #[must_use]
 pub fn leading_i32(text: &[u8]) -> i32 {
     let blanks = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');

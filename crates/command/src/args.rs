@@ -117,8 +117,8 @@ impl<'a> Args<'a> {
         found
     }
 
-    /// True when the next argument may be an option: it begins with a letter. So what begins with a
-    /// digit, a score mostly, need not be compared with every option.
+    /// True when the next argument may be an option: it begins with a letter. So scores and other
+    /// arguments that begin with a digit are not compared with every option.
     #[inline]
     #[must_use]
     pub fn may_be_option(self) -> bool {

@@ -187,7 +187,7 @@ pub enum Place {
         /// The start of the search.
         from: usize,
     },
-    /// The first half of what follows `word`, which is looked for from index `from` on.
+    /// The first half of the arguments after `word`, which is searched from index `from` on.
     HalfAfter {
         /// The word, in any case.
         word: &'static str,

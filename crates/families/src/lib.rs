@@ -97,7 +97,7 @@ pub static TYPES: Types = types![
 /// Gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
 type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
 
-/// The types whose entries die by themselves, and what gives them a deadline.
+/// The types whose entries have deadlines, and the functions that set these.
 static EXPIRE_ENTRIES: &[(&Type, Expire)] =
     &[(hash::Hash::TYPE, hash::expire), (set::Set::TYPE, set::expire)];
 

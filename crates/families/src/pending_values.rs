@@ -1,4 +1,4 @@
-//! Names, values and elements being sent, whatever their length.
+//! Names, values and elements of any length that are being sent.
 //!
 //! A value in a page is copied into the reply. An out-of-line one is shared, chunk by chunk, and a
 //! value of 512 MB has 8 192 of them: so it waits here together with whatever follows it, and

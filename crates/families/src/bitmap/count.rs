@@ -13,9 +13,9 @@ use std::ops::Range;
 /// `BITCOUNT key [start end [BYTE | BIT]]`: how many bits of the string at `key` are set, or of a
 /// part of it. Both ends belong to it; negative ones count from the end of the string.
 ///
-/// Reply: integer, 0 when the key is absent, whatever follows it. Refusals: `WrongType`,
-/// `NotAnInteger`, `Syntax`. Cost: O(bytes); in slices from a cut when they are many. Source:
-/// <https://redis.io/commands/bitcount> (2.6.0).
+/// Reply: integer, 0 when the key is absent, without a check of the other arguments. Refusals:
+/// `WrongType`, `NotAnInteger`, `Syntax`. Cost: O(bytes); in slices from a cut when they are many.
+/// Source: <https://redis.io/commands/bitcount> (2.6.0).
 pub(super) fn bitcount(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let Some(text) = find_text(cx.db, cx.stats, &key)? else {
@@ -46,7 +46,7 @@ fn parse(mut args: Args<'_>, len: usize) -> Result<Range<usize>, Refusal> {
     }
     let (start, end) = (args.int()?, args.int()?);
     if start < 0 && end < 0 && start > end {
-        return Ok(0..0); // Whatever follows.
+        return Ok(0..0); // The other arguments are not checked.
     }
     let unit = if args.left() > 0 { Unit::parse(args.word()?)? } else { Unit::Byte };
     Ok(unit.resolve(start, end, len))

@@ -219,7 +219,7 @@ fn read(text: &Str<'_>, integer: Integer) -> i64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changer {
     last_byte: usize,
-    /// The string grows: whatever is written is a change.
+    /// The string grows, so each write is a change.
     grows: bool,
     /// Operations that have changed something.
     changes: usize,

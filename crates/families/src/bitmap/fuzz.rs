@@ -1,5 +1,4 @@
-//! The fuzz target of BITFIELD: whatever operations, each reads and writes the bits that a row of bits
-//! says, and no others.
+//! The fuzz target of BITFIELD: any operations read and write the same bits as a naive model.
 //!
 //! An input is a line with the string's bytes, and then lines of words: `SET i5 #3 -17 SAT`.
 

@@ -85,7 +85,8 @@ fn grown(expansion: Option<i64>) -> Option<u32> {
     }
 }
 
-/// Reads the options of BF.INSERT up to its items: what to create, if it may.
+/// Reads the options of BF.INSERT up to its items. Returns the plan of a new filter, if one may be
+/// created.
 pub(super) fn options(args: &mut Args<'_>) -> Result<Option<Plan>, Refusal> {
     let (mut plan, mut may_create, mut is_fixed) = (DEFAULT, true, false);
     let arity = || Refusal::Arity("bf.insert".into());

@@ -161,7 +161,7 @@ async fn build(call: &Call, plan: Arc<Plan>) -> Result<Pages, Refusal> {
         async move |tx: Tx| plan.add_up(&tx, runs).await
     };
     let mut result = Pages::zeros(plan.bytes);
-    // All parts, whatever becomes of one: their memory is freed in portions.
+    // All parts, even if one fails: their memory is freed in portions.
     for part in call.tx.drive_each(owners, work).await {
         result.join(part.ok_or_else(overflow)?);
     }
@@ -225,7 +225,7 @@ fn write(sums: &[i64], cells: &mut [u8]) {
 mod tests {
     use super::*;
 
-    #[test] // As far as counters go, in both directions, whatever the weights.
+    #[test] // Up to the counters' limits in both directions, for any weights.
     fn sums_fit_or_are_refused() {
         let max = u32::MAX;
         let merge = |sources: &[(u32, i64)]| {

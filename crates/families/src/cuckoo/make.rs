@@ -83,7 +83,8 @@ fn value_of<'a>(mut args: Args<'a>, name: &str) -> Option<&'a [u8]> {
     None
 }
 
-/// Reads the options of CF.INSERT and CF.INSERTNX up to their items: what to create, if they may.
+/// Reads the options of CF.INSERT and CF.INSERTNX up to their items. Returns the plan of a new
+/// filter, if one may be created.
 pub(super) fn options(
     args: &mut Args<'_>,
     command: &'static str,

@@ -99,7 +99,7 @@ impl Collection for CuckooFilter {
     }
 }
 
-/// A recorded change to a filter. Which items move is a function of what is there.
+/// A recorded change to a filter. The moved items depend only on the content.
 #[derive(Debug)]
 pub enum CuckooChange {
     /// The filter is this one: without items, as it was created or as a dump begins.

@@ -1,8 +1,8 @@
 //! The cells of a search: the one with the center, in a grid so coarse that the shape reaches no
 //! farther than its neighbours, and the neighbours that the shape reaches.
 //!
-//! Source: `geohashCalculateAreasByShapeWGS84` and `membersOfAllNeighbors` of Redis 7.0.15. Their order
-//! is the order of a reply, so it is kept, and what they estimate is estimated alike.
+//! Source: `geohashCalculateAreasByShapeWGS84` and `membersOfAllNeighbors` of Redis 7.0.15. Their
+//! order is the order of a reply, so it is kept, and so are their estimates.
 
 use super::cell::{Cell, STEP_MAX};
 use super::shape::{Bounds, Shape};

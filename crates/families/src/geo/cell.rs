@@ -146,13 +146,14 @@ pub(super) fn text_of(score: f64) -> [u8; 11] {
     text
 }
 
-/// A score as C converts it on x86-64, whatever it is.
+/// Any score, converted as by C on x86-64.
 fn to_u64(score: f64) -> u64 {
     const HALF: f64 = (1_u64 << 63) as f64;
     if score < HALF { to_i64(score) as u64 } else { to_i64(score - HALF) as u64 ^ 1 << 63 }
 }
 
-/// A score as C converts it on x86-64 to a signed number: what does not fit is the least one.
+/// A score, converted to a signed number as by C on x86-64: one that does not fit becomes the least
+/// number.
 pub(super) fn to_i64(score: f64) -> i64 {
     const END: f64 = (1_u64 << 63) as f64;
     if (-END..END).contains(&score) { score as i64 } else { i64::MIN }

@@ -1,8 +1,8 @@
 //! The arguments of a search.
 //!
-//! Redis looks the key up first, then reads the arguments in their order, so the first mistake decides;
-//! of what contradicts itself only across arguments, the check comes last. Where the key is missing,
-//! what depends on its members is not read.
+//! Redis looks the key up first, then reads the arguments in their order, so the first mistake
+//! decides. Contradictions between arguments are checked last. If the key is missing, arguments
+//! that name a member are not checked.
 
 use super::cell::point_of;
 use super::earth::{LATITUDES, LONGITUDES, Point};

@@ -201,7 +201,7 @@ fn turned(span: Span) -> Span {
     Span { min: span.max, max: span.min }
 }
 
-/// The middle of the corners: of what they are in space, seen from the sphere's center.
+/// The middle of the corners: the mean of their positions in space, projected onto the sphere.
 fn middle(corners: &[Point]) -> Point {
     let mut sum = [0.0; 3];
     for corner in corners {

@@ -88,7 +88,7 @@ impl Stream for Sending {
 /// `PFSELFTEST`: adds elements to a HyperLogLog, sparse and then dense, and compares the encodings
 /// and the estimate.
 ///
-/// Reply: `OK`. Refusals: what is wrong; never, in practice. Cost: O(registers), in slices. Source:
+/// Reply: `OK`. Refusals: the fault found; in practice none. Cost: O(registers), in slices. Source:
 /// <https://redis.io/commands/pfselftest> (2.8.9).
 pub(super) fn pfselftest(_: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
     let mut dense = Sketch::default();

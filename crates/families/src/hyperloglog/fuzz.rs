@@ -1,5 +1,5 @@
-//! The fuzz target of HyperLogLogs: any string is refused, or its registers are those that the format
-//! says, however they are kept, and stay so whatever is added.
+//! The fuzz target of HyperLogLogs: any string is refused, or has the registers of the format in
+//! each encoding, also after additions.
 
 use super::format::{Encoding, HEADER_BYTES, REGISTERS, read};
 use super::hash::Place;
@@ -66,7 +66,7 @@ pub fn fuzz_hyperloglog(data: &[u8]) {
         let register = usize::from(u16::from_le_bytes([pair[0], pair[1]])) % REGISTERS;
         let rank = 1 + pair[0] % 51;
         let (was_dense, added) = (changed.encoding(), changed.add(Place { register, rank }));
-        let Some(model) = &mut model else { continue }; // Whatever becomes of it.
+        let Some(model) = &mut model else { continue }; // Without a model any reply is right.
         assert_eq!(added.ok(), Some(model[register] < rank), "{register} {rank} {was_dense:?}");
         model[register] = model[register].max(rank);
     }

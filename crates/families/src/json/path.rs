@@ -116,7 +116,7 @@ impl Path {
         }
     }
 
-    /// True when it finds one value at most, whatever the document.
+    /// True when it finds at most one value in any document.
     pub(super) fn is_single(&self) -> bool {
         self.steps.iter().all(|step| step.only().is_some())
     }
@@ -311,7 +311,8 @@ impl<'a> Parser<'a> {
         self.chain(test, (b"&&", false), Self::one)
     }
 
-    /// Conditions with a word between them; what follows one with this result makes no difference.
+    /// Conditions with a word between them. A condition with this result decides, without those
+    /// after it.
     fn chain(
         &mut self,
         test: &mut Test,

@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    #[test] // Whatever waits to be merged is counted.
+    #[test] // Places that wait to be merged are counted.
     fn memory_of_sorting_is_counted() {
         let mut places = Places::default();
         (0..20_000).rev().for_each(|at| places.push(&[at, 1]));

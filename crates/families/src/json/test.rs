@@ -1,7 +1,7 @@
 //! Tests in paths: `[?(@.price < 10 && @.name == "x")]`.
 //!
-//! A test is a list of instructions and one result, so that between two slices it is an index: what
-//! it searches may be the whole document, what it compares texts of megabytes.
+//! A test is a list of instructions and one result, so that between two slices it is an index. It
+//! may search the whole document, and compare texts of megabytes.
 //!
 //! ```text
 //! a && (b || !c)      Compare a   Skip false -> end   Compare b   Skip true -> end   Compare c   Not   end
@@ -13,7 +13,7 @@ use darter_structs::json::{JsonText, Value, View};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Bytes of two texts that are compared at once, and what that costs of a budget of values.
+/// Bytes of two texts that are compared at once, and their cost in values.
 const COMPARED: usize = 16 * 1024;
 const COMPARED_COST: usize = 16;
 

@@ -110,8 +110,7 @@ impl Order {
     }
 }
 
-/// The places that an order is for, sought before the first of them is changed: whatever is refused,
-/// is refused here.
+/// The places of a change, all found before the first is changed: every refusal happens here.
 pub(super) struct Targets {
     order: Order,
     path: Path,

@@ -1,4 +1,4 @@
-//! Keys, whatever they hold: their names, their deadlines, the databases they are in.
+//! Commands on keys of any type: their names, deadlines and databases.
 //!
 //! Nothing here depends on the size of a value. Removing detaches it, renaming and moving pass it
 //! by pointer, copying shares it. Commands over all keys read cuts taken at one instant or, like

@@ -20,7 +20,7 @@ pub(super) fn kind(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// `OBJECT ENCODING key`: what Redis 7.0 would name the way the value is kept.
+/// `OBJECT ENCODING key`: the name that Redis 7.0 would give to the value's encoding.
 ///
 /// Reply: bulk, null when the key is absent. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/object-encoding> (2.2.3).

@@ -1,5 +1,4 @@
-//! RENAME and RENAMENX: a value moves from one key to another, by pointer, whatever its size and
-//! wherever the keys are.
+//! RENAME and RENAMENX: a value of any size moves to another key by pointer, also between cores.
 
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::event::NEW;

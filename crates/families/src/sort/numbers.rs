@@ -10,8 +10,8 @@
 //! ```text
 //! number --xor--> key, unsigned      pages: | 4 096 keys | 4 096 keys | ..   --pass-->   spare: | ..
 //! ```
-//! Not here: integers that Redis does not order by their values ([`is_ordered`]), and whatever else
-//! is a number. See `sorter`.
+//! Not here: integers that Redis does not order by their values ([`is_ordered`]), and other
+//! numbers. See `sorter`.
 
 use super::order::EXACT_MAX;
 use crate::chunks::Chunks;

@@ -26,8 +26,7 @@ pub(super) struct Show {
     get: Vec<Pattern>,
     /// The cuts in which keys are looked up.
     pub(super) lookup: Option<Lookup>,
-    /// The elements at hand, and how much of what is shown of the first is shown: all of each, unless
-    /// that is more than a portion.
+    /// The current elements, and the progress in the first one, whose values may exceed a portion.
     elements: Vec<TextId>,
     shown: usize,
     unsent: PendingValues,

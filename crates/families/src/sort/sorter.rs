@@ -391,7 +391,7 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Runs all of whose items come before the other's: what comes in order, or the other way.
+    #[test] // Runs that do not overlap: the input is in ascending or descending order.
     fn runs_in_order_are_merged() {
         let up: Vec<Vec<u8>> = (0..20_000).map(|at| format!("{at:05}").into_bytes()).collect();
         let down: Vec<Vec<u8>> = up.iter().rev().cloned().collect();

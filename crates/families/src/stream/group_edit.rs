@@ -67,7 +67,8 @@ impl StreamEdit<'_> {
         was_there
     }
 
-    /// [`StreamEdit::record_group`] of what its command counts: a read as one, whatever it delivers.
+    /// [`StreamEdit::record_group`] of a change that its command counts: a read of any size counts
+    /// as one.
     fn record_uncounted(
         &mut self,
         group: &[u8],

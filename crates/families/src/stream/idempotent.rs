@@ -81,7 +81,7 @@ impl Memory {
     pub(super) fn add(&mut self, of: Message, id: StreamId, now: u64) {
         let (max, since_ms) = (self.limits.messages as usize, self.since_ms(now));
         self.producers.add((of.producer, of.message), (id, now), (max, since_ms));
-        // Each message looks at two producers: those that send no more are forgotten in the end.
+        // Each message checks two producers, so producers that send no more are removed in the end.
         (0..2).for_each(|_| self.producers.tend(since_ms));
     }
 

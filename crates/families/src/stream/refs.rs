@@ -76,7 +76,7 @@ pub(super) fn look(
 pub(super) struct Trimming {
     trim: Trim,
     refs: Refs,
-    /// Entries that are still to be removed, and those that were.
+    /// Entries still to be removed, and entries removed.
     left: usize,
     removed: usize,
     stage: RefsStage,

@@ -163,7 +163,8 @@ impl Trim {
 /// With `~` it removes a multiple of `stream-node-max-entries` of them, and not more than `count`.
 ///
 /// - `DELREF`: pending references to them go, too.
-/// - `ACKED`: those that some group has not got, or not acknowledged, stay, and later ones go instead.
+/// - `ACKED`: entries that some group has not read or not acknowledged stay, and later ones are
+///   removed instead.
 ///
 /// Reply: integer, entries removed. Refusals: options that exclude each other, `NotAnInteger`,
 /// `Syntax`, `WrongType`. Cost: O(log n), what is removed is freed later; with DELREF or ACKED O(log n)

@@ -97,7 +97,7 @@ struct Releasing {
     group: Vec<u8>,
     mode: Mode,
     ids: Ids,
-    /// The number of deliveries, whatever the mode.
+    /// The number of deliveries, in every mode.
     times: Option<u64>,
     is_forced: bool,
     done: usize,

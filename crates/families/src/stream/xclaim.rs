@@ -302,8 +302,8 @@ impl StreamJob for AutoClaiming {
     }
 }
 
-/// `XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID]`: the consumer gets pending entries
-/// from an ID on that were delivered so long ago; those that the stream has no more are dropped.
+/// `XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID]`: the consumer gets pending
+/// entries from an ID on that have been idle for `min-idle`. Deleted entries are dropped.
 ///
 /// Reply: an array of the ID for the next call (0-0 at the end), the entries (with JUSTID their
 /// IDs), and the IDs of dropped entries. Refusals: invalid numbers, `Syntax`, `WrongType`, a
