@@ -1,7 +1,7 @@
 //! Strings piece by piece, for the families that work on them.
 //!
-//! A string may be 512 MiB long. So nothing here copies one as a whole: what is read is shared chunk
-//! by chunk, what is written goes in chunk by chunk.
+//! A string may be 512 MiB long. So nothing here copies one as a whole: reads share chunks, and
+//! writes add chunks.
 
 use crate::multi_input::{Hold, Input};
 use darter_base::limits::CHUNK_BYTES;
@@ -52,8 +52,8 @@ impl Input for Blob {
     }
 }
 
-/// Writes `value` into the string at `key` from `offset` on, wherever it is stored; what lies
-/// between its end and `offset` becomes zeros. An absent key begins empty; the deadline stays.
+/// Writes `value` into the string at `key` from `offset` on, in each of its encodings; bytes
+/// between its end and `offset` become zeros. An absent key begins empty; the deadline stays.
 /// Returns the length. Cost: O(bytes of the value).
 pub(crate) fn write(
     db: &mut Db,

@@ -1,8 +1,8 @@
 //! Checking the invariants of a database in slices: for DEBUG CHECK.
 //!
 //! The accounts (I1, I2 of `db`) are those of one moment, so they are checked on a cut. The clocks
-//! (I3) have no cuts, and need none: what holds for each value and each pair holds at any moment,
-//! so a few are checked at a time, in the live database.
+//! (I3) have no cuts, and need none: the rules for a single value or pair hold at any moment, so a
+//! few are checked at a time, in the live database.
 
 use crate::clocks::{Clocks, Pair};
 use crate::{Object, Usage, packed};
@@ -199,7 +199,7 @@ mod tests {
         db.check_invariants();
     }
 
-    #[test] // Those in entries, and those that are too large for one.
+    #[test] // Values in entries, and values too large for one.
     fn packs_are_checked_a_few_at_a_time() {
         let mut db = Db::default();
         for number in 0..200 {

@@ -12,8 +12,8 @@
 //! sums:   what all of them hold      agenda: (moment, index) of each with something to do
 //! ```
 //! Invariants (`check_invariants`):
-//! - D1: `sums` is the sum of what was noted of each database, plus the counters of those that are
-//!   gone; and what was noted is what the database says, unless it is the current one.
+//! - D1: `sums` is the sum of the noted counters of each database, plus the counters of removed
+//!   databases. The noted counters are those of the database, unless it is the current one.
 //! - D2: a far database that is not the current one is not blank.
 //! - D3: `agenda` has the moments that were noted, and nothing else.
 //! - D4: the log, while there is a subscriber, is with the current one, and knows its index.

@@ -314,7 +314,7 @@ impl Db {
 
     // ---- writes ----
 
-    /// Sets `key` to a string, whatever it held.
+    /// Sets `key` to a string. A value of any type is replaced.
     pub fn set_text(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
         let tells: Tells<'_> = if let Deadline::At(_) = deadline { &[SET, EXPIRE] } else { &[SET] };
         self.set_text_told(key, (value, 0), deadline, tells);

@@ -93,7 +93,7 @@ pub enum Act {
     Flush,
     /// All keys of all databases are gone.
     FlushAll,
-    /// The database was swapped with this one, whatever they held.
+    /// The database was swapped with this one.
     Swap(usize),
     /// This shard's part of the transaction ends here.
     EndOfPart,

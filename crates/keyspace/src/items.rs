@@ -1,7 +1,7 @@
 //! The items of values: read from a cut, and added to a value being built.
 //!
-//! Whatever reads the items of any value (DUMP, digests, files) or builds values from them
-//! (RESTORE, the loader) does so through these, and knows no type.
+//! Code that reads the items of any value (DUMP, digests, files) or builds values from them
+//! (RESTORE, the loader) uses these, and depends on no type.
 
 use crate::db::is_dead;
 use crate::text::{Fresh, StrPieces};
@@ -111,8 +111,8 @@ impl Source for Pieces {
 /// Appends the value of an entry, or returns it when it is long: at least [`LONG_BYTES`].
 pub type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>) -> Option<Arc<Blob>>;
 
-/// The entries of a table that are alive at `now`: pairs of their names and what `value` makes of
-/// them, or names alone.
+/// The entries of a table that are alive at `now`: pairs of their names and the results of `value`,
+/// or names alone.
 #[must_use]
 pub fn of_table<X: OutOfLine>(cut: Table<X>, now: u64, value: Option<WriteValue<X>>) -> Items {
     Box::new(Entries {

@@ -523,7 +523,7 @@ impl Dismantle for FreedChanges {
 /// The destination of an edit's records and events; none if the value belongs to no key yet.
 pub struct Recorder<'a> {
     target: Target<'a>,
-    /// Changes are reported as this event, whatever the editor calls them.
+    /// Changes are reported as this event, instead of the editor's.
     told_as: Option<&'static Event>,
 }
 
@@ -580,7 +580,7 @@ impl<'a> Recorder<'a> {
         Self { target: Target::Key { count, log, key }, told_as: None }
     }
 
-    /// Records what happens from now on as `event`, whatever the editor calls it.
+    /// Records the next changes as `event`, instead of the editor's event.
     #[inline]
     pub fn tell_as(&mut self, event: &'static Event) {
         self.told_as = Some(event);
@@ -594,7 +594,7 @@ impl<'a> Recorder<'a> {
         self.record_death(tells, change);
     }
 
-    /// Counts more changes than the one that is recorded next: those that it stands for.
+    /// Counts further changes for which the next record stands.
     #[inline]
     pub fn count_more(&mut self, changes: usize) {
         if let Target::Key { count, .. } | Target::Aside { count, .. } = &mut self.target {

@@ -130,7 +130,7 @@ impl Types {
     }
 }
 
-/// The operations of a value, whatever its type.
+/// The operations of values of all types.
 pub trait Value: Send + Sync + 'static {
     /// Bytes of memory that it owns, itself not included. Cost: O(1).
     fn content_bytes(&self) -> usize;
@@ -288,7 +288,7 @@ pub trait Collection: Typed {
     }
 }
 
-/// Bytes of memory that a value takes, itself and what precedes it included. Cost: O(1).
+/// Bytes of memory of a value, including its header. Cost: O(1).
 #[must_use]
 pub fn memory_bytes(object: &Object) -> usize {
     object.content_bytes() + object.cell_bytes()

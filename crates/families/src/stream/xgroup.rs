@@ -149,7 +149,7 @@ pub(super) fn create_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flo
     Ok(Flow::Done)
 }
 
-/// `XGROUP DELCONSUMER key group consumer`: removes a consumer, and what is pending with it.
+/// `XGROUP DELCONSUMER key group consumer`: removes a consumer and its pending entries.
 ///
 /// Reply: how many entries were. Refusals: `WrongType`, a missing key or group. Cost: O(log n) for each
 /// of them, aside if there are many.

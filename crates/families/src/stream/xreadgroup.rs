@@ -130,7 +130,7 @@ impl XReadGroupRequest {
     fn idle_in(&self, group: &Group, now: u64) -> usize {
         match self.claim_ms {
             None => 0,
-            Some(0) => group.pending_len(), // As XCLAIM does, whatever the clock says.
+            Some(0) => group.pending_len(), // As XCLAIM does, without a look at the clock.
             // An entry without a consumer counts as delivered at 0.
             Some(idle_ms) => group.delivered_until(now.saturating_sub(idle_ms)),
         }
@@ -468,7 +468,7 @@ impl Want for News {
         Some(Condition("group", claims, self.0.group.clone().into()))
     }
 
-    /// The stream may die of its deadline, and what is pending grow old enough to be claimed.
+    /// The stream may expire, and pending entries become idle for long enough to be claimed.
     fn due_ms(&self, call: &Looking<'_>) -> Option<u64> {
         let deadline = call.db.get(&call.key)?.deadline();
         let claimable = self.0.claim_ms.and_then(|idle_ms| {

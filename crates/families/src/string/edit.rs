@@ -37,8 +37,8 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     write(cx, &key, Write { args, key: first, value: at, offset: len, event: APPEND })
 }
 
-/// `SETRANGE key offset value`: overwrites the string at `key` from `offset` on; what lies between
-/// its end and `offset` becomes zeros.
+/// `SETRANGE key offset value`: overwrites the string at `key` from `offset` on; bytes between its
+/// end and `offset` become zeros.
 ///
 /// Reply: the length now. Refusals: `NotAnInteger`, a negative offset, `WrongType`, a string longer
 /// than 512 MiB. An empty value changes nothing. The deadline stays. Cost: O(bytes of the value),

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 /// `INCREX key [BYINT n | BYFLOAT n] [LBOUND n] [UBOUND n] [SATURATE]
 /// [EX s | PX ms | EXAT t | PXAT t | PERSIST] [ENX]`: adds to the number at `key`, within bounds.
 ///
-/// Reply: the new number and what was added, as integers, or as floats with BYFLOAT. A sum out of
+/// Reply: the new number and the number added, as integers, or as floats with BYFLOAT. A sum out of
 /// bounds changes nothing, and the reply is the current number and 0; with SATURATE it becomes the
 /// bound. Without an option the deadline stays; ENX sets one only where there is none; a Unix time
 /// that has passed removes the key. Refusals: `Syntax`, `WrongType`, arguments or a value that are

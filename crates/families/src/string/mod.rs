@@ -41,7 +41,7 @@ const ANY_OW_INSERT: Keys = Keys(&[pairs(KeyFlags::OW_INSERT)]);
 const COUNTED_OW_UPDATE: Keys =
     Keys(&[KeySpec::new(Place::CountedPairs { count: 1 }, KeyFlags::OW_UPDATE)]);
 const TWO_RO_ACCESS: Keys = Keys(&[range(1, 2, KeyFlags::RO_ACCESS)]);
-/// SET: what it does to the key depends on its options.
+/// SET: its access to the key depends on its options.
 const ONE_SET: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "access", "update", "variable_flags"]))
     .notes("RW and ACCESS due to the optional `GET` argument")]);
 /// GETEX: changes the deadline only.

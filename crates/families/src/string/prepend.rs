@@ -1,4 +1,4 @@
-//! PREPEND: what APPEND is at the other end. All bytes move, so a long string is built aside.
+//! PREPEND: APPEND at the front. All bytes move, so a long string is built aside.
 
 use crate::text::{BYTES_AT_ONCE, piece, pieces};
 use darter_base::limits::{CHUNK_BYTES, string_max_bytes};

@@ -235,7 +235,7 @@ impl Digest {
 
 /// Clusters in the making, from nodes in order.
 struct Clusters {
-    /// e to the power of Z / compression: what a unit of the scale multiplies q / (1 - q) by.
+    /// e to the power of Z / compression: the factor of q / (1 - q) for each unit of the scale.
     unit: f64,
     weight: f64,
     done: Vec<Node>,
@@ -259,7 +259,7 @@ impl Clusters {
             let weight = current.weight + node.weight;
             if self.before + weight as f64 <= self.end_max {
                 let share = node.weight as f64 / weight as f64;
-                // Between both, whatever is rounded.
+                // Between both, also after rounding.
                 let mean = current.mean + (node.mean - current.mean) * share;
                 current.mean = mean.clamp(current.mean, node.mean);
                 current.weight = weight;

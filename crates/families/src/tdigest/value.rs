@@ -121,7 +121,7 @@ impl Collection for TDigest {
     }
 }
 
-/// The items of a cut: its head, then nodes, those that are merged and those that are not.
+/// The items of a cut: its head, then the merged and the unmerged nodes.
 struct Written {
     digest: Digest,
     /// Which nodes come next, and from which on; nothing before the head.

@@ -17,7 +17,7 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Rows that are counted at once, of all items together, and what they are counted up.
+/// Rows counted in one step, of all items together, and the sum of their increments.
 const ROWS_AT_ONCE: u64 = 512;
 const TIMES_AT_ONCE: u64 = 2_048;
 /// Pages that are copied at once.
@@ -163,7 +163,7 @@ impl Adding {
         (self.begun, self.next) = (None, self.next + self.step);
     }
 
-    /// Copies a piece of what has left the list into the reply. False when nothing has.
+    /// Copies a piece of an evicted item into the reply. False if there is none.
     fn copy(&mut self) -> bool {
         let Some(item) = &mut self.expelled else { return false };
         self.replies.append(item.piece());

@@ -94,8 +94,8 @@ impl Stream for Looking {
     }
 }
 
-/// `TOPK.LIST key [WITHCOUNT]`: the items of the list, those that came most often first. As in
-/// RedisBloom any beginning of the word will do.
+/// `TOPK.LIST key [WITHCOUNT]`: the items of the list, the most frequent first. As in RedisBloom,
+/// any prefix of WITHCOUNT is accepted.
 ///
 /// Reply: array of the items, with counts each followed by its own; streamed from a cut. Refusals:
 /// another word, an absent key, `WrongType`. Cost: O(k).

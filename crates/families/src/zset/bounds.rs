@@ -6,7 +6,7 @@
 //! | members | `[a`       | `(a`  | `-`, `+`        |
 //! | ranks   | `0`, `-1`  |       |                 |
 //!
-//! Whatever a range is of, the entries in it are neighbours: it becomes a range of ranks.
+//! The entries of a range of scores or members are neighbours, so it becomes a range of ranks.
 
 use darter_base::score;
 use darter_command::Refusal;
@@ -53,7 +53,7 @@ impl<'a> Bounds<'a> {
         ends.map(|(min, max)| Self::Members(min, max)).ok_or(refusal)
     }
 
-    /// The ranks of what is in the range; with `back`, ranks are counted from the highest entry.
+    /// The ranks of the entries in the range; with `back`, counted from the highest entry.
     pub(super) fn ranks(&self, set: &Sorted, back: bool) -> Range<usize> {
         let (start, end) = match *self {
             Self::Ranks(start, stop) => {

@@ -1,5 +1,5 @@
-//! The combination of sorted sets, built aside in portions: what the STORE forms install, and what
-//! the others show.
+//! The combination of sorted sets, built aside in portions. The STORE forms install it, the others
+//! reply with it.
 //!
 //! A few members are added one by one; very many are gathered, and sorted together (`sorted::SortedBuilder`).
 
@@ -164,7 +164,7 @@ impl Build {
         more || self.bulk.is_some()
     }
 
-    /// Sorts some of what was gathered. Returns true while there is more to do.
+    /// Sorts a portion of the gathered members. Returns true while there is more to do.
     fn sort(&mut self) -> bool {
         let Self { result, bulk, aggregate, .. } = self;
         if bulk.as_mut().is_some_and(|bulk| bulk.sort(&|one, other| aggregate.merge(one, other))) {

@@ -1,4 +1,5 @@
-//! The arguments of the algebra: how many keys, weights, the aggregate, what is shown.
+//! The arguments of the algebra: the number of keys, weights, the aggregate, and the form of the
+//! reply.
 //!
 //! Redis reads the keys' values before the options, and the options in their order, so the first
 //! mistake decides. Weights are many where keys are many: they are read in portions, by the caller.

@@ -92,7 +92,7 @@ pub(super) struct Inputs {
     watched: PinnedValues<Watch>,
     /// The inputs that are watched.
     seen: BTreeSet<usize>,
-    /// The result is empty, whatever follows.
+    /// The result is empty already.
     is_void: bool,
 }
 

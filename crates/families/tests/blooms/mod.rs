@@ -1,4 +1,4 @@
-//! Bloom filters: against a set of what was added, and as files and dumps have them.
+//! Bloom filters against a set of the added items, and in files and dumps.
 
 use crate::common::value::Value;
 use crate::common::world::World;

@@ -1,4 +1,4 @@
-//! Cuckoo filters: against a bag of what was added, and as files and dumps have them.
+//! Cuckoo filters against a bag of the added items, and in files and dumps.
 
 use crate::common::value::Value;
 use crate::common::world::World;
@@ -160,7 +160,7 @@ fn damaged_parts_are_refused() {
     assert!(of_parts(&good[1..]).is_none(), "without its head");
 }
 
-#[test] // A copy of a filter may be broken off, and used: what comes of it can be saved and loaded.
+#[test] // An incomplete copy of a filter can be used, saved and loaded.
 fn a_head_alone_is_a_filter() {
     let mut world = World::new(1, NOW, 1);
     text(&mut world, "CF.RESERVE a 100");

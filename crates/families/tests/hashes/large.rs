@@ -126,7 +126,7 @@ fn many_changes_begin_in_a_fresh_slice() {
     }
 }
 
-#[test] // A deadline is dearer than the entry itself: so are fewer of them, whatever the cache holds.
+#[test] // Deadlines cost more than entries, so a portion has fewer of them.
 fn many_deadlines_are_set_in_portions() {
     let heads = ["SADDEX s 100", "SADDEX s KEEPTTL 100", "FIELDEXPIRE s 100", "FIELDEXPIRE h 100"];
     for (head, count) in heads.into_iter().flat_map(|head| [(head, 128), (head, 250)]) {

@@ -309,7 +309,7 @@ impl Test {
         assert!(negative || seen.len() == expected, "a field is there twice");
     }
 
-    /// A whole iteration; what is there all the time is returned, whatever else changes.
+    /// A whole iteration: fields that exist throughout are returned, whatever else changes.
     fn scan(&mut self) {
         let key = self.key();
         let mut always: BTreeSet<Bytes> = self

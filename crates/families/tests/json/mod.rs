@@ -94,7 +94,7 @@ fn invalid_documents_are_refused() {
     assert!(!taken(&[b"{", b"k\xc3"]).1, "nor in a name");
 }
 
-#[test] // Characters may be cut by parts; what is no UTF-8 is refused, and so are very long names.
+#[test] // Characters may be split between parts. Invalid UTF-8 and very long names are refused.
 fn long_texts_are_read_in_parts() {
     let (json, is_taken) = taken(&[b"S", b"p\xf0\x9f", b"p\x98", b"p\x80!", b"e"]);
     assert!(is_taken && !json.is_empty());

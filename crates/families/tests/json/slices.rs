@@ -134,7 +134,7 @@ fn a_long_text_is_added_in_portions() {
     let mut world = world(r#"["a"]"#);
     let more = format!(r#""{}""#, "x".repeat(1 << 20));
     let words = [&b"JSON.STRAPPEND"[..], b"k", b"$[0]", more.as_bytes()];
-    // Those that parse it are of 2 KiB.
+    // Portions of parsing have 2 KiB.
     assert!(portions(&mut world, &words) >= (1 << 20) / 2048 + 16);
     let len = run(&mut world, &[b"JSON.STRLEN", b"k", b"$[0]"]);
     assert_eq!(len, Value::Array(vec![Value::Int(1 + (1 << 20))]));

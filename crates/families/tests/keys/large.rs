@@ -168,7 +168,7 @@ fn keys_lists_exactly_the_living() {
     }
 }
 
-#[test] // A list that is under way is that of its instant, whatever is written and flushed.
+#[test] // Writes and flushes do not change a list that is being sent.
 fn keys_lists_one_instant() {
     let mut world = World::new(2, NOW, 9);
     fill(&world, 0..20_000, None);
@@ -208,7 +208,7 @@ fn hollow_collections_are_no_keys() {
     world.check();
 }
 
-#[test] // By pointer: what is renamed, moved or copied is the very object; copies then part.
+#[test] // By pointer: a renamed, moved or copied value is the same object until a copy changes.
 fn values_go_by_pointer() {
     let mut world = World::new(4, NOW, 9);
     let object = |world: &World, key: &[u8]| {

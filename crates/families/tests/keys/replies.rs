@@ -17,7 +17,7 @@ fn key(prng: &mut Prng) -> Vec<u8> {
     pick(prng, &["a", "b", "c", "d", "e", "f", "{t}1", "{t}2", "1", "22"]).into()
 }
 
-/// Times that do not pass during the test, and those that do not fit.
+/// Times that do not pass during the test, and times out of range.
 fn time(prng: &mut Prng, name: &str) -> Vec<u8> {
     let edge = pick(
         prng,
@@ -40,7 +40,7 @@ fn time(prng: &mut Prng, name: &str) -> Vec<u8> {
     if prng.chance(15) {
         return edge.into();
     }
-    // Far enough apart for GT and LT, whatever the moment at which a relative one is set.
+    // Far enough apart for GT and LT, at whatever time a relative one is set.
     let far = 20_000_000 + prng.below(1_000_000) * 100;
     match name {
         "EXPIREAT" => (far * 1_000).to_string().into(),

@@ -1,4 +1,4 @@
-//! SCAN against a model: whatever is there from its first call to its last is returned.
+//! SCAN against a model: keys that exist from its first call to its last are returned.
 
 use crate::common::value::bulks;
 use crate::common::world::World;
@@ -23,7 +23,7 @@ fn scan(world: &mut World, words: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
     (rest[..end].to_vec(), bulks(&rest[end + 2..]))
 }
 
-#[test] // Keys come and go between the calls, tables grow and shrink; what stays is seen.
+#[test] // Between the calls keys are added and removed, and tables grow and shrink.
 fn lasting_keys_are_returned_by_scan() {
     for seed in 0..30 {
         let mut prng = Prng::from_seed(seed);
@@ -91,7 +91,7 @@ fn scan_handles_counts_patterns_and_foreign_cursors() {
     }
 }
 
-#[test] // Key by key, those that match; one that is held is waited for.
+#[test] // Matching keys are removed one by one. A held key is waited for.
 fn rm_removes_the_keys_that_scan_finds() {
     let mut world = World::new(3, NOW, 21);
     let keys: Vec<Vec<u8>> = (0..1_000).map(|at| format!("k{at}").into_bytes()).collect();

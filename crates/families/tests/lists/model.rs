@@ -1,5 +1,5 @@
 //! Random commands on few keys against naive lists: short ones and long ones, few arguments and so
-//! many that the work is sliced; what is recorded makes the same of a copy.
+//! many that the work is sliced; the records make the same of a copy.
 
 use crate::common::Bytes;
 use crate::common::engine::Engine;

@@ -1,4 +1,4 @@
-//! LMOVEM against naive lists, on one core and between three; what it records makes the same lists.
+//! LMOVEM against naive lists, on one core and between three; its records make the same lists.
 
 use crate::common::Bytes;
 use crate::common::value::Value;

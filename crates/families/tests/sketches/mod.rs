@@ -1,4 +1,4 @@
-//! Sketches against what they estimate, and what becomes of damaged parts of them.
+//! Sketches against exact counts, and with damaged parts.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 

@@ -1,4 +1,4 @@
-//! Top-K: what comes most often is in the list, and hardly any count is too high.
+//! Top-K: the most frequent items are in the list, and hardly any count is too high.
 
 use super::{of_parts, survives_damage};
 use crate::common::value::Value as Answer;
@@ -80,7 +80,7 @@ fn chances_add_up() {
     assert!((5.5..7.5).contains(&together), "{together}: eight chances of a third and more");
 }
 
-/// The items of a value; those that are long come in parts.
+/// The items of a value, the long ones in parts.
 fn in_parts(value: &dyn Value) -> Vec<Vec<u8>> {
     let (mut items, mut parts) = (value.items(0), Vec::new());
     while let Some(item) = items.next() {

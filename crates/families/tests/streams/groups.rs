@@ -63,7 +63,7 @@ fn groups_with_thousands_of_pending_entries_work() {
     engine.db.check_invariants();
 }
 
-#[test] // Claimed IDs, entries at random places, and those that are gone, all in their order.
+#[test] // Claimed IDs, entries at random places, and deleted ones, in their order.
 fn thousands_are_claimed_in_order() {
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a STREAMS x >");
@@ -252,7 +252,7 @@ fn a_key_that_expires_during_a_change_stays_dead() {
     }
 }
 
-/// An entry as XREADGROUP CLAIM shows it: its number, and what was before.
+/// An entry as XREADGROUP CLAIM shows it: its number, its idle time and its deliveries.
 fn told((number, idle_ms, times): (usize, i64, u64)) -> String {
     let entry = entries(&[number]).replacen("*2", "*4", 1);
     format!("{entry}:{idle_ms}\r\n:{times}\r\n")

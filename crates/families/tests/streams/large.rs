@@ -216,7 +216,7 @@ fn messages_are_added_once() {
         let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
         darter_keyspace::Value::content_bytes(&*stream) - stream.entries().memory_bytes()
     };
-    // Those that send no more are forgotten.
+    // Producers that send no more are removed.
     assert!(bytes(&engine) < 40 * 1_024, "{}", bytes(&engine));
 }
 

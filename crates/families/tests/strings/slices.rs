@@ -1,5 +1,4 @@
-//! Commands that Redis 7.0 does not have, and long strings: what they reply, and that they work in
-//! portions.
+//! Commands that Redis 7.0 does not have, and long strings: their replies and portions.
 
 use crate::common::engine::Engine;
 

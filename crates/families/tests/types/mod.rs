@@ -1,5 +1,5 @@
-//! The types' values in a database: what they say of themselves, how small ones are packed, and all
-//! of them beside a naive model.
+//! Values of all types in a database: their descriptions, packed small ones, and random changes
+//! against a naive model.
 
 mod model;
 mod packed;

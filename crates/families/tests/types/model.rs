@@ -1,5 +1,5 @@
-//! Random changes to a [`Db`] and to a map of maps agree at every step: what is seen, what has
-//! died, what is counted; cuts keep their instant, and the effects make a second database equal.
+//! Random changes to a [`Db`] and to a map of maps agree at every step in contents, expired entries
+//! and counts; cuts keep their instant, and the effects make a second database equal.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -44,7 +44,7 @@ impl Value {
 /// Keys with their values, and when each dies.
 type Data = BTreeMap<Bytes, (Value, Option<u64>)>;
 
-/// The naive database: what is dead is removed as soon as the time is set.
+/// The naive database: dead entries are removed as soon as the time is set.
 #[derive(Default)]
 struct Model {
     data: Data,

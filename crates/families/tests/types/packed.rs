@@ -63,7 +63,7 @@ fn packed_hashes_grow_out_of_their_entry_and_shrink_back() {
     assert_eq!((db.len(), db.usage().keys(kind), db.usage().total_bytes()), (0, 0, 0));
 }
 
-#[test] // A deadline, a long value: what is not plain lies out of line, under its clock.
+#[test] // A value with a deadline, or a long one, is kept out of line, under its clock.
 fn values_not_plain_leave_the_entry() {
     let mut db = db();
     let long = vec![b'v'; 70_000];

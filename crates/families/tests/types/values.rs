@@ -431,7 +431,7 @@ fn clocks_are_freed_in_portions() {
     for at in 0..128 {
         set(&mut db, &at.to_string(), numbers(1), Deadline::At(NOW + 9));
     }
-    // The keys are few enough to be freed at once; what is left are the clocks.
+    // The keys are few enough to be freed at once. The rest are the clocks.
     let keys_take = portions(|| drop(db.keys().clone()));
     let taken = portions(|| db.flush());
     assert!(taken >= keys_take + 2, "{taken} {keys_take}");
@@ -459,7 +459,7 @@ fn waiting_clocks_are_counted() {
     }
 }
 
-#[test] // Keys removed loosely leave holes, and what settles their places wins them back.
+#[test] // Loose removals leave holes, which settling the places frees.
 fn loose_removal_is_settled() {
     const KEYS: usize = 20_000;
     let [mut loose, mut tidy] = [db(), db()];
@@ -579,7 +579,7 @@ fn expiry_is_recorded_as_an_effect() {
     assert_eq!((*copy.usage(), copy.expires_len()), (Usage::default(), 0));
 }
 
-#[test] // Places that a cut holds are copied in advance, those that the change will touch, in portions.
+#[test] // Places that a cut holds and the change will touch are copied in advance, in portions.
 fn places_are_unshared_ahead() {
     let (key, many) = (Key::new(b"k"), 20_000);
     let names: Vec<String> = numbers(many).collect();
