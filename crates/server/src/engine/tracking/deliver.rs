@@ -2,8 +2,8 @@
 
 use super::super::conn::Lane;
 use super::super::core::Core;
-use super::super::state::tracking::deliveries::{Delivery, To};
-use super::super::state::tracking::message::{self, Message, Push};
+use super::super::state::tracking::deliveries::{InvalidationDelivery, To};
+use super::super::state::tracking::message::{self, Invalidation, Push};
 use super::super::state::tracking::mode::Reads;
 use darter_resp::Output;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ impl Core {
     /// Sends an invalidation to a few clients. True if there are no others.
     fn deliver_portion(
         self: &Rc<Self>,
-        delivery: &mut Delivery,
+        delivery: &mut InvalidationDelivery,
         left: &mut usize,
         served: &mut Served<'_>,
     ) -> bool {
@@ -70,7 +70,12 @@ impl Core {
     }
 
     /// Sends an invalidation to a client, if its mode still fits.
-    fn invalidate(self: &Rc<Self>, client: u64, delivery: &mut Delivery, served: &mut Served<'_>) {
+    fn invalidate(
+        self: &Rc<Self>,
+        client: u64,
+        delivery: &mut InvalidationDelivery,
+        served: &mut Served<'_>,
+    ) {
         let mode = self.with_lane(client, served, |lane| lane.session.tracking);
         let Some(mode) = mode.filter(|mode| mode.is_on) else { return };
         let is_meant = match delivery.to {
@@ -101,7 +106,7 @@ impl Core {
         self: &Rc<Self>,
         source: u64,
         target: u64,
-        message: Arc<Message>,
+        message: Arc<Invalidation>,
         served: &mut Served<'_>,
     ) {
         let core = self.core_of_client(target);
@@ -124,7 +129,7 @@ impl Core {
     fn push_redirected(
         &self,
         target: u64,
-        message: &Arc<Message>,
+        message: &Arc<Invalidation>,
         served: &mut Served<'_>,
     ) -> bool {
         self.push_to(target, served, |lane| {
@@ -180,7 +185,11 @@ impl Core {
 }
 
 /// Encodes a message for a protocol. A short one is encoded once for all clients.
-fn encode(message: &Arc<Message>, resp3: bool, frames: Option<&mut [Option<Vec<u8>>; 2]>) -> Push {
+fn encode(
+    message: &Arc<Invalidation>,
+    resp3: bool,
+    frames: Option<&mut [Option<Vec<u8>>; 2]>,
+) -> Push {
     let Some(frame) = frames.map(|frames| &mut frames[usize::from(resp3)]) else {
         return message.encode(resp3);
     };

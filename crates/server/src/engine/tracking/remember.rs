@@ -1,4 +1,4 @@
-//! The keys that a command has read are remembered for its client, on their cores.
+//! Records the keys that a command has read, on their cores, for its client.
 
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner};
@@ -10,12 +10,11 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Keys that are remembered at once: about 20 us.
+/// Keys recorded at once: about 20 us.
 const AT_ONCE: usize = 64;
 
 impl Core {
-    /// Remembers those keys of a command that are at home here; call it in the step in which they were
-    /// read.
+    /// Records the keys of a command that are on this core. Call it in the step of the read.
     #[cold]
     pub(crate) fn remember(&self, entry: &Entry, args: Args<'_>, tracker: Tracker) {
         let Some(client) = reader(entry, tracker) else { return };
@@ -35,9 +34,9 @@ impl Core {
         }
     }
 
-    /// Remembers all keys of a command, wherever they are at home: before the command has sent its
-    /// first message there. They may be touched before they are read, then: the client is told so after
-    /// it has the reply, as of any touch after the read.
+    /// Records all keys of a command on their cores, before the command sends its first message
+    /// there. A key may then be touched before it is read: the invalidation follows the reply, as
+    /// for a touch after the read.
     pub(crate) async fn remember_anywhere(
         self: &Rc<Self>,
         entry: &Entry,
@@ -66,7 +65,7 @@ impl Core {
         }
     }
 
-    /// The same of very many keys: each core goes through all of them, in portions.
+    /// [`Core::remember_anywhere`] for many keys: each core walks all of them, in portions.
     async fn remember_many(self: &Rc<Self>, index: usize, request: &Arc<Request>, client: u64) {
         let work = || {
             let request = Arc::clone(request);
@@ -84,8 +83,8 @@ impl Core {
     }
 }
 
-/// For whom the keys of a command are remembered. What changes a key does not read it, though it may
-/// reply with what was there; and a script reads what the commands in it read.
+/// The client for which the keys of a command are recorded. A write counts as no read, even if it
+/// replies with the old value. For a script its commands are recorded.
 fn reader(entry: &Entry, tracker: Tracker) -> Option<u64> {
     let reads = entry.row.flags.has(Flags::READONLY) && !matches!(entry.run, Runner::Script(_));
     tracker.reader().filter(|_| reads)

@@ -1,27 +1,27 @@
-//! On the core of keys: who is to be told that they were touched.
+//! On the core of keys: finds the clients to notify of touched keys.
 //!
-//! The shard is asked after each command, and after each step of a task: so what is told leaves with
-//! the turn's other messages, and before the replies to those who have touched the keys.
+//! The shard is read after each command and each step of a task. So invalidations leave with the
+//! turn's other messages, and before the replies of the clients that touched the keys.
 
 use super::super::core::Core;
 use super::super::state::tracking::broadcasts::Broadcast;
 use super::super::state::tracking::deliveries::To;
-use super::super::state::tracking::message::Message;
+use super::super::state::tracking::message::Invalidation;
 use darter_keyspace::{Hears, Readers, Touched};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Readers of a key that are told at once: some microseconds.
+/// Readers of a key notified at once: a few microseconds.
 const READERS_AT_ONCE: usize = 64;
 /// Steps of matching keys with prefixes after a command: about 10 us.
 const STEPS_AT_ONCE: usize = 64;
-/// Messages of prefixes that are made at once.
+/// Messages of prefixes made at once.
 const BROADCASTS_AT_ONCE: usize = 16;
-/// Keys that are dropped at once for want of room.
+/// Tracked keys evicted at once beyond the limit.
 const DROPPED_AT_ONCE: usize = 32;
 
 impl Core {
-    /// Tells, or gathers, what was touched since the last time.
+    /// Notifies readers, and gathers prefixes, of the keys touched since the last call.
     pub(crate) fn hear_touched(self: &Rc<Self>) {
         let touched = {
             let shard = &mut self.tx.home().shard;
@@ -33,8 +33,8 @@ impl Core {
         for touched in touched {
             match touched {
                 Touched::Read { name, mut readers, author } => {
-                    let message = Message::of(name, author);
-                    if !self.tell_readers(&message, &mut readers) {
+                    let message = Invalidation::of(name, author);
+                    if !self.send_to_readers(&message, &mut readers) {
                         self.tracking.fans.borrow_mut().push_back((message, readers));
                     }
                 }
@@ -44,7 +44,7 @@ impl Core {
                 }
                 Touched::All => {
                     let mut deliveries = self.tracking.deliveries.borrow_mut();
-                    deliveries.push(Arc::new(Message::All), To::All { after: 0 });
+                    deliveries.push(Arc::new(Invalidation::All), To::All { after: 0 });
                 }
             }
         }
@@ -53,8 +53,12 @@ impl Core {
         }
     }
 
-    /// Tells the cores of some of a key's readers. True if there are no others.
-    fn tell_readers(self: &Rc<Self>, message: &Arc<Message>, readers: &mut Readers) -> bool {
+    /// Notifies the cores of a portion of a key's readers. True if there are no others.
+    fn send_to_readers(
+        self: &Rc<Self>,
+        message: &Arc<Invalidation>,
+        readers: &mut Readers,
+    ) -> bool {
         let mut some = readers.take(READERS_AT_ONCE);
         while let Some(first) = some.first() {
             let core = self.core_of_client(*first);
@@ -68,7 +72,7 @@ impl Core {
         readers.is_empty()
     }
 
-    /// What is heard of the shard depends on who tracks, and on the prefixes.
+    /// Sets the touches that the shard reports: they depend on the tracking clients and prefixes.
     pub(super) fn hear_for_trackers(&self) {
         let flushes = self.tracking.trackers.borrow().len() > 0;
         let all = !self.tracking.broadcasts.borrow().is_empty();
@@ -77,13 +81,14 @@ impl Core {
         self.is_logged.set(shard.is_read());
     }
 
-    /// As many keys are remembered as settings allow, from now on.
+    /// Sets the limit of tracked keys.
     pub(crate) fn limit_tracked(&self, keys_max: usize) {
         self.tracking.most.set(keys_max.div_ceil(self.tx.cores()));
         self.tracking.is_over.set(true);
     }
 
-    /// A turn ends: what was gathered of prefixes is sent, unless something is still to be delivered.
+    /// Sends the gathered keys of prefixes at the end of a turn, unless earlier messages are not
+    /// delivered yet.
     pub(crate) fn send_broadcasts(self: &Rc<Self>) {
         let all = self.tracking.broadcasts.borrow_mut().take(BROADCASTS_AT_ONCE);
         let from = self.id();
@@ -98,11 +103,11 @@ impl Core {
         }
     }
 
-    /// A portion of what could not be done at once.
+    /// Runs a portion of the waiting work.
     pub(crate) fn work_on_tracking(self: &Rc<Self>) {
         let fan = self.tracking.fans.borrow_mut().pop_front();
         if let Some((message, mut readers)) = fan
-            && !self.tell_readers(&message, &mut readers)
+            && !self.send_to_readers(&message, &mut readers)
         {
             self.tracking.fans.borrow_mut().push_back((message, readers));
         }

@@ -14,7 +14,7 @@
 //!   or added again.)
 //! - B2: `gathered` is the number of keys of all prefixes.
 
-use super::message::Message;
+use super::message::Invalidation;
 use super::{Prefix, Touch};
 use darter_keyspace::Name;
 use darter_keyspace::lazyfree::{self, Dismantle};
@@ -52,7 +52,7 @@ impl Known {
 pub(crate) struct Broadcast {
     pub(crate) prefix: Prefix,
     pub(crate) cores: Vec<CoreId>,
-    pub(crate) message: Arc<Message>,
+    pub(crate) message: Arc<Invalidation>,
 }
 
 /// See the module.
@@ -189,12 +189,12 @@ impl Broadcasts {
             let known = self.prefixes.get_mut(&prefix).filter(|known| known.is_dirty());
             let Some(known) = known else { continue };
             let message = if std::mem::take(&mut known.is_all) {
-                Message::All
+                Invalidation::All
             } else {
                 let keys = std::iter::from_fn(|| known.keys.pop_first()).take(KEYS_MAX);
                 let keys: Box<[Touch]> = keys.collect();
                 self.gathered -= keys.len();
-                Message::Keys(keys)
+                Invalidation::Keys(keys)
             };
             let cores = known.cores.clone();
             if known.is_dirty() {
@@ -271,7 +271,7 @@ mod tests {
         while broadcasts.can_send() {
             for Broadcast { prefix, cores, message } in broadcasts.take(3) {
                 cores.iter().for_each(|_| broadcasts.delivered());
-                let Message::Keys(keys) = &*message else { panic!("few keys") };
+                let Invalidation::Keys(keys) = &*message else { panic!("few keys") };
                 all.extend(keys.iter().map(|(name, _)| (prefix.to_vec(), name.to_vec())));
             }
             broadcasts.check_invariants();
@@ -327,7 +327,9 @@ mod tests {
         settle(&mut broadcasts, 1);
         let sent = broadcasts.take(9);
         let [Broadcast { message, .. }] = &sent[..] else { panic!("one message") };
-        assert!(matches!(&**message, Message::Keys(keys) if keys.len() == 1 && keys[0].1 == 0));
+        assert!(
+            matches!(&**message, Invalidation::Keys(keys) if keys.len() == 1 && keys[0].1 == 0)
+        );
         broadcasts.touch(touch(b"l", 0));
         settle(&mut broadcasts, 1);
         assert!(broadcasts.take(9).is_empty() && !has_work(&broadcasts));
@@ -356,7 +358,7 @@ mod tests {
         }
         (0..3).for_each(|_| broadcasts.delivered());
         let sent = broadcasts.take(9);
-        assert!(matches!(&*sent[0].message, Message::All) && sent.len() == 1);
+        assert!(matches!(&*sent[0].message, Invalidation::All) && sent.len() == 1);
         assert!(!has_work(&broadcasts) && broadcasts.gathered == 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The invalidations for a core's clients, in order of arrival.
 
 use super::Prefix;
-use super::message::Message;
+use super::message::Invalidation;
 use darter_base::spare;
 use darter_tx::CoreId;
 use std::collections::VecDeque;
@@ -30,8 +30,8 @@ pub(crate) enum To {
 
 /// An invalidation that is being delivered.
 #[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) message: Arc<Message>,
+pub(crate) struct InvalidationDelivery {
+    pub(crate) message: Arc<Invalidation>,
     pub(crate) to: To,
     /// The encoded message for RESP2 and RESP3, after its first use; `None` for a long one.
     pub(crate) frames: [Option<Vec<u8>>; 2],
@@ -39,27 +39,27 @@ pub(crate) struct Delivery {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Deliveries {
-    items: VecDeque<Delivery>,
+pub(crate) struct InvalidationQueue {
+    items: VecDeque<InvalidationDelivery>,
 }
 
-impl Deliveries {
+impl InvalidationQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    pub(crate) fn push(&mut self, message: Arc<Message>, to: To) {
-        self.items.push_back(Delivery { message, to, frames: [None, None] });
+    pub(crate) fn push(&mut self, message: Arc<Invalidation>, to: To) {
+        self.items.push_back(InvalidationDelivery { message, to, frames: [None, None] });
     }
 
-    pub(crate) fn take(&mut self) -> Option<Delivery> {
+    pub(crate) fn take(&mut self) -> Option<InvalidationDelivery> {
         let first = self.items.pop_front();
         spare::release_queue(&mut self.items);
         first
     }
 
     /// Puts an unfinished invalidation back at the front.
-    pub(crate) fn put_back(&mut self, delivery: Delivery) {
+    pub(crate) fn put_back(&mut self, delivery: InvalidationDelivery) {
         self.items.push_front(delivery);
     }
 }

@@ -12,7 +12,7 @@ const SHORT_BYTES: usize = 16 * 1024;
 
 /// The keys that are no longer valid.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum Invalidation {
     /// These keys.
     Keys(Box<[Touch]>),
     /// All keys.
@@ -22,14 +22,14 @@ pub(crate) enum Message {
 /// A message to a client: its beginning, and a stream of the rest.
 pub(crate) type Push = (Output, Option<Box<dyn Stream>>);
 
-impl Message {
+impl Invalidation {
     /// The message for one touched key.
     pub(crate) fn of(name: Name, author: u64) -> Arc<Self> {
         Arc::new(Self::Keys(Box::new([(Arc::new(name), author)])))
     }
 
-    /// The message without the keys that `client` has changed, for NOLOOP. The same message if it
-    /// changed none of them; `None` if it changed all.
+    /// The message without the keys that `client` has changed, for NOLOOP. Returns the message
+    /// itself if the client changed none of them, `None` if it changed all.
     pub(crate) fn without(self: &Arc<Self>, client: u64) -> Option<Arc<Self>> {
         let Self::Keys(keys) = &**self else { return Some(Arc::clone(self)) };
         let is_own = |(_, author): &&Touch| *author == client;
@@ -77,7 +77,7 @@ pub(crate) fn broken(redirect: u64) -> Push {
 
 /// The names of a message that are not sent yet.
 struct Names {
-    message: Arc<Message>,
+    message: Arc<Invalidation>,
     next: usize,
     /// The sent bytes of the next name.
     at: usize,
@@ -85,7 +85,7 @@ struct Names {
 
 impl Stream for Names {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Message::Keys(keys) = &*self.message else { return false };
+        let Invalidation::Keys(keys) = &*self.message else { return false };
         let (name, _) = &keys[self.next];
         if self.at == 0 {
             reply.bulk_header(name.len());
@@ -101,7 +101,7 @@ impl Stream for Names {
     }
 
     fn held_bytes(&self) -> usize {
-        let Message::Keys(keys) = &*self.message else { return 0 };
+        let Invalidation::Keys(keys) = &*self.message else { return 0 };
         keys[self.next..].iter().map(|(name, _)| name.len()).sum::<usize>() - self.at
     }
 }
@@ -110,7 +110,7 @@ impl Stream for Names {
 mod tests {
     use super::*;
 
-    fn text(message: &Arc<Message>, resp3: bool) -> Vec<u8> {
+    fn text(message: &Arc<Invalidation>, resp3: bool) -> Vec<u8> {
         let (mut out, rest) = message.encode(resp3);
         if let Some(mut rest) = rest {
             let held = rest.held_bytes();
@@ -123,11 +123,11 @@ mod tests {
 
     #[test] // Both protocols; one key, and all keys.
     fn messages_are_encoded() {
-        let key = Message::of(Name::from(&b"k"[..]), 0);
+        let key = Invalidation::of(Name::from(&b"k"[..]), 0);
         assert_eq!(text(&key, true), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
         let head = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
         assert_eq!(text(&key, false), format!("{head}*1\r\n$1\r\nk\r\n").into_bytes());
-        let all = Arc::new(Message::All);
+        let all = Arc::new(Invalidation::All);
         assert_eq!(text(&all, true), b">2\r\n$10\r\ninvalidate\r\n_\r\n");
         assert_eq!(text(&all, false), format!("{head}$-1\r\n").into_bytes());
         assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
@@ -136,22 +136,24 @@ mod tests {
     #[test] // A message with only own changes is not sent.
     fn own_changes_are_left_out() {
         let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
-        let both = Arc::new(Message::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));
-        let Some(Message::Keys(others)) = both.without(7).as_deref().map(|message| match message {
-            Message::Keys(keys) => Message::Keys(keys.clone()),
-            Message::All => Message::All,
-        }) else {
+        let both = Arc::new(Invalidation::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));
+        let Some(Invalidation::Keys(others)) =
+            both.without(7).as_deref().map(|message| match message {
+                Invalidation::Keys(keys) => Invalidation::Keys(keys.clone()),
+                Invalidation::All => Invalidation::All,
+            })
+        else {
             panic!("one is left")
         };
         assert_eq!((others.len(), &**others[0].0), (1, &b"b"[..]));
         assert!(Arc::ptr_eq(&both, &both.without(9).unwrap()), "it is shared");
-        assert!(Message::of(Name::from(&b"a"[..]), 7).without(7).is_none());
+        assert!(Invalidation::of(Name::from(&b"a"[..]), 7).without(7).is_none());
     }
 
     #[test] // A name of a megabyte is not copied at once.
     fn long_names_are_streamed() {
         let name = vec![b'n'; 1 << 20];
-        let message = Message::of(Name::from(&name[..]), 0);
+        let message = Invalidation::of(Name::from(&name[..]), 0);
         let (out, rest) = message.encode(true);
         assert!(out.len() < 100 && rest.is_some());
         let whole = [b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1048576\r\n", &name[..], b"\r\n"].concat();

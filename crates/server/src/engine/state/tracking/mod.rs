@@ -4,7 +4,7 @@
 //! mode        what a connection has declared
 //! trackers    on a client's core: who tracks, and with which prefixes
 //! broadcasts  on a key's core: which prefixes there are, and what was touched that begins with them
-//! deliveries  on a client's core: what its clients are to be told
+//! deliveries  on a client's core: the invalidations for its clients
 //! message     an invalidation as a client reads it
 //! ```
 //! The shard records which keys clients have read: `darter_keyspace`. docs/design/0030-tracking.md
@@ -18,8 +18,8 @@ pub(crate) mod trackers;
 
 use broadcasts::Broadcasts;
 use darter_keyspace::{Name, Readers};
-use deliveries::Deliveries;
-use message::Message;
+use deliveries::InvalidationQueue;
+use message::Invalidation;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub(crate) type Touch = (Arc<Name>, u64);
 pub(crate) struct Tracking {
     pub(crate) trackers: RefCell<Trackers>,
     pub(crate) broadcasts: RefCell<Broadcasts>,
-    pub(crate) deliveries: RefCell<Deliveries>,
+    pub(crate) deliveries: RefCell<InvalidationQueue>,
     /// Touched keys with many readers, which are notified in portions.
-    pub(crate) fans: RefCell<VecDeque<(Arc<Message>, Readers)>>,
+    pub(crate) fans: RefCell<VecDeque<(Arc<Invalidation>, Readers)>>,
     /// The limit of tracked keys on this core; 0 for no limit.
     pub(crate) most: Cell<usize>,
     /// The core tracks more keys than the limit.
