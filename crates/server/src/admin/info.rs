@@ -4,7 +4,7 @@ use super::databases::{self, Size};
 use super::long_text::LongText;
 use super::{categories, history, syntax, task, tips};
 use crate::engine::scripts::machines::Kind;
-use crate::engine::state::pubsub::Kind as PubSubKind;
+use crate::engine::state::pubsub::SubscriptionKind;
 use crate::engine::{CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use crate::shared::Shared;
 use darter_command::{Answer, Command, Flags, Group, Refusal};
@@ -193,7 +193,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         machines: [Kind::Script, Kind::Function].map(|kind| core.machines.used_bytes(kind)),
         stacks: core.machines.stacks(),
         running: core.machines.running(),
-        subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
+        subscribed: SubscriptionKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
         trackers: core.tracking.trackers.borrow().len(),
         tracked: home.shard.tracked_sizes(),
         prefixes: core.tracking.broadcasts.borrow().len(),

@@ -4,7 +4,7 @@
 
 use super::{container, now, row, syntax, task};
 use crate::engine::pubsub::Subscribing;
-use crate::engine::state::pubsub::Kind;
+use crate::engine::state::pubsub::SubscriptionKind;
 use crate::engine::state::pubsub::name::Name;
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use darter_base::glob::{Case, Walk};
@@ -33,7 +33,7 @@ const fn named(row: (Command, Runner), slots: &'static [KeySpec]) -> (Command, R
 const fn publish(
     name: &'static str,
     since: &'static str,
-    kind: Kind,
+    kind: SubscriptionKind,
     doc: (&'static str, &'static str),
 ) -> (Command, Runner) {
     (row(name, since, 3, PUBLISH, P).doc(doc.0, doc.1), Runner::Publish(kind))
@@ -41,27 +41,27 @@ const fn publish(
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    named(syntax(publish("publish", "2.0.0", Kind::Channel, ("Post a message to a channel", "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")), "channel message"), &[]),
-    named(syntax(publish("spublish", "7.0.0", Kind::Shard, ("Post a message to a shard channel", "O(N) where N is the number of clients subscribed to the receiving shard channel.")), "shardchannel message"), ONE_SLOT),
-    named(syntax(task("subscribe", "2.0.0", -2, CHANGE, P, |call| Box::pin(subscribe(call, Kind::Channel)), ("Listen for messages published to the given channels", "O(N) where N is the number of channels to subscribe to.")), "channel..."), &[]),
-    named(syntax(task("unsubscribe", "2.0.0", -1, CHANGE, P, |call| Box::pin(unsubscribe(call, Kind::Channel)), ("Stop listening for messages posted to the given channels", "O(N) where N is the number of clients already subscribed to a channel.")), "[channel...]"), &[]),
-    named(syntax(task("psubscribe", "2.0.0", -2, CHANGE, P, |call| Box::pin(subscribe(call, Kind::Pattern)), ("Listen for messages published to channels matching the given patterns", "O(N) where N is the number of patterns the client is already subscribed to.")), "(pattern: pattern:pattern)..."), &[]),
-    named(syntax(task("punsubscribe", "2.0.0", -1, CHANGE, P, |call| Box::pin(unsubscribe(call, Kind::Pattern)), ("Stop listening for messages posted to channels matching the given patterns", "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).")), "[pattern:pattern...]"), &[]),
-    named(syntax(task("ssubscribe", "7.0.0", -2, CHANGE, P, |call| Box::pin(subscribe(call, Kind::Shard)), ("Listen for messages published to the given shard channels", "O(N) where N is the number of shard channels to subscribe to.")), "shardchannel..."), SLOTS),
-    named(syntax(task("sunsubscribe", "7.0.0", -1, CHANGE, P, |call| Box::pin(unsubscribe(call, Kind::Shard)), ("Stop listening for messages posted to the given shard channels", "O(N) where N is the number of clients already subscribed to a shard channel.")), "[shardchannel...]"), SLOTS),
+    named(syntax(publish("publish", "2.0.0", SubscriptionKind::Channel, ("Post a message to a channel", "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).")), "channel message"), &[]),
+    named(syntax(publish("spublish", "7.0.0", SubscriptionKind::Shard, ("Post a message to a shard channel", "O(N) where N is the number of clients subscribed to the receiving shard channel.")), "shardchannel message"), ONE_SLOT),
+    named(syntax(task("subscribe", "2.0.0", -2, CHANGE, P, |call| Box::pin(subscribe(call, SubscriptionKind::Channel)), ("Listen for messages published to the given channels", "O(N) where N is the number of channels to subscribe to.")), "channel..."), &[]),
+    named(syntax(task("unsubscribe", "2.0.0", -1, CHANGE, P, |call| Box::pin(unsubscribe(call, SubscriptionKind::Channel)), ("Stop listening for messages posted to the given channels", "O(N) where N is the number of clients already subscribed to a channel.")), "[channel...]"), &[]),
+    named(syntax(task("psubscribe", "2.0.0", -2, CHANGE, P, |call| Box::pin(subscribe(call, SubscriptionKind::Pattern)), ("Listen for messages published to channels matching the given patterns", "O(N) where N is the number of patterns the client is already subscribed to.")), "(pattern: pattern:pattern)..."), &[]),
+    named(syntax(task("punsubscribe", "2.0.0", -1, CHANGE, P, |call| Box::pin(unsubscribe(call, SubscriptionKind::Pattern)), ("Stop listening for messages posted to channels matching the given patterns", "O(N+M) where N is the number of patterns the client is already subscribed and M is the number of total patterns subscribed in the system (by any client).")), "[pattern:pattern...]"), &[]),
+    named(syntax(task("ssubscribe", "7.0.0", -2, CHANGE, P, |call| Box::pin(subscribe(call, SubscriptionKind::Shard)), ("Listen for messages published to the given shard channels", "O(N) where N is the number of shard channels to subscribe to.")), "shardchannel..."), SLOTS),
+    named(syntax(task("sunsubscribe", "7.0.0", -1, CHANGE, P, |call| Box::pin(unsubscribe(call, SubscriptionKind::Shard)), ("Stop listening for messages posted to the given shard channels", "O(N) where N is the number of clients already subscribed to a shard channel.")), "[shardchannel...]"), SLOTS),
     container("pubsub", "2.8.0", Flags::NONE, P, "A container for Pub/Sub commands"),
-    syntax(task("pubsub|channels", "2.8.0", -2, OPEN, P, |call| Box::pin(channels(call, Kind::Channel)), ("List active channels", "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)")), "[pattern:pattern]"),
-    syntax(task("pubsub|numsub", "2.8.0", -2, OPEN, P, |call| Box::pin(numsub(call, Kind::Channel)), ("Get the count of subscribers for channels", "O(N) for the NUMSUB subcommand, where N is the number of requested channels")), "[channel...]"),
+    syntax(task("pubsub|channels", "2.8.0", -2, OPEN, P, |call| Box::pin(channels(call, SubscriptionKind::Channel)), ("List active channels", "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)")), "[pattern:pattern]"),
+    syntax(task("pubsub|numsub", "2.8.0", -2, OPEN, P, |call| Box::pin(numsub(call, SubscriptionKind::Channel)), ("Get the count of subscribers for channels", "O(N) for the NUMSUB subcommand, where N is the number of requested channels")), "[channel...]"),
     now("pubsub|numpat", "2.8.0", 2, OPEN, P, numpat, ("Get the count of unique patterns pattern subscriptions", "O(1)")),
-    syntax(task("pubsub|shardchannels", "7.0.0", -2, OPEN, P, |call| Box::pin(channels(call, Kind::Shard)), ("List active shard channels", "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).")), "[pattern:pattern]"),
-    syntax(task("pubsub|shardnumsub", "7.0.0", -2, OPEN, P, |call| Box::pin(numsub(call, Kind::Shard)), ("Get the count of subscribers for shard channels", "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels")), "[shardchannel...]"),
+    syntax(task("pubsub|shardchannels", "7.0.0", -2, OPEN, P, |call| Box::pin(channels(call, SubscriptionKind::Shard)), ("List active shard channels", "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).")), "[pattern:pattern]"),
+    syntax(task("pubsub|shardnumsub", "7.0.0", -2, OPEN, P, |call| Box::pin(numsub(call, SubscriptionKind::Shard)), ("Get the count of subscribers for shard channels", "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels")), "[shardchannel...]"),
     now("pubsub|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), P, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
 /// `SUBSCRIBE channel [channel ...]`, PSUBSCRIBE, SSUBSCRIBE: a confirmation for each name, even
 /// with CLIENT REPLY OFF.
-async fn subscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
-    if call.is_inside() && kind == Kind::Shard {
+async fn subscribe(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
+    if call.is_inside() && kind == SubscriptionKind::Shard {
         let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
         return Err(Refusal::line(text));
     }
@@ -70,7 +70,7 @@ async fn subscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
 
 /// `UNSUBSCRIBE [channel ...]`, PUNSUBSCRIBE, SUNSUBSCRIBE: a confirmation for each name; without
 /// names, for all subscriptions.
-async fn unsubscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
+async fn unsubscribe(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     Ok(Answer::Done(match call.args().left() {
         0 => give_up_all(&call, kind).await,
         _ => change_named(&call, kind, false).await,
@@ -78,7 +78,7 @@ async fn unsubscribe(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
 }
 
 /// Changes the named subscriptions. Returns the rest of the reply, which is empty except in EXEC.
-async fn change_named(call: &ServerCall, kind: Kind, joins: bool) -> Output {
+async fn change_named(call: &ServerCall, kind: SubscriptionKind, joins: bool) -> Output {
     let begun = Subscribing::begin(&call.core, call.session.handle, kind, joins);
     let Some(mut subscribing) = begun else { return Output::default() };
     let args = resp::Args::owned(&call.request);
@@ -98,7 +98,7 @@ fn end(subscribing: Subscribing, call: &ServerCall) -> Output {
     Output::default()
 }
 
-async fn give_up_all(call: &ServerCall, kind: Kind) -> Output {
+async fn give_up_all(call: &ServerCall, kind: SubscriptionKind) -> Output {
     let begun = Subscribing::begin(&call.core, call.session.handle, kind, false);
     let Some(mut subscribing) = begun else { return Output::default() };
     let mut held = subscribing.held();
@@ -114,7 +114,7 @@ async fn give_up_all(call: &ServerCall, kind: Kind) -> Output {
 }
 
 /// `PUBSUB CHANNELS [pattern]`, `PUBSUB SHARDCHANNELS [pattern]`: in no order.
-async fn channels(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
+async fn channels(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let pattern = args.next().map(<[u8]>::to_vec);
     if args.left() > 0 {
@@ -134,7 +134,7 @@ async fn channels(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
 const BLOCK: usize = 256;
 
 /// The matching channels of which this core is home, in blocks.
-async fn named_here(core: &Core, kind: Kind, pattern: Option<&[u8]>) -> Vec<Vec<Name>> {
+async fn named_here(core: &Core, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Vec<Name>> {
     /// Channels checked between two pauses: about 10 us.
     const AT_ONCE: usize = 64;
     let (mut blocks, mut after) = (vec![Vec::new()], None);
@@ -193,7 +193,7 @@ impl Stream for Names {
 
 /// `PUBSUB NUMSUB [channel ...]`, `PUBSUB SHARDNUMSUB [channel ...]`: each with its number of
 /// subscribers.
-async fn numsub(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
+async fn numsub(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     let args = resp::Args::owned(&call.request);
     let (mut out, resp3) = (Output::default(), call.session.resp3);
     Reply::new(&mut out, resp3).array(2 * (args.len() - call.first));
@@ -216,7 +216,7 @@ async fn numsub(call: ServerCall, kind: Kind) -> Result<Answer, Refusal> {
 
 /// `PUBSUB NUMPAT`: every core knows all patterns.
 fn numpat(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
-    cx.reply.count(cx.core.pubsub.registry.borrow().len(Kind::Pattern));
+    cx.reply.count(cx.core.pubsub.registry.borrow().len(SubscriptionKind::Pattern));
     Ok(())
 }
 

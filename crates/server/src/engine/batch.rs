@@ -211,7 +211,7 @@ impl Core {
 pub(super) struct HeldBatch {
     core: Rc<Core>,
     pub(super) batch: Box<Batch>,
-    /// Whether its client is connected, if the task stops with it.
+    /// Whether its client is still connected, if the task stops with it.
     pub(super) presence: Rc<Presence>,
     stops: Option<Stops>,
 }

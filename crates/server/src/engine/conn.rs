@@ -11,7 +11,7 @@ use super::state::pubsub::Subscribed;
 use super::state::tracking::message::Push;
 use super::state::tracking::mode::Mode;
 use super::state::waits::Blocked;
-use super::transaction::queued::{Queued, Sizes as QueuedSizes};
+use super::transaction::queued::{Queued, QueuedSizes};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
 use darter_runtime::net::Token;
@@ -44,12 +44,12 @@ pub enum ReplyMode {
     Skip,
 }
 
-/// WATCH, as CLIENT LIST shows it.
+/// The watched keys, for CLIENT LIST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
     /// The number of watched keys.
     pub keys: usize,
-    /// One of them was touched, as far as this core knows. EXEC asks the cores of the keys.
+    /// One of them was touched, as far as this core knows. EXEC checks on the cores of the keys.
     pub is_touched: bool,
 }
 

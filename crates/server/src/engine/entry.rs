@@ -4,7 +4,7 @@ use super::conn::Session;
 use super::core::Core;
 use super::presence::Presence;
 use super::scripts::evaluation::Evaluation;
-use super::state::pubsub::Kind;
+use super::state::pubsub::SubscriptionKind;
 use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -112,7 +112,7 @@ pub enum Runner {
     /// MULTI, EXEC, DISCARD, WATCH, UNWATCH.
     Transaction(Verb),
     /// PUBLISH and SPUBLISH, at the home of the channel.
-    Publish(Kind),
+    Publish(SubscriptionKind),
     /// A container of subcommands.
     Container,
 }

@@ -111,7 +111,7 @@ impl Core {
         }
     }
 
-    /// Records that a connection has arrived or closed.
+    /// Counts a connection that has arrived or closed.
     pub(super) fn move_ended(&self) {
         for ticket in self.moves.end() {
             self.tx.complete(ticket, Box::new(()));

@@ -58,5 +58,5 @@ pub use state::hot::{ClientLimits, Hot, OutputLimit};
 pub use state::local::Local;
 pub use state::outgoing::Action;
 pub use stats::{CommandStats, CoreStats, RecentMax};
-pub use transaction::queued::{Sizes as QueuedSizes, Verb};
+pub use transaction::queued::{QueuedSizes, Verb};
 pub(crate) use unit::admit::LOADING;

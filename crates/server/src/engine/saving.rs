@@ -172,7 +172,7 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let settings = core.admin.settings();
     let order = order(core, &settings, &cuts, cut_ms);
     saves.set_keys(order.sizes.values().map(|(keys, _)| keys).sum());
-    core.admin.shared.reports.iter().for_each(|told| told.restart_saving());
+    core.admin.shared.reports.iter().for_each(|report| report.restart_saving());
     let outlets = match saves.begin_file(order) {
         Ok(outlets) => outlets,
         Err(why) => {

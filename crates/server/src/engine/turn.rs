@@ -49,8 +49,8 @@ impl Core {
             self.tx.home().shard.set_now(now_ms);
             self.tx.ring_alarms(now_ms);
             if self.tx.cores() > 1 {
-                let told = &self.admin.shared.reports;
-                self.moves.look(self.id(), told, now_ms, wall_ns, || self.clock.cpu_ns());
+                let reports = &self.admin.shared.reports;
+                self.moves.look(self.id(), reports, now_ms, wall_ns, || self.clock.cpu_ns());
             }
         }
     }

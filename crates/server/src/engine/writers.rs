@@ -176,13 +176,13 @@ impl Core {
         waiting.for_each(|(id, _)| self.tell(id, |_| {}));
     }
 
-    /// Whether so many events are under way that whoever causes more is to wait.
+    /// Whether writers must wait, because too many events are in flight.
     #[inline]
     pub(crate) fn events_are_behind(&self) -> bool {
         self.admin.shared.listeners.are_behind() || self.pubsub.has_recorded()
     }
 
-    /// Waits until more events may be caused.
+    /// Waits until fewer events are in flight.
     pub(crate) async fn events_caught_up(&self) {
         while self.events_are_behind() {
             self.tx.pause().await;

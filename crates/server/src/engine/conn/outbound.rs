@@ -1,5 +1,5 @@
-//! Requests of a connection for other cores: gathered in batches while it is parsed, and sent at the
-//! end of its turn. A batch that rests there continues when its replies are wanted.
+//! Requests of a connection for other cores: gathered in batches while it is parsed, and sent at
+//! the end of its turn. A batch that rests there continues when its replies are needed.
 
 use super::super::core::{Core, Mail};
 use super::super::entry::Entry;

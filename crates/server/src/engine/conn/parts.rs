@@ -71,7 +71,7 @@ pub(crate) struct Away {
     pub(crate) bytes: usize,
     /// The part of `bytes` from the current turn.
     pub(crate) turn_bytes: usize,
-    /// Cores on which a batch rests until its next reply is asked for.
+    /// Cores on which a batch rests until its next reply is needed.
     pub(crate) resting: Vec<CoreId>,
     /// The core of the last script that may touch keys of other cores, while its reply is pending.
     pub(crate) script_at: Option<CoreId>,
@@ -80,7 +80,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// None, of `cores` cores.
+    /// No requests, for `cores` cores.
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             batches: (0..cores).map(|_| None).collect(),

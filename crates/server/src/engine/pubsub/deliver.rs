@@ -1,14 +1,14 @@
-//! On the core of subscribers: what the homes of channels have sent takes effect, in its order.
+//! On the core of subscribers: runs the items of the homes of channels, in order.
 //!
-//! A message goes to its receivers in portions, and the next one after it: so no message overtakes
-//! another. Nobody waits for a subscriber that does not read: what it is owed grows until
-//! `client-output-buffer-limit` closes it.
+//! A message goes to its receivers in portions, and the next message follows after it, so no
+//! message overtakes another. No client waits for a subscriber that does not read: its output grows
+//! until `client-output-buffer-limit` closes it.
 
 use super::super::conn::{Conn, Lane};
 use super::super::core::Core;
-use super::super::state::pubsub::Kind;
-use super::super::state::pubsub::backlog::Change;
-use super::super::state::pubsub::deliveries::{Delivery, Item};
+use super::super::state::pubsub::SubscriptionKind;
+use super::super::state::pubsub::backlog::SubscriptionChange;
+use super::super::state::pubsub::deliveries::{Delivery, DeliveryItem};
 use super::super::state::pubsub::frame::{self, Frame};
 use super::super::state::pubsub::memberships::{Memberships, Subscriber};
 use super::super::state::pubsub::name::Name;
@@ -17,11 +17,11 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Receivers between two looks at the clock: some 10 us.
+/// Receivers between two reads of the clock: about 10 us.
 const AT_ONCE: usize = 32;
 
 impl Core {
-    /// Publishes and delivers what waits, until the slice is over. False when nothing does.
+    /// Publishes and delivers waiting messages until the slice is over. False if there are none.
     pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
         if !self.has_messages() {
             return false;
@@ -29,8 +29,8 @@ impl Core {
         loop {
             let next = self.pubsub.deliveries.borrow_mut().take();
             match next {
-                Some((home, Item::Counted(change))) => self.counted(home, change),
-                Some((home, Item::Message(delivery))) => self.deliver_some(home, delivery),
+                Some((home, DeliveryItem::Counted(change))) => self.counted(home, change),
+                Some((home, DeliveryItem::Message(delivery))) => self.deliver_some(home, delivery),
                 None => break,
             }
             if self.slice_is_over() {
@@ -42,33 +42,33 @@ impl Core {
         true
     }
 
-    /// A portion of a message's receivers; if it is not the last, the rest waits.
+    /// Delivers a message to a portion of its receivers. The rest waits.
     fn deliver_some(self: &Rc<Self>, home: CoreId, mut delivery: Box<Delivery>) {
         let mut left = AT_ONCE;
         while delivery.stage <= delivery.patterns.len() {
             let is_stage = delivery.stage > 0 || delivery.direct;
             if is_stage && !self.deliver_stage(home, &mut delivery, &mut left) {
-                self.pubsub.deliveries.borrow_mut().put_back(home, Item::Message(delivery));
+                self.pubsub.deliveries.borrow_mut().put_back(home, DeliveryItem::Message(delivery));
                 return;
             }
             delivery.stage += 1;
             (delivery.after, delivery.frames) = (0, [None, None]);
         }
-        let told = self.pubsub.deliveries.borrow_mut().delivered(home, delivery.weight);
-        if let Some(weight) = told {
+        let reported = self.pubsub.deliveries.borrow_mut().delivered(home, delivery.weight);
+        if let Some(weight) = reported {
             let by = self.id();
             self.tell(home, move |home| home.note_delivered(by, weight));
         }
     }
 
-    /// To the channel's subscribers, or to those of one pattern, until `left` is used up. True when all
-    /// have it.
+    /// Delivers to the channel's subscribers, or to those of one pattern, until `left` is used up.
+    /// True if all have it.
     fn deliver_stage(&self, home: CoreId, delivery: &mut Delivery, left: &mut usize) -> bool {
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         let message = Arc::clone(&delivery.message);
         let pattern = delivery.stage.checked_sub(1).map(|at| delivery.patterns[at].clone());
         let (kind, name) = match &pattern {
-            Some(name) => (Kind::Pattern, name),
+            Some(name) => (SubscriptionKind::Pattern, name),
             None => (message.kind, &message.channel),
         };
         loop {
@@ -128,7 +128,7 @@ impl Core {
         sent.unwrap_or(1)
     }
 
-    /// A client is owed more by one script than it may be.
+    /// Closes a client for which a script has published too much.
     fn close_for_excess(&self, conn: &mut Conn) {
         if !conn.lane.session.is_killed() {
             self.over_output_limit(conn);
@@ -136,19 +136,18 @@ impl Core {
         }
     }
 
-    /// A client was sent what it did not ask for, `early` bytes of which wait: it is closed if it is
-    /// owed too much.
+    /// Marks a client after a push, of which `early` bytes wait, and checks its output limit.
     pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
         self.mark_streaming(&mut conn.lane);
         self.clients.mark_pushed(&mut conn.lane);
         self.check_output(conn, early);
     }
 
-    /// A home has counted a change of this core's subscribers.
-    fn counted(self: &Rc<Self>, home: CoreId, change: Change) {
+    /// Handles the notice that a home has counted a change of this core's subscribers.
+    fn counted(self: &Rc<Self>, home: CoreId, change: SubscriptionChange) {
         for name in &change.names {
             match (change.kind, change.joins) {
-                (Kind::Pattern, _) => self.pattern_counted(home, name, &change),
+                (SubscriptionKind::Pattern, _) => self.pattern_counted(home, name, &change),
                 (_, true) => self.joined(home, name, &change),
                 (_, false) => self.left(name, &change),
             }
@@ -158,7 +157,7 @@ impl Core {
         }
     }
 
-    fn joined(self: &Rc<Self>, home: CoreId, name: &Name, change: &Change) {
+    fn joined(self: &Rc<Self>, home: CoreId, name: &Name, change: &SubscriptionChange) {
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         if let Some(subscriber) = memberships.get(change.subscriber) {
             subscriber.hold(change.kind, name);
@@ -168,7 +167,7 @@ impl Core {
         }
     }
 
-    fn left(&self, name: &Name, change: &Change) {
+    fn left(&self, name: &Name, change: &SubscriptionChange) {
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         memberships.remove(change.kind, name, change.subscriber);
         if let Some(subscriber) = memberships.get(change.subscriber) {
@@ -176,38 +175,43 @@ impl Core {
         }
     }
 
-    /// One core of all has counted that a subscriber joins, or gives up, a pattern.
-    fn pattern_counted(self: &Rc<Self>, home: CoreId, name: &Name, change: &Change) {
+    /// Handles the notice that one core has counted a join or leave of a pattern.
+    fn pattern_counted(self: &Rc<Self>, home: CoreId, name: &Name, change: &SubscriptionChange) {
         let id = change.subscriber;
         let is_gone = {
             let memberships = &mut *self.pubsub.memberships.borrow_mut();
             let is_all = memberships.note_counted(name, id, change.joins, home);
             if is_all && !change.joins {
-                memberships.remove(Kind::Pattern, name, id);
+                memberships.remove(SubscriptionKind::Pattern, name, id);
             }
             let subscriber = memberships.get(id);
             match subscriber {
                 Some(subscriber) if is_all && !change.joins => {
-                    subscriber.let_go(Kind::Pattern, name);
+                    subscriber.let_go(SubscriptionKind::Pattern, name);
                     false
                 }
                 other => other.is_none(),
             }
         };
         if is_gone && change.joins {
-            self.take_back(home, Kind::Pattern, vec![name.clone()]);
+            self.take_back(home, SubscriptionKind::Pattern, vec![name.clone()]);
         }
     }
 
-    /// A home has counted a subscriber that is gone.
-    pub(super) fn take_back(self: &Rc<Self>, home: CoreId, kind: Kind, names: Vec<Name>) {
+    /// Uncounts a subscriber that is gone at its home.
+    pub(super) fn take_back(
+        self: &Rc<Self>,
+        home: CoreId,
+        kind: SubscriptionKind,
+        names: Vec<Name>,
+    ) {
         let from = self.id();
-        let change = Change { subscriber: 0, kind, names, joins: false, ticket: None };
+        let change = SubscriptionChange { subscriber: 0, kind, names, joins: false, ticket: None };
         self.tell(home, move |home| home.change_counts(from, change));
     }
 }
 
-/// What a subscriber's connection knows of it.
+/// Updates the summary in a subscriber's session.
 pub(super) fn note(lane: &mut Lane, id: u64, subscriber: &Subscriber) {
     lane.session.subscribed = subscriber.summary(id);
 }

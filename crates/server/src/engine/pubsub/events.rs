@@ -1,12 +1,12 @@
-//! Keyspace events: what the effects of this core's commands tell of is published.
+//! Keyspace events: publishes the events of this core's commands.
 //!
-//! The log of the shard is read after each command, and after each step of a task: so an event
-//! leaves before whatever the same client publishes next, unless very many happen at once. All
-//! channels of events have one home: who subscribes to several of them sees the events of a key in
-//! their order. What nobody can receive is not sent there.
+//! The log of the shard is read after each command and each step of a task. So an event leaves
+//! before the same client's next message, unless very many events happen at once. All channels of
+//! events have one home, so that a subscriber of several channels sees the events of a key in
+//! order. Events without subscribers are not sent there.
 
 use super::super::core::Core;
-use super::super::state::pubsub::Kind;
+use super::super::state::pubsub::SubscriptionKind;
 use super::super::state::pubsub::backlog::{Order, Sender};
 use super::super::state::pubsub::events::EventClasses;
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
@@ -16,11 +16,11 @@ use darter_keyspace::{Act, Events, Name as KeyName, Read, Reader, Wants};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Records whose events are published at once: some 20 us.
+/// Records whose events are published at once: about 20 us.
 const RECORDS_AT_ONCE: usize = 32;
 
 impl Core {
-    /// These events are published from now on.
+    /// Sets the classes of events to publish.
     pub(crate) fn notify(&self, classes: EventClasses) {
         self.pubsub.wanted_events.set(classes);
         self.look_at_events();
@@ -32,7 +32,7 @@ impl Core {
         self.tx.home().shard.join(wants)
     }
 
-    /// Begins to record what is published, or stops; while a file is being loaded, nothing is.
+    /// Begins or stops recording events. During loading none are recorded.
     pub(crate) fn look_at_events(&self) {
         let wanted = self.pubsub.wanted_events.get();
         if wanted == self.pubsub.events.get() || self.hot.borrow().loading {
@@ -58,7 +58,7 @@ impl Core {
         self.pubsub.hears_misses.set(wants.is_some_and(|wants| wants.misses));
     }
 
-    /// Publishes what happened since the last time, and tells those who track.
+    /// Publishes events, and sends invalidations, of all changes since the last call.
     #[inline(always)]
     pub(crate) fn publish_events(self: &Rc<Self>) {
         if self.is_logged.get() {
@@ -75,9 +75,9 @@ impl Core {
         }
     }
 
-    /// Publishes a message to a channel, wherever that is at home. Returns how many it was sent to.
+    /// Publishes a message to a channel with any home. Returns the number of receivers.
     pub(crate) async fn publish_anywhere(self: &Rc<Self>, message: Message) -> usize {
-        self.publish_events(); // What happened before it.
+        self.publish_events(); // Earlier events go first.
         let home = message.channel.home(self.tx.cores());
         let publish = move |there: Rc<Self>| async move {
             match there.publish(message) {
@@ -94,8 +94,8 @@ impl Core {
         self.hear_touched();
     }
 
-    /// Publishes a portion of what has happened: the rest waits, as all does while too much is under
-    /// way.
+    /// Publishes a portion of the recorded events. The rest waits, and so do all while too many are
+    /// in flight.
     pub(super) fn publish_recorded(self: &Rc<Self>) {
         let Some(reader) = self.pubsub.reader.get() else { return };
         let classes = self.pubsub.events.get();
@@ -153,10 +153,13 @@ impl Core {
         self.tell(EVENTS_HOME, move |home| home.publish_for(channel, payload, weight));
     }
 
-    /// At home: publishes an event, which nobody waits for.
+    /// At the home of events: publishes an event. No task waits for the result.
     fn publish_for(self: &Rc<Self>, channel: Name, payload: Text, weight: usize) {
-        let publication =
-            self.begin_publication(Arc::new(Message::new(Kind::Channel, channel, payload)));
+        let publication = self.begin_publication(Arc::new(Message::new(
+            SubscriptionKind::Channel,
+            channel,
+            payload,
+        )));
         if publication.is_matched {
             self.event_published(weight);
         } else {
@@ -165,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Whether something can be published, or delivered, now.
+    /// Whether there is something to publish or deliver now.
     pub(crate) fn has_messages(&self) -> bool {
         self.pubsub.has_work()
             || (self.pubsub.has_recorded() && !self.admin.shared.listeners.are_behind())

@@ -1,7 +1,7 @@
 //! A client closes, or drops all its subscriptions: they end at once, and are removed in portions.
 
 use super::super::core::Core;
-use super::super::state::pubsub::Kind;
+use super::super::state::pubsub::SubscriptionKind;
 use super::super::state::pubsub::memberships::Subscriber;
 use super::super::state::pubsub::name::Name;
 use darter_tx::CoreId;
@@ -43,18 +43,18 @@ impl Core {
             }
         }
         for ((home, kind), names) in homes {
-            self.take_back(home, Kind::ALL[kind], names);
+            self.take_back(home, SubscriptionKind::ALL[kind], names);
         }
         left == 0
     }
 
     /// Adds a name to the reports of its homes.
-    fn give_up(&self, id: u64, kind: Kind, name: &Name, homes: &mut Homes) {
+    fn give_up(&self, id: u64, kind: SubscriptionKind, name: &Name, homes: &mut Homes) {
         let cores = self.tx.cores();
         let mut memberships = self.pubsub.memberships.borrow_mut();
         memberships.remove(kind, name, id);
         let mut tell = |home| homes.entry((home, kind as usize)).or_default().push(name.clone());
-        if kind != Kind::Pattern {
+        if kind != SubscriptionKind::Pattern {
             return tell(name.home(cores));
         }
         let counted = memberships.take_partial(name, id);

@@ -1,9 +1,11 @@
 //! At the home of a channel: counts the subscribers of a message, and sends it to their cores.
 
 use super::super::core::Core;
-use super::super::state::pubsub::Kind;
-use super::super::state::pubsub::backlog::{Change, Order, Publication, Sender, weight};
-use super::super::state::pubsub::deliveries::{Delivery, Item};
+use super::super::state::pubsub::SubscriptionKind;
+use super::super::state::pubsub::backlog::{
+    Order, Publication, Sender, SubscriptionChange, weight,
+};
+use super::super::state::pubsub::deliveries::{Delivery, DeliveryItem};
 use super::super::state::pubsub::name::{EVENTS_HOME, Message, Name, Text};
 use super::super::state::pubsub::registry::Counts;
 use crate::listeners;
@@ -13,21 +15,20 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Patterns that are matched, and handed over, at once: so many, or so many steps with all of them
-/// at most.
+/// The most patterns matched in one portion.
 const PATTERNS_AT_ONCE: usize = 64;
 const STEPS_AT_ONCE: usize = 16 * 1024;
 
-/// How many clients a message was sent to.
+/// The result of a publication.
 pub(crate) enum Published {
-    /// So many.
+    /// The message was sent to this number of clients.
     To(usize),
-    /// It waits for its turn.
+    /// The message waits; the future returns the number.
     Later(Pin<Box<dyn Future<Output = usize>>>),
 }
 
 impl Core {
-    /// Publishes a message to a channel that is at home here.
+    /// Publishes a message to a channel whose home is this core.
     pub(crate) fn publish(self: &Rc<Self>, message: Message) -> Published {
         let message = Arc::new(message);
         if self.is_logged.get() {
@@ -43,7 +44,7 @@ impl Core {
         Published::Later(Box::pin(count))
     }
 
-    /// The first portion of a message, if it is its turn.
+    /// Publishes the first portion of a message, unless others wait.
     pub(super) fn begin_publication(self: &Rc<Self>, message: Arc<Message>) -> Publication {
         let mut publication = Publication::new(message);
         let is_turn = {
@@ -56,8 +57,12 @@ impl Core {
         publication
     }
 
-    /// How many a message to a channel would be sent to now, wherever that is at home.
-    pub(crate) async fn count_receivers(self: &Rc<Self>, kind: Kind, channel: Name) -> usize {
+    /// The number of receivers that a message to a channel would have now.
+    pub(crate) async fn count_receivers(
+        self: &Rc<Self>,
+        kind: SubscriptionKind,
+        channel: Name,
+    ) -> usize {
         let home = channel.home(self.tx.cores());
         let count = move |there: Rc<Self>| async move {
             let message = Message::new(kind, channel, Text::Short([].into()));
@@ -71,7 +76,7 @@ impl Core {
         self.run_on(home, count).await
     }
 
-    /// Sends a portion of a message: to the channel's subscribers, if it is the first, and to those
+    /// Sends a portion of a message: to the channel's subscribers if it is the first, and to those
     /// of a few patterns.
     fn publish_portion(self: &Rc<Self>, publication: &mut Publication) {
         let message = Arc::clone(&publication.message);
@@ -86,18 +91,18 @@ impl Core {
         for (core, count, mut delivery) in receivers {
             delivery.weight = weight(&message, count);
             self.pubsub.backlog.borrow_mut().sent(core, delivery.weight);
-            self.send_item(core, Item::Message(Box::new(delivery)));
+            self.send_item(core, DeliveryItem::Message(Box::new(delivery)));
         }
     }
 
-    /// Sends what a core is to do, after all that it was sent before.
-    fn send_item(self: &Rc<Self>, core: CoreId, item: Item) {
+    /// Sends an item to a core, after all earlier ones.
+    fn send_item(self: &Rc<Self>, core: CoreId, item: DeliveryItem) {
         let home = self.id();
         self.tell(core, move |there| there.pubsub.deliveries.borrow_mut().push(home, item));
     }
 
-    /// Clients of core `from` subscribe to names that are counted here, or no longer.
-    pub(super) fn change_counts(self: &Rc<Self>, from: CoreId, change: Change) {
+    /// Changes the counts of names whose home is this core, for clients of core `from`.
+    pub(super) fn change_counts(self: &Rc<Self>, from: CoreId, change: SubscriptionChange) {
         let is_turn = self.pubsub.backlog.borrow().is_empty();
         if is_turn {
             self.count(from, change);
@@ -106,7 +111,7 @@ impl Core {
         }
     }
 
-    fn count(self: &Rc<Self>, from: CoreId, change: Change) {
+    fn count(self: &Rc<Self>, from: CoreId, change: SubscriptionChange) {
         let mut registry = self.pubsub.registry.borrow_mut();
         for name in &change.names {
             match change.joins {
@@ -115,25 +120,25 @@ impl Core {
             }
             if self.id() == EVENTS_HOME {
                 let receives = match change.kind {
-                    Kind::Channel => listeners::are_events_of(name.bytes()),
-                    Kind::Pattern => listeners::may_match_events(name.bytes()),
-                    Kind::Shard => [false; 2],
+                    SubscriptionKind::Channel => listeners::are_events_of(name.bytes()),
+                    SubscriptionKind::Pattern => listeners::may_match_events(name.bytes()),
+                    SubscriptionKind::Shard => [false; 2],
                 };
                 self.admin.shared.listeners.count(receives, change.joins);
             }
         }
         drop(registry);
         if change.ticket.is_some() {
-            self.send_item(from, Item::Counted(change));
+            self.send_item(from, DeliveryItem::Counted(change));
         }
     }
 
-    /// Core `by` has delivered so much of what was sent to it.
+    /// Records the weight that core `by` has delivered.
     pub(super) fn note_delivered(&self, by: CoreId, weight: usize) {
         self.pubsub.backlog.borrow_mut().delivered(by, weight);
     }
 
-    /// Does what waits, in its order, until the slice is over.
+    /// Runs waiting orders, in order, until the slice is over.
     pub(super) fn publish_waiting(self: &Rc<Self>) {
         while self.pubsub.backlog.borrow().can_go_on() {
             let order = self.pubsub.backlog.borrow_mut().take();
@@ -148,8 +153,8 @@ impl Core {
         }
     }
 
-    /// Sends a portion of a message; if it is not the last, the rest waits. So does all of it while
-    /// some core has enough to deliver.
+    /// Sends a portion of a message. The rest waits, and so does all of it while a core has too
+    /// much to deliver.
     fn publish_some(self: &Rc<Self>, mut publication: Publication, sender: Sender) {
         self.publish_portion(&mut publication);
         match sender {
@@ -161,8 +166,8 @@ impl Core {
         }
     }
 
-    /// Tells `found` the cores with subscribers to a message's channel, if it is new, and to those of
-    /// the next patterns that match, and how many each has.
+    /// Calls `found` with the cores that have subscribers, and their numbers: of the message's
+    /// channel, if it is new, and of the next matching patterns.
     fn match_some(
         &self,
         publication: &mut Publication,
@@ -181,16 +186,17 @@ impl Core {
         {
             tell(None, counts);
         }
-        if message.kind == Kind::Shard || registry.len(Kind::Pattern) == 0 {
-            *is_matched = true; // Shard channels know no patterns.
+        if message.kind == SubscriptionKind::Shard || registry.len(SubscriptionKind::Pattern) == 0 {
+            *is_matched = true; // Shard channels have no patterns.
             return;
         }
         let (channel, mut budget) = (message.channel.bytes(), STEPS_AT_ONCE);
         let last = after.take();
-        let mut patterns = registry.names_after(Kind::Pattern, last.as_ref());
+        let mut patterns = registry.names_after(SubscriptionKind::Pattern, last.as_ref());
         let mut seen = last.as_ref();
         for (name, counts) in patterns.by_ref().take(PATTERNS_AT_ONCE) {
-            let begun = walk.take().filter(|(of, _)| of == name); // It may have been given up.
+            // The pattern may have been removed.
+            let begun = walk.take().filter(|(of, _)| of == name);
             let mut this = begun.map_or_else(Walk::default, |(_, walk)| walk);
             match this.go_on(name.bytes(), channel, Case::Sensitive, &mut budget) {
                 Some(true) => tell(Some(name), counts),
@@ -206,7 +212,7 @@ impl Core {
         *after = seen.cloned();
     }
 
-    /// An event is on its way to its receivers: those who wait to cause more may go on.
+    /// Uncounts an event that was published, and wakes waiting writers if enough were.
     pub(super) fn event_published(self: &Rc<Self>, weight: usize) {
         if self.admin.shared.listeners.published(weight) {
             self.wake_waiting();
@@ -214,7 +220,7 @@ impl Core {
     }
 }
 
-/// The delivery to `core`, which has `count` receivers more.
+/// The delivery to `core`, which has `count` more receivers.
 fn delivery_to<'a>(
     receivers: &'a mut Vec<(CoreId, usize, Delivery)>,
     core: CoreId,

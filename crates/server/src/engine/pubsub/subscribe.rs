@@ -5,8 +5,8 @@
 
 use super::super::conn::{Conn, ReplyMode};
 use super::super::core::Core;
-use super::super::state::pubsub::Kind;
-use super::super::state::pubsub::backlog::Change;
+use super::super::state::pubsub::SubscriptionKind;
+use super::super::state::pubsub::backlog::SubscriptionChange;
 use super::super::state::pubsub::frame::confirm;
 use super::super::state::pubsub::name::Name;
 use super::deliver::note;
@@ -23,7 +23,7 @@ pub(crate) struct Subscribing {
     core: Rc<Core>,
     client: u64,
     id: u64,
-    kind: Kind,
+    kind: SubscriptionKind,
     joins: bool,
     resp3: bool,
     /// The confirmations.
@@ -32,7 +32,12 @@ pub(crate) struct Subscribing {
 
 impl Subscribing {
     /// Begins a change; `None` if the client is gone.
-    pub(crate) fn begin(core: &Rc<Core>, client: u64, kind: Kind, joins: bool) -> Option<Self> {
+    pub(crate) fn begin(
+        core: &Rc<Core>,
+        client: u64,
+        kind: SubscriptionKind,
+        joins: bool,
+    ) -> Option<Self> {
         let begun = core.with_client(client, |conn| {
             let memberships = &mut *core.pubsub.memberships.borrow_mut();
             let subscribed = &mut conn.lane.session.subscribed;
@@ -96,12 +101,12 @@ impl Subscribing {
         core.with_client(self.client, |conn| {
             self.note_in(conn);
             conn.lane.owe(self.out, None);
-            core.let_out_early(conn);
+            core.send_early(conn);
         });
     }
 
     /// [`Subscribing::end`] in EXEC: returns the confirmations, which are a part of its reply. The
-    /// early messages follow the reply: see [`Core::let_out_early`].
+    /// early messages follow the reply: see [`Core::send_early`].
     pub(crate) fn end_inside(self) -> Output {
         let core = Rc::clone(&self.core);
         let confirmed = core.with_client(self.client, |conn| {
@@ -126,12 +131,12 @@ impl Subscribing {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         let Some(subscriber) = memberships.get(self.id) else { return };
         match (self.kind, self.joins) {
-            (Kind::Pattern, true) => subscriber.hold(Kind::Pattern, name),
+            (SubscriptionKind::Pattern, true) => subscriber.hold(SubscriptionKind::Pattern, name),
             (_, false) => subscriber.give_up(self.kind, name),
             (_, true) => {}
         }
-        if self.kind == Kind::Pattern {
-            memberships.add(Kind::Pattern, name, self.id);
+        if self.kind == SubscriptionKind::Pattern {
+            memberships.add(SubscriptionKind::Pattern, name, self.id);
             memberships.begin_partial(name, self.id, self.joins, self.core.tx.cores());
         }
     }
@@ -141,7 +146,8 @@ impl Subscribing {
         let cores = self.core.tx.cores();
         let mut counted = Vec::new();
         for home in 0..cores {
-            let is_here = |name: &&Name| self.kind == Kind::Pattern || name.home(cores) == home;
+            let is_here =
+                |name: &&Name| self.kind == SubscriptionKind::Pattern || name.home(cores) == home;
             let here: Vec<Name> = names.iter().filter(is_here).cloned().collect();
             if !here.is_empty() {
                 counted.push(self.update_home(home, here));
@@ -155,7 +161,7 @@ impl Subscribing {
     fn update_home(&self, home: CoreId, names: Vec<Name>) -> impl Future<Output = ()> + use<> {
         let (ticket, counted) = self.core.tx.ticket::<()>();
         let (subscriber, kind, joins) = (self.id, self.kind, self.joins);
-        let change = Change { subscriber, kind, names, joins, ticket: Some(ticket) };
+        let change = SubscriptionChange { subscriber, kind, names, joins, ticket: Some(ticket) };
         let from = self.core.id();
         self.core.tell(home, move |home| home.change_counts(from, change));
         counted
@@ -165,7 +171,7 @@ impl Subscribing {
 impl Core {
     /// Sends the messages that arrived between a client's subscription and its confirmation, which
     /// was sent now.
-    pub(crate) fn let_out_early(&self, conn: &mut Conn) {
+    pub(crate) fn send_early(&self, conn: &mut Conn) {
         let id = conn.lane.session.subscribed.id;
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         let Some(subscriber) = memberships.get(id) else { return };

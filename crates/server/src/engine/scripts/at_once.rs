@@ -1,22 +1,22 @@
-//! A script that runs at once: all keys that it meets are this core's, and nobody holds them.
+//! A script that runs at once: this core owns all keys that it meets, and none is locked.
 //!
-//! As with EXEC (`transaction::at_once`) it needs neither locks nor a task then, as nobody comes
-//! between within a turn. It cannot say before which keys it will meet; so what it changes may be
-//! undone, and what it has touched is noted:
+//! As with EXEC (`transaction::at_once`) it needs neither locks nor a task, because nothing else
+//! runs during it. Its keys are not known in advance, so its changes can be undone, and its touched
+//! keys are recorded:
 //!
 //! ```text
 //! begin ─► resume ─► Wait: gates ─► its keys are free ─► the command ─► feed ─┐
 //!            ▲ │                                                              │
-//!            │ ├──► Ended: commit, serve who waits, reply                     │
+//!            │ ├──► Ended: commit, serve, reply                     │
 //!            │ │                                                              │
 //!            │ └──► the slice is over, or a command cannot run at once: locks of all that
 //!            │      it has touched, and the rest is a task (`run`)            │
 //!            └────────────────────────────────────────────────────────────────┘
 //! ```
-//! If replies of other cores are owed before, a task could overtake those requests: then it is undone
-//! instead, and the request waits for its turn.
+//! If replies of other cores are pending before it, a task could overtake those requests. Then the
+//! script is undone instead, and the request waits.
 //!
-//! If the keys that its command names are another core's, it runs there in the same way: see `away`.
+//! If another core owns the keys that its command names, it runs there in the same way: see `away`.
 
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
@@ -41,7 +41,7 @@ use darter_tx::{Access, OpenAtOnce, TaskId, lock_key};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Keys that a run may name, and that it may touch: they are searched one by one.
+/// The most keys that a run may touch: they are searched one by one.
 const KEYS_MAX: usize = 64;
 
 /// A script that runs at once.
@@ -53,30 +53,31 @@ pub(super) struct AtOnce<'a> {
     feed: Feed,
 }
 
-/// What its commands work with.
+/// The context of its commands.
 struct Work<'a> {
     core: &'a Rc<Core>,
     gate: ScriptGate,
     view: View,
-    /// The keys of its commands so far, by their locks; at first those that its command named.
+    /// The keys of its commands so far, by their locks; at the start the keys that its command
+    /// named.
     touched: Vec<(u64, Access)>,
-    /// It has called a command that may touch a key which was not named.
+    /// A command of it may have touched a key that was not named.
     is_beyond_named: bool,
-    /// From its first command on that writes.
+    /// The open run, from its first write on.
     open: Option<OpenAtOnce>,
 }
 
-/// How a run has left its turn.
+/// The state of a run at the end of its turn.
 pub(super) enum End {
-    /// There is a reply.
+    /// The script has ended, with a reply.
     Replied,
-    /// It takes longer. Its machine may be waiting for a command, which has not run.
+    /// The script takes longer. Its machine may be waiting for a command that has not run.
     GoesOn { is_called: bool },
 }
 
 impl Core {
-    /// Runs a script at once, here or where the keys are that it names. False if it must be a task here
-    /// from its beginning.
+    /// Runs a script at once, on this core or on the core of its keys. False if it must be a task
+    /// of this core from the beginning.
     pub(crate) fn script_at_once(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -102,7 +103,7 @@ impl Core {
         self.script_here(lane, entry, script, args)
     }
 
-    /// The same of one whose keys are this core's.
+    /// Runs a script at once whose keys are on this core.
     fn script_here(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -129,13 +130,13 @@ impl Core {
             }
             End::GoesOn { .. } => {
                 run.undo();
-                lane.hold(args.to_request()); // Retried, once nothing is owed before it.
+                lane.hold(args.to_request()); // Retried when no reply before it is pending.
             }
         }
         true
     }
 
-    /// The rest is a task that its connection waits for.
+    /// Continues the script as a task that its connection waits for.
     fn go_on_with_script(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -163,7 +164,7 @@ impl Core {
 }
 
 impl<'a> AtOnce<'a> {
-    /// Begins a run, if the keys that its command names are this core's, and nobody holds them.
+    /// Begins a run, if this core owns the keys that its command names, and none is locked.
     pub(super) fn begin(
         core: &'a Rc<Core>,
         view: View,
@@ -188,7 +189,7 @@ impl<'a> AtOnce<'a> {
         Some(Self { work, lent, random, feed: Feed::default() })
     }
 
-    /// Resumes it until it ends, or the slice does, and records the reach of its script.
+    /// Resumes it until its end or the end of the slice, and records the reach of its script.
     pub(super) fn drive(&mut self, evaluation: &Evaluation) -> End {
         let end = self.resume();
         match evaluation.reach() {
@@ -232,7 +233,8 @@ impl<'a> AtOnce<'a> {
         }
     }
 
-    /// It has ended, and what it did stays. Returns its reply, unless that is [`AtOnce::reply`].
+    /// Commits a script that has ended. Returns its reply, unless that is short: see
+    /// [`AtOnce::reply`].
     pub(super) fn finish(
         &mut self,
         entry: &Entry,
@@ -244,7 +246,7 @@ impl<'a> AtOnce<'a> {
         self.work.commit();
         let machine = self.lent.machine();
         for (level, line) in machine.take_log() {
-            crate::log::of_script(level, &line); // As many as a slice has made.
+            crate::log::of_script(level, &line); // A slice makes only few lines.
         }
         if machine.short_reply().is_some() {
             core.settle(entry, begun, None, args, whose.caller);
@@ -266,12 +268,12 @@ impl<'a> AtOnce<'a> {
         })
     }
 
-    /// The reply of one that has ended, if it is a short one.
+    /// The short reply of a script that has ended.
     pub(super) fn reply(&mut self) -> &[u8] {
         self.lent.machine().short_reply().expect("there is no other reply")
     }
 
-    /// The rest is a task, under the locks of all that it has touched; `answer` makes it of the work.
+    /// Continues the script as a task under the locks of all touched keys. `answer` makes the task.
     pub(super) fn go_on<F: Future<Output = ()> + 'static>(
         self,
         call: ServerCall,
@@ -290,7 +292,7 @@ impl<'a> AtOnce<'a> {
         })
     }
 
-    /// All that it did is undone: it will run again.
+    /// Undoes the run: the script will run again.
     fn undo(mut self) {
         let core = self.work.core;
         if let Some(open) = self.work.open.take() {
@@ -298,15 +300,15 @@ impl<'a> AtOnce<'a> {
         }
         let machine = self.lent.machine();
         if machine.abandon(core.tx.preempt()) {
-            *machine.random() = self.random; // Else another machine is taken next.
+            *machine.random() = self.random; // Otherwise the next run takes another machine.
         }
         core.stats.borrow_mut().scripts_restarted += 1;
     }
 }
 
 impl Work<'_> {
-    /// Notes a key. False if it is another core's, or somebody holds it, were it only to rebuild its
-    /// value; or if there are too many.
+    /// Records a touched key. False if another core owns it, if it is locked, even for a rebuild,
+    /// or if there are too many.
     fn touch(&mut self, args: resp::Args<'_>, at: usize, access: Access) -> bool {
         let key = lock_key(self.view.db, args.hash(at));
         if let Some((_, noted)) = self.touched.iter_mut().find(|(one, _)| *one == key) {
@@ -327,8 +329,7 @@ impl Work<'_> {
         is_free
     }
 
-    /// Does what the script calls: the reply. None if that cannot be done at once: then nothing has
-    /// happened.
+    /// Runs a command of the script. `None` if it cannot run at once: then nothing has changed.
     fn run(&mut self, args: resp::Args<'_>, resp3: bool) -> Option<Part> {
         let core = self.core;
         let entry = match self.gate.admit(core, args) {
@@ -355,7 +356,7 @@ impl Work<'_> {
         let (refusal, stream) = match flow {
             Ok(Flow::Done) => (None, None),
             Ok(Flow::Stream(stream)) => (None, Some(named(entry.index, stream))),
-            Ok(Flow::Job(_)) => return None, // It has changed nothing, and runs again.
+            Ok(Flow::Job(_)) => return None, // The command has changed nothing, and runs again.
             Err(refusal) => (Some(refusal), None),
         };
         core.settle(entry, begun, refusal.as_ref(), args, Caller::Script);
@@ -365,7 +366,7 @@ impl Work<'_> {
         }
     }
 
-    /// What its commands did stays: others learn of it.
+    /// Commits the changes, and publishes their events.
     fn commit(&mut self) {
         let core = self.core;
         if let Some(open) = self.open.take() {
@@ -377,7 +378,7 @@ impl Work<'_> {
     }
 }
 
-/// The reply that refuses a command.
+/// An error reply for a refused command.
 fn error(line: &[u8], resp3: bool) -> Output {
     let mut out = Output::default();
     Reply::new(&mut out, resp3).error(line);

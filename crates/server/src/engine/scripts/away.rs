@@ -1,12 +1,12 @@
-//! A script on another core, which has all of the keys that its command names: a part of the
-//! connection's batch, as point commands are. A message there and one back, whatever it calls.
+//! A script on another core, which owns all keys that its command names. It is a part of the
+//! connection's batch, like point commands: one message each way for any number of calls.
 //!
 //! ```text
 //! batch: GET  EVALSHA  SET …      it runs at once (`at_once`), else as a task that the batch waits for
 //! ```
-//! Such a task is that core's: it locks, works and is killed there. It may touch keys of any core. So a
-//! script leaves only when no other core owes its connection a reply, and until it is answered nothing
-//! is sent to another core. A script is exempt after many runs that touched named keys only
+//! Such a task belongs to that core: it locks, works and is killed there. It may touch keys of any
+//! core. So a script is sent only if no reply is pending on a third core, and until its reply
+//! nothing is sent to another core. A script is exempt after many runs that touched named keys only
 //! (`darter_script::Reach`).
 
 use super::super::batch::{HeldBatch, caller_of};
@@ -29,8 +29,8 @@ use std::rc::Rc;
 // ---- on the core of the connection ----
 
 impl Core {
-    /// Adds a script to the batch for the core that has the keys which it names; or holds it, until
-    /// nothing is owed before it. False if it must be a task here.
+    /// Adds a script to the batch for the core of its keys, or holds it until no reply before it is
+    /// pending. False if it must be a task of this core.
     pub(super) fn send_script_away(
         &self,
         lane: &mut Lane,
@@ -39,7 +39,8 @@ impl Core {
         args: resp::Args<'_>,
     ) -> bool {
         if lane.input.eof {
-            return false; // It may take for ever: as a task here it knows that its client has ended.
+            // It may be endless: as a task of this core it notices that its client has half-closed.
+            return false;
         }
         let is_trusted = self.is_trusted(script, args);
         if !is_trusted && !lane.is_owed_only_by(core) {
@@ -64,8 +65,7 @@ impl Core {
         evaluation.is_some_and(|one| one.reach().is_some_and(Reach::is_named_keys))
     }
 
-    /// The task of a client's script has stopped without an answer, on another core: if the client has
-    /// only ended its side, the connection is closed.
+    /// Closes the connection of a half-closed client whose script has stopped on another core.
     fn end_unanswered(self: &Rc<Self>, client: u64) {
         let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
@@ -74,8 +74,8 @@ impl Core {
         });
     }
 
-    /// True for a request that may not run before a script of its connection is answered: it is held
-    /// until then, unless it goes where the script is.
+    /// True for a request that must wait for the reply of a script of its connection. It is held,
+    /// unless it goes to the core of the script.
     #[inline]
     pub(crate) fn waits_for_script(
         &self,
@@ -106,8 +106,8 @@ impl Core {
 // ---- on the core of the keys ----
 
 impl Core {
-    /// Runs the script that is next in a batch from another core. Returns the batch, unless that has to
-    /// wait for a task.
+    /// Runs the next script of a batch from another core. Returns the batch, unless it must wait
+    /// for a task.
     pub(crate) fn script_in_batch(
         self: &Rc<Self>,
         mut batch: Box<Batch>,
@@ -117,7 +117,7 @@ impl Core {
         let (entry, args) = (&self.table.entries()[item.entry], batch.args(item));
         let whose = For { view: item.view, resp3: batch.resp3, caller: caller_of(&batch) };
         let begun = self.begun(entry, args);
-        // What it calls is shown to those who watch all commands by a task only.
+        // Only a task shows its calls to MONITOR.
         let is_watched = self.watchers.borrow().are_any();
         let evaluation = if is_watched { None } else { script.find_short(self, args) };
         let run = evaluation.and_then(|evaluation| {

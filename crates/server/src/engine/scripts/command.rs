@@ -1,4 +1,4 @@
-//! EVAL and its kin, as they are read: which script, how many keys, and whether it may run.
+//! EVAL, EVALSHA and their read-only forms: parsing the request, and finding the script.
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
@@ -18,24 +18,23 @@ pub(crate) const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.
 const TOO_MANY_KEYS: &str = "ERR Number of keys can't be greater than number of args";
 const NEGATIVE_KEYS: &str = "ERR Number of keys can't be negative";
 
-/// One of the commands that call a script.
+/// The form of a command that calls a script.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
-    /// It has the script's name, and not its text.
+    /// Whether it has the script's name instead of its text.
     pub(crate) by_name: bool,
-    /// It only reads.
+    /// Whether the script may only read.
     pub(crate) is_read: bool,
 }
 
-/// Index of the script, or of its name, and of the number of keys.
+/// The index of the script, or of its name.
 const SCRIPT: usize = 1;
 const COUNT: usize = 2;
 
-/// `EVAL script numkeys [key ...] [arg ...]` and its kin.
+/// `EVAL script numkeys [key ...] [arg ...]`, EVALSHA, EVAL_RO, EVALSHA_RO.
 ///
-/// Reply: what the script returns. Refusals: the script is unknown, or cannot be compiled; it may
-/// not run now; what it raises.
-/// Source: <https://redis.io/commands/eval> (2.6.0).
+/// Reply: the script's result. Refusals: the script is unknown, cannot be compiled or must not run
+/// now; its own errors. Source: <https://redis.io/commands/eval> (2.6.0).
 pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal> {
     let core = &call.core;
     let args = resp::Args::owned(&call.request);
@@ -56,13 +55,13 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
     };
     let evaluation = of_script(script.clone(), form, keys);
     if is_new && ScriptGate::of(&evaluation, is_full(core)).is_err() {
-        keep(core, &script).await?; // One that may not run is compiled and known all the same.
+        keep(core, &script).await?; // A script that must not run is still compiled and cached.
     }
     let to_keep = is_new.then_some(script);
     evaluate(&call, Evaluation { to_keep, ..evaluation }).await
 }
 
-/// What the request calls, if that is known and quickly found.
+/// The evaluation of a request, if its script is cached and quickly found.
 pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Evaluation> {
     /// Bytes that are hashed in about 10 us.
     const TEXT_MAX: usize = 4096;
@@ -79,7 +78,7 @@ pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Eval
     Some(of_script(script, form, keys))
 }
 
-/// The script of this name, if it is known.
+/// The cached script of this name.
 fn recent_script(core: &Core, name: &[u8]) -> Option<Script> {
     core.machines.recent.borrow_mut().find(name, &core.admin.shared.scripts)
 }
@@ -90,7 +89,7 @@ fn of_script(script: Script, form: Form, keys: usize) -> Evaluation {
     Evaluation { callee, name, flags, is_read, first_key, keys, to_keep: None }
 }
 
-/// The number of keys of a request, which is its argument at `index`.
+/// The number of keys, from the argument at `index`.
 pub(super) fn key_count(args: resp::Args<'_>, index: usize) -> Result<usize, Refusal> {
     let count = darter_base::number::parse_i64(args.head(index)).ok_or(Refusal::NotAnInteger)?;
     let most = args.len() - index - 1;
@@ -111,7 +110,7 @@ async fn name_of(core: &Core, args: resp::Args<'_>, index: usize) -> Arc<str> {
     naming.finish()
 }
 
-/// The text at `index` as a script that has not been compiled yet.
+/// The text at `index` as a script that is not compiled yet.
 async fn new_script(
     core: &Core,
     args: resp::Args<'_>,
@@ -126,7 +125,7 @@ async fn new_script(
     Script::named(name, text).map_err(|line| Refusal::Line(line.into()))
 }
 
-/// Compiles the text of a request's argument at `index`, and keeps it for EVALSHA: its name.
+/// Compiles the argument at `index`, and caches it for EVALSHA. Returns its name.
 pub(crate) async fn load(
     core: &Rc<Core>,
     request: &Arc<resp::Request>,
@@ -141,7 +140,7 @@ pub(crate) async fn load(
     Ok(name)
 }
 
-/// Compiles a script, and keeps it for EVALSHA.
+/// Compiles a script, and caches it for EVALSHA.
 async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
     let mut lent = Lent::new(core, Kind::Script)?;
     lent.machine().begin_check(script.clone());
@@ -154,8 +153,8 @@ async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the first line of the script of a request says, as far as the gates ask before it runs:
-/// `None` where there is no such line, or nothing is known of the script.
+/// The flags in the first line of a request's script, for admission. `None` if there is no such
+/// line, or the script is not cached.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
     let flags = match form.by_name {
         true => recent_script(core, args.head(1))?.flags,

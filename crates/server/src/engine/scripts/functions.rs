@@ -1,4 +1,4 @@
-//! FCALL and FCALL_RO as they are read, and the loading of libraries into machines.
+//! FCALL and FCALL_RO: parsing the request; and loading libraries into machines.
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
@@ -18,10 +18,10 @@ use std::sync::Arc;
 const UNKNOWN: &str = "ERR Function not found";
 const BAD_COUNT: &str = "ERR Bad number of keys provided";
 
-/// What the text of a library may take, of the processor: as in Redis.
+/// CPU time that loading a library may take, as in Redis.
 const LOADING_NS: u64 = 500_000_000;
 
-/// Index of the function, and of the number of keys.
+/// The index of the function.
 const FUNCTION: usize = 1;
 const COUNT: usize = 2;
 
@@ -54,15 +54,15 @@ impl ServerAct for LibrariesChange {
 
 /// `FCALL function numkeys [key ...] [arg ...]` and `FCALL_RO`.
 ///
-/// Reply: what the function returns. Refusals: there is no such function; it may not run now; what
-/// it raises. Source: <https://redis.io/commands/fcall> (7.0.0).
+/// Reply: the function's result. Refusals: there is no such function; it must not run now; its own
+/// errors. Source: <https://redis.io/commands/fcall> (7.0.0).
 pub(crate) async fn fcall(call: ServerCall, is_read: bool) -> Result<Answer, Refusal> {
     let args = resp::Args::owned(&call.request);
     let evaluation = evaluation(&call.core, args, is_read)?;
     evaluate(&call, evaluation).await
 }
 
-/// What the request calls, if that is known.
+/// The evaluation of a request, if its function exists.
 pub(crate) fn find(core: &Core, args: resp::Args<'_>, is_read: bool) -> Option<Evaluation> {
     evaluation(core, args, is_read).ok()
 }
@@ -90,14 +90,14 @@ fn evaluation(core: &Core, args: resp::Args<'_>, is_read: bool) -> Result<Evalua
     })
 }
 
-/// What a function says of itself, as far as the gates ask before it runs; none if it is unknown.
+/// The flags that a function declares, for admission; `None` if it is unknown.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>) -> Option<Flags> {
     let libraries = core.admin.shared.libraries.current();
     let (library, index) = libraries.function(args.get(FUNCTION))?;
     library.functions.get(index).map(|function| function.flags)
 }
 
-/// Runs the text of a library: what it registers.
+/// Runs the text of a library. Returns the functions that it registers.
 pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functions, Refusal> {
     let mut lent = Lent::new(core, Kind::Function)?;
     let machine = lent.machine();
@@ -114,7 +114,7 @@ pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functi
             return Err(Refusal::line(text));
         }
         if !was_full && is_full(core) {
-            return Err(Refusal::line(OOM)); // Many may be loaded at once.
+            return Err(Refusal::line(OOM)); // Several libraries may be loaded at the same time.
         }
         core.tx.yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! A machine while a task has it: it comes back whatever becomes of the task.
+//! A machine lent to a task: it returns when the task ends or is dropped.
 
 use super::super::core::Core;
 use super::machines::Kind;
@@ -13,7 +13,7 @@ pub(crate) struct Lent {
     machine: Option<Machine>,
 }
 
-/// Tidies up a machine: ends a run that was thrown away, and collects garbage.
+/// Prepares a machine for the next run: ends an abandoned run, and collects garbage.
 async fn tidy(core: Rc<Core>, kind: Kind, mut machine: Machine) {
     while !machine.abandon(core.tx.preempt()) {
         core.tx.yield_now().await;
@@ -24,7 +24,7 @@ async fn tidy(core: Rc<Core>, kind: Kind, mut machine: Machine) {
     let Some(mut machine) = core.machines.put(kind, machine) else { return };
     machine.begin_forgetting();
     drive(&core, &mut machine).await;
-    core.machines.put(kind, machine); // If it is still too large, it is freed.
+    core.machines.put(kind, machine); // A machine that is still too large is freed.
 }
 
 /// Resumes a program that calls no commands, to its end.
@@ -35,7 +35,7 @@ async fn drive(core: &Core, machine: &mut Machine) {
 }
 
 impl Lent {
-    /// A machine for a run.
+    /// Takes a machine for a run.
     ///
     /// # Errors
     /// The system has no memory for one.
@@ -52,14 +52,14 @@ impl Lent {
         self.machine.as_mut().expect("it is there until this is dropped")
     }
 
-    /// Throws away its run.
+    /// Abandons its run.
     pub(crate) async fn throw_away(&mut self, core: &Core) {
         while !self.machine().abandon(core.tx.preempt()) {
             core.tx.yield_now().await;
         }
     }
 
-    /// Resumes what calls no commands, to its end.
+    /// Resumes a program that calls no commands, to its end.
     pub(crate) async fn finish(&mut self, core: &Core) {
         drive(core, self.machine()).await;
     }

@@ -1,8 +1,8 @@
-//! The locks of a run: of the keys that its command names, and of others as it meets them.
+//! The locks of a run: of the keys that its command names, and of late keys, which it meets later.
 //!
-//! A late key is tried without waiting. If that is refused, the run begins again, with all that it
-//! has touched and what it wants now; the third time with all keys. What it has changed is undone,
-//! so that nobody knows of it.
+//! A late key is locked without waiting. If that fails, the run is undone, unseen by others, and
+//! begins again with the locks of all keys that it has touched and the late key; the third time
+//! with all keys.
 
 use super::super::entry::{Entry, ServerCall};
 use super::super::transaction::claims::Wanted;
@@ -11,22 +11,22 @@ use darter_resp as resp;
 use darter_script::Reach;
 use darter_tx::{Access, Claim, CoreId, Transaction, Tx, lock_key};
 
-/// A try with all keys: none after it is needed.
+/// The try with all keys, which is the last one.
 pub(super) const LAST_TRY: usize = 2;
 
 /// Claims, at most one for each core.
 pub(super) type Claims = Vec<(CoreId, Claim)>;
 
-/// Under what a run works.
+/// The locks of a run.
 pub(super) enum Locks<'a> {
-    /// The locks of the EXEC that it is a command of: of all keys.
+    /// The locks of its EXEC, on all keys.
     Outer(&'a Tx),
-    /// Its own.
+    /// Its own locks.
     Own(&'a Transaction),
 }
 
 impl Locks<'_> {
-    /// What its commands work with.
+    /// The transaction handle for its commands.
     pub(super) fn tx(&self) -> &Tx {
         match self {
             Self::Outer(tx) => tx,
@@ -34,11 +34,10 @@ impl Locks<'_> {
         }
     }
 
-    /// Takes the locks of a command, in database `db`, as far as they are not held.
-    /// Records in `reach` that they are not.
+    /// Takes the missing locks of a command in database `db`. Records in `reach` that they are not.
     ///
     /// # Errors
-    /// Somebody else has one of them: the claims of all that it wants.
+    /// A lock is held by another transaction; returns the claims for the next try.
     pub(super) async fn take(
         &self,
         entry: &Entry,
@@ -96,7 +95,7 @@ impl Locks<'_> {
     }
 }
 
-/// The claims of the first try: of the `count` keys that the request names from `first` on.
+/// The claims of the first try: the `count` keys of the request from `first` on.
 pub(super) async fn of_named(
     call: &ServerCall,
     (first, count): (usize, usize),

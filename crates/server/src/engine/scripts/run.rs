@@ -1,4 +1,4 @@
-//! A run: a task that resumes a machine, and does what its script calls.
+//! A run: a task that resumes a machine, and runs the commands that its script calls.
 //!
 //! ```text
 //! ┌─► locks ─► resume ─► Slice: the next one
@@ -7,7 +7,8 @@
 //! │                ├───► Ended: commit      ▼
 //! └────── undo ◄───┴──────────────────── refused, or killed
 //! ```
-//! What others could learn of leaves at the end: effects, events, messages, lines of the log.
+//! Everything visible to others is published at the end: effects, events, messages, lines of the
+//! log.
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
@@ -31,11 +32,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Runs a script or a function, and replies with what it returns.
+/// Runs a script or function, and replies with its result.
 pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     call.core.tx.set_by_script(true);
     let result = evaluate_from_start(call, evaluation).await;
-    call.core.tx.set_by_script(false); // EXEC may go on.
+    call.core.tx.set_by_script(false); // EXEC may continue.
     result
 }
 
@@ -54,7 +55,7 @@ async fn evaluate_from_start(call: &ServerCall, evaluation: Evaluation) -> Resul
     run_until_it_ends(call, &evaluation, gate, first).await
 }
 
-/// Runs the rest of what began at once.
+/// Runs the rest of a script that began at once.
 pub(super) async fn evaluate_rest(
     call: &ServerCall,
     evaluation: &Evaluation,
@@ -64,13 +65,13 @@ pub(super) async fn evaluate_rest(
     run_until_it_ends(call, evaluation, gate, begun).await
 }
 
-/// One try to run it: its locks are held, and it has a machine.
+/// A try to run a script: its locks are held, and it has a machine.
 pub(super) struct Try {
     pub(super) transaction: Transaction,
     pub(super) lent: Lent,
-    /// The generator of `math.random` as the try began.
+    /// The generator of `math.random` at the begin of the try.
     pub(super) random: Random,
-    /// What has begun already.
+    /// The run that has begun at once, if any.
     pub(super) begun: Option<Begun>,
 }
 
@@ -79,7 +80,7 @@ pub(super) struct Begun {
     pub(super) running: Running,
     pub(super) gate: ScriptGate,
     pub(super) feed: Feed,
-    /// The machine waits for a command, which has not run.
+    /// Whether the machine waits for a command that has not run.
     pub(super) is_called: bool,
 }
 
@@ -96,7 +97,7 @@ impl Try {
     }
 }
 
-/// Runs it, again and again if others have keys that it wants.
+/// Runs the script, again after each locked key.
 async fn run_until_it_ends(
     call: &ServerCall,
     evaluation: &Evaluation,
@@ -136,7 +137,7 @@ async fn run_until_it_ends(
     }
 }
 
-/// Sends what a script has published.
+/// Publishes the messages of an outbox.
 async fn publish(core: &Rc<Core>, mut messages: Outbox) {
     while let Some(block) = messages.take() {
         for message in block {
@@ -145,26 +146,26 @@ async fn publish(core: &Rc<Core>, mut messages: Outbox) {
     }
 }
 
-/// One try to run it.
+/// The state of a try.
 struct Run<'a> {
     call: &'a ServerCall,
     evaluation: &'a Evaluation,
     locks: Locks<'a>,
     inner: Inner,
     gate: ScriptGate,
-    /// The row of the command that has called it.
+    /// The row of the calling command.
     row: usize,
-    /// What is left to feed of a reply.
+    /// The rest of a reply to feed.
     feed: Feed,
 }
 
-/// How a try has ended.
+/// The end of a try.
 enum End {
-    /// There is a reply.
+    /// The script has ended, with a reply.
     Replied,
-    /// It was killed, with this error.
+    /// The script was killed, with this error.
     Killed(Refusal),
-    /// Others have keys that it wants, by these claims.
+    /// A key was locked; the claims for the next try.
     Refused(Claims),
 }
 
@@ -192,7 +193,7 @@ impl<'a> Run<'a> {
         self.locks.tx()
     }
 
-    /// Begins it, and resumes it until it ends.
+    /// Begins the script, and resumes it until it ends.
     async fn drive_from_start(&mut self, lent: &mut Lent) -> End {
         let (keys, arguments) = self.words().await;
         let client = if self.call.session.resp3 { Protocol::Three } else { Protocol::Two };
@@ -204,7 +205,7 @@ impl<'a> Run<'a> {
         self.drive(machine, &running.current).await
     }
 
-    /// Resumes what began at once until it ends.
+    /// Resumes a script that began at once, until it ends.
     async fn drive_rest(&mut self, begun: Begun, lent: &mut Lent) -> End {
         let Begun { running, gate, feed, is_called } = begun;
         (self.gate, self.feed) = (gate, feed);
@@ -241,7 +242,7 @@ impl<'a> Run<'a> {
         both
     }
 
-    /// Resumes the machine until its script has ended, or is to end.
+    /// Resumes the machine until its script has ended, or must end.
     async fn drive(&mut self, machine: &mut Machine, current: &Current) -> End {
         let mut refusing = Refusing::default();
         loop {
@@ -269,10 +270,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Does what the script calls, and begins to feed the reply.
+    /// Runs a command of the script, and begins to feed the reply.
     ///
     /// # Errors
-    /// Others have a key that it wants.
+    /// A key is locked; the claims for the next try.
     async fn run_command(
         &mut self,
         machine: &mut Machine,
@@ -286,7 +287,8 @@ impl<'a> Run<'a> {
             Ok(entry) => {
                 let reach = self.evaluation.reach();
                 self.locks.take(entry, args, self.inner.db(), reach).await?;
-                current.has_written.set(self.gate.has_written.get()); // Before anybody can ask.
+                // Before another task can read it.
+                current.has_written.set(self.gate.has_written.get());
                 self.inner.run(entry.index, args, self.tx(), &mut replies).await;
             }
             Err((entry, refusal)) => {
@@ -302,7 +304,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The answer of a run that has ended for good.
+/// The answer of a run after its last try.
 async fn finish(
     call: &ServerCall,
     evaluation: &Evaluation,
@@ -348,10 +350,10 @@ async fn reply(call: &ServerCall, mut lent: Lent) -> Result<Answer, Refusal> {
     })
 }
 
-/// The reply of a script that has ended, in pieces. Errors in it are counted, for the command of `row`.
+/// The reply of a script that has ended, in pieces. Counts errors in it for the command of `row`.
 ///
 /// # Errors
-/// It is an error.
+/// The reply is an error.
 pub(super) fn take_reply(
     core: &Core,
     row: usize,
@@ -381,20 +383,20 @@ pub(super) fn permit(core: &Core, machine: &mut Machine) {
     });
 }
 
-/// The row of the command that has called a script.
+/// The row of a command that calls a script.
 fn row_of(call: &ServerCall) -> usize {
     let entry = call.core.table.resolve(resp::Args::owned(&call.request));
     entry.map_or(0, |entry| entry.index)
 }
 
-/// A run, until it ends or is thrown away.
+/// Lists a run among the machine's runs; dropping it removes the run.
 pub(super) struct Running {
     core: Rc<Core>,
     current: Rc<Current>,
 }
 
 impl Running {
-    /// A run has begun. Others see it from now on.
+    /// Lists a new run.
     pub(super) fn new(call: &ServerCall, evaluation: &Evaluation, is_undoable: bool) -> Self {
         let core = Rc::clone(&call.core);
         let current = core.machines.begin(Current {
@@ -411,7 +413,7 @@ impl Running {
         Self { core, current }
     }
 
-    /// It has called a command that writes.
+    /// Whether it has called a write command.
     pub(super) fn note_written(&self, has_written: bool) {
         self.current.has_written.set(has_written);
     }

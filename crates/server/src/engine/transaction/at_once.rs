@@ -1,10 +1,10 @@
-//! EXEC that runs at once: all of its keys are this core's, and nobody holds them.
+//! EXEC that runs at once: this core owns all its keys, and none is locked.
 //!
-//! Then it needs no lock and no task, as nobody comes between within a turn; it costs what its
-//! commands cost. If it takes longer than the slice, or a command does, the rest is a task, under
-//! the locks of all its keys (`darter_tx::Tx::go_on`): others see all of it or nothing.
+//! Then it needs no lock and no task, because nothing else runs during it, and it costs no more
+//! than its commands. If it exceeds the slice, the rest is a task under the locks of all its keys
+//! (`darter_tx::Tx::go_on`): other clients see all of it or nothing.
 //!
-//! If all of its keys are another core's, it runs there in the same way: see `away`.
+//! If another core owns all keys, it runs there in the same way: see `away`.
 
 use super::super::core::Core;
 use super::super::entry::Entry;
@@ -22,7 +22,7 @@ use darter_resp::{self as resp, Reply};
 use darter_tx::lock_key;
 use std::rc::Rc;
 
-/// For whom commands run.
+/// The client's context in which commands run.
 #[derive(Clone, Copy)]
 pub(crate) struct For<'a> {
     pub(crate) view: View,
@@ -31,7 +31,7 @@ pub(crate) struct For<'a> {
 }
 
 impl Queued {
-    /// True if there are some commands, but few, and each is one of those that can run at once.
+    /// True if there are commands, but few, and all can run at once.
     pub(super) fn is_short(&self) -> bool {
         let is_few = 0 < self.sizes.count && self.args <= ENTRIES_AT_ONCE;
         is_few && self.is_plain && !self.is_aborted
@@ -39,8 +39,8 @@ impl Queued {
 }
 
 impl Core {
-    /// Whether a transaction on keys of this core may run at once: nobody holds them. Then whether a
-    /// key was touched that its client watches.
+    /// If no key of a transaction on this core is locked: whether a watched key was touched.
+    /// Otherwise `None`.
     pub(super) fn may_run_at_once(
         &self,
         queued: &Queued,
@@ -61,7 +61,7 @@ impl Core {
         }
     }
 
-    /// Runs an EXEC, unless it takes longer than the slice: then what is left.
+    /// Runs an EXEC. Returns the rest if it exceeds the slice.
     pub(super) fn run_exec(
         self: &Rc<Self>,
         entry: &Entry,
@@ -82,9 +82,8 @@ impl Core {
         Ok(replies)
     }
 
-    /// True if nobody holds a key of the transaction that is this core's, were it only to rebuild
-    /// its value, nor one that is watched: others may have seen what its holder has changed
-    /// elsewhere.
+    /// True if no key of the transaction on this core is locked, not even for a rebuild, and no
+    /// watched key: clients may have seen other changes of the holder.
     fn is_free(&self, queued: &Queued, db: usize, watched: Option<&Watched>) -> bool {
         let home = self.tx.home();
         if home.locks.is_free() {
@@ -105,8 +104,8 @@ impl Core {
         })
     }
 
-    /// Runs the commands, and serves who waits for what they changed. If the slice is over before, or
-    /// a command takes longer, the place of the next.
+    /// Runs the commands, and serves clients that wait for changed keys. `Err` has the index of the
+    /// next command if the slice is over, or a command would exceed it.
     fn run_queued(
         self: &Rc<Self>,
         queued: &Queued,
@@ -129,8 +128,8 @@ impl Core {
         Ok(())
     }
 
-    /// Runs one of the commands. False if it takes longer: then it has changed nothing, and is to run
-    /// again.
+    /// Runs a command. False if it would exceed the slice: then it has changed nothing, and must
+    /// run again.
     #[inline]
     pub(super) fn run_inner(
         self: &Rc<Self>,

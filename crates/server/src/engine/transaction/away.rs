@@ -1,5 +1,5 @@
-//! EXEC on another core, which owns all of its keys: a part of the connection's batch, as point
-//! commands are, so that a pipeline of transactions does not wait for each.
+//! EXEC on another core, which owns all its keys. It is a part of the connection's batch, like
+//! point commands, so that a pipeline of transactions does not wait for each one.
 
 use super::super::batch::HeldBatch;
 use super::super::conn::outbound::send_away;
@@ -20,7 +20,7 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 
 impl Core {
-    /// Adds an EXEC to the batch for another core, where the keys are that it names and watches.
+    /// Adds an EXEC to the batch for the core that owns its keys and watched keys.
     pub(super) fn send_exec_away(
         &self,
         lane: &mut Lane,
@@ -29,7 +29,8 @@ impl Core {
         args: resp::Args<'_>,
         mut queued: Box<Queued>,
     ) {
-        // They are forgotten there, after EXEC: a message of its own would overtake the batch.
+        // The other core removes the watches after EXEC: a separate message would overtake the
+        // batch.
         let watched = lane.transaction.watched.take();
         queued.watched =
             watched.map(|watched| Rc::try_unwrap(watched).expect("no EXEC of the connection runs"));
@@ -38,7 +39,7 @@ impl Core {
         lane.attach(core, queued);
     }
 
-    /// Runs an EXEC from another core. Returns its batch, unless that has to wait for a task.
+    /// Runs an EXEC from another core. Returns its batch, unless it must wait for a task.
     pub(crate) fn exec_in_batch(
         self: &Rc<Self>,
         mut batch: Box<Batch>,

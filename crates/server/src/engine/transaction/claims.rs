@@ -1,7 +1,7 @@
-//! The locks of an EXEC: of all keys that its commands name, and of those that are watched.
+//! The locks of an EXEC: of all keys that its commands name, and of the watched keys.
 //!
-//! What is only read is claimed for `Update`: `Shared` passes an Update that began before, which
-//! would be installed between two reads of one transaction.
+//! Keys that are only read are claimed for `Update`. `Shared` passes an earlier Update, whose value
+//! could be installed between two reads of the transaction.
 
 use super::super::core::Core;
 use super::super::entry::Runner;
@@ -14,7 +14,7 @@ use darter_tx::{Access, Claim, CoreId, KeyList, lock_key};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// The locks that a transaction of `queued` wants, if it begins in database `db`.
+/// The claims of a transaction of `queued`, which begins in database `db`.
 pub(super) async fn claims(
     core: &Core,
     mut db: usize,
@@ -31,7 +31,7 @@ pub(super) async fn claims(
     for (index, args) in queued.portions().flat_map(Portion::iter) {
         let entry = &core.table.entries()[index];
         let row = &entry.row;
-        // A script does not say all of its keys.
+        // A script may use keys that it does not declare.
         let is_script = matches!(entry.run, Runner::Script(_));
         let may_write = row.is_write() || is_script && !row.flags.has(Flags::READONLY);
         let access = if may_write { Access::Exclusive } else { Access::Update };
@@ -52,8 +52,8 @@ pub(super) async fn claims(
     wanted.into_claims()
 }
 
-/// The lock that a transaction wants of this core: of one that is short, and stays in database `db`.
-/// Never a list: it would count as meeting a list that others hold.
+/// The claim of a short transaction on this core, which stays in database `db`. Never a list: it
+/// would conflict with every list that others hold.
 pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
     let mut keys = Vec::new();
     for (_, index, args) in queued.placed().filter(|(owner, ..)| *owner == Some(core.id())) {
@@ -66,7 +66,7 @@ pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
     Claim::Keys(keys)
 }
 
-/// The database in which the commands after this SELECT work; none if it will fail.
+/// The database after this SELECT; `None` if it will fail.
 fn selected(core: &Core, args: Args<'_>) -> Option<usize> {
     let index = number::parse_i64(args.head(1)).and_then(|index| usize::try_from(index).ok());
     index.filter(|index| *index < core.tx.home().shard.databases())
@@ -78,7 +78,7 @@ struct Keys {
     list: Option<KeyList>,
 }
 
-/// The locks that a transaction wants.
+/// The claims of a transaction, being gathered.
 pub(crate) struct Wanted {
     /// By core.
     keys: Vec<Keys>,
@@ -86,7 +86,7 @@ pub(crate) struct Wanted {
     all: Option<Access>,
     /// The strongest access to any of them.
     access: Access,
-    /// How many there may be.
+    /// The most keys that there may be.
     most: usize,
 }
 
@@ -97,7 +97,7 @@ impl Wanted {
     }
 
     pub(crate) fn add(&mut self, core: CoreId, key: u64, access: Access) {
-        /// Keys that are searched one by one.
+        /// Keys up to which they are searched one by one.
         const FEW: usize = 64;
         self.access = self.access.max(access);
         let Keys { few, list } = &mut self.keys[core];
@@ -136,7 +136,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    #[test] // Each key once, for the strongest access; many are a list; and all is all.
+    #[test] // Each key is claimed once, for the strongest access. Many keys become a list.
     fn wanted_keys_become_claims() {
         let mut wanted = Wanted::new(3, 10);
         for (key, access) in [(1, Access::Update), (1, Access::Exclusive), (2, Access::Update)] {

@@ -1,5 +1,5 @@
-//! EXEC of a connection: where it runs; and the task that runs the queued commands, or the rest of them,
-//! under the locks of all of them.
+//! EXEC of a connection: the choice of its place, and the task that runs the queued commands, or
+//! the rest of them, under all their locks.
 
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
@@ -23,11 +23,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// An EXEC that runs as a task.
+/// An EXEC as a task.
 pub(super) struct Exec {
     pub(super) core: Rc<Core>,
     pub(super) client: u64,
-    /// Its row, and it as it was sent.
+    /// The row and the request of the EXEC.
     pub(super) row: usize,
     pub(super) request: Arc<Request>,
     pub(super) inner: Inner,
@@ -36,36 +36,36 @@ pub(super) struct Exec {
     pub(super) presence: Rc<Presence>,
 }
 
-/// What is left of an EXEC that began at once: see `at_once`.
+/// The rest of an EXEC that began at once: see `at_once`.
 pub(super) struct Rest {
     pub(super) begun: AtOnce,
     pub(super) queued: Box<Queued>,
-    /// The place of the next command.
+    /// The index of the next command.
     pub(super) next: usize,
-    /// The replies to those before it.
+    /// The replies of the commands before it.
     pub(super) replies: Replies,
 }
 
-/// An EXEC whose locks are held: the place of its next command, and the replies so far.
+/// An EXEC whose locks are held: the index of its next command, and the replies so far.
 pub(super) struct Begun {
     pub(super) transaction: Transaction,
     pub(super) next: usize,
     pub(super) replies: Replies,
 }
 
-/// Where a transaction runs.
+/// The place where a transaction runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// At once, on this core.
     Here,
-    /// On that other one.
+    /// At once, on another core.
     There(CoreId),
-    /// Wherever its keys are, as a task.
+    /// As a task over all cores.
     Anywhere,
 }
 
 impl Core {
-    /// Starts an EXEC as a task: nothing is owed before it.
+    /// Starts an EXEC as a task. No reply before it is pending.
     pub(crate) fn start_exec(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -79,7 +79,7 @@ impl Core {
         });
     }
 
-    /// The rest of an EXEC that began at once, in this turn, is a task.
+    /// Continues an EXEC that began at once, in this turn, as a task.
     pub(super) fn go_on_with_exec(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -96,7 +96,7 @@ impl Core {
         });
     }
 
-    /// An EXEC has ended, and with it what MULTI began.
+    /// Ends an EXEC, and sends its replies.
     fn finish_exec(&self, client: u64, replies: Replies) {
         let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
@@ -112,7 +112,7 @@ impl Core {
             if !out.is_empty() || stream.is_some() {
                 lane.owe(out, stream);
             }
-            self.let_out_early(conn);
+            self.send_early(conn);
             conn.lane.send_late();
             self.after_settling(&mut conn.lane);
         });
@@ -161,8 +161,8 @@ impl Core {
         true
     }
 
-    /// Where a transaction runs whose keys and watched ones are on one core, if it is short, and
-    /// its client wants an answer and does not track what it reads.
+    /// The place of a transaction. It runs at once only if it is short, its keys and watched keys
+    /// are on one core, and its client gets replies and does not track.
     fn place_of(&self, lane: &Lane, queued: &Queued) -> Place {
         let session = &lane.session;
         let is_answered = session.reply_mode == ReplyMode::On;
@@ -224,8 +224,8 @@ impl Exec {
         }
     }
 
-    /// Runs it to its end, if it is wanted until then, counts it, and shows it to those who watch all
-    /// commands.
+    /// Runs the EXEC, counts it, and shows it to MONITOR. `None` if it stopped because its client
+    /// is gone.
     pub(super) async fn replies(&self, begun: Option<Begun>) -> Option<Replies> {
         let core = &self.core;
         let begun_call = core.begun_alone();
@@ -246,7 +246,7 @@ impl Exec {
         Some(replies)
     }
 
-    /// The reply of one that is not run, and is over.
+    /// The reply of an EXEC that was refused.
     fn refused(&self, entry: &Entry, refusal: Refusal) -> Replies {
         let line = discarded(&refusal).text().into_owned();
         self.core.count_refused(Some(entry), &line);
@@ -257,7 +257,7 @@ impl Exec {
         replies
     }
 
-    /// The replies; null if a watched key was touched.
+    /// Runs the commands. The reply is null if a watched key was touched.
     async fn run(&self, begun: Option<Begun>) -> Replies {
         let begun = match begun {
             Some(begun) => Ok(begun),
@@ -278,7 +278,8 @@ impl Exec {
         replies
     }
 
-    /// Takes the locks, and begins the reply: it ends with that if a watched key was touched.
+    /// Takes the locks, and begins the reply. `Err` has the whole reply if a watched key was
+    /// touched.
     async fn begin(&self) -> Result<Begun, Replies> {
         let (core, first) = (&self.core, self.inner.seen());
         let claims = claims(core, first.view.db, &self.queued, &self.watched).await;

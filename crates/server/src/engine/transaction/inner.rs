@@ -1,5 +1,5 @@
-//! One command of a transaction, under locks that are held: how it runs on whatever core, and what it
-//! sees of its session.
+//! A command of a transaction or script under held locks: its run on any core, and its view of the
+//! session.
 
 use super::super::conn::{Peer, ReplyMode, Session};
 use super::super::core::Core;
@@ -7,7 +7,7 @@ use super::super::entry::{Entry, Runner, Scripted, ServerCall, SessionCx, Sessio
 use super::super::monitor;
 use super::super::point::{Owner, View};
 use super::super::slices::{Cause, named};
-use super::super::state::pubsub::Kind as Channels;
+use super::super::state::pubsub::SubscriptionKind as Channels;
 use super::super::state::pubsub::name::{Message, Name, Text};
 use super::super::state::pubsub::outbox::Outbox;
 use super::super::unit::place::owner_of;
@@ -20,7 +20,7 @@ use darter_tx::{CoreId, Tx};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What the commands of a transaction see of their session. The connection may be gone.
+/// The session's state for the commands of a transaction. The connection may be gone.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) view: View,
@@ -34,7 +34,7 @@ impl Seen {
         Self { view, resp3, reply_mode }
     }
 
-    /// Whether a command's reply is sent. One that asks for silence has none.
+    /// Whether a command's reply is sent. CLIENT REPLY OFF and SKIP have none.
     fn is_answered(self, before: Self) -> bool {
         match self.reply_mode {
             ReplyMode::On => true,
@@ -44,28 +44,29 @@ impl Seen {
     }
 }
 
-/// A session whose commands run within a transaction.
+/// A session whose commands run in a transaction or script.
 pub(crate) struct Inner {
     core: Rc<Core>,
     client: u64,
     seen: Cell<Seen>,
-    /// That of a script, which is not its client's.
+    /// The session of a script, which is not its client's.
     script: Option<RefCell<Session>>,
-    /// What a script has published that may be undone.
+    /// The messages published by a script that may be undone.
     outbox: Option<RefCell<Outbox>>,
 }
 
 impl Inner {
-    /// Of a connection of this core.
+    /// For a connection of this core.
     pub(super) fn of(core: &Rc<Core>, session: &Session) -> Self {
         let (core, client) = (Rc::clone(core), session.handle);
         Self { core, client, seen: Cell::new(Seen::of(session)), script: None, outbox: None }
     }
 
-    /// Of a script that a connection of this core calls. If it may be undone, what it publishes is
-    /// kept in an outbox.
+    /// For a script that a connection of this core calls. With an outbox, its messages wait until
+    /// it has ended.
     pub(crate) fn of_script(core: &Rc<Core>, caller: &Session, outbox: Option<Outbox>) -> Self {
-        let peer = Peer { remote: "lua".into(), ..Peer::default() }; // As MONITOR shows it.
+        // The address that MONITOR shows.
+        let peer = Peer { remote: "lua".into(), ..Peer::default() };
         let &Session { id, handle, db, no_touch, tracking, .. } = caller;
         let session = Session {
             id,
@@ -82,23 +83,23 @@ impl Inner {
         Self { core, client: handle, seen, script, outbox }
     }
 
-    /// The database in which the next command works.
+    /// The database of the next command.
     pub(crate) fn db(&self) -> usize {
         self.seen.get().view.db
     }
 
-    /// The next command of a script replies in this protocol.
+    /// Sets the protocol of the next command's reply.
     pub(crate) fn set_resp3(&self, resp3: bool) {
         self.seen.set(Seen { resp3, ..self.seen.get() });
     }
 
-    /// What the next command sees.
+    /// The session's state for the next command.
     pub(super) fn seen(&self) -> Seen {
         self.seen.get()
     }
 
-    /// Runs a command, counts it, and shows it to those who watch all commands. Returns the refusal,
-    /// if its reply is one.
+    /// Runs a command, counts it, and shows it to MONITOR. Returns the refusal, if its reply is
+    /// one.
     pub(crate) async fn run(
         &self,
         index: usize,
@@ -153,7 +154,7 @@ impl Inner {
             (Runner::Multi(_, anywhere), _) => {
                 self.encode(self.run_multi(entry, anywhere, args, tx).await, into)
             }
-            // UNWATCH: what EXEC began with is watched no more.
+            // UNWATCH: EXEC has ended all watches.
             (Runner::Transaction(_) | Runner::Container | Runner::Point(_), _) => {
                 Reply::new(&mut into.out, before.resp3).ok();
                 None
@@ -164,7 +165,7 @@ impl Inner {
         result
     }
 
-    /// A command has run on another core, and was settled there.
+    /// Takes the reply of a command that ran, and was settled, on another core.
     pub(super) fn take(
         &self,
         index: usize,
@@ -176,7 +177,7 @@ impl Inner {
         self.show(&self.core.table.entries()[index], args);
     }
 
-    /// The client for which it runs.
+    /// The caller of the commands.
     pub(super) fn caller(&self) -> Caller<'static> {
         match self.script {
             Some(_) => Caller::Script,
@@ -184,7 +185,7 @@ impl Inner {
         }
     }
 
-    /// A point command whose keys are all on one core.
+    /// Runs a point command whose keys are on one core.
     async fn run_on(
         &self,
         owner: CoreId,
@@ -218,7 +219,7 @@ impl Inner {
         self.encode(result, into)
     }
 
-    /// A command whose keys are on several cores.
+    /// Runs a command whose keys are on several cores.
     async fn run_multi(
         &self,
         entry: &Entry,
@@ -235,7 +236,7 @@ impl Inner {
         }
     }
 
-    /// Publishes a message, or keeps it until the script has ended.
+    /// Publishes a message, or keeps it in the outbox.
     async fn publish(&self, kind: Channels, args: resp::Args<'_>) -> Result<Answer, Refusal> {
         let core = &self.core;
         let message = Message::new(kind, Name::of(args, 1), Text::of(args, 2));
@@ -258,13 +259,12 @@ impl Inner {
         Ok(Answer::Done(out))
     }
 
-    /// What was kept.
+    /// The kept messages.
     pub(crate) fn into_outbox(self) -> Option<Outbox> {
         self.outbox.map(RefCell::into_inner)
     }
 
-    /// A command of the connection itself. Where that is gone, what follows sees what it has changed
-    /// nevertheless.
+    /// Runs a session command. Later commands see its changes even if the connection is gone.
     fn run_session(
         &self,
         entry: &Entry,
@@ -305,7 +305,7 @@ impl Inner {
         ServerCall { core, session, request, first, within, presence }
     }
 
-    /// A copy of the session, if its connection is still there.
+    /// A copy of the session, if its connection still exists.
     fn session(&self) -> Option<Session> {
         let Some(session) = &self.script else {
             return self.core.with_client(self.client, |conn| conn.lane.session.clone());
@@ -320,7 +320,7 @@ impl Inner {
         Session { handle, db, no_touch, resp3, reply_mode, authenticated, ..Session::default() }
     }
 
-    /// What has happened is no change of data, and yet done: the rest is, too.
+    /// Records an effect that is no change of data, so that the transaction must run to its end.
     fn note_effect(&self) {
         self.core.tx.note_effect();
     }
@@ -343,7 +343,7 @@ impl Inner {
         None
     }
 
-    /// Shows a command to those who watch all: after it ran, as Redis does.
+    /// Shows a command to MONITOR after it ran, as Redis does.
     pub(super) fn show(&self, entry: &Entry, args: resp::Args<'_>) {
         if self.core.watchers.borrow().are_any()
             && let Some(session) = self.session()
@@ -353,7 +353,7 @@ impl Inner {
     }
 }
 
-/// A point command for another core, where its keys are locked.
+/// A point command for another core, on which its keys are locked.
 #[derive(Clone, Copy)]
 pub(super) struct PointCall {
     row: usize,
@@ -370,7 +370,7 @@ impl PointCall {
         Self { row: entry.index, view: seen.view, resp3: seen.resp3, caller }
     }
 
-    /// Runs it to its end on its core, in slices, and settles it there.
+    /// Runs the command to its end on this core, in slices, and settles it.
     pub(super) async fn run(&self, args: resp::Args<'_>, tx: &Tx) -> Called {
         let core = tx.host::<Core>().expect("a core runs its own tasks");
         let (entry, mut out) = (&core.table.entries()[self.row], Output::default());

@@ -76,7 +76,7 @@ impl Portion {
 
 /// The sizes of the queued commands, for CLIENT LIST and the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct QueuedSizes {
     /// `multi`: the number of commands.
     pub count: usize,
     /// `multi-mem`: bytes of their arguments and a word for each, as Redis counts.
@@ -111,7 +111,7 @@ impl Places {
 /// The commands since MULTI.
 pub(crate) struct Queued {
     portions: Vec<Portion>,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: QueuedSizes,
     /// The number of arguments, a bound of the number of keys.
     pub(crate) args: usize,
     /// A queued command was rejected, so EXEC will fail.
@@ -135,7 +135,7 @@ pub(crate) struct Queued {
 impl Default for Queued {
     fn default() -> Self {
         let (any, all) = (Flags::NONE, Flags::LOADING);
-        let (portions, sizes) = (Vec::new(), Sizes::default());
+        let (portions, sizes) = (Vec::new(), QueuedSizes::default());
         let (is_aborted, is_read, is_plain, places) = (false, true, true, Places::None);
         let (watched, args, is_split) = (None, 0, false);
         Self {
@@ -385,7 +385,10 @@ mod tests {
         assert_eq!(spare.0.borrow().len(), 3, "very many are freed");
         for _ in 0..3 {
             let fresh = spare.fresh();
-            assert_eq!((fresh.sizes, fresh.args, fresh.is_aborted), (Sizes::default(), 0, false));
+            assert_eq!(
+                (fresh.sizes, fresh.args, fresh.is_aborted),
+                (QueuedSizes::default(), 0, false)
+            );
             assert_eq!(fresh.portions().flat_map(Portion::iter).count(), 0);
             assert!(fresh.is_read && fresh.is_plain && fresh.places == Places::None);
             assert_eq!(fresh.flags_of_exec(Flags::LOADING), Flags::LOADING);
@@ -412,7 +415,7 @@ mod tests {
         queued.abort();
         let request = Arc::new(Request::from_args([&b"PING"[..]]));
         queued.push(1, Flags::NONE, Args::owned(&request));
-        assert_eq!((queued.sizes, queued.is_aborted), (Sizes::default(), true));
+        assert_eq!((queued.sizes, queued.is_aborted), (QueuedSizes::default(), true));
     }
 
     #[test] // EXEC is refused if one of its commands would be.

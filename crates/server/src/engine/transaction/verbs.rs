@@ -1,4 +1,4 @@
-//! What becomes of a request after MULTI, and of the commands of transactions themselves.
+//! Requests after MULTI, and the commands of transactions.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -17,12 +17,12 @@ const NOT_INSIDE: &str = "ERR Command not allowed inside a transaction";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
 impl Lane {
-    /// True when a request is queued rather than run.
+    /// True if a request is queued instead of run.
     pub(crate) fn is_queueing(&self, entry: &Entry) -> bool {
         self.transaction.queued.is_some() && !entry.row.flags.has(Flags::AT_ONCE)
     }
 
-    /// True when a command of transactions is a task now: not where it is refused.
+    /// True if a command of transactions runs as a task. False if it will be refused.
     pub(crate) fn is_task(&self, verb: Verb, args: Args<'_>) -> bool {
         match verb {
             Verb::Watch => self.transaction.queued.is_none() && args.len() > watching::FEW,
@@ -38,7 +38,7 @@ impl Lane {
 }
 
 impl Core {
-    /// Queues a request after MULTI, or says why not.
+    /// Queues a request after MULTI. `Err` has the refusal.
     pub(crate) fn enqueue(
         &self,
         lane: &mut Lane,
@@ -63,7 +63,7 @@ impl Core {
         Ok(())
     }
 
-    /// A request was refused: so EXEC will be, or it is EXEC itself.
+    /// Handles a refused request: EXEC will fail, or the request is EXEC itself.
     pub(crate) fn abort(&self, lane: &mut Lane, args: Args<'_>, refusal: Refusal) -> Refusal {
         let entry = self.table.resolve(args);
         if let Ok(Runner::Transaction(Verb::Exec)) = entry.map(|entry| entry.run) {
@@ -77,7 +77,7 @@ impl Core {
         refusal
     }
 
-    /// A command of transactions that needs no task.
+    /// Runs a command of transactions that needs no task.
     pub(crate) fn run_verb(
         &self,
         lane: &mut Lane,
@@ -102,21 +102,21 @@ impl Core {
         Ok(())
     }
 
-    /// The transaction ends, and nothing is watched any more.
+    /// Ends the transaction and all watches.
     pub(crate) fn discard(&self, lane: &mut Lane) {
         lane.set_queued(None);
         self.unwatch_all(lane);
     }
 }
 
-/// What EXEC is refused with where any other command would be refused with `refusal`.
+/// The refusal of EXEC for which any other command would get `refusal`.
 pub(super) fn discarded(refusal: &Refusal) -> Refusal {
     let text = refusal.text();
-    let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis says other codes.
+    let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis keeps other codes in the text.
     Refusal::Line([b"EXECABORT Transaction discarded because of: ", why].concat().into())
 }
 
-/// True if it names all of its keys.
+/// True if the command names all its keys.
 fn runs_where_its_keys_are(entry: &Entry) -> bool {
     matches!(entry.run, Runner::Point(_) | Runner::Multi(Some(_), _)) && !entry.row.locks_all()
 }

@@ -1,9 +1,9 @@
-//! WATCH and UNWATCH: the shards that own the keys know what is watched, the connection knows which
+//! WATCH and UNWATCH. The shards of the keys keep the watches; the connection keeps the list of
 //! keys, for the locks of EXEC.
 //!
-//! A message to another core is enough to watch there: whatever comes to that core after the reply
-//! to WATCH comes after the message (docs/design/0011-pipeline-order.md). But the connection's own
-//! requests before it must have been answered, or they would touch what it watches.
+//! One message to another core suffices to watch there: every request that reaches that core after
+//! the reply to WATCH comes after the message (docs/design/0011-pipeline-order.md). But the
+//! connection's own earlier requests must be answered first, or they would touch the watched keys.
 
 use super::super::conn::{Lane, Watching};
 use super::super::core::{Core, Mail};
@@ -17,7 +17,7 @@ use darter_tx::{CoreId, Home, Transaction, lock_key};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Keys of one WATCH that are watched at once.
+/// Keys of a WATCH that needs no task.
 pub(super) const FEW: usize = ENTRIES_AT_ONCE / 4;
 
 impl Core {
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// [`Core::watch_few`] of very many keys, as a task.
+    /// [`Core::watch_few`] for many keys, as a task.
     pub(crate) fn watch_many(
         self: &Rc<Self>,
         client: u64,
@@ -57,14 +57,14 @@ impl Core {
         Box::pin(watch_many(Rc::clone(self), client, of, request))
     }
 
-    /// The connection watches nothing any more.
+    /// Ends all watches of the connection.
     pub(crate) fn unwatch_all(&self, lane: &mut Lane) {
         lane.session.watching = Watching::default();
         let Some(watched) = lane.transaction.watched.take() else { return };
         self.unwatch_on(lane.session.handle, &watched.cores());
     }
 
-    /// A client watches nothing of these cores any more.
+    /// Ends a client's watches on these cores.
     pub(super) fn unwatch_on(&self, client: u64, cores: &[CoreId]) {
         for &core in cores {
             if core == self.id() {
@@ -76,13 +76,13 @@ impl Core {
         }
     }
 
-    /// Whether there is something for [`Core::settle_watches`].
+    /// Whether [`Core::settle_watches`] has work.
     pub(crate) fn has_watch_work(&self) -> bool {
         self.tx.home().shard.has_watch_work()
     }
 
-    /// A portion of what touches and clients that watch no more leave behind; and tells the cores of
-    /// clients that something of theirs was touched: CLIENT LIST shows it.
+    /// Removes a portion of ended watches, and notifies the cores of clients whose watched keys
+    /// were touched, for CLIENT LIST.
     pub(crate) fn settle_watches(&self) {
         let news = {
             let shard = &mut self.tx.home().shard;
@@ -114,7 +114,7 @@ fn note_watched(lane: &mut Lane, core: CoreId, key: u64) {
     lane.session.watching.keys = watched.len();
 }
 
-/// Whether a watched key was touched. Its locks are held.
+/// Whether a watched key was touched. The locks are held.
 pub(super) async fn is_touched(transaction: &Transaction, client: u64, watched: &Watched) -> bool {
     let cores = watched.cores();
     loop {
@@ -130,7 +130,7 @@ pub(super) async fn is_touched(transaction: &Transaction, client: u64, watched: 
     }
 }
 
-/// `WATCH key [key ...]` of very many keys.
+/// `WATCH key [key ...]` of many keys.
 async fn watch_many(
     core: Rc<Core>,
     client: u64,
@@ -148,7 +148,7 @@ async fn watch_many(
             }
         });
         if is_there.is_none() {
-            break; // Its watches ended with it.
+            break; // The client is gone, and its watches with it.
         }
         let cores = core.tx.cores();
         let watch = |here: CoreId| {

@@ -1,9 +1,9 @@
-//! The gate: the checks that a command passes before it runs, in Redis's order and with its texts,
-//! whatever runs it: a client, MULTI, EXEC, a script.
+//! The gate: the checks before any command, in Redis's order and with its texts, for clients,
+//! MULTI, EXEC and scripts.
 //!
-//! A client's request passes [`State::admit`]; so does EXEC, with the flags of all its commands, and
-//! they do as they are queued. A command that a script calls passes [`ScriptGate::admit`]. A call that
-//! waits passed as it came. Commands are told apart by their flags, never by their names.
+//! A client's request passes [`State::admit`]. EXEC passes it with the flags of all its commands,
+//! which passed it when they were queued. A command of a script passes [`ScriptGate::admit`]. A
+//! blocked call passed when it arrived. Checks use flags, never names of commands.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -36,7 +36,7 @@ const ARITY: &str = "ERR Wrong number of args calling Redis command from script"
 const NOT_HERE: &str = "ERR This Redis command is not allowed from script";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 
-/// The state of the server, as far as it decides whether a command may run.
+/// The state of the server on which admission depends.
 #[derive(Clone, Copy)]
 pub(crate) struct State<'a> {
     pub(crate) hot: &'a Hot,
@@ -93,12 +93,12 @@ impl State<'_> {
         Ok(())
     }
 
-    /// True if no more memory is to be used.
+    /// True if `maxmemory` is reached.
     pub(crate) fn is_full(self) -> bool {
         self.hot.maxmemory > 0 && self.shared.lasting_memory() > self.hot.maxmemory
     }
 
-    /// True if CLIENT PAUSE holds a command of these flags.
+    /// True if CLIENT PAUSE holds a command with these flags.
     #[inline]
     pub(crate) fn is_paused(self, flags: Flags, now_ms: u64) -> bool {
         match self.hot.pause {
@@ -121,8 +121,8 @@ fn refuse_long_names(row: &Command, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// The flags of a request in its connection, where its own are `own`: after MULTI, EXEC is refused as
-/// its commands would be, and whatever is queued takes memory.
+/// The flags of a request in its connection; `own` are its own. After MULTI, EXEC has the flags of
+/// its commands, and a queued command takes memory.
 pub(crate) fn flags_in(lane: &Lane, entry: &Entry, own: Flags) -> Flags {
     let Some(queued) = &lane.transaction.queued else { return own };
     match entry.run {
@@ -144,23 +144,23 @@ pub(crate) fn is_paused(core: &Core, flags: Flags) -> bool {
     state.is_paused(flags, core.now_ms())
 }
 
-/// The permissions of a script or a function that runs.
+/// The permissions of a running script or function.
 pub(crate) struct ScriptGate {
-    /// It only reads.
+    /// Whether it may only read.
     is_read: bool,
-    /// It may run when memory is full.
+    /// Whether it may run when memory is full.
     allows_oom: bool,
-    /// Memory was full when it began.
+    /// Whether memory was full when it began.
     is_full: bool,
-    /// It has called a command that writes: from then on it may go on.
+    /// Whether it has written: then it may continue when memory is full.
     pub(crate) has_written: Cell<bool>,
 }
 
 impl ScriptGate {
-    /// The permissions of a script or a function that is about to run.
+    /// The permissions of a script or function before its run.
     ///
     /// # Errors
-    /// It may not run now.
+    /// The script must not run now.
     pub(crate) fn of(evaluation: &Evaluation, is_full: bool) -> Result<Self, Refusal> {
         let flags = evaluation.flags;
         let allows_oom = flags.has(Said::ALLOW_OOM);
@@ -177,7 +177,7 @@ impl ScriptGate {
         Ok(Self { is_read, allows_oom, is_full, has_written })
     }
 
-    /// The permissions of another run of the same script.
+    /// The permissions of a repeated run of the script.
     pub(crate) fn again(&self) -> Self {
         let Self { is_read, allows_oom, is_full, .. } = *self;
         Self { is_read, allows_oom, is_full, has_written: Cell::new(false) }
@@ -186,7 +186,7 @@ impl ScriptGate {
     /// The row of a command that a script may call now.
     ///
     /// # Errors
-    /// It may not. The row comes with the refusal, if there is one.
+    /// The command is refused; its row comes with the refusal, if it has one.
     pub(crate) fn admit<'e>(
         &self,
         core: &'e Core,
@@ -227,8 +227,8 @@ impl ScriptGate {
     }
 }
 
-/// Whether a command of streams is to wait: BLOCK is refused where it is read, unless something before it
-/// is wrong. What else waits where it finds nothing does not here.
+/// Whether a stream command has BLOCK, which scripts refuse, unless an earlier argument is wrong.
+/// Other blocking commands do not block in scripts.
 fn asks_to_wait(args: Args<'_>) -> bool {
     let is_group = args.head(0).eq_ignore_ascii_case(b"XREADGROUP");
     let mut at = 1;
@@ -243,7 +243,7 @@ fn asks_to_wait(args: Args<'_>) -> bool {
             () if is_group && behind > 0 && is("CLAIM") => 2,
             () if is_group && behind > 1 && is("GROUP") => 3,
             () if is_group && is("NOACK") => 1,
-            () => return false, // STREAMS, or what is refused.
+            () => return false, // STREAMS, or a wrong option.
         };
     }
     false

@@ -1,9 +1,9 @@
-//! The end of a unit: a command, an EXEC, a script. Its changes are final, and others learn of them.
+//! The end of a unit (a command, an EXEC or a script): its changes are final and visible.
 
 use super::super::core::Core;
 use std::rc::Rc;
 
-/// Publishes the events of a unit, invalidates what others have read, and serves clients that wait for
+/// Publishes the events of a unit, sends its invalidations, and serves clients that wait for
 /// `written` keys.
 #[inline(always)]
 pub(crate) fn settle_changes(core: &Rc<Core>, written: impl Iterator<Item = u64>) {

@@ -1,4 +1,4 @@
-//! A unit of commands: one command, an EXEC, a script. It is admitted, placed, run and settled.
+//! Units of commands: one command, an EXEC or a script, which is admitted, placed, run and settled.
 
 pub(super) mod admit;
 pub(super) mod call;

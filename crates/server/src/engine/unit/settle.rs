@@ -3,11 +3,11 @@
 //! ```text
 //! call_point ─► settle              the command: counted, timed, recorded if it was slow
 //!     …  more commands of an EXEC or a script  …
-//! settle_changes (`changes`)        the unit: its changes are final, so others learn of them
+//! settle_changes (`changes`)        the unit: its changes are final and visible
 //! ```
-//! Reading the clock costs as much as a fifth of a GET, so it is read once for up to sixteen quick
-//! commands, which share the time between two readings equally (`Meter`). Every other command is
-//! timed alone, and first ends the share of those before it.
+//! Reading the clock costs a fifth of a GET, so it is read once for up to sixteen quick commands,
+//! which share the time equally (`Meter`). Every other command is timed alone, and first ends the
+//! share of the commands before it.
 
 use super::super::conn::{Peer, Session};
 use super::super::core::Core;
@@ -24,9 +24,9 @@ use std::rc::Rc;
 /// The client of a command.
 #[derive(Clone, Copy)]
 pub(crate) enum Caller<'a> {
-    /// A connection of this core, being served.
+    /// A connection of this core that is being served.
     Served(&'a Session),
-    /// A connection by its core and id: that of a task, or of a batch from another core.
+    /// A connection, by its core and handle, with a task or a batch.
     Client(CoreId, u64),
     /// A script of a connection of this core.
     Script,
@@ -35,17 +35,17 @@ pub(crate) enum Caller<'a> {
 impl Core {
     // ---- the command ----
 
-    /// A call begins, whose time may be shared with its neighbours.
+    /// Begins a call whose time may be shared with others.
     #[inline(always)]
     pub(crate) fn begun(&self, entry: &Entry, args: Args<'_>) -> Begun {
-        /// An HSET of a hundred fields is not quick, whatever its row says.
+        /// A call with more arguments is not quick: an HSET of a hundred fields.
         const SMALL_ARGS: usize = 8;
-        /// Below this threshold SLOWLOG wants each one timed.
+        /// With a lower threshold SLOWLOG needs each call timed alone.
         const SLOW_MIN_NS: u64 = 500_000;
         let shares = entry.quick
             && args.len() <= SMALL_ARGS
             && !args.is_owned()
-            && !self.saving.is_here() // It may have copied a segment: 40 us.
+            && !self.saving.is_here() // The call may copy a segment: 40 us.
             && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS);
         if !shares && self.meter.untimed() > 0 {
             self.read_clock();
@@ -53,12 +53,12 @@ impl Core {
         Begun { ns: self.meter.now_ns(), shares }
     }
 
-    /// A call begins that is timed alone.
+    /// Begins a call that is timed alone.
     pub(crate) fn begun_alone(&self) -> Begun {
         Begun::at(self.read_clock())
     }
 
-    /// A command has run: counts it and its time, and records it if it was slow.
+    /// Counts a command that has run and its time, and records it if it was slow.
     #[inline(always)]
     pub(crate) fn settle(
         self: &Rc<Self>,
@@ -96,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Reads the clock. Quick calls since the last reading share the time since then.
+    /// Reads the clock. Quick calls since the last reading share the time between.
     pub(crate) fn read_clock(&self) -> u64 {
         let now = self.clock.monotonic_ns();
         let since = now.saturating_sub(self.meter.now_ns());
@@ -121,8 +121,7 @@ impl Core {
         });
     }
 
-    /// A call that waits, or a job's, was counted as it began to wait; it has taken this long of a
-    /// core, so far.
+    /// Counts a call that begins to wait, or a job, with its time so far.
     pub(crate) fn settle_wait(&self, entry: &Entry, begun: Begun) {
         let ns = self.read_clock().saturating_sub(begun.ns);
         let mut stats = self.stats.borrow_mut();
@@ -132,7 +131,7 @@ impl Core {
         counted.ns += ns;
     }
 
-    /// A call that has waited is served: adds the time of that, and how it ended.
+    /// Adds the time and the outcome of serving a blocked call.
     pub(crate) fn settle_served(
         self: &Rc<Self>,
         call: &WaitingCall,
@@ -149,7 +148,7 @@ impl Core {
 
     // ---- refusals, and the slow log ----
 
-    /// Counts a command that is refused before it runs.
+    /// Counts a command that was refused before it ran.
     pub(crate) fn count_refused(&self, entry: Option<&Entry>, line: &[u8]) {
         let mut stats = self.stats.borrow_mut();
         stats.count_error(line);
@@ -158,8 +157,8 @@ impl Core {
         }
     }
 
-    /// Adds to a call, counted before, that its reply has an error in it: this refusal, unless that is
-    /// counted already.
+    /// Counts a failure of a call that was counted before, and its refusal if that is not counted
+    /// yet.
     pub(crate) fn count_failed(&self, row: usize, refusal: Option<&Refusal>) {
         let mut stats = self.stats.borrow_mut();
         stats.by_command[row].failed += 1;
@@ -173,15 +172,15 @@ impl Core {
             && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
     }
 
-    /// A command took longer than `slowlog-log-slower-than`. Kept on the core of its connection, where
-    /// its address and its name are known.
+    /// Records a command that exceeded `slowlog-log-slower-than`, on the core of its connection,
+    /// which knows its address and name.
     #[cold]
     fn slow_command(self: &Rc<Self>, ns: u64, entry: &Entry, args: Args<'_>, caller: Caller<'_>) {
         let call = SlowCall::new(self.clock.unix_us(), ns, &entry.row, args);
         match caller {
             Caller::Served(session) => self.keep_slow(call, Some(session)),
             Caller::Script => {
-                let peer = Peer { remote: "?:0".into(), ..Peer::default() }; // Redis says so.
+                let peer = Peer { remote: "?:0".into(), ..Peer::default() }; // As in Redis.
                 self.keep_slow(call, Some(&Session { peer, ..Session::default() }));
             }
             Caller::Client(home, client) => self.tell(home, move |there| {
@@ -191,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Records a slow call, without address and name when its connection has gone.
+    /// Records a slow call, without address and name if its connection is gone.
     fn keep_slow(&self, call: SlowCall, session: Option<&Session>) {
         let most = self.admin.settings().size("slowlog-max-len");
         let mut log = self.admin.slowlog.borrow_mut();

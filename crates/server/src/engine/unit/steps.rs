@@ -1,7 +1,7 @@
 //! The steps of a point command: its call, then the steps of its job, in slices.
 //!
-//! The locks of its keys are held: by the command itself, by an EXEC or a script that it is a
-//! command of, or by what serves a client that has waited.
+//! The locks of its keys are held by the command itself, by its EXEC or script, or by the serving
+//! of a blocked client.
 
 use super::super::core::Core;
 use super::super::entry::Entry;
@@ -13,10 +13,10 @@ use darter_resp::{Args, Output, Reply};
 use darter_tx::Home;
 use std::rc::Rc;
 
-/// The rest of a reply whose beginning is encoded.
+/// The stream of the rest of a reply, if any.
 pub(crate) type Rest = Option<Box<dyn Stream>>;
 
-/// A reply, as a task has it.
+/// A reply in the form of a task's answer.
 pub(crate) fn answer_of(out: Output, rest: Rest) -> Answer {
     match rest {
         Some(rest) => Answer::Stream(out, rest),
@@ -46,8 +46,8 @@ impl Core {
         })
     }
 
-    /// Calls a point function on this core's shard: the one place that does. What it read is
-    /// remembered for a client that tracks. A refusal, and a job that has only begun, leave no reply.
+    /// Calls a point function on this core's shard; no other place does. Tracks its reads for a
+    /// tracking client. A refusal, and a job that has only begun, leave no reply.
     #[inline(always)]
     pub(crate) fn call_point(
         &self,
@@ -70,8 +70,8 @@ impl Core {
         result
     }
 
-    /// Runs a point command to its end under locks that are held, and settles it. The reply is
-    /// appended to `out`; nothing is, if it is a refusal.
+    /// Runs a point command to its end under held locks, and settles it. Appends the reply to
+    /// `out`; a refusal is returned.
     pub(crate) async fn run_point(
         self: &Rc<Self>,
         entry: &Entry,
@@ -92,8 +92,7 @@ impl Core {
         result
     }
 
-    /// Runs a job, if there is one, to its end: the one place that does. Its reply is appended to
-    /// `out`.
+    /// Runs the job, if any, to its end; no other place does. Appends its reply to `out`.
     pub(crate) async fn drive(
         &self,
         row: usize,

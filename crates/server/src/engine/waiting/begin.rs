@@ -1,4 +1,4 @@
-//! A call that may have to wait: it runs, or gets a place in the queues of its keys.
+//! The begin of a blocking call: it runs, or gets a place in the queues of its keys.
 
 use super::super::conn::{Lane, Next};
 use super::super::core::{Core, Mail};
@@ -18,12 +18,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Keys that are looked at, or given a place, between two pauses: about 20 us.
+/// Keys checked, or given a place, between two pauses: about 20 us.
 const KEYS_AT_ONCE: usize = 64;
 
 impl Core {
-    /// Runs or begins a call that may wait, with nothing owed before it that it may not follow. False if
-    /// it is to run as any other command: its keys are here, and have what is wanted, or refuse it.
+    /// Runs a blocking call, or begins its wait. Pending replies before it are only those that it
+    /// may follow. False if it must run like any other command: its keys are on this core and can
+    /// serve or refuse it.
     pub(crate) fn call_or_wait(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -67,7 +68,7 @@ impl Core {
         true
     }
 
-    /// Sends the call to the core of its keys, or starts the task that runs it, or has it wait.
+    /// Sends the call to the core of its keys, or starts the task that runs it or lets it wait.
     fn begin_elsewhere(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -91,23 +92,23 @@ impl Core {
         self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.now_ms())));
     }
 
-    /// Whether a call that may wait is sent to the core of its keys.
+    /// Whether a blocking call is sent to the core of its keys.
     fn is_sent(&self, entry: &Entry, owner: Owner) -> bool {
         entry.point().is_some() && matches!(owner, Owner::One(core) if core != self.id())
     }
 
-    /// Whether a call that may wait may be sent though something is owed before it: that comes from the
-    /// core of its keys, too, which runs what a connection sends it in its order.
+    /// Whether a blocking call may be sent although replies before it are pending: all are pending
+    /// on the core of its keys, which runs a connection's requests in order.
     pub(crate) fn may_follow(&self, lane: &Lane, entry: &Entry, args: resp::Args<'_>) -> bool {
         let owner = owner_of(&self.tx, entry, args);
         let is_next = |core| lane.stream.is_none() && lane.is_owed_only_by(core);
         self.is_sent(entry, owner) && matches!(owner, Owner::One(core) if is_next(core))
     }
 
-    /// Sends a call to the core of its keys. It counts as waiting until that has answered it.
+    /// Sends a call to the core of its keys. It counts as blocked until it is answered.
     fn send_call(&self, lane: &mut Lane, call: Arc<WaitingCall>, there: CoreId) {
         if let Some(batch) = lane.away.batches[there].take() {
-            self.post(there, Mail::Batch(batch)); // It comes before.
+            self.post(there, Mail::Batch(batch)); // Earlier requests go first.
         }
         lane.next = Next::Waits;
         lane.location.trail.goes(there, self.now_ms());
@@ -117,8 +118,8 @@ impl Core {
         self.tell_later(there, move |there| there.begin_here(&call));
     }
 
-    /// The core of its keys has neither run a call nor let it wait: a task does, once nothing is owed
-    /// before it.
+    /// Starts a task for a call that the core of its keys has neither run nor let wait, when no
+    /// reply before it is pending.
     pub(super) fn begin_again(self: &Rc<Self>, client: u64, number: u64) {
         self.with_blocked(client, number, |_, conn| {
             let lane = &mut conn.lane;
@@ -138,7 +139,7 @@ impl Core {
         });
     }
 
-    /// Starts the task that runs a call, or has it wait.
+    /// Starts the task that runs a call, or lets it wait.
     fn begin_task(self: &Rc<Self>, lane: &mut Lane, blocked: Box<Blocked>) {
         let (call, cores) = (Arc::clone(&blocked.call), blocked.cores.clone());
         lane.blocked = Some(blocked);
@@ -166,7 +167,7 @@ impl Core {
         cores
     }
 
-    /// On the core of all keys: runs a call at once, or has it wait.
+    /// On the core of all keys: runs a call at once, or lets it wait.
     fn begin_here(self: &Rc<Self>, call: &Arc<WaitingCall>) {
         let entry = &self.table.entries()[call.entry];
         let args = resp::Args::owned(&call.request);
@@ -194,13 +195,13 @@ impl Core {
         match self.call_unless_locked(entry, args, call.view, &mut reply, caller) {
             Ran::Done(None) => self.send_served(call, Ok(Answer::Done(out))),
             Ran::Done(Some(rest)) => self.send_served(call, Ok(Answer::Stream(out, rest))),
-            // A job that has not begun.
+            // It would be a job, which has not begun.
             Ran::Waits(_) => self.tell(call.core, move |there| there.begin_again(client, number)),
         }
     }
 
-    /// Has a call wait, if no key has what is wanted; or locks all keys, looks at them, and runs the
-    /// call under these locks.
+    /// Lets a call wait if no key can serve it. Otherwise locks all keys, checks again, and runs
+    /// the call.
     async fn run_locked_or_wait(
         self: &Rc<Self>,
         call: &Arc<WaitingCall>,
@@ -208,7 +209,7 @@ impl Core {
     ) -> Option<Result<Answer, Refusal>> {
         self.meter.blame(Cause::Command(call.entry));
         let cores = &registered.cores.clone()[..];
-        // A glance, without locks: the answer may be another in a moment.
+        // A check without locks, whose result may change at once.
         if self.look_on(call, cores).await.is_none()
             && self.begins_under_shared_locks(call, cores).await
         {
@@ -229,7 +230,7 @@ impl Core {
                 drop(locked);
                 return None;
             }
-            // The time has changed a key, though it is locked.
+            // A locked key may still expire.
         };
         let answer = match found {
             Look::Refused(refusal) => Err(refusal),
@@ -243,7 +244,7 @@ impl Core {
         Some(answer)
     }
 
-    /// The first key on these cores that has what is wanted, or refuses it.
+    /// The first key on these cores that can serve or refuse the call.
     async fn look_on(
         self: &Rc<Self>,
         call: &Arc<WaitingCall>,
@@ -257,8 +258,8 @@ impl Core {
         found.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Has a call wait under locks with which nobody changes its keys, and which others who begin to
-    /// wait may hold, too. False if a key has what is wanted after all: then it has no place.
+    /// Lets a call wait, under shared locks: its keys cannot change, and other calls may begin to
+    /// wait at the same time. False if a key can serve it after all: then it has no place.
     async fn begins_under_shared_locks(
         self: &Rc<Self>,
         call: &Arc<WaitingCall>,
@@ -271,8 +272,8 @@ impl Core {
         begins
     }
 
-    /// Gives a call its places on these cores, whose keys are locked. False if one has what is wanted:
-    /// then it has no place, so nobody serves it who is going to serve itself.
+    /// Adds a call to the queues on these cores, whose keys are locked. False if a key can serve
+    /// it: then it has no place, because its own task will run it.
     async fn get_places(self: &Rc<Self>, call: &Arc<WaitingCall>, cores: &[CoreId]) -> bool {
         let begun = self.begun_alone();
         let register = |_| {
@@ -292,7 +293,7 @@ impl Core {
         false
     }
 
-    /// The locks of the keys that a call waits for, and of one that it changes besides.
+    /// The claims of the keys that a call waits for, and of its destination.
     async fn claims_of_call(&self, call: &WaitingCall, access: Access) -> Vec<(CoreId, Claim)> {
         let args = resp::Args::owned(&call.request);
         let all = call.wait.keys.clone().chain(call.wait.want.second());
@@ -322,7 +323,7 @@ impl Core {
 
     // ---- on the core of the keys ----
 
-    /// The first of some keys that has what is wanted, or refuses it.
+    /// The first of some keys that can serve or refuse the call.
     fn look_at(&self, call: &WaitingCall, keys: Range<usize>) -> Option<(usize, Look)> {
         let args = resp::Args::owned(&call.request);
         let mut home = self.tx.home();
@@ -340,7 +341,7 @@ impl Core {
         None
     }
 
-    /// The call waits for those of some keys that are here.
+    /// Adds the call to the queues of those keys that are on this core.
     fn take_places(&self, call: &Arc<WaitingCall>, keys: Range<usize>) {
         let args = resp::Args::owned(&call.request);
         let (cores, here, db) = (self.tx.cores(), self.id(), call.view.db);
@@ -374,8 +375,9 @@ impl Core {
         None
     }
 
-    /// A key that is being rebuilt may change under a shared lock: so each is looked at in the same step.
-    /// False if one has what is wanted, or nobody wants it any more: then some have no place.
+    /// Adds a call to the queues of this core, in slices. A rebuild may change a key under a shared
+    /// lock, so each key is checked in the same step. False if a key can serve the call, or the
+    /// call has ended: then places are missing.
     async fn take_places_in_slices(&self, call: &Arc<WaitingCall>) -> bool {
         for some in portions(&call.wait.keys) {
             if call.has_left.load(Ordering::Acquire) {
@@ -396,7 +398,7 @@ fn portions(keys: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
     keys.clone().step_by(KEYS_AT_ONCE).map(move |from| from..end.min(from + KEYS_AT_ONCE))
 }
 
-/// A call that is getting its places: if nobody wants it any more before it has them, they go.
+/// A call that is getting its places. Dropping it removes them, unless the call stays.
 struct Registered<'a> {
     core: &'a Rc<Core>,
     call: &'a WaitingCall,
@@ -407,7 +409,7 @@ struct Registered<'a> {
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         if !self.stays {
-            // Before the messages: a core that has removed its places gives it no more.
+            // Before the messages: a core that has removed the places must add none.
             self.call.has_left.store(true, Ordering::Release);
             self.core.leave_queues(self.call.number, &self.cores);
         }

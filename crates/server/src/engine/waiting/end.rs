@@ -1,5 +1,4 @@
-//! The end of waiting, on the core of the client: it is served, its time is over, somebody ends it, or
-//! it goes.
+//! The end of a wait, on the core of the client: it is served, times out, is unblocked, or closes.
 
 use super::super::conn::{Conn, Lane, Next};
 use super::super::core::Core;
@@ -10,13 +9,13 @@ use darter_resp::{self as resp, Reply};
 use darter_tx::{CoreId, lock_key};
 use std::rc::Rc;
 
-/// Clients whose time is over that are told so between two looks at the clock.
+/// Timed-out clients answered between two reads of the clock.
 pub(super) const TIMED_OUT_AT_ONCE: usize = 16;
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Core {
-    /// The client of this connection has its places, and waits.
+    /// Records that the call of this connection has its places, and waits.
     pub(super) fn now_waits(&self, lane: &mut Lane) {
         self.count_blocked(lane);
         let Some(blocked) = &lane.blocked else { return };
@@ -26,8 +25,8 @@ impl Core {
         }
     }
 
-    /// As in Redis: who has ended its side waits for nothing. It gets what it was owed before, and is
-    /// closed. Its call's fate is decided.
+    /// Ends the wait of a half-closed client, as in Redis: it gets its earlier replies, and is
+    /// closed. The state of its call is final.
     pub(crate) fn waits_no_more(&self, lane: &mut Lane) {
         let Some(blocked) = lane.blocked.take() else { return };
         debug_assert!(!blocked.call.fate.is_taken(), "it has an answer");
@@ -38,7 +37,7 @@ impl Core {
         self.after_settling(lane);
     }
 
-    /// From now on its time may be over.
+    /// Begins the timeout of the call.
     pub(super) fn count_blocked(&self, lane: &mut Lane) {
         let client = lane.session.handle;
         let begins = |blocked: &&mut Box<Blocked>| blocked.stage == Stage::Begins;
@@ -48,7 +47,7 @@ impl Core {
         }
     }
 
-    /// A client would have to wait that has ended its side, or whose time is over.
+    /// Ends a call that would block, but whose client has half-closed or timed out.
     pub(super) fn end_unserved(&self, client: u64, number: u64) {
         self.with_blocked(client, number, |core, conn| {
             let lane = &mut conn.lane;
@@ -66,7 +65,7 @@ impl Core {
         });
     }
 
-    /// The task of a call has got its places.
+    /// Records that the task of a call has got its places.
     pub(super) fn has_begun_to_wait(self: &Rc<Self>, call: &WaitingCall) {
         let is_there = self.with_blocked(call.client, call.number, |_, conn| {
             conn.parser.release_request();
@@ -81,7 +80,7 @@ impl Core {
         }
     }
 
-    /// Calls `visit` with the connection of a client that waits with this call.
+    /// Calls `visit` with the connection of a client that is blocked in this call.
     pub(super) fn with_blocked<R>(
         &self,
         client: u64,
@@ -97,7 +96,7 @@ impl Core {
         })?
     }
 
-    /// What a client has waited for, from core `from`.
+    /// Takes the answer of a blocked call, from core `from`.
     pub(super) fn served(
         self: &Rc<Self>,
         client: u64,
@@ -110,7 +109,7 @@ impl Core {
         });
     }
 
-    /// The waiting of a connection ends with an answer; the queues of its keys are left, but for those
+    /// Ends the wait of a connection with an answer. Removes the call from all queues except those
     /// of core `served`.
     fn end_waiting(
         &self,
@@ -134,7 +133,7 @@ impl Core {
         self.after_settling(lane);
     }
 
-    /// The connection is gone.
+    /// Ends the wait of a closed connection.
     pub(crate) fn stop_waiting(&self, lane: &mut Lane) {
         let mut is_amid = lane.output_bytes() > 0;
         if let Some(blocked) = lane.blocked.take() {
@@ -154,7 +153,7 @@ impl Core {
         }
     }
 
-    /// A call waits no more for keys of these cores.
+    /// Removes a call from the queues of these cores.
     pub(super) fn leave_queues(&self, number: u64, cores: &[CoreId]) {
         for core in cores {
             if *core == self.id() {
@@ -165,7 +164,7 @@ impl Core {
         }
     }
 
-    /// Tells clients that their time is over.
+    /// Answers clients that have timed out.
     pub(crate) fn end_overdue(&self) {
         for _ in 0..TIMED_OUT_AT_ONCE {
             let overdue = self.waits.borrow().overdue(self.now_ms());
@@ -176,24 +175,24 @@ impl Core {
         }
     }
 
-    /// When the time of the next is over, or a key is to be looked at.
+    /// The time of the next timeout or check of a key.
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         self.waits.borrow().next_deadline()
     }
 
-    /// Clients that wait for keys, and those of them whose time is limited.
+    /// The numbers of blocked clients, and of those with a timeout.
     #[must_use]
     pub fn blocked_counts(&self) -> (usize, usize) {
         self.waits.borrow().counts()
     }
 
-    /// Connections that ended while their replies were on their way.
+    /// Connections that closed while their answers were in flight.
     #[must_use]
     pub fn ended_amid_replies(&self) -> u64 {
         self.waits.borrow().lost()
     }
 
-    /// True when somebody waits for this key of this core.
+    /// True if a call waits for this key of this core.
     #[must_use]
     pub fn is_waited_for(&self, db: usize, key: &[u8]) -> bool {
         let name = lock_key(db, Key::new(key).hash);
@@ -204,8 +203,8 @@ impl Core {
         matches!(self.waits.borrow().next(name, 0, usize::MAX, is_it), Ok(Some(_)))
     }
 
-    /// `CLIENT UNBLOCK`: ends a client's waiting as if its time were over, or with an error. False if
-    /// it does not wait.
+    /// `CLIENT UNBLOCK`: ends a client's wait as a timeout, or with an error. False if it does not
+    /// wait.
     pub fn unblock(&self, id: u64, with_error: bool) -> bool {
         let Some(client) = self.clients.handle_of(id) else { return false };
         self.unblock_now(client, with_error.then(|| Refusal::line(UNBLOCKED)), Fate::end)

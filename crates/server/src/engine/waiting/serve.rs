@@ -1,7 +1,7 @@
-//! A key has changed for which clients wait: on the core of the key.
+//! Serves clients that wait for a changed key, on the core of the key.
 //!
-//! After a command that ran at once they are served at once, too, if they are few. Otherwise the key
-//! is locked, and a task serves them.
+//! After a command that ran at once, a few clients are served at once, too. Otherwise a task locks
+//! the key and serves them.
 
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner};
@@ -16,14 +16,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Clients served at once after a command, or an EXEC.
+/// Clients served at once after a command or an EXEC.
 const SERVED_AT_ONCE: usize = 8;
-/// Clients asked what they want between two looks at the clock: about 5 us.
+/// Calls checked between two reads of the clock: about 5 us.
 const ASKED_AT_ONCE: usize = 32;
-/// Places of those who left that are removed at once.
+/// Places of ended calls that are removed at once.
 const REMOVED_AT_ONCE: usize = 32;
 
-/// What was taken for a client: the beginning of its answer, and how that goes on.
+/// The answer for a client: its beginning, and the rest of its command.
 struct Taken {
     out: Output,
     flow: Flow,
@@ -39,25 +39,25 @@ impl Taken {
     }
 }
 
-/// What the client of a key came to.
+/// The outcome of serving a client.
 enum Outcome {
-    /// It was served, or is gone.
+    /// The client was served, or is gone.
     Done,
-    /// What it wants has vanished: it keeps its place.
+    /// The key cannot serve it any more: it keeps its place.
     Missed,
-    /// What it changes besides is locked: it is asked again when that is free.
+    /// Its destination is locked: it is served when that is free.
     Later,
 }
 
 impl Core {
-    /// True when somebody waits for a key of a request.
+    /// True if a call waits for a key of a request.
     pub(crate) fn is_waited(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
         let waits = self.waits.borrow();
         let mut keys = entry.row.keys.positions(args);
         !waits.is_empty() && keys.any(|at| waits.has(lock_key(db, args.hash(at))))
     }
 
-    /// Keys may have changed, by their names: clients that wait for them are served.
+    /// Serves clients that wait for possibly changed keys, by name.
     #[cold]
     pub(crate) fn serve_names(self: &Rc<Self>, changed: impl Iterator<Item = u64>) {
         let mut names: VecDeque<u64> = VecDeque::new();
@@ -79,9 +79,8 @@ impl Core {
         }
     }
 
-    /// Serves those who wait for a key, which is not locked, while that can be done at once. Keys
-    /// that they change come after those that have changed before, at the end of `names`. False if
-    /// there are others.
+    /// Serves calls that wait for a key, which is not locked, as long as that is possible at once.
+    /// Keys that they change are added at the end of `names`. False if calls are left.
     fn serve_at_once(
         self: &Rc<Self>,
         name: u64,
@@ -117,13 +116,13 @@ impl Core {
         }
     }
 
-    /// Decides that a call is served from here, with what is there in this step. False if it waits no
-    /// more. One that only reads is answered in any case: nothing is lost if nobody hears it.
+    /// Claims a call, to serve it in this step. False if it does not wait any more. A read is
+    /// answered in any case: nothing is lost if its client is gone.
     fn may_take(&self, call: &WaitingCall) -> bool {
         !self.table.entries()[call.entry].row.is_write() || call.fate.take()
     }
 
-    /// Sends a client what it has waited for.
+    /// Sends the answer of a blocked call.
     pub(super) fn send_served(
         self: &Rc<Self>,
         call: &WaitingCall,
@@ -133,13 +132,13 @@ impl Core {
         self.tell(call.core, move |there| there.served(client, number, from, answer));
     }
 
-    /// The core and the name of a key of a request.
+    /// The core and the name of a key.
     fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
         let args = resp::Args::owned(&call.request);
         (args.owner(at, self.tx.cores()), lock_key(call.view.db, args.hash(at)))
     }
 
-    /// The first behind a place that gets something of a key, as it is now.
+    /// The first call after a place that the key can serve now.
     fn next_to_serve(&self, name: u64, place: u64) -> Result<Option<Next>, u64> {
         let home = self.tx.home();
         let mut due_ms: Option<u64> = None;
@@ -161,7 +160,7 @@ impl Core {
         next
     }
 
-    /// Takes what is wanted of a key of this core, or has the refusal.
+    /// Takes the element of a key for a call, or returns the refusal.
     fn take_for(&self, next: &Next) -> Result<Taken, Refusal> {
         let call = &next.call;
         let args = resp::Args::owned(&call.request);
@@ -182,7 +181,7 @@ impl Core {
         Ok(Taken { out, flow })
     }
 
-    /// Begins what is to be served: at once if nobody gets anything.
+    /// Begins the waiting servings. A serving that no call needs ends at once.
     pub(crate) fn begin_servings(self: &Rc<Self>) {
         while let Some(serving) = self.tx.next_serving() {
             let is_idle = serving.is_granted()
@@ -210,8 +209,8 @@ impl Core {
         }
     }
 
-    /// Serves all who get something of a key, which is locked. Keys of the same serving that they
-    /// change are added to `changed`: nobody else serves those who wait for them.
+    /// Serves all calls that a locked key can serve. Keys of the same serving that they change are
+    /// added to `changed`, because only this serving can serve calls on them.
     async fn serve_key(
         self: &Rc<Self>,
         name: u64,
@@ -239,7 +238,7 @@ impl Core {
         }
     }
 
-    /// The other key that a call changes, if it is under the locks of this serving, and waited for.
+    /// The destination of a call, if this serving has its lock and calls wait for it.
     fn changed_besides(
         &self,
         name: u64,
@@ -253,7 +252,7 @@ impl Core {
         (is_other && is_covered && self.waits.borrow().has(second)).then_some(second)
     }
 
-    /// Serves one client, if it waits still.
+    /// Serves one call, if it still waits.
     async fn serve_one(self: &Rc<Self>, name: u64, next: &Next, serving: &mut Serving) -> Outcome {
         let call = &next.call;
         let second = call.wait.want.second().map(|at| self.name_of(call, at));
@@ -280,7 +279,7 @@ impl Core {
         outcome
     }
 
-    /// Takes what a client wants, if it waits still.
+    /// Takes the element for a call, if it still waits.
     async fn hand_over(
         self: &Rc<Self>,
         name: u64,
@@ -288,7 +287,7 @@ impl Core {
         (serving, second): (&Serving, Option<(usize, u64)>),
     ) -> Outcome {
         let call = &next.call;
-        // The key is locked, but its time may be over since: the other one may have taken long.
+        // The key is locked, but may have expired while its destination was locked.
         if matches!(self.look_again(next), Look::Nothing) {
             return Outcome::Missed;
         }
@@ -315,7 +314,7 @@ impl Core {
         call.wait.want.look(&Looking::new(db, args, next.at, When::Waiting(next.since)))
     }
 
-    /// [`Core::take_for`], which may have left a job: the key is locked.
+    /// [`Core::take_for`], with its job if it left one. The key is locked.
     async fn take_in_steps(self: &Rc<Self>, next: &Next) -> Result<Answer, Refusal> {
         let call = &next.call;
         let Taken { mut out, flow } = self.take_for(next)?;
@@ -323,9 +322,9 @@ impl Core {
         Ok(answer_of(out, rest))
     }
 
-    /// A key of this core and another are to be free: who waits for the first is served under both, so
-    /// nobody can take the other in between again and again. One task waits for both, however often the
-    /// first changes meanwhile.
+    /// Locks a key of this core and a destination together, to serve the calls on the key. So other
+    /// lock holders cannot take the destination again and again. Only one task waits for the two,
+    /// however often the key changes.
     fn serve_when_free(&self, name: u64, other: (usize, u64)) {
         if !self.waits.borrow_mut().begin_retry(name, other) {
             return;
@@ -344,14 +343,14 @@ impl Core {
         });
     }
 
-    /// A key is served as if it had changed.
+    /// Serves a key as if it had changed.
     pub(super) fn serve_again(&self, name: u64) {
         if self.waits.borrow().has(name) {
             self.tx.serve_keys(&[name]);
         }
     }
 
-    /// Removes some places of those who left their queues. False when there were none.
+    /// Removes a few places of ended calls. False if there were none.
     pub(crate) fn clear_queues(&self) -> bool {
         let mut waits = self.waits.borrow_mut();
         if !waits.has_left() {
@@ -363,7 +362,7 @@ impl Core {
         true
     }
 
-    /// What a call comes to under locks that are held.
+    /// Runs a call under held locks.
     pub(super) async fn run_under(
         self: &Rc<Self>,
         call: &WaitingCall,
@@ -397,8 +396,8 @@ impl Core {
         })
     }
 
-    /// Has keys looked at whose time has come: pending entries that have been idle for long enough, and
-    /// streams that have died of their deadlines.
+    /// Serves keys whose check is due: pending entries that are idle for long enough, and expired
+    /// streams.
     pub(crate) fn serve_due(&self) {
         for _ in 0..TIMED_OUT_AT_ONCE {
             let due = self.waits.borrow_mut().take_due(self.now_ms());

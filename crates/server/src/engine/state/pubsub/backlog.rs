@@ -6,7 +6,7 @@
 //! delivery, and the messages in flight are bounded. Subscribers that do not read slow no publisher
 //! down: `client-output-buffer-limit` limits their output.
 
-use super::Kind;
+use super::SubscriptionKind;
 use super::name::{Message, Name};
 use darter_base::glob::Walk;
 use darter_tx::CoreId;
@@ -26,9 +26,9 @@ pub(crate) fn weight(message: &Message, receivers: usize) -> usize {
 
 /// A subscriber joins or leaves names of one kind: the home changes its counts.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct SubscriptionChange {
     pub(crate) subscriber: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SubscriptionKind,
     pub(crate) names: Vec<Name>,
     pub(crate) joins: bool,
     /// The ticket to complete on the subscriber's core when the change is counted; `None` if the
@@ -73,7 +73,7 @@ pub(crate) enum Sender {
 #[derive(Debug)]
 pub(crate) enum Order {
     Publish(Publication, Sender),
-    Change(CoreId, Change),
+    Change(CoreId, SubscriptionChange),
 }
 
 /// See the module.
@@ -145,7 +145,7 @@ mod tests {
         backlog.sent(1, 1);
         assert!(backlog.is_full());
         let payload = Text::Short(vec![0; 8 * 1_024].into());
-        let message = Message::new(Kind::Channel, Name::from_bytes(b"c"), payload);
+        let message = Message::new(SubscriptionKind::Channel, Name::from_bytes(b"c"), payload);
         assert_eq!(weight(&message, 5), 8);
         backlog.push(Order::Publish(Publication::new(Arc::new(message)), Sender::Waits(0)));
         assert!(!backlog.can_go_on());

@@ -2,7 +2,7 @@
 //! was counted. The order is kept: a message counted before a change is delivered before the change
 //! takes effect.
 
-use super::backlog::{Change, REPORT_AT};
+use super::backlog::{REPORT_AT, SubscriptionChange};
 use super::frame::Frame;
 use super::name::{Message, Name};
 use darter_base::spare;
@@ -27,15 +27,15 @@ pub(crate) struct Delivery {
 
 /// An item from a home.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum DeliveryItem {
     Message(Box<Delivery>),
-    Counted(Change),
+    Counted(SubscriptionChange),
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
-    items: VecDeque<(CoreId, Item)>,
+    items: VecDeque<(CoreId, DeliveryItem)>,
     /// By home: the weight delivered since the last report.
     delivered: Vec<usize>,
 }
@@ -46,18 +46,18 @@ impl Deliveries {
     }
 
     /// Adds an item from home `from`.
-    pub(crate) fn push(&mut self, from: CoreId, item: Item) {
+    pub(crate) fn push(&mut self, from: CoreId, item: DeliveryItem) {
         self.items.push_back((from, item));
     }
 
-    pub(crate) fn take(&mut self) -> Option<(CoreId, Item)> {
+    pub(crate) fn take(&mut self) -> Option<(CoreId, DeliveryItem)> {
         let first = self.items.pop_front();
         spare::release_queue(&mut self.items);
         first
     }
 
     /// Puts an unfinished item back at the front.
-    pub(crate) fn put_back(&mut self, from: CoreId, item: Item) {
+    pub(crate) fn put_back(&mut self, from: CoreId, item: DeliveryItem) {
         self.items.push_front((from, item));
     }
 

@@ -1,6 +1,6 @@
 //! Encodes messages and confirmations: arrays in RESP2, pushes in RESP3.
 
-use super::Kind;
+use super::SubscriptionKind;
 use super::name::{Message, Name, Text};
 use darter_resp::{Output, Reply};
 
@@ -42,7 +42,7 @@ impl Frame {
 pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>, resp3: bool) {
     let word: &[u8] = match (pattern, message.kind) {
         (Some(_), _) => b"pmessage",
-        (None, Kind::Shard) => b"smessage",
+        (None, SubscriptionKind::Shard) => b"smessage",
         (None, _) => b"message",
     };
     let mut reply = Reply::new(out, resp3);
@@ -58,19 +58,19 @@ pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>,
 /// Appends the confirmation of a change. `name` is `None` if there was no subscription to leave.
 pub(crate) fn confirm(
     out: &mut Output,
-    kind: Kind,
+    kind: SubscriptionKind,
     joins: bool,
     name: Option<&Name>,
     count: usize,
     resp3: bool,
 ) {
     let word: &[u8] = match (kind, joins) {
-        (Kind::Channel, true) => b"subscribe",
-        (Kind::Channel, false) => b"unsubscribe",
-        (Kind::Pattern, true) => b"psubscribe",
-        (Kind::Pattern, false) => b"punsubscribe",
-        (Kind::Shard, true) => b"ssubscribe",
-        (Kind::Shard, false) => b"sunsubscribe",
+        (SubscriptionKind::Channel, true) => b"subscribe",
+        (SubscriptionKind::Channel, false) => b"unsubscribe",
+        (SubscriptionKind::Pattern, true) => b"psubscribe",
+        (SubscriptionKind::Pattern, false) => b"punsubscribe",
+        (SubscriptionKind::Shard, true) => b"ssubscribe",
+        (SubscriptionKind::Shard, false) => b"sunsubscribe",
     };
     let mut reply = Reply::new(out, resp3);
     reply.push(3);
@@ -92,7 +92,7 @@ fn bulk(reply: &mut Reply<'_>, text: &Text) {
 mod tests {
     use super::*;
 
-    fn message(kind: Kind, payload: &[u8]) -> Message {
+    fn message(kind: SubscriptionKind, payload: &[u8]) -> Message {
         let payload = Text::Short(payload.into());
         Message::new(kind, Name::from_bytes(b"news"), payload)
     }
@@ -104,31 +104,34 @@ mod tests {
 
     #[test] // Both protocols; channel, pattern and shard channel.
     fn messages_are_encoded() {
-        let plain = message(Kind::Channel, b"hi");
+        let plain = message(SubscriptionKind::Channel, b"hi");
         let text = "$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
         assert_eq!(short(&Frame::new(&plain, None, false)), format!("*3\r\n{text}"));
         assert_eq!(short(&Frame::new(&plain, None, true)), format!(">3\r\n{text}"));
         let text = "$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
         let pattern = Name::from_bytes(b"n*");
         assert_eq!(short(&Frame::new(&plain, Some(&pattern), true)), format!(">4\r\n{text}"));
-        let sharded = Frame::new(&message(Kind::Shard, b"hi"), None, false);
+        let sharded = Frame::new(&message(SubscriptionKind::Shard, b"hi"), None, false);
         assert!(short(&sharded).contains("$8\r\nsmessage\r\n"));
     }
 
     #[test] // A long message is not encoded once for all; its cost follows its parts.
     fn long_messages_are_shared() {
-        let long = message(Kind::Channel, &[b'x'; 1 << 20]);
+        let long = message(SubscriptionKind::Channel, &[b'x'; 1 << 20]);
         let frame = Frame::new(&long, None, false);
         assert!(matches!(frame, Frame::Long(65)), "{frame:?}");
-        assert!(frame.cost() > Frame::new(&message(Kind::Channel, b"x"), None, false).cost());
+        assert!(
+            frame.cost()
+                > Frame::new(&message(SubscriptionKind::Channel, b"x"), None, false).cost()
+        );
     }
 
     #[test] // Redis's words for each change; null without a subscription.
     fn changes_are_confirmed() {
         let mut out = Output::default();
         let name = Name::from_bytes(b"a");
-        confirm(&mut out, Kind::Pattern, true, Some(&name), 3, false);
-        confirm(&mut out, Kind::Shard, false, None, 0, true);
+        confirm(&mut out, SubscriptionKind::Pattern, true, Some(&name), 3, false);
+        confirm(&mut out, SubscriptionKind::Shard, false, None, 0, true);
         let expected =
             "*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:3\r\n>3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n";
         assert_eq!(out.flatten(), expected.as_bytes());

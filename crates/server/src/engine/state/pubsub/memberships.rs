@@ -14,7 +14,7 @@
 //! - R3: `patterns` has the same patterns as `held`.
 
 use super::name::Name;
-use super::{Kind, Subscribed};
+use super::{Subscribed, SubscriptionKind};
 use darter_base::hash::IdentityMap;
 use darter_resp::Output;
 use darter_runtime::net::Token;
@@ -62,63 +62,67 @@ pub(crate) struct Subscriber {
 impl Subscriber {
     /// The summary for its session.
     pub(crate) fn summary(&self, id: u64) -> Subscribed {
-        Subscribed { id, counts: Kind::ALL.map(|kind| self.len(kind)), bytes: self.bytes }
+        Subscribed {
+            id,
+            counts: SubscriptionKind::ALL.map(|kind| self.len(kind)),
+            bytes: self.bytes,
+        }
     }
 
     /// Subscriptions of a kind.
-    pub(crate) fn len(&self, kind: Kind) -> usize {
+    pub(crate) fn len(&self, kind: SubscriptionKind) -> usize {
         self.held[kind as usize].len()
     }
 
-    pub(crate) fn holds(&self, kind: Kind, name: &Name) -> bool {
+    pub(crate) fn holds(&self, kind: SubscriptionKind, name: &Name) -> bool {
         self.held[kind as usize].contains_key(name)
     }
 
     /// At most `most` subscriptions of a kind: the oldest patterns, and others in no order, as in
     /// Redis.
-    pub(crate) fn some(&self, kind: Kind, most: usize) -> Vec<Name> {
+    pub(crate) fn some(&self, kind: SubscriptionKind, most: usize) -> Vec<Name> {
         match kind {
-            Kind::Pattern => self.patterns.values().take(most).cloned().collect(),
+            SubscriptionKind::Pattern => self.patterns.values().take(most).cloned().collect(),
             _ => self.held[kind as usize].keys().take(most).cloned().collect(),
         }
     }
 
     /// Adds a subscription.
-    pub(crate) fn hold(&mut self, kind: Kind, name: &Name) {
+    pub(crate) fn hold(&mut self, kind: SubscriptionKind, name: &Name) {
         let Entry::Vacant(place) = self.held[kind as usize].entry(name.clone()) else { return };
         self.last += 1;
         place.insert(Held { is_leaving: false, number: self.last });
         self.bytes += name.held_bytes();
-        if kind == Kind::Pattern {
+        if kind == SubscriptionKind::Pattern {
             self.patterns.insert(self.last, name.clone());
             self.bytes += ORDER_BYTES;
         }
     }
 
     /// Marks a subscription as leaving: the homes are being notified.
-    pub(crate) fn give_up(&mut self, kind: Kind, name: &Name) {
+    pub(crate) fn give_up(&mut self, kind: SubscriptionKind, name: &Name) {
         let held = self.held[kind as usize].get_mut(name);
         held.expect("what is given up is held").is_leaving = true;
     }
 
     /// Removes a subscription.
-    pub(crate) fn let_go(&mut self, kind: Kind, name: &Name) {
+    pub(crate) fn let_go(&mut self, kind: SubscriptionKind, name: &Name) {
         if let Some(held) = self.held[kind as usize].remove(name) {
             self.note_gone(kind, name, held);
         }
     }
 
-    fn note_gone(&mut self, kind: Kind, name: &Name, held: Held) {
+    fn note_gone(&mut self, kind: SubscriptionKind, name: &Name, held: Held) {
         self.bytes -= name.held_bytes();
-        if kind == Kind::Pattern {
+        if kind == SubscriptionKind::Pattern {
             self.patterns.remove(&held.number).expect("R3: it has a place in their order");
             self.bytes -= ORDER_BYTES;
         }
     }
 
     /// Takes any subscription: its kind, its name, and whether it was leaving.
-    pub(crate) fn take_one(&mut self) -> Option<(Kind, Name, bool)> {
-        let kind = Kind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
+    pub(crate) fn take_one(&mut self) -> Option<(SubscriptionKind, Name, bool)> {
+        let kind = SubscriptionKind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
         let (name, held) = self.held[kind as usize].pop_first()?;
         self.note_gone(kind, &name, held);
         Some((kind, name, held.is_leaving))
@@ -156,7 +160,7 @@ impl Memberships {
     }
 
     /// Adds a member.
-    pub(crate) fn add(&mut self, kind: Kind, name: &Name, id: u64) {
+    pub(crate) fn add(&mut self, kind: SubscriptionKind, name: &Name, id: u64) {
         let Some(members) = self.kinds[kind as usize].get_mut(name) else {
             self.kinds[kind as usize].insert(name.clone(), Members::One(id));
             return;
@@ -171,7 +175,7 @@ impl Memberships {
 
     /// Removes a member.
     #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
-    pub(crate) fn remove(&mut self, kind: Kind, name: &Name, id: u64) {
+    pub(crate) fn remove(&mut self, kind: SubscriptionKind, name: &Name, id: u64) {
         let names = &mut self.kinds[kind as usize];
         let Some(members) = names.get_mut(name) else { return };
         let is_empty = match members {
@@ -189,7 +193,7 @@ impl Memberships {
     /// The members after number `after`, in the order of their numbers.
     pub(crate) fn members_after(
         &self,
-        kind: Kind,
+        kind: SubscriptionKind,
         name: &Name,
         after: u64,
     ) -> impl Iterator<Item = u64> {
@@ -233,7 +237,7 @@ impl Memberships {
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         for (id, subscriber) in &self.subscribers {
-            for kind in Kind::ALL {
+            for kind in SubscriptionKind::ALL {
                 for name in subscriber.held[kind as usize].keys() {
                     let mut members = self.members_after(kind, name, id - 1);
                     assert_eq!(members.next(), Some(*id), "R1");
@@ -241,12 +245,12 @@ impl Memberships {
             }
         }
         for subscriber in self.subscribers.values() {
-            assert_eq!(subscriber.patterns.len(), subscriber.len(Kind::Pattern), "R3");
-            let is_held = |name| subscriber.holds(Kind::Pattern, name);
+            assert_eq!(subscriber.patterns.len(), subscriber.len(SubscriptionKind::Pattern), "R3");
+            let is_held = |name| subscriber.holds(SubscriptionKind::Pattern, name);
             assert!(subscriber.patterns.values().all(is_held), "R3");
         }
         for (name, id) in self.partial.keys() {
-            let mut members = self.members_after(Kind::Pattern, name, id - 1);
+            let mut members = self.members_after(SubscriptionKind::Pattern, name, id - 1);
             assert_eq!(members.next(), Some(*id), "R2");
         }
     }
@@ -267,7 +271,7 @@ mod tests {
             let mut model = BTreeSet::new();
             for _ in 0..300 {
                 let id = ids[prng.below(5) as usize];
-                let (kind, at) = (Kind::ALL[prng.below(3) as usize], prng.below(4));
+                let (kind, at) = (SubscriptionKind::ALL[prng.below(3) as usize], prng.below(4));
                 let name = Name::from_bytes(&at.to_le_bytes());
                 let subscriber = memberships.get(id).unwrap();
                 if model.insert((kind as usize, at, id)) {
@@ -301,15 +305,16 @@ mod tests {
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
         assert!(!subscriber.summary(id).is_any());
-        subscriber.hold(Kind::Channel, &name);
-        subscriber.hold(Kind::Channel, &name);
-        subscriber.hold(Kind::Shard, &name);
+        subscriber.hold(SubscriptionKind::Channel, &name);
+        subscriber.hold(SubscriptionKind::Channel, &name);
+        subscriber.hold(SubscriptionKind::Shard, &name);
         let summary = subscriber.summary(id);
         assert_eq!((summary.counts, summary.bytes), ([1, 0, 1], 2 * name.held_bytes()));
-        let counted = [Kind::Pattern, Kind::Shard].map(|kind| summary.counted_with(kind));
+        let counted = [SubscriptionKind::Pattern, SubscriptionKind::Shard]
+            .map(|kind| summary.counted_with(kind));
         assert_eq!(counted, [1, 1]);
-        subscriber.let_go(Kind::Channel, &name);
-        subscriber.let_go(Kind::Channel, &name);
+        subscriber.let_go(SubscriptionKind::Channel, &name);
+        subscriber.let_go(SubscriptionKind::Channel, &name);
         assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
     }
 
@@ -319,13 +324,13 @@ mod tests {
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
         let names: Vec<Name> = (0..50_u8).map(|at| Name::from_bytes(&[b'p', at])).collect();
-        names.iter().for_each(|name| subscriber.hold(Kind::Pattern, name));
-        subscriber.hold(Kind::Pattern, &names[0]); // A second subscription keeps the order.
-        assert_eq!(subscriber.some(Kind::Pattern, 20), names[..20]);
+        names.iter().for_each(|name| subscriber.hold(SubscriptionKind::Pattern, name));
+        subscriber.hold(SubscriptionKind::Pattern, &names[0]); // A second subscription keeps the order.
+        assert_eq!(subscriber.some(SubscriptionKind::Pattern, 20), names[..20]);
         let bytes = subscriber.summary(id).bytes;
-        subscriber.let_go(Kind::Pattern, &names[0]);
-        subscriber.hold(Kind::Pattern, &names[0]);
-        assert_eq!(subscriber.some(Kind::Pattern, 50).last(), Some(&names[0]));
+        subscriber.let_go(SubscriptionKind::Pattern, &names[0]);
+        subscriber.hold(SubscriptionKind::Pattern, &names[0]);
+        assert_eq!(subscriber.some(SubscriptionKind::Pattern, 50).last(), Some(&names[0]));
         assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
@@ -333,7 +338,7 @@ mod tests {
     fn cores_count_patterns_one_by_one() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
         let id = memberships.enter(TOKEN);
-        memberships.add(Kind::Pattern, &name, id);
+        memberships.add(SubscriptionKind::Pattern, &name, id);
         memberships.begin_partial(&name, id, true, 3);
         let counted = |memberships: &Memberships| {
             [0, 1, 2].map(|core| memberships.is_counted(&name, id, core))

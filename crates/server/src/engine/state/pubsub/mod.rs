@@ -31,7 +31,7 @@ use std::cell::{Cell, RefCell};
 
 /// A kind of subscription. Each has its own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SubscriptionKind {
     /// SUBSCRIBE.
     Channel,
     /// PSUBSCRIBE.
@@ -40,7 +40,7 @@ pub enum Kind {
     Shard,
 }
 
-impl Kind {
+impl SubscriptionKind {
     pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
@@ -49,7 +49,7 @@ impl Kind {
 pub struct Subscribed {
     /// The subscriber's number in [`Memberships`]; 0 before the first subscription.
     pub(crate) id: u64,
-    /// Subscriptions of each [`Kind`].
+    /// Subscriptions of each [`SubscriptionKind`].
     pub(crate) counts: [usize; 3],
     /// Bytes of memory of the subscriptions.
     pub(crate) bytes: usize,
@@ -63,9 +63,9 @@ impl Subscribed {
     }
 
     /// The subscriptions that a confirmation of `kind` counts: shard channels alone, or all others.
-    pub(crate) fn counted_with(&self, kind: Kind) -> usize {
+    pub(crate) fn counted_with(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = self.counts;
-        if kind == Kind::Shard { shards } else { channels + patterns }
+        if kind == SubscriptionKind::Shard { shards } else { channels + patterns }
     }
 }
 

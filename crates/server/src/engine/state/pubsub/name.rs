@@ -3,7 +3,7 @@
 //! Holders share one copy. A long text stays in the chunks of its request: it is neither copied nor
 //! freed in one piece, and is sent without a copy.
 
-use super::Kind;
+use super::SubscriptionKind;
 use crate::listeners::PREFIXES;
 use darter_keyspace::ServerAct;
 use darter_resp::{Arg, Args, Output, Request};
@@ -135,8 +135,8 @@ impl Eq for Name {}
 /// A published message.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// [`Kind::Channel`] or [`Kind::Shard`].
-    pub(crate) kind: Kind,
+    /// [`SubscriptionKind::Channel`] or [`SubscriptionKind::Shard`].
+    pub(crate) kind: SubscriptionKind,
     pub(crate) channel: Name,
     pub(crate) payload: Text,
     /// Replaces messages beyond the output limit of the receivers: closes them.
@@ -145,7 +145,7 @@ pub(crate) struct Message {
 
 impl Message {
     /// A message of these bytes.
-    pub(crate) fn new(kind: Kind, channel: Name, payload: Text) -> Self {
+    pub(crate) fn new(kind: SubscriptionKind, channel: Name, payload: Text) -> Self {
         Self { kind, channel, payload, is_excess: false }
     }
 

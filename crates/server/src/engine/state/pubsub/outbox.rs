@@ -12,7 +12,7 @@
 //! So a channel adds no more to a client's output than in Redis. Invariants: the account is the sum
 //! of the kept bytes, and at most [`BYTES_MAX`].
 
-use super::Kind;
+use super::SubscriptionKind;
 use super::name::{Message, Name};
 use darter_base::lazyfree::{self, Dismantle};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ const BYTES_MAX: usize = 1 << 30;
 /// The size of a message without its texts: its entry and the overhead of allocations.
 const MESSAGE_BYTES: usize = size_of::<Message>() + 64;
 /// The size of a channel without its name.
-const CHANNEL_BYTES: usize = 2 * size_of::<((Kind, Name), Option<usize>)>();
+const CHANNEL_BYTES: usize = 2 * size_of::<((SubscriptionKind, Name), Option<usize>)>();
 /// Messages in a block, which grows, moves or is freed in one step.
 const BLOCK: usize = 256;
 
@@ -46,7 +46,7 @@ pub(crate) struct Outbox {
 }
 
 /// Channels by kind and name.
-type Channels = BTreeMap<(Kind, Name), Option<usize>>;
+type Channels = BTreeMap<(SubscriptionKind, Name), Option<usize>>;
 
 impl Outbox {
     /// An empty outbox.
@@ -145,7 +145,7 @@ mod tests {
 
     fn message(channel: &str, bytes: usize) -> Message {
         let payload = Text::Short(vec![b'x'; bytes].into());
-        Message::new(Kind::Channel, Name::from_bytes(channel.as_bytes()), payload)
+        Message::new(SubscriptionKind::Channel, Name::from_bytes(channel.as_bytes()), payload)
     }
 
     fn outbox() -> (Outbox, Rc<Cell<usize>>) {
@@ -181,7 +181,11 @@ mod tests {
         let mut kept = 0;
         let next = |at: usize| {
             let channel = Name::from_bytes(&at.to_le_bytes());
-            Message::new(Kind::Shard, channel, Text::Short(std::sync::Arc::clone(&payload)))
+            Message::new(
+                SubscriptionKind::Shard,
+                channel,
+                Text::Short(std::sync::Arc::clone(&payload)),
+            )
         };
         while outbox.keep(next(kept), 0).is_ok() {
             kept += 1;

@@ -3,7 +3,7 @@
 //!
 //! Trees, not hash tables: growing to a million names never copies them all.
 
-use super::Kind;
+use super::SubscriptionKind;
 use super::name::Name;
 use darter_tx::CoreId;
 use std::collections::{BTreeMap, btree_map::Entry};
@@ -82,7 +82,7 @@ pub(crate) struct SubscriberCounts {
 
 impl SubscriberCounts {
     /// Counts a subscriber on `core`.
-    pub(crate) fn add(&mut self, kind: Kind, name: &Name, core: CoreId) {
+    pub(crate) fn add(&mut self, kind: SubscriptionKind, name: &Name, core: CoreId) {
         let core = u32::try_from(core).expect("few cores");
         match self.kinds[kind as usize].entry(name.clone()) {
             Entry::Occupied(mut counts) => counts.get_mut().add(core),
@@ -94,7 +94,7 @@ impl SubscriberCounts {
 
     /// Uncounts a subscriber on `core`.
     #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
-    pub(crate) fn take(&mut self, kind: Kind, name: &Name, core: CoreId) {
+    pub(crate) fn take(&mut self, kind: SubscriptionKind, name: &Name, core: CoreId) {
         let core = u32::try_from(core).expect("few cores");
         let names = &mut self.kinds[kind as usize];
         let counts = names.get_mut(name).expect("what is given up was subscribed to");
@@ -104,18 +104,18 @@ impl SubscriberCounts {
     }
 
     /// The number of different names.
-    pub(crate) fn len(&self, kind: Kind) -> usize {
+    pub(crate) fn len(&self, kind: SubscriptionKind) -> usize {
         self.kinds[kind as usize].len()
     }
 
-    pub(crate) fn counts(&self, kind: Kind, name: &Name) -> Option<&Counts> {
+    pub(crate) fn counts(&self, kind: SubscriptionKind, name: &Name) -> Option<&Counts> {
         self.kinds[kind as usize].get(name)
     }
 
     /// The names after `after`, in their order.
     pub(crate) fn names_after(
         &self,
-        kind: Kind,
+        kind: SubscriptionKind,
         after: Option<&Name>,
     ) -> impl Iterator<Item = (&Name, &Counts)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -131,31 +131,31 @@ mod tests {
     fn subscribers_are_counted_by_core() {
         let (mut registry, name) = (SubscriberCounts::default(), Name::from_bytes(b"news.*"));
         for core in [1, 1, 4, 2] {
-            registry.add(Kind::Pattern, &name, core);
+            registry.add(SubscriptionKind::Pattern, &name, core);
         }
-        assert_eq!(registry.len(Kind::Pattern), 1);
-        assert!(registry.counts(Kind::Channel, &name).is_none(), "another namespace");
-        let counts = registry.counts(Kind::Pattern, &name).unwrap();
+        assert_eq!(registry.len(SubscriptionKind::Pattern), 1);
+        assert!(registry.counts(SubscriptionKind::Channel, &name).is_none(), "another namespace");
+        let counts = registry.counts(SubscriptionKind::Pattern, &name).unwrap();
         assert_eq!(counts.by_core().collect::<Vec<_>>(), [(1, 2), (4, 1), (2, 1)]);
         assert_eq!(counts.sum(), 4);
         for core in [4, 1, 2, 1] {
-            registry.take(Kind::Pattern, &name, core);
+            registry.take(SubscriptionKind::Pattern, &name, core);
         }
-        assert_eq!(registry.len(Kind::Pattern), 0);
+        assert_eq!(registry.len(SubscriptionKind::Pattern), 0);
     }
 
     #[test] // A walk by `names_after` survives changes.
     fn names_are_walked_in_portions() {
         let mut registry = SubscriberCounts::default();
         let names: Vec<Name> = (0..50_u8).map(|number| Name::from_bytes(&[number])).collect();
-        names.iter().for_each(|name| registry.add(Kind::Channel, name, 0));
+        names.iter().for_each(|name| registry.add(SubscriptionKind::Channel, name, 0));
         let (mut seen, mut after) = (0, None);
         loop {
-            let next = registry.names_after(Kind::Channel, after.as_ref()).next();
+            let next = registry.names_after(SubscriptionKind::Channel, after.as_ref()).next();
             let Some(name) = next.map(|(name, _)| name.clone()) else { break };
-            registry.take(Kind::Channel, &name, 0);
+            registry.take(SubscriptionKind::Channel, &name, 0);
             (seen, after) = (seen + 1, Some(name));
         }
-        assert_eq!((seen, registry.len(Kind::Channel)), (50, 0));
+        assert_eq!((seen, registry.len(SubscriptionKind::Channel)), (50, 0));
     }
 }
