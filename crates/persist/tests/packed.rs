@@ -180,8 +180,8 @@ fn ziplists_of_every_coding_are_read() {
     }
     let few: Vec<Vec<u8>> = ["f", "v"].map(|text| text.into()).into();
     let good = ziplist(&few, 2);
-    // A backward walk may begin at any byte of the block after the head.
-    for (tail, is_good) in [(9, false), (10, true), (good.len() - 1, true), (good.len(), false)] {
+    // The tail is where the last entry begins.
+    for (tail, is_good) in [(9, false), (10, false), (13, true), (good.len() - 1, false)] {
         let mut block = good.clone();
         block[4..8].copy_from_slice(&(tail as u32).to_le_bytes());
         assert_eq!(value_of(HASH_ZIPLIST, &block).is_ok(), is_good, "{tail}");
