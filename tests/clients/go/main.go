@@ -112,7 +112,10 @@ func main() {
 		"asynq": tasksOfAsynq, "caching": caching,
 	}[os.Args[1]]
 	for _, protocol := range []int{2, 3} {
-		options := &redis.Options{Addr: "127.0.0.1:" + os.Args[2], Protocol: protocol}
+		// By default the pool has ten connections a processor: with one, the workers would take all.
+		options := &redis.Options{
+			Addr: "127.0.0.1:" + os.Args[2], Protocol: protocol, PoolSize: 32,
+		}
 		client := redis.NewClient(options)
 		check(client.FlushAll(ctx).Err())
 		run(ctx, client, protocol)

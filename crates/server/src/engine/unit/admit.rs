@@ -110,13 +110,13 @@ impl State<'_> {
     }
 }
 
-/// Refuses a request with a key, field or member that is longer than `name-max-bytes`.
+/// Refuses a request with a key, field, member or channel that is longer than `name-max-bytes`.
 fn refuse_long_names(row: &Command, args: Args<'_>) -> Result<(), Refusal> {
     let (max, is_name) = (name_max_bytes(), row.names(args));
     match args.longer_than(max).find(|(at, _)| is_name(*at)) {
         None => Ok(()),
         Some((_, len)) => Err(Refusal::line(format!(
-            "ERR a key, field or member of {len} bytes is longer than name-max-bytes ({max})"
+            "ERR a key, field, member or channel of {len} bytes is longer than name-max-bytes ({max})"
         ))),
     }
 }
