@@ -441,6 +441,7 @@ impl<'a> Args<'a> {
 
     /// The arguments that are longer than `bytes`, which is at least a chunk: their indexes and
     /// lengths. Cost: O(blocks), and O(arguments) in blocks that are longer than `bytes`.
+    #[inline]
     pub fn longer_than(self, bytes: usize) -> impl Iterator<Item = (usize, usize)> + 'a {
         debug_assert!(bytes >= CHUNK_BYTES);
         let (spans, blocks): (&[Span], &[Block]) = match self.source {
