@@ -494,30 +494,20 @@ fn latencies(subjects: &[Subject], entries: &[Entry]) -> Table {
     let last = ["until its reply P50", "until its reply P99", "same key P99.9", "same key max"];
     let last = last.map(str::to_owned);
     let heads: Vec<String> = first.chain(heads).chain(last).collect();
-    let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
-    for (row, cells) in by_experiment(subjects, entries) {
-        for entry in cells.into_iter().flatten() {
-            let mut line = vec![row.name.to_owned(), subjects[entry.subject].name()];
-            match &entry.result {
-                Ok(measured) => {
-                    for summary in [&measured.during, &measured.outside] {
-                        line.extend(PERCENTILES.iter().map(|(_, value)| time_text(value(summary))));
-                    }
-                    let ratios = PERCENTILES.iter().map(|(_, value)| quotient(measured, *value));
-                    line.extend(ratios.map(ratio_text));
-                    let same = |value: fn(&Summary) -> u64| {
-                        measured.same.as_ref().map_or("–".to_owned(), |one| time_text(value(one)))
-                    };
-                    let running = [measured.running.p50_ns, measured.running.p99_ns];
-                    line.extend(running.map(time_text));
-                    line.extend([same(|one| one.p999_ns), same(|one| one.max_ns)]);
-                }
-                Err(text) => line.push(brief(text)),
-            }
-            table.row(line);
+    let table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    row_by_row(table, subjects, entries, |measured, line| {
+        for summary in [&measured.during, &measured.outside] {
+            line.extend(PERCENTILES.iter().map(|(_, value)| time_text(value(summary))));
         }
-    }
-    table
+        let ratios = PERCENTILES.iter().map(|(_, value)| quotient(measured, *value));
+        line.extend(ratios.map(ratio_text));
+        let same = |value: fn(&Summary) -> u64| {
+            measured.same.as_ref().map_or("–".to_owned(), |one| time_text(value(one)))
+        };
+        let running = [measured.running.p50_ns, measured.running.p99_ns];
+        line.extend(running.map(time_text));
+        line.extend([same(|one| one.p999_ns), same(|one| one.max_ns)]);
+    })
 }
 
 fn probed(subjects: &[Subject], entries: &[Entry]) -> Table {
@@ -526,27 +516,17 @@ fn probed(subjects: &[Subject], entries: &[Entry]) -> Table {
     });
     let first = ["experiment", "server"].map(str::to_owned).into_iter();
     let heads: Vec<String> = first.chain(heads).collect();
-    let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
-    for (row, cells) in by_experiment(subjects, entries) {
-        for entry in cells.into_iter().flatten() {
-            let mut line = vec![row.name.to_owned(), subjects[entry.subject].name()];
-            match &entry.result {
-                Ok(measured) => {
-                    line.extend(measured.probes.iter().flat_map(|[during, outside]| {
-                        let ratio = ratio_text(during.p99_ns as f64 / outside.p99_ns as f64);
-                        [time_text(during.p99_ns), ratio, time_text(during.max_ns)]
-                    }))
-                }
-                Err(text) => line.push(brief(text)),
-            }
-            table.row(line);
-        }
-    }
-    table
+    let table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    row_by_row(table, subjects, entries, |measured, line| {
+        line.extend(measured.probes.iter().flat_map(|[during, outside]| {
+            let ratio = ratio_text(during.p99_ns as f64 / outside.p99_ns as f64);
+            [time_text(during.p99_ns), ratio, time_text(during.max_ns)]
+        }));
+    })
 }
 
 fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
-    let mut table = Table::new(&[
+    let table = Table::new(&[
         "experiment",
         "server",
         "first byte",
@@ -563,21 +543,32 @@ fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
         "client woke late by",
         "server held up",
     ]);
+    row_by_row(table, subjects, entries, |measured, line| {
+        line.push(time_text(nanos(measured.streamed.first_byte)));
+        line.push(time_text(nanos(measured.streamed.whole)));
+        line.push(format!("{:.1}", measured.streamed.bytes as f64 / 1e6));
+        line.extend(slice_texts(measured));
+        line.push(mib_text(measured.peak_more_bytes));
+        line.push(mib_text(measured.resident_bytes));
+        line.push(measured.errors.to_string());
+        line.push(time_text(measured.late_ns));
+        line.push(time_text(measured.held_up_ns));
+    })
+}
+
+/// Fills a table with a row for each experiment and server: both names, then the cells that `fill`
+/// appends, or why there is no result.
+fn row_by_row(
+    mut table: Table,
+    subjects: &[Subject],
+    entries: &[Entry],
+    fill: impl Fn(&Measured, &mut Vec<String>),
+) -> Table {
     for (row, cells) in by_experiment(subjects, entries) {
         for entry in cells.into_iter().flatten() {
             let mut line = vec![row.name.to_owned(), subjects[entry.subject].name()];
             match &entry.result {
-                Ok(measured) => {
-                    line.push(time_text(nanos(measured.streamed.first_byte)));
-                    line.push(time_text(nanos(measured.streamed.whole)));
-                    line.push(format!("{:.1}", measured.streamed.bytes as f64 / 1e6));
-                    line.extend(slice_texts(measured));
-                    line.push(mib_text(measured.peak_more_bytes));
-                    line.push(mib_text(measured.resident_bytes));
-                    line.push(measured.errors.to_string());
-                    line.push(time_text(measured.late_ns));
-                    line.push(time_text(measured.held_up_ns));
-                }
+                Ok(measured) => fill(measured, &mut line),
                 Err(text) => line.push(brief(text)),
             }
             table.row(line);
