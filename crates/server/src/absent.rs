@@ -12,11 +12,11 @@ const NAMES: &[&str] = &[
     "slaveof", "sync",
 ];
 
-/// A flag for each name that any core has logged.
+/// For each name in [`NAMES`]: whether any core has logged it.
 #[derive(Debug)]
 pub(crate) struct Absent([AtomicBool; NAMES.len()]);
 
-/// The length of the longest name, at most.
+/// An upper bound of the length of a name in [`NAMES`].
 const NAME_MAX: usize = 40;
 
 impl Default for Absent {
@@ -26,7 +26,7 @@ impl Default for Absent {
 }
 
 impl Absent {
-    /// Logs the unknown command `name` if it is a row of [`NAMES`] and was not logged before.
+    /// Logs the unknown command `name` if [`NAMES`] has it and it was not logged before.
     pub(crate) fn asked_for(&self, name: &[u8]) {
         if self.is_news(name) {
             let name = String::from_utf8_lossy(name).to_ascii_uppercase();
@@ -38,7 +38,7 @@ impl Absent {
 
     fn is_news(&self, name: &[u8]) -> bool {
         if name.len() > NAME_MAX {
-            return false; // Avoids a copy of a name of any length.
+            return false; // A longer name is in no row, and is not copied.
         }
         let Ok(name) = std::str::from_utf8(name) else { return false };
         let at = NAMES.binary_search(&name.to_ascii_lowercase().as_str());
@@ -50,7 +50,7 @@ impl Absent {
 mod tests {
     use super::*;
 
-    #[test] // The binary search needs them sorted.
+    #[test] // `asked_for` finds names by binary search.
     fn names_are_sorted_and_absent() {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    #[test] // Letter case does not matter; other names are never logged.
+    #[test] // In any letter case; other names are never logged.
     fn each_is_logged_once() {
         let absent = Absent::default();
         let asked = [&b"ROLE"[..], b"role", b"sync", b"get", b"\xff", &[b'a'; 100]];

@@ -1,11 +1,11 @@
-//! Checks for arrivals at a core while it works: see `knock`.
+//! Checks whether anything has arrived at a core while it works: see `knock`.
 //!
-//! On io_uring a check reads two words that the kernel writes: the end of its queue, and a flag
-//! that more can be fetched. Messages of other cores are in shared memory, too. On epoll a check is
-//! a system call, so it is rarer, and made only while clients are active: a single client that
-//! waits for its long command causes none.
+//! On io_uring, a check reads two words that the kernel writes: the end of the completion queue,
+//! and a flag that more completions can be fetched. Messages from other cores are also visible in
+//! shared memory. On epoll, a check is a system call, so checks are rarer and made only while
+//! clients are active. A single client that waits for its own long command causes none.
 //!
-//! Not here: handling arrivals. See `thread`.
+//! Not here: handling what has arrived. See `thread`.
 
 use crate::knock::Knocker;
 use crate::post::Post;
@@ -14,20 +14,20 @@ use darter_runtime::net::Net;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Time between two checks that read shared memory: jobs check after every member.
+/// Time between two checks that only read shared memory. Jobs call the check after every member.
 const READS_EVERY_NS: u64 = 2_000;
-/// Time between two checks that are system calls, each of 0.3 to 1 us: about a portion.
+/// Time between two checks that are system calls of 0.3 to 1 us: about the length of a portion.
 const CALLS_EVERY_NS: u64 = 20_000;
-/// Clients count as active for this long after a request.
+/// A client counts as active for this time after a request.
 const ACTIVE_NS: u64 = 5_000_000;
 
-/// The sources of arrivals at a core.
+/// The sockets and the mailbox of a core, as sources of arrivals.
 pub(crate) struct Arrivals {
     net: Rc<RefCell<Net>>,
     mailbox: Rc<RefCell<Mailbox<Post>>>,
-    /// Whether a check of the sockets is a system call.
+    /// True if a check of the sockets is a system call.
     calls: bool,
-    /// Whether a client has sent a request since the last check.
+    /// True if a client has sent a request since the last check.
     note_request: Cell<bool>,
     active_until_ns: Cell<u64>,
 }
@@ -69,7 +69,7 @@ impl Knocker for Arrivals {
         if self.calls && !self.are_clients_active(now_ns) {
             return false;
         }
-        // The next poll reports an error of the backend.
+        // On an error of the backend, end the slice: the next poll reports the error.
         self.net.borrow_mut().has_newer().unwrap_or(true)
     }
 }
@@ -88,11 +88,11 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A core with one client, on a unix socket, where sent bytes have arrived.
+    /// A core with one client on a unix socket. Bytes that are sent have arrived at once.
     struct Bench {
         net: Rc<RefCell<Net>>,
         mailbox: Rc<RefCell<Mailbox<Post>>>,
-        /// The core that sends it messages.
+        /// Another core, which sends messages to the core.
         other: Mailbox<Post>,
         arrivals: Rc<Arrivals>,
         clock: Rc<Portions>,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     impl Bench {
-        /// `None` where the system lacks the backend.
+        /// Creates the bench; `None` where the system lacks the backend.
         fn new(choice: BackendChoice) -> Option<Self> {
             let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
             let (mut net, _) = match Net::open(choice, &wakers[0]) {
@@ -130,7 +130,7 @@ mod tests {
             Some(bench)
         }
 
-        /// The events of one poll.
+        /// Polls once, and returns the names of the events.
         fn poll(&self, wait: Wait) -> Vec<&'static str> {
             let mut seen = Vec::new();
             let mut note = |event: Event<'_>| {
@@ -144,7 +144,7 @@ mod tests {
             seen
         }
 
-        /// Polls until nothing is left, so that later arrivals are new.
+        /// Polls until no event is left, so that everything after it counts as new.
         fn look(&self, wait: Wait) -> Vec<&'static str> {
             let mut seen = self.poll(wait);
             loop {
@@ -158,7 +158,8 @@ mod tests {
             seen
         }
 
-        /// Portions of 10 us until the slice is over, with `knock` during the fourth.
+        /// Runs portions of 10 us until the slice is over, and calls `knock` during the fourth.
+        /// Returns the number of portions.
         fn slice(&mut self, knock: impl FnOnce(&mut Self)) -> usize {
             self.begin();
             assert!((1..=3).all(|_| !self.timer.must_yield()), "it ends unasked");
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    #[test] // On either backend a byte ends the slice with its portion, or the next.
+    #[test] // On either backend, the slice ends at most one portion after the byte arrives.
     fn a_byte_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
@@ -190,7 +191,7 @@ mod tests {
         }
     }
 
-    #[test] // A message of another core ends the slice, too.
+    #[test] // A message from another core ends the slice, too.
     fn mail_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    #[test] // Without recently active clients epoll is not called.
+    #[test] // While no client is active, a slice makes no epoll calls.
     fn idle_clients_cause_no_system_calls() {
         let Some(mut bench) = Bench::new(BackendChoice::Epoll) else { return };
         assert_eq!(bench.slice(Bench::send), 10);

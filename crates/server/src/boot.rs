@@ -1,8 +1,8 @@
-//! From settings to running cores, and to an orderly end.
+//! Starts the cores according to the settings, and stops them in order.
 //!
-//! Order: limits, sockets, threads, the file, the signals. As in Redis, the sockets are open before
-//! the file is loaded, and clients get LOADING. The pidfile is written before any client is
-//! answered, and only by a process that could listen.
+//! The order of the start: limits, sockets, threads, the file, signals. As in Redis, the sockets
+//! are open before the file is loaded, and clients get LOADING until then. The pidfile is written
+//! before any client is answered, and only by a process that has opened its sockets.
 
 use crate::admin::{self, Local};
 use crate::arrivals::Arrivals;
@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
 
-/// The reason for a failed start, or for a premature end.
+/// The reason for a failed start, or for an unplanned end.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -38,10 +38,10 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Flushes in transit between two cores. More wait at the sender.
+/// Batches of messages in a ring between two cores. Further ones wait at the sender.
 const RING_CAPACITY: usize = 256;
 
-/// Runs the server until a stop is requested.
+/// Runs the server until it is asked to stop.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
@@ -96,21 +96,23 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     drop(told);
     wait_for_cores(cores, &ready)?;
     let supervisor = Supervisor::begin(&settings);
-    shared.empty.measure(&*shared.machine); // Neither the cores nor the loader have begun.
+    // Measured here, because neither the cores nor the loader have begun.
+    shared.empty.measure(&*shared.machine);
     begun.wait();
     let loader = loader.map(load::Opened::begin).transpose();
     let loader = loader.map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
     let running = Running { signals: &signals, shared: &shared, wake: &wakers[0] };
     running.serve(loader, &supervisor)?;
-    shared.saves.cancel(); // An unfinished snapshot cannot be completed any more.
+    shared.saves.cancel(); // No core is left to complete an unfinished snapshot.
     stop_cores(&stop, &wakers, threads)?;
     shared.saves.finish();
     crate::log::end(shared.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)));
     Ok(())
 }
 
-/// Continues as a daemon, if the settings say so. Call it while there is one thread.
+/// Turns the process into a daemon, if the settings say so. Must be called while the process has
+/// one thread.
 pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
     if !crate::supervisor::leaves_terminal(settings) {
         return Ok(());
@@ -119,8 +121,8 @@ pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
         .map_err(|error| Failure(format!("cannot run in the background: {error}")))
 }
 
-/// Raises the limit of open files for `maxclients`. If the system does not allow it, `maxclients`
-/// is reduced.
+/// Raises the limit of open files to fit `maxclients`. If the system does not allow that,
+/// `maxclients` is reduced.
 fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
     let clients = settings.size("maxclients");
     let Err(fitting) = files::make_room(&System::read(), clients, cores) else { return Ok(()) };
@@ -140,7 +142,8 @@ fn enter_folder(settings: &mut Settings) -> Result<(), Failure> {
     entered.map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))
 }
 
-/// More cores than processors is slower than an equal number.
+/// Logs a warning if there are more cores than processors, because that is slower than an equal
+/// number.
 fn warn_of_sharing(cores: usize, processors: usize) {
     if cores > processors {
         tracing::warn!(
@@ -149,7 +152,7 @@ fn warn_of_sharing(cores: usize, processors: usize) {
     }
 }
 
-/// Waits until all cores run, or one has reported a failure.
+/// Waits until all cores run, or one of them reports a failure.
 fn wait_for_cores(
     cores: usize,
     ready: &std::sync::mpsc::Receiver<Result<(), Failure>>,
@@ -180,7 +183,7 @@ fn stop_cores(
 
 type CoreThread = std::thread::JoinHandle<std::io::Result<()>>;
 
-/// The rows of all crates.
+/// The command table, with the rows of all crates.
 #[must_use]
 pub fn table() -> Table {
     let mut families = darter_families::TABLES.to_vec();
@@ -212,21 +215,22 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
     })
 }
 
-/// The main thread's interval between two checks for signals, which wake only the cores.
+/// The interval at which the main thread checks for signals: a signal wakes only the cores.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
-/// The interval while the main thread waits for core 0.
+/// The interval of these checks while the main thread waits for core 0.
 const SHORT_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// The main thread, while the cores run.
+/// The state of the main thread while the cores run.
 struct Running<'a> {
     signals: &'a signal::StopFlag,
     shared: &'a Shared,
-    /// Core 0, which coordinates snapshots.
+    /// Wakes core 0, which coordinates snapshots.
     wake: &'a Waker,
 }
 
 impl Running<'_> {
-    /// Waits for the file, then for the stop, and for the snapshot before it.
+    /// Waits until the file is loaded, then until the server is asked to stop and the last snapshot
+    /// is made.
     fn serve(&self, loader: Option<load::Handle>, supervisor: &Supervisor) -> Result<(), Failure> {
         let is_loaded = loader.map_or(Ok(true), |loader| self.finish_loading(loader))?;
         if is_loaded && !self.is_to_end() {
@@ -234,7 +238,8 @@ impl Running<'_> {
             supervisor.ready();
         }
         if is_loaded {
-            self.wait_for_end(); // A partly loaded file must not replace the whole one.
+            // A file that is only partly loaded must not replace the complete one.
+            self.wait_for_end();
         }
         supervisor.stopping();
         Ok(())
@@ -244,8 +249,8 @@ impl Running<'_> {
         self.signals.raised().is_some() || self.shared.stop.load(Ordering::SeqCst)
     }
 
-    /// Watches the save points until SHUTDOWN stops the server, or a signal does so and its
-    /// snapshot is saved.
+    /// Starts a snapshot whenever a save point is reached. Returns when SHUTDOWN has stopped the
+    /// server, or a signal was received and its snapshot is saved.
     fn wait_for_end(&self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
             if let Some(signal) = self.signals.raised() {
@@ -270,15 +275,16 @@ impl Running<'_> {
             tracing::info!("saving: {changes} changes in {} seconds", point.seconds);
             saves.request(SaveRequest::Snapshot);
             self.wake.wake();
-            // The point stays reached until core 0 has begun.
+            // The save point counts as reached until core 0 has begun the snapshot, so wait for
+            // that.
             while saves.is_requested() && !self.is_to_end() {
                 std::thread::park_timeout(SHORT_LOOK);
             }
         }
     }
 
-    /// Saves if the settings say so for this signal. False if saving failed; the server then
-    /// continues.
+    /// Makes a snapshot if the settings require one for this signal. Returns false if saving
+    /// failed; the server then continues.
     fn may_end(&self, signal: signal::Signal) -> bool {
         let saves = &self.shared.saves;
         let words = saves.words(signal);
@@ -293,13 +299,14 @@ impl Running<'_> {
                 return is_saved || words.force;
             }
             if self.shared.stop.load(Ordering::SeqCst) {
-                return true; // SHUTDOWN was faster.
+                return true; // A SHUTDOWN command has stopped the server first.
             }
             std::thread::park_timeout(SHORT_LOOK);
         }
     }
 
-    /// Waits until the file is loaded. A stop request cancels loading and returns false.
+    /// Waits until the file is loaded. If the server is asked to stop, cancels loading and returns
+    /// false.
     fn finish_loading(&self, loader: load::Handle) -> Result<bool, Failure> {
         while !loader.is_finished() {
             if self.is_to_end() {
@@ -317,8 +324,8 @@ impl Running<'_> {
     }
 }
 
-/// The file to load. The server starts empty only if there is none: an unreadable file may hold
-/// data. A pipe is refused at once.
+/// The file to load, if there is one. The start fails if the file exists but cannot be read,
+/// because it may hold data, or if it is a pipe.
 fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
     let path = Path::new(settings.text("dbfilename"));
     let wrong = |why: &dyn std::fmt::Display| {
@@ -365,7 +372,7 @@ struct Plan {
     stop: Arc<AtomicBool>,
     loaded: Arc<Loaded>,
     quiet: Arc<[AtomicBool]>,
-    /// The barrier at which all cores wait, already listening, before they serve.
+    /// The barrier at which all cores wait: each has opened its sockets, and none serves yet.
     begun: Arc<Barrier>,
     inbox: Option<load::Inbox>,
 }
@@ -430,8 +437,8 @@ impl Plan {
         admin::apply_settings(&core, self.settings);
         let loading = !self.loaded.all_are_done();
         core.hot.borrow_mut().loading = loading;
-        // No polling with one core, which waits for clients only, or on a shared processor, which
-        // must be yielded at once.
+        // A single core waits only for clients, so it never polls. Nor does a core on a shared
+        // processor, which must be given up at once.
         let polls = self.cores > 1 && self.processor.is_some();
         let poll_time = polls.then(PollTime::default);
         let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);
@@ -453,7 +460,7 @@ impl Plan {
     }
 }
 
-/// Opens the listeners of core 0, which hands connections on, round robin.
+/// Opens the listeners. Only core 0 has them; it distributes connections to all cores, round robin.
 fn listen(net: &mut Net, settings: &Settings) -> Result<Doors, Failure> {
     let backlog = i32::try_from(settings.int("tcp-backlog")).unwrap_or(i32::MAX);
     let path = settings.text("unixsocket");
@@ -468,12 +475,12 @@ fn listen(net: &mut Net, settings: &Settings) -> Result<Doors, Failure> {
     Ok(doors)
 }
 
-/// 64 bits of the system's randomness.
+/// 64 random bits from the system.
 fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    // The standard library seeds this from the system.
+    // The standard library seeds this hasher from the system.
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// Compile-time check: [`Post`] carries the engine's messages.
+/// Compile-time check: a [`Post`] can carry the engine's messages.
 const _: fn(Mail) -> Post = Post::Mail;

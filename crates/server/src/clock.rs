@@ -1,4 +1,4 @@
-//! The thread's clocks, in the form that the engine needs.
+//! The clocks of a core's thread, as the engine needs them.
 
 use crate::engine::Clock;
 use darter_runtime::clock;

@@ -1,14 +1,15 @@
-//! The TCP listeners: the addresses of `bind` at `port`, opened at start and changed by CONFIG SET.
-//! Clients inherit `tcp-keepalive` from their listener.
+//! The TCP listeners: opened at start on the addresses of `bind` at `port`, and changed by CONFIG
+//! SET. Connections inherit `tcp-keepalive` from their listener.
 //!
-//! A change is made completely or not at all: if a new address is not available, the old ones stay.
-//! New listeners are opened before old ones are closed, so that the server is always reachable.
-//! Only an old listener that may conflict, at the same port, is closed first.
+//! A change is made completely or not at all: if a new address is not available, the old listeners
+//! stay. New listeners are opened before old ones are closed, so that the server is always
+//! reachable. The exception is an old listener at the same port that may conflict with a new one:
+//! it is closed first.
 //!
-//! Names are resolved at start, before anything is served: a silent name server takes seconds, and
-//! no core may wait for it.
+//! Host names are resolved at start, before any client is served. A name server that does not
+//! answer takes seconds, and no core may wait for it.
 //!
-//! Not here: connections. See `thread`.
+//! Not here: accepted connections. See `thread`.
 
 use crate::settings::Settings;
 use darter_runtime::net::{Address, Net};
@@ -18,26 +19,26 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 /// The function that opens a listener: [`Net::listen_tcp`] or [`Net::listen_tcp_at_once`].
 pub(crate) type Open = fn(&mut Net, SocketAddr, i32, u32) -> io::Result<usize>;
 
-/// The TCP listeners of a core: their addresses and the runtime's numbers.
+/// The TCP listeners of a core: their addresses, and the runtime's ids of them.
 #[derive(Default)]
 pub(crate) struct Doors {
     open: Vec<(SocketAddr, usize)>,
-    /// Names in `bind` at start, and the system's answers.
+    /// Host names of `bind` that were resolved at start, with the results.
     names: Vec<(String, io::Result<IpAddr>)>,
-    /// From the settings applied last.
+    /// `tcp-keepalive` of the settings that were applied last.
     keepalive_s: u32,
 }
 
-/// An address of `bind`.
+/// An address that `bind` names.
 struct Wanted {
     word: String,
     address: io::Result<SocketAddr>,
-    /// Written with a `-`: the address may be missing on this machine.
+    /// True for an address written with a `-`: it need not exist on this machine.
     optional: bool,
 }
 
 impl Doors {
-    /// Resolves the names in `bind`, which may take seconds.
+    /// Resolves the host names of `bind`. This may take seconds.
     pub(crate) fn look_up(&mut self, settings: &Settings) {
         let words = settings.text("bind").split(' ').filter(|word| !word.is_empty());
         let names = words.map(|word| word.strip_prefix('-').unwrap_or(word));
@@ -45,7 +46,7 @@ impl Doors {
         self.names = names.map(|name| (name.to_owned(), looked_up(name))).collect();
     }
 
-    /// The address of a word of `bind`.
+    /// The IP address of one word of `bind`.
     fn resolve(&self, name: &str) -> io::Result<IpAddr> {
         if let Some(address) = plain_address(name) {
             return Ok(address);
@@ -73,7 +74,7 @@ impl Doors {
                 Wanted { word: format!("{name}:{port}"), address, optional }
             })
             .collect();
-        // Duplicates count once.
+        // An address that is named twice counts once.
         let mut seen = Vec::new();
         all.retain(|wanted| match &wanted.address {
             Ok(address) if seen.contains(address) => false,
@@ -86,9 +87,9 @@ impl Doors {
         all
     }
 
-    /// Opens and closes listeners, as `settings` say.
+    /// Opens and closes listeners so that they match `settings`.
     ///
-    /// Errors: a sentence with the address that is not available, and the reason. Then nothing has
+    /// Errors: a sentence with the unavailable address and the reason. Then no listener has
     /// changed.
     pub(crate) fn follow(
         &mut self,
@@ -147,7 +148,7 @@ fn port(settings: &Settings) -> u16 {
     u16::try_from(settings.int("port")).unwrap_or(0)
 }
 
-/// Parses a literal address. `*` and `::*` are all addresses of a family.
+/// Parses a literal address. `*` and `::*` mean all addresses of IPv4 and of IPv6.
 fn plain_address(name: &str) -> Option<IpAddr> {
     let name = match name {
         "*" => "0.0.0.0",
@@ -157,7 +158,7 @@ fn plain_address(name: &str) -> Option<IpAddr> {
     name.parse().ok()
 }
 
-/// Resolves a word. As in Redis, a word with a colon is IPv6, and any other IPv4.
+/// Resolves a host name. As in Redis, a name with a colon is IPv6, and any other name IPv4.
 fn looked_up(name: &str) -> io::Result<IpAddr> {
     let mut found = (name, 0).to_socket_addrs()?;
     let family = found.find(|address| address.is_ipv6() == name.contains(':'));
@@ -192,10 +193,10 @@ fn open_all<'a>(
     Ok(opened)
 }
 
-/// Whether a failure is tolerated: of optional addresses, and of families that the machine lacks,
-/// as in Redis.
+/// True if an address may be skipped after this error: it is optional, or the machine lacks its
+/// address family. Redis skips these as well.
 fn may_be_missing(error: &io::Error, optional: bool) -> bool {
-    /// EAFNOSUPPORT on Linux, which has no `ErrorKind`.
+    /// EAFNOSUPPORT on Linux. It has no `ErrorKind`.
     const FAMILY_NOT_SUPPORTED: i32 = 97;
     (optional && error.kind() == io::ErrorKind::AddrNotAvailable)
         || error.raw_os_error() == Some(FAMILY_NOT_SUPPORTED)
@@ -212,8 +213,8 @@ fn close(net: &mut Net, doors: &[(SocketAddr, usize)]) {
     doors.iter().for_each(|(_, id)| net.stop_listener(*id));
 }
 
-/// Reopens the listeners that were closed to make room. If another process has taken an address,
-/// the server stays reachable at the others, and an error is logged.
+/// Reopens the listeners that were closed to make room for new ones. If another process has taken
+/// an address meanwhile, an error is logged and the server stays reachable at its other addresses.
 fn reopened(
     net: &mut Net,
     closed: Vec<(SocketAddr, usize)>,

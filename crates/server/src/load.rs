@@ -13,9 +13,11 @@
 //! after the checksum has matched. Until then no [`Inbox`] is finished, and the server serves
 //! nothing.
 //!
-//! - `portion`: records, packed. - `sorter`: events in, portions out, by the key's core.
-//! - `functions`: libraries, which this thread runs once and all cores share.
-//! - `inbox`: portions in, slices of insertion out. - `meter`: progress in the log.
+//! - `sorter`: sorts the events of the file into portions, by the core that owns the key.
+//! - `portion`: the packed records that the loader sends to a core.
+//! - `inbox`: inserts the records of portions on a core, in slices.
+//! - `functions`: the function libraries, which this thread runs once and all cores share.
+//! - `meter`: logs the progress.
 //!
 //! Not here: the format (`persist`), the core during loading (`thread`).
 

@@ -1,5 +1,5 @@
-//! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
-//! UNPAUSE, UNBLOCK, HELP; and the rows of the commands in `tracking`.
+//! The CLIENT commands: ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY,
+//! PAUSE, UNPAUSE, UNBLOCK and HELP. The functions of the tracking commands are in `tracking`.
 
 use super::client_list::{self, Filter, Line, ListQuery, line};
 use super::long_text::LongText;
@@ -42,7 +42,8 @@ fn id(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses names that are not printable or have blanks: CLIENT LIST must stay parsable.
+/// Refuses a name with blanks or unprintable bytes, because it would break the format of CLIENT
+/// LIST.
 pub(super) fn check_name(name: &[u8], what: &str) -> Result<(), Refusal> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(());
@@ -105,7 +106,7 @@ fn no_touch(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `CLIENT REPLY ON | OFF | SKIP`: only ON is answered.
+/// `CLIENT REPLY ON | OFF | SKIP`: only ON gets a reply.
 fn reply(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     match args.word()?.to_ascii_lowercase().as_slice() {
         b"on" => {
@@ -130,8 +131,8 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
 }
 
-/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: clients in the order of their ids. With ID: in the
-/// requested order, repeats included.
+/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: lists clients in the order of their ids. With ID,
+/// the clients are listed in the order of the request, and a repeated id is listed again.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let query = ListQuery::read(&call).await?;
     let held = call.core.hold_moves().await;
@@ -149,9 +150,10 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let mut text = LongText::default();
     if query.has_ids() {
         let mut ids = call.args();
-        ids.next(); // The word ID.
+        ids.next(); // Skips the word ID.
         while let Some(id) = ids.next() {
-            // Parsed again: a list of ids would have to be freed in portions, too.
+            // Parsed a second time, because a stored list of ids would have to be freed in
+            // portions, too.
             let line = client_list::id(id).and_then(|id| by_id.get(&id));
             text.tail.push_str(line.map_or("", String::as_str));
             text.settle();
@@ -168,7 +170,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(text.into_answer(&call))
 }
 
-/// The lines of this core's matching connections.
+/// The CLIENT LIST lines of this core's connections that match `query`.
 async fn lines(core: &Core, query: &ListQuery) -> Vec<Line> {
     let mut lines = Vec::new();
     core.each_conn(|conn| {
@@ -203,8 +205,8 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(killed)))
 }
 
-/// Kills the matching clients of this core, and returns their number. The caller, client `me`, is
-/// closed after its reply.
+/// Kills the matching clients of this core, and returns their number. If the caller (client `me`)
+/// matches, it is closed after it has received its reply.
 async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     let (now, mut killed) = (core.now_ms(), 0);
     core.each_conn(|conn| {
@@ -213,7 +215,7 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
         if !spared && !lane.session.is_killed() && filter.fits(&lane.session, now) {
             killed += 1;
             if lane.session.id == me {
-                lane.session.close_after_reply(); // It still gets the reply.
+                lane.session.close_after_reply(); // The caller still gets its reply.
             } else {
                 core.kill(lane);
             }
@@ -223,8 +225,8 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     killed
 }
 
-/// `CLIENT PAUSE timeout [WRITE | ALL]`. As in Redis, the later end and the stricter mode of
-/// overlapping pauses apply. ALL holds CLIENT UNPAUSE, too.
+/// `CLIENT PAUSE timeout [WRITE | ALL]`. If two pauses overlap, the later end and the stricter mode
+/// apply, as in Redis. ALL also holds CLIENT UNPAUSE.
 async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let timeout = args.bytes()?;
@@ -240,7 +242,7 @@ async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
         .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
     let until = call.core.now_ms().saturating_add(timeout);
-    // As in Redis, an end out of range counts as past: nothing is paused.
+    // As in Redis, an end time out of range counts as past, so nothing is paused.
     if i64::try_from(until).is_ok() {
         set_pause(&call.core, Some((until, reads))).await;
     }
@@ -252,8 +254,8 @@ async fn unpause(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: ends a client's wait, as a timeout or with an error. The
-/// reply is 1, or 0 if the client does not wait.
+/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: ends the wait of a blocked client as if it had timed out,
+/// or with an error. Replies 1, or 0 if the client is not blocked.
 async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let id = args.bytes()?;
@@ -271,7 +273,8 @@ async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     let id = number::parse_i64(id).ok_or(Refusal::NotAnInteger)?;
     let done = match u64::try_from(id) {
         Ok(id) if id > 0 => {
-            // A client that moves between two cores does not wait.
+            // A client that is moving between two cores cannot be blocked, so a miss during a move
+            // is correct.
             let unblock = || move |core: &Rc<Core>| core.unblock(id, with_error);
             call.core.ask_all(unblock).await.contains(&true)
         }
@@ -280,8 +283,8 @@ async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.int(i64::from(done))))
 }
 
-/// Core 0 merges pauses one after the other and sends the result to all cores, so that concurrent
-/// commands leave the same pause everywhere.
+/// Sets the pause on all cores. Core 0 merges concurrent pauses one by one and sends the result, so
+/// that all cores end with the same pause.
 async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
     let decide = move |core: Rc<Core>| async move {
         let before = core.hot.borrow().pause;
@@ -291,7 +294,7 @@ async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
     core.run_on(0, decide).await;
 }
 
-/// Merges a pause with the previous one, unless that is over.
+/// Merges a pause with the previous one, unless the previous one is over.
 fn merged(before: Option<(u64, bool)>, pause: (u64, bool), now_ms: u64) -> (u64, bool) {
     let before = before.filter(|(until, _)| *until > now_ms);
     before.map_or(pause, |(until, reads)| (pause.0.max(until), pause.1 || reads))

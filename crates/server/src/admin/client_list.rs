@@ -13,8 +13,8 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// The line of a connection. Sizes are 0 without `conn`, which is absent while the client's own
-/// command runs.
+/// Builds the line of a connection. While a client's own command runs, its `conn` is `None`, and
+/// all sizes are 0.
 pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line {
     Line { id: session.id, text: line_of(core, session, conn) }
 }
@@ -83,9 +83,10 @@ impl ListQuery {
     }
 }
 
-/// Parses an id of CLIENT LIST; `None` if it is not a number.
+/// Parses a client id of CLIENT LIST; `None` if the word is not a number.
 pub(super) fn id(word: &[u8]) -> Option<u64> {
-    number::parse_i64(word).map(|id| u64::try_from(id).unwrap_or(0)) // No client has 0 or less.
+    // Ids start at 1, so 0 and negative numbers match no client.
+    number::parse_i64(word).map(|id| u64::try_from(id).unwrap_or(0))
 }
 
 /// The filters of CLIENT KILL: every filter that is set must match.
@@ -101,13 +102,14 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// The filter of the old form: one address.
+    /// The filter of the old form `CLIENT KILL addr`.
     pub(super) fn of_addr(addr: &[u8]) -> Self {
         let addr = Some(String::from_utf8_lossy(addr).into_owned());
         Self { addr, skip_me: false, ..Self::default() }
     }
 
-    /// Parses `[ID id] [TYPE t] [USER u] [ADDR a] [LADDR a] [SKIPME yes|no] [MAXAGE s]`, repeated.
+    /// Parses the filters of CLIENT KILL, in any order: `ID id`, `TYPE type`, `USER user`, `ADDR
+    /// addr`, `LADDR addr`, `SKIPME yes|no` and `MAXAGE seconds`.
     pub(super) fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut filter = Self { skip_me: true, ..Self::default() };
         while let Ok(name) = args.word() {

@@ -1,5 +1,5 @@
-//! CLUSTER, ASKING, READONLY, READWRITE: refused, as by a redis-server that is in no cluster. Clients
-//! recognize the text.
+//! CLUSTER, ASKING, READONLY and READWRITE: refused with the error of a redis-server without
+//! cluster mode, because clients recognize that text.
 
 use super::now;
 use crate::engine::{Runner, SessionCx, unknown_subcommand};

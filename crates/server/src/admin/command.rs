@@ -1,4 +1,4 @@
-//! COMMAND and its subcommands, all made from the rows.
+//! COMMAND and its subcommands. All replies are built from the rows of the command table.
 
 use super::{categories as in_categories, command_docs, command_keys, history, now, syntax, tips};
 use crate::engine::{Entry, Runner, SessionCx};
@@ -8,9 +8,9 @@ use darter_resp::Reply;
 
 const INFO: Flags = Flags::LOADING.and(Flags::STALE);
 
-/// COMMAND also counts as a connection command.
+/// ACL categories of COMMAND in addition to those that follow from its flags.
 const CONNECTION: &[&str] = &["@connection"];
-/// The order of rows is unspecified.
+/// Tips: the order of the reply's rows is unspecified.
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 
 const fn sub(
@@ -47,7 +47,7 @@ pub(super) fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entr
     cx.core.table.entries().iter().filter(|entry| !entry.row.name.contains('|'))
 }
 
-/// `COMMAND`: all commands. Subcommands have rows of their own, so only the bare word comes here.
+/// `COMMAND`: describes all commands. (A request with a subcommand runs the subcommand's own row.)
 fn all(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     if let Some(word) = args.peek_word() {
         return Err(Refusal::quoting("ERR unknown subcommand '", word, "'. Try COMMAND HELP."));
@@ -66,7 +66,7 @@ fn count(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `COMMAND INFO [name ...]`: null for an unknown name.
+/// `COMMAND INFO [name ...]`: describes the named commands, with a null for each unknown name.
 fn info(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     if args.left() == 0 {
         return all(cx, args);
@@ -108,7 +108,7 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(row.keys.0.len());
     row.keys.0.iter().for_each(|spec| write_spec(reply, spec));
-    // An array of rows; an empty set if there are none.
+    // As in Redis, a command without subcommands gets an empty set instead of an array.
     if subs.is_empty() {
         reply.set(0)
     } else {
@@ -119,14 +119,16 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     }
 }
 
-/// The first key, the last key and the step: COMMAND's format before key specs.
+/// The first key, the last key and the step between keys: the form that COMMAND used before key
+/// specs.
 fn legacy_range(row: &Command) -> (i64, i64, i64) {
     let ranges = row.keys.0.iter().map_while(|spec| match spec.place {
         Place::Range { first, last, step } => Some((first, last, step)),
         _ => None,
     });
     let narrow = |value: usize| i64::try_from(value).unwrap_or(0);
-    // Consecutive ranges count as one. A last key counted from the end is the last of all.
+    // As in Redis, consecutive ranges are joined into one. If the last key of a range is counted
+    // from the end, it is the last key of all.
     ranges
         .map(|(first, last, step)| (narrow(first), i64::try_from(last).unwrap_or(0), narrow(step)))
         .reduce(|one, next| {
@@ -174,7 +176,8 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
         Place::Range { first, last, step } => {
             let last = i64::try_from(last).unwrap_or(0);
             let first_i = i64::try_from(first).unwrap_or(0);
-            // A last key is counted from the first; from the end when negative.
+            // In a spec, a last key of 0 or more is an offset from the first key; a negative one
+            // counts from the end of the arguments.
             let last = if last >= 0 { last - first_i } else { last };
             let step = i64::try_from(step).unwrap_or(1);
             (Begin::Index(first), &[("lastkey", last), ("keystep", step), ("limit", 0)])
@@ -206,7 +209,7 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     }
 }
 
-/// Writes "unknown" for both parts of a spec, as Redis does for keys that it cannot describe.
+/// Writes "unknown" for both parts of a key spec, as Redis does if a spec cannot describe the keys.
 fn write_unknown(reply: &mut Reply<'_>) {
     for part in ["begin_search", "find_keys"] {
         reply.bulk(part.as_bytes());
@@ -218,7 +221,7 @@ fn write_unknown(reply: &mut Reply<'_>) {
     }
 }
 
-/// The start of the search for a spec's keys.
+/// The argument at which the search for the keys of a spec begins.
 enum Begin {
     Index(usize),
     Keyword(&'static str, usize),

@@ -1,4 +1,4 @@
-//! COMMAND DOCS: the documentation of commands, from their rows.
+//! COMMAND DOCS: the documentation of commands, built from the rows of the command table.
 
 use super::command::{subcommands, top_level};
 use crate::engine::{Entry, SessionCx};
@@ -6,7 +6,7 @@ use darter_command::syntax::Argument;
 use darter_command::{Args, Refusal};
 use darter_resp::Reply;
 
-/// `COMMAND DOCS [name ...]`: unknown names are skipped.
+/// `COMMAND DOCS [name ...]`: documents the named commands, or all. Unknown names are skipped.
 pub(super) fn docs(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let mut entries: Vec<&Entry> = Vec::new();
     if args.left() == 0 {

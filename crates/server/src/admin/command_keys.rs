@@ -5,10 +5,10 @@ use darter_command::{Flags, KeyFlags, KeySpec, Refusal};
 use darter_resp::{Args, Request};
 use std::sync::Arc;
 
-/// Bytes of an argument that are copied: enough for a name, an option or a number.
+/// The number of bytes copied from each argument: enough for a command name, an option or a number.
 const HEAD_BYTES: usize = 64;
 
-/// The keys of the request after `skip` words, each with its access flags.
+/// Finds the keys of the request that follows the first `skip` words, each with its access flags.
 pub(super) fn of_request(
     core: &Core,
     request: &Arc<Request>,

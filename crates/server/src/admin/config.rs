@@ -41,7 +41,7 @@ fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
             {
                 continue;
             }
-            // A name is returned as it was requested.
+            // As in Redis, a name is returned in the letter case in which it was requested.
             wanted.push((if is_glob { name } else { pattern }, value));
         }
     }
@@ -53,7 +53,7 @@ fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `CONFIG SET name value [name value ...]`: all or none.
+/// `CONFIG SET name value [name value ...]`: sets all values, or none if one is refused.
 async fn set(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     if !args.left().is_multiple_of(2) {
@@ -82,16 +82,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The refusal of a value of `name` that is not UTF-8. Settings are text, as in the settings file,
-/// and a password with other bytes would never match. Other errors take precedence.
+/// Returns the error for a value of `name` that is not UTF-8. Settings are stored as UTF-8 text, as
+/// in the settings file, so a password with other bytes could never match. Errors of other values
+/// take precedence.
 fn refuse_stray(settings: &Settings, name: &str, pairs: &Pairs) -> String {
     let mut settings = Settings::clone(settings);
     let wrong = pairs.iter().find_map(|(name, value)| settings.set(name, value).err());
     wrong.map_or_else(|| format!("'{name}') - argument must be UTF-8"), |wrong| in_words(&wrong))
 }
 
-/// Checks that this client may set `name`, which must not be in `before`. As in Redis, every name
-/// is checked before any value.
+/// Checks that this client may set `name`, and that `before` does not have it yet. As in Redis, all
+/// names are checked before any value.
 fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Result<(), Refusal> {
     let word = text(name);
     match call.core.admin.settings().may_set(&word, call.session.peer.is_local) {
@@ -110,13 +111,14 @@ fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Resul
     }
 }
 
-/// Whether loading depends on a setting: it cannot be set until loading has ended.
+/// True if loading depends on the setting `name`, so that it cannot be changed before loading has
+/// ended.
 fn is_held_while_loading(name: &str) -> bool {
     ["dir", "appendonly"].iter().any(|held| held.eq_ignore_ascii_case(name))
 }
 
-/// Asks core 0 for a change. Core 0 makes one change after the other, and begins the next when all
-/// cores have applied the last. So all cores end with the same settings.
+/// Sends a change of settings to core 0. Core 0 applies changes one by one: it begins the next when
+/// all cores have applied the last. So all cores end with the same settings.
 async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
     let wanted = Change { pairs, from: core.id(), ticket };
@@ -128,7 +130,7 @@ async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     decided.await
 }
 
-/// Makes the requested changes, until none is left.
+/// Applies the queued changes one by one, until none is left.
 async fn make_changes(core: Rc<Core>) {
     loop {
         let next = core.admin.changes.borrow_mut().next();
@@ -152,7 +154,7 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     let settings = Arc::new(settings);
     if let Err(why) = listen(core, pairs, &settings).await {
         if changes_folder {
-            // Back to the previous folder, if it still exists.
+            // Returns to the previous folder, if it still exists.
             let _ = Settings::clone(&core.admin.settings()).enter_folder();
         }
         return Err(why);
@@ -166,7 +168,7 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a `maxclients` above the limit of open files.
+/// Refuses a value of `maxclients` above the limit of open files.
 fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
     let clients = settings.size("maxclients");
     if clients <= core.admin.settings().size("maxclients") {
@@ -179,13 +181,13 @@ fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
     })
 }
 
-/// The error in Redis's form: first the argument, then the reason.
+/// The error text in Redis's form: first the setting, then the reason.
 fn in_words(wrong: &Wrong) -> String {
     wrong.to_string().replacen("' - ", "') - ", 1)
 }
 
-/// Applies changes of `port`, `bind` and `tcp-keepalive` to the listeners, completely or not at
-/// all.
+/// Applies changes of `port`, `bind` and `tcp-keepalive` to the listeners. On an error, no listener
+/// has changed.
 async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<(), String> {
     let before = core.admin.settings();
     for (name, why) in [
@@ -202,7 +204,7 @@ async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<
     Ok(())
 }
 
-/// Applies settings to a core.
+/// Makes a core use `settings`.
 pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     let mut hot = core.hot.borrow_mut();
     let password = settings.text("requirepass");

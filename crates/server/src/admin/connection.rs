@@ -26,8 +26,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("reset",  "6.2.0", 1, OPEN.and(Flags::AT_ONCE).and(Flags::WHILE_SUBSCRIBED), Group::Connection, reset, ("Reset the connection", "O(1)")),
 ];
 
-/// `PING [message]`. In RESP2 a subscribed client gets an array, because it then expects only
-/// pushes.
+/// `PING [message]`. A subscribed RESP2 client gets an array, because it expects only pushes.
 fn ping(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     let is_subscribed = cx.session.subscribed.is_any() && !cx.session.resp3;
     match args.left() {
@@ -52,7 +51,7 @@ fn echo(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Replies with the next argument. A large one is shared with the request, not copied.
+/// Replies with the next argument. A large argument is shared with the request, not copied.
 fn send_back(reply: &mut Reply<'_>, args: Args<'_>) {
     let message = args.all().arg(args.position());
     let Arg::Chunks { chunks, .. } = message else { return reply.bulk(message.bytes()) };
@@ -85,7 +84,7 @@ fn quit(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `RESET`: restores the connection to its state when it was accepted.
+/// `RESET`: returns the connection to its state right after it was accepted.
 fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let session = &mut *cx.session;
     if session.monitor {
@@ -130,7 +129,7 @@ fn auth(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 
 fn authenticate(cx: &mut SessionCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
     let expected = cx.core.hot.borrow().password.clone();
-    // Without a password any password is right for the default user.
+    // If no password is set, the default user is authenticated by any password.
     let right = expected.is_none_or(|expected| same(expected.as_bytes(), password));
     if user != b"default" || !right {
         return Err(Refusal::line("WRONGPASS invalid username-password pair or user is disabled."));
@@ -139,7 +138,7 @@ fn authenticate(cx: &mut SessionCx<'_>, user: &[u8], password: &[u8]) -> Result<
     Ok(())
 }
 
-/// Compares in constant time.
+/// Compares two byte strings in constant time, so that timing reveals nothing about the password.
 fn same(expected: &[u8], given: &[u8]) -> bool {
     let mut different = expected.len() ^ given.len();
     for (at, byte) in given.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Walks all databases with keys, over all cores.
+//! Visits all databases that have keys, on all cores.
 //!
-//! There may be 100 000, so the cores report them in portions.
+//! There may be 100 000 databases, so the cores report them in portions.
 
 use crate::engine::Core;
 use darter_keyspace::Shard;
@@ -12,14 +12,14 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-/// Databases of one core visited between two reads of the clock: about 10 us.
+/// Databases visited between two reads of the clock: about 10 us.
 const DATABASES_AT_ONCE: usize = 128;
 
 /// The size of a database over all cores.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) keys: usize,
-    /// Keys with a deadline.
+    /// The number of keys with a deadline.
     pub(super) expires: usize,
 }
 
@@ -39,8 +39,8 @@ impl SizesReport {
     }
 }
 
-/// The next databases with keys on any core, from `first` on and in order, and the database to
-/// continue from. Cost: a portion of work on each core.
+/// Returns the next databases that have keys on any core, in order and from `first` on, and the
+/// database at which to continue. Cost: one portion of work on each core.
 pub(super) async fn in_use_from(
     core: &Rc<Core>,
     first: usize,
@@ -50,7 +50,7 @@ pub(super) async fn in_use_from(
         .tx
         .on_each(cores, |_| move |home: &mut Home| SizesReport::from(first, &home.shard))
         .await;
-    // Databases from here on are not reported by every core yet.
+    // Some core has not reported databases from here on.
     let next = reports.iter().filter_map(|reports| reports.next).min();
     let mut sizes: BTreeMap<usize, Size> = BTreeMap::new();
     for (at, size) in reports.into_iter().flat_map(|reports| reports.sizes) {
@@ -63,8 +63,8 @@ pub(super) async fn in_use_from(
     (sizes, next)
 }
 
-/// Runs tasks for all databases in use, a few at a time, on every core. Dropping it ends the
-/// running tasks.
+/// Runs tasks over all databases in use, on every core, a few databases at a time. Dropping this
+/// value stops the running tasks.
 pub(super) struct Portions<'a> {
     core: &'a Rc<Core>,
     next: Option<usize>,
@@ -76,7 +76,7 @@ impl<'a> Portions<'a> {
         Self { core, next: Some(0), caller: Arc::default() }
     }
 
-    /// Runs a task for the next databases on each core, in slices. Returns the results by core;
+    /// Runs a task over the next databases on each core, in slices. Returns the results by core, or
     /// `None` when all databases were visited.
     pub(super) async fn on_each_core<R, T>(
         &mut self,
@@ -94,11 +94,12 @@ impl<'a> Portions<'a> {
             move |tx| while_awaited(caller, task(tx, some))
         };
         let results = tx.drive_each(0..tx.cores(), start).await;
-        Some(results.into_iter().flatten().collect()) // All have one: this call keeps them running.
+        // Every core has a result, because this call keeps their tasks running.
+        Some(results.into_iter().flatten().collect())
     }
 }
 
-/// Runs a task to its end, or until the caller of [`Portions::on_each_core`] is gone.
+/// Runs a task to its end, or until the caller of [`Portions::on_each_core`] has gone.
 async fn while_awaited<R>(caller: Weak<()>, task: impl Future<Output = R>) -> Option<R> {
     let mut task = pin!(task);
     poll_fn(|cx| match caller.strong_count() {

@@ -1,4 +1,4 @@
-//! DEBUG: for tests, benchmarks and debugging.
+//! The DEBUG commands, for tests, benchmarks and debugging.
 
 use super::{system, task};
 use crate::engine::{Core, Runner, ServerCall};
@@ -46,7 +46,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
         b"log" => log(&call, args),
         b"quicklist-packed-threshold" => quicklist_packed_threshold(&call, args),
         b"change-repl-id" | b"pause-cron" | b"replicate" | b"replybuffer" | b"aof-flush-sleep" => {
-            Ok(call.answer(|reply| reply.ok())) // Nothing here depends on it.
+            Ok(call.answer(|reply| reply.ok())) // Accepted without effect.
         }
         b"populate" => populate::populate(&call, args).await,
         b"object" => call.while_there(report::object(&call, args)).await,
@@ -60,7 +60,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// True when a subcommand takes this many arguments.
+/// True if the subcommand `word` takes `args` arguments.
 fn takes(word: &[u8], args: usize) -> bool {
     match word {
         b"sleep"
@@ -80,10 +80,10 @@ fn takes(word: &[u8], args: usize) -> bool {
     }
 }
 
-/// `DEBUG SLEEP seconds`: blocks this core, to show a stall.
+/// `DEBUG SLEEP seconds`: blocks this core, to demonstrate a stall.
 ///
-/// As in Redis, an argument that does not begin with a number, or is not a valid time, does not
-/// sleep.
+/// As in Redis, the core does not sleep if the argument begins with no number, or is not a valid
+/// time.
 fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     let seconds = leading_number(args.word()?);
     let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -95,7 +95,7 @@ fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// The decimal number at the start of `text`; 0 without one. Cost: one pass.
+/// Parses the decimal number at the start of `text`; 0 if there is none. Cost: one pass.
 fn leading_number(text: &[u8]) -> f64 {
     let sign_at = |at: usize| usize::from(matches!(text.get(at), Some(b'+' | b'-')));
     let digits = |at: usize| text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -114,13 +114,14 @@ fn leading_number(text: &[u8]) -> f64 {
 
 /// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`.
 async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    // As in Redis, a word that is not a number counts as 0.
+    // As in Redis, an argument that is not a number counts as 0.
     let on = number::leading_i32(args.bytes()?) != 0;
     call.core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().active_expire = on).await;
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `DEBUG SET-DISABLE-DENY-SCRIPTS 0 | 1`: scripts may call commands with the flag `noscript`.
+/// `DEBUG SET-DISABLE-DENY-SCRIPTS 0 | 1`: with 1, scripts may also call commands that have the
+/// flag `noscript`.
 async fn set_disable_deny_scripts(
     call: &ServerCall,
     mut args: Args<'_>,
@@ -132,16 +133,17 @@ async fn set_disable_deny_scripts(
 
 /// `DEBUG LOG text`.
 fn log(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    /// Bytes logged.
+    /// The number of bytes of the text that are logged.
     const SHOWN: usize = 1_024;
     let text = args.bytes()?;
     tracing::warn!("DEBUG LOG: {}", text[..text.len().min(SHOWN)].escape_ascii());
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `DEBUG QUICKLIST-PACKED-THRESHOLD bytes`: checked only; lists have no such threshold.
+/// `DEBUG QUICKLIST-PACKED-THRESHOLD bytes`: the argument is checked as in Redis, but has no
+/// effect, because lists here have no such threshold.
 fn quicklist_packed_threshold(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    /// 4 GiB less the room that Redis keeps.
+    /// 4 GiB minus the reserve that Redis subtracts.
     const MOST: u64 = (1 << 32) - (1 << 20);
     let text = std::str::from_utf8(args.bytes()?).ok();
     match text.and_then(crate::settings::bytes) {
@@ -153,8 +155,8 @@ fn quicklist_packed_threshold(call: &ServerCall, mut args: Args<'_>) -> Result<A
     }
 }
 
-/// `DEBUG PROTOCOL type`: a reply of a type, for tests of clients. Attributes and big numbers, which
-/// no command here sends, are missing.
+/// `DEBUG PROTOCOL type`: replies with a sample of a reply type, for tests of clients. The types
+/// attribute and big number are missing, because no command here sends them.
 fn protocol(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     const WRONG: &str = "ERR Wrong protocol type name. Please use one of the following: \
         string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
@@ -196,7 +198,7 @@ fn protocol(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     Ok(call.answer(write))
 }
 
-/// `DEBUG ERROR text`: answers with the text as an error, for tests of clients.
+/// `DEBUG ERROR text`: replies with the text as an error, for tests of clients.
 fn error(mut args: Args<'_>) -> Result<Answer, Refusal> {
     Err(Refusal::Line(args.bytes()?.to_vec().into()))
 }
@@ -250,7 +252,7 @@ fn help(call: &ServerCall) -> Answer {
 mod tests {
     use super::leading_number;
 
-    #[test] // One pass: parsing each prefix would take minutes.
+    #[test] // The text is parsed in one pass; otherwise a long one would take minutes.
     fn the_number_at_the_start_is_read() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, f64)] = &[

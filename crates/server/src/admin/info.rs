@@ -1,4 +1,4 @@
-//! INFO: sections of fields. A field with Redis's meaning has Redis's name.
+//! INFO: sections of fields. A field has Redis's name if it has Redis's meaning.
 
 use super::databases::{self, Size};
 use super::long_text::LongText;
@@ -23,53 +23,54 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     history(syntax(categories(tips(task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]), &["@dangerous"]), "[section]..."), &[("7.0.0", "Added support for taking multiple section arguments.")]),
 ];
 
-/// One core's report.
+/// The facts that one core reports for INFO.
 pub(super) struct Facts {
     core: usize,
     pub(super) stats: CoreStats,
     pub(super) slices: Slices,
     keys: usize,
-    /// Bytes of the core's data.
+    /// Bytes of the core's keys and values.
     bytes: usize,
     usage: Usage,
     shard: ShardStats,
     expired: u64,
     unsaved: u64,
-    /// Memory that the current snapshot holds beside the data, and the peak of the current or last
-    /// one.
+    /// Memory that the current snapshot holds in addition to the data, and the peak of the current
+    /// or last snapshot.
     saving_held: [u64; 2],
     conns: usize,
-    /// Blocked clients, and those of them with a timeout.
+    /// The number of blocked clients, and how many of them have a timeout.
     blocked: (usize, usize),
     tasks: usize,
-    /// The core's load in the last span; 0 on a single core.
+    /// The core's load in percent, in the last measured span; 0 with a single core.
     busy_percent: u16,
     locks: (usize, usize),
-    /// Bytes of the Lua machines of scripts, and of those of functions.
+    /// Bytes of the Lua machines: first those of scripts, then those of functions.
     machines: [usize; 2],
     stacks: usize,
     running: usize,
-    /// Channels, patterns and shard channels with subscribers, of which this core is home.
+    /// The numbers of channels, patterns and shard channels with subscribers that have this core as
+    /// their home.
     subscribed: [usize; 3],
-    /// Clients with tracking on.
+    /// The number of clients with tracking on.
     trackers: usize,
-    /// Tracked keys, and pairs of a tracked key and a client.
+    /// The number of tracked keys, and the number of pairs of a tracked key and a client.
     tracked: (usize, usize),
-    /// Tracked prefixes of all clients.
+    /// The number of prefixes tracked by any client.
     prefixes: usize,
     held: Held,
-    /// Values that wait to be freed, and an upper bound of their bytes.
+    /// The number of values that wait to be freed, and an upper bound of their bytes.
     freeing: (usize, usize),
     ops_per_s: u64,
 }
 
-/// Memory that the connections of a core hold.
+/// Memory held by the connections of one core.
 #[derive(Clone, Copy, Default)]
 struct Held {
     output_max: usize,
     query_max: usize,
     bytes: usize,
-    /// The part of `bytes` that is deleted data, kept for a reading client.
+    /// The part of `bytes` that belongs to deleted values that a client is still reading.
     pinned_bytes: usize,
 }
 
@@ -85,27 +86,27 @@ pub(super) struct Totals {
 
 /// Memory of the process in bytes, by category.
 pub(super) struct Memory {
-    /// The total.
+    /// All used memory.
     pub(super) used: usize,
-    /// The total before there were data and clients.
+    /// Used memory before there were data and clients.
     pub(super) startup: usize,
     /// Keys and values. Memory shared by several values counts for each, but the sum never exceeds
     /// the total.
     pub(super) dataset: usize,
-    /// Buffers and requests of clients.
+    /// Buffers and requests of the clients.
     pub(super) clients: usize,
     /// Values that wait to be freed.
     pub(super) freeing: usize,
     /// Deleted values that clients are still reading. One that several clients read counts for
     /// each, but the sum never exceeds the total.
     pub(super) pinned: usize,
-    /// The rest: values being built, and the server's own tables, queues and statistics.
+    /// All other memory: values being built, and the server's own tables, queues and statistics.
     pub(super) other: usize,
 }
 
 impl Memory {
-    /// Divides the used memory: each category gets at most the rest that earlier categories have
-    /// left.
+    /// Divides the used memory into categories, in a fixed order. Each category gets at most what
+    /// the earlier ones have left.
     pub(super) fn of(shared: &Shared, totals: &Totals) -> Self {
         let startup = shared.empty.bytes();
         let mut used = shared.used_memory();
@@ -125,8 +126,8 @@ impl Memory {
         Self { used, startup, dataset, clients, freeing, pinned, other: left }
     }
 
-    /// Memory of clients as Redis counts it. In Redis pinned values would be copies in reply
-    /// buffers.
+    /// Memory of clients as Redis counts it. It includes pinned values, which in Redis would be
+    /// copies in reply buffers.
     pub(super) fn of_clients(&self) -> usize {
         self.clients + self.pinned
     }
@@ -152,7 +153,7 @@ pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
     core.run_on_all(|| facts).await
 }
 
-/// Memory that the connections of this core hold, and recent peaks.
+/// Sums the memory that the connections of this core hold, and finds the recent peaks.
 async fn held_by_clients(core: &Core) -> Held {
     let mut held = Held::default();
     core.each_conn(|conn| {
@@ -203,7 +204,7 @@ async fn facts(core: Rc<Core>) -> Facts {
     }
 }
 
-/// The input of all sections.
+/// The facts from which all sections are written.
 struct Report<'a> {
     core: &'a Rc<Core>,
     facts: &'a [Facts],
@@ -215,18 +216,18 @@ impl Report<'_> {
     }
 }
 
-/// The source of a section.
+/// How the text of a section is produced.
 #[derive(Clone, Copy)]
 enum Section {
-    /// The reports of all cores.
+    /// From the reports of all cores.
     Facts(fn(&Report<'_>, &mut String)),
-    /// The sizes of all databases.
+    /// From the sizes of all databases.
     Keyspace,
 }
 
 use Section::{Facts as F, Keyspace};
 
-/// Sections, in order, and whether INFO without arguments shows them.
+/// The sections in their order. The flag says whether INFO without arguments shows the section.
 #[rustfmt::skip] // A table.
 const SECTIONS: &[(&str, bool, Section)] = &[
     ("server",       true,  F(server)),
@@ -282,7 +283,7 @@ fn field_line(text: &mut String, line: &str) {
 }
 
 fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
-    // Writing to a string cannot fail.
+    // Formatting into a `String` cannot fail.
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
@@ -366,7 +367,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "lazyfree_pending_objects", totals.freeing.0);
 }
 
-/// Memory of scripts and functions: their machines and texts.
+/// Writes the memory of scripts and functions: their Lua machines and texts.
 fn scripts(report: &Report<'_>, text: &mut String) {
     let [eval, functions] = [0, 1].map(|kind| report.sum(|facts| facts.machines[kind]));
     let (count, bytes) = report.core.admin.shared.scripts.size();
@@ -384,8 +385,8 @@ fn scripts(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_functions", libraries.bytes());
     field(text, "used_memory_scripts", bytes + libraries.bytes());
     field(text, "used_memory_scripts_human", human(bytes + libraries.bytes()));
-    // Stacks are mapped, not allocated: `used_memory` does not include them, and only touched parts
-    // are resident.
+    // Stacks are mapped, not allocated. So `used_memory` does not include them, and only their
+    // touched pages are resident.
     let stacks = report.sum(|facts| facts.stacks);
     field(text, "script_stacks", stacks);
     field(text, "script_stacks_mapped_bytes", stacks * Machine::STACK_BYTES);
@@ -488,7 +489,7 @@ fn cluster(_report: &Report<'_>, text: &mut String) {
     field(text, "cluster_enabled", 0);
 }
 
-/// The counters of all commands that were called, over all cores.
+/// The counters of each called command, summed over all cores.
 pub(super) fn merged(core: &Core, facts: &[Facts]) -> Vec<(usize, CommandStats)> {
     let total = |index: usize| {
         let mut sum = CommandStats::default();
@@ -550,7 +551,7 @@ fn latency_stats(report: &Report<'_>, text: &mut String) {
     }
 }
 
-/// The quantile `part` of the durations of calls: an upper bound, in microseconds.
+/// The quantile `part` of the durations of calls, as an upper bound in microseconds.
 #[expect(clippy::cast_precision_loss, reason = "a quantile for people")]
 fn bound_us(sum: &CommandStats, part: f64) -> f64 {
     let total: u64 = sum.histogram.iter().map(|&count| u64::from(count)).sum();
@@ -564,7 +565,8 @@ fn bound_us(sum: &CommandStats, part: f64) -> f64 {
     0.0
 }
 
-/// Writes a line for each database with keys, in portions: there may be 100 000.
+/// Writes a line for each database with keys. Runs in portions, because there may be 100 000
+/// databases.
 async fn keyspace(core: &Rc<Core>, text: &mut LongText) {
     let mut first = Some(0);
     while let Some(from) = first {

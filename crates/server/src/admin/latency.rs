@@ -1,8 +1,8 @@
-//! LATENCY: slow events, histograms of commands, and the longest slices.
+//! The LATENCY commands: slow events, histograms of commands, and the longest slices.
 //!
-//! An event is the cause of a slow slice. Redis samples events that blocked its thread. A core is
-//! never blocked for longer than a slice, so a threshold in milliseconds gives few events. All
-//! slices are in `LATENCY SLICES` and in INFO.
+//! An event is the cause of a slow slice. Redis samples events that block its thread. A core is
+//! never blocked for longer than a slice, so a threshold in milliseconds yields few events. LATENCY
+//! SLICES and INFO count all slices.
 
 use super::{container, info, now, syntax, task, tips};
 use crate::engine::state::latency::{Event, Events};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
-/// The tips of replies that differ from core to core and over time.
+/// Tips of commands whose replies differ between cores and over time.
 const SPECIAL: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
@@ -72,7 +72,7 @@ async fn history(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// `LATENCY GRAPH event`: the samples as columns, oldest first, each with its age.
+/// `LATENCY GRAPH event`: draws the samples as columns, oldest first, each with its age.
 async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
     let word = call.args().word()?;
     let name = String::from_utf8_lossy(word).into_owned();
@@ -86,7 +86,8 @@ async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// Draws columns of `#`, scaled to the highest sample, each above its age in seconds.
+/// Draws a column of `#` for each sample, scaled to the highest sample, with its age in seconds
+/// below it.
 fn draw(name: &str, samples: &[(u64, u64)], worst: u64, now_s: u64) -> String {
     const HEIGHT: u64 = 8;
     const WIDTH: usize = 80;
@@ -113,7 +114,7 @@ fn draw(name: &str, samples: &[(u64, u64)], worst: u64, now_s: u64) -> String {
     text
 }
 
-/// `LATENCY DOCTOR`: a summary of the events in words.
+/// `LATENCY DOCTOR`: summarizes the events in words.
 async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     let events = gather(&call.core).await;
     let threshold = call.core.admin.settings().int("latency-monitor-threshold");
@@ -158,7 +159,8 @@ async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(count)))
 }
 
-/// `LATENCY HISTOGRAM [command ...]`: calls and a cumulative histogram in microseconds.
+/// `LATENCY HISTOGRAM [command ...]`: the number of calls of each command, and a cumulative
+/// histogram of their durations in microseconds.
 async fn histogram(call: ServerCall) -> Result<Answer, Refusal> {
     let names: Vec<String> = call
         .request_words()
@@ -192,8 +194,8 @@ async fn histogram(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// The cumulative histogram: upper bounds in microseconds, and the calls up to each. Bounds that
-/// add no calls are skipped.
+/// The cumulative histogram: pairs of an upper bound in microseconds and the number of calls up to
+/// it. A bound without calls of its own is left out.
 fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
     let mut sum = 0;
     let mut buckets: Vec<(u64, u64)> = Vec::new();
@@ -210,8 +212,8 @@ fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
     buckets
 }
 
-/// `LATENCY SLICES`: the histogram of slices on all cores, and the longest slices. Every number has
-/// a name, also in RESP2.
+/// `LATENCY SLICES`: the histogram of the slices of all cores, and the longest slices. Also in
+/// RESP2, each number is preceded by its name.
 async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     let facts = info::gather(&call.core).await;
     let mut all = Slices::default();
@@ -249,7 +251,7 @@ async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// The name of a bucket: its range of durations.
+/// The name of a histogram bucket: its range of durations.
 fn bucket_name(bucket: usize) -> String {
     match bucket {
         last if last == BUCKETS - 1 => format!("from_{}us", 1_u64 << (last - 1)),

@@ -1,4 +1,4 @@
-//! The text of a reply that may grow long, such as one line for each client.
+//! The text of a reply that may become long, such as one line for each client.
 
 use crate::engine::ServerCall;
 use darter_base::limits::CHUNK_BYTES;
@@ -6,7 +6,7 @@ use darter_command::{Answer, Flow, reply_text};
 use darter_resp::{Output, Reply};
 use darter_structs::blob::Blob;
 
-/// See the module. Long text is kept in blocks, so that it is never copied as a whole.
+/// A long text, stored in blocks so that it is never copied as a whole.
 #[derive(Default)]
 pub(super) struct LongText {
     blocks: Blob,
@@ -27,7 +27,7 @@ impl LongText {
         }
     }
 
-    /// Makes the reply.
+    /// Converts the text into the reply of `call`.
     pub(super) fn into_answer(mut self, call: &ServerCall) -> Answer {
         if self.blocks.is_empty() {
             return call.answer(|reply| reply.verbatim(*b"txt", self.tail.as_bytes()));

@@ -1,4 +1,5 @@
-//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS, HELP. MEMORY USAGE is with the keys.
+//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS and HELP. MEMORY USAGE is in `families`, with the
+//! commands on keys.
 
 use super::databases::Portions;
 use super::{container, info, now, task, tips};
@@ -21,7 +22,7 @@ fn int(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `MEMORY STATS`: with Redis's names where the meaning is the same.
+/// `MEMORY STATS`: uses Redis's names where the meaning is the same.
 async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
     let facts = info::gather(&call.core).await;
     let shared = &call.core.admin.shared;
@@ -58,7 +59,7 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
 
 /// `MEMORY DOCTOR`.
 async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
-    /// Less data is not diagnosed.
+    /// With less data than this, the reply is that there is too little data to diagnose.
     const WORTH_BYTES: usize = 64 << 20;
     let facts = info::gather(&call.core).await;
     let totals = info::Totals::of(&facts);
@@ -77,8 +78,8 @@ async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// `MEMORY PURGE`: compacts the tables of keys, in slices, so that whole blocks of the allocator
-/// return to the system.
+/// `MEMORY PURGE`: compacts the key tables in slices, so that the allocator can return whole blocks
+/// to the system.
 async fn purge(call: ServerCall) -> Result<Answer, Refusal> {
     let mut portions = Portions::new(&call.core);
     while portions.on_each_core(compact).await.is_some() {}
@@ -86,9 +87,9 @@ async fn purge(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Compacts the tables of some databases on this core.
+/// Compacts the key tables of the databases `dbs` on this core.
 async fn compact(tx: Tx, dbs: Vec<usize>) {
-    /// The first round leaves holes where entries were; the second fills them.
+    /// The first round leaves holes where entries were; the second round fills the holes.
     const ROUNDS: usize = 2;
     for db in dbs.into_iter().flat_map(|db| [db; ROUNDS]) {
         let mut place = Some(0);

@@ -1,7 +1,7 @@
 //! Commands of connections and of the server.
 //!
-//! Commands about one connection run at once ([`Runner::Session`]); commands that ask other cores
-//! are tasks ([`Runner::Task`]). Not here: commands over data.
+//! A command about one connection runs at once ([`Runner::Session`]). A command that asks other
+//! cores runs as a task ([`Runner::Task`]). Not here: commands on data.
 
 mod client;
 mod client_list;
@@ -79,12 +79,12 @@ const fn container(
     (row(name, since, -2, flags, group).doc(doc, "Depends on subcommand."), Runner::Container)
 }
 
-/// The row with its arguments, in the notation of [`darter_command::syntax`].
+/// Adds the arguments, in the notation of [`darter_command::syntax`], to a row.
 const fn syntax(row: (Command, Runner), syntax: &'static str) -> (Command, Runner) {
     (row.0.syntax(syntax), row.1)
 }
 
-/// The row with versions and their changes.
+/// Adds the version in which a command appeared, and its later changes, to a row.
 const fn history(
     row: (Command, Runner),
     history: &'static [(&'static str, &'static str)],
@@ -92,17 +92,17 @@ const fn history(
     (row.0.history(history), row.1)
 }
 
-/// The row with tips, as COMMAND INFO shows them.
+/// Adds the tips that COMMAND INFO shows to a row.
 const fn tips(row: (Command, Runner), tips: &'static [&'static str]) -> (Command, Runner) {
     (row.0.tips(tips), row.1)
 }
 
-/// The row of a command for debugging.
+/// Marks a row as a command for debugging.
 const fn system(row: (Command, Runner)) -> (Command, Runner) {
     (row.0.system(), row.1)
 }
 
-/// The row with ACL categories beyond those of its flags and group.
+/// Adds ACL categories to a row, beyond those that follow from its flags and group.
 const fn categories(
     row: (Command, Runner),
     categories: &'static [&'static str],
@@ -110,14 +110,14 @@ const fn categories(
     (row.0.categories(categories), row.1)
 }
 
-/// The row with the arguments that MONITOR and SLOWLOG hide.
+/// Adds to a row which of its arguments MONITOR and SLOWLOG must hide.
 const fn secret(row: (Command, Runner), secret: Secret) -> (Command, Runner) {
     (row.0.secret(secret), row.1)
 }
 
-/// The refusal of arguments that fit no form of a subcommand.
+/// The error for arguments that fit no form of a subcommand.
 fn wrong_subcommand(args: Args<'_>) -> Refusal {
-    /// Bytes shown of the subcommand, as in Redis.
+    /// The number of bytes of the subcommand that the error shows, as in Redis.
     const SHOWN: usize = 128;
     let words = args.all();
     let parent = String::from_utf8_lossy(words.head(0)).to_ascii_uppercase();
@@ -149,7 +149,7 @@ pub const TABLES: &[&[(Command, Runner)]] = &[
     functions::TABLE,
 ];
 
-/// The lines of a HELP subcommand.
+/// Replies with the lines of a HELP subcommand.
 fn help(cx: &mut SessionCx<'_>, command: &str, lines: &[&str]) {
     cx.reply.array(lines.len() + 3);
     let title = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");

@@ -23,11 +23,11 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 
 const BUSY: &str = "ERR Background save already in progress";
 
-/// `SAVE`: makes a snapshot, and replies when it is on the disk. Other clients are served during
-/// that time.
+/// `SAVE`: makes a snapshot, and replies when it is on the disk. In the meantime other clients are
+/// served.
 ///
 /// Reply: `OK`. Refusals: another snapshot is being made; a slow script holds keys; saving failed,
-/// and the log says why. Source: <https://redis.io/commands/save> (1.0.0).
+/// for the reason that is logged. Source: <https://redis.io/commands/save> (1.0.0).
 async fn save(call: ServerCall) -> Result<Answer, Refusal> {
     match call.core.run_on(0, make).await {
         Ok(Outcome::Saved { .. }) => Ok(call.answer(|reply| reply.ok())),
@@ -36,11 +36,11 @@ async fn save(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data as of the reply. With CANCEL, as in
-/// Valkey, stops the current one.
+/// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data at the time of the reply. With
+/// CANCEL, as in Valkey, stops the current snapshot.
 ///
-/// Reply: a status. Refusals: another snapshot is being made; a slow script holds keys; there is no
-/// snapshot to cancel. Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
+/// Reply: a status. Refusals: another snapshot is being made; a slow script holds keys; CANCEL
+/// without a current snapshot. Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
 async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     if args.left() > 1 {
@@ -74,29 +74,30 @@ fn refusal(busy: Busy) -> Refusal {
     })
 }
 
-/// Makes the snapshot after the calling transaction, as Redis does. During the transaction it would
-/// wait for the transaction's own locks.
+/// Makes the snapshot after the calling transaction has ended, as Redis does. During the
+/// transaction, the snapshot would wait for the transaction's own locks.
 fn schedule(call: &ServerCall) -> Result<Answer, Refusal> {
     if call.core.admin.shared.saves.is_under_way() {
         return Err(Refusal::line(BUSY));
     }
     call.core.tell(0, |core| {
         core.spawn_on_self(|core| async move {
-            // Another snapshot that has begun by then serves as well.
+            // If another snapshot has begun by then, it serves as well, so a refusal is ignored.
             let _ = begin_in_background(core).await;
         });
     });
     Ok(call.answer(|reply| reply.simple("Background saving scheduled")))
 }
 
-/// `LASTSAVE`: Unix seconds of the last successful snapshot. As in Redis, the start counts as one.
+/// `LASTSAVE`: replies with the Unix time of the last successful snapshot, in seconds. As in Redis,
+/// the start of the server counts as a snapshot.
 fn lastsave(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let seconds = cx.core.admin.shared.saves.saved_s();
     cx.reply.int(i64::try_from(seconds).unwrap_or(i64::MAX));
     Ok(())
 }
 
-/// The words of SHUTDOWN.
+/// The parsed arguments of SHUTDOWN.
 #[derive(Default)]
 struct ShutdownArgs {
     end: Words,
@@ -112,7 +113,8 @@ impl ShutdownArgs {
                 b"SAVE" => words.end.save = true,
                 b"NOSAVE" => words.end.nosave = true,
                 b"FORCE" => words.end.force = true,
-                b"NOW" => words.now = true, // There are no replicas to wait for.
+                // NOW has no effect, because there are no replicas to wait for.
+                b"NOW" => words.now = true,
                 b"ABORT" => words.abort = true,
                 _ => return Err(Refusal::Syntax),
             }
@@ -123,11 +125,12 @@ impl ShutdownArgs {
     }
 }
 
-/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`: ends the server, after a snapshot if there are
-/// save points or with `SAVE`. After the snapshot nothing changes, and no command is answered.
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`: ends the server. If there are save points, or
+/// with `SAVE`, a snapshot is made first. After the snapshot no data changes, and no command is
+/// answered.
 ///
 /// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); a slow
-/// script runs (unless `NOSAVE`); there is no shutdown to abort. Source:
+/// script runs (unless `NOSAVE`); ABORT without a shutdown in progress. Source:
 /// <https://redis.io/commands/shutdown> (1.0.0).
 async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
     let words = ShutdownArgs::read(call.args())?;
@@ -146,7 +149,7 @@ async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
         }
     }
     stop(&call.core);
-    // As in Redis, no reply: the end of the process closes the connection.
+    // As in Redis, there is no reply: the connection is closed when the process ends.
     Ok(Answer::Done(darter_resp::Output::default()))
 }
 
@@ -156,13 +159,14 @@ fn stop(core: &Rc<Core>) {
     (shared.stopper)();
 }
 
-/// `SHUTDOWN ABORT`: stops a shutdown that is making its snapshot.
+/// `SHUTDOWN ABORT`: stops a shutdown during its snapshot.
 fn abort(call: &ServerCall) -> Result<Answer, Refusal> {
     let saves = &call.core.admin.shared.saves;
     if !saves.is_last() || !cancel(&call.core) {
         return Err(Refusal::line("ERR No shutdown in progress."));
     }
-    // The cancelled snapshot may be an earlier one, for which the shutdown waits.
+    // The snapshot cancelled above may be an earlier one that the shutdown waits for, so the
+    // shutdown itself is aborted, too.
     saves.abort_last();
     Ok(call.answer(|reply| reply.ok()))
 }

@@ -1,4 +1,4 @@
-//! SUBSCRIBE, UNSUBSCRIBE, PUBLISH, their forms for patterns and shard channels, and PUBSUB.
+//! SUBSCRIBE, UNSUBSCRIBE and PUBLISH, their variants for patterns and shard channels, and PUBSUB.
 //!
 //! Not here: delivery of messages (`engine::pubsub`).
 
@@ -25,7 +25,8 @@ const fn slots(last: isize) -> [KeySpec; 1] {
 const ONE_SLOT: &[KeySpec] = &slots(1);
 const SLOTS: &[KeySpec] = &slots(-1);
 
-/// The row with names from its first argument on; `slots` are those with a slot.
+/// Adds names, which begin at the first argument, to a row. `slots` describes the names that have a
+/// slot.
 const fn named(row: (Command, Runner), slots: &'static [KeySpec]) -> (Command, Runner) {
     (Command { keys: Keys(slots), ..row.0.elements_from(1) }, row.1)
 }
@@ -58,8 +59,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("pubsub|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), P, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
-/// `SUBSCRIBE channel [channel ...]`, PSUBSCRIBE, SSUBSCRIBE: a confirmation for each name, even
-/// with CLIENT REPLY OFF.
+/// `SUBSCRIBE channel [channel ...]`, PSUBSCRIBE and SSUBSCRIBE: confirm each name, even with
+/// CLIENT REPLY OFF.
 async fn subscribe(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     if call.is_inside() && kind == SubscriptionKind::Shard {
         let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
@@ -68,8 +69,8 @@ async fn subscribe(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, R
     Ok(Answer::Done(change_named(&call, kind, true).await))
 }
 
-/// `UNSUBSCRIBE [channel ...]`, PUNSUBSCRIBE, SUNSUBSCRIBE: a confirmation for each name; without
-/// names, for all subscriptions.
+/// `UNSUBSCRIBE [channel ...]`, PUNSUBSCRIBE and SUNSUBSCRIBE: confirm each name. Without names,
+/// they end all subscriptions.
 async fn unsubscribe(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     Ok(Answer::Done(match call.args().left() {
         0 => give_up_all(&call, kind).await,
@@ -77,7 +78,8 @@ async fn unsubscribe(call: ServerCall, kind: SubscriptionKind) -> Result<Answer,
     }))
 }
 
-/// Changes the named subscriptions. Returns the rest of the reply, which is empty except in EXEC.
+/// Changes the subscriptions named in the request. Returns the confirmations that are not sent yet:
+/// none, except in EXEC.
 async fn change_named(call: &ServerCall, kind: SubscriptionKind, joins: bool) -> Output {
     let begun = Subscribing::begin(&call.core, call.session.handle, kind, joins);
     let Some(mut subscribing) = begun else { return Output::default() };
@@ -113,7 +115,7 @@ async fn give_up_all(call: &ServerCall, kind: SubscriptionKind) -> Output {
     end(subscribing, call)
 }
 
-/// `PUBSUB CHANNELS [pattern]`, `PUBSUB SHARDCHANNELS [pattern]`: in no order.
+/// `PUBSUB CHANNELS [pattern]` and `PUBSUB SHARDCHANNELS [pattern]`: reply in unspecified order.
 async fn channels(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let pattern = args.next().map(<[u8]>::to_vec);
@@ -130,10 +132,10 @@ async fn channels(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Re
     Ok(Answer::Stream(out, Box::new(Names { blocks })))
 }
 
-/// Names in a block. One long list would be copied as it grows.
+/// Names in one block of the result. A single long list would be copied as it grows.
 const BLOCK: usize = 256;
 
-/// The matching channels of which this core is home, in blocks.
+/// The matching channels that have this core as their home, in blocks.
 async fn named_here(core: &Core, kind: SubscriptionKind, pattern: Option<&[u8]>) -> Vec<Vec<Name>> {
     /// Channels checked between two pauses: about 10 us.
     const AT_ONCE: usize = 64;
@@ -158,7 +160,7 @@ async fn named_here(core: &Core, kind: SubscriptionKind, pattern: Option<&[u8]>)
     }
 }
 
-/// Whether a channel's name matches, in portions.
+/// True if the name of a channel matches `pattern`. Runs in portions.
 async fn matches(core: &Core, pattern: Option<&[u8]>, name: &Name) -> bool {
     /// Steps of matching between two pauses: about 10 us.
     const STEPS: usize = 8 * 1024;
@@ -173,7 +175,7 @@ async fn matches(core: &Core, pattern: Option<&[u8]>, name: &Name) -> bool {
     }
 }
 
-/// A stream of names.
+/// The stream that encodes the names of a PUBSUB reply.
 struct Names {
     blocks: Vec<Vec<Name>>,
 }
@@ -191,8 +193,8 @@ impl Stream for Names {
     }
 }
 
-/// `PUBSUB NUMSUB [channel ...]`, `PUBSUB SHARDNUMSUB [channel ...]`: each with its number of
-/// subscribers.
+/// `PUBSUB NUMSUB [channel ...]` and `PUBSUB SHARDNUMSUB [channel ...]`: reply with the number of
+/// subscribers of each channel.
 async fn numsub(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refusal> {
     let args = resp::Args::owned(&call.request);
     let (mut out, resp3) = (Output::default(), call.session.resp3);
@@ -214,7 +216,7 @@ async fn numsub(call: ServerCall, kind: SubscriptionKind) -> Result<Answer, Refu
     Ok(Answer::Done(out))
 }
 
-/// `PUBSUB NUMPAT`: every core knows all patterns.
+/// `PUBSUB NUMPAT`: every core counts all patterns, so no other core is asked.
 fn numpat(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     cx.reply.count(cx.core.pubsub.registry.borrow().len(SubscriptionKind::Pattern));
     Ok(())

@@ -1,4 +1,5 @@
-//! EVAL, EVALSHA, their read-only forms, and SCRIPT: the rows, and the functions of SCRIPT.
+//! EVAL, EVALSHA, their read-only variants, and SCRIPT: the rows of all, and the functions of
+//! SCRIPT.
 //!
 //! Not here: running scripts (`engine::scripts`).
 
@@ -77,8 +78,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     syntax(now("script|show", "8.0.0", 3, INNER.and(Flags::STALE), S, show, ("Show server-side the script in the script cache.", "O(1).")), "sha1"),
 ];
 
-/// `SCRIPT DEBUG YES|SYNC|NO`: there is no debugger, so nothing changes. Redis would debug the next
-/// EVAL.
+/// `SCRIPT DEBUG YES|SYNC|NO`: has no effect, because there is no debugger. In Redis, the next EVAL
+/// would be debugged.
 fn debug(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     if args.option("YES") || args.option("SYNC") {
         return Err(Refusal::line("ERR SCRIPT DEBUG is not supported: there is no debugger"));
@@ -100,7 +101,7 @@ fn exists(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `SCRIPT FLUSH [ASYNC|SYNC]`: both forms free the scripts in portions.
+/// `SCRIPT FLUSH [ASYNC|SYNC]`: in both modes the scripts are freed in portions.
 fn flush(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let is_known = args.left() == 0 || args.option("ASYNC") || args.option("SYNC");
     if !is_known || args.left() > 0 {
@@ -111,7 +112,8 @@ fn flush(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `SCRIPT KILL`: works at any time, and undoes the script's writes.
+/// `SCRIPT KILL`: kills the running script and undoes its writes. Unlike in Redis, a script that
+/// has written can be killed, too.
 async fn kill_script(call: ServerCall) -> Result<Answer, Refusal> {
     kill::kill(&call.core, Kind::Script).await?;
     Ok(call.answer(|reply| reply.ok()))
@@ -123,7 +125,7 @@ async fn load(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.bulk(name.as_bytes())))
 }
 
-/// `SCRIPT SHOW sha1`: the text.
+/// `SCRIPT SHOW sha1`: replies with the text of a script.
 fn show(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let script = cx.core.admin.shared.scripts.find(args.word()?);
     let script = script.ok_or_else(|| Refusal::line(command::NOSCRIPT))?;

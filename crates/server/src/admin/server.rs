@@ -1,4 +1,4 @@
-//! TIME, LOLWUT, MONITOR.
+//! TIME, LOLWUT and MONITOR.
 
 use super::{now, syntax, task, tips};
 use crate::engine::{Runner, ServerCall, SessionCx};
@@ -17,7 +17,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     task("monitor", "1.0.0", 1, ADMIN, Group::Server, |call| Box::pin(monitor(call)), ("Listen for all requests received by the server in real time", "")),
 ];
 
-/// `TIME`: seconds and microseconds.
+/// `TIME`: replies with the Unix time, as seconds and microseconds.
 fn time(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let us = cx.core.clock.unix_us();
     cx.reply.array(2);
@@ -26,10 +26,10 @@ fn time(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `LOLWUT [VERSION n] [...]`: a darter over the water, and the version.
+/// `LOLWUT [VERSION n] [...]`: draws a darter (a fish) under waves, with the version.
 fn lolwut(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     if args.left() > 1 && args.option("VERSION") {
-        args.int()?; // The version does not matter: there is only one picture.
+        args.int()?; // The number must be valid, but is ignored: there is only one picture.
     }
     let mut picture = String::new();
     for row in 0..6_u32 {
@@ -54,7 +54,8 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {
         call.core.monitors_changed(1).await;
-        call.core.watch(id); // After the reply, so that no line precedes it.
+        // Registered after the reply is queued, so that no line precedes the reply.
+        call.core.watch(id);
     }
     Ok(call.answer(|reply| reply.ok()))
 }

@@ -1,4 +1,4 @@
-//! SLOWLOG: the slowest commands of all cores, merged. Each core keeps its own:
+//! The SLOWLOG commands: they merge the slow commands that each core has recorded in
 //! `engine::state::slowlog`.
 
 use super::{container, history, now, syntax, task, tips};
@@ -19,7 +19,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("slowlog|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
-/// `SLOWLOG GET [count]`: the newest, of all cores; 10 by default, -1 for all.
+/// `SLOWLOG GET [count]`: replies with the newest slow commands of all cores: 10 by default, all
+/// with -1.
 async fn get(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     if args.left() > 1 {
@@ -39,7 +40,7 @@ async fn get(call: ServerCall) -> Result<Answer, Refusal> {
         .await
         .concat();
     all.sort_by_key(|call| std::cmp::Reverse((call.unix_us, call.id)));
-    // Each core keeps `slowlog-max-len` commands; their union may have more.
+    // Each core keeps `slowlog-max-len` commands, so all cores together may have more.
     all.truncate(usize::try_from(count).unwrap_or(usize::MAX).min(longest(&call)));
     Ok(call.answer(|reply| {
         reply.array(all.len());
@@ -63,7 +64,7 @@ async fn len(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(len.min(longest(&call)))))
 }
 
-/// `slowlog-max-len`.
+/// The setting `slowlog-max-len`.
 fn longest(call: &ServerCall) -> usize {
     call.core.admin.settings().size("slowlog-max-len")
 }

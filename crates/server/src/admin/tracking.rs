@@ -1,6 +1,6 @@
-//! CLIENT TRACKING, CACHING, GETREDIR, TRACKINGINFO.
+//! CLIENT TRACKING, CACHING, GETREDIR and TRACKINGINFO.
 //!
-//! Not here: invalidations (`engine::tracking`).
+//! Not here: sending invalidations (`engine::tracking`).
 
 use crate::engine::state::tracking::Prefix;
 use crate::engine::state::tracking::mode::{Mode, Reads};
@@ -32,7 +32,7 @@ const NOT_OPTOUT: &str =
 /// Prefixes checked between two pauses: a few microseconds.
 const AT_ONCE: usize = 16;
 
-/// The arguments of CLIENT TRACKING.
+/// The parsed arguments of CLIENT TRACKING.
 #[derive(Default)]
 struct Options {
     redirect: u64,
@@ -106,7 +106,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The new mode of a client whose mode was `before`.
+    /// The new tracking mode of a client whose current mode is `before`.
     fn mode(&self, before: Mode) -> Result<Mode, Refusal> {
         let refuse = |text| Err(Refusal::line(text));
         let was_broadcast = before.reads == Reads::Broadcast;
@@ -138,7 +138,8 @@ impl Options {
     }
 }
 
-/// The id and handle of a connected client, which is pinned to its core from then on.
+/// The id and the handle of the client that shall receive redirected invalidations. From now on it
+/// does not move to another core.
 async fn target(call: &ServerCall, id: i64) -> Result<(u64, u64), Refusal> {
     let gone = || Refusal::line(NO_TARGET);
     let id = u64::try_from(id).ok().filter(|id| *id > 0).ok_or_else(gone)?;
@@ -148,9 +149,9 @@ async fn target(call: &ServerCall, id: i64) -> Result<(u64, u64), Refusal> {
     Ok((id, handle.ok_or_else(gone)?))
 }
 
-/// Refuses overlapping prefixes: one that begins with another, new or already tracked by the
-/// client. The error names the first such prefix, in the given order, and the first that it
-/// overlaps with.
+/// Refuses prefixes that overlap: one begins with the other, whether it is new or already tracked
+/// by the client. The error names the first such prefix in the order of the request, and the first
+/// prefix that it overlaps with.
 async fn check_overlaps(call: &ServerCall, prefixes: &[Prefix]) -> Result<(), Refusal> {
     let client = call.session.handle;
     for (at, prefix) in prefixes.iter().enumerate() {
@@ -202,8 +203,8 @@ fn overlap(prefix: &[u8], what: &str, other: &[u8]) -> Refusal {
     Refusal::Line(text.concat().into())
 }
 
-/// The first of `prefixes` that overlaps with `prefix`: one of the two begins with the other. No
-/// prefix in the set, except the empty one, begins another, so few are compared.
+/// The first of `prefixes` that overlaps with `prefix`, which means that one begins with the other.
+/// The prefixes of the set do not overlap, except for the empty one, so few need to be compared.
 fn overlapping<'a>(prefixes: &'a BTreeSet<Prefix>, prefix: &[u8]) -> Option<&'a Prefix> {
     let before = prefixes.range::<[u8], _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
     let after = prefixes.range::<[u8], _>((Bound::Excluded(prefix), Bound::Unbounded)).next();
@@ -212,7 +213,7 @@ fn overlapping<'a>(prefixes: &'a BTreeSet<Prefix>, prefix: &[u8]) -> Option<&'a 
     all.or(before.filter(is_first)).or(after.filter(|after| after.starts_with(prefix)))
 }
 
-/// `CLIENT CACHING YES | NO`: for the next command, or transaction.
+/// `CLIENT CACHING YES | NO`: applies to the next command or transaction.
 pub(super) fn caching(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let mode = &mut cx.session.tracking;
     if !mode.is_on {
@@ -231,13 +232,14 @@ pub(super) fn caching(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), 
     Ok(())
 }
 
-/// `CLIENT GETREDIR`: -1 without tracking, 0 without redirection.
+/// `CLIENT GETREDIR`: replies -1 without tracking, and 0 without redirection.
 pub(super) fn getredir(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     cx.reply.int(cx.session.tracking.redirection());
     Ok(())
 }
 
-/// `CLIENT TRACKINGINFO`: flags, the client of the redirection, and prefixes.
+/// `CLIENT TRACKINGINFO`: replies with the flags, the id of the client that gets the invalidations,
+/// and the prefixes.
 pub(super) async fn trackinginfo(call: ServerCall) -> Result<Answer, Refusal> {
     let (mode, resp3) = (call.session.tracking, call.session.resp3);
     let except = |yes| mode.is_excepted.then_some(yes);
@@ -293,7 +295,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Random words of two letters, against a comparison of all pairs.
+    #[test] // Random words of two letters; the model compares all pairs.
     fn overlaps_are_found() {
         for seed in 0..2_000 {
             let mut prng = Prng::from_seed(seed);

@@ -7,7 +7,7 @@ use darter_command::{Command, Flags, Group, Keys, Run, specs};
 
 const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE).and(Flags::AT_ONCE);
 const QUICK: Flags = OPEN.and(Flags::FAST).and(Flags::ALLOW_BUSY);
-/// Flags of commands that are queued, and have no effect in EXEC.
+/// Flags of commands that MULTI queues, and that have no effect in EXEC.
 const QUEUED: Flags =
     Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE).and(Flags::FAST).and(Flags::ALLOW_BUSY);
 

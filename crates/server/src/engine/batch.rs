@@ -1,17 +1,19 @@
-//! Batches: point commands, transactions and scripts of one connection for another core, sent and
-//! answered together.
+//! Batches: the point commands, transactions and scripts that one connection sends to another core
+//! together. Their replies return together, too.
 //!
-//! A pipeline is cut into one batch per core. The commands of a batch run in order on the core of
-//! their keys. If one must wait for a lock, or takes more than a slice, the rest of the batch
-//! waits, and so do later batches of the connection: replies are matched to requests by order
-//! alone. A batch that the end of a slice interrupts is resumed first in the next one, because
-//! messages run in order (see `queue`). The sender bounds the size of a batch: [`AWAY_AT_ONCE`].
+//! A pipeline is divided into one batch per core. The commands of a batch run in order on the core
+//! that owns their keys. If a command must wait for a lock, or takes more than a slice, the rest of
+//! its batch waits, and so do later batches of the connection, because replies are matched to
+//! requests by order alone. If the end of a slice interrupts a batch, the next slice resumes it
+//! first, because messages run in order (see `queue`). The sender bounds the size of a batch:
+//! [`AWAY_AT_ONCE`].
 //!
 //! [`AWAY_AT_ONCE`]: super::conn::AWAY_AT_ONCE
 //!
-//! A batch whose replies have grown large sends them home, and rests until the client's core has
-//! sent them and needs the next. A batch that reaches a command held by CLIENT PAUSE also sends its
-//! replies home, and continues after the pause.
+//! When the replies of a batch have grown large, they are sent to the client's core, and the batch
+//! *rests*: it continues when the client's core has sent these replies and needs the next. A batch
+//! that reaches a command held by CLIENT PAUSE also sends its replies, and continues after the
+//! pause.
 
 use super::conn::outbound;
 use super::core::{Core, Mail};
@@ -31,11 +33,11 @@ use darter_tx::{CoreId, TaskId};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The reply of a command: its beginning, and the rest as a stream.
+/// The reply of a command: the encoded beginning, and a stream of the rest.
 type Part = (Output, Option<Box<dyn Stream>>);
 
 impl Core {
-    /// Runs a batch from another core.
+    /// Begins to run a batch from another core.
     pub(super) fn begin_batch(self: &Rc<Self>, batch: Box<Batch>) {
         let begun = self.batches.borrow_mut().begin(batch);
         if let Some(batch) = begun {
@@ -43,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Resumes the next batch.
+    /// Resumes the next batch that can continue.
     pub(super) fn resume_batch(self: &Rc<Self>) {
         let next = self.batches.borrow_mut().next();
         if let Some(batch) = next {
@@ -96,7 +98,7 @@ impl Core {
         self.post(from, Mail::BatchDone(batch));
     }
 
-    /// Runs the next command of a batch. Returns the batch, unless it must wait.
+    /// Runs the next command of a batch. Returns the batch, or `None` if it must wait.
     #[inline]
     fn run_in_batch(self: &Rc<Self>, mut batch: Box<Batch>) -> Option<Box<Batch>> {
         let item = &batch.items[batch.next];
@@ -122,7 +124,7 @@ impl Core {
         Some(batch)
     }
 
-    /// Sets a batch aside until the end of CLIENT PAUSE. Its client gets the replies so far.
+    /// Holds a batch until CLIENT PAUSE ends, and sends its replies so far to the client's core.
     fn pause_batch(&self, mut batch: Box<Batch>) {
         if !batch.ends.is_empty() {
             self.post(batch.from, Mail::BatchDone(batch.split_replies(false)));
@@ -130,8 +132,8 @@ impl Core {
         self.batches.borrow_mut().pause(batch);
     }
 
-    /// The next command of a batch is a task. A read stops with its client; a write does not, as later
-    /// commands of its pipeline may have run on other cores.
+    /// Runs the next command of a batch as a task. A read stops when its client has closed. A write
+    /// does not stop, because later commands of its pipeline may have run on other cores.
     fn wait_in_batch(
         self: &Rc<Self>,
         batch: Box<Batch>,
@@ -156,11 +158,12 @@ impl Core {
         });
     }
 
-    /// Accepts the replies of a batch that another core has run.
+    /// Handles the replies that another core returns for a batch.
     pub(super) fn batch_done(self: &Rc<Self>, from: CoreId, mut batch: Box<Batch>) {
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
-                outbound::wake_batch(self, from, batch.client); // The client's later commands must run, too.
+                // The client's later commands must run even if it has closed.
+                outbound::wake_batch(self, from, batch.client);
             }
             return;
         };
@@ -207,25 +210,25 @@ impl Core {
     }
 }
 
-/// A batch that waits for the task of its next command.
+/// A batch that waits until the task of its next command has ended.
 pub(super) struct HeldBatch {
     core: Rc<Core>,
     pub(super) batch: Box<Batch>,
-    /// Whether its client is still connected, if the task stops with it.
+    /// Whether the client is still connected, for a task that may stop when it is not.
     pub(super) presence: Rc<Presence>,
     stops: Option<Stops>,
 }
 
 impl HeldBatch {
-    /// Holds a batch, and the later ones of its client. `stops` says when the task stops after its client
-    /// is gone.
+    /// Holds a batch and the later batches of its client. If the task may stop after the client has
+    /// gone, `stops` says on which condition.
     pub(super) fn new(core: &Rc<Core>, batch: Box<Batch>, stops: Option<Stops>) -> Self {
         core.batches.borrow_mut().hold(batch.client);
         let gone = stops.map_or(Gone::No, |_| core.batches.borrow().gone(batch.client));
         Self { core: Rc::clone(core), batch, presence: Presence::new(gone), stops }
     }
 
-    /// Starts the task, which ends with [`HeldBatch::reply`].
+    /// Starts the task. The task must end with [`HeldBatch::reply`].
     pub(super) fn start(self, start: impl FnOnce(Self) -> TaskId) {
         let (core, client) = (Rc::clone(&self.core), self.batch.client);
         let (presence, stops) = (Rc::clone(&self.presence), self.stops);
@@ -236,14 +239,15 @@ impl HeldBatch {
         }
     }
 
-    /// Replies to its command, and resumes it.
+    /// Adds the task's reply to the batch, and resumes the batch.
     pub(super) fn reply(self, (out, stream): Part) {
         let Self { core, mut batch, .. } = self;
         batch.replied(out, stream);
         core.batches.borrow_mut().answered(batch);
     }
 
-    /// [`HeldBatch::reply`] with an answer, or without one: the client is gone, or is refused.
+    /// Calls [`HeldBatch::reply`] with the answer of the task, with its refusal, or with an empty
+    /// reply if it has stopped.
     pub(super) fn answer(self, entry: &Entry, answer: Result<Result<Answer, Refusal>, Stopped>) {
         let answer = match answer {
             Ok(answer) => answer,

@@ -1,10 +1,12 @@
-//! Limits the memory of clients: closes those whose output exceeds `client-output-buffer-limit`,
-//! and the largest ones while all together exceed `maxmemory-clients`.
+//! Limits the memory of clients. Closes every client whose output exceeds
+//! `client-output-buffer-limit`, and the largest clients while the sum of all exceeds
+//! `maxmemory-clients`.
 //!
-//! A scan runs every 50 ms, a few connections per turn, while a limit is set. It is needed because
-//! a client's memory grows without its action when another client removes the value that it is
-//! reading. Each closing is logged, which takes time, so after the end of the slice at most one
-//! client is closed. Only the core with the largest client closes one, so cores need no messages.
+//! While a limit is set, a scan of all connections begins every 50 ms and visits a few per turn. It
+//! is needed because a client's memory can grow without any action of that client: another client
+//! may remove the value that it is reading. Logging a closed client takes time, so at most one is
+//! closed after the end of a slice. Only the core with the largest client closes one, so the cores
+//! need not exchange messages.
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
@@ -19,21 +21,21 @@ use std::sync::atomic::Ordering;
 
 /// The time between two scans.
 const EVERY_MS: u64 = 50;
-/// Connections scanned per turn: a few microseconds.
+/// Connections visited per turn: a few microseconds.
 const AT_ONCE: usize = 64;
 
-/// Ends the scan and clears its report, because no client is left or no limit is set.
+/// Ends the scan and clears its report, when no client is left or no limit is set.
 pub(super) fn forget(core: &Core) {
     core.census.take();
     core.admin.shared.reports[core.id()].forget_clients();
 }
 
-/// Runs a portion of the scan if it is due, at most to the end of the slice.
+/// Continues the scan if it is due, at most until the end of the slice.
 pub(super) fn step(core: &Core) {
     let (now, limits) = (core.now_ms(), core.hot.borrow().client_limits);
     let census = &mut *core.census.borrow_mut();
     if now < census.due_ms {
-        census.due_ms = census.due_ms.min(now + EVERY_MS); // The clock may be set back.
+        census.due_ms = census.due_ms.min(now + EVERY_MS); // The clock may have been set back.
         return;
     }
     let more =
@@ -44,7 +46,7 @@ pub(super) fn step(core: &Core) {
 }
 
 impl Census {
-    /// Scans a few connections. False if nothing is left to do.
+    /// Visits a few connections. Returns false when the scan is complete.
     fn look(&mut self, core: &Core, limits: &ClientLimits) -> bool {
         for _ in 0..AT_ONCE {
             let (from, mut closed) = (self.next, false);
@@ -63,7 +65,8 @@ impl Census {
         self.evicts
     }
 
-    /// Counts a connection. True if it was closed instead, for its output.
+    /// Adds a connection to the scan. Returns true if the connection was closed instead, because
+    /// its output exceeds the limit.
     fn take(&mut self, core: &Core, conn: &mut Conn, limits: &ClientLimits) -> bool {
         if conn.lane.session.is_killed() {
             return false;
@@ -83,15 +86,15 @@ impl Census {
         false
     }
 
-    /// Closes the largest client of this core while the sum exceeds the limit and no other core has
-    /// a larger one. False at the end.
+    /// Closes the largest client of this core if the sum exceeds the limit and no other core has a
+    /// larger one. Returns false when there is none to close.
     fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
         let report = &shared.reports[core.id()];
         let others = || largest(shared, |id| id != core.id());
         let mut more = false;
         loop {
-            // Also read before the sum: a core publishes its largest client before its sum.
+            // Read before and after the sum: a core publishes its largest client before its sum.
             let before = others();
             let is_over = limit > 0 && sum(shared) >= limit;
             let may_close = |next: &PeekMut<'_, (usize, u64)>| next.0 >= before.max(others());
@@ -115,7 +118,7 @@ impl Census {
     }
 }
 
-/// Closes the client, unless it has left.
+/// Closes the client with this id, unless it has gone.
 fn close(core: &Core, id: u64) {
     core.with_client(id, |conn| {
         let line = line_of(core, &conn.lane.session, Some(conn));
@@ -125,8 +128,8 @@ fn close(core: &Core, id: u64) {
     });
 }
 
-/// True when a connection's output exceeds the hard limit, or has exceeded the soft one for too
-/// long.
+/// True if the output of a connection exceeds the hard limit, or has exceeded the soft limit for
+/// too long.
 fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -> bool {
     let is_subscriber = conn.lane.session.subscribed.is_any();
     let limit = if is_subscriber { limits.pubsub } else { limits.normal };
@@ -141,12 +144,12 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
     now_ms.saturating_sub(since) > limit.soft_ms
 }
 
-/// The published bytes of all clients.
+/// The sum of all clients' bytes, as last published by the cores.
 fn sum(shared: &Shared) -> usize {
     shared.reports.iter().map(|report| report.clients.load(Ordering::Acquire)).sum()
 }
 
-/// Bytes of the largest client that may be closed, on the cores that `wanted` selects.
+/// The bytes of the largest client that may be closed, on the cores that `wanted` selects.
 fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
     let most = |report: &CoreReport| report.client_max.load(Ordering::Relaxed);
     let reports = shared.reports.iter().enumerate().filter(|(id, _)| wanted(*id));
@@ -154,8 +157,9 @@ fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
 }
 
 impl Core {
-    /// Checks the output of a client after a push; `early` bytes wait outside its output. Closes it
-    /// above the hard limit. Above the soft limit, clients are scanned until none is.
+    /// Checks the output of a client after a push. `early` bytes wait outside the output. Above the
+    /// hard limit, the client is closed. Above the soft limit, scans continue until no client is
+    /// above it.
     pub(super) fn check_output(&self, conn: &mut Conn, early: usize) {
         let (limits, output) = (self.hot.borrow().client_limits, conn.lane.unread_bytes() + early);
         if conn.lane.session.is_killed() {
@@ -178,7 +182,7 @@ impl Core {
 
     /// Closes a client whose incomplete request is too long.
     pub(super) fn over_query_limit(&self, conn: &mut Conn) {
-        /// Bytes shown in the log, as in Redis.
+        /// The number of bytes of the request that the log shows, as in Redis.
         const SHOWN: usize = 64;
         let line = line_of(self, &conn.lane.session, Some(conn));
         let head = conn.query_head();

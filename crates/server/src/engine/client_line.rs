@@ -4,8 +4,8 @@ use super::conn::{Conn, Session};
 use super::core::Core;
 use super::state::tracking::mode::Reads;
 
-/// The line of a connection. Sizes are 0 without `conn`, which is absent while the client's own
-/// command runs.
+/// Builds the line of a connection. While a client's own command runs, its `conn` is `None`, and
+/// all sizes are 0.
 pub(crate) fn line_of(core: &Core, session: &Session, conn: Option<&Conn>) -> String {
     let now = core.now_ms();
     let seconds = |since: u64| now.saturating_sub(since) / 1_000;

@@ -1,4 +1,4 @@
-//! One connection: its unparsed requests, its pending replies, and its session.
+//! One connection: the requests that are not parsed yet, the pending replies, and the session.
 
 pub(super) mod outbound;
 pub(super) mod parts;
@@ -19,18 +19,19 @@ use parts::{Away, Input, Lists, Location, OpenTransaction, Sending};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The addresses of a connection.
+/// The two addresses of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// `ip:port`, or the path of the unix socket with `:0`, as CLIENT LIST prints it.
+    /// The client's address: `ip:port`, or the path of the unix socket with `:0`, as in CLIENT
+    /// LIST.
     pub remote: String,
-    /// The local end, in the same form.
+    /// The server's address, in the same form.
     pub local: String,
     /// True for a unix socket or a loopback address.
     pub is_local: bool,
 }
 
-/// CLIENT REPLY.
+/// The modes of CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
     /// Every command gets a reply.
@@ -40,7 +41,7 @@ pub enum ReplyMode {
     Off,
     /// The next command gets no reply: set by SKIP.
     SkipNext,
-    /// The current command gets no reply.
+    /// The current command gets no reply: the state after `SkipNext`.
     Skip,
 }
 
@@ -49,33 +50,35 @@ pub enum ReplyMode {
 pub struct Watching {
     /// The number of watched keys.
     pub keys: usize,
-    /// One of them was touched, as far as this core knows. EXEC checks on the cores of the keys.
+    /// True if a watched key was changed, as far as this core knows. EXEC asks the cores that own
+    /// the keys.
     pub is_touched: bool,
 }
 
-/// Whether a connection is about to be closed.
+/// Whether and when a connection is about to be closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
-    /// It stays open.
+    /// The connection stays open.
     #[default]
     Open,
-    /// It is closed once its output is sent.
+    /// The connection is closed when its output has been sent.
     AfterReply,
-    /// It is closed at once: CLIENT KILL, or a limit.
+    /// The connection is closed at once, because of CLIENT KILL or a limit.
     Now,
 }
 
 /// The session of a connection: its settings, and the fields of CLIENT LIST.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// The id that clients see: unique among all connections since startup.
+    /// The client's id: unique among all connections since the start of the server.
     pub id: u64,
-    /// The handle, by which cores know the connection: it names the core, and changes with each
-    /// move.
+    /// The handle by which the cores address the connection. It contains the core's number, and
+    /// changes with each move to another core.
     pub handle: u64,
-    /// Another client redirects its invalidations to this one, which therefore stays on its core.
+    /// True if another client redirects its invalidations to this one, which therefore cannot move
+    /// to another core.
     pub is_target: bool,
-    /// Its addresses.
+    /// The addresses.
     pub peer: Peer,
     /// The selected database.
     pub db: usize,
@@ -83,48 +86,48 @@ pub struct Session {
     pub resp3: bool,
     /// Whether commands other than AUTH and HELLO are allowed.
     pub authenticated: bool,
-    /// CLIENT SETNAME.
+    /// The name that CLIENT SETNAME has set.
     pub name: Vec<u8>,
-    /// CLIENT SETINFO LIB-NAME.
+    /// The library name that CLIENT SETINFO LIB-NAME has set.
     pub lib_name: Vec<u8>,
-    /// CLIENT SETINFO LIB-VER.
+    /// The library version that CLIENT SETINFO LIB-VER has set.
     pub lib_version: Vec<u8>,
-    /// CLIENT NO-EVICT.
+    /// True after CLIENT NO-EVICT ON.
     pub no_evict: bool,
-    /// CLIENT NO-TOUCH.
+    /// True after CLIENT NO-TOUCH ON.
     pub no_touch: bool,
-    /// MONITOR.
+    /// True if the client gets the lines of MONITOR.
     pub monitor: bool,
-    /// Commands queued since MULTI, until EXEC has ended.
+    /// The sizes of the commands queued by MULTI, until EXEC has ended.
     pub queued: Option<QueuedSizes>,
-    /// WATCH.
+    /// The keys watched by WATCH.
     pub watching: Watching,
-    /// Its subscriptions.
+    /// The client's subscriptions.
     pub subscribed: Subscribed,
-    /// CLIENT TRACKING.
+    /// The mode set by CLIENT TRACKING.
     pub tracking: Mode,
-    /// CLIENT REPLY.
+    /// The mode set by CLIENT REPLY.
     pub reply_mode: ReplyMode,
-    /// The time of the accept, in Unix milliseconds.
+    /// The time at which the connection was accepted, in Unix milliseconds.
     pub created_ms: u64,
-    /// The last time at which it sent something, had read all output, or waited for the server; in
-    /// Unix milliseconds.
+    /// The time of the last activity, in Unix milliseconds: bytes were received, all output was
+    /// read, or a wait for the server ended.
     pub active_ms: u64,
-    /// The last command, as an index into the table.
+    /// The last command, as an index into the command table.
     pub last_command: Option<usize>,
-    /// Whether it is about to be closed.
+    /// Whether the connection is about to be closed.
     pub ending: Ending,
 }
 
 impl Session {
-    /// Closes the connection once its output is sent.
+    /// Marks the connection to be closed when its output has been sent.
     pub(crate) fn close_after_reply(&mut self) {
         if self.ending == Ending::Open {
             self.ending = Ending::AfterReply;
         }
     }
 
-    /// True if the connection is closed once its output is sent.
+    /// True if the connection is closed when its output has been sent.
     pub(crate) fn closes_after_reply(&self) -> bool {
         self.ending == Ending::AfterReply
     }
@@ -140,44 +143,46 @@ impl Session {
     }
 }
 
-/// The limit of a connection's requests on other cores, in bytes. Below it one more request is
-/// sent, of any length.
+/// The limit of a connection's requests on other cores, in bytes. While the sum is lower, one more
+/// request may be sent, whatever its length.
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Approximate bytes of requests that a connection sends to other cores in one turn: about 100 us
-/// of work there, for commands as quick as GET. Requests of other connections cannot overtake a
-/// batch, so they wait longer for heavy ones.
+/// Approximate limit of the bytes that a connection sends to other cores in one turn: about 100 us
+/// of work for commands as fast as GET. Slower commands take longer, and requests of other
+/// connections wait for the whole batch.
 pub(super) const AWAY_AT_ONCE: usize = 32 * 1024;
 
-/// The limit of pending replies of a connection: two batches of a full receive buffer.
+/// The limit of pending replies of a connection: twice the requests that a full receive buffer can
+/// hold.
 const OWED_MAX: usize = 2_048;
-/// The limit until the length of replies is known.
+/// The limit of pending replies while their length is unknown.
 const OWED_FIRST: usize = 128;
-/// The limit with long replies: enough to keep the other cores busy.
+/// The limit of pending replies if they are long: enough to keep the other cores busy.
 const OWED_MIN: usize = 16;
 
-/// Bytes of encoded replies that CLIENT LIST shows as `obl`, as in Redis. With more, all of them
-/// are part of `omem`.
+/// The bytes of encoded replies that CLIENT LIST shows as `obl`, as in Redis. If there are more,
+/// all of them count as `omem` instead.
 const REPLY_BUFFER_BYTES: usize = 16 * 1024;
 
-/// The memory of a connection in bytes, by the names of CLIENT LIST.
+/// The memory of a connection in bytes. Each field has the name that CLIENT LIST gives it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
-    /// `qbuf`: received bytes that are not part of a whole argument yet.
+    /// `qbuf`: received bytes that do not form a complete argument yet.
     pub query: usize,
     /// `qbuf-free`: free bytes in the receive buffer.
     pub query_free: usize,
-    /// `argv-mem`: complete arguments of an arriving, waiting or running request.
+    /// `argv-mem`: complete arguments of a request that is arriving, waiting or running.
     pub arguments: usize,
-    /// `rbs`: the buffer that replies are encoded into.
+    /// `rbs`: the size of the buffer into which replies are encoded.
     pub reply_buffer: usize,
-    /// `obl`: the used part of it.
+    /// `obl`: the used bytes of that buffer.
     pub reply_bytes: usize,
-    /// `oll`: the number of parts of other output.
+    /// `oll`: the number of parts of the other output.
     pub output_parts: usize,
-    /// `omem`: the bytes of these parts, and of removed values that are still being read.
+    /// `omem`: the bytes of these parts, and of removed values that the client is still reading.
     pub output: usize,
-    /// The part of `output` that only this reader keeps alive: see [`Stream::pinned_bytes`].
+    /// The part of `output` that exists only because this client is reading it: see
+    /// [`Stream::pinned_bytes`].
     pub pinned: usize,
     /// `tot-mem`: the sum.
     pub total: usize,
@@ -186,82 +191,82 @@ pub struct Sizes {
 /// One connection of this core.
 pub struct Conn {
     pub(super) parser: Parser,
-    /// Everything but the parser, so that a request can stay borrowed from the parser.
+    /// All state except the parser, so that a request can stay borrowed from the parser.
     pub lane: Lane,
 }
 
-/// The state of the next request. While a parsed request is held or run by a task, no other is
-/// parsed.
+/// The state of the next request. While a parsed request is held, or runs as a task, no further
+/// request is parsed.
 #[derive(Default)]
 pub(super) enum Next {
-    /// The next request is parsed and runs.
+    /// The next request runs as soon as it is parsed.
     #[default]
     Parsed,
-    /// A parsed request that must wait: for the replies before it, for its names to be gathered,
-    /// for the end of a pause, or for a snapshot that writers outrun.
+    /// A parsed request that must wait: for earlier replies, for its long names to be copied into
+    /// one piece, for the end of CLIENT PAUSE, or for a snapshot that is behind the writers.
     Held(Arc<Request>),
-    /// A task runs the last request.
+    /// The last request runs as a task.
     AwaitsTask,
-    /// The last request waits for a key.
+    /// The last request is a blocking command that waits for a key.
     Waits,
 }
 
-/// Whether the connection is in a queue of `writers`. Its request may run before it leaves the
-/// queue, so this is not a variant of [`Next`].
+/// Whether the connection is in a queue of throttled writers (see `writers`). The request may run
+/// before the connection leaves the queue, so this is not a variant of [`Next`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WriteHold {
-    /// The connection is not listed.
+    /// The connection is in no queue.
     #[default]
     No,
-    /// The connection is listed.
+    /// The connection is in a queue.
     Listed,
-    /// The wait is over: the next write runs, even if the snapshot still holds much.
+    /// The wait is over: the next write runs, even if the snapshot is still behind.
     Released,
 }
 
 /// The output side of a connection, and its session.
 pub struct Lane {
-    /// The runtime's token.
+    /// The runtime's token of the connection.
     pub token: Token,
-    /// The session.
+    /// The state that commands can see and change.
     pub session: Session,
-    /// The cores that it has been on, and goes to.
+    /// The core that accepted the connection, and its moves.
     pub(super) location: Location,
-    /// Encoded output that the socket does not have yet.
+    /// Encoded output that was not handed to the socket yet.
     pub(super) out: Output,
-    /// The current send, and what delays the next one.
+    /// The send in progress, and the reasons to delay the next one.
     pub(super) sending: Sending,
-    /// Pending replies after `out`.
+    /// Pending replies, in the order of the requests. They follow `out`.
     pub(super) owed: VecDeque<Owed>,
-    /// The ready part of `owed`.
+    /// The replies in `owed` that are ready, but follow a reply that is not.
     pub(super) waiting: Waiting,
     /// Invalidations that must follow the reply of the running task.
     late: Vec<Push>,
-    /// The limit of pending replies, learned from the length of earlier ones.
+    /// The limit of pending replies, adjusted to the length of earlier replies.
     pub(super) owed_max: usize,
-    /// The rest of the reply that is being streamed.
+    /// The rest of the reply that is being sent as a stream.
     pub(super) stream: Option<Box<dyn Stream>>,
     /// The state of the next request.
     pub(super) next: Next,
     /// The task that runs the last request, if any.
     pub(super) awaited: Option<Awaited>,
-    /// MULTI and WATCH.
+    /// The state of MULTI and WATCH.
     pub(super) transaction: OpenTransaction,
-    /// The call that waits for keys, if any.
+    /// The state of a blocking command that waits for keys, if any.
     pub(super) blocked: Option<Box<Blocked>>,
-    /// Its requests on other cores.
+    /// The requests of this connection on other cores.
     pub(super) away: Away,
-    /// The lists of its core that it is in.
+    /// The core's lists that contain this connection.
     pub(super) lists: Lists,
-    /// Its input.
+    /// The state of receiving and parsing.
     pub(super) input: Input,
-    /// In the list of connections that wait for the end of CLIENT PAUSE. Its request may run before
-    /// it leaves the list, so this is not a variant of `next`.
+    /// True if the connection is in the list of those that wait for the end of CLIENT PAUSE. The
+    /// request may run before the connection leaves the list, so this is not a variant of `next`.
     pub(super) awaits_pause: bool,
-    /// The wait of the next write.
+    /// Whether the next write waits for a snapshot or for keyspace events.
     pub(super) write_hold: WriteHold,
-    /// The runtime was asked to close the connection. A send may still be in flight: a killed
-    /// connection does not wait for it.
+    /// True if the runtime was asked to close the connection. A send may still be in progress,
+    /// because a killed connection does not wait for it.
     pub(super) closing: bool,
 }
 
@@ -271,8 +276,9 @@ impl Conn {
         Self { parser, lane: Lane::new(token, session, cores) }
     }
 
-    /// True if another reply of the pipeline will follow soon: a request is held or running, or has
-    /// arrived after one that a task ran. False if the request waits for other clients.
+    /// True if another reply of the pipeline is expected soon: a request is held or running, or
+    /// more requests arrived while a task ran one. False if the held request waits for other
+    /// clients.
     pub(super) fn expects_more(&self) -> bool {
         let lane = &self.lane;
         if lane.awaits_pause || lane.waits_to_write() || lane.is_blocked() {
@@ -284,13 +290,13 @@ impl Conn {
         lane.stream.is_none() && (follows || !matches!(lane.next, Next::Parsed))
     }
 
-    /// Received bytes that are not part of a whole argument yet.
+    /// The number of received bytes that do not form a complete argument yet.
     #[must_use]
     pub fn query_bytes(&self) -> usize {
         self.parser.query_bytes()
     }
 
-    /// The first of these bytes, for the log.
+    /// The first bytes of the incomplete request, for the log.
     #[must_use]
     pub fn query_head(&self) -> &[u8] {
         self.parser.query_head()
@@ -303,8 +309,8 @@ impl Conn {
     }
 
     /// The memory of the connection. Memory that several clients share (a removed value, a line of
-    /// MONITOR) counts for each. Cost: O(1), plus a visit to each block of a large request and to
-    /// some of the pending replies.
+    /// MONITOR) counts for each of them. Cost: O(1), plus a visit to each block of a long request
+    /// and to some of the pending replies.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let (parser, lane) = (&self.parser, &self.lane);
@@ -368,7 +374,7 @@ impl Lane {
         matches!(self.next, Next::AwaitsTask)
     }
 
-    /// The held request.
+    /// The held request, if there is one.
     pub(super) fn held(&self) -> Option<&Request> {
         match &self.next {
             Next::Held(request) => Some(request),
@@ -399,7 +405,7 @@ impl Lane {
         self.next = Next::AwaitsTask;
     }
 
-    /// Attaches queued commands to the last request for another core, an EXEC.
+    /// Attaches queued commands to the last request sent to `core`, which is an EXEC.
     pub(super) fn attach(&mut self, core: usize, queued: Box<Queued>) {
         let batch = self.away.batches[core].as_mut().expect("it has just been sent there");
         let bytes = batch.attach(queued);
@@ -407,13 +413,13 @@ impl Lane {
         self.away.turn_bytes += bytes;
     }
 
-    /// Bytes of the transaction: queued commands and watched keys.
+    /// Bytes of memory of the queued commands and watched keys.
     pub(super) fn transaction_bytes(&self) -> usize {
         let queued = self.session.queued.map_or(0, |sizes| sizes.held_bytes);
         queued + self.transaction.watched.as_ref().map_or(0, |watched| watched.held_bytes())
     }
 
-    /// True if the client waits for a key: flag `b` of CLIENT LIST.
+    /// True if the client waits for a key. CLIENT LIST shows the flag `b`.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(self.next, Next::Waits)
     }
@@ -423,32 +429,32 @@ impl Lane {
         self.write_hold == WriteHold::Listed
     }
 
-    /// Whether the client has half-closed.
+    /// Whether the client is connected, has half-closed or has closed.
     pub(super) fn gone(&self) -> Gone {
         if self.input.eof { Gone::Ended } else { Gone::No }
     }
 
-    /// Records that the task is done.
+    /// Records that the task of the last request has ended.
     pub(super) fn task_done(&mut self) {
         debug_assert!(self.awaits_task(), "no task runs for it");
         self.next = Next::Parsed;
         self.awaited = None;
     }
 
-    /// Bytes of output, queued or being sent.
+    /// The number of output bytes that are queued or being sent.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
         self.out.len() + self.sending.in_flight
     }
 
-    /// Bytes of output, of pending replies, and of streams. Large for a MONITOR, and for a client
-    /// that reads a removed value.
+    /// The number of output bytes, including pending replies and streams. Large for a client of
+    /// MONITOR, and for a client that reads a removed value.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.buffered_bytes() + self.pinned_bytes()
     }
 
-    /// Bytes of output and of ready replies, beyond the reply buffer.
+    /// The number of output bytes, including ready replies, that exceed the reply buffer.
     pub(super) fn unread_bytes(&self) -> usize {
         (self.output_bytes() + self.waiting.bytes).saturating_sub(REPLY_BUFFER_BYTES)
     }
@@ -463,15 +469,15 @@ impl Lane {
         stream + self.waiting.pinned_bytes(&self.owed)
     }
 
-    /// `rbp` of CLIENT LIST.
+    /// The largest recent send, for the field `rbp` of CLIENT LIST.
     #[must_use]
     pub fn reply_peak(&self) -> usize {
         self.sending.peak.0
     }
 
-    /// Records a send. The peak is that of the last seconds.
+    /// Records a send, and updates the peak of the last seconds.
     pub(super) fn note_sent(&mut self, bytes: usize, now_ms: u64) {
-        /// Redis's `reply-buffer-peak-reset-time`.
+        /// The value of Redis's setting `reply-buffer-peak-reset-time`.
         const RESET_MS: u64 = 5_000;
         let (peak, since_ms) = self.sending.peak;
         if bytes > peak || now_ms.saturating_sub(since_ms) > RESET_MS {
@@ -479,8 +485,8 @@ impl Lane {
         }
     }
 
-    /// True if the server is working for the client, so that it is not idle. A client that does not
-    /// read its replies still counts as idle.
+    /// True if the server is working for the client, so that the client is not idle. A client that
+    /// does not read its replies counts as idle.
     pub(crate) fn is_working(&self) -> bool {
         let waits = match self.owed.front() {
             Some(Owed::Remote(core) | Owed::Silent(core)) => !self.away.resting.contains(core),
@@ -496,19 +502,19 @@ impl Lane {
             || searches
     }
 
-    /// True for a client that mostly gets pushes.
+    /// True for a client whose output consists mostly of pushes.
     pub(super) fn is_pushed_to(&self) -> bool {
         let session = &self.session;
         session.subscribed.is_any() || session.tracking.is_on || session.monitor
     }
 
-    /// True if no reply is pending and nothing runs.
+    /// True if no reply is pending and no request runs or waits.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.owed.is_empty() && self.stream.is_none() && matches!(self.next, Next::Parsed)
     }
 
-    /// Appends a reply after all pending ones.
+    /// Appends a reply after all pending replies.
     pub(super) fn owe(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         if self.owed.is_empty() && self.stream.is_none() {
             self.out.append(out);
@@ -518,8 +524,8 @@ impl Lane {
         }
     }
 
-    /// Appends an invalidation after all pending replies, including that of a running task, which
-    /// may have read the old value.
+    /// Appends an invalidation after all pending replies. It also follows the reply of a running
+    /// task, because the task may have read the old value.
     pub(super) fn owe_late(&mut self, (out, rest): Push) {
         if self.awaits_task() {
             self.late.push((out, rest));
@@ -528,7 +534,7 @@ impl Lane {
         }
     }
 
-    /// Appends the invalidations that had to wait for the task's reply.
+    /// Appends the invalidations that had to wait for the reply of a task.
     pub(super) fn send_late(&mut self) {
         for (out, rest) in std::mem::take(&mut self.late) {
             self.owe(out, rest);
@@ -540,7 +546,7 @@ impl Lane {
         self.late.iter().map(|(out, rest)| out.len() + held_by(rest.as_deref())).sum()
     }
 
-    /// [`Lane::owe`] for an encoded reply.
+    /// Calls [`Lane::owe`] with an encoded reply.
     pub(super) fn owe_flat(&mut self, reply: &[u8]) {
         if self.owed.is_empty() && self.stream.is_none() {
             self.out.add(reply);
@@ -555,17 +561,18 @@ impl Lane {
         }
     }
 
-    /// Stores the encoded reply of `slot`, which is not the first.
+    /// Stores an encoded reply in `slot` of the pending replies, which is not the first.
     pub(super) fn flat_at(&mut self, slot: usize, reply: &[u8]) {
         self.owed[slot] = self.waiting.take_in_flat(reply);
     }
 
-    /// Stores the reply of `slot`, which is not the first.
+    /// Stores a reply in `slot` of the pending replies, which is not the first.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
         self.owed[slot] = self.waiting.take_in(out, stream);
     }
 
-    /// Moves the ready replies at the front into the output, up to one that continues as a stream.
+    /// Moves the ready replies at the head of the queue into the output. Stops after a reply that
+    /// continues as a stream.
     pub(super) fn settle(&mut self) {
         let is_here = |owed: &Owed| matches!(owed, Owed::Early(_) | Owed::Ready(_));
         while self.stream.is_none() && self.owed.front().is_some_and(is_here) {
@@ -581,9 +588,10 @@ impl Lane {
         }
     }
 
-    /// Learns from `replies` replies of another core, `bytes` long, how many may be pending: they
-    /// are produced before the socket can take them. Long replies lower the limit at once. Short
-    /// ones double it if it was used up, so that one short reply changes nothing.
+    /// Adjusts the limit of pending replies after another core has sent `replies` replies with
+    /// `bytes` bytes in total. Replies are produced before the socket can take them. So long
+    /// replies lower the limit at once. Short replies double it if the limit was reached, so that a
+    /// single short reply changes nothing.
     pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
         let each = (bytes / replies.max(1)).max(1);
         let fitting = darter_base::limits::REPLY_BUFFER_BYTES / 2 / each;
@@ -592,7 +600,7 @@ impl Lane {
         self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
     }
 
-    /// The cores with pending replies.
+    /// The cores that have not sent all of their replies yet.
     pub(super) fn owing(&self) -> Vec<usize> {
         let mut cores: Vec<usize> = Vec::new();
         for owed in &self.owed {
@@ -621,7 +629,7 @@ impl Lane {
         }
     }
 
-    /// True if a request may be parsed now.
+    /// True if the next request may be parsed now.
     pub(super) fn may_parse(&self) -> bool {
         matches!(self.next, Next::Parsed)
             && self.stream.is_none()
@@ -634,7 +642,8 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Frees pending replies in portions: a closed client that has not read may leave many.
+    /// Frees the pending replies in portions, because a client that did not read may leave many of
+    /// them.
     fn drop(&mut self) {
         let (owed, late) = (std::mem::take(&mut self.owed), std::mem::take(&mut self.late));
         Unread::free(owed, late, self.waiting.bytes);

@@ -1,4 +1,4 @@
-//! The core: its parts, its inputs and its outputs.
+//! One core: its parts, its inputs and its outputs.
 
 use super::conn::{Conn, Ending};
 use super::entry::Table;
@@ -39,18 +39,18 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A closure for another core to run.
+/// A closure that another core runs.
 pub(super) type Question = Box<dyn FnOnce(&Rc<Core>) + Send>;
 
 /// A message from one core to another.
 pub enum Mail {
-    /// Hops and locks.
+    /// Messages of tasks: closures to run, and locks.
     Tx(Message),
-    /// Point commands for the receiver's shard.
+    /// Point commands to run on the receiver's shard.
     Batch(Box<Batch>),
     /// The replies of a batch.
     BatchDone(Box<Batch>),
-    /// A closure to run, for administration.
+    /// A closure to run, for an administration command.
     Ask(Question),
 }
 
@@ -60,67 +60,67 @@ impl From<Message> for Mail {
     }
 }
 
-/// One core. See the module.
+/// One core: connections, a shard, and all work on them.
 pub struct Core {
-    /// The core's end of the fabric.
+    /// The core's end of the connections to other cores, and its tasks.
     pub tx: Tx,
     /// All commands.
     pub table: Arc<Table>,
-    /// Time.
+    /// The source of time.
     pub clock: Rc<dyn Clock>,
-    /// Settings of the hot path.
+    /// The settings that the hot path reads.
     pub hot: RefCell<Hot>,
-    /// Counters.
+    /// The core's counters.
     pub stats: RefCell<CoreStats>,
-    /// The durations of slices.
+    /// The histogram of slices, and the longest ones.
     pub slices: RefCell<Slices>,
-    /// State of administration commands on this core.
+    /// The core's state of administration commands.
     pub admin: Local,
     me: std::rc::Weak<Self>,
     pub(super) slice: Rc<dyn SliceClock>,
     pub(super) meter: Meter,
     pub(super) clients: Clients,
-    /// The row of the last request, which the next is likely to have, too.
+    /// The row of the last request. The next request is likely to have the same.
     pub(super) last_entry: Cell<usize>,
-    /// Buffers of ended transactions, for reuse.
+    /// Buffers of ended transactions, kept for reuse.
     pub(super) spare_queued: Spare,
     pub(super) now_ms: Cell<u64>,
-    /// Arrived messages and connections with requests.
+    /// Messages that have arrived, and connections with requests, in order.
     pub(super) queue: RefCell<Queue<Mail>>,
     pub(super) look: Cell<u64>,
     /// The scan that releases the buffers of silent connections.
     pub(super) release: Release,
-    /// Connections whose replies wait for the next one.
+    /// Connections whose replies are delayed, to be sent with the next reply.
     pub(super) corked: Corked,
     /// Connections whose receiving is paused.
     pub(super) stalls: Stalls,
-    /// Connections that move between cores.
+    /// The state of connections that move between cores.
     pub(super) moves: Moves,
     /// The scan for idle connections.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<Census>,
-    /// The core's part of snapshots.
+    /// The core's part of the current snapshot.
     pub(crate) saving: Saving,
-    /// The round of background work.
+    /// The order of background work.
     pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
     pub(crate) pubsub: PubSub,
     pub(crate) tracking: Tracking,
-    /// The log of the shard has a reader.
+    /// True if the log of the shard has a reader.
     pub(crate) is_logged: Cell<bool>,
-    /// The outputs of the turn.
+    /// Actions and messages that leave at the end of the turn.
     pub(super) outgoing: Outgoing<Mail>,
-    /// Connections whose writes wait for a snapshot or for events.
+    /// Connections whose writes wait for a snapshot or for keyspace events.
     pub(super) writers: Writers,
-    /// Calls that wait for keys of this core, and its waiting clients.
+    /// Blocking commands that wait for keys of this core, and the blocked clients of this core.
     pub(crate) waits: RefCell<Waits>,
-    /// The Lua machines.
+    /// The Lua machines that run scripts and functions.
     pub(crate) machines: Machines,
 }
 
 impl Core {
-    /// Core `id` of `cores`, empty, with `databases` databases.
+    /// Creates core `id` of `cores`, with `databases` empty databases.
     #[must_use]
     pub fn new(
         id: CoreId,
@@ -186,7 +186,7 @@ impl Core {
 
     // ---- inputs ----
 
-    /// Handles the end of a send; `buffer` can be reused.
+    /// Handles the end of a send. The memory of `buffer` can be reused.
     pub fn sent(&self, token: Token, buffer: Option<Vec<u8>>) {
         if let Some(buffer) = buffer {
             self.outgoing.keep_spare(buffer);
@@ -206,19 +206,20 @@ impl Core {
         });
     }
 
-    /// Holds requests while other cores do not accept this core's mail. Messages still run.
+    /// Holds requests, or ends the hold: requests wait while another core accepts no mail from this
+    /// one. Messages still run.
     pub fn hold_requests(&self, holds: bool) {
         self.queue.borrow_mut().hold_ready(holds);
     }
 
-    /// Queues a message from another core.
+    /// Queues a message that core `from` has sent.
     pub fn deliver(&self, from: CoreId, mail: Mail) {
         self.stats.borrow_mut().hops += 1;
         self.queue.borrow_mut().take_in(self.look.get(), from, mail);
     }
 
-    /// True if every received request was answered and the replies are sent. Blocked calls do not
-    /// count.
+    /// True if every received request was answered and every reply was sent. Blocked commands do
+    /// not count.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let quiet = |conn: &Conn| {
@@ -235,12 +236,12 @@ impl Core {
             && self.tracking.is_quiet()
     }
 
-    /// Moves the actions on sockets into `into`.
+    /// Moves the pending actions on sockets into `into`.
     pub fn drain_actions(&self, into: &mut Vec<Action>) {
         self.outgoing.drain_actions(into);
     }
 
-    /// Moves the messages for other cores into `into`, in the order of posting.
+    /// Moves the messages for other cores into `into`, in the order in which they were posted.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Mail)>) {
         self.outgoing.drain_mail(&self.tx, into);
     }
@@ -323,7 +324,7 @@ impl Core {
         self.run_on_each(&cores, |_| make()).await
     }
 
-    /// [`Core::run_on_all`] for some cores.
+    /// Like [`Core::run_on_all`], for some of the cores.
     pub(super) async fn run_on_each<R, F, T>(
         self: &Rc<Self>,
         cores: &[CoreId],
@@ -350,7 +351,7 @@ impl Core {
         results
     }
 
-    /// Runs `run` on core `core`, without waiting.
+    /// Runs `run` on core `core`, without waiting for it.
     pub fn tell(self: &Rc<Self>, core: CoreId, run: impl FnOnce(&Rc<Core>) + Send + 'static) {
         if core == self.id() {
             run(self);
@@ -364,7 +365,7 @@ impl Core {
         self.post(core, Mail::Ask(Box::new(run)));
     }
 
-    /// Completes a ticket of core `to`, from any core.
+    /// Completes a ticket on core `to`; this may be called on any core.
     pub fn return_to(&self, to: CoreId, ticket: u64, value: Box<dyn std::any::Any + Send>) {
         if to == self.id() {
             self.tx.complete(ticket, value);
@@ -373,8 +374,8 @@ impl Core {
         }
     }
 
-    /// Applies `settings` to the listeners. False on failure; then nothing has changed. Core 0
-    /// only.
+    /// Applies `settings` to the listeners. Returns false if that failed and nothing has changed.
+    /// Core 0 only.
     pub async fn listen(&self, settings: Arc<Settings>) -> bool {
         let (ticket, listens) = self.tx.ticket();
         self.act(Action::Listen(settings, ticket));
@@ -392,9 +393,9 @@ impl Core {
     }
 
     /// For tasks: calls `visit` with every connection of this core, in portions. Connections that
-    /// arrive or leave during the walk may be missed.
+    /// arrive or leave during the visit may be missed.
     pub async fn each_conn(&self, mut visit: impl FnMut(&mut Conn)) {
-        /// A line of CLIENT LIST takes about 3 us.
+        /// Few, because a line of CLIENT LIST takes about 3 us.
         const AT_ONCE: usize = 4;
         let mut next = 0;
         loop {
@@ -406,30 +407,33 @@ impl Core {
         }
     }
 
-    /// Calls `visit` with at most `most` connections of this core, except one whose command is
-    /// running, from place `from` on. Returns the next place, 0 at the end.
+    /// Calls `visit` with at most `most` connections of this core, beginning at index `from`. The
+    /// connection whose command is running is left out. Returns the next index, or 0 at the end.
     pub fn some_conns(&self, from: usize, most: usize, visit: impl FnMut(&mut Conn)) -> usize {
         self.clients.visit_some(from, most, visit)
     }
 
-    /// Calls `visit` with the connection of this handle, if it is here and not running.
+    /// Calls `visit` with the connection of this handle, if it is on this core and its command is
+    /// not running.
     pub fn with_client<R>(&self, client: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
         self.with_conn(self.clients.token_of(client)?, visit)
     }
 
-    /// Calls `visit` with the connection of this id, if it is here and not running.
+    /// Calls `visit` with the connection of this id, if it is on this core and its command is not
+    /// running.
     pub fn with_id<R>(&self, id: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
         self.with_client(self.clients.handle_of(id)?, visit)
     }
 
-    /// The handle of the client with this id, if it is on this core. Pins the client to this core.
+    /// Returns the handle of the client with this id, if it is on this core. From now on the client
+    /// cannot move to another core.
     pub(crate) fn keep_target(&self, id: u64) -> Option<u64> {
         let handle = self.clients.handle_of(id)?;
         self.with_client(handle, |conn| conn.lane.session.is_target = true)?;
         Some(handle)
     }
 
-    /// Connections of this core.
+    /// The number of connections on this core.
     #[must_use]
     pub fn conns_len(&self) -> usize {
         self.clients.len()
@@ -493,12 +497,12 @@ impl Core {
         self.clients.with(token, visit)
     }
 
-    /// A new handle, unique across cores.
+    /// Creates a handle that is unique across cores.
     pub(super) fn new_handle(&self) -> u64 {
         self.unique(self.clients.next_number()) + 1
     }
 
-    /// Makes a number of this core unique across cores.
+    /// Extends a number that is unique on this core to one that is unique across cores.
     pub(super) fn unique(&self, number: u64) -> u64 {
         number * self.tx.cores() as u64 + self.id() as u64
     }

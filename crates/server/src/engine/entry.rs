@@ -1,4 +1,4 @@
-//! The table of all commands: rows and their functions, by name.
+//! The table of all commands, by name: for each the row and the function.
 
 use super::conn::Session;
 use super::core::Core;
@@ -22,16 +22,16 @@ use std::sync::Arc;
 /// A running task of a server command.
 pub type ServerFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 
-/// A command that runs at once, on the connection's core.
+/// The function of a command that runs at once, on the core of the connection.
 pub(super) type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;
 
-/// The context of a command that runs at once.
+/// The arguments and results of a command that runs at once.
 pub struct SessionCx<'a> {
-    /// The core.
+    /// The core of the connection.
     pub core: &'a Rc<Core>,
-    /// The connection's own state.
+    /// The session of the connection.
     pub session: &'a mut Session,
-    /// The reply.
+    /// The encoder of the reply.
     pub reply: Reply<'a>,
 }
 
@@ -39,110 +39,111 @@ pub struct SessionCx<'a> {
 pub struct ServerCall {
     /// The core of the connection.
     pub core: Rc<Core>,
-    /// A copy of the connection's state when the command began.
+    /// A copy of the session, made when the command began.
     pub session: Session,
-    /// The request, name included.
+    /// The request, including the command's name.
     pub request: Arc<Request>,
-    /// Index of the first argument after the name, or after the subcommand's name.
+    /// The index of the first argument after the command's name, or after the subcommand's name.
     pub first: usize,
-    /// The transaction of the command, if any. It holds locks, so the command must not wait for
-    /// any.
+    /// The transaction that contains the command, if any. It holds locks, so the command must not
+    /// wait for locks.
     pub within: Option<Tx>,
-    /// Whether the client is still connected, for long reads.
+    /// Whether the client is still connected; long reads check it.
     pub(crate) presence: Rc<Presence>,
 }
 
 impl ServerCall {
-    /// True for a command of a transaction.
+    /// True if the command runs inside EXEC.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.within.is_some()
     }
 
-    /// The arguments after the name.
+    /// The arguments that follow the name.
     #[must_use]
     pub fn args(&self) -> Args<'_> {
         Args::new(darter_resp::Args::owned(&self.request), self.first)
     }
 
-    /// The words after the name.
+    /// The words that follow the name.
     pub fn request_words(&self) -> impl Iterator<Item = &[u8]> {
         darter_resp::Args::owned(&self.request).iter().skip(self.first)
     }
 
-    /// Encodes a whole reply for this client.
+    /// Encodes a complete reply in the protocol of this client.
     #[must_use]
     pub fn answer(&self, write: impl FnOnce(&mut Reply<'_>)) -> Answer {
         Answer::encode(self.session.resp3, write)
     }
 }
 
-/// A command that runs a script.
+/// The functions of a command that runs a script.
 #[derive(Clone, Copy)]
 pub struct Scripted {
-    /// Runs it.
+    /// Runs the script.
     pub run: fn(ServerCall) -> ServerFuture,
-    /// The flags that the script declares, if it does.
+    /// The flags that the script declares, if any.
     pub declared: fn(&Core, darter_resp::Args<'_>) -> Option<darter_script::Flags>,
-    /// The evaluation, if the script is cached and quickly found.
+    /// Finds the script if it is cached and the search is short.
     pub(crate) find: fn(&Core, darter_resp::Args<'_>) -> Option<Evaluation>,
 }
 
 impl Scripted {
-    /// The script, if it is known and the request is short.
+    /// Finds the script, if it is cached and the request is short.
     pub(crate) fn find_short(self, core: &Core, args: darter_resp::Args<'_>) -> Option<Evaluation> {
         let is_short = args.len() <= ENTRIES_AT_ONCE && !args.is_owned();
         if is_short { (self.find)(core, args) } else { None }
     }
 }
 
-/// How a command runs.
+/// The way in which a command runs.
 #[derive(Clone, Copy)]
 pub enum Runner {
-    /// A function of the shard that owns the key.
+    /// As a function on the shard that owns the key.
     Point(PointFn),
-    /// A task over several keys; as a point function if all keys are on one shard.
+    /// As a task over several keys, or as a point function if one shard owns all of them.
     Multi(Option<PointFn>, MultiFn),
-    /// At once, on the connection's core.
+    /// At once, on the core of the connection.
     Session(SessionFn),
-    /// As a task on the connection's core.
+    /// As a task on the core of the connection.
     Task(fn(ServerCall) -> ServerFuture),
-    /// A task that runs a script, and stops when its client is gone.
+    /// As a task that runs a script. The task stops when its client has gone.
     Script(Scripted),
-    /// MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+    /// As a transaction command: MULTI, EXEC, DISCARD, WATCH or UNWATCH.
     Transaction(Verb),
-    /// PUBLISH and SPUBLISH, at the home of the channel.
+    /// On the home of the channel: PUBLISH and SPUBLISH.
     Publish(SubscriptionKind),
-    /// A container of subcommands.
+    /// Not itself: the command only contains subcommands.
     Container,
 }
 
-/// One command.
+/// One command of the table.
 pub struct Entry {
-    /// Its row.
+    /// The command's row.
     pub row: Command,
-    /// Its function.
+    /// The command's function.
     pub run: Runner,
-    /// Its index in the table.
+    /// The command's index in the table.
     pub index: usize,
-    /// Index of the first argument after its name.
+    /// The index of the first argument that follows the command's name.
     pub first: usize,
-    /// Whether there are subcommands.
+    /// True if the command has subcommands.
     pub parent: bool,
-    /// Whether its only key is the first argument, as with most commands.
+    /// True if the command's only key is its first argument, as with most commands.
     pub(super) one_key: bool,
-    /// Whether it takes one or two microseconds with few arguments, by its flags or cost.
+    /// True if the command takes at most two microseconds with few arguments, judged by its flags
+    /// or its cost.
     pub quick: bool,
-    /// Whether it may have the option `BLOCK`.
+    /// True if the command may have the option `BLOCK`.
     pub(super) may_block: bool,
-    /// Its arguments, for COMMAND DOCS.
+    /// The command's arguments, for COMMAND DOCS.
     pub arguments: Vec<Argument>,
-    /// The result of [`letters`] for its name; `None` if that is not unique.
+    /// The result of [`letters`] for the command's name; `None` if another name has the same.
     letters: Option<u64>,
 }
 
 impl Entry {
-    /// Its function for keys of one shard.
+    /// The command's function for keys that one shard owns, if any.
     pub(super) fn point(&self) -> Option<PointFn> {
         match self.run {
             Runner::Point(run) | Runner::Multi(Some(run), _) => Some(run),
@@ -150,7 +151,7 @@ impl Entry {
         }
     }
 
-    /// True if it touches no keys but those that its row names.
+    /// True if the command touches only the keys that its row can find in the arguments.
     pub(super) fn names_its_keys(&self) -> bool {
         let is_simple = self.point().is_some() || matches!(self.run, Runner::Session(_));
         is_simple && !self.row.locks_all()
@@ -163,13 +164,14 @@ pub struct Table {
     by_name: IdentityMap<usize>,
 }
 
-/// Longest name, `parent|sub`.
+/// The maximal length of a name in the form `parent|sub`.
 const NAME_MAX: usize = 40;
 
 impl Table {
-    /// Joins the families' rows with the server's own.
+    /// Joins the families' rows with the server's own rows.
     ///
-    /// Panics when two rows share a name: the table is fixed at build time, and a test covers it.
+    /// Panics if two rows have the same name: the table is fixed at build time, and a test builds
+    /// it.
     #[must_use]
     pub fn new(families: &[&[Command]], own: &[&[(Command, Runner)]]) -> Self {
         let of_row = |row: &Command| match row.run {
@@ -221,7 +223,7 @@ impl Table {
         &self.entries
     }
 
-    /// The entry named `name`, in any case: `get`, `config|get`.
+    /// Finds the entry with this name in any letter case: `get`, `config|get`.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&Entry> {
         if name.len() > NAME_MAX {
@@ -236,8 +238,8 @@ impl Table {
         (entry.row.name.as_bytes() == lower).then_some(entry)
     }
 
-    /// [`Table::resolve`] that first tries the entry noted by the prefetch, then the entry
-    /// `likely`.
+    /// Like [`Table::resolve`], but first tries the entry that the prefetch has found, then the
+    /// entry `likely`.
     #[inline(always)]
     pub(super) fn resolve_likely(
         &self,
@@ -254,7 +256,7 @@ impl Table {
         self.resolve(args)
     }
 
-    /// The entry of a request, or of its subcommand.
+    /// Finds the entry of a request: that of the subcommand, if the command has any.
     pub fn resolve(&self, args: darter_resp::Args<'_>) -> Result<&Entry, Refusal> {
         let name = args.head(0);
         let parent = self.find(name).filter(|entry| !entry.row.name.contains('|'));
@@ -265,21 +267,22 @@ impl Table {
         let word = args.head(1);
         let mut full = parent.row.name.as_bytes().to_vec();
         full.push(b'|');
-        full.extend_from_slice(&word[..word.len().min(NAME_MAX)]); // Still too long to match.
+        // The cut name is still too long to match a row.
+        full.extend_from_slice(&word[..word.len().min(NAME_MAX)]);
         self.find(&full).ok_or_else(|| unknown_subcommand(parent.row.name, word))
     }
 }
 
-/// A name of up to eight bytes as a number, with the lower-case bit set. For a name of letters, an
-/// equal number means the same name in any case. Cheap, because names are compared twice per
-/// request.
+/// Converts a name of at most eight bytes into a number that does not depend on letter case. Two
+/// names of letters have the same number only if they are the same name. Comparing numbers is
+/// cheap, and names are compared twice per request.
 #[inline]
 fn letters(name: &[u8]) -> Option<u64> {
     const SMALL: u64 = 0x2020_2020_2020_2020;
     let word = match name.len() {
         1..=3 => name.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
         len @ 4..=8 => {
-            // Both ends, which may overlap.
+            // The first and the last bytes of the name. They overlap in a short name.
             let (first, last) = (name.first_chunk()?, name.last_chunk()?);
             let shift = 8 * (len - size_of::<u32>());
             u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift
@@ -289,14 +292,14 @@ fn letters(name: &[u8]) -> Option<u64> {
     Some(word | SMALL >> (u64::BITS as usize - 8 * name.len()))
 }
 
-/// FNV-1a: fast for short names, which every request looks up.
+/// FNV-1a hash: fast for short names. Every request computes it.
 fn name_hash(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The refusal of an unknown name. Shows at most 128 bytes of name and arguments.
+/// The error for an unknown command. It shows at most 128 bytes of the name and of the arguments.
 fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     const SHOWN: usize = 128;
     fn shown(word: &[u8], most: usize) -> &[u8] {
@@ -315,9 +318,9 @@ fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     Refusal::Line(line.into())
 }
 
-/// The refusal of a word that names no subcommand.
+/// The error for a word that is not a subcommand.
 pub(crate) fn unknown_subcommand(parent: &str, name: &[u8]) -> Refusal {
-    /// Bytes shown, as in Redis.
+    /// The number of bytes of the word that the error shows, as in Redis.
     const SHOWN: usize = 128;
     let name = &name[..name.len().min(SHOWN)];
     let behind = format!("'. Try {} HELP.", parent.to_ascii_uppercase());
@@ -329,7 +332,8 @@ mod tests {
     use super::*;
     use darter_resp::Request;
 
-    /// The index that `name` resolves to, with each row as the likely one.
+    /// The index of the row found for `name`; asserts that it is the same for each guess of the
+    /// likely row.
     fn resolved(table: &Table, name: &[u8]) -> Option<usize> {
         let request = Arc::new(Request::from_args([name]));
         let args = darter_resp::Args::owned(&request);
@@ -341,7 +345,7 @@ mod tests {
         index
     }
 
-    #[test] // For every kind of row.
+    #[test] // Commands of every kind of row.
     fn names_and_values_are_distinguished() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[
@@ -377,7 +381,7 @@ mod tests {
         }
     }
 
-    #[test] // A wrong guess does not change the row found. Near misses find none.
+    #[test] // A wrong guess does not change which row is found, and similar names find none.
     fn guesses_do_not_change_the_row() {
         let table = crate::boot::table();
         for entry in table.entries().iter().filter(|entry| entry.first == 1) {

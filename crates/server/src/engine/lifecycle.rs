@@ -1,4 +1,4 @@
-//! The beginning and the end of connections: accepted, half-closed, closed.
+//! The start and the end of connections: accepted, half-closed, closed.
 
 use super::conn::outbound;
 use super::conn::{Conn, Lane, Peer, Session};
@@ -9,7 +9,8 @@ use darter_runtime::net::Token;
 use std::rc::Rc;
 
 impl Core {
-    /// Adds an accepted connection. Beyond the limits it is refused and closed.
+    /// Adds a connection that was accepted. If a limit is exceeded, the connection is refused and
+    /// closed.
     pub fn accepted(&self, token: Token, peer: Peer) {
         let hot = self.hot.borrow();
         let refusal = if self.moves.accepted(self.clients.len()) >= hot.clients_max {
@@ -44,11 +45,12 @@ impl Core {
         self.clients.add(conn);
     }
 
-    /// Handles a half-close: the peer may still read.
+    /// Handles a half-close: the peer sends no more, but may still read.
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
             conn.lane.input.eof = true;
-            // As in Redis, a half-close ends a wait, unless the call is in flight or was served.
+            // As in Redis, a half-close ends the wait of a blocked client, unless the blocking
+            // command is in flight or was served.
             let ends = |blocked: &Blocked| {
                 blocked.call.fate.end_if_waiting() && blocked.stage == Stage::Waits
             };
@@ -67,7 +69,7 @@ impl Core {
         });
     }
 
-    /// Handles the end of a connection.
+    /// Handles a connection that has closed.
     pub fn closed(self: &Rc<Self>, token: Token) {
         if let Some(mut conn) = self.clients.remove(token) {
             outbound::wake_all(self, &mut conn.lane);
@@ -79,7 +81,7 @@ impl Core {
         }
     }
 
-    /// Stops the tasks of a closed connection where that is safe.
+    /// Stops the tasks of a closed connection that can stop without losing a change.
     fn stop_work(&self, lane: &Lane) {
         self.stats.borrow_mut().stopped += u64::from(lane.stream.is_some());
         if let Some(Awaited { task, presence }) = &lane.awaited {
@@ -100,7 +102,7 @@ impl Core {
         }
     }
 
-    /// Accounts for a closed connection of this core.
+    /// Updates the counts of moved connections after a connection of this core has closed.
     fn mover_left(&self, lane: &Lane) {
         if lane.location.leaving.is_some() {
             self.move_ended();
@@ -111,7 +113,7 @@ impl Core {
         }
     }
 
-    /// Counts a connection that has arrived or closed.
+    /// Records that a moving connection has arrived or has closed.
     pub(super) fn move_ended(&self) {
         for ticket in self.moves.end() {
             self.tx.complete(ticket, Box::new(()));

@@ -1,4 +1,4 @@
-//! Records and logs slices.
+//! Records the lengths of slices, and logs those that are too long.
 
 use super::core::Core;
 use super::slices::{Cause, Slice};
@@ -7,7 +7,7 @@ use darter_base::limits::SLICE_MAX_NS;
 use darter_keyspace::Shard;
 
 impl Core {
-    /// Runs a portion of loading between two slices. Returns the result of `step`.
+    /// Runs a portion of loading as a slice of its own. Returns the result of `step`.
     pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
         let begun = self.clock.monotonic_ns();
         self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
@@ -19,8 +19,8 @@ impl Core {
         more
     }
 
-    /// Counts a slice. Keeps it if it is among the longest or beyond LATENCY's threshold, and logs
-    /// it if it is too long.
+    /// Counts a slice. Keeps it if it is one of the longest or exceeds LATENCY's threshold. Logs it
+    /// if it is too long.
     pub(super) fn record_slice(&self, ns: u64, cause: Cause) {
         let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
         self.slices.borrow_mut().record(slice);
@@ -38,7 +38,7 @@ impl Core {
         }
     }
 
-    /// The log line of a slice that was too long.
+    /// The log line of a slice that was too long. `left_out` earlier ones were not logged.
     fn complaint(&self, slice: Slice, left_out: u64) -> String {
         let (us, max_us) = (slice.ns / 1_000, SLICE_MAX_NS / 1_000);
         let (cause, by) = (slice.cause.name(), slice.core);
@@ -54,7 +54,7 @@ impl Core {
         cause.row().map(|row| self.table.entries()[row].row.name)
     }
 
-    /// The name of a slice's event in LATENCY.
+    /// The name of the LATENCY event to which a slice belongs.
     pub(crate) fn event_of(&self, cause: Cause) -> &'static str {
         match cause {
             Cause::Command(_) => self.command_of(cause).unwrap_or_default(),

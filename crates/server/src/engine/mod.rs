@@ -1,4 +1,4 @@
-//! One core, sans-IO.
+//! One core as a sans-IO engine: it does no input or output of its own.
 //!
 //! ```text
 //! received bytes -> Parser -> Entry (row) -> Point: here, or in a batch to the core that owns it
@@ -6,7 +6,7 @@
 //!                                            Server: the session, or a task
 //! replies -> Output -> Action::Send           streams are pumped as the socket drains
 //! ```
-//! Not here: the functions of commands.
+//! Not here: the functions of data commands.
 
 mod batch;
 mod census;

@@ -1,11 +1,12 @@
-//! MONITOR: every command, shown to the watchers on all cores.
+//! MONITOR: sends a line for every command to its *watchers*, the clients of MONITOR, on all cores.
 //!
-//! Each core knows the number of watchers on every core, and its own watching connections. So lines
-//! go only to cores with watchers. Unread lines are kept without bound, as in Redis, where only
-//! `client-output-buffer-limit normal` can set one: no client may wait for a watcher.
+//! Each core knows how many watchers every core has, and which of its own connections are watchers.
+//! So lines are sent only to cores with watchers. Unread lines are kept without a limit, as in
+//! Redis, unless `client-output-buffer-limit normal` sets one, because no client may have to wait
+//! for a watcher.
 //!
-//! A line is at least as long as its request. The line of a long request is a stream for each
-//! watcher: it is encoded in portions, as the socket drains, from the one request that all watchers
+//! A line is at least as long as its request. So the line of a long request is a stream for each
+//! watcher. It is encoded in portions while the socket drains, from the request, which all watchers
 //! share.
 
 use super::conn::Session;
@@ -18,42 +19,43 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Requests with more bytes or arguments are encoded in portions of about this size: 10 to 30 us.
+/// A request with more bytes or arguments than this is encoded in portions of about this size: 10
+/// to 30 us.
 const PORTION_BYTES: usize = 4 * 1024;
 const PORTION_ARGS: usize = 64;
 
 impl Core {
-    /// Reports to all cores that this core's number of watchers has changed by `by`.
+    /// Tells all cores that the number of watchers on this core has changed by `by`.
     pub(crate) async fn monitors_changed(self: &Rc<Self>, by: isize) {
         let here = self.id();
         self.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
     }
 
-    /// Removes a watching client.
+    /// Removes a client from the watchers.
     pub(crate) fn monitor_left(&self, client: u64) {
         self.unwatch(client);
         self.spawn_on_self(|core| async move { core.monitors_changed(-1).await });
     }
 
-    /// Changes core `at`'s number of watchers by `by`.
+    /// Changes the number of watchers on core `at` by `by`.
     fn watchers_changed(&self, at: CoreId, by: isize) {
         self.watchers.borrow_mut().change(at, by);
     }
 
-    /// Adds a watching client of this core, unless it has left.
+    /// Makes a client of this core a watcher, unless it has gone.
     pub(crate) fn watch(&self, client: u64) {
         if self.clients.token_of(client).is_some() {
             self.watchers.borrow_mut().add(client);
         }
     }
 
-    /// Removes a watching client of this core.
+    /// Removes a client of this core from the watchers.
     fn unwatch(&self, client: u64) {
         self.watchers.borrow_mut().remove(client);
     }
 }
 
-/// Shows a command to the watchers of all cores.
+/// Sends a line for a command to the watchers on all cores.
 pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let hidden = Flags::ADMIN;
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
@@ -62,15 +64,15 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     feed_always(core, session, entry, args);
 }
 
-/// Shows a command that calls a script before the script's own commands. Its row has SKIP_MONITOR,
-/// so [`feed`] skips it.
+/// Sends a line for a command that calls a script, before the lines of the script's own commands.
+/// The row of such a command has SKIP_MONITOR, so [`feed`] sends none.
 pub(super) fn feed_script(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     if core.watchers.borrow().are_any() {
         feed_always(core, session, entry, args);
     }
 }
 
-/// Shows a command, whatever the flags of its row.
+/// Sends a line for a command, whatever the flags of its row.
 pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let head = head(core, session);
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
@@ -89,7 +91,8 @@ pub(super) fn feed_always(core: &Rc<Core>, session: &Session, entry: &Entry, arg
     publish(core, &line, None);
 }
 
-/// Sends `head`, and then the stream of `rest`, to the watchers of all cores.
+/// Sends a line to the watchers on all cores: its beginning, and a stream of the rest if the
+/// request is long.
 fn publish(core: &Rc<Core>, head: &[u8], rest: Option<&LineTail>) {
     for other in 0..core.tx.cores() {
         if !core.watchers.borrow().are_on(other) {
@@ -104,7 +107,7 @@ fn publish(core: &Rc<Core>, head: &[u8], rest: Option<&LineTail>) {
     }
 }
 
-/// Sends the gathered lines to core `to`, unless earlier lines are not shown yet.
+/// Sends the gathered lines to core `to`, unless that core has not handled earlier lines yet.
 fn send(core: &Rc<Core>, to: CoreId) {
     let (from, messages) = (core.id(), core.watchers.borrow_mut().take(to));
     for (lines, rest) in messages {
@@ -118,7 +121,7 @@ fn send(core: &Rc<Core>, to: CoreId) {
     }
 }
 
-/// Sends lines, and the rest of the last one, to the watchers of this core.
+/// Sends lines to the watchers on this core. The last line may continue as a stream.
 fn show(core: &Core, lines: &[u8], rest: Option<&LineTail>) {
     for client in core.watchers.borrow().here() {
         core.with_client(*client, |conn| {
@@ -129,8 +132,8 @@ fn show(core: &Core, lines: &[u8], rest: Option<&LineTail>) {
     }
 }
 
-/// The head of a line: `+1700000000.123456 [0 127.0.0.1:4711]`. The quoted arguments follow, each
-/// after a blank.
+/// The beginning of a line: `+1700000000.123456 [0 127.0.0.1:4711]`. The quoted arguments follow,
+/// with a blank before each.
 fn head(core: &Core, session: &Session) -> Vec<u8> {
     let us = core.clock.unix_us();
     let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
@@ -138,20 +141,20 @@ fn head(core: &Core, session: &Session) -> Vec<u8> {
     format!("+{seconds}.{micros:06} [{db} {peer}]").into_bytes()
 }
 
-/// The arguments of a long request, for one watcher.
+/// A stream that encodes the arguments of a long request for one watcher.
 #[derive(Clone)]
 struct Line {
     row: Command,
     request: Arc<Request>,
     bytes: usize,
-    /// The next argument.
+    /// The index of the next argument.
     arg: usize,
     piece: usize,
     byte: usize,
 }
 
 impl Line {
-    /// Appends about a portion of the next argument. Returns the number of its bytes.
+    /// Appends about a portion of the next argument, quoted. Returns the number of appended bytes.
     fn quote_some(&mut self, args: Args<'_>, line: &mut Vec<u8>) -> usize {
         if (self.piece, self.byte) == (0, 0) {
             line.extend_from_slice(b" \"");
@@ -189,7 +192,7 @@ impl Stream for Line {
         more
     }
 
-    /// The bytes of the request, of which this stream may be the last holder.
+    /// The bytes of the request, because this stream may be the last to hold it.
     fn held_bytes(&self) -> usize {
         self.bytes
     }
@@ -199,7 +202,7 @@ fn quote_all(bytes: &[u8], line: &mut Vec<u8>) {
     bytes.iter().for_each(|byte| quote(*byte, line));
 }
 
-/// Appends a quoted byte.
+/// Appends one byte, quoted as in Redis.
 pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match byte {

@@ -1,18 +1,20 @@
-//! Pending replies of a connection, and the memory that they pin.
+//! The pending replies of a connection, and the memory that they pin.
 //!
-//! A long reply of another core arrives as a header and a stream, which waits until all earlier
-//! replies are sent: up to two thousand streams in a pipeline. The memory that they pin counts as
-//! their client's. No reader of the sum (the census, CLIENT LIST) can visit all streams each time:
-//! each visit checks some of them, and their sizes are kept until they leave. So the sum may lag,
-//! but is never too large, because a waiting stream releases nothing.
+//! A long reply from another core arrives as a header and a stream. The stream waits until all
+//! earlier replies are sent, so a pipeline may have two thousand waiting streams. The memory that
+//! they pin counts as memory of their client. The readers of the sum (the census, CLIENT LIST)
+//! cannot visit all streams each time. So each visit checks only some of them, and the last known
+//! size of a stream is kept until its reply leaves. The sum may be out of date, but is never too
+//! large, because a waiting stream releases nothing.
 //!
-//! Short replies, nearly all of them, wait in two buffers of the connection: a queue of places in a
-//! buffer is smaller than one of outputs, and needs no allocation per reply. A buffer is reset when
-//! its last reply has left; until then a continuous pipeline fills the other one.
+//! Nearly all replies are short. They wait in two buffers of the connection, and the queue holds
+//! only their ranges: that needs less memory than a queue of outputs, and no allocation per reply.
+//! A buffer is cleared when its last reply has left. During a continuous pipeline, new replies go
+//! to the other buffer until then.
 //!
-//! Messages of channels wait here, too, after a reply that the client does not read: hundreds of
-//! thousands until `client-output-buffer-limit` closes the client. The pending replies are then
-//! freed in portions.
+//! Pushed messages wait here, too, if the client does not read an earlier reply: there may be
+//! hundreds of thousands before `client-output-buffer-limit` closes the client. Its pending replies
+//! are then freed in portions.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Stream;
@@ -20,24 +22,25 @@ use darter_resp::Output;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// The size of a buffer of short replies, which the connection keeps.
+/// The size of a buffer of short replies. The connection keeps these buffers.
 const EARLY_MAX: usize = 4 * 1024;
 
 const _: () = assert!(EARLY_MAX <= u16::MAX as usize);
 
-/// A pending reply, in the order of the requests.
+/// A pending reply. The queue has the order of the requests.
 pub(super) enum Owed {
-    /// An encoded short reply, in a buffer.
+    /// A short reply, encoded in one of the two buffers.
     Early(Place),
-    /// A ready reply that is longer, has parts, or continues as a stream.
+    /// A ready reply that is longer, consists of parts, or continues as a stream.
     Ready(Box<Ready>),
-    /// The next reply in a batch from this core.
+    /// A reply that is expected in a batch from this core.
     Remote(usize),
-    /// The next reply in a batch from this core, for a client with replies off.
+    /// A reply that is expected in a batch from this core, and dropped because the client has
+    /// replies off.
     Silent(usize),
 }
 
-/// The place of a short reply: its buffer and its range.
+/// The place of a short reply: the index of the buffer, and the range in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     buffer: u16,
@@ -47,16 +50,16 @@ pub(super) struct Place {
 
 const _: () = assert!(size_of::<Owed>() == 16);
 
-/// See [`Owed::Ready`].
+/// A ready reply that does not fit into the buffers: see [`Owed::Ready`].
 pub(super) struct Ready {
     pub(super) out: Output,
     pub(super) stream: Option<Box<dyn Stream>>,
-    /// Bytes that its stream pins, as last checked.
+    /// Bytes that the stream pinned when it was last checked.
     pinned: Cell<usize>,
 }
 
 impl Ready {
-    /// Bytes of the reply, and of its stream.
+    /// Bytes of the reply and of memory that its stream pins.
     pub(super) fn bytes(&self) -> usize {
         self.out.len() + held_by(self.stream.as_deref())
     }
@@ -66,16 +69,16 @@ pub(super) fn held_by(stream: Option<&dyn Stream>) -> usize {
     stream.map_or(0, Stream::held_bytes)
 }
 
-/// Streams checked in one visit: a few microseconds with one value each.
+/// Streams checked in one visit: a few microseconds if each reads one value.
 const CHECKED_AT_ONCE: usize = 32;
-/// Places of the queue that one visit may pass.
+/// Entries of the queue that one visit may skip.
 const PASSED_AT_ONCE: usize = 256;
 
-/// A buffer of short replies.
+/// A buffer of encoded short replies.
 #[derive(Default)]
 struct Early {
     bytes: Vec<u8>,
-    /// Bytes of its replies that are still pending.
+    /// Bytes of the replies in the buffer that are still pending.
     owed: usize,
 }
 
@@ -85,25 +88,25 @@ impl Early {
     }
 }
 
-/// The ready replies in a queue of pending ones.
+/// The ready replies among the pending ones, with their buffers and sums.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// Bytes of ready replies, and of their streams.
+    /// Bytes of ready replies, including their streams.
     pub(super) bytes: usize,
-    /// The buffers of short replies.
+    /// The two buffers of short replies.
     early: [Early; 2],
-    /// The buffer that takes new replies.
+    /// The index of the buffer to which new replies are appended.
     filling: usize,
-    /// The number of streams.
+    /// The number of waiting streams.
     streams: usize,
-    /// The sum of the bytes that they pin, as last checked.
+    /// The sum of the bytes that the streams pinned when each was last checked.
     pinned: Cell<usize>,
-    /// The start of the next visit.
+    /// The index in the queue at which the next visit begins.
     next: Cell<usize>,
 }
 
 impl Waiting {
-    /// Stores a ready reply.
+    /// Stores a ready reply, and returns its entry for the queue.
     pub(super) fn take_in(&mut self, out: Output, stream: Option<Box<dyn Stream>>) -> Owed {
         let ready = Ready { out, stream, pinned: Cell::new(0) };
         self.bytes += ready.bytes();
@@ -111,10 +114,11 @@ impl Waiting {
         Owed::Ready(Box::new(ready))
     }
 
-    /// Stores a short encoded reply.
+    /// Stores a short encoded reply, and returns its entry for the queue.
     pub(super) fn take_in_flat(&mut self, reply: &[u8]) -> Owed {
         if reply.is_empty() {
-            return Owed::Early(Place::default()); // A place in a buffer could become stale.
+            // An empty reply has no bytes, and its range could become invalid.
+            return Owed::Early(Place::default());
         }
         if !self.early[self.filling].has_room(reply) {
             self.filling = 1 - self.filling;
@@ -133,8 +137,8 @@ impl Waiting {
         Owed::Early(Place { buffer: self.filling as u16, start: start as u16, end: end as u16 })
     }
 
-    /// Appends a short encoded reply to the last one, in the same place, so that the replies after
-    /// MULTI need one place. False if there is no room.
+    /// Appends a short encoded reply to the previous one, so that both have one entry, as the many
+    /// replies after MULTI do. Returns false if the buffer has no room.
     pub(super) fn join_flat(&mut self, last: &mut Place, reply: &[u8]) -> bool {
         let early = &mut self.early[usize::from(last.buffer)];
         let is_last = last.start < last.end && usize::from(last.end) == early.bytes.len();
@@ -148,7 +152,7 @@ impl Waiting {
         true
     }
 
-    /// Moves the first reply, a short one, into the output.
+    /// Moves the reply at the head of the queue, which is a short one, into the output.
     pub(super) fn send_early(&mut self, place: Place, out: &mut Output) {
         let early = &mut self.early[usize::from(place.buffer)];
         let reply = &early.bytes[usize::from(place.start)..usize::from(place.end)];
@@ -161,12 +165,12 @@ impl Waiting {
         }
     }
 
-    /// Unused bytes of the buffers.
+    /// Unused bytes of the two buffers.
     pub(super) fn spare_bytes(&self) -> usize {
         self.early.iter().map(|early| early.bytes.capacity() - early.owed).sum()
     }
 
-    /// Uncounts the first reply, which leaves the queue.
+    /// Subtracts the reply that leaves the head of the queue from the sums.
     pub(super) fn leave(&mut self, ready: &Ready) {
         self.bytes -= ready.bytes();
         self.streams -= usize::from(ready.stream.is_some());
@@ -174,7 +178,8 @@ impl Waiting {
         self.next.set(self.next.get().saturating_sub(1));
     }
 
-    /// Bytes that the streams in the queue pin, as last checked. Cost: a check of some of them.
+    /// Bytes that the streams in the queue pinned when each was last checked. Checks some of them
+    /// again.
     pub(super) fn pinned_bytes(&self, owed: &VecDeque<Owed>) -> usize {
         let mut left = self.streams.min(CHECKED_AT_ONCE);
         for _ in 0..owed.len().min(PASSED_AT_ONCE) {
@@ -195,26 +200,26 @@ impl Waiting {
     }
 }
 
-/// A push: its encoded bytes, and the rest as a stream.
+/// A push: the encoded beginning, and a stream of the rest.
 type Push = (Output, Option<Box<dyn Stream>>);
 
-/// The pending replies of a closed connection.
+/// The pending replies of a closed connection, while they are freed.
 pub(super) struct Unread {
     owed: VecDeque<Owed>,
-    /// Invalidations that waited for the reply of a task.
+    /// Invalidations that were waiting for the reply of a task.
     late: Vec<Push>,
     /// Bytes of the ready replies.
     bytes: usize,
 }
 
-/// Replies freed at once: about 10 us.
+/// Replies freed in one step: about 10 us.
 const FREED_AT_ONCE: usize = 64;
-/// Bytes of replies freed at once.
+/// Bytes of replies freed in one step.
 const FREED_BYTES: usize = 64 * 1024;
 
 impl Unread {
-    /// Frees pending replies: a few at once, more in portions. `bytes` is the size of the ready
-    /// ones.
+    /// Frees pending replies: at once if there are few, and otherwise in portions. `bytes` is the
+    /// size of the ready replies.
     pub(super) fn free(owed: VecDeque<Owed>, late: Vec<Push>, bytes: usize) {
         let mut unread = Self { owed, late, bytes };
         if unread.dismantle() {
@@ -222,7 +227,7 @@ impl Unread {
         }
     }
 
-    /// Frees one reply. Returns its bytes; `None` if nothing is left.
+    /// Frees one reply and returns its size; `None` if there is none left.
     fn free_one(&mut self) -> Option<usize> {
         match self.owed.pop_front() {
             Some(Owed::Ready(ready)) => Some(ready.bytes()),

@@ -1,22 +1,22 @@
-//! The call of a point command: its view of the session, and its result.
+//! The state and the result of running a point command.
 
 use darter_command::{Job, Stream};
 use darter_tx::{CoreId, Locked};
 use std::pin::Pin;
 
-/// A data command's view of the session.
+/// The part of the session that a data command sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// The selected database.
     pub(crate) db: usize,
-    /// CLIENT NO-TOUCH.
+    /// True after CLIENT NO-TOUCH ON.
     pub(crate) no_touch: bool,
-    /// CLIENT TRACKING.
+    /// The client's tracking mode for this call.
     pub(crate) tracker: Tracker,
 }
 
-/// The tracking of a call, in one word: the client's handle, a bit if its reads are tracked, and a
-/// bit if it has NOLOOP. Usually 0.
+/// How the keys of a call are tracked, in one word: the client's handle, a bit if its reads are
+/// tracked, and a bit if it has NOLOOP. Usually 0, for a client without tracking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tracker(u64);
 
@@ -29,34 +29,34 @@ impl Tracker {
         if bits == 0 { Self(0) } else { Self(client << 2 | bits) }
     }
 
-    /// True if there is nothing to track.
+    /// True if the call's client has neither tracked reads nor NOLOOP.
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The client for which reads are tracked.
+    /// The client whose reads are tracked, if any.
     pub(crate) fn reader(self) -> Option<u64> {
         (self.0 & Self::READS > 0).then_some(self.0 >> 2)
     }
 
-    /// The client, if it has NOLOOP; otherwise 0.
+    /// The client that gets no invalidations of its own writes (NOLOOP); otherwise 0.
     pub(crate) fn author(self) -> u64 {
         if self.0 & Self::IS_AUTHOR > 0 { self.0 >> 2 } else { 0 }
     }
 }
 
-/// A call that has begun.
+/// The start of a call, for measuring its time.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
-    /// The monotonic time of its beginning.
+    /// The start, by the monotonic clock.
     pub(crate) ns: u64,
-    /// Whether the call shares the time between two readings of the clock with others.
+    /// True if several quick calls are timed together, and share the measured time.
     pub(crate) shares: bool,
 }
 
 impl Begun {
-    /// A call that is timed alone, from this monotonic time on.
+    /// The start of a call that is timed alone, at `ns` by the monotonic clock.
     pub(crate) fn at(ns: u64) -> Self {
         Self { ns, shares: false }
     }
@@ -64,23 +64,23 @@ impl Begun {
 
 /// The result of a point command.
 pub(crate) enum Ran {
-    /// Done: the reply is encoded, up to the stream.
+    /// The command is done. Its reply is encoded, and may continue as the stream.
     Done(Option<Box<dyn Stream>>),
-    /// The command must wait, or takes more than a slice.
+    /// The command must wait, or takes longer than a slice.
     Waits(Work),
 }
 
-/// The rest of a point command that could not finish at once.
+/// What is left of a point command that did not finish at once.
 pub(crate) enum Work {
-    /// Its keys are locked: run the command when they are free.
+    /// The command has not run, because its keys are locked. It runs when they are free.
     Blocked,
-    /// Drive its job, which began at this time. Its key is locked.
+    /// A job must be run in slices. Its key is locked; the last field is the start of the call.
     Job(Box<dyn Job>, Locked, Begun),
-    /// Reply with this number.
+    /// The reply is the number that this future returns.
     Count(Pin<Box<dyn Future<Output = usize>>>),
 }
 
-/// The cores that own the keys of a request.
+/// The core, or the cores, that own the keys of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     None,

@@ -1,10 +1,11 @@
 //! Prefetches the memory that the next requests will touch.
 //!
-//! A lookup in a large table has three dependent cache misses, and a hash's field another three. A
-//! core that runs command by command waits for each. But the next requests are known: those of a
-//! pipeline, and those of clients that sent one each. So the misses of up to sixteen overlap, and
-//! the commands then hit the cache. A useless prefetch costs a few nanoseconds, and none changes a
-//! result. The entry of a request and the hashes of its keys are noted with it, so both are
+//! A lookup in a large table has three cache misses, each of which depends on the one before it. A
+//! lookup of a hash's field has three more. A core that ran commands one by one would wait for
+//! each. But the next requests are known: the rest of a pipeline, and the requests of clients that
+//! sent one each. So the cache misses of up to sixteen requests overlap, and the commands then find
+//! their data in the cache. A useless prefetch costs a few nanoseconds, and no prefetch changes a
+//! result. The entry of a request and the hashes of its keys are stored with it, so that both are
 //! computed once.
 
 use super::core::Core;
@@ -13,10 +14,10 @@ use arrayvec::ArrayVec;
 use darter_keyspace::{Ahead, Db, Key};
 use darter_resp::{self as resp, Args, Note};
 
-/// Keys prefetched together. More are skipped.
+/// Keys whose memory is prefetched together. Further keys are left out.
 type List<T> = ArrayVec<T, { resp::LOOKAHEAD_MAX }>;
 
-/// A key of a request.
+/// A key that a request names.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     db: &'a Db,
@@ -24,23 +25,23 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// True if both are the same key. Keys with equal hashes count as one: the prefetch is then
-    /// wasted.
+    /// True if both are the same key. Different keys with equal hashes count as the same: one
+    /// prefetch is then missed, which is harmless.
     fn is(&self, other: &Wanted<'_>) -> bool {
         std::ptr::eq(self.db, other.db) && self.key.hash == other.key.hash
     }
 }
 
-/// An element of a collection that a request names: its key, and its own hash.
+/// A field or member that a request names: the key of its collection, and its own hash.
 #[derive(Clone, Copy)]
 struct Element<'a> {
     at: Wanted<'a>,
     hash: u64,
 }
 
-/// Prefetches for the next ready connections that have sent little, usually one request. A
-/// pipeline is prefetched when it is served, and requests parsed in an earlier slice were
-/// prefetched then. Returns the number of connections visited.
+/// Prefetches for the next connections in the queue that have sent little, usually one request. A
+/// pipeline is prefetched when it is served, and requests that were parsed in an earlier slice have
+/// been prefetched there. Returns the number of connections visited.
 pub(super) fn prefetch_ready(core: &Core) -> usize {
     const LITTLE_BYTES: usize = 256;
     let mut conns = core.clients.places();
@@ -72,15 +73,14 @@ pub(super) fn prefetch_ready(core: &Core) -> usize {
     looked_at
 }
 
-/// Prefetches for the commands of an EXEC, which were queued some time ago, perhaps on another
-/// core.
+/// Prefetches for the commands of an EXEC. They were queued some time ago, perhaps on another core.
 pub(super) fn prefetch_queued(core: &Core, queued: &Queued, db: usize) {
     let here = queued.placed().filter(|(owner, ..)| *owner == Some(core.id()));
     prefetch(core, here.map(|(_, _, args)| (args, db)).take(resp::LOOKAHEAD_MAX));
 }
 
-/// Prefetches the keys of requests, each in its database, and the first field or member of each
-/// request.
+/// Prefetches the keys of `requests`, each in its own database, and the first field or member that
+/// each request names.
 pub(super) fn prefetch<'a>(core: &Core, requests: impl Iterator<Item = (Args<'a>, usize)>) {
     let home = core.tx.home();
     let mut likely = core.last_entry.get();
@@ -111,13 +111,13 @@ pub(super) fn prefetch<'a>(core: &Core, requests: impl Iterator<Item = (Args<'a>
         }
         args.keep(note);
     }
-    // In separate loops: prefetches that are close together overlap more.
+    // Two loops, because prefetches that are close together overlap more.
     keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
     keys.iter().for_each(|wanted| wanted.db.keys().prefetch_entry(wanted.key.hash));
     prefetch_elements(elements);
 }
 
-/// Consecutive elements of one value.
+/// Consecutive elements of one collection.
 struct Run<'a> {
     at: Wanted<'a>,
     value: Option<&'a dyn Ahead>,

@@ -1,7 +1,7 @@
-//! Whether the client of a task is still connected.
+//! Shares with a task whether its client is still connected.
 //!
-//! A task shares this with its connection. After the connection has closed, the task stops where
-//! nothing is lost: docs/design/0024-transaction-context.md.
+//! A task and its connection share a [`Presence`]. After the connection has closed, the task stops
+//! as soon as it can stop without losing a change: docs/design/0024-transaction-context.md.
 
 use darter_tx::TaskId;
 use std::cell::Cell;
@@ -10,51 +10,51 @@ use std::rc::Rc;
 /// The state of a client's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gone {
-    /// Open.
+    /// Connected.
     #[default]
     No,
-    /// Half-closed: the client may still read, or be gone.
+    /// Half-closed: the client may still read its replies, or may have gone.
     Ended,
     /// Closed.
     Closed,
 }
 
-/// See the module.
+/// The state of a client's connection, shared by the connection and its task.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     gone: Cell<Gone>,
-    /// The task's work since the half-close.
+    /// The time that the task has worked since the half-close.
     worked_ns: Cell<u64>,
 }
 
 impl Presence {
-    /// The presence of a client in this state.
+    /// Creates a presence with this state.
     pub(crate) fn new(gone: Gone) -> Rc<Self> {
         Rc::new(Self { gone: Cell::new(gone), ..Self::default() })
     }
 
-    /// The state.
+    /// The current state of the connection.
     pub(crate) fn gone(&self) -> Gone {
         self.gone.get()
     }
 
-    /// Sets the state.
+    /// Sets the state of the connection.
     pub(crate) fn set(&self, gone: Gone) {
         self.gone.set(gone);
     }
 
-    /// Adds the task's work after the half-close. Returns the sum.
+    /// Adds `ns` nanoseconds of the task's work since the half-close. Returns the sum.
     pub(crate) fn work(&self, ns: u64) -> u64 {
         self.worked_ns.set(self.worked_ns.get() + ns);
         self.worked_ns.get()
     }
 }
 
-/// The task that a client waits for.
+/// The task whose reply a client waits for.
 #[derive(Debug)]
 pub(crate) struct Awaited {
     /// The task.
     pub(crate) task: TaskId,
-    /// The presence that it shares with its client.
+    /// The presence that the task shares with its connection.
     pub(crate) presence: Rc<Presence>,
 }

@@ -1,20 +1,20 @@
-//! The queue of arrivals at a core: messages of other cores, and connections with requests.
+//! The queue of a core: arrived messages from other cores, and connections with requests.
 //!
-//! Arrivals run in order, so that no client sees a later effect of a pipeline and misses an earlier
-//! one. A *look* polls the sockets first and takes messages after that, so the messages on which
-//! received bytes depend came with the same look or an earlier one. Each entry carries the number
-//! of its look:
+//! The entries run in the order of arrival, so that a client which sees an effect of a pipeline
+//! also sees all earlier effects of that pipeline. A *look* polls the sockets first, and takes the
+//! messages after that. So if received bytes depend on a message, the message arrives in the same
+//! look or an earlier one. Each entry has the number of its look:
 //!
 //! ```text
 //! messages 7 | connections 7 | messages 8 | connections 8 | ...
 //! ```
-//! Entries that do not fit into the slice run first in the next one. A connection may run later
-//! than its place, never earlier: if it receives more bytes while it waits, it is queued again
-//! after the messages of their look. No entry starves: the first always runs, and new ones queue
-//! last. While other cores do not accept this core's mail, only messages run: requests would
-//! lengthen the queue.
+//! Entries that the slice has no time for run first in the next slice. A connection may run later
+//! than its position says, but never earlier: if it receives more bytes while it waits, it is
+//! queued again behind the messages of that look. No entry starves, because the first entry always
+//! runs and new entries are added at the end. While another core accepts no mail from this one,
+//! only messages run, because requests would make more mail.
 //!
-//! Not here: the order of messages. See `mailbox` in the runtime, and
+//! Not here: the order of messages between two cores. See `mailbox` in the runtime, and
 //! docs/design/0011-pipeline-order.md for the proof.
 
 use darter_base::spare;
@@ -22,15 +22,15 @@ use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::collections::VecDeque;
 
-/// See the module. `M` is a message.
+/// The arrived messages, of type `M`, and the connections with requests.
 pub(super) struct Queue<M> {
     mail: VecDeque<(u64, CoreId, M)>,
     ready: VecDeque<(u64, Token)>,
-    /// Connections are held.
+    /// True while connections must wait, and only messages run.
     holds: bool,
 }
 
-/// The kind of the next entry.
+/// The kind of the next entry in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// A message.
@@ -46,22 +46,22 @@ impl<M> Default for Queue<M> {
 }
 
 impl<M> Queue<M> {
-    /// Adds a message that arrived with this look.
+    /// Adds a message from core `from` that arrived in look `look`.
     pub(super) fn take_in(&mut self, look: u64, from: CoreId, mail: M) {
         self.mail.push_back((look, from, mail));
     }
 
-    /// Adds a connection with work since this look.
+    /// Adds a connection that has had work since look `look`.
     pub(super) fn mark_ready(&mut self, look: u64, token: Token) {
         self.ready.push_back((look, token));
     }
 
-    /// Holds connections, or ends the hold.
+    /// Makes connections wait, or ends their wait.
     pub(super) fn hold_ready(&mut self, holds: bool) {
         self.holds = holds;
     }
 
-    /// The kind of the first entry of the looks up to this one that is not held.
+    /// The kind of the first entry that may run, among those of look `look` or earlier.
     pub(super) fn next(&self, look: u64) -> Option<Next> {
         let mail = self.mail.front().map_or(u64::MAX, |(look, ..)| *look);
         let ready = self.ready.front().filter(|_| !self.holds);
@@ -73,22 +73,22 @@ impl<M> Queue<M> {
         }
     }
 
-    /// Takes the first message.
+    /// Takes the first message out of the queue.
     pub(super) fn next_mail(&mut self) -> Option<(CoreId, M)> {
         let (_, from, mail) = self.mail.pop_front()?;
         spare::release_queue(&mut self.mail);
         Some((from, mail))
     }
 
-    /// Takes the first connection.
+    /// Takes the first connection out of the queue.
     pub(super) fn next_ready(&mut self) -> Option<Token> {
         let (_, token) = self.ready.pop_front()?;
         spare::release_queue(&mut self.ready);
         Some(token)
     }
 
-    /// Queues a connection that received bytes with this look again, after the messages up to that
-    /// look. False if there are none.
+    /// Moves a connection that received bytes in look `look` behind the messages up to that look.
+    /// Returns false if no such message waits.
     pub(super) fn requeue_after_mail(&mut self, look: u64, token: Token) -> bool {
         let has_earlier = self.mail.front().is_some_and(|(came, ..)| *came <= look);
         if has_earlier {
@@ -97,12 +97,12 @@ impl<M> Queue<M> {
         has_earlier
     }
 
-    /// The connections, in order.
+    /// The queued connections, in order.
     pub(super) fn ready(&self) -> impl ExactSizeIterator<Item = &Token> {
         self.ready.iter().map(|(_, token)| token)
     }
 
-    /// Whether a connection of an earlier look may run at once.
+    /// True if a connection of an earlier look may run now.
     pub(super) fn may_run_ready(&self) -> bool {
         !self.holds && self.mail.is_empty()
     }

@@ -1,10 +1,11 @@
-//! Making a snapshot: one at a time, coordinated by core 0.
+//! Makes snapshots, one at a time. Core 0 coordinates them.
 //!
-//! The cut is of one instant on all cores: all keys are locked while it is taken. So a command over
-//! several keys is in it with all of its changes or none, and a change is never in it without the
-//! changes that its client had seen. (docs/design/0002-order.md says why that suffices for a job
-//! whose change is built aside.) Readers are not affected; writers wait for two messages to each
-//! core. Then the cores encode their parts as background work, each in its own slices.
+//! The cut is taken at the same instant on all cores: all keys are locked meanwhile. So the cut has
+//! all changes of a command over several keys, or none. And if it has a change, it also has the
+//! changes that the client had seen before. (docs/design/0002-order.md says why that is enough for
+//! a job that builds its value outside the table.) Readers do not wait. Writers wait for two
+//! messages to each core. After that, each core encodes its part of the cut as background work, in
+//! its own slices.
 
 use super::core::Core;
 use crate::saving::{Busy, Outcome, SaveRequest, SnapshotOrder, folder};
@@ -21,42 +22,44 @@ use std::sync::Arc;
 
 /// Databases cut between two reads of the clock: about 10 us.
 const DATABASES_AT_ONCE: usize = 64;
-/// Bytes after which a file is synced while it is written.
+/// The number of bytes after which the file is synced while it is written.
 const SYNC_BYTES: u64 = 8 << 20;
-/// The file version that Redis 7.0 loads, and the version with deadlines of fields.
+/// The version of the file format that Redis 7.0 can load, and the version that also has deadlines
+/// of fields.
 const VERSIONS: [u16; 2] = [10, 12];
 
-/// A snapshot whose cut has been taken.
+/// A snapshot whose cut was taken.
 struct Running {
     outcome: Pin<Box<dyn Future<Output = Outcome>>>,
-    /// By core: the number of its changes up to the cut.
+    /// By core: the number of changes that are in the cut.
     changes: Vec<u64>,
     locked: Locked,
 }
 
-/// One core's cut.
+/// One core's part of a cut.
 #[derive(Default)]
 struct Cut {
     parts: Vec<Part>,
-    /// By database: its number, keys, and keys with a deadline.
+    /// For each database: its index, the number of keys, and the number of keys with a deadline.
     sizes: Vec<(u32, u64, u64)>,
     changes: u64,
-    /// Number of the last record in the cut: with all later records it makes the data.
+    /// The number of the last log record that is in the cut. The cut and all later records together
+    /// make up the data.
     number: u64,
-    /// Whether a field or member has a deadline.
+    /// True if any field or member has a deadline.
     has_deadlines: bool,
 }
 
-/// The behaviour of a snapshot while a slow script holds keys.
+/// The reaction to a slow script that holds keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BusyKeys {
-    /// Wait without limit.
+    /// Wait for the script without limit.
     Wait,
-    /// Give up.
+    /// Give the snapshot up.
     GiveUp,
 }
 
-/// Makes a snapshot in the background: returns when the cut is taken. Core 0 only.
+/// Starts a snapshot in the background. Returns when the cut was taken. Core 0 only.
 pub(crate) async fn begin_in_background(core: Rc<Core>) -> Result<(), Busy> {
     let Running { outcome, changes, locked } = begin(&core, Access::Cut, BusyKeys::GiveUp).await?;
     drop(locked);
@@ -76,9 +79,9 @@ pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
     Ok(outcome)
 }
 
-/// Makes the last snapshot, which has all acknowledged changes; after it nothing changes. True if
-/// it is on the disk; otherwise the server continues. Concurrent and later callers get the outcome
-/// of the same snapshot. Core 0 only.
+/// Makes the snapshot before the end of the server. It has all acknowledged changes, and no data
+/// changes after it. Returns true if the file is on the disk; otherwise the server continues.
+/// Concurrent and later callers get the outcome of the same snapshot. Core 0 only.
 pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
     if core.saving.is_frozen() {
@@ -100,12 +103,13 @@ pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     is_saved
 }
 
-/// Cancels the current snapshot, and makes one after which nothing changes. False if it fails or is
-/// aborted.
+/// Cancels the current snapshot, and makes one after which no data changes. Returns false if that
+/// fails or is aborted.
 async fn freeze(core: &Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
     while !saves.is_aborted() {
-        // Exclusive, to wait for jobs: their changes would be acknowledged after the cut.
+        // An exclusive lock waits for running jobs, whose changes would otherwise be acknowledged
+        // after the cut.
         let Ok(running) = begin(core, Access::Exclusive, BusyKeys::Wait).await else {
             let (ticket, ended) = core.tx.ticket::<()>();
             core.saving.await_end(ticket);
@@ -124,8 +128,8 @@ async fn freeze(core: &Rc<Core>) -> bool {
     false
 }
 
-/// Asks the current snapshot to stop, and wakes the cores that wait for room to send. False if
-/// there is none.
+/// Asks the current snapshot to stop, and wakes the cores that wait for room in its file. Returns
+/// false if there is none.
 pub(crate) fn cancel(core: &Rc<Core>) -> bool {
     let is_being_made = core.admin.shared.saves.cancel();
     if is_being_made {
@@ -134,7 +138,7 @@ pub(crate) fn cancel(core: &Rc<Core>) -> bool {
     is_being_made
 }
 
-/// Takes the cut, and begins to write it.
+/// Takes the cut of a snapshot.
 async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<Running, Busy> {
     assert_eq!(core.id(), 0, "core 0 coordinates snapshots");
     let saves = Arc::clone(&core.admin.shared.saves);
@@ -151,7 +155,7 @@ async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<R
             }
         },
     };
-    let now = core.now_ms(); // One time for all cuts, because the cores' clocks differ.
+    let now = core.now_ms(); // All cores use this time, because their clocks differ.
     let cuts = core.run_on_all(|| move |core| cut(core, now)).await;
     let changes = cuts.iter().map(|cut| cut.changes).collect();
     let (ticket, outcome) = core.tx.ticket();
@@ -164,7 +168,7 @@ async fn begin(core: &Rc<Core>, access: Access, busy_keys: BusyKeys) -> Result<R
     Ok(Running { outcome: Box::pin(outcome), changes, locked })
 }
 
-/// Starts writing on all cores.
+/// Starts to write a snapshot on all cores.
 fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let saves = &core.admin.shared.saves;
     let numbers: Vec<u64> = cuts.iter().map(|cut| cut.number).collect();
@@ -212,9 +216,10 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Snapsho
     }
 }
 
-/// Cuts the databases of this core as of `now`. All keys are locked.
+/// Takes the cut of this core's databases at time `now`. All keys are locked.
 async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
-    // First: only removals by time may be recorded in between, and they may be applied twice.
+    // Read before the cut: only expiry can add records during the cut, and applying such a record
+    // twice is harmless.
     let number = core.tx.home().shard.records_made();
     let mut cut = Cut { number, ..Cut::default() };
     let mut next = Some(0);
@@ -226,7 +231,7 @@ async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
 }
 
 impl Cut {
-    /// Cuts a few databases from `first` on. Returns the next database.
+    /// Takes the cut of a few databases, from `first` on. Returns the index of the next one.
     fn take_some(&mut self, shard: &Shard, first: usize, now: UnixMillis) -> Option<usize> {
         let mut rest = shard.iter_from(first);
         for (at, db) in rest.by_ref().take(DATABASES_AT_ONCE).filter(|(_, db)| !db.is_empty()) {
@@ -253,17 +258,17 @@ fn finish(core: &Rc<Core>, outcome: &Outcome, changes: &[u64], is_in_background:
 }
 
 impl Core {
-    /// Whether [`Core::save_some`] has work.
+    /// True if [`Core::save_some`] has something to do.
     pub(super) fn can_save(&self) -> bool {
         self.saving.can_go_on(&self.admin.shared.saves)
     }
 
-    /// Whether writers outrun the core's part of the snapshot: see `writers`.
+    /// True if this core's part of the snapshot is behind the writers: see `writers`.
     pub(super) fn is_behind_writers(&self) -> bool {
         self.saving.is_here() && self.saving.is_behind(&self.admin.shared.saves)
     }
 
-    /// Runs a portion of the current snapshot.
+    /// Encodes a portion of this core's part of the snapshot.
     pub(super) fn save_some(&self) {
         let keys = self.saving.step(&self.admin.shared.saves);
         self.admin.shared.reports[self.id()].count_saved(keys);
@@ -282,7 +287,7 @@ impl Core {
         match saves.take_request() {
             SaveRequest::Nothing => {}
             SaveRequest::Snapshot => self.spawn_on_self(|core| async move {
-                // A snapshot that is being made serves as well.
+                // If another snapshot is being made, it serves as well, so a refusal is ignored.
                 let _ = begin_in_background(core).await;
             }),
             SaveRequest::Last => self.spawn_on_self(|core| async move {
@@ -293,7 +298,7 @@ impl Core {
         }
     }
 
-    /// Whether [`Core::handle_save_news`] has work.
+    /// True if [`Core::handle_save_news`] has something to do.
     pub(super) fn has_save_news(&self) -> bool {
         self.id() == 0 && self.admin.shared.saves.has_news()
     }
@@ -304,7 +309,8 @@ mod tests {
     use super::Cut;
     use darter_keyspace::{Deadline, Fresh, Key, Shard};
 
-    #[test] // One core's turn began before a key's deadline, another's after it.
+    // The turn of one core began before a key's deadline, and that of another core after it.
+    #[test]
     fn all_cores_judge_by_one_instant() {
         let mut all = Cut::default();
         for now in [1_000, 2_000] {

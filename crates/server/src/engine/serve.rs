@@ -1,6 +1,7 @@
-//! From a request to its reply: admission, the way to run it, and the order of replies.
+//! From a request to its reply: checks whether the request may run, chooses how it runs, and keeps
+//! the order of replies.
 //!
-//! The functions on the way of every request are `inline(always)`: as separate functions they spent
+//! The functions that every request passes are `inline(always)`: as separate functions, they spent
 //! 5 % of a GET's instructions on passing the same arguments.
 
 use super::conn::outbound::{send_away, send_batches};
@@ -24,12 +25,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Core {
-    /// Serves the requests of a connection until its input, its credit or the slice is used up.
+    /// Runs the requests of a connection, until its input or the slice is used up, or it may have
+    /// no more replies pending.
     pub(super) fn serve(self: &Rc<Self>, token: Token) {
         let Some(mut conn) = self.clients.take(token) else { return };
         conn.lane.lists.ready = false;
         if self.leaves(&mut conn) {
-            self.mark_dirty(&mut conn.lane); // The connection may have been killed.
+            self.mark_dirty(&mut conn.lane); // If the connection was killed, this closes it.
             return self.clients.put(conn);
         }
         self.parse_and_run(&mut conn);
@@ -42,7 +44,7 @@ impl Core {
     }
 
     fn parse_and_run(self: &Rc<Self>, conn: &mut Conn) {
-        /// Arguments of one request parsed between two reads of the clock: about 25 us.
+        /// Arguments of one request that are parsed between two reads of the clock: about 25 us.
         const PARSED_AT_ONCE: usize = 1_024;
         self.meter.blame_receiving();
         let Conn { parser, lane } = conn;
@@ -62,12 +64,13 @@ impl Core {
                     self.dispatch(lane, args);
                     end_tracked(self, lane, args);
                     if is_owned && !lane.awaits_task() {
-                        parser.release_request(); // An idle client must not keep a long argument.
+                        // An idle client must not occupy memory with a long argument.
+                        parser.release_request();
                     }
                 }
                 Ok(Parsed::Portion) => _ = self.read_clock(),
                 Ok(Parsed::Empty) => {
-                    // As in Redis, CLIENT REPLY SKIP counts this as the skipped command.
+                    // As in Redis, this request counts as the one that CLIENT REPLY SKIP skips.
                     if lane.session.reply_mode == ReplyMode::SkipNext {
                         lane.session.reply_mode = ReplyMode::On;
                     }
@@ -75,7 +78,7 @@ impl Core {
                 }
                 Ok(Parsed::Wanting) => {
                     lane.input.is_partial = true;
-                    self.resume_receiving(lane); // The pending bytes are not a complete request.
+                    self.resume_receiving(lane); // The remaining bytes are not a complete request.
                     if lane.input.eof && lane.is_settled() {
                         lane.session.close_after_reply();
                     }
@@ -107,7 +110,7 @@ impl Core {
         }
     }
 
-    /// Admits a request, and runs it.
+    /// Checks whether a request may run, and runs it.
     fn dispatch(self: &Rc<Self>, lane: &mut Lane, args: resp::Args<'_>) {
         if let ReplyMode::SkipNext = lane.session.reply_mode {
             lane.session.reply_mode = ReplyMode::Skip;
@@ -117,7 +120,7 @@ impl Core {
             Ok(admitted) => admitted,
             Err(_) if is_http(args) => {
                 tracing::warn!(peer = lane.session.peer.remote, "closed a client that sent HTTP");
-                self.kill(lane); // Replies to earlier requests are dropped, too.
+                self.kill(lane); // The replies to earlier requests are dropped, too.
                 return;
             }
             Err(refusal) => {
@@ -149,12 +152,13 @@ impl Core {
         self.run_by_shape(lane, entry, args);
     }
 
-    /// Runs a request by the kind of its row, and shows it to the watchers.
+    /// Runs a request in the way that its row names, and sends a line for it to the watchers of
+    /// MONITOR.
     #[inline(always)]
     fn run_by_shape(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let watched = self.watchers.borrow().are_any();
         if matches!(entry.run, Runner::Point(_)) && self.tx.cores() == 1 && !watched {
-            // The fast path of nearly all requests on one core.
+            // The fast path: nearly all requests on a single core.
             self.run_in_turn(lane, entry, args);
             return;
         }
@@ -191,11 +195,12 @@ impl Core {
             _ => is_task,
         };
         if comes_after_all && !lane.is_settled() {
-            lane.hold(args.to_request()); // Retried when no reply before it is pending.
+            // The request is tried again when no earlier reply is pending.
+            lane.hold(args.to_request());
             return;
         }
-        // As in Redis, a session command is shown with its changed session (SELECT in its new
-        // database), and EXEC after its commands.
+        // As in Redis, MONITOR shows a session command after it has changed the session (SELECT
+        // with its new database), and EXEC after its commands.
         let is_session = matches!(entry.run, Runner::Session(_));
         if watched && !is_session && !(is_task && is_exec) {
             super::monitor::feed(self, &lane.session, entry, args);
@@ -227,8 +232,8 @@ impl Core {
         }
     }
 
-    /// Whether a PUBLISH could overtake the client's last one, to a channel of another home that
-    /// has not replied yet.
+    /// True if a PUBLISH could overtake the client's last PUBLISH, because that has a different
+    /// home and was not answered yet.
     fn would_overtake(&self, lane: &mut Lane, owner: &Owner) -> bool {
         let Owner::One(home) = *owner else { return false };
         if lane.away.published_at.is_some_and(|last| last != home) && !lane.is_settled() {
@@ -238,7 +243,7 @@ impl Core {
         false
     }
 
-    /// Runs a command that may have to wait. True if it waits, or runs elsewhere.
+    /// Runs a command that may have to wait. Returns true if it waits or runs elsewhere.
     #[cold]
     fn may_wait(
         self: &Rc<Self>,
@@ -253,10 +258,11 @@ impl Core {
         if wait.patience == Patience::None {
             return false;
         }
-        // A call that the core of its keys does not take is held, and would be shown to watchers
-        // twice.
+        // If the core that owns the keys cannot run the call now, the request is held and
+        // dispatched again. It would then be shown to the watchers twice.
         if !lane.is_settled() && (watched || !self.may_follow(lane, entry, args)) {
-            lane.hold(args.to_request()); // Retried when no reply before it is pending.
+            // The request is tried again when no earlier reply is pending.
+            lane.hold(args.to_request());
             return true;
         }
         let waits = self.call_or_wait(lane, entry, args, wait);
@@ -266,7 +272,7 @@ impl Core {
         waits
     }
 
-    /// Admits a request. Returns its entry and flags.
+    /// Checks whether a request may run. Returns its entry and its flags.
     fn admit<'e>(
         &self,
         lane: &Lane,
@@ -292,7 +298,7 @@ impl Core {
         self.reply_in_turn(lane, |reply| reply.error(&line));
     }
 
-    /// Encodes a reply after all pending ones.
+    /// Encodes a reply, to be sent after all pending replies.
     fn reply_in_turn(&self, lane: &mut Lane, write: impl FnOnce(&mut Reply<'_>)) {
         let resp3 = lane.session.resp3;
         if lane.owed.is_empty() && lane.stream.is_none() && lane.session.reply_mode == ReplyMode::On
@@ -334,9 +340,9 @@ impl Core {
             Reply::new(&mut out, resp3).error(&refusal.text());
         }
         if entry.row.flags.has(Flags::AT_ONCE) {
-            self.discard(lane); // QUIT, RESET.
+            self.discard(lane); // Drops the transaction: QUIT and RESET.
         }
-        // Encoded before: the reply of HELLO or CLIENT REPLY depends on the changed session.
+        // After the command, because CLIENT REPLY decides whether its own reply is sent.
         self.owe(lane, out, None);
     }
 
@@ -360,7 +366,7 @@ impl Core {
         }
     }
 
-    /// [`Core::run_in_turn`] after pending replies, or for a client with replies off.
+    /// Like [`Core::run_in_turn`], for a client with pending replies or with replies off.
     #[inline(never)]
     fn run_out_of_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let mut out = Output::with_buffer(self.admin.take_buffer());
@@ -406,7 +412,7 @@ impl Core {
         });
     }
 
-    /// Starts the task of a command. No reply before it is pending.
+    /// Starts a command as a task. No earlier reply is pending.
     fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         lane.location.trail.stays();
         if let Runner::Script(_) = entry.run {
@@ -427,7 +433,7 @@ impl Core {
         });
     }
 
-    /// The work of a command that runs as a task.
+    /// The future of a command that runs as a task.
     fn work_of(
         self: &Rc<Self>,
         session: &Session,
@@ -456,7 +462,8 @@ impl Core {
     }
 }
 
-/// True for HTTP, from a browser that a page tricks into sending commands: nothing of it may run.
+/// True for an HTTP request: a web page may have tricked a browser into sending commands. None of
+/// them may run.
 fn is_http(args: resp::Args<'_>) -> bool {
     let name = args.head(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")

@@ -1,23 +1,24 @@
-//! The decision to sleep, and for how long.
+//! Decides whether a core sleeps, and for how long.
 //!
-//! A core without work sleeps until a message, a socket or its next deadline wakes it; there is no
-//! periodic timer. So the decision is made last, after all outputs of the turn, from the state of
-//! every queue: the result of an earlier chore may be outdated. See docs/design/0007-sleeping.md.
+//! A core without work sleeps until a message, a socket or its next deadline wakes it. There is no
+//! periodic timer. So the decision is made last, after all outputs of the turn, and from the state
+//! of every queue: an earlier chore may have reported that it was done before something else gave
+//! it work.
 //!
-//! Work in a queue cannot be lost, but a connection that could continue might be in no queue. Debug
-//! builds search for one before every sleep.
+//! No work can be lost that is in a queue. But a connection that could continue might be in no
+//! queue, so debug builds search for such a connection before every sleep.
 //!
-//! Not here: sleeping and waking of the thread. See `thread` and the runtime's `mailbox`.
+//! Not here: putting the thread to sleep and waking it. See `thread`, and `mailbox` in the runtime.
 
 use super::conn::outbound::wanted;
 use super::conn::{Conn, Lane};
 use super::core::Core;
 use super::turn::STREAM_BUFFER_BYTES;
 
-/// The time of the next turn.
+/// The time at which the next turn must begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// At once: there is work.
+    /// At once, because there is work.
     Nothing,
     /// At the next event, or after this number of milliseconds.
     Millis(u64),
@@ -25,11 +26,11 @@ pub enum Wait {
     Forever,
 }
 
-/// The longest sleep before a deadline, because the clock may be set during it.
+/// The longest sleep before a deadline. The clock may be set during the sleep, so it is bounded.
 const SLEEP_MAX_MS: u64 = 3_600_000;
 
 impl Core {
-    /// How long the core may sleep. Call it last, then sleep at once.
+    /// Returns how long the core may sleep. Call it last in a turn, and sleep at once.
     #[must_use]
     pub fn wait(&self) -> Wait {
         if self.at_hand().is_some() {
@@ -45,7 +46,8 @@ impl Core {
         }
     }
 
-    /// The work that can continue now, if any. This is the only place that knows all queues.
+    /// Names the work that can continue now, if there is any. This is the only function that knows
+    /// all queues.
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
@@ -94,7 +96,7 @@ impl Core {
 
     /// Asserts that every connection that could continue without an event is in a queue.
     fn assert_nothing_is_lost(&self) {
-        /// Connections checked: all, except in tests with very many.
+        /// The number of connections checked: all of them, except in tests with very many.
         const MOST: usize = 256;
         let conns = self.clients.places();
         let open = conns
@@ -109,7 +111,8 @@ impl Core {
     }
 }
 
-/// The work of a connection that could continue, although it is in no queue.
+/// Names the work of a connection that could continue, although it is in no queue; `None` if there
+/// is none.
 fn lost(conn: &Conn) -> Option<&'static str> {
     let lane = &conn.lane;
     let is_next = lane.owed.is_empty() && lane.stream.is_none();

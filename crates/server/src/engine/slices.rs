@@ -1,44 +1,45 @@
-//! The server's own measure of stalls: the duration of each slice, and the causes of the longest.
+//! The server's own measurement of stalls: how long slices are, and what the longest ones did.
 //!
-//! A slice is the work of a core between two polls of its sockets. Its length is CPU time, so time
-//! lost to other processes does not count. Reading that clock is a system call, so short slices (by
-//! the monotonic clock) count with their wall time, an upper bound.
+//! A slice is the work of a core between two polls of its sockets. It is measured in CPU time, so
+//! that the time of other processes on the same processor does not count. Reading the CPU clock is
+//! a system call. So short slices, as measured by the monotonic clock, count with their wall time,
+//! which is an upper bound.
 
 use darter_command::{Refusal, Stream};
 use darter_resp::Reply;
 use std::collections::VecDeque;
 
-/// The main cause of a slice's time: a row of the command table, or the engine's own work.
+/// What took most of a slice's time: a command, or the engine's own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Nothing yet.
+    /// No work has begun.
     Idle,
-    /// Receiving bytes, and parsing requests.
+    /// Receiving bytes and parsing requests.
     Receive,
-    /// A command, by its row.
+    /// A command, with its index in the table.
     Command(usize),
-    /// A task without a command yet.
+    /// A task that has not named its command yet.
     Task,
-    /// Streaming a long reply, of the command with this row if known.
+    /// Sending a long reply as a stream. The index is that of the command, if known.
     Stream(Option<usize>),
-    /// Publishing, and delivering to subscribers.
+    /// Publishing messages and delivering them to subscribers.
     Deliver,
     /// Removing expired entries.
     Expiry,
-    /// Deferred freeing.
+    /// Freeing memory whose freeing was deferred.
     Free,
     /// Compacting tables that have shrunk.
     Compaction,
-    /// Messages from other cores.
+    /// Handling messages from other cores.
     Mail,
-    /// Loading.
+    /// Loading the file.
     Load,
-    /// Saving.
+    /// Encoding a snapshot.
     Save,
 }
 
 impl Cause {
-    /// The row of the command, if the cause is one.
+    /// The command's index in the table, if the cause is a command.
     #[must_use]
     pub fn row(self) -> Option<usize> {
         match self {
@@ -48,7 +49,7 @@ impl Cause {
         }
     }
 
-    /// The name in reports.
+    /// The name of the cause in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,7 +69,7 @@ impl Cause {
     }
 }
 
-/// The current cause of the running slice, and the longest so far.
+/// The work that a slice is doing now, and the work that has taken longest so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blame {
     now: Cause,
@@ -82,35 +83,36 @@ impl Default for Blame {
 }
 
 impl Blame {
-    /// Changes the current cause.
+    /// Sets the current cause.
     #[must_use]
     pub(super) fn on(self, cause: Cause) -> Self {
         let longest = if self.longest.1 == 0 { (cause, 0) } else { self.longest };
         Self { now: cause, longest }
     }
 
-    /// Adds `ns` nanoseconds to the current cause. A task may have changed it, by naming its
-    /// command.
+    /// Adds `ns` nanoseconds to the current cause. If a task has named its command meanwhile, the
+    /// time counts for the command.
     #[must_use]
     pub(super) fn took(self, ns: u64) -> Self {
         let longest = if ns > self.longest.1 { (self.now, ns) } else { self.longest };
         Self { longest, ..self }
     }
 
-    /// The cause of the slice.
+    /// The cause that has taken the most time.
     #[must_use]
     pub(super) fn cause(self) -> Cause {
         self.longest.0
     }
 }
 
-/// A stream with the row of its command, so that its slices are attributed to the command.
+/// A stream that carries the index of its command, so that its slices are attributed to the
+/// command.
 struct Named {
     row: usize,
     stream: Box<dyn Stream>,
 }
 
-/// Attaches the row of its command to a stream.
+/// Attaches the index of its command to a stream.
 pub(super) fn named(row: usize, stream: Box<dyn Stream>) -> Box<dyn Stream> {
     Box::new(Named { row, stream })
 }
@@ -137,43 +139,43 @@ impl Stream for Named {
     }
 }
 
-/// A slice in the list of the longest.
+/// One of the longest slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The core that ran it.
+    /// The core on which the slice ran.
     pub core: usize,
-    /// Its end, in Unix milliseconds.
+    /// The end of the slice, in Unix milliseconds.
     pub unix_ms: u64,
-    /// Its duration, in nanoseconds of CPU time.
+    /// The length of the slice, in nanoseconds of CPU time.
     pub ns: u64,
-    /// Its main cause.
+    /// What took most of the time.
     pub cause: Cause,
 }
 
-/// Buckets: `0..1` us, `1..2`, `2..4`, ...; the last is open.
+/// The number of buckets: `0..1` us, `1..2`, `2..4` and so on. The last one has no upper bound.
 pub(crate) const BUCKETS: usize = 24;
-/// The number of longest slices that are kept.
+/// The number of longest slices that are remembered.
 const LONGEST_KEPT: usize = 16;
 
-/// The histogram of one core.
+/// The histogram of one core's slices, and the longest of them.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
-    /// Slices by length.
+    /// The number of slices in each bucket of lengths.
     pub buckets: [u64; BUCKETS],
-    /// Slices in total.
+    /// The number of all slices.
     pub count: u64,
-    /// Slices ended by a knock.
+    /// The number of slices that a knock has ended.
     pub knocked: u64,
     /// Total time of all slices, in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The length of the longest slice, in nanoseconds.
     pub max_ns: u64,
-    /// The longest ones, longest first.
+    /// The longest slices, longest first.
     pub longest: VecDeque<Slice>,
 }
 
 impl Slices {
-    /// Adds a slice.
+    /// Adds a slice to the histogram.
     pub fn record(&mut self, slice: Slice) {
         let ns = slice.ns;
         let us = ns / 1_000;
@@ -190,7 +192,7 @@ impl Slices {
         }
     }
 
-    /// Adds another core's histogram.
+    /// Adds the histogram of another core.
     pub fn merge(&mut self, other: &Self) {
         for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
             *sum += count;
@@ -204,7 +206,7 @@ impl Slices {
         self.longest.truncate(LONGEST_KEPT);
     }
 
-    /// The quantile `part` of the lengths of slices: an upper bound, in microseconds.
+    /// The quantile `part` of the lengths of slices, as an upper bound in microseconds.
     #[must_use]
     pub fn quantile_us(&self, part: f64) -> u64 {
         #[expect(
@@ -233,7 +235,7 @@ mod tests {
         Slice { core: 0, unix_ms, ns, cause: Cause::Command(3) }
     }
 
-    #[test] // A short cause after the longest one does not replace it.
+    #[test] // A short piece of work after the longest one does not become the cause.
     fn the_longest_is_to_blame() {
         let blame = Blame::default().on(Cause::Receive);
         assert_eq!(blame.cause(), Cause::Receive, "nothing was measured");
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!(slices.quantile_us(1.0), 1_000);
     }
 
-    #[test] // Each length is in its bucket; merging equals recording together.
+    #[test] // Each length is in its bucket. Merged histograms equal one that recorded all slices.
     fn histograms_of_slices_add_up() {
         #[rustfmt::skip] // A table.
         let cases = [

@@ -14,7 +14,8 @@
 //! docs/design/0017-saving.md says why. The engine sees a file as a [`Store`]; the simulator has
 //! one in memory.
 //!
-//! - `points`: the save points. - `file`: the file and its thread.
+//! - `points`: the save points.
+//! - `file`: the file and the thread that writes it.
 //!
 //! Not here: the bytes of keys (`persist`), commands (`admin`).
 

@@ -1,5 +1,5 @@
-//! `DEBUG POPULATE count [prefix] [size] [RAND] [TYPE type] [ELEMENTS n]`: many keys, for tests and
-//! benchmarks. Every core creates the keys that it owns, in slices.
+//! `DEBUG POPULATE count [prefix] [size] [RAND] [TYPE type] [ELEMENTS n]`: creates many keys, for
+//! tests and benchmarks. Every core creates the keys that it owns, in slices.
 
 use crate::engine::{Core, ServerCall};
 use darter_base::limits::CHUNK_BYTES;
@@ -11,14 +11,14 @@ use darter_structs::blob::Blob;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Elements created between two reads of the clock: a segment may split at each.
+/// Elements created between two reads of the clock. Few, because each may split a segment.
 const PORTION: usize = 4;
 
-/// The parsed arguments.
+/// The parsed arguments of DEBUG POPULATE.
 struct Plan {
     count: u64,
     prefix: Vec<u8>,
-    /// Bytes of a value; 0 for the length of its text.
+    /// The size of a value in bytes; 0 to use the length of its text.
     size: usize,
     random: bool,
     kind: &'static Type,
@@ -26,7 +26,7 @@ struct Plan {
     db: usize,
 }
 
-/// Runs `DEBUG POPULATE`. Inside EXEC it is refused, because the transaction has not locked the
+/// Runs `DEBUG POPULATE`. It is refused inside EXEC, because the transaction has not locked the
 /// keys.
 pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer, Refusal> {
     if call.is_inside() {
@@ -61,7 +61,7 @@ pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Options after the size, or in its place.
+/// Options that may follow the size, or take its place.
 const OPTIONS: [&[u8]; 3] = [b"RAND", b"TYPE", b"ELEMENTS"];
 
 fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
@@ -95,14 +95,14 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
-/// Keys prefetched before the first of them is looked up.
+/// The number of keys whose memory is prefetched before the first of them is looked up.
 const BATCH: u64 = 16;
-/// Keys created between two reads of the clock: a segment may split at each.
+/// Keys created between two reads of the clock. Few, because each may split a segment.
 const KEYS_AT_ONCE: usize = 4;
-/// Bytes created between two reads of the clock, in fresh memory: 20 us.
+/// Bytes of new memory written between two reads of the clock: about 20 us.
 const BYTES_AT_ONCE: usize = CHUNK_BYTES / 2;
 
-/// Creates the keys of this core. False if the type refuses the elements.
+/// Creates the keys that this core owns. Returns false if the type refuses the elements.
 async fn make(core: &Rc<Core>, plan: &Plan) -> bool {
     let mut names: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
     let keys_at_once = if plan.size < BYTES_AT_ONCE / KEYS_AT_ONCE { KEYS_AT_ONCE } else { 1 };
@@ -133,8 +133,8 @@ async fn make(core: &Rc<Core>, plan: &Plan) -> bool {
     true
 }
 
-/// Prefetches the keys' places. All hashes are computed first, so that the prefetches are close
-/// together and overlap more.
+/// Prefetches the table memory of the keys. All hashes are computed first: prefetches that are
+/// close together overlap more.
 fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
     let mut keys = [0; BATCH as usize];
     for (hash, name) in keys.iter_mut().zip(names) {
@@ -145,7 +145,7 @@ fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
     keys[..names.len()].iter().for_each(|hash| table.prefetch(*hash));
 }
 
-/// A value to set.
+/// The value of a new key.
 enum Value {
     Short(Vec<u8>),
     Long(Blob),
@@ -160,7 +160,7 @@ impl Value {
     }
 }
 
-/// Creates one key, unless it exists. False as in [`make`].
+/// Creates one key, unless it exists. Returns false if the type refuses the elements.
 async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) -> bool {
     let key = Key::new(name);
     if core.tx.home().shard.db(plan.db).exists(&key) {
@@ -170,7 +170,8 @@ async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) -> boo
         let value = make_value(core, plan, number).await;
         let mut home = core.tx.home();
         let db = home.shard.db_mut(plan.db);
-        db.set_text_as(&key, value.fresh(), Deadline::Clear, &[]); // Redis sends no event either.
+        // As in Redis, no keyspace event is sent.
+        db.set_text_as(&key, value.fresh(), Deadline::Clear, &[]);
         return true;
     }
     let Some(object) = make_object(core, plan).await else { return false };
@@ -182,7 +183,8 @@ async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) -> boo
     true
 }
 
-/// Builds a value of elements aside, in portions. `None` if the type refuses the elements.
+/// Builds a collection outside the table, in portions. Returns `None` if the type refuses the
+/// elements.
 async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
     let portion = (BYTES_AT_ONCE / plan.size.max(1)).clamp(1, PORTION);
     let mut object = (plan.kind.empty)();
@@ -190,7 +192,7 @@ async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
         let name = format!("element:{element}");
         let value = make_value(core, plan, element).await;
         let number = make_number(core, plan, element);
-        // A type whose values are numbers refuses other texts.
+        // A type whose values are numbers refuses the text form, so the bare number is tried next.
         let is_taken = [value.fresh(), Fresh::Bytes(number.as_bytes())].into_iter().any(|value| {
             let pair = NewItem::Pair { name: name.as_bytes(), value, deadline: None };
             object.face_mut().take_in(pair)
@@ -205,14 +207,14 @@ async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
     Some(object)
 }
 
-/// The number itself, or a random one of up to nine digits.
+/// The number itself, or with RAND a random one of at most nine digits.
 fn make_number(core: &Core, plan: &Plan, number: u64) -> String {
     const RANDOM_END: u64 = 1_000_000_000;
     if plan.random { core.tx.home().shard.prng.below(RANDOM_END) } else { number }.to_string()
 }
 
-/// `value:<number>`, cut or padded with zero bytes to the wanted size, or random bytes. A long one
-/// is made piece by piece.
+/// Builds the text `value:<number>`, cut or zero-padded to the requested size, or random bytes. A
+/// long value is built in pieces.
 async fn make_value(core: &Rc<Core>, plan: &Plan, number: u64) -> Value {
     if plan.size <= BYTES_AT_ONCE {
         let mut home = core.tx.home();
@@ -229,9 +231,9 @@ async fn make_value(core: &Rc<Core>, plan: &Plan, number: u64) -> Value {
     Value::Long(blob)
 }
 
-/// The `len` bytes of a value from `from` on.
+/// Builds `len` bytes of a value, starting at byte `from`.
 fn piece(plan: &Plan, number: u64, from: usize, len: usize, prng: &mut Prng) -> Vec<u8> {
-    /// The size of a random value if none is given.
+    /// The size of a random value if the request names none.
     const RANDOM_BYTES: usize = 16;
     let mut piece = Vec::with_capacity(len);
     if plan.random {

@@ -1,4 +1,4 @@
-//! DEBUG OBJECT, DIGEST, DIGEST-VALUE, TABLE, CHECK.
+//! DEBUG OBJECT, DIGEST, DIGEST-VALUE, TABLE and CHECK.
 
 use super::super::databases::Portions;
 use super::super::long_text::LongText;
@@ -13,7 +13,7 @@ use darter_tx::{Home, Tx};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Bytes that DUMP adds to a value: its type, the version and the checksum.
+/// Bytes that DUMP adds to a serialized value: the type, the version and the checksum.
 const FRAME_BYTES: u64 = 1 + 2 + 8;
 
 /// `DEBUG OBJECT key`.
@@ -41,7 +41,7 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     Ok(call.answer(|reply| reply.simple(&line)))
 }
 
-/// `DEBUG TABLE`: how full the tables of keys are.
+/// `DEBUG TABLE`: reports how full the key tables are.
 pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
     let (mut portions, mut text) = (Portions::new(&call.core), LongText::default());
     while let Some(lines) = portions.on_each_core(fill_lines).await {
@@ -51,7 +51,7 @@ pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
     Ok(text.into_answer(call))
 }
 
-/// A line for each of these databases that has keys on this core.
+/// Describes the key tables of the databases `dbs` on this core: a line for each that has keys.
 async fn fill_lines(tx: Tx, dbs: Vec<usize>) -> String {
     let mut text = String::new();
     for db in dbs {
@@ -69,19 +69,19 @@ async fn fill_lines(tx: Tx, dbs: Vec<usize>) -> String {
     text
 }
 
-/// Runs a closure on the shard of a task's own core.
+/// Runs a closure on the shard of the core on which the task runs.
 async fn here<R: Send + 'static>(tx: &Tx, run: impl FnOnce(&mut Home) -> R + Send + 'static) -> R {
     tx.on(tx.core(), run).await
 }
 
-/// `DEBUG CHECK`: asserts the invariants, in slices; other clients are served.
+/// `DEBUG CHECK`: asserts the invariants of all data, in slices, while other clients are served.
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
     let mut portions = Portions::new(&call.core);
     while portions.on_each_core(check_databases).await.is_some() {}
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Asserts the invariants of some databases on this core.
+/// Asserts the invariants of the databases `dbs` on this core.
 async fn check_databases(tx: Tx, dbs: Vec<usize>) {
     for db in dbs {
         let mut checker = here(&tx, move |home| home.shard.db(db).checker()).await;
@@ -92,7 +92,8 @@ async fn check_databases(tx: Tx, dbs: Vec<usize>) {
     }
 }
 
-/// Asserts that exactly the values with a due time are listed under it, in a database on this core.
+/// Asserts, for one database on this core, that the index of due times lists exactly the values
+/// that have one, under the right time.
 async fn check_clocks(tx: &Tx, db: usize) {
     let mut cursor = 0;
     loop {
@@ -121,7 +122,7 @@ fn hex(sum: &Sum) -> String {
     })
 }
 
-/// `DEBUG DIGEST`: one sum over all data, equal to Redis's for equal data.
+/// `DEBUG DIGEST`: replies with a digest of all data, the same as redis-server's for the same data.
 pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
     let (mut portions, mut total) = (Portions::new(&call.core), Sum::default());
     while let Some(sums) = portions.on_each_core(sums_of_databases).await {
@@ -137,7 +138,7 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.simple(&hex(&total))))
 }
 
-/// The sums over the keys of some databases, for those with keys on this core.
+/// The digests of the databases `dbs`, for those that have keys on this core.
 async fn sums_of_databases(tx: Tx, dbs: Vec<usize>) -> Vec<(usize, Sum)> {
     let mut sums = Vec::new();
     for db in dbs {
@@ -150,7 +151,7 @@ async fn sums_of_databases(tx: Tx, dbs: Vec<usize>) -> Vec<(usize, Sum)> {
     sums
 }
 
-/// The sum over the living keys of a cut, with their values.
+/// The digest of all keys of a cut that have not expired, with their values.
 async fn sum_of_keys(tx: &Tx, cut: Table<Object>, now: u64) -> Sum {
     let (mut total, mut reader) = (Sum::default(), Reader::new(cut));
     let (mut more, mut held) = (true, Vec::new());
@@ -192,7 +193,7 @@ pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Resul
 /// Keys hashed between two reads of the clock: about 20 us.
 const KEYS_HASHED_AT_ONCE: usize = 16;
 
-/// A value to be hashed, its own or of a cut.
+/// The value to hash: a key's current value, or one from a cut.
 struct Value {
     kind: &'static Type,
     items: Items,

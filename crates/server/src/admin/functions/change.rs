@@ -1,8 +1,9 @@
-//! Loading a library, and changing the libraries of all cores.
+//! Loads a library, and changes the libraries of all cores.
 //!
-//! Running the library and building the next map of all libraries takes no lock, and is done in
-//! slices. The new map replaces its base while all keys are locked, so a snapshot has the libraries
-//! and the keys of one instant. If another change came between, the map is built again.
+//! The library's text is run, and the new map of all libraries is built, in slices and without
+//! locks. Then the new map replaces the old one while all keys are locked, so that a snapshot
+//! contains libraries and keys of the same instant. If another change was installed in the
+//! meantime, the map is built again.
 
 use crate::engine::scripts::functions::{self, LibrariesChange, LibraryStep};
 use crate::engine::{Core, ServerCall};
@@ -15,8 +16,8 @@ use std::sync::Arc;
 
 /// `FUNCTION LOAD [REPLACE] function-code`.
 ///
-/// Reply: the library's name. Refusals: an error in its first line, its text or its functions; a
-/// library with its name exists. Then nothing has changed. Source:
+/// Reply: the library's name. Refusals: the first line, the text or a function is invalid; a
+/// library of this name exists. Then nothing has changed. Source:
 /// <https://redis.io/commands/function-load> (7.0.0).
 pub(super) async fn load(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -43,7 +44,7 @@ pub(super) async fn load(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.bulk(source.name.as_bytes())))
 }
 
-/// Copies a text of any length, in slices.
+/// Copies a text of any length, in portions.
 async fn copied(core: &Core, text: &[u8]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(text.len());
     for piece in text.chunks(CHUNK_BYTES) {
@@ -53,12 +54,12 @@ async fn copied(core: &Core, text: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// Parses the first line of a text.
+/// Parses the first line of a library's text: engine and name.
 pub(super) fn read(text: Vec<u8>) -> Result<Source, Refusal> {
     Source::read(text).map_err(refuse)
 }
 
-/// Runs the text of a library.
+/// Runs the text of a library, which registers its functions.
 pub(super) async fn run(core: &Rc<Core>, source: &Arc<Source>) -> Result<Arc<Library>, Refusal> {
     let functions = functions::load(core, source).await?;
     Ok(Arc::new(Library { source: Arc::clone(source), functions }))
@@ -67,16 +68,16 @@ pub(super) async fn run(core: &Rc<Core>, source: &Arc<Source>) -> Result<Arc<Lib
 /// A change of the libraries.
 #[derive(Default)]
 pub(super) struct Change {
-    /// All existing libraries are removed.
+    /// True if all existing libraries are removed.
     pub(super) is_flushed: bool,
     /// Libraries to remove.
     pub(super) gone: Vec<Arc<Library>>,
-    /// Libraries to add after that.
+    /// Libraries to add after the removals.
     pub(super) new: Vec<Arc<Library>>,
 }
 
 impl Change {
-    /// The change as the log has it.
+    /// Converts the change into the form that is recorded in the log.
     fn to_act(&self) -> LibrariesChange {
         let flush = self.is_flushed.then_some(LibraryStep::Flush);
         let gone = self.gone.iter().map(|library| &library.source.name);
@@ -86,9 +87,9 @@ impl Change {
     }
 }
 
-/// Changes the libraries of all cores. `plan` computes the change from the current libraries, and
-/// is called again if they have changed before the change is installed. Counts as one change of the
-/// data.
+/// Changes the libraries of all cores. `plan` computes the change from the current libraries. If
+/// these have changed before the result is installed, `plan` is called again. In INFO this counts
+/// as one change of the data.
 pub(super) async fn change(
     call: &ServerCall,
     plan: impl Fn(&Registry) -> Result<Change, Refusal>,
@@ -101,7 +102,7 @@ pub(super) async fn change(
         let act = planned.to_act();
         let next = Arc::new(made(core, &base, planned).await?);
         let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(Access::Exclusive)));
-        // Inside of EXEC all keys are locked already: see `Command::locks_all`.
+        // Inside EXEC all keys are locked already: see `Command::locks_all`.
         let tx = call.within.as_ref().unwrap_or(&core.tx);
         let locked = tx.unless_busy(tx.lock(claims.collect())).await.map_err(Refusal::line)?;
         let is_done = shared.replace(&base, next);
@@ -117,7 +118,7 @@ pub(super) async fn change(
     }
 }
 
-/// The libraries after a change.
+/// Builds the map of libraries that results from `change`.
 async fn made(core: &Core, base: &Registry, change: Change) -> Result<Registry, Refusal> {
     let mut made = if change.is_flushed { Registry::default() } else { base.clone() };
     for library in &change.gone {
@@ -138,7 +139,7 @@ async fn made(core: &Core, base: &Registry, change: Change) -> Result<Registry, 
     Ok(made)
 }
 
-/// A refusal with code ERR and this text.
+/// An error with the code ERR and this text.
 pub(super) fn refuse(text: impl Into<Vec<u8>>) -> Refusal {
     Refusal::Line([b"ERR ", &*text.into()].concat().into())
 }

@@ -1,4 +1,5 @@
-//! FUNCTION LIST: a stream, because there may be many functions, and texts of megabytes.
+//! FUNCTION LIST: its reply is a stream, because there may be many functions, and texts of
+//! megabytes.
 
 use crate::engine::ServerCall;
 use darter_base::glob::{Case, matches_case};
@@ -8,15 +9,15 @@ use darter_resp::{Output, Reply};
 use darter_script::{ENGINE, Function, Library};
 use std::sync::Arc;
 
-/// Libraries checked in a portion.
+/// Libraries whose name is matched in one portion.
 const LOOKS_AT_ONCE: usize = 64;
-/// Functions written in a portion.
+/// Functions encoded in one portion.
 const FUNCTIONS_AT_ONCE: usize = 64;
 
 /// `FUNCTION LIST [LIBRARYNAME library-name-pattern] [WITHCODE]`.
 ///
-/// Reply: an array of maps, in no order. Cost: O(N), in slices.
-/// Source: <https://redis.io/commands/function-list> (7.0.0).
+/// Reply: an array of maps, in unspecified order. Cost: O(N), in slices. Source:
+/// <https://redis.io/commands/function-list> (7.0.0).
 pub(super) async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let (mut pattern, mut with_code) = (None, false);
@@ -50,20 +51,20 @@ pub(super) async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(out, Box::new(Listing { left: found, with_code, at: At::Begin })))
 }
 
-/// The libraries that are not written yet; the last one comes next.
+/// The libraries that are not encoded yet; the last of them is next.
 struct Listing {
     left: Vec<Arc<Library>>,
     with_code: bool,
     at: At,
 }
 
-/// The position in the next library.
+/// The position inside the library that is being encoded.
 #[derive(Clone, Copy)]
 enum At {
     Begin,
-    /// The function of this index is next.
+    /// The function with this index is next.
     Functions(usize),
-    /// The number of bytes of the text that were written.
+    /// This number of bytes of the library's text has been encoded.
     Code(usize),
 }
 
@@ -109,7 +110,7 @@ impl Stream for Listing {
     }
 }
 
-/// Writes the fields that precede a library's functions.
+/// Encodes the fields of a library that precede its functions.
 fn begin(reply: &mut Reply<'_>, library: &Library, with_code: bool) {
     reply.map(3 + usize::from(with_code));
     reply.bulk(b"library_name");

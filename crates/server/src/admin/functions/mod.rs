@@ -1,8 +1,9 @@
 //! FCALL, FCALL_RO and FUNCTION: libraries of functions, which all cores share
 //! ([`crate::libraries`]).
 //!
-//! - `change`: loading a library, and changing the libraries of all cores. - `list`: FUNCTION LIST.
-//!   - `payload`: FUNCTION DUMP and RESTORE.
+//! - `change`: loading a library, and changing the libraries of all cores.
+//! - `list`: FUNCTION LIST.
+//! - `payload`: FUNCTION DUMP and RESTORE.
 //!
 //! Not here: the type of a library (`darter_script`), running functions (`engine::scripts`).
 
@@ -73,8 +74,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 
 /// `FUNCTION DELETE library-name`.
 ///
-/// Reply: `OK`. Refusals: there is no such library.
-/// Source: <https://redis.io/commands/function-delete> (7.0.0).
+/// Reply: `OK`. Refusals: there is no library of this name. Source:
+/// <https://redis.io/commands/function-delete> (7.0.0).
 async fn delete(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let name = String::from_utf8_lossy(args.bytes()?);
@@ -87,8 +88,8 @@ async fn delete(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `FUNCTION FLUSH [ASYNC | SYNC]`: in both forms the libraries are gone at the reply, and their
-/// memory is freed in slices.
+/// `FUNCTION FLUSH [ASYNC | SYNC]`: removes all libraries before the reply. In both modes their
+/// memory is freed later, in slices.
 ///
 /// Reply: `OK`. Source: <https://redis.io/commands/function-flush> (7.0.0).
 async fn flush(call: ServerCall) -> Result<Answer, Refusal> {
@@ -103,8 +104,8 @@ async fn flush(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `FUNCTION STATS`: the running function, and the numbers of libraries and functions. Long
-/// commands are shortened, as in SLOWLOG.
+/// `FUNCTION STATS`: reports the running function, and the numbers of libraries and functions. A
+/// long command is shortened, as in SLOWLOG.
 ///
 /// Reply: a map.
 /// Source: <https://redis.io/commands/function-stats> (7.0.0).
@@ -167,10 +168,11 @@ impl Running {
     }
 }
 
-/// `FUNCTION KILL`: kills the longest-running function, at any time, and undoes its writes.
+/// `FUNCTION KILL`: kills the longest-running function and undoes its writes. Unlike in Redis, a
+/// function that has written can be killed, too.
 ///
-/// Reply: `OK`. Refusals: nothing runs.
-/// Source: <https://redis.io/commands/function-kill> (7.0.0).
+/// Reply: `OK`. Refusals: no function runs. Source: <https://redis.io/commands/function-kill>
+/// (7.0.0).
 async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     kill::kill(&call.core, Kind::Function).await?;
     Ok(call.answer(|reply| reply.ok()))

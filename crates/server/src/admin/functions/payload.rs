@@ -1,4 +1,4 @@
-//! FUNCTION DUMP and FUNCTION RESTORE: all libraries in one payload.
+//! FUNCTION DUMP and FUNCTION RESTORE: convert all libraries to one payload and back.
 
 use super::change::{Change, change, read, refuse, run};
 use crate::engine::ServerCall;
@@ -16,10 +16,10 @@ use darter_structs::blob::Blob;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes checked or unpacked in a portion: 10 to 30 us.
+/// Bytes checked or unpacked in one portion: 10 to 30 us.
 const BYTES_AT_ONCE: usize = 16 * 1024;
 
-/// `FUNCTION DUMP`: all libraries, for FUNCTION RESTORE.
+/// `FUNCTION DUMP`: serializes all libraries, for FUNCTION RESTORE.
 ///
 /// Reply: bulk. Cost: O(bytes), in slices.
 /// Source: <https://redis.io/commands/function-dump> (7.0.0).
@@ -47,7 +47,7 @@ pub(super) async fn dump(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// A payload being built.
+/// A payload while it is built.
 #[derive(Default)]
 struct Payload {
     bytes: Blob,
@@ -60,7 +60,7 @@ impl Payload {
         self.bytes.append(bytes);
     }
 
-    /// Appends version and checksum.
+    /// Appends the version and the checksum, and returns the payload.
     fn end(mut self) -> Blob {
         self.put(&VERSION_WRITTEN.to_le_bytes());
         self.bytes.append(&self.crc.value().to_le_bytes());
@@ -68,7 +68,7 @@ impl Payload {
     }
 }
 
-/// The treatment of existing libraries.
+/// How FUNCTION RESTORE treats existing libraries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
     Append,
@@ -115,7 +115,7 @@ async fn verify(call: &ServerCall, payload: &[u8]) -> Result<(), Refusal> {
     result.map(drop).map_err(wrong)
 }
 
-/// Runs all libraries of a payload.
+/// Parses a payload and runs the text of each library in it.
 async fn loaded(call: &ServerCall, mut records: &[u8]) -> Result<Vec<Arc<Library>>, Refusal> {
     let core = &call.core;
     let mut loaded: BTreeMap<Box<str>, Arc<Library>> = BTreeMap::new();
@@ -142,7 +142,7 @@ async fn loaded(call: &ServerCall, mut records: &[u8]) -> Result<Vec<Arc<Library
     Ok(loaded.into_values().collect())
 }
 
-/// The change that a policy makes of a payload's libraries and the existing ones.
+/// Computes the change that `policy` makes for the payload's libraries `new` and the existing ones.
 fn planned(libraries: &Registry, new: &[Arc<Library>], policy: Policy) -> Result<Change, Refusal> {
     let gone: Vec<_> = match policy {
         Policy::Flush => Vec::new(),

@@ -1,5 +1,6 @@
-//! Requests of a connection for other cores: gathered in batches while it is parsed, and sent at
-//! the end of its turn. A batch that rests there continues when its replies are needed.
+//! The requests of a connection for other cores. They are gathered in batches while the input is
+//! parsed, and sent at the end of the connection's turn. A batch that rests on another core
+//! continues when its replies are needed.
 
 use super::super::core::{Core, Mail};
 use super::super::entry::Entry;
@@ -10,13 +11,14 @@ use darter_resp::Args;
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// Adds a request to the batch for core `to`, whose reply is owed from now on.
+/// Adds a request to the batch for core `to`. From now on its reply is pending.
 pub(crate) fn send_away(core: &Core, lane: &mut Lane, entry: &Entry, to: CoreId, args: Args<'_>) {
     let (from, client, resp3) = (core.id(), lane.session.handle, lane.session.resp3);
     lane.location.trail.goes(to, core.now_ms());
     let slot = &mut lane.away.batches[to];
     if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {
-        core.post(to, Mail::Batch(old)); // HELLO or RESET has changed the protocol.
+        // HELLO or RESET has changed the protocol, so a new batch begins.
+        core.post(to, Mail::Batch(old));
     }
     let fresh = || core.batches.borrow_mut().fresh(from, client, resp3);
     let batch = slot.get_or_insert_with(fresh);
@@ -34,7 +36,7 @@ pub(crate) fn send_away(core: &Core, lane: &mut Lane, entry: &Entry, to: CoreId,
     lane.owed.push_back(owed);
 }
 
-/// Sends what was gathered for other cores.
+/// Sends the gathered batches to the other cores.
 pub(crate) fn send_batches(core: &Core, lane: &mut Lane) {
     if core.tx.cores() == 1 {
         return;
@@ -47,7 +49,8 @@ pub(crate) fn send_batches(core: &Core, lane: &mut Lane) {
     }
 }
 
-/// Resumes a resting batch on another core, if its reply is next and the earlier ones were sent.
+/// Resumes a resting batch on another core if its reply is the next to send and all earlier replies
+/// have been sent.
 pub(crate) fn wake_wanted(core: &Core, lane: &mut Lane) {
     if let Some(at) = wanted(lane) {
         let from = lane.away.resting.swap_remove(at);
@@ -55,7 +58,7 @@ pub(crate) fn wake_wanted(core: &Core, lane: &mut Lane) {
     }
 }
 
-/// Resumes all resting batches of a closed connection: its requests must still run.
+/// Resumes all resting batches of a closed connection, because its requests must still run.
 pub(crate) fn wake_all(core: &Core, lane: &mut Lane) {
     for from in std::mem::take(&mut lane.away.resting) {
         wake_batch(core, from, lane.session.handle);
@@ -68,8 +71,8 @@ pub(crate) fn wake_batch(core: &Core, at: CoreId, client: u64) {
     core.post(at, Mail::Ask(Box::new(wake)));
 }
 
-/// The index, among the resting cores, of one whose batch may continue: its reply is next, and the
-/// earlier ones were sent.
+/// The index in `resting` of a core whose batch may continue: its reply is the next to send, and
+/// all earlier replies have been sent.
 pub(crate) fn wanted(lane: &Lane) -> Option<usize> {
     let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return None };
     let has_left = lane.stream.is_none() && lane.output_bytes() < HELD_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! The parts of a connection's [`Lane`](super::Lane).
+//! The types of which a [`Lane`](super::Lane) consists.
 
 use super::super::moving::policy::Trail;
 use super::super::state::batches::Batch;
@@ -7,80 +7,84 @@ use super::super::transaction::queued::{Queued, Watched};
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// The cores that a connection has been on, and goes to.
+/// The core that accepted a connection, and its moves between cores.
 #[derive(Default)]
 pub(crate) struct Location {
-    /// The core that accepted it.
+    /// The core that accepted the connection.
     pub(crate) home: CoreId,
-    /// The time of its last move, in Unix milliseconds; 0 for none.
+    /// The time of the last move, in Unix milliseconds; 0 if the connection has not moved.
     pub(crate) came_ms: u64,
-    /// The cores of its last requests.
+    /// The cores to which the last requests went.
     pub(crate) trail: Trail,
-    /// The core that it is about to move to. Nothing is parsed until then.
+    /// The core to which the connection is about to move. No request is parsed until it has moved.
     pub(crate) leaving: Option<CoreId>,
 }
 
-/// The current send of a connection, and what delays the next one.
+/// The send in progress, and the reasons to delay the next one.
 #[derive(Default)]
 pub(crate) struct Sending {
-    /// Bytes of the current send; 0 for none.
+    /// Bytes of the send in progress; 0 if there is none.
     pub(crate) in_flight: usize,
-    /// The output queued after the current send contains a reply.
+    /// True if the output queued behind the send in progress contains a reply.
     pub(crate) reply_waits: bool,
-    /// The end of the output's wait for the next reply: see `corked`. It may have passed.
+    /// The time until which the output waits for the next reply, to be sent with it (see `corked`).
+    /// It may be in the past.
     pub(crate) corked_until: Option<u64>,
-    /// `rbp`: the largest recent send, up to the reply buffer's size, and its time.
+    /// The largest recent send, at most the reply buffer's size, and its time. CLIENT LIST shows
+    /// the size as `rbp`.
     pub(crate) peak: (usize, u64),
-    /// The time since which the output has been above the soft limit, in Unix milliseconds.
+    /// The time since which the output has exceeded the soft limit, in Unix milliseconds.
     pub(crate) soft_since_ms: Option<u64>,
     /// Bytes sent since the connection was accepted.
     pub(crate) bytes: u64,
 }
 
-/// The input of a connection.
+/// The state of receiving and parsing.
 #[derive(Default)]
 pub(crate) struct Input {
-    /// The number of the poll that received its last bytes: see `queue`.
+    /// The number of the poll that received the last bytes: see `queue`.
     pub(crate) look: u64,
-    /// Only a part of the next request has arrived.
+    /// True if only a part of the next request has arrived.
     pub(crate) is_partial: bool,
-    /// The peer has half-closed.
+    /// True if the peer has half-closed.
     pub(crate) eof: bool,
-    /// The time for which its stream has searched since then without output.
+    /// The time that the stream of the reply has worked since the half-close without producing
+    /// output.
     pub(crate) silent_ns: u64,
-    /// The state of receiving.
+    /// Whether bytes are received, and how far ahead of the replies.
     pub(crate) receiving: Receiving,
     /// Bytes received since the connection was accepted.
     pub(crate) bytes: u64,
 }
 
-/// The open transaction of a connection.
+/// The state of MULTI and WATCH.
 #[derive(Default)]
 pub(crate) struct OpenTransaction {
-    /// The commands queued since MULTI.
+    /// The commands queued by MULTI.
     pub(crate) queued: Option<Box<Queued>>,
-    /// The watched keys; shared with a running EXEC.
+    /// The watched keys. A running EXEC shares them.
     pub(crate) watched: Option<Rc<Watched>>,
 }
 
 /// The requests of a connection on other cores.
 pub(crate) struct Away {
-    /// Batches to other cores, by core, gathered while parsing.
+    /// By core: the batch that is being gathered, if any.
     pub(crate) batches: Vec<Option<Box<Batch>>>,
-    /// Bytes of requests that are on other cores, or about to be sent: see `Batch::request_bytes`.
+    /// Bytes of requests that are on other cores or will be sent there: see `Batch::request_bytes`.
     pub(crate) bytes: usize,
-    /// The part of `bytes` from the current turn.
+    /// The part of `bytes` that was added in the current turn.
     pub(crate) turn_bytes: usize,
-    /// Cores on which a batch rests until its next reply is needed.
+    /// Cores on which a batch of this connection rests until its next reply is needed.
     pub(crate) resting: Vec<CoreId>,
-    /// The core of the last script that may touch keys of other cores, while its reply is pending.
+    /// The core that runs the last script with undeclared keys, while its reply is pending. Such a
+    /// script may touch keys of other cores.
     pub(crate) script_at: Option<CoreId>,
-    /// The home of the channel of the last PUBLISH, if it is another core.
+    /// The home of the channel of the last PUBLISH, if that is another core.
     pub(crate) published_at: Option<CoreId>,
 }
 
 impl Away {
-    /// No requests, for `cores` cores.
+    /// The initial state, with `cores` cores.
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             batches: (0..cores).map(|_| None).collect(),
@@ -93,15 +97,15 @@ impl Away {
     }
 }
 
-/// The lists of its core that a connection is in: each names it once.
+/// The core's lists that contain a connection, at most once each.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// Connections with work.
+    /// In the list of connections with requests to run.
     pub(crate) ready: bool,
-    /// Connections with a stream.
+    /// In the list of connections whose reply continues as a stream.
     pub(crate) streaming: bool,
-    /// Connections with output.
+    /// In the list of connections with output to send.
     pub(crate) dirty: bool,
-    /// Connections with pushes to send.
+    /// In the list of connections with pushes to send.
     pub(crate) pushed: bool,
 }

@@ -1,4 +1,4 @@
-//! Receiving: passes bytes of clients to their parsers, and pauses receiving.
+//! Passes received bytes to the parsers of connections, and pauses receiving.
 //!
 //! ```text
 //!            more than PENDING_MAX, unparsed          no progress for 20 ms
@@ -6,10 +6,10 @@
 //!    ▲                                      │ ▲   the limit, or progress again │
 //!    └────────── less than RESUME_BYTES ────┘ └────────────────────────────────┘
 //! ```
-//! Receiving is paused from a connection that sends faster than the core works, so that the system
-//! slows the client down. A paused connection without progress is received from ahead of its
-//! replies, up to `client-query-buffer-limit`: its client may read nothing before it has written
-//! everything.
+//! If a connection sends faster than the core works, receiving is paused, so that the system slows
+//! the client down. If a paused connection makes no progress, receiving continues ahead of the
+//! replies, up to `client-query-buffer-limit`: such a client may read no reply before it has
+//! written all its requests.
 
 use super::super::core::Core;
 use super::super::state::outgoing::Action;
@@ -17,13 +17,13 @@ use super::super::state::receiving::{Receiving, Stall};
 use super::{Conn, Lane};
 use darter_runtime::net::Token;
 
-/// Unparsed bytes above which a connection is paused.
+/// With more unparsed bytes than this, receiving is paused.
 const PENDING_MAX: usize = 256 * 1024;
-/// Unparsed bytes below which a paused connection is received from again.
+/// With fewer unparsed bytes than this, receiving is resumed.
 const RESUME_BYTES: usize = 64 * 1024;
 
 impl Core {
-    /// Handles received bytes.
+    /// Appends received bytes to the connection's input.
     pub fn received(&self, token: Token, bytes: &[u8]) {
         self.meter.blame_receiving();
         self.with_conn(token, |conn| {
@@ -31,7 +31,8 @@ impl Core {
             conn.lane.input.is_partial = false;
             conn.lane.input.look = self.look.get();
             self.release.will_release(self.now_ms());
-            // Commands queued by MULTI have not run yet, so they count as well, as in Redis 7.2.
+            // Commands queued by MULTI occupy memory until EXEC, so they count as well, as in Redis
+            // 7.2.
             let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
             let query = conn.query_bytes() + queued;
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
@@ -46,7 +47,7 @@ impl Core {
                 Receiving::Ahead => {
                     conn.lane.may_parse() && conn.parser.pending_bytes() > PENDING_MAX
                 }
-                Receiving::Paused => false, // These bytes were received before the pause.
+                Receiving::Paused => false, // Received before the pause took effect.
             };
             if pauses {
                 self.pause_receiving(conn, is_over);
@@ -55,9 +56,9 @@ impl Core {
         });
     }
 
-    /// Closes a client whose incomplete request, with its queued commands, exceeds
-    /// `client-query-buffer-limit`. A backlog of complete requests does not count: it only slows
-    /// the client down.
+    /// Closes a client whose incomplete request, together with its queued commands, exceeds
+    /// `client-query-buffer-limit`. Complete requests that wait do not count, because the client is
+    /// slowed down for them.
     #[inline]
     pub(crate) fn check_query(&self, conn: &mut Conn) {
         let queued = conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
@@ -77,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Resumes receiving from paused connections that have made no progress for a while.
+    /// Resumes receiving from paused connections that have made no progress for [`STALL_MS`].
     pub(crate) fn end_stalls(&self) {
         while let Some(stall) = self.stalls.take_due(self.now_ms()) {
             self.with_conn(stall.token, |conn| {
@@ -95,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Resumes receiving when few bytes are unparsed.
+    /// Resumes receiving if few bytes are unparsed.
     pub(crate) fn adjust_receiving(&self, conn: &mut Conn) {
         if conn.parser.pending_bytes() < RESUME_BYTES {
             self.resume_receiving(&mut conn.lane);

@@ -1,4 +1,4 @@
-//! Moving connections to the core of their keys. See `policy` for the decision.
+//! Moves connections to the core that owns their keys. The decision is made in `policy`.
 //!
 //! ```text
 //! old core                                       net                        new core
@@ -9,14 +9,15 @@
 //!        post: socket, session, parser ──────────────────────────────────►  arrived: it is served
 //!        end ◄────────────────────────────────────────────────────────────  it is there
 //! ```
-//! A connection leaves between two requests, when no reply is pending and no other core knows its
-//! place. So no message can reach the wrong core, and nothing is forwarded. Connections with
-//! subscriptions, tracking, WATCH, a blocked call or a redirection to them stay.
+//! A connection moves between two requests, when no reply is pending and no other core knows its
+//! handle. So no message can reach the wrong core, and none is ever forwarded. A connection stays
+//! where it is while it has subscriptions, tracking, WATCH or a blocked call, or is the target of a
+//! redirection.
 //!
-//! The client's id stays, and names no core. Cores address a connection by its *handle*, which
-//! names the core and changes with each move. A search for an id asks all cores. A command that
-//! must visit every connection ([`Core::hold_moves`]) stops all moves, and waits for those in
-//! flight.
+//! A move does not change the client's id, and the id does not say on which core the client is.
+//! Cores address a connection by its *handle*, which contains the core's number and changes with
+//! each move. A lookup by id asks all cores. A command that must visit every connection
+//! ([`Core::hold_moves`]) stops all moves, and waits for those in progress.
 //!
 //! Not here: the decision (`policy`), and the costs (docs/design/0036-connections-move.md).
 
@@ -33,14 +34,14 @@ use darter_tx::CoreId;
 use policy::{Policy, Roamer};
 use std::rc::Rc;
 
-/// A connection in flight to another core, without its socket.
+/// The state of a connection that moves to another core. Its socket travels beside it.
 pub struct Moving {
     parser: Parser,
     session: Session,
-    /// The core that it leaves.
+    /// The core that the connection leaves.
     from: CoreId,
     home: CoreId,
-    /// The time of its arrival there, in Unix milliseconds.
+    /// The time of arrival on the new core, in Unix milliseconds.
     came_ms: u64,
     owed_max: usize,
     reply_peak: (usize, u64),
@@ -49,15 +50,15 @@ pub struct Moving {
 }
 
 impl Core {
-    /// True if a connection leaves, or begins to leave now. Then the other core serves its
-    /// requests.
+    /// Decides whether the connection moves. True if it is leaving already, or begins to leave now;
+    /// then the other core runs its requests.
     #[inline]
     pub(super) fn leaves(&self, conn: &mut Conn) -> bool {
         let lane = &conn.lane;
         lane.location.leaving.is_some() || (self.may_roam(lane) && self.begins_to_leave(conn))
     }
 
-    /// A quick check of whether a connection might leave: nearly always false.
+    /// A cheap test before the decision. It is false for nearly all connections.
     #[inline]
     fn may_roam(&self, lane: &Lane) -> bool {
         lane.location.trail.len() >= self.moves.policy().requests || lane.location.home != self.id()
@@ -80,13 +81,13 @@ impl Core {
         true
     }
 
-    /// Handles the detached socket of a connection that leaves. Returns the destination and the
-    /// state; the destination may be this core, with a new token. `None` if the connection must be
-    /// closed with its socket.
+    /// Handles the socket of a leaving connection, which the thread has detached. Returns the
+    /// destination and the connection's state. If the move was cancelled, the destination is this
+    /// core. Returns `None` if the connection and its socket must be closed.
     pub fn released(self: &Rc<Self>, token: Token) -> Option<(CoreId, Box<Moving>)> {
         let state = self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.input.receiving = Receiving::Open; // The new token starts with open receiving.
+            lane.input.receiving = Receiving::Open; // On the new core, receiving starts unpaused.
             let ends = lane.session.is_killed() || lane.closing;
             (ends, lane.location.leaving.filter(|_| is_free(lane)))
         });
@@ -120,7 +121,7 @@ impl Core {
         Some((to, Box::new(moving)))
     }
 
-    /// Adds a connection that comes from another core, or stays after all.
+    /// Adds a connection that arrives from another core, or whose move was cancelled.
     pub fn arrived(&self, token: Token, moving: Box<Moving>) {
         let Moving { parser, mut session, from, home, owed_max, reply_peak, .. } = *moving;
         session.handle = self.new_handle();
@@ -149,8 +150,8 @@ impl Core {
         self.clients.add(conn);
     }
 
-    /// Stops all moves until the result is dropped, and waits for those in flight. For commands
-    /// that must visit every connection exactly once.
+    /// Stops all moves until the returned value is dropped, and waits for moves in progress. For
+    /// commands that must visit every connection exactly once.
     pub(crate) async fn hold_moves(self: &Rc<Self>) -> Held {
         let held = Held::new(self);
         self.run_on_all(|| |core: Rc<Self>| async move { core.until_none_leaves().await }).await;
@@ -165,33 +166,34 @@ impl Core {
         }
     }
 
-    /// Stops all moves for good, because the server stops.
+    /// Stops all moves permanently, because the server stops.
     pub fn end_moves(&self) {
         self.moves.hold();
     }
 
-    /// Sets the policy, for tests.
+    /// Sets the parameters of the policy, for tests.
     pub fn set_move_policy(&self, policy: Policy) {
         self.moves.set_policy(policy);
     }
 
-    /// The load of this core in the last span, in percent.
+    /// The load of this core in the last measured span, in percent.
     pub(crate) fn busy_percent(&self) -> u16 {
         self.moves.share(self.id()) / 10
     }
 
-    /// Begins idle time, by the monotonic clock. It ends with the next turn.
+    /// Records that the core is idle from `now_ns` on (by the monotonic clock), until its next
+    /// turn.
     pub fn rests(&self, now_ns: u64) {
         self.moves.rests(now_ns);
     }
 
-    /// Adds polling to the idle time.
+    /// Counts `ns` nanoseconds of polling as idle time.
     pub fn polled(&self, ns: u64) {
         self.moves.polled(ns);
     }
 }
 
-/// True if a connection is between two requests, and only its own core knows of it.
+/// True if the connection is between two requests, and no other core knows its handle.
 fn is_free(lane: &Lane) -> bool {
     let session = &lane.session;
     let is_idle = lane.is_settled()
@@ -217,7 +219,7 @@ fn is_free(lane: &Lane) -> bool {
     is_free
 }
 
-/// Stops all moves while it lives: see [`Core::hold_moves`].
+/// Prevents all moves while this value exists: see [`Core::hold_moves`].
 pub(crate) struct Held(Rc<Core>);
 
 impl Held {

@@ -1,47 +1,48 @@
-//! The policy of moves: when a connection moves to the core of its keys, and when it returns.
+//! The policy of moves: when a connection moves to the core that owns its keys, and when it
+//! returns.
 //!
-//! A connection moves if its last requests have all gone to one other core, for a while, and that
-//! core has time for it. Most of the cost of a connection is its socket, so nearly all of its load
-//! moves with it: a core must not get more than it can do while others are idle. So a core gets
-//! connections only while its load is low, or no higher than the giver's. Only one other core gives
-//! at a time, and in a span no more than the reported load can follow. When a core has no time
-//! left, its guests return to the core that accepted them, if that has at least a quarter more
-//! time.
+//! A connection moves if for some time all its requests have gone to one other core, and that core
+//! is not too busy. Most of the work for a connection is the work on its socket, so nearly all of
+//! its load moves with it. So a core receives connections only while its load is low, or not higher
+//! than the load of the core that gives them. In each span a core receives connections from only
+//! one other core, and only as many as the measured load can reflect. A *guest* is a connection
+//! that another core accepted. When a core is full, its guests return to the cores that accepted
+//! them, if those have at least a quarter more free time.
 //!
-//! docs/design/0036-connections-move.md has the figures behind these numbers.
+//! The measurements behind the numbers are in docs/design/0036-connections-move.md.
 
 use darter_tx::CoreId;
 
-/// The load of a core: busy thousandths of its time.
+/// The load of a core: the busy part of its time, in thousandths.
 pub(crate) type Share = u16;
 
-/// A core with at most this load gets connections from any core.
+/// A core with at most this load receives connections from any core.
 const CALM: Share = 700;
-/// A core with at least this load has no time for guests.
+/// A core with at least this load is full: its guests return.
 const FULL: Share = 900;
-/// Guests return to a core whose load is lower by at least this.
+/// Guests return to a core if its load is lower by at least this.
 const GAP: Share = 250;
-/// The load that a core gives away in a span, if that is more than one connection.
+/// The load that a core may give away in one span. A single connection may exceed it.
 const GIVEN_MAX: u32 = 100;
-/// The load of one request per millisecond: at most 10 us each, with its share of the work on the
-/// socket.
+/// The load of one request per millisecond: at most 10 us for a request, including its share of the
+/// work on the socket.
 const REQUEST: u32 = 10;
-/// The weight of any connection in addition to its requests: a move costs a few microseconds, so
-/// the moves per span are limited.
+/// The minimal weight of a connection, added to that of its requests. A move itself costs a few
+/// microseconds, so this limits the number of moves in a span.
 const LEAST: u64 = 4;
-/// The weight of a guest that returns, whose requests are not counted.
+/// The weight of a guest that returns. The requests of guests are not counted.
 const GUEST: u32 = GIVEN_MAX / 4;
 
-/// The parameters that depend on the speed of the machine.
+/// The parameters of the policy that depend on the speed of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The least number of consecutive requests to the other core.
+    /// A connection moves after at least this number of consecutive requests to the other core.
     pub requests: u32,
-    /// The least time of such requests, in milliseconds.
+    /// These requests must have been sent over at least this time, in milliseconds.
     pub streak_ms: u64,
-    /// The least time between two moves of a connection, in milliseconds.
+    /// The minimal time between two moves of a connection, in milliseconds.
     pub stay_ms: u64,
-    /// The length of a span, in milliseconds: loads are measured, and moves limited, per span.
+    /// The length of a span in milliseconds. Per span, loads are measured and moves are limited.
     pub span_ms: u64,
 }
 
@@ -51,11 +52,12 @@ impl Default for Policy {
     }
 }
 
-/// The destination of a connection's last requests.
+/// The core to which a connection's last requests went, and how many went there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trail {
     core: u16,
-    /// The number of consecutive requests to that core; 0 if the last request stayed here.
+    /// The number of consecutive requests to that core; 0 if the last request ran on the
+    /// connection's own core.
     count: u32,
     since_ms: u64,
 }
@@ -64,7 +66,7 @@ impl Trail {
     /// Records a request to another core.
     #[inline]
     pub(crate) fn goes(&mut self, to: CoreId, now_ms: u64) {
-        // The clock may be set back.
+        // A start in the future means that the clock was set back; the count then restarts.
         let goes_on = usize::from(self.core) == to && self.since_ms <= now_ms;
         if self.count > 0 && goes_on {
             self.count = self.count.saturating_add(1);
@@ -73,7 +75,7 @@ impl Trail {
         }
     }
 
-    /// Records a request that stays here, or goes to several cores.
+    /// Records a request that ran on the connection's own core, or on several cores.
     #[inline]
     pub(crate) fn stays(&mut self) {
         self.count = 0;
@@ -86,28 +88,28 @@ impl Trail {
     }
 }
 
-/// A wish to move a connection.
+/// A proposed move of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) to: CoreId,
-    /// The load that it will add to that core, approximately.
+    /// The approximate load that the connection adds to the destination.
     pub(crate) weight: u32,
 }
 
-/// The facts on which a move depends.
+/// The facts about a connection that decide whether it moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roamer {
     pub(crate) trail: Trail,
-    /// The core that accepted it.
+    /// The core that accepted the connection.
     pub(crate) home: CoreId,
-    /// The core where it is.
+    /// The core on which the connection is.
     pub(crate) here: CoreId,
-    /// The time of its last move, in Unix milliseconds; 0 for none.
+    /// The time of the last move, in Unix milliseconds; 0 if the connection has not moved.
     pub(crate) came_ms: u64,
 }
 
 impl Policy {
-    /// The wish to move the connection, if any.
+    /// The move that the policy proposes for the connection, if any.
     pub(crate) fn wish(
         &self,
         roamer: Roamer,
@@ -130,14 +132,14 @@ impl Policy {
         goes_back.then_some(Wish { to: home, weight: GUEST })
     }
 
-    /// Whether a core that has given away the weight `given` in this span may give a further
-    /// connection.
+    /// True if a core that has given away connections of total weight `given` in this span may give
+    /// away one of weight `weight`, too.
     pub(crate) fn may_give(given: u32, weight: u32) -> bool {
         given == 0 || given + weight <= GIVEN_MAX
     }
 
-    /// Whether core `from` may give connections to core `to` in this span: the other cores take
-    /// turns.
+    /// True if core `from` may give connections to core `to` in this span. The other cores take
+    /// turns, one per span.
     pub(crate) fn is_turn(from: CoreId, to: CoreId, cores: usize, span: u64) -> bool {
         let others = cores as u64 - 1;
         let place = (from + cores - to - 1) % cores;
@@ -145,20 +147,20 @@ impl Policy {
     }
 }
 
-/// A core's report in one word: its load in the span before `span`.
+/// Packs a core's report into one word: the number of a span, and the load in the span before it.
 pub(crate) fn word(span: u64, share: Share) -> u64 {
     span << 16 | u64::from(share)
 }
 
-/// The load in a word, as seen in `span`: 0 for a core that has not reported lately, because it
-/// sleeps.
+/// Unpacks the load from a report, as seen in span `span`. An old report counts as 0, because its
+/// core sleeps.
 pub(crate) fn share_in(word: u64, span: u64) -> Share {
     if (word >> 16) + 1 < span { 0 } else { word as Share }
 }
 
-/// The load of a core in `passed_ns`, of which it was idle for `idle_ns` and used `cpu_ns` of CPU
-/// time. Both measures may be too low: sends just before a sleep count as idle, and the processor
-/// may be shared. So the higher one counts.
+/// The load of a core during `passed_ns`, in which it was idle for `idle_ns` and used `cpu_ns` of
+/// CPU time. The higher of busy time and CPU time counts, because each may be too low: sends just
+/// before a sleep count as idle, and a shared processor also runs other threads.
 pub(crate) fn share_of(passed_ns: u64, idle_ns: u64, cpu_ns: u64) -> Share {
     let busy_ns = passed_ns.saturating_sub(idle_ns).max(cpu_ns).min(passed_ns);
     (busy_ns * 1_000 / passed_ns.max(1)) as Share
@@ -170,8 +172,8 @@ mod tests {
 
     const POLICY: Policy = Policy { requests: 3, streak_ms: 200, stay_ms: 1_000, span_ms: 100 };
 
-    /// The destination of a connection on core 0, accepted by core `home`, whose last three
-    /// requests went to core 1, for these loads.
+    /// The destination proposed for a connection on core 0 that was accepted by core `home` and
+    /// whose last three requests went to core 1, if the cores have these loads.
     fn wish(home: CoreId, shares: [Share; 2], now_ms: u64) -> Option<CoreId> {
         let mut trail = Trail::default();
         (0..3).for_each(|_| trail.goes(1, 5_000));
@@ -179,7 +181,9 @@ mod tests {
         POLICY.wish(roamer, now_ms, |core| shares[core]).map(|wish| wish.to)
     }
 
-    #[test] // A connection follows its keys to a calm core, or to one no busier than its own.
+    // A connection moves to the core of its keys if that core has a low load, or no higher load
+    // than its own.
+    #[test]
     fn cores_with_time_get_connections() {
         for (here, there, goes) in [
             (0, 0, true),
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(wish(0, [0, 0], 5_200), Some(1));
     }
 
-    #[test] // A request that stays, or goes to a third core, restarts the count.
+    #[test] // A request that runs on the own core, or goes to a third core, restarts the count.
     fn trails_count_requests_to_one_core() {
         let mut trail = Trail::default();
         for (to, len) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
@@ -216,7 +220,7 @@ mod tests {
         assert_eq!(POLICY.wish(here, 99_999, |_| 0), None, "one is not enough");
     }
 
-    #[test] // Only one of the heaviest connections moves in a span.
+    #[test] // In one span, at most one of the heaviest connections moves.
     fn weight_follows_request_rate() {
         for (requests, ms, weight) in
             [(3, 1_000, 4), (1_000, 1_000, 10), (5_000, 500, 100), (u32::MAX, 1_000, 1_000)]
@@ -230,7 +234,8 @@ mod tests {
         assert!(Policy::may_give(90, 10) && !Policy::may_give(90, 11));
     }
 
-    #[test] // A guest leaves a full core if its home has more time, but not at once.
+    // A guest leaves a full core if its home has more free time, but only after a minimal stay.
+    #[test]
     fn guests_leave_full_cores() {
         let guest = Roamer { trail: Trail::default(), home: 1, here: 0, came_ms: 10_000 };
         let wish = |here, home| POLICY.wish(guest, 11_000, |core| [here, home][core]);
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!(POLICY.wish(native, 11_000, |core| [1_000, 0][core]), None);
     }
 
-    #[test] // A returned guest does not move again, because the core that it left is not calm.
+    #[test] // A returned guest does not move again, because the core that it left is still busy.
     fn returned_guests_do_not_come_again() {
         for full in FULL..=1_000 {
             for home in 0..=full - GAP {
@@ -253,7 +258,7 @@ mod tests {
         }
     }
 
-    #[test] // In each span one other core gives to a core; all take turns.
+    #[test] // In each span, a core receives connections from one other core; all others take turns.
     fn cores_take_turns_to_give() {
         for cores in 2..6 {
             for to in 0..cores {
@@ -271,7 +276,7 @@ mod tests {
         }
     }
 
-    #[test] // The higher of busy time and CPU time counts; old reports count as 0.
+    #[test] // The higher of busy time and CPU time counts. An old report counts as no load.
     fn shares_are_measured() {
         for (idle, cpu, share) in [(0, 0, 1_000), (100, 0, 0), (60, 10, 400), (60, 70, 700)] {
             assert_eq!(share_of(100, idle, cpu), share, "{idle} {cpu}");
@@ -281,10 +286,11 @@ mod tests {
         assert_eq!([70, 71, 72].map(|span| share_in(report, span)), [333, 333, 0]);
     }
 
-    /// A model of connections on two cores that all use one key of core 0. A request takes 8 us on
-    /// its connection's core, 0.7 us on the key's core, and 1.5 us more on both if they differ.
+    /// A model of connections on two cores that all use one key of core 0. A request costs 8 us on
+    /// the core of the connection and 0.7 us on the core of the key; if the two differ, each has
+    /// 1.5 us more.
     struct Crowd {
-        /// For each: its core, the core that accepted it, and the time of its last move.
+        /// For each connection: its core, the core that accepted it, and the time of its last move.
         all: Vec<(CoreId, CoreId, u64)>,
         now_ms: u64,
     }
@@ -294,21 +300,22 @@ mod tests {
             Self { all: (0..count).map(|at| (at % 2, at % 2, 0)).collect(), now_ms: 10_000 }
         }
 
-        /// Microseconds of each core for one request of every connection.
+        /// The CPU time of each core, in microseconds, for one request of every connection.
         fn costs(&self) -> [f64; 2] {
             let guests = self.all.iter().filter(|(here, ..)| *here == 1).count() as f64;
             let at_home = self.all.len() as f64 - guests;
             [at_home * 8.7 + guests * 2.2, guests * 9.5]
         }
 
-        /// Requests per connection and millisecond: `wanted`, or the limit of the busiest core.
+        /// The requests per millisecond of each connection: `wanted`, or less if the busiest core
+        /// allows only less.
         fn pace(&self, wanted: f64) -> f64 {
             let costs = self.costs();
             wanted.min(1_000.0 / costs[0].max(costs[1]))
         }
 
-        /// Lets spans pass. Returns the number of connections on the core of the key, and the
-        /// number of moves.
+        /// Simulates `spans` spans. Returns the number of connections on the core of the key, and
+        /// the number of moves.
         fn pass(&mut self, spans: u64, wanted: f64) -> (usize, usize) {
             let (policy, mut moves) = (Policy::default(), 0);
             for _ in 0..spans {
@@ -335,13 +342,14 @@ mod tests {
         }
     }
 
-    #[test] // Connections gather on one core if it is enough, and stay spread if not.
+    // Connections gather on one core if that core can serve them all; otherwise they stay on both.
+    #[test]
     fn one_key_does_not_crowd_a_core() {
         let mut crowd = Crowd::accepted(50);
         let most = crowd.pace(f64::MAX);
         assert_eq!(crowd.pass(1_000, f64::MAX), (25, 0), "both cores are needed");
         assert_eq!(crowd.pass(100, 0.5).0, 50, "one is enough, and each request costs less");
-        // Under full load guests return, until both cores are busy.
+        // Under full load, guests return until both cores are busy.
         crowd.pass(200, f64::MAX);
         assert!(crowd.pace(f64::MAX) > 0.9 * most, "{} of {most}", crowd.pace(f64::MAX));
         assert_eq!(crowd.pass(1_000, f64::MAX).1, 0, "nobody moves to and fro");

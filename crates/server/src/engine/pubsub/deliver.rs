@@ -1,8 +1,8 @@
-//! On the core of subscribers: runs the items of the homes of channels, in order.
+//! Runs on the core of subscribers: handles the items that the homes of channels send, in order.
 //!
-//! A message goes to its receivers in portions, and the next message follows after it, so no
-//! message overtakes another. No client waits for a subscriber that does not read: its output grows
-//! until `client-output-buffer-limit` closes it.
+//! A message is sent to its receivers in portions, and the next message follows only then, so no
+//! message overtakes another. No client waits for a subscriber that does not read: the subscriber's
+//! output grows until `client-output-buffer-limit` closes it.
 
 use super::super::conn::{Conn, Lane};
 use super::super::core::Core;
@@ -17,11 +17,12 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Receivers between two reads of the clock: about 10 us.
+/// Receivers served between two reads of the clock: about 10 us.
 const AT_ONCE: usize = 32;
 
 impl Core {
-    /// Publishes and delivers waiting messages until the slice is over. False if there are none.
+    /// Publishes and delivers waiting messages until the slice is over. Returns false if no message
+    /// waits.
     pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
         if !self.has_messages() {
             return false;
@@ -42,7 +43,7 @@ impl Core {
         true
     }
 
-    /// Delivers a message to a portion of its receivers. The rest waits.
+    /// Delivers a message to a portion of its receivers. The remaining receivers follow later.
     fn deliver_some(self: &Rc<Self>, home: CoreId, mut delivery: Box<Delivery>) {
         let mut left = AT_ONCE;
         while delivery.stage <= delivery.patterns.len() {
@@ -61,8 +62,8 @@ impl Core {
         }
     }
 
-    /// Delivers to the channel's subscribers, or to those of one pattern, until `left` is used up.
-    /// True if all have it.
+    /// Delivers a message to the channel's subscribers, or to those of one pattern, until `left` is
+    /// used up. Returns true if all of them have received it.
     fn deliver_stage(&self, home: CoreId, delivery: &mut Delivery, left: &mut usize) -> bool {
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
         let message = Arc::clone(&delivery.message);
@@ -91,7 +92,7 @@ impl Core {
         }
     }
 
-    /// Sends a message to one subscriber. Returns the cost.
+    /// Sends a message to one subscriber. Returns the cost of the send.
     fn send_to(
         &self,
         memberships: &mut Memberships,
@@ -128,7 +129,7 @@ impl Core {
         sent.unwrap_or(1)
     }
 
-    /// Closes a client for which a script has published too much.
+    /// Closes a client because a script has published more to it than its output limit allows.
     fn close_for_excess(&self, conn: &mut Conn) {
         if !conn.lane.session.is_killed() {
             self.over_output_limit(conn);
@@ -136,14 +137,16 @@ impl Core {
         }
     }
 
-    /// Marks a client after a push, of which `early` bytes wait, and checks its output limit.
+    /// Lists a client that was pushed to as one with pushes to send, and checks its output limit.
+    /// `early` bytes of its messages wait outside its output.
     pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
         self.mark_streaming(&mut conn.lane);
         self.clients.mark_pushed(&mut conn.lane);
         self.check_output(conn, early);
     }
 
-    /// Handles the notice that a home has counted a change of this core's subscribers.
+    /// Handles the notice that the home of a channel has counted a change of this core's
+    /// subscribers.
     fn counted(self: &Rc<Self>, home: CoreId, change: SubscriptionChange) {
         for name in &change.names {
             match (change.kind, change.joins) {
@@ -175,7 +178,7 @@ impl Core {
         }
     }
 
-    /// Handles the notice that one core has counted a join or leave of a pattern.
+    /// Handles the notice that one core has counted a subscription to a pattern, or its end.
     fn pattern_counted(self: &Rc<Self>, home: CoreId, name: &Name, change: &SubscriptionChange) {
         let id = change.subscriber;
         let is_gone = {
@@ -198,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Uncounts a subscriber that is gone at its home.
+    /// Tells the home of a name that a subscriber has gone, so that the home no longer counts it.
     pub(super) fn take_back(
         self: &Rc<Self>,
         home: CoreId,
@@ -211,7 +214,7 @@ impl Core {
     }
 }
 
-/// Updates the summary in a subscriber's session.
+/// Copies a summary of a subscriber's subscriptions into its session.
 pub(super) fn note(lane: &mut Lane, id: u64, subscriber: &Subscriber) {
     lane.session.subscribed = subscriber.summary(id);
 }

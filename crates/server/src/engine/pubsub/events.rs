@@ -1,9 +1,9 @@
-//! Keyspace events: publishes the events of this core's commands.
+//! Keyspace events: publishes the events that this core's commands cause.
 //!
-//! The log of the shard is read after each command and each step of a task. So an event leaves
-//! before the same client's next message, unless very many events happen at once. All channels of
-//! events have one home, so that a subscriber of several channels sees the events of a key in
-//! order. Events without subscribers are not sent there.
+//! The log of the shard is read after each command and after each step of a task. So an event is
+//! sent before the next message of the same client, unless very many events happen at once. All
+//! event channels have the same home core, so that a subscriber of several such channels receives
+//! the events of a key in order. Events without subscribers are not sent to the home.
 
 use super::super::core::Core;
 use super::super::state::pubsub::SubscriptionKind;
@@ -16,7 +16,7 @@ use darter_keyspace::{Act, Events, Name as KeyName, Read, Reader, Wants};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Records whose events are published at once: about 20 us.
+/// Records of the log whose events are published in one step: about 20 us.
 const RECORDS_AT_ONCE: usize = 32;
 
 impl Core {
@@ -26,13 +26,13 @@ impl Core {
         self.look_at_events();
     }
 
-    /// A reader of the log of this core from now on.
+    /// Adds a reader of this core's log. It reads the records made from now on.
     pub fn join_log(&self, wants: Wants) -> Reader {
         self.is_logged.set(true);
         self.tx.home().shard.join(wants)
     }
 
-    /// Begins or stops recording events. During loading none are recorded.
+    /// Starts or stops recording events. No events are recorded during loading.
     pub(crate) fn look_at_events(&self) {
         let wanted = self.pubsub.wanted_events.get();
         if wanted == self.pubsub.events.get() || self.hot.borrow().loading {
@@ -58,7 +58,7 @@ impl Core {
         self.pubsub.hears_misses.set(wants.is_some_and(|wants| wants.misses));
     }
 
-    /// Publishes events, and sends invalidations, of all changes since the last call.
+    /// Publishes the events, and sends the invalidations, of all changes since the last call.
     #[inline(always)]
     pub(crate) fn publish_events(self: &Rc<Self>) {
         if self.is_logged.get() {
@@ -66,7 +66,8 @@ impl Core {
         }
     }
 
-    /// [`Core::publish_events`] at the end of a unit: what is recorded next begins another.
+    /// Like [`Core::publish_events`], at the end of a unit (a command, an EXEC, a script): the next
+    /// record begins a new unit.
     #[inline(always)]
     pub(crate) fn publish_unit(self: &Rc<Self>) {
         if self.is_logged.get() {
@@ -75,9 +76,10 @@ impl Core {
         }
     }
 
-    /// Publishes a message to a channel with any home. Returns the number of receivers.
+    /// Publishes a message to a channel, whichever core is its home. Returns the number of
+    /// receivers.
     pub(crate) async fn publish_anywhere(self: &Rc<Self>, message: Message) -> usize {
-        self.publish_events(); // Earlier events go first.
+        self.publish_events(); // The events of earlier changes go first.
         let home = message.channel.home(self.tx.cores());
         let publish = move |there: Rc<Self>| async move {
             match there.publish(message) {
@@ -94,8 +96,8 @@ impl Core {
         self.hear_touched();
     }
 
-    /// Publishes a portion of the recorded events. The rest waits, and so do all while too many are
-    /// in flight.
+    /// Publishes a portion of the recorded events. The rest waits; all wait while too many events
+    /// are in flight.
     pub(super) fn publish_recorded(self: &Rc<Self>) {
         let Some(reader) = self.pubsub.reader.get() else { return };
         let classes = self.pubsub.events.get();
@@ -153,7 +155,8 @@ impl Core {
         self.tell(EVENTS_HOME, move |home| home.publish_for(channel, payload, weight));
     }
 
-    /// At the home of events: publishes an event. No task waits for the result.
+    /// Runs on the home of event channels: publishes an event. No task waits for the number of
+    /// receivers.
     fn publish_for(self: &Rc<Self>, channel: Name, payload: Text, weight: usize) {
         let publication = self.begin_publication(Arc::new(Message::new(
             SubscriptionKind::Channel,
@@ -168,7 +171,7 @@ impl Core {
         }
     }
 
-    /// Whether there is something to publish or deliver now.
+    /// True if a message can be published or delivered now.
     pub(crate) fn has_messages(&self) -> bool {
         self.pubsub.has_work()
             || (self.pubsub.has_recorded() && !self.admin.shared.listeners.are_behind())

@@ -1,4 +1,5 @@
-//! A client closes, or drops all its subscriptions: they end at once, and are removed in portions.
+//! Ends all subscriptions of a client that closes or resets: the client receives nothing from then
+//! on, and its subscriptions are removed in portions.
 
 use super::super::core::Core;
 use super::super::state::pubsub::SubscriptionKind;
@@ -8,15 +9,15 @@ use darter_tx::CoreId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Subscriptions removed at once: about 10 us.
+/// Subscriptions removed in one step: about 10 us.
 const AT_ONCE: usize = 32;
 
-/// The names of each kind to report to each home.
+/// For each home and each kind of subscription: the names that the subscriber has left.
 type Homes = BTreeMap<(CoreId, usize), Vec<Name>>;
 
 impl Core {
-    /// Removes a subscriber at once, and its subscriptions in portions: a few at once, the rest in
-    /// the background.
+    /// Removes a subscriber at once. Its subscriptions are removed in portions: the first ones now,
+    /// the rest in the background.
     pub(crate) fn subscriber_left(self: &Rc<Self>, id: u64) {
         let gone = self.pubsub.memberships.borrow_mut().leave(id);
         let Some(mut gone) = gone else { return };
@@ -29,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Removes a portion of the subscriptions. True if there may be more.
+    /// Removes a portion of the subscriptions. Returns true if some may be left.
     fn give_up_some(self: &Rc<Self>, id: u64, gone: &mut Subscriber) -> bool {
         let mut homes = Homes::new();
         let mut left = AT_ONCE;
@@ -38,7 +39,7 @@ impl Core {
         {
             left -= 1;
             if !is_leaving {
-                // Otherwise its homes are notified already.
+                // Otherwise its homes have been notified already.
                 self.give_up(id, kind, &name, &mut homes);
             }
         }
@@ -48,7 +49,7 @@ impl Core {
         left == 0
     }
 
-    /// Adds a name to the reports of its homes.
+    /// Adds a name to the reports for the homes that count it.
     fn give_up(&self, id: u64, kind: SubscriptionKind, name: &Name, homes: &mut Homes) {
         let cores = self.tx.cores();
         let mut memberships = self.pubsub.memberships.borrow_mut();

@@ -1,4 +1,5 @@
-//! At the home of a channel: counts the subscribers of a message, and sends it to their cores.
+//! Runs on the home of a channel: counts the subscribers that a message has, and sends it to their
+//! cores.
 
 use super::super::core::Core;
 use super::super::state::pubsub::SubscriptionKind;
@@ -15,20 +16,20 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The most patterns matched in one portion.
+/// The maximal number of patterns matched in one portion.
 const PATTERNS_AT_ONCE: usize = 64;
 const STEPS_AT_ONCE: usize = 16 * 1024;
 
-/// The result of a publication.
+/// The result of publishing a message.
 pub(crate) enum Published {
     /// The message was sent to this number of clients.
     To(usize),
-    /// The message waits; the future returns the number.
+    /// The message waits in the queue. The future returns the number of receivers.
     Later(Pin<Box<dyn Future<Output = usize>>>),
 }
 
 impl Core {
-    /// Publishes a message to a channel whose home is this core.
+    /// Publishes a message to a channel that has this core as its home.
     pub(crate) fn publish(self: &Rc<Self>, message: Message) -> Published {
         let message = Arc::new(message);
         if self.is_logged.get() {
@@ -44,7 +45,8 @@ impl Core {
         Published::Later(Box::pin(count))
     }
 
-    /// Publishes the first portion of a message, unless others wait.
+    /// Publishes the first portion of a message. If other messages wait, the message is queued
+    /// instead.
     pub(super) fn begin_publication(self: &Rc<Self>, message: Arc<Message>) -> Publication {
         let mut publication = Publication::new(message);
         let is_turn = {
@@ -57,7 +59,7 @@ impl Core {
         publication
     }
 
-    /// The number of receivers that a message to a channel would have now.
+    /// The number of clients that would receive a message to a channel now.
     pub(crate) async fn count_receivers(
         self: &Rc<Self>,
         kind: SubscriptionKind,
@@ -76,8 +78,8 @@ impl Core {
         self.run_on(home, count).await
     }
 
-    /// Sends a portion of a message: to the channel's subscribers if it is the first, and to those
-    /// of a few patterns.
+    /// Sends a portion of a message: first to the channel's subscribers, then to those of a few
+    /// patterns at a time.
     fn publish_portion(self: &Rc<Self>, publication: &mut Publication) {
         let message = Arc::clone(&publication.message);
         let mut receivers: Vec<(CoreId, usize, Delivery)> = Vec::new();
@@ -95,13 +97,14 @@ impl Core {
         }
     }
 
-    /// Sends an item to a core, after all earlier ones.
+    /// Sends an item to a core, after all earlier items.
     fn send_item(self: &Rc<Self>, core: CoreId, item: DeliveryItem) {
         let home = self.id();
         self.tell(core, move |there| there.pubsub.deliveries.borrow_mut().push(home, item));
     }
 
-    /// Changes the counts of names whose home is this core, for clients of core `from`.
+    /// Changes the subscriber counts of names that have this core as their home, for clients of
+    /// core `from`.
     pub(super) fn change_counts(self: &Rc<Self>, from: CoreId, change: SubscriptionChange) {
         let is_turn = self.pubsub.backlog.borrow().is_empty();
         if is_turn {
@@ -133,12 +136,12 @@ impl Core {
         }
     }
 
-    /// Records the weight that core `by` has delivered.
+    /// Records that core `by` has delivered messages of this weight.
     pub(super) fn note_delivered(&self, by: CoreId, weight: usize) {
         self.pubsub.backlog.borrow_mut().delivered(by, weight);
     }
 
-    /// Runs waiting orders, in order, until the slice is over.
+    /// Handles queued orders, one by one, until the slice is over.
     pub(super) fn publish_waiting(self: &Rc<Self>) {
         while self.pubsub.backlog.borrow().can_go_on() {
             let order = self.pubsub.backlog.borrow_mut().take();
@@ -153,7 +156,7 @@ impl Core {
         }
     }
 
-    /// Sends a portion of a message. The rest waits, and so does all of it while a core has too
+    /// Sends a portion of a queued message. The rest waits; all of it waits while a core has too
     /// much to deliver.
     fn publish_some(self: &Rc<Self>, mut publication: Publication, sender: Sender) {
         self.publish_portion(&mut publication);
@@ -166,8 +169,9 @@ impl Core {
         }
     }
 
-    /// Calls `found` with the cores that have subscribers, and their numbers: of the message's
-    /// channel, if it is new, and of the next matching patterns.
+    /// Calls `found` for each core with subscribers, with their number: the subscribers of the
+    /// channel if the message has not been sent to them yet, and those of the next matching
+    /// patterns.
     fn match_some(
         &self,
         publication: &mut Publication,
@@ -187,7 +191,7 @@ impl Core {
             tell(None, counts);
         }
         if message.kind == SubscriptionKind::Shard || registry.len(SubscriptionKind::Pattern) == 0 {
-            *is_matched = true; // Shard channels have no patterns.
+            *is_matched = true; // Patterns do not match shard channels.
             return;
         }
         let (channel, mut budget) = (message.channel.bytes(), STEPS_AT_ONCE);
@@ -195,7 +199,7 @@ impl Core {
         let mut patterns = registry.names_after(SubscriptionKind::Pattern, last.as_ref());
         let mut seen = last.as_ref();
         for (name, counts) in patterns.by_ref().take(PATTERNS_AT_ONCE) {
-            // The pattern may have been removed.
+            // Stored state of a pattern that was removed since is dropped.
             let begun = walk.take().filter(|(of, _)| of == name);
             let mut this = begun.map_or_else(Walk::default, |(_, walk)| walk);
             match this.go_on(name.bytes(), channel, Case::Sensitive, &mut budget) {
@@ -212,7 +216,8 @@ impl Core {
         *after = seen.cloned();
     }
 
-    /// Uncounts an event that was published, and wakes waiting writers if enough were.
+    /// Removes a published event from the count of events in flight. Wakes the waiting writers if
+    /// few events are left.
     pub(super) fn event_published(self: &Rc<Self>, weight: usize) {
         if self.admin.shared.listeners.published(weight) {
             self.wake_waiting();
@@ -220,7 +225,7 @@ impl Core {
     }
 }
 
-/// The delivery to `core`, which has `count` more receivers.
+/// The delivery of the message to `core`, extended by `count` receivers.
 fn delivery_to<'a>(
     receivers: &'a mut Vec<(CoreId, usize, Delivery)>,
     core: CoreId,

@@ -1,7 +1,8 @@
-//! Changes of a client's subscriptions, as tasks on its core.
+//! Changes the subscriptions of a client. Each change is a task on the client's core.
 //!
-//! Homes count a few names at a time; all cores count a pattern. After that messages arrive. Those
-//! that arrive before the confirmation has left are kept until then.
+//! A change names a few names at a time to their homes, which count the client; a pattern is
+//! counted by all cores. As soon as the client is counted, messages can arrive. Messages that
+//! arrive before the confirmation was sent are kept until then.
 
 use super::super::conn::{Conn, ReplyMode};
 use super::super::core::Core;
@@ -15,10 +16,10 @@ use darter_tx::CoreId;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Names sent to their homes together: each costs about a microsecond there.
+/// Names sent to their homes at a time. Each costs the home about a microsecond.
 const AT_ONCE: usize = 16;
 
-/// A client changes its subscriptions of one kind.
+/// A change of a client's subscriptions of one kind, in progress.
 pub(crate) struct Subscribing {
     core: Rc<Core>,
     client: u64,
@@ -26,12 +27,12 @@ pub(crate) struct Subscribing {
     kind: SubscriptionKind,
     joins: bool,
     resp3: bool,
-    /// The confirmations.
+    /// The encoded confirmations.
     out: Output,
 }
 
 impl Subscribing {
-    /// Begins a change; `None` if the client is gone.
+    /// Begins a change; `None` if the client has gone.
     pub(crate) fn begin(
         core: &Rc<Core>,
         client: u64,
@@ -54,16 +55,17 @@ impl Subscribing {
         Some(Self { core, client, id, kind, joins, resp3, out })
     }
 
-    /// The most names that [`Self::change`] takes.
+    /// The maximal number of names that [`Self::change`] accepts.
     pub(crate) const AT_ONCE: usize = AT_ONCE;
 
-    /// A few of the client's subscriptions.
+    /// The names of a few of the client's current subscriptions.
     pub(crate) fn held(&self) -> Vec<Name> {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         memberships.get(self.id).map_or_else(Vec::new, |held| held.some(self.kind, AT_ONCE))
     }
 
-    /// Subscribes to these names, or leaves them, and confirms each. Cost: a hop to their homes.
+    /// Begins or ends subscriptions to these names, and confirms each. Cost: a message to each home
+    /// and back.
     pub(crate) async fn change(&mut self, names: Vec<Name>) {
         let (mut new, mut seen) = (Vec::new(), BTreeSet::new());
         for name in &names {
@@ -86,7 +88,7 @@ impl Subscribing {
         self.update_homes(new).await;
     }
 
-    /// Confirms an unsubscription without subscriptions.
+    /// Encodes the confirmation of an unsubscription for a client without subscriptions.
     pub(crate) fn nothing(&mut self) {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         let Some(subscriber) = memberships.get(self.id) else { return };
@@ -94,8 +96,8 @@ impl Subscribing {
         confirm(&mut self.out, self.kind, self.joins, None, count, self.resp3);
     }
 
-    /// Sends the confirmations, even with CLIENT REPLY OFF, and the messages that arrived before
-    /// them.
+    /// Sends the confirmations, even with CLIENT REPLY OFF, and then the messages that arrived
+    /// early.
     pub(crate) fn end(self) {
         let core = Rc::clone(&self.core);
         core.with_client(self.client, |conn| {
@@ -105,8 +107,8 @@ impl Subscribing {
         });
     }
 
-    /// [`Subscribing::end`] in EXEC: returns the confirmations, which are a part of its reply. The
-    /// early messages follow the reply: see [`Core::send_early`].
+    /// Like [`Subscribing::end`], inside EXEC: returns the confirmations, which become a part of
+    /// EXEC's reply. The early messages are sent after that reply: see [`Core::send_early`].
     pub(crate) fn end_inside(self) -> Output {
         let core = Rc::clone(&self.core);
         let confirmed = core.with_client(self.client, |conn| {
@@ -126,7 +128,7 @@ impl Subscribing {
         }
     }
 
-    /// Marks a subscription before the homes are notified.
+    /// Records a changed subscription on this core, before its home is notified.
     fn mark(&self, name: &Name) {
         let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
         let Some(subscriber) = memberships.get(self.id) else { return };
@@ -141,7 +143,7 @@ impl Subscribing {
         }
     }
 
-    /// Sends the names to their homes, and waits until they are counted.
+    /// Notifies the homes of `names`, and waits until each has counted the change.
     async fn update_homes(&self, names: Vec<Name>) {
         let cores = self.core.tx.cores();
         let mut counted = Vec::new();
@@ -169,8 +171,8 @@ impl Subscribing {
 }
 
 impl Core {
-    /// Sends the messages that arrived between a client's subscription and its confirmation, which
-    /// was sent now.
+    /// Sends a client the messages that arrived before the confirmation of its subscription, which
+    /// has now been sent.
     pub(crate) fn send_early(&self, conn: &mut Conn) {
         let id = conn.lane.session.subscribed.id;
         let memberships = &mut *self.pubsub.memberships.borrow_mut();
