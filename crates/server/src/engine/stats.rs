@@ -1,39 +1,39 @@
-//! Counters of one core.
+//! The counters of one core.
 
 use darter_command::Refusal;
 use std::collections::BTreeMap;
 
-/// Counters of one command on one core.
+/// The counters of one command on one core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandStats {
-    /// Calls that ran.
+    /// The number of calls that ran.
     pub calls: u64,
-    /// The time of the calls, in nanoseconds.
+    /// The total time of the calls, in nanoseconds.
     pub ns: u64,
-    /// Calls refused before they ran.
+    /// The number of calls that were refused before they ran.
     pub rejected: u64,
-    /// Calls that failed while they ran.
+    /// The number of calls that failed while they ran.
     pub failed: u64,
-    /// Calls by duration: bucket `n` holds those below 2^n nanoseconds.
+    /// The number of calls by duration: bucket `n` counts those below 2^n nanoseconds.
     pub histogram: [u32; 32],
 }
 
 impl CommandStats {
-    /// Adds a call.
+    /// Counts a call and its time.
     #[inline]
     pub fn record(&mut self, ns: u64, failed: bool) {
         self.count(failed);
         self.time(ns, 1);
     }
 
-    /// Adds a call whose time is added later.
+    /// Counts a call. Its time is added later, with [`CommandStats::time`].
     #[inline]
     pub fn count(&mut self, failed: bool) {
         self.calls += 1;
         self.failed += u64::from(failed);
     }
 
-    /// Adds the time of `calls` calls that were counted before.
+    /// Adds the total time of `calls` calls that were counted before.
     #[inline]
     pub fn time(&mut self, ns: u64, calls: u32) {
         self.ns += ns;
@@ -43,15 +43,15 @@ impl CommandStats {
     }
 }
 
-/// The maximum of a size in each of the last seconds, as Redis keeps for clients' buffers.
+/// The maximum of a size in each of the last few seconds, as Redis keeps it for clients' buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentMax([(u64, usize); RECENT_S as usize]);
 
-/// Seconds for which a peak is shown.
+/// The number of seconds for which a maximum is remembered.
 const RECENT_S: u64 = 8;
 
 impl RecentMax {
-    /// Records a size at a time in Unix milliseconds.
+    /// Records a size at `now_ms`, in Unix milliseconds.
     #[inline]
     pub fn note(&mut self, count: usize, now_ms: u64) {
         let second = now_ms / 1_000;
@@ -62,7 +62,7 @@ impl RecentMax {
         slot.1 = slot.1.max(count);
     }
 
-    /// The maximum of the last [`RECENT_S`] seconds.
+    /// The maximum over the last [`RECENT_S`] seconds.
     #[must_use]
     pub fn most(&self, now_ms: u64) -> usize {
         let since = (now_ms / 1_000).saturating_sub(RECENT_S - 1);
@@ -75,7 +75,7 @@ impl RecentMax {
     }
 }
 
-/// Commands per second, between two reads that are at least a tick apart.
+/// The rate of commands per second, measured between two reads of INFO.
 #[derive(Default)]
 pub(crate) struct Pace {
     at_ms: u64,
@@ -84,9 +84,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The rate at `now_ms`, when `commands` have run since `started_ms`.
+    /// The rate at `now_ms`, if `commands` commands have run since `started_ms`.
     pub(crate) fn per_s(&mut self, now_ms: u64, commands: u64, started_ms: u64) -> u64 {
-        /// Reads closer than this get the same number.
+        /// A read that follows another one within this time returns the same rate.
         const TICK_MS: u64 = 100;
         let elapsed = now_ms.saturating_sub(self.at_ms);
         if self.at_ms == 0 || elapsed >= TICK_MS {
@@ -99,11 +99,11 @@ impl Pace {
     }
 }
 
-/// Error replies by their codes.
+/// The number of error replies by error code.
 pub(crate) type Errors = BTreeMap<String, u64>;
 
-/// Counts an error reply by its code, the first word of the line. New codes beyond a limit are not
-/// counted.
+/// Counts an error reply by its code, which is the first word of the line. When there are too many
+/// codes, new ones are not counted.
 pub(crate) fn count_code(errors: &mut Errors, line: &[u8]) {
     const CODES_MAX: usize = 128;
     let code = line.split(|byte| *byte == b' ').next().unwrap_or(line);
@@ -115,62 +115,62 @@ pub(crate) fn count_code(errors: &mut Errors, line: &[u8]) {
     }
 }
 
-/// Counters of one core.
+/// The counters of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreStats {
-    /// RecentMax maximum of a client's input, in bytes.
+    /// The recent maximum of a client's input, in bytes.
     pub input_recent: RecentMax,
-    /// RecentMax maximum of a client's output, in bytes.
+    /// The recent maximum of a client's output, in bytes.
     pub output_recent: RecentMax,
-    /// Clients closed by `maxmemory-clients`.
+    /// The number of clients closed because of `maxmemory-clients`.
     pub evicted_clients: u64,
-    /// Clients closed for `client-output-buffer-limit`.
+    /// The number of clients closed because of `client-output-buffer-limit`.
     pub output_limited: u64,
-    /// Connections accepted.
+    /// The number of accepted connections.
     pub connections: u64,
-    /// Connections refused: `maxclients`, protected mode.
+    /// The number of connections refused because of `maxclients` or protected mode.
     pub rejected_connections: u64,
-    /// Commands that ended early, because their client was gone.
+    /// The number of commands that were stopped because their client had gone.
     pub stopped: u64,
-    /// Writes that have waited for a snapshot.
+    /// The number of writes that had to wait for a snapshot.
     pub writes_held: u64,
-    /// Commands run.
+    /// The number of commands that ran.
     pub commands: u64,
-    /// Bytes received.
+    /// The number of received bytes.
     pub bytes_in: u64,
-    /// Bytes sent.
+    /// The number of sent bytes.
     pub bytes_out: u64,
-    /// Errors replied, by code.
+    /// The number of error replies, by code.
     pub errors: Errors,
-    /// Error replies in total.
+    /// The number of all error replies.
     pub error_replies: u64,
-    /// Scripts that were killed.
+    /// The number of scripts that were killed.
     pub scripts_killed: u64,
-    /// Runs of scripts that were undone and repeated, because a key was locked.
+    /// The number of script runs that were undone and repeated because a key was locked.
     pub scripts_restarted: u64,
-    /// Messages from other cores.
+    /// The number of messages received from other cores.
     pub hops: u64,
-    /// Connections that came from another core.
+    /// The number of connections that moved here from another core.
     pub moves: u64,
-    /// By command, with the index of the table.
+    /// The counters of each command, by its index in the table.
     pub by_command: Vec<CommandStats>,
 }
 
 impl CoreStats {
-    /// Counts an error reply by its code, the first word of the line.
+    /// Counts an error reply by its code, which is the first word of the line.
     pub fn count_error(&mut self, line: &[u8]) {
         self.error_replies += 1;
         count_code(&mut self.errors, line);
     }
 
-    /// Counts an error reply, unless its source has counted it.
+    /// Counts a refusal as an error reply, unless it was counted where it arose.
     pub fn count_refusal(&mut self, refusal: &Refusal) {
         if !matches!(refusal, Refusal::Counted(_)) {
             self.count_error(&refusal.text());
         }
     }
 
-    /// Resets the counters: CONFIG RESETSTAT.
+    /// Resets the counters, for CONFIG RESETSTAT.
     pub fn reset(&mut self) {
         let by_command = vec![CommandStats::default(); self.by_command.len()];
         *self = Self { by_command, ..Self::default() };
@@ -181,7 +181,7 @@ impl CoreStats {
 mod tests {
     use super::*;
 
-    #[test] // Calls, failures, and the histogram of durations.
+    #[test] // Calls, failures and the histogram of durations.
     fn calls_are_counted() {
         let mut stats = CommandStats::default();
         for (ns, calls, bucket) in
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!((stats.histogram[7], stats.histogram[8]), (1, 1));
     }
 
-    #[test] // A client that invents codes does not grow the map.
+    #[test] // Error codes invented by a client do not let the map grow without limit.
     fn errors_are_counted_by_code() {
         let mut stats =
             CoreStats { by_command: vec![CommandStats::default(); 3], ..CoreStats::default() };
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
     }
 
-    #[test] // A peak is shown for eight seconds, then a later, smaller one.
+    #[test] // A peak is shown for eight seconds; after that, a later, smaller one is shown.
     fn peaks_are_forgotten() {
         let mut recent = RecentMax::default();
         recent.note(100, 10_000);
@@ -239,7 +239,7 @@ mod tests {
         );
     }
 
-    #[test] // The time since the last read, or since startup, counts.
+    #[test] // The rate covers the time since the last read, or since the start of the server.
     fn commands_per_second_cover_the_time_since_the_last_read() {
         let mut pace = Pace::default();
         let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];

@@ -1,37 +1,37 @@
-//! Background work: the next chore in the round, and the time to remove expired entries.
+//! The order of background work: the next chore, and the time at which expired entries are removed.
 
 use std::cell::Cell;
 
-/// The time for which expired entries gather before they are removed: long enough that each leaf of
-/// a large table has several, short enough that few are counted or kept.
+/// Expired entries gather for this time before they are removed. It is long enough that each page
+/// of a large table has several, and short enough that few are counted or kept.
 const REAP_EVERY_MS: u64 = 10;
 
 /// A kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
-    /// Tasks of commands, and jobs.
+    /// Running the tasks of commands, and jobs.
     Tasks,
-    /// Long replies.
+    /// Encoding long replies.
     Streams,
-    /// Delivery of published messages.
+    /// Delivering published messages.
     Messages,
-    /// Invalidations of touched keys, for tracking clients.
+    /// Sending invalidations of touched keys to tracking clients.
     Invalidations,
     /// Removing expired entries.
     Dead,
-    /// Deferred freeing.
+    /// Freeing memory whose freeing was deferred.
     Frees,
     /// Compacting tables that have shrunk.
     Compaction,
-    /// Removal of clients that no longer wait from queues.
+    /// Removing clients that have stopped waiting from the queues of keys.
     Waits,
-    /// Saving.
+    /// Encoding the snapshot.
     Save,
-    /// Notices of touched keys, for watching clients.
+    /// Notifying clients whose watched keys were touched.
     Watches,
 }
 
-/// One round, in order.
+/// All chores, in the order of a round.
 pub(crate) const CHORES: [Chore; 10] = [
     Chore::Tasks,
     Chore::Streams,
@@ -45,45 +45,45 @@ pub(crate) const CHORES: [Chore; 10] = [
     Chore::Watches,
 ];
 
-/// See the module.
+/// The state of background work.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// Background work used up the last slice.
+    /// True if background work used up the last slice.
     used_up: Cell<bool>,
     next_chore: Cell<usize>,
-    /// Time of the next removal of expired entries, in Unix milliseconds.
+    /// The time at which expired entries are removed next, in Unix milliseconds.
     reap_at: Cell<u64>,
 }
 
 impl Background {
-    /// The next chore of the round.
+    /// Returns the next chore of the round, and advances.
     pub(crate) fn next_chore(&self) -> Chore {
         let at = self.next_chore.get();
         self.next_chore.set((at + 1) % CHORES.len());
         CHORES[at]
     }
 
-    /// Whether background work used up the last slice.
+    /// True if background work used up the last slice.
     pub(crate) fn used_up(&self) -> bool {
         self.used_up.get()
     }
 
-    /// Records at the end of a slice whether background work has used it up.
+    /// Records, at the end of a slice, whether background work has used it up.
     pub(crate) fn note_used_up(&self, used_up: bool) {
         self.used_up.set(used_up);
     }
 
-    /// The time at which to remove keys, if the first expires at `first_ms`.
+    /// The time at which to remove expired entries, if the first of them expires at `first_ms`.
     pub(crate) fn reap_ms(&self, first_ms: u64) -> u64 {
         first_ms.max(self.reap_at.get())
     }
 
-    /// Adjusts to the time `now_ms`, which may have been set back.
+    /// Handles the current time `now_ms`, which is earlier than before if the clock was set back.
     pub(crate) fn note_time(&self, now_ms: u64) {
         self.reap_at.set(self.reap_at.get().min(now_ms + REAP_EVERY_MS));
     }
 
-    /// Records that nothing is left to remove at `now_ms`: keys may gather from then on.
+    /// Records at `now_ms` that all expired entries were removed. From now on they gather again.
     pub(crate) fn all_reaped(&self, now_ms: u64) {
         if now_ms >= self.reap_at.get() {
             self.reap_at.set(now_ms + REAP_EVERY_MS);
@@ -95,7 +95,7 @@ impl Background {
 mod tests {
     use super::*;
 
-    #[test] // Each chore comes once in a round.
+    #[test] // In each round every chore runs once.
     fn chores_go_round() {
         let background = Background::default();
         for chore in CHORES.iter().chain(&CHORES) {
@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    #[test] // Even if the clock is set back.
+    #[test] // The time is bounded even if the clock is set back.
     fn dead_keys_gather_for_a_bounded_time() {
         let background = Background::default();
         background.note_time(1_000);

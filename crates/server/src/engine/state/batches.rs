@@ -1,4 +1,4 @@
-//! Batches: their contents, and the batches that a core has begun. See `engine::batch` for running
+//! The contents of batches, and the batches that a core is running. See `engine::batch` for running
 //! them.
 
 use super::super::point::View;
@@ -12,16 +12,16 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
-/// Replies held for a batch, in bytes.
+/// The limit of reply bytes held for one batch.
 pub(crate) const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_BUFFER_BYTES / 4;
 
-/// Requests of one connection in flight to another core, then the replies in flight back.
+/// Requests from one connection to another core. The same batch returns with the replies.
 pub struct Batch {
     pub(crate) from: CoreId,
     pub(crate) client: u64,
     pub(crate) resp3: bool,
     requests: Requests,
-    /// Bytes of all requests, held until the last one is done.
+    /// Bytes of all requests. They are held until the last of them is done.
     pub(crate) request_bytes: usize,
     pub(crate) items: Vec<Item>,
     pub(crate) next: usize,
@@ -29,7 +29,8 @@ pub struct Batch {
     pub(crate) ends: Vec<Replied>,
     /// Bytes of the replies so far.
     pub(crate) held_bytes: usize,
-    /// More requests follow when the client's core asks for their replies.
+    /// True if requests are left on the other core, which runs them when the client's core asks for
+    /// their replies.
     pub(crate) rests: bool,
 }
 
@@ -37,14 +38,14 @@ pub(crate) struct Item {
     pub(crate) entry: usize,
     pub(crate) view: View,
     args: Kept,
-    /// The queued commands, if the request is an EXEC.
+    /// The queued commands, if the last request is an EXEC.
     pub(crate) queued: Option<Box<Queued>>,
 }
 
 pub(crate) enum Replied {
-    /// A reply that ends at this byte of `replies`.
+    /// An encoded reply that ends at this byte of `replies`.
     Flat(usize),
-    /// A reply that has parts, or continues as a stream: rare, so boxed.
+    /// A reply with parts, or one that continues as a stream. Rare, so it is boxed.
     Parts(Box<(Output, Option<Box<dyn Stream>>)>),
 }
 
@@ -69,7 +70,7 @@ impl Batch {
         self.resp3
     }
 
-    /// Adds a request. Returns its bytes.
+    /// Adds a request. Returns its size in bytes.
     pub(crate) fn push(&mut self, entry: usize, view: View, args: Args<'_>) -> usize {
         let bytes = args.held_bytes();
         let args = self.requests.keep(args);
@@ -78,7 +79,7 @@ impl Batch {
         bytes
     }
 
-    /// Attaches queued commands to the last request, an EXEC. Returns their bytes.
+    /// Attaches queued commands to the last request, which is an EXEC. Returns their size in bytes.
     pub(crate) fn attach(&mut self, queued: Box<Queued>) -> usize {
         let bytes = queued.sizes.held_bytes;
         let item = self.items.last_mut().expect("EXEC itself comes first");
@@ -91,14 +92,14 @@ impl Batch {
         self.requests.args(&item.args)
     }
 
-    /// The next commands with the database of the first of them.
+    /// The requests that run next, with the database of the first of them.
     pub(crate) fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
         let items = self.items[self.next..].iter().take(LOOKAHEAD_MAX);
         let db = self.items[self.next].view.db;
         items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
 
-    /// Bytes of memory of the batch, with unused capacity.
+    /// Bytes of memory that the batch occupies, including unused capacity.
     fn capacity_bytes(&self) -> usize {
         size_of::<Self>()
             + self.requests.capacity_bytes()
@@ -107,7 +108,7 @@ impl Batch {
             + self.ends.capacity() * size_of::<Replied>()
     }
 
-    /// Clears requests and replies, and frees long ones.
+    /// Removes all requests and replies, and releases the memory of long ones.
     fn clear(&mut self) {
         (self.request_bytes, self.next, self.held_bytes, self.rests) = (0, 0, 0, false);
         self.requests.clear();
@@ -116,8 +117,8 @@ impl Batch {
         self.ends.clear();
     }
 
-    /// Splits off the replies so far as a batch of their own. With `rests` the other requests wait
-    /// until their replies are asked for.
+    /// Moves the replies so far into a batch of their own, and returns it. With `rests`, the
+    /// remaining requests wait until the client's core asks for their replies.
     pub(crate) fn split_replies(&mut self, rests: bool) -> Box<Self> {
         let mut done = Self::new(self.from, self.client, self.resp3);
         (done.replies, done.ends) =
@@ -126,7 +127,7 @@ impl Batch {
         Box::new(done)
     }
 
-    /// Adds the reply of the next command.
+    /// Adds the encoded reply of the next command.
     pub(crate) fn replied_flat(&mut self, reply: &[u8]) {
         self.held_bytes += reply.len();
         self.replies.extend_from_slice(reply);
@@ -134,7 +135,7 @@ impl Batch {
         self.next += 1;
     }
 
-    /// Adds the reply of the next command, with parts or a stream.
+    /// Adds the reply of the next command: parts, or a stream.
     pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.held_bytes += out.len();
         self.ends.push(Replied::Parts(Box::new((out, stream))));
@@ -142,66 +143,66 @@ impl Batch {
     }
 }
 
-/// The condition on which a batch's task may stop after its client is gone.
+/// When the task of a batch may stop after its client has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stops {
-    /// Always, because it only reads.
+    /// At any time, because the task only reads.
     Always,
-    /// If the client has sent no later request.
+    /// Only if the client has sent no later request.
     AtTheEnd,
 }
 
-/// The batches that a core has begun, and later batches of the same clients.
+/// The batches that a core runs for clients of other cores, in order.
 #[derive(Default)]
 pub(crate) struct Batches {
-    /// Batches that can be resumed, before any later batch.
+    /// Batches that can continue. They run before any later batch.
     queue: VecDeque<Box<Batch>>,
-    /// Batches that wait for the end of CLIENT PAUSE, at most one per client.
+    /// Batches that wait for CLIENT PAUSE to end: at most one per client.
     paused: VecDeque<Box<Batch>>,
     /// By client, while one of its batches waits (for a task, the end of a pause, or a request for
-    /// its replies): its later batches. A resting batch is the first of them.
+    /// its replies): the client's later batches. A batch that rests is the first of them.
     behind: IdentityMap<VecDeque<Box<Batch>>>,
-    /// Returned batches, kept for their memory.
+    /// Empty batches, kept to reuse their memory.
     #[expect(clippy::vec_box, reason = "they travel in their boxes, which are kept too")]
     spare: Vec<Box<Batch>>,
-    /// Bytes of `spare`.
+    /// Bytes of memory of `spare`.
     spare_bytes: usize,
-    /// By client: the task that one of its batches waits for, if it may stop.
+    /// By client: the task for which one of its batches waits, if that task may stop.
     awaited: IdentityMap<(Awaited, Stops)>,
     /// Clients that have half-closed or closed, until their batches are done.
     gone: IdentityMap<Gone>,
 }
 
-/// Memory of batches that a core keeps for reuse: a few dozen of fifty requests.
+/// The memory of empty batches that a core keeps for reuse: a few dozen batches of fifty requests.
 const SPARE_BATCHES_BYTES: usize = 256 * 1024;
 
 impl Batches {
-    /// True if a batch can be resumed.
+    /// True if a batch can continue.
     pub(crate) fn has_next(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// True if a batch waits for the end of a pause.
+    /// True if a batch waits for CLIENT PAUSE to end.
     pub(crate) fn awaits_pause(&self) -> bool {
         !self.paused.is_empty()
     }
 
-    /// Ends the pause: paused batches can be resumed.
+    /// Makes the batches that waited for CLIENT PAUSE continue.
     pub(crate) fn end_pause(&mut self) {
         self.queue.append(&mut self.paused);
     }
 
-    /// True while a batch of this client waits.
+    /// True while a batch of this client waits, so that its later batches must wait, too.
     pub(crate) fn are_held(&self, client: u64) -> bool {
         self.behind.contains_key(&client)
     }
 
-    /// True if all batches are done.
+    /// True if no batch is running or waiting.
     pub(crate) fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.queue.is_empty()
     }
 
-    /// An empty batch, reused if possible.
+    /// Returns an empty batch, made of spare memory if possible.
     pub(crate) fn fresh(&mut self, from: CoreId, client: u64, resp3: bool) -> Box<Batch> {
         let Some(mut batch) = self.spare.pop() else {
             return Box::new(Batch::new(from, client, resp3));
@@ -211,7 +212,7 @@ impl Batches {
         batch
     }
 
-    /// Keeps a returned batch whose replies were taken.
+    /// Keeps a returned batch for reuse, after its replies were taken.
     pub(crate) fn keep(&mut self, mut batch: Box<Batch>) {
         batch.clear();
         let bytes = batch.capacity_bytes();
@@ -221,11 +222,11 @@ impl Batches {
         }
     }
 
-    /// Begins a batch from another core. Returns it, unless it must wait for an earlier batch of
-    /// its client.
+    /// Accepts a batch from another core. Returns it to be run, unless an earlier batch of the same
+    /// client waits.
     pub(crate) fn begin(&mut self, batch: Box<Batch>) -> Option<Box<Batch>> {
         if self.behind.is_empty() {
-            return Some(batch); // Nearly always.
+            return Some(batch); // The usual case.
         }
         match self.behind.get_mut(&batch.client) {
             Some(behind) => {
@@ -236,24 +237,25 @@ impl Batches {
         }
     }
 
-    /// The batch to resume next.
+    /// Takes the batch that continues next.
     pub(crate) fn next(&mut self) -> Option<Box<Batch>> {
         self.queue.pop_front()
     }
 
-    /// Queues a batch that can be resumed, before all later ones.
+    /// Queues a batch that can continue, before all later ones.
     pub(crate) fn resume(&mut self, batch: Box<Batch>) {
         self.queue.push_front(batch);
     }
 
-    /// Records that the client's batch waits for a task that may stop.
+    /// Records that a batch of the client waits for a task that may stop.
     pub(crate) fn note_awaited(&mut self, client: u64, awaited: Awaited, stops: Stops) {
         let old = self.awaited.insert(client, (awaited, stops));
         assert!(old.is_none(), "client {client} waits for two tasks");
     }
 
-    /// Records that the client has closed: its reads are useless from now on. All its requests have
-    /// arrived. Returns the task that a batch of it waits for, if that may stop now.
+    /// Records that the client has closed, so that its reads are useless from now on. All its
+    /// requests have arrived. Returns the task for which its batch waits, if that task may stop
+    /// now.
     pub(crate) fn note_closed(&mut self, client: u64) -> Option<&Awaited> {
         self.note_gone(client, Gone::Closed);
         let is_last = self.behind.get(&client).is_none_or(VecDeque::is_empty);
@@ -276,40 +278,41 @@ impl Batches {
         }
     }
 
-    /// Whether the client of a running batch has half-closed or closed.
+    /// Whether the client of a running batch is connected, has half-closed or has closed.
     pub(crate) fn gone(&self, client: u64) -> Gone {
         self.gone.get(&client).copied().unwrap_or_default()
     }
 
-    /// Resumes a batch whose task is done.
+    /// Queues a batch to continue, after its task has ended.
     pub(crate) fn answered(&mut self, batch: Box<Batch>) {
         self.awaited.remove(&batch.client);
         self.resume(batch);
     }
 
-    /// Lets the client's later batches wait for its current one.
+    /// Makes the later batches of this client wait. Returns their queue.
     pub(crate) fn hold(&mut self, client: u64) -> &mut VecDeque<Box<Batch>> {
         self.behind.entry(client).or_default()
     }
 
-    /// Holds a batch until the end of a pause, and later ones of its client behind it.
+    /// Holds a batch, and the later batches of its client, until CLIENT PAUSE ends.
     pub(crate) fn pause(&mut self, batch: Box<Batch>) {
         self.hold(batch.client);
         self.paused.push_back(batch);
     }
 
-    /// Lets a batch rest, before the later ones of its client.
+    /// Holds a batch until its replies are asked for, with the later batches of its client behind
+    /// it.
     pub(crate) fn rest(&mut self, batch: Box<Batch>) {
         self.hold(batch.client).push_front(batch);
     }
 
-    /// Resumes the client's resting batch.
+    /// Makes the resting batch of this client continue.
     pub(crate) fn wake(&mut self, client: u64) {
         let rested = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
         self.resume(rested.expect("woken once for each rest"));
     }
 
-    /// Ends the client's batch, and resumes its next one, if any.
+    /// Ends the current batch of this client. If the client has another one, that continues.
     pub(crate) fn done(&mut self, client: u64) {
         if self.behind.is_empty() && self.gone.is_empty() {
             return;
@@ -331,10 +334,10 @@ mod tests {
     use darter_resp::Request;
     use std::sync::Arc;
 
-    #[test] // Reused batches are empty, and the batches of a burst are not kept.
+    #[test] // Reused batches are empty, and most batches of a burst are not kept.
     fn memory_of_batches_is_kept_within_bounds() {
         let mut batches = Batches::default();
-        let value = vec![b'v'; 5_000]; // The value is shared, not copied.
+        let value = vec![b'v'; 5_000]; // The long value is shared with the request, not copied.
         let words = Request::from_args([&b"SET"[..], b"key", &value]);
         let words = Arc::new(words);
         let full = |batches: &mut Batches| {

@@ -1,4 +1,4 @@
-//! The progress of a scan of clients' memory. See `engine::census` for its purpose.
+//! The state of one scan of the clients' memory. See `engine::census` for its purpose.
 
 use crate::shared::CoreReport;
 use std::collections::BinaryHeap;
@@ -7,33 +7,33 @@ use std::sync::atomic::Ordering;
 /// A scan of all connections of a core, in progress.
 #[derive(Default)]
 pub(crate) struct Census {
-    /// The place of the next connection to scan.
+    /// The index of the next connection to visit.
     pub(crate) next: usize,
     pub(crate) due_ms: u64,
-    /// Bytes of the connections scanned so far.
+    /// The sum of bytes of the connections visited so far.
     pub(crate) bytes: usize,
-    /// Candidates for eviction, largest first: bytes and client id.
+    /// Clients that may be closed, largest first: their bytes and ids.
     pub(crate) evictable: BinaryHeap<(usize, u64)>,
-    /// All connections were scanned, and the largest are being closed.
+    /// True when all connections were visited, and the largest clients are being closed.
     pub(crate) evicts: bool,
-    /// Whether the last scan, and this one, found a client above its soft limit.
+    /// Whether a client above its soft limit was found: by the last scan, and by this one.
     is_soft: [bool; 2],
-    /// A line was logged that no client is left to close.
+    /// True if the log already has the line that no client is left to close.
     pub(crate) warned: bool,
 }
 
 impl Census {
-    /// The next scan, due at `due_ms`.
+    /// The scan that follows this one, due at `due_ms`.
     pub(crate) fn next(&self, due_ms: u64) -> Self {
         Self { due_ms, warned: self.warned, is_soft: [self.is_soft[1], false], ..Self::default() }
     }
 
-    /// Records that a client is above its soft limit.
+    /// Records that this scan has found a client above its soft limit.
     pub(crate) fn note_soft(&mut self) {
         self.is_soft[1] = true;
     }
 
-    /// Whether some client may be above its soft limit.
+    /// True if some client may be above its soft limit.
     pub(crate) fn is_soft(&self) -> bool {
         self.is_soft.contains(&true)
     }
@@ -43,8 +43,8 @@ impl Census {
         self.due_ms
     }
 
-    /// Publishes the largest size before the sum. A core that sees the sum must also see which core
-    /// has the largest client, or it would close a smaller one.
+    /// Publishes the largest client before the sum of all. A core that reads the sum must also see
+    /// which core has the largest client, or it would close a smaller one.
     pub(crate) fn report_to(&self, report: &CoreReport) {
         let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
         report.client_max.store(most, Ordering::Relaxed);

@@ -1,12 +1,15 @@
-//! The connections of one core: by place, by handle and by id, with lists of those that need work.
+//! The connections of one core: by index, by handle and by id, with lists of those that need work.
 //!
-//! A place is the index of the connection's token. While a connection is served it is taken out of
-//! its place and put back afterwards, so that its commands may look at all the others.
+//! Each connection is at the index that its token names (its *place*). While it is served, it is
+//! taken out of the place and put back afterwards, so that its commands can access all other
+//! connections.
 //!
 //! Invariants (`check_invariants`):
-//! - C1: a place holds the connection whose token names it.
-//! - C2: every connection in a place is found by its handle, and by its id; by nothing else.
-//! - C3: a connection whose lane is marked as dirty, pushed or streaming is in that list, once.
+//! - C1: a place holds the connection whose token names the place.
+//! - C2: every connection in a place can be found by its handle and by its id, and by no other
+//!   number.
+//! - C3: a connection whose lane is marked as dirty, pushed or streaming is in the list of that
+//!   kind exactly once.
 
 use super::super::conn::{Conn, Lane};
 use darter_base::hash::IdentityMap;
@@ -14,43 +17,43 @@ use darter_runtime::net::Token;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 
-/// Connections to which one slice sends pushes. Appending a message takes 0.3 us, and sending it 5
-/// us: without a limit the pushes of one slice could take milliseconds to send. Delayed pushes are
-/// sent together with later ones.
+/// The number of connections to which one slice sends pushes. Appending a message takes 0.3 us, but
+/// sending it 5 us, so without a limit the sends of one slice could take milliseconds. Pushes that
+/// wait are sent together with later ones.
 const PUSHED_AT_ONCE: usize = 24;
-/// Bytes that take as long to send as another connection.
+/// Sending this number of bytes takes as long as sending to one more connection.
 const SENT_AS_ONE: usize = 8 * 1024;
-/// Connections checked for pushes. Beyond [`PUSHED_AT_ONCE`] most had their output sent with a
-/// reply.
+/// The number of connections checked for pushes in one slice. It exceeds [`PUSHED_AT_ONCE`],
+/// because the pushes of most were sent together with a reply.
 const VISITED_AT_ONCE: usize = 256;
 
-/// A place for each connection, by its token's index.
+/// The connections, at the index of their tokens.
 type Places = Vec<Option<Box<Conn>>>;
 
-/// See the module.
+/// The connections of one core.
 #[derive(Default)]
 pub(crate) struct Clients {
     places: RefCell<Places>,
-    /// Tokens by handle.
+    /// From handles to tokens.
     tokens: RefCell<IdentityMap<Token>>,
-    /// For moved connections: id to handle, and handle to `None`, because it is not an id. The
-    /// handle of any other connection is its id.
+    /// For moved connections: from id to handle, and from handle to `None`, because such a handle
+    /// is no id. The handle of any other connection is also its id.
     moved: RefCell<IdentityMap<Option<u64>>>,
     numbers: Cell<u64>,
     /// Connections with output to send.
     dirty: RefCell<Vec<Token>>,
-    /// Connections with only pushes to send: a limited number in each slice.
+    /// Connections whose only output is pushes. Each slice sends to a limited number of them.
     pushed: RefCell<VecDeque<Token>>,
-    /// The number of `pushed` connections to which this slice may still send.
+    /// The number of `pushed` connections to which the current slice may still send.
     room: Cell<usize>,
-    /// Connections with a reply that continues as a stream.
+    /// Connections whose reply continues as a stream.
     streaming: RefCell<VecDeque<Token>>,
-    /// Connections that wait for the end of CLIENT PAUSE.
+    /// Connections that wait for CLIENT PAUSE to end.
     paused: RefCell<Vec<Token>>,
 }
 
 impl Clients {
-    /// A number that no client of this core has had.
+    /// Returns a number that no client of this core has had.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.replace(self.numbers.get() + 1)
     }
@@ -77,7 +80,7 @@ impl Clients {
         }
     }
 
-    /// Removes a connection; `None` if there is none.
+    /// Removes a connection; `None` if it is not there.
     pub(crate) fn remove(&self, token: Token) -> Option<Box<Conn>> {
         let conn = self.take(token)?;
         let (id, handle) = (conn.lane.session.id, conn.lane.session.handle);
@@ -91,14 +94,14 @@ impl Clients {
         Some(conn)
     }
 
-    /// Takes a connection out of its place, to be put back by [`Clients::put`].
+    /// Takes a connection out of its place. The caller puts it back with [`Clients::put`].
     #[inline]
     pub(crate) fn take(&self, token: Token) -> Option<Box<Conn>> {
         let mut places = self.places.borrow_mut();
         places.get_mut(token.index as usize)?.take_if(|conn| conn.lane.token == token)
     }
 
-    /// Puts a taken connection back.
+    /// Puts a connection back that was taken.
     #[inline]
     pub(crate) fn put(&self, conn: Box<Conn>) {
         let place = &mut self.places.borrow_mut()[conn.lane.token.index as usize];
@@ -114,7 +117,7 @@ impl Clients {
         (conn.lane.token == token).then(|| visit(conn))
     }
 
-    /// The connection with this handle, if it is on this core.
+    /// The token of the connection with this handle, if it is on this core.
     pub(crate) fn token_of(&self, handle: u64) -> Option<Token> {
         self.tokens.borrow().get(&handle).copied()
     }
@@ -125,18 +128,18 @@ impl Clients {
         moved.unwrap_or_else(|| self.token_of(id).map(|_| id))
     }
 
-    /// All places, for callers with their own order. The clients stay borrowed.
+    /// All connections by place, for callers with their own order. The clients stay borrowed.
     pub(crate) fn places(&self) -> RefMut<'_, Places> {
         self.places.borrow_mut()
     }
 
-    /// True if all connections pass `test`. A connection that is being served is not tested.
+    /// True if `test` holds for all connections. A connection that is being served is not tested.
     pub(crate) fn all(&self, test: impl Fn(&Conn) -> bool) -> bool {
         self.places.borrow().iter().flatten().all(|conn| test(conn))
     }
 
-    /// Calls `visit` with at most `most` connections, except one that is being served, from place
-    /// `from` on. Returns the next place, 0 at the end.
+    /// Calls `visit` with at most `most` connections, beginning at index `from`. A connection that
+    /// is being served is left out. Returns the next index, or 0 at the end.
     pub(crate) fn visit_some(
         &self,
         from: usize,
@@ -157,14 +160,14 @@ impl Clients {
         }
     }
 
-    /// Begins a slice: pushes get their room again.
+    /// Begins a slice: it may send pushes to [`PUSHED_AT_ONCE`] connections.
     pub(crate) fn begin_slice(&self) {
         self.room.set(PUSHED_AT_ONCE);
     }
 
-    /// Lists a connection with pushes to send. While the slice has room, pushes are sent in order
-    /// of arrival, between replies. During a send the connection is not listed, because it would
-    /// only take room; the end of the send lists it ([`Clients::mark_sent`]).
+    /// Adds a connection to the list of those with pushes to send. A slice sends pushes in the
+    /// order of the list, until its limit is reached. A connection with a send in progress is not
+    /// added, because it cannot send now; [`Clients::mark_sent`] adds it when that send has ended.
     pub(crate) fn mark_pushed(&self, lane: &mut Lane) {
         if lane.lists.dirty || lane.lists.pushed || lane.sending.in_flight > 0 {
             return;
@@ -182,19 +185,20 @@ impl Clients {
         self.room.set(self.room.get().saturating_sub(1 + bytes / SENT_AS_ONE));
     }
 
-    /// Lists a connection after a send, if more output waits: as a reply or as a push.
+    /// Handles the end of a send: if more output waits, adds the connection to the list for
+    /// replies, or to that for pushes.
     pub(crate) fn mark_sent(&self, lane: &mut Lane) {
         let is_pushed = lane.is_pushed_to() && !lane.out.is_empty() && !lane.sending.reply_waits;
         if is_pushed { self.mark_pushed(lane) } else { self.mark_dirty(lane) }
     }
 
-    /// Whether any connection has output to send.
+    /// True if any connection has output to send in this slice.
     pub(crate) fn are_dirty(&self) -> bool {
         !self.dirty.borrow().is_empty() || !self.pushed.borrow().is_empty()
     }
 
-    /// Calls `visit` with all connections that have output, and with the pushed ones that this
-    /// slice has room for. They leave the lists.
+    /// Calls `visit` with all connections that have output, and with as many of the pushed ones as
+    /// this slice may still send to. They leave the lists.
     pub(crate) fn each_dirty(&self, mut visit: impl FnMut(&mut Conn)) {
         let mut dirty = self.dirty.take();
         for token in dirty.drain(..) {
@@ -206,7 +210,7 @@ impl Clients {
         }
         let mut now = self.dirty.borrow_mut();
         if now.is_empty() {
-            *now = dirty; // Keeps the capacity.
+            *now = dirty; // Reuses the memory of the list.
         }
         drop(now);
         for _ in 0..VISITED_AT_ONCE {
@@ -217,7 +221,7 @@ impl Clients {
             self.with(token, |conn| {
                 conn.lane.lists.pushed = false;
                 let before = conn.lane.sending.in_flight;
-                visit(conn); // Its pushes may have been sent with a reply.
+                visit(conn); // The pushes may have been sent together with a reply.
                 if before == 0 && conn.lane.sending.in_flight > 0 {
                     self.take_room(conn.lane.sending.in_flight);
                 }
@@ -225,7 +229,7 @@ impl Clients {
         }
     }
 
-    /// Lists a connection if its reply continues as a stream.
+    /// Adds a connection to the list of streams if its reply continues as one.
     #[inline]
     pub(crate) fn mark_streaming(&self, lane: &mut Lane) {
         if lane.stream.is_some() && !std::mem::replace(&mut lane.lists.streaming, true) {
@@ -233,29 +237,30 @@ impl Clients {
         }
     }
 
-    /// Whether any stream can continue.
+    /// True if any stream can continue.
     pub(crate) fn are_streaming(&self) -> bool {
         !self.streaming.borrow().is_empty()
     }
 
-    /// The connection whose stream continues next.
+    /// Takes the connection whose stream continues next.
     pub(crate) fn next_streaming(&self) -> Option<Token> {
         self.streaming.borrow_mut().pop_front()
     }
 
-    /// Lists a connection that waits for the end of CLIENT PAUSE.
+    /// Adds a connection to the list of those that wait for CLIENT PAUSE to end.
     pub(crate) fn pause(&self, lane: &mut Lane) {
         if !std::mem::replace(&mut lane.awaits_pause, true) {
             self.paused.borrow_mut().push(lane.token);
         }
     }
 
-    /// Whether any connection waits for the end of CLIENT PAUSE.
+    /// True if any connection waits for CLIENT PAUSE to end.
     pub(crate) fn are_paused(&self) -> bool {
         !self.paused.borrow().is_empty()
     }
 
-    /// Ends CLIENT PAUSE: calls `visit` with all connections that waited.
+    /// Calls `visit` with all connections that waited for CLIENT PAUSE to end, and empties the
+    /// list.
     pub(crate) fn end_pause(&self, mut visit: impl FnMut(&mut Conn)) {
         for token in self.paused.take() {
             self.with(token, |conn| {
@@ -296,7 +301,7 @@ mod tests {
         Box::new(Conn::new(token, session, 1 << 20, 1))
     }
 
-    #[test] // A reused place has another token, so calls with the first token find nothing.
+    #[test] // A reused place has a new token, so an old token finds no connection.
     fn places_outlive_their_connections() {
         let clients = Clients::default();
         let first = Token { index: 1, generation: 1 };
@@ -321,7 +326,9 @@ mod tests {
         clients.check_invariants();
     }
 
-    #[test] // Marked twice, listed once; marked again while the list is walked, listed again.
+    // A connection that is marked twice is listed once. Marked again during a visit, it is listed
+    // again.
+    #[test]
     fn marks_are_in_lists_once() {
         let clients = Clients::default();
         let tokens = [0, 1, 2].map(|index| Token { index, generation: 1 });
@@ -342,7 +349,7 @@ mod tests {
         assert_eq!([clients.next_number(), clients.next_number()], [0, 1]);
     }
 
-    #[test] // The handle of a moved client is not an id. Removal leaves no trace of either.
+    #[test] // The handle of a moved client is not an id. Its removal removes both numbers.
     fn moved_clients_are_found_by_id() {
         let clients = Clients::default();
         let token = Token { index: 0, generation: 1 };
@@ -357,7 +364,7 @@ mod tests {
         assert!(clients.moved.borrow().is_empty());
     }
 
-    #[test] // A reply is sent right after the current send; pushes wait.
+    #[test] // After a send has ended, a reply is sent at once, but pushes wait for their turn.
     fn replies_are_sent_before_pushes() {
         for asks in [true, false] {
             let clients = Clients::default();

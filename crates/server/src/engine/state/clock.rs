@@ -1,50 +1,51 @@
-//! The engine's interfaces to time and the end of slices. The thread implements them with the
-//! machine's clocks, the simulator with its own.
+//! The engine's interfaces to time and to the end of slices. The thread implements them with the
+//! clocks of the machine, and the simulator with its own clock.
 
 use darter_base::Preempt;
 use std::rc::Rc;
 
-/// The engine's clock.
+/// The source of time for the engine.
 pub trait Clock {
-    /// Nanoseconds since an arbitrary moment; monotonic. Must be cheap: read for every command.
+    /// Nanoseconds since an arbitrary moment; monotonic. Must be cheap, because it is read for
+    /// every command.
     fn monotonic_ns(&self) -> u64;
     /// Unix milliseconds.
     fn unix_ms(&self) -> u64;
-    /// Unix microseconds, for people to read.
+    /// Unix microseconds, for times that people read.
     fn unix_us(&self) -> u64 {
         self.unix_ms() * 1_000
     }
-    /// Nanoseconds of CPU time that this thread has used. A system call.
+    /// Nanoseconds of CPU time that this thread has used. Costs a system call.
     fn cpu_ns(&self) -> u64;
 }
 
-/// The end of the running slice, for tasks and loops.
+/// Says when the running slice ends. Tasks and loops ask it.
 pub trait SliceClock: Preempt {
     /// Begins a slice at `now_ns`.
     fn begin(&self, now_ns: u64);
-    /// Lets the slice run at least until `until_ns`, without checks for knocks.
+    /// Makes the slice last at least until `until_ns`. Until then a knock cannot end it.
     fn extend(&self, until_ns: u64);
-    /// Gives the rest of the slice, from `now_ns` on, to background work: at least `least_ns`.
-    /// After that a knock may end it.
+    /// Begins the background part of the slice at `now_ns`. It lasts at least `least_ns`; after
+    /// that a knock may end it.
     fn begin_background(&self, now_ns: u64, least_ns: u64) {
         self.extend(now_ns + least_ns);
     }
-    /// True when a knock has ended the slice.
+    /// True if a knock has ended the slice.
     fn is_knocked(&self) -> bool {
         false
     }
-    /// [`Preempt::must_yield`] for a caller that has just read the clock.
+    /// Like [`Preempt::must_yield`], for a caller that has just read the clock.
     fn is_over(&self, _now_ns: u64) -> bool {
         self.must_yield()
     }
 }
 
-/// The world of a core: time, slices and randomness.
+/// The environment of a core: time, ends of slices, and randomness.
 pub struct World {
-    /// Time.
+    /// The source of time.
     pub clock: Rc<dyn Clock>,
-    /// The end of slices.
+    /// Says when a slice ends.
     pub slice: Rc<dyn SliceClock>,
-    /// The seed of this core's randomness.
+    /// The seed of the core's random numbers.
     pub seed: u64,
 }

@@ -2,42 +2,43 @@
 
 use std::sync::Arc;
 
-/// Settings that the hot path reads; the settings table keeps them up to date on every core.
+/// The settings that the hot path reads. Every core has its own copy, which CONFIG SET updates.
 #[derive(Clone, Debug)]
 pub struct Hot {
-    /// `requirepass` is set, so new connections start unauthenticated.
+    /// `requirepass`, if it is set: new connections must authenticate first.
     pub password: Option<Arc<str>>,
     /// `proto-max-bulk-len`.
     pub bulk_max: usize,
-    /// `slowlog-log-slower-than`, in nanoseconds; `None`: never.
+    /// `slowlog-log-slower-than`, in nanoseconds; `None` to log nothing.
     pub slow_ns: Option<u64>,
-    /// `maxmemory`; 0: no limit.
+    /// `maxmemory`, in bytes; 0 for no limit.
     pub maxmemory: usize,
-    /// `timeout`, in milliseconds; 0: never.
+    /// `timeout`, in milliseconds; 0 for none.
     pub timeout_ms: u64,
-    /// `maxclients`, for this core.
+    /// This core's share of `maxclients`.
     pub clients_max: usize,
-    /// `protected-mode`, with no password: only local clients.
+    /// `protected-mode` without a password: only clients on this machine are accepted.
     pub protected: bool,
-    /// The server is loading: only commands with the flag LOADING.
+    /// True while the server is loading: only commands with the flag LOADING may run.
     pub loading: bool,
-    /// CLIENT PAUSE: its end in Unix milliseconds, and whether it holds all commands or only
-    /// writes.
+    /// The current CLIENT PAUSE: its end in Unix milliseconds, and whether it holds all commands
+    /// (true) or only writes.
     pub pause: Option<(u64, bool)>,
-    /// DEBUG SET-ACTIVE-EXPIRE.
+    /// False after DEBUG SET-ACTIVE-EXPIRE 0.
     pub active_expire: bool,
-    /// The flag `noscript` forbids a command in scripts: DEBUG SET-DISABLE-DENY-SCRIPTS.
+    /// True if scripts may not call commands with the flag `noscript`. DEBUG
+    /// SET-DISABLE-DENY-SCRIPTS changes it.
     pub noscript: bool,
-    /// The lowest level of `redis.log` that is logged.
+    /// Messages that scripts pass to `redis.log` below this level are not logged.
     pub script_log_level: u8,
-    /// The memory limits of clients.
+    /// The limits of clients' memory.
     pub client_limits: ClientLimits,
-    /// `busy-reply-threshold`: the time after which other clients get BUSY for a script's keys; 0:
-    /// never.
+    /// `busy-reply-threshold`, in milliseconds; 0 for none. When a script has run for longer,
+    /// commands on its keys get BUSY.
     pub busy_reply_ms: u64,
 }
 
-/// Bytes that clients may hold before they are closed; 0 for no limit.
+/// Limits of clients' memory, in bytes. A client above a limit is closed; 0 means no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientLimits {
     /// `client-query-buffer-limit`.
@@ -46,23 +47,23 @@ pub struct ClientLimits {
     pub normal: OutputLimit,
     /// `client-output-buffer-limit` of the class `pubsub`.
     pub pubsub: OutputLimit,
-    /// `maxmemory-clients`: the limit for all clients of all cores together.
+    /// `maxmemory-clients`: the limit of the sum over all clients of all cores.
     pub all: usize,
 }
 
-/// The limits of a client's output buffer, in bytes.
+/// The limits of a client's output, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// The client is closed at once beyond this.
+    /// A client with more output is closed at once.
     pub hard: usize,
-    /// The client is closed if it exceeds this for longer than `soft_ms`.
+    /// A client with more output for longer than `soft_ms` is closed.
     pub soft: usize,
-    /// Milliseconds beyond `soft` before the client is closed.
+    /// Milliseconds for which the output may exceed `soft`.
     pub soft_ms: u64,
 }
 
 impl OutputLimit {
-    /// True if there is a limit.
+    /// True if there is a hard or a soft limit.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.hard > 0 || self.soft > 0
@@ -70,8 +71,8 @@ impl OutputLimit {
 }
 
 impl ClientLimits {
-    /// True if the clients must be scanned from time to time. Subscribers are checked when messages
-    /// are sent to them.
+    /// True if clients must be scanned periodically. The limits of subscribers need no scan,
+    /// because they are checked when a message is sent to them.
     #[must_use]
     pub fn are_set(&self) -> bool {
         self.normal.is_set() || self.all > 0

@@ -1,26 +1,26 @@
-//! The scan for idle connections: a few per turn until all were checked, and again when the first
-//! of them may have reached the timeout.
+//! The scan that closes idle connections. It visits a few per turn until all were checked. The next
+//! scan begins when the first connection may have reached the timeout.
 
 use super::clients::Clients;
 use crate::engine::Lane;
 use std::cell::Cell;
 
-/// The shortest time between two scans.
+/// The minimal time between two scans.
 const EVERY_MS: u64 = 500;
 /// Connections checked per turn: a few microseconds.
 const AT_ONCE: usize = 64;
 
-/// See the module.
+/// The state of the scan.
 #[derive(Default)]
 pub(crate) struct IdleCheck(Cell<Scan>);
 
 #[derive(Clone, Copy, Default)]
 struct Scan {
-    /// The first connection of the next step.
+    /// The index of the first connection that the next step visits.
     from: usize,
     /// The time of the next step, in Unix milliseconds.
     due: u64,
-    /// The earliest time at which a checked connection may reach the timeout.
+    /// The earliest time at which one of the connections visited so far may reach the timeout.
     earliest: u64,
 }
 
@@ -30,13 +30,13 @@ impl IdleCheck {
         self.0.get().due
     }
 
-    /// Restarts the scan at once.
+    /// Restarts the scan now.
     pub(crate) fn restart(&self) {
         self.0.take();
     }
 
-    /// Checks a few connections, if the next step is due. Calls `close` for those that have been
-    /// idle for `timeout_ms`.
+    /// If the next step is due, visits a few connections, and calls `close` for those that have
+    /// been idle for `timeout_ms`.
     pub(crate) fn look(
         &self,
         clients: &Clients,
@@ -46,12 +46,13 @@ impl IdleCheck {
     ) {
         let mut look = self.0.get();
         if now < look.due {
-            look.due = look.due.min(now + timeout_ms.max(EVERY_MS)); // The clock may be set back.
+            // The clock may have been set back.
+            look.due = look.due.min(now + timeout_ms.max(EVERY_MS));
             self.0.set(look);
             return;
         }
         if look.from == 0 {
-            // For connections that arrive later, or become active.
+            // New or newly active connections cannot time out before this.
             look.earliest = now + timeout_ms;
         }
         look.from = clients.visit_some(look.from, AT_ONCE, |conn| {

@@ -1,25 +1,25 @@
-//! The events of LATENCY on one core, and the rate limit of logged slow slices.
+//! The LATENCY events of one core, and the limit of how often slow slices are logged.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Samples kept per event, as in Redis.
+/// The number of samples kept per event, as in Redis.
 const SAMPLES_MAX: usize = 160;
 
-/// The slow samples with one name.
+/// The slow samples of one event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
-    /// Samples, oldest first: the time in Unix seconds, and the duration in milliseconds.
+    /// The samples, oldest first: pairs of Unix seconds and a duration in milliseconds.
     pub(crate) samples: VecDeque<(u64, u64)>,
-    /// The longest sample, including those no longer kept.
+    /// The longest duration, including samples that are no longer kept.
     pub(crate) worst_ms: u64,
 }
 
-/// Events of one core, or of all, by name.
+/// The events of one core, or of all cores, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events(BTreeMap<String, Event>);
 
 impl Events {
-    /// Adds a sample of `ms` milliseconds.
+    /// Adds a sample of `ms` milliseconds to the event `name`.
     pub(crate) fn add(&mut self, name: &str, unix_s: u64, ms: u64) {
         let event = self.0.entry(name.to_owned()).or_default();
         event.samples.push_back((unix_s, ms));
@@ -39,7 +39,7 @@ impl Events {
         }
     }
 
-    /// Keeps only the events whose names pass `keep`.
+    /// Removes the events for whose names `keep` is false.
     pub(crate) fn retain(&mut self, keep: impl Fn(&String) -> bool) {
         self.0.retain(|name, _| keep(name));
     }
@@ -58,19 +58,21 @@ impl Events {
     }
 }
 
-/// Rate-limits the log of slow slices.
+/// Limits how often slow slices are logged.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
-    /// No line before this time, by the monotonic clock.
+    /// No line is logged before this time of the monotonic clock.
     silent_until_ns: u64,
     left_out: u64,
 }
 
 impl Complaints {
-    /// The time between two lines of a core. Without optimisation most slices are too long.
+    /// The minimal time between two lines of a core. It is long in debug builds, where most slices
+    /// are too long.
     const EVERY_NS: u64 = if cfg!(debug_assertions) { 60_000_000_000 } else { 1_000_000_000 };
 
-    /// If a line may be logged now: the number of slices skipped since the last line.
+    /// If a line may be logged now, returns the number of slow slices that were not logged since
+    /// the last line.
     pub(crate) fn admit(&mut self, now_ns: u64) -> Option<u64> {
         if now_ns < self.silent_until_ns {
             self.left_out += 1;
@@ -85,7 +87,8 @@ impl Complaints {
 mod tests {
     use super::*;
 
-    #[test] // The last samples and the worst are kept; merged samples are ordered by time.
+    // The newest samples and the longest duration are kept. Merged samples are ordered by time.
+    #[test]
     fn events_are_kept_and_merged() {
         let (mut one, mut other) = (Events::default(), Events::default());
         one.add("free", 1, 900);
@@ -104,7 +107,9 @@ mod tests {
         assert_eq!(one.len(), 1);
     }
 
-    #[test] // The first is logged at once, later ones rarely, with the number of skipped ones.
+    // The first slow slice is logged at once. Later lines are rare, and count the slices that were
+    // left out.
+    #[test]
     fn long_slices_do_not_fill_the_log() {
         let mut complaints = Complaints::default();
         assert_eq!(complaints.admit(5), Some(0));

@@ -1,4 +1,4 @@
-//! A core's state for administration commands.
+//! The state that administration commands have on one core.
 
 use super::changes::Changes;
 use super::latency::{Complaints, Events};
@@ -10,12 +10,12 @@ use darter_base::limits::SPARE_BYTES;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// A core's state for administration commands.
+/// The state that administration commands have on one core.
 pub struct Local {
-    /// Facts of the process.
+    /// The state that all cores share.
     pub shared: Arc<Shared>,
     pub(crate) settings: RefCell<Arc<Settings>>,
-    /// Queued changes of the settings. Core 0 only.
+    /// Queued CONFIG SETs. Core 0 only.
     pub(crate) changes: RefCell<Changes>,
     buffer: RefCell<Vec<u8>>,
     pub(crate) slowlog: RefCell<Slowlog>,
@@ -25,7 +25,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// The state of a new core.
+    /// Creates the state of a new core.
     #[must_use]
     pub fn new(shared: Arc<Shared>, settings: Arc<Settings>) -> Self {
         Self {
@@ -40,19 +40,19 @@ impl Local {
         }
     }
 
-    /// Takes the reusable buffer for replies: see [`Local::keep_buffer`].
+    /// Takes the buffer that is reused for encoding replies. [`Local::keep_buffer`] returns it.
     pub fn take_buffer(&self) -> Vec<u8> {
         self.buffer.take()
     }
 
-    /// Keeps a buffer for reuse, unless a long reply made it large.
+    /// Returns the buffer for reuse, unless a long reply has made it large.
     pub fn keep_buffer(&self, buffer: Vec<u8>) {
         if buffer.capacity() <= SPARE_BYTES {
             self.buffer.replace(buffer);
         }
     }
 
-    /// The settings of this core.
+    /// The settings that this core uses.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
         Arc::clone(&self.settings.borrow())

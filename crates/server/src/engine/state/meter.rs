@@ -1,28 +1,29 @@
-//! The time of the running slice and its cause, from two clocks, as `slices` explains.
+//! Measures the running slice and its cause with two clocks; `slices` explains why.
 //!
-//! - M1: the CPU clock was read at or before the slice's begin, so the CPU time of a slice may be
-//!   overstated, by at most [`FRESH_NS`], but never understated.
-//! - M2: the time since the last reading of the clock belongs to the calls counted since.
+//! - M1: the CPU clock was read when the slice began or before that. So the measured CPU time of
+//!   a slice may be too long, by at most [`FRESH_NS`], but never too short.
+//! - M2: the time since the clock was last read belongs to the calls that were counted since.
 
 use super::super::slices::{Blame, Cause};
 use std::cell::Cell;
 
-/// The greatest age of a reading of the CPU clock, which is a system call.
+/// A reading of the CPU clock may be reused for this time, because reading it is a system call.
 const FRESH_NS: u64 = 50_000;
-/// Wall time up to which the CPU clock is not read.
+/// For a slice that is shorter than this in wall time, the CPU clock is not read.
 const BELIEVED_NS: u64 = 60_000;
 
-/// Quick calls between two readings: usually a few microseconds.
+/// The maximal number of quick calls between two readings of the clock: usually a few microseconds.
 const UNTIMED_MAX: usize = darter_resp::LOOKAHEAD_MAX;
 
-/// See the module.
+/// The measurement of the running slice.
 #[derive(Default)]
 pub(crate) struct Meter {
     begin: Cell<Begin>,
     blame: Cell<Blame>,
-    /// The monotonic time as of the last reading: the end of one command is the start of the next.
+    /// The monotonic time when the clock was last read. The end of one command is the start of the
+    /// next.
     now_ns: Cell<u64>,
-    /// The number of calls since then that share the time, and their rows.
+    /// The number of calls since then that share the time, and the rows of their commands.
     untimed: Cell<usize>,
     rows: [Cell<u16>; UNTIMED_MAX],
 }
@@ -31,7 +32,7 @@ pub(crate) struct Meter {
 #[derive(Clone, Copy, Default)]
 struct Begin {
     wall_ns: u64,
-    /// The CPU time at `read_ns`.
+    /// The CPU time when the monotonic clock showed `read_ns`.
     cpu_ns: u64,
     read_ns: u64,
 }
@@ -51,7 +52,7 @@ impl Meter {
         self.blame.set(Blame::default());
     }
 
-    /// Ends the slice: returns its duration and its cause. `cpu_ns` reads the CPU clock.
+    /// Ends the slice. Returns its length and its cause. `cpu_ns` reads the CPU clock.
     pub(crate) fn end(&self, wall_ns: u64, cpu_ns: impl FnOnce() -> u64) -> (u64, Cause) {
         let begin = self.begin.get();
         let mut ns = wall_ns.saturating_sub(begin.wall_ns);
@@ -63,53 +64,57 @@ impl Meter {
         (ns, self.blame.get().cause())
     }
 
-    /// The monotonic time as of the last reading.
+    /// The monotonic time when the clock was last read.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns.get()
     }
 
-    /// Records a reading of the clock.
+    /// Records that the clock was read and showed `now_ns`.
     #[inline]
     pub(crate) fn read(&self, now_ns: u64) {
         self.now_ns.set(now_ns);
     }
 
-    /// The number of calls since the last reading that share the time.
+    /// The number of calls that share the time since the clock was last read.
     #[inline]
     pub(crate) fn untimed(&self) -> usize {
         self.untimed.get()
     }
 
-    /// Counts a call of this row without reading the clock. True if the clock must be read now.
+    /// Counts a call of the command `row` without reading the clock. Returns true if the clock must
+    /// be read now.
     #[inline]
     pub(crate) fn is_full_with(&self, row: usize) -> bool {
         let count = self.untimed.get();
-        self.rows[count].set(row as u16); // The table has a few hundred rows.
+        // A row's index fits, because the table has a few hundred rows.
+        self.rows[count].set(row as u16);
         self.untimed.set(count + 1);
         count + 1 == UNTIMED_MAX
     }
 
-    /// Calls `share` with the rows of the calls that share the time since the last reading.
+    /// Calls `share` with the rows of the calls that share the time since the clock was last read,
+    /// and forgets the calls.
     pub(crate) fn take_untimed(&self, share: impl FnOnce(&[u16])) {
         let count = self.untimed.take();
         let rows: [u16; UNTIMED_MAX] = std::array::from_fn(|at| self.rows[at].get());
         share(&rows[..count]);
     }
 
-    /// Attributes the slice's time to `cause` from here on.
+    /// Attributes the time from now on to `cause`.
     #[inline]
     pub(crate) fn blame(&self, cause: Cause) {
         self.blame.set(self.blame.get().on(cause));
     }
 
-    /// Adds `ns` to the current cause.
+    /// Adds `ns` nanoseconds to the current cause.
     #[inline]
     pub(crate) fn took(&self, ns: u64) {
         self.blame.set(self.blame.get().took(ns));
     }
 
-    /// Attributes time to receiving bytes, unless the slice has another cause.
+    /// Attributes the time from now on to receiving bytes, unless the slice already has another
+    /// cause.
     pub(crate) fn blame_receiving(&self) {
         if self.blame.get().cause() == Cause::Idle {
             self.blame(Cause::Receive);
@@ -121,7 +126,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    #[test] // M1: a fresh reading serves the next slice, an older one does not.
+    #[test] // M1: a fresh reading of the CPU clock serves the next slice; an older one does not.
     fn the_cpu_clock_is_read_when_it_must_be() {
         let meter = Meter::default();
         let never = || panic!("a reading is at hand");
@@ -136,7 +141,7 @@ mod tests {
         assert_eq!(meter.end(3_100_000, || 680_000).0, 80_000);
     }
 
-    #[test] // M2; and only receiving itself is attributed to receiving.
+    #[test] // M2. Only the time of receiving itself is attributed to receiving.
     fn calls_are_counted_until_the_clock_is_read() {
         let meter = Meter::default();
         meter.begin(100, || 0);

@@ -1,44 +1,45 @@
-//! Connections that move between cores: the number in flight, holds that stop all moves, and the
-//! load of each core.
+//! The state of moving connections on one core: the number in progress, holds that stop all moves,
+//! and the load of each core.
 
 use super::super::moving::policy::{self, Policy, Share, Wish};
 use crate::shared::CoreReport;
 use darter_tx::CoreId;
 use std::cell::{Cell, RefCell};
 
-/// See the module.
+/// The state of moving connections on one core.
 #[derive(Default)]
 pub(crate) struct Moves {
     policy: Cell<Policy>,
-    /// Connections that are leaving this core, until the other core has them.
+    /// The number of connections that are leaving this core and have not arrived on another one.
     leaving: Cell<usize>,
-    /// The number of holds: no connection leaves while there is one.
+    /// The number of holds. While there is one, no connection begins to leave.
     held: Cell<usize>,
-    /// Tickets that are completed when no connection is leaving.
+    /// Tickets to complete when no connection is leaving any more.
     awaited: RefCell<Vec<u64>>,
-    /// Connections that this core accepted and that are on another core, or in flight.
+    /// The number of connections that this core accepted and that are now on another core, or on
+    /// the way.
     away: Cell<usize>,
-    /// Connections on this core that another core accepted.
+    /// The number of connections on this core that another core accepted.
     guests: Cell<usize>,
-    /// The current span, and the weight of the connections moved away in it.
+    /// The current span, and the total weight of the connections that left in it.
     span: Cell<u64>,
     given: Cell<u32>,
-    /// Start of the current idle time, by the monotonic clock; 0 while the core works.
+    /// The start of the current idle time, by the monotonic clock; 0 while the core works.
     idle_since_ns: Cell<u64>,
-    /// The measures of the current span.
+    /// The idle time and CPU time of the current span so far.
     measured: Cell<Measured>,
-    /// The load of each core at the beginning of the span.
+    /// The load of each core, as read at the beginning of the span.
     shares: RefCell<Vec<Share>>,
 }
 
-/// The beginning of a span, and its measures so far.
+/// The beginning of a span, and the times measured since.
 #[derive(Clone, Copy, Default)]
 struct Measured {
     begun_ns: u64,
     cpu_ns: u64,
-    /// Idle time, polling or asleep.
+    /// Idle time: polling or asleep.
     idle_ns: u64,
-    /// The part of the idle time spent polling, which takes CPU time.
+    /// The part of the idle time in which the core polled, which uses CPU time.
     polled_ns: u64,
 }
 
@@ -53,21 +54,21 @@ impl Moves {
 
     // ---- leaving connections ----
 
-    /// Whether a connection may leave now.
+    /// True if a connection may begin to leave now.
     pub(crate) fn may_begin(&self, from: CoreId, wish: Wish, cores: usize) -> bool {
         self.held.get() == 0
             && Policy::may_give(self.given.get(), wish.weight)
             && Policy::is_turn(from, wish.to, cores, self.span.get())
     }
 
-    /// Counts a connection that leaves.
+    /// Counts a connection that begins to leave.
     pub(crate) fn begin(&self, wish: Wish) {
         self.given.set(self.given.get() + wish.weight);
         self.leaving.set(self.leaving.get() + 1);
     }
 
-    /// Counts a connection that has arrived, returned or closed. Returns the waiting tickets if
-    /// none is leaving any more.
+    /// Counts a leaving connection that has arrived, returned or closed. If no other is leaving,
+    /// returns the waiting tickets.
     pub(crate) fn end(&self) -> Vec<u64> {
         self.leaving.set(self.leaving.get() - 1);
         if self.are_under_way() { Vec::new() } else { self.awaited.take() }
@@ -79,7 +80,7 @@ impl Moves {
         self.awaited.borrow_mut().push(ticket);
     }
 
-    /// Whether any connection is leaving, or in flight.
+    /// True if any connection is leaving and has not arrived.
     pub(crate) fn are_under_way(&self) -> bool {
         self.leaving.get() > 0
     }
@@ -95,47 +96,48 @@ impl Moves {
 
     // ---- ownership ----
 
-    /// The number of connections that this core accepted; `here` are on it, with guests.
+    /// The number of open connections that this core accepted. `here` connections are on it,
+    /// including guests.
     pub(crate) fn accepted(&self, here: usize) -> usize {
         here - self.guests.get() + self.away.get()
     }
 
-    /// Counts a guest that arrives.
+    /// Counts a connection that arrives and was accepted by another core.
     pub(crate) fn guest_comes(&self) {
         self.guests.set(self.guests.get() + 1);
     }
 
-    /// Counts a guest that moves on, returns or closes.
+    /// Counts a guest that leaves this core or closes.
     pub(crate) fn guest_goes(&self) {
         self.guests.set(self.guests.get() - 1);
     }
 
-    /// Counts an own connection that leaves.
+    /// Counts a connection that this core accepted and that leaves.
     pub(crate) fn goes_away(&self) {
         self.away.set(self.away.get() + 1);
     }
 
-    /// Counts an own connection that returns or closes.
+    /// Counts a connection that this core accepted and that returns, or closes elsewhere.
     pub(crate) fn is_back(&self) {
         self.away.set(self.away.get() - 1);
     }
 
     // ---- load of cores ----
 
-    /// Begins idle time.
+    /// Begins a period of idle time.
     pub(crate) fn rests(&self, now_ns: u64) {
         if self.idle_since_ns.get() == 0 {
             self.idle_since_ns.set(now_ns);
         }
     }
 
-    /// Adds polling to the idle time.
+    /// Counts `ns` nanoseconds of polling as idle time.
     pub(crate) fn polled(&self, ns: u64) {
         let measured = self.measured.get();
         self.measured.set(Measured { polled_ns: measured.polled_ns + ns, ..measured });
     }
 
-    /// Ends idle time.
+    /// Ends the period of idle time.
     #[inline]
     pub(crate) fn works(&self, now_ns: u64) {
         let since_ns = self.idle_since_ns.take();
@@ -146,7 +148,8 @@ impl Moves {
         }
     }
 
-    /// At the beginning of a span: reports the load of core `here`, and reads those of the others.
+    /// At the beginning of a span: publishes the load of core `here`, and reads the loads of the
+    /// others.
     pub(crate) fn look(
         &self,
         here: CoreId,
@@ -171,7 +174,7 @@ impl Moves {
         self.given.set(0);
     }
 
-    /// The load of a core at the beginning of the span.
+    /// The load of a core, as read at the beginning of the span.
     pub(crate) fn share(&self, core: CoreId) -> Share {
         self.shares.borrow().get(core).copied().unwrap_or_default()
     }

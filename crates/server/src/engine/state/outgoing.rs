@@ -1,4 +1,4 @@
-//! The outputs of a turn: actions on sockets, and mail to other cores.
+//! The outputs of a turn: actions on sockets, and messages to other cores.
 
 use crate::settings::Settings;
 use darter_base::limits::SPARE_BYTES;
@@ -9,12 +9,12 @@ use darter_tx::{CoreId, Message, Tx};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// An action on a socket.
+/// An action that the thread performs on a socket, or on the listeners.
 #[derive(Debug)]
 pub enum Action {
-    /// Send one run of bytes; `Core::sent` returns the buffer.
+    /// Send these bytes. `Core::sent` returns the buffer afterwards.
     SendFlat(Token, Vec<u8>),
-    /// Send parts, in order.
+    /// Send these parts, in order.
     Send(Token, Vec<Part>),
     /// Stop receiving.
     Pause(Token),
@@ -22,21 +22,21 @@ pub enum Action {
     Resume(Token),
     /// Close the connection.
     Close(Token),
-    /// Detach the connection from this thread; `Core::released` follows.
+    /// Detach the connection's socket from this thread. `Core::released` is called afterwards.
     Release(Token),
-    /// Apply these settings to the listeners, and complete the ticket with the success, a `bool`.
-    /// Core 0 only.
+    /// Apply these settings to the listeners. Then complete the ticket with a `bool` that says
+    /// whether it succeeded. Core 0 only.
     Listen(Arc<Settings>, u64),
 }
 
-/// See the module. `M` is the type of messages between cores.
+/// The outputs of the current turn. `M` is the type of messages between cores.
 pub(crate) struct Outgoing<M> {
     actions: RefCell<Vec<Action>>,
-    /// In the order of posting.
+    /// Messages to other cores, in the order in which they were posted.
     mail: RefCell<Vec<(CoreId, M)>>,
-    /// Scratch memory for moving the mail of tasks into `mail`.
+    /// Memory that is reused while messages of tasks are moved into `mail`.
     scratch: RefCell<Vec<(CoreId, Message)>>,
-    /// Buffers of earlier sends.
+    /// Buffers of earlier sends, for reuse.
     spares: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -56,7 +56,7 @@ impl<M: From<Message>> Outgoing<M> {
         self.actions.borrow_mut().push(action);
     }
 
-    /// Whether there are actions.
+    /// True if there are actions.
     pub(crate) fn has_actions(&self) -> bool {
         !self.actions.borrow().is_empty()
     }
@@ -68,7 +68,7 @@ impl<M: From<Message>> Outgoing<M> {
         spare::release(&mut actions);
     }
 
-    /// Adds mail after all earlier mail, including that of tasks.
+    /// Adds a message after all earlier ones, including those that tasks have posted.
     pub(crate) fn post(&self, tx: &Tx, core: CoreId, mail: M) {
         let mut all = self.mail.borrow_mut();
         if tx.has_mail() {
@@ -77,12 +77,12 @@ impl<M: From<Message>> Outgoing<M> {
         all.push((core, mail));
     }
 
-    /// Whether there is mail, without the mail of tasks.
+    /// True if there are messages, apart from those that tasks have posted.
     pub(crate) fn has_mail(&self) -> bool {
         !self.mail.borrow().is_empty()
     }
 
-    /// Moves the mail into `into`, in the order of posting.
+    /// Moves the messages into `into`, in the order in which they were posted.
     pub(crate) fn drain_mail(&self, tx: &Tx, into: &mut Vec<(CoreId, M)>) {
         let mut mail = self.mail.borrow_mut();
         into.append(&mut mail);
@@ -97,14 +97,14 @@ impl<M: From<Message>> Outgoing<M> {
         spare::release(&mut scratch);
     }
 
-    /// A buffer for a send, reused if possible.
+    /// Returns a buffer for a send, reused if possible.
     pub(crate) fn spare(&self) -> Vec<u8> {
         self.spares.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Keeps the buffer of a send for reuse, unless it is large or there are enough.
+    /// Keeps the buffer of a send for reuse, unless it is large or enough are kept.
     pub(crate) fn keep_spare(&self, buffer: Vec<u8>) {
-        /// Buffers kept for reuse.
+        /// The number of buffers that are kept.
         const SPARES: usize = 64;
         if buffer.capacity() <= SPARE_BYTES {
             let mut spares = self.spares.borrow_mut();

@@ -1,10 +1,10 @@
-//! Flow control of receiving, and the connections whose receiving is paused because too many of
-//! their bytes are not parsed yet.
+//! Whether bytes are received from a connection, and the connections from which receiving is paused
+//! because too many of their bytes are not parsed yet.
 //!
-//! Usually a pause ends when the core catches up. But a client that writes a whole pipeline before
-//! it reads a reply blocks in its write, and the core cannot produce more replies before the client
-//! reads. So a connection without progress for [`STALL_MS`] is received from again, up to
-//! `client-query-buffer-limit`.
+//! Usually a pause ends when the core has parsed enough. But a client that writes a whole pipeline
+//! before it reads a reply is blocked in its write, and the core produces no more replies before
+//! the client reads. So receiving continues if the connection has made no progress for
+//! [`STALL_MS`], up to `client-query-buffer-limit`.
 //!
 //! Not here: receiving from a stalled connection. See `conn::receive`.
 
@@ -12,10 +12,10 @@ use darter_runtime::net::Token;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// Time without progress after which a connection counts as stalled.
+/// A paused connection counts as stalled after this time without progress.
 const STALL_MS: u64 = 20;
 
-/// The state of receiving from a connection.
+/// Whether bytes are received from a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Receiving {
     /// Bytes are received as they arrive.
@@ -23,29 +23,29 @@ pub(crate) enum Receiving {
     Open,
     /// Nothing is received until most of the received bytes are parsed.
     Paused,
-    /// Bytes are received ahead of the replies, up to the limit.
+    /// Bytes are received ahead of the replies, up to `client-query-buffer-limit`.
     Ahead,
 }
 
-/// A connection whose receiving was paused.
+/// A connection from which receiving is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
-    /// The connection; it may have gone.
+    /// The token of the connection, which may have gone.
     pub(crate) token: Token,
-    /// Unparsed bytes at the time of the pause.
+    /// The number of unparsed bytes when the pause began.
     pub(crate) pending: usize,
 }
 
-/// See the module.
+/// The connections from which receiving is paused.
 #[derive(Default)]
 pub(crate) struct Stalls {
-    /// Paused connections with the time of their next check, in Unix milliseconds, in order unless
-    /// the clock was set back. At most one entry for each pause of the last [`STALL_MS`].
+    /// Paused connections with the time of their next check, in Unix milliseconds. In order, unless
+    /// the clock was set back. There is at most one entry for each pause of the last [`STALL_MS`].
     queue: RefCell<VecDeque<(u64, Stall)>>,
 }
 
 impl Stalls {
-    /// Adds a connection whose receiving was paused, or is still paused after a check.
+    /// Adds a connection from which receiving was paused, or is still paused after a check.
     pub(crate) fn add(&self, stall: Stall, now_ms: u64) {
         self.queue.borrow_mut().push_back((now_ms + STALL_MS, stall));
     }
@@ -55,7 +55,8 @@ impl Stalls {
         self.queue.borrow().front().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Takes the next connection to check; at once if the clock was set back.
+    /// Takes the next connection whose check is due. If the clock was set back, checks are due at
+    /// once.
     pub(crate) fn take_due(&self, now_ms: u64) -> Option<Stall> {
         let mut queue = self.queue.borrow_mut();
         let is_due = |due_ms: u64| due_ms <= now_ms || due_ms > now_ms + STALL_MS;

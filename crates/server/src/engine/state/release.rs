@@ -1,37 +1,38 @@
-//! Releases the buffers of silent connections.
+//! Releases the buffers of connections that have been silent for a while.
 //!
-//! A round checks all connections, a few per turn, and releases the buffers of those that are
-//! silent. It also finds the earliest time at which another may have been silent for long enough:
-//! then the next round begins. While no connection holds a buffer, the next round begins only after
-//! a connection has received something.
+//! A round visits all connections, a few per turn, and releases the buffers of silent ones. It also
+//! finds the earliest time at which another connection may have been silent for long enough; the
+//! next round begins then. If no connection holds a buffer, the next round begins only after a
+//! connection has received something.
 
 use super::clients::Clients;
 use std::cell::Cell;
 
-/// Silence after which a connection's memory is released.
+/// After this time without received bytes, the buffers of a connection are released.
 const SILENT_MS: u64 = 2_000;
 /// The time between two steps of a round.
 const EVERY_MS: u64 = 10;
-/// Connections checked per turn.
+/// Connections visited per turn.
 const AT_ONCE: usize = 16;
 
 /// The progress of the round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// The place of the next connection; 0: no round runs.
+    /// The index of the next connection to visit; 0 if no round is running.
     next: usize,
     /// The time of the next step, in Unix milliseconds; `None` while no connection holds a buffer.
     due: Option<u64>,
-    /// The earliest time at which a checked connection may have been silent for long enough.
+    /// The earliest time at which one of the connections visited so far may have been silent for
+    /// long enough.
     earliest: Option<u64>,
 }
 
-/// See the module.
+/// The state of the release of buffers.
 #[derive(Default)]
 pub(crate) struct Release(Cell<Round>);
 
 impl Release {
-    /// Records that a connection has received something, so it holds a buffer.
+    /// Records that a connection has received something, and therefore holds a buffer.
     pub(crate) fn will_release(&self, now_ms: u64) {
         let round = self.0.get();
         if round.due.is_some() && round.earliest.is_some() {
@@ -40,7 +41,8 @@ impl Release {
         let due = now_ms + SILENT_MS;
         self.0.set(Round {
             due: round.due.or(Some(due)),
-            earliest: round.earliest.or(Some(due)), // The round may have passed it already.
+            // The round may have visited the connection already.
+            earliest: round.earliest.or(Some(due)),
             ..round
         });
     }
@@ -50,12 +52,13 @@ impl Release {
         self.0.get().due
     }
 
-    /// Checks a few connections, and releases the buffers of at most one: they may be megabytes.
+    /// Visits a few connections, and releases the buffers of at most one, because they may be
+    /// megabytes.
     pub(crate) fn look(&self, clients: &Clients, now: u64) {
         let mut round = self.0.get();
         let Some(due) = round.due else { return };
         if now < due {
-            round.due = Some(due.min(now + SILENT_MS)); // The clock may be set back.
+            round.due = Some(due.min(now + SILENT_MS)); // The clock may have been set back.
             self.0.set(round);
             return;
         }
@@ -73,7 +76,8 @@ impl Release {
                 break;
             }
             if conn.parser.has_buffer() {
-                // A connection with a partial request may complete it without another byte.
+                // A connection whose request is partly parsed may continue without another received
+                // byte.
                 let due = if conn.parser.may_release() { due } else { due.max(now + SILENT_MS) };
                 round.earliest = Some(round.earliest.map_or(due, |earliest| earliest.min(due)));
             }

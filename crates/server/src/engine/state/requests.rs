@@ -1,15 +1,15 @@
-//! Requests that outlive their receive buffer, stored side by side: short ones are copied, long
-//! ones are shared. So a batch, or a MULTI, needs no allocation per request.
+//! Requests that outlive their receive buffer, stored side by side. Short requests are copied, and
+//! long ones are shared. So a batch, or a MULTI, needs no allocation per request.
 
 use darter_resp::{Args, Request, Span};
 use std::sync::Arc;
 
-/// Longer arguments are shared instead of copied.
+/// A longer argument is shared instead of copied.
 const COPY_MAX: usize = 4 * 1024;
-/// Requests with more arguments are shared, too.
+/// A request with more arguments is shared instead of copied.
 const COPIED_ARGS_MAX: usize = 64;
 
-/// The bytes of short requests, and the spans of their arguments.
+/// The bytes of short requests, and the ranges of their arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     bytes: Vec<u8>,
@@ -19,14 +19,14 @@ pub(crate) struct Requests {
 /// A stored request.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// A range of the spans.
+    /// A range of indexes in the list of arguments.
     Spans(u32, u32),
-    /// A shared request.
+    /// A long request, shared.
     Owned(Arc<Request>),
 }
 
 impl Requests {
-    /// Stores a request.
+    /// Stores a request, and returns its entry.
     pub(crate) fn keep(&mut self, args: Args<'_>) -> Kept {
         if args.len() > COPIED_ARGS_MAX || args.total_bytes() > COPY_MAX {
             return Kept::Owned(args.to_request());
@@ -51,13 +51,13 @@ impl Requests {
         }
     }
 
-    /// Removes all requests, and keeps the memory.
+    /// Removes all requests, but keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
     }
 
-    /// Bytes of memory, without shared requests.
+    /// Bytes of memory, apart from shared requests.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }

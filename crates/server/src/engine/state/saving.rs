@@ -1,36 +1,41 @@
-//! A core's state of snapshots: its part of the current one, and the changes that the last one has.
+//! The state of snapshots on one core: its part of the current snapshot, and the number of changes
+//! that the last one contains.
 
 use crate::saving::{Outlet, Room, Saves};
 use darter_persist::snapshot::{Chunk, Snapshot, Step};
 use darter_tx::{Locked, Tx};
 use std::cell::{Cell, RefCell};
 
-/// Memory that a snapshot may hold beside the data before writers wait, in thousandths of the cut.
+/// Writers wait while a snapshot holds more memory than this in addition to the data, in
+/// thousandths of the cut's size.
 const HELD_PER_MILLE: u64 = 31;
-/// Memory beside the data that is logged, in thousandths of the cut.
+/// A snapshot that holds more memory than this in addition to the data is logged, in thousandths of
+/// the cut's size.
 const LOGGED_PER_MILLE: u64 = 250;
 
-/// See the module.
+/// The state of snapshots on one core.
 #[derive(Default)]
 pub(crate) struct Saving {
     work: RefCell<Option<Work>>,
-    /// Whether there is `work`.
+    /// True while this core has an unfinished part (`work`).
     is_here: Cell<bool>,
-    /// Memory of the cut that writers had copied when the turn began, in KiB.
+    /// The memory of the cut that writers had copied when the turn began, in KiB.
     copied_before_kib: Cell<u32>,
-    /// Memory that the current snapshot holds beside the data, and the peak of the current or last
-    /// one, in KiB.
+    /// Memory that the current snapshot holds in addition to the data, and the peak of the current
+    /// or last snapshot, in KiB.
     held_kib: Cell<u64>,
     held_peak_kib: Cell<u64>,
-    /// The number of this core's changes, since its start, that the last snapshot includes.
+    /// The number of changes of this core, since its start, that the last snapshot contains.
     saved_changes: Cell<u64>,
-    /// Core 0: the ticket that waits for the outcome.
+    /// On core 0: the ticket of the task that waits for the outcome of the snapshot.
     ticket: Cell<Option<u64>>,
-    /// Core 0: tickets that wait until no snapshot is being made.
+    /// On core 0: tickets to complete when no snapshot is being made.
     waiting: RefCell<Vec<u64>>,
-    /// Core 0: tickets that wait for the last snapshot, requested by another client or signal.
+    /// On core 0: tickets that wait for the outcome of the snapshot before the end, if others have
+    /// requested it, too.
     waiting_for_last: RefCell<Vec<u64>>,
-    /// Core 0: the locks of all keys after the last snapshot, so that nothing changes any more.
+    /// On core 0: the locks of all keys after the snapshot before the end, so that no data changes
+    /// any more.
     frozen: RefCell<Option<Locked>>,
 }
 
@@ -38,15 +43,15 @@ pub(crate) struct Saving {
 struct Work {
     snapshot: Snapshot,
     outlet: Box<dyn Outlet>,
-    /// A chunk for which there was no room.
+    /// An encoded chunk that the file had no room for.
     held: Option<Chunk>,
-    /// The memory of this snapshot was logged.
+    /// True if the memory that this snapshot holds was logged.
     is_logged: bool,
 }
 
 impl Saving {
-    /// Begins this core's part of a snapshot. The part of an aborted one may still be here if the
-    /// core has slept since.
+    /// Begins this core's part of a snapshot. If the core has slept since an earlier snapshot was
+    /// aborted, the part of that one is replaced.
     pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
         let before =
             self.work.replace(Some(Work { snapshot, outlet, held: None, is_logged: false }));
@@ -56,7 +61,7 @@ impl Saving {
         debug_assert!(before.as_ref().is_none_or(is_over), "one snapshot at a time");
     }
 
-    /// Whether [`Saving::step`] would do something.
+    /// True if [`Saving::step`] can do something.
     pub(crate) fn can_go_on(&self, saves: &Saves) -> bool {
         let work = self.work.borrow();
         work.as_ref().is_some_and(|work| {
@@ -64,13 +69,14 @@ impl Saving {
         })
     }
 
-    /// Whether this core's part of a snapshot is unfinished: then a write may copy a segment.
+    /// True while this core's part of a snapshot is unfinished. Until then, a write may have to
+    /// copy a segment.
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.is_here.get()
     }
 
-    /// Whether writers copy faster than their copies are read.
+    /// True if writers copy faster than the copies are encoded.
     pub(crate) fn is_behind(&self, saves: &Saves) -> bool {
         let is_behind = |work: &Work| work.snapshot.holds_more_than(HELD_PER_MILLE);
         self.is_here()
@@ -86,8 +92,8 @@ impl Saving {
         }
     }
 
-    /// Memory that the current snapshot holds beside the data, in bytes, and the peak of the
-    /// current or last one.
+    /// Memory that the current snapshot holds in addition to the data, and the peak of the current
+    /// or last snapshot, in bytes.
     pub(crate) fn held_bytes(&self) -> [u64; 2] {
         [&self.held_kib, &self.held_peak_kib].map(|kib| kib.get() * 1_024)
     }
@@ -109,8 +115,8 @@ impl Saving {
         }
     }
 
-    /// Memory that writers have copied in this turn, in KiB. A reader that replaces another one
-    /// counts from 0.
+    /// Memory that writers have copied in this turn, in KiB. If a new snapshot has begun in this
+    /// turn, its count starts at 0.
     pub(crate) fn copied_in_turn_kib(&self) -> u32 {
         self.copied_kib().saturating_sub(self.copied_before_kib.get())
     }
@@ -119,7 +125,7 @@ impl Saving {
         self.work.borrow().as_ref().map_or(0, |work| work.snapshot.copied_kib())
     }
 
-    /// Encodes a portion, or sends the chunk that is held. Returns the number of keys sent.
+    /// Encodes a portion, or sends the held chunk. Returns the number of keys that were sent.
     pub(crate) fn step(&self, saves: &Saves) -> u64 {
         let keys = self.go_on(saves);
         self.is_here.set(self.work.borrow().is_some());
@@ -158,28 +164,28 @@ impl Saving {
         }
     }
 
-    /// Sets the number of this core's changes that the last snapshot includes.
+    /// Sets the number of this core's changes that the last snapshot contains.
     pub(crate) fn set_saved_changes(&self, changes: u64) {
         self.saved_changes.set(changes);
     }
 
-    /// The number of changes, of `changes`, that no snapshot includes.
+    /// The number of this core's changes that no snapshot contains, if it has made `changes`.
     pub(crate) fn unsaved(&self, changes: u64) -> u64 {
         changes.saturating_sub(self.saved_changes.get())
     }
 
-    /// Adds the ticket that waits for the outcome.
+    /// Adds the ticket of the task that waits for the outcome.
     pub(crate) fn await_outcome(&self, ticket: u64) {
         let before = self.ticket.replace(Some(ticket));
         assert!(before.is_none(), "one snapshot at a time");
     }
 
-    /// Takes the ticket that waits for the outcome.
+    /// Takes the ticket of the task that waits for the outcome.
     pub(crate) fn take_ticket(&self) -> Option<u64> {
         self.ticket.take()
     }
 
-    /// Adds a ticket that waits until no snapshot is being made.
+    /// Adds a ticket to complete when no snapshot is being made.
     pub(crate) fn await_end(&self, ticket: u64) {
         self.waiting.borrow_mut().push(ticket);
     }
@@ -189,17 +195,17 @@ impl Saving {
         self.waiting.take().into_iter().for_each(|ticket| tx.complete(ticket, Box::new(())));
     }
 
-    /// Adds a ticket that waits for the outcome of the last snapshot.
+    /// Adds a ticket that waits for the outcome of the snapshot before the end.
     pub(crate) fn await_last(&self, ticket: u64) {
         self.waiting_for_last.borrow_mut().push(ticket);
     }
 
-    /// Takes the tickets that wait for the outcome of the last snapshot.
+    /// Takes the tickets that wait for the outcome of the snapshot before the end.
     pub(crate) fn take_waiting_for_last(&self) -> Vec<u64> {
         self.waiting_for_last.take()
     }
 
-    /// Whether the last snapshot has been made.
+    /// True if the snapshot before the end was made, so that no data may change.
     pub(crate) fn is_frozen(&self) -> bool {
         self.frozen.borrow().is_some()
     }
@@ -215,7 +221,7 @@ mod tests {
     use super::*;
     use darter_persist::snapshot::Style;
 
-    /// The outlet of an aborted snapshot.
+    /// The outlet of an aborted snapshot: it takes nothing.
     struct Gone;
 
     impl Outlet for Gone {
@@ -228,7 +234,7 @@ mod tests {
         fn end(self: Box<Self>) {}
     }
 
-    #[test] // The core sleeps until the next snapshot begins.
+    #[test] // The core sleeps from the abort until the next snapshot begins.
     fn one_that_was_given_up_gives_way_to_the_next() {
         let saving = Saving::default();
         for _ in 0..2 {

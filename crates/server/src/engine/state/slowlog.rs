@@ -5,28 +5,30 @@ use darter_command::Command;
 use darter_resp::{Arg, Args};
 use std::collections::VecDeque;
 
-/// Arguments shown per command, and bytes shown per argument, as in Redis.
+/// The number of arguments kept per command, and the number of bytes kept per argument, as in
+/// Redis.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 /// One slow command.
 #[derive(Clone)]
 pub(crate) struct SlowCall {
-    /// Unique across all cores.
+    /// The id of the entry, unique across all cores.
     pub(crate) id: u64,
-    /// The end of the command, in Unix microseconds.
+    /// The time at which the command ended, in Unix microseconds.
     pub(crate) unix_us: u64,
-    /// Its duration in microseconds.
+    /// The duration of the command in microseconds.
     pub(crate) us: u64,
-    /// Its arguments, shortened.
+    /// The arguments of the command, shortened.
     pub(crate) args: Vec<Vec<u8>>,
-    /// The address and the name of its connection; empty if that has closed.
+    /// The address and the name of the client; empty if it has closed.
     pub(crate) peer: String,
     pub(crate) name: Vec<u8>,
 }
 
 impl SlowCall {
-    /// A command of `row` that has just ended. [`Slowlog::keep`] sets its id and connection.
+    /// Describes a command of `row` that has just ended. [`Slowlog::keep`] adds the id and the
+    /// client.
     pub(crate) fn new(unix_us: u64, ns: u64, row: &Command, args: Args<'_>) -> Self {
         let (us, args) = (ns / 1_000, shown(row, args));
         Self { id: 0, unix_us, us, args, peer: String::new(), name: Vec::new() }
@@ -41,8 +43,8 @@ pub(crate) struct Slowlog {
 }
 
 impl Slowlog {
-    /// Keeps a command, and at most `most` in total. `id` turns a number that is unique on this
-    /// core into an id.
+    /// Adds a command, and keeps at most `most` in total. `id` turns a number of this core into an
+    /// id that is unique across all cores.
     pub(crate) fn keep(
         &mut self,
         call: SlowCall,
@@ -66,7 +68,7 @@ impl Slowlog {
     }
 }
 
-/// The arguments of a command, shortened.
+/// The arguments of a command, shortened and without secrets.
 pub(crate) fn shown(row: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
     let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(row.shown(args, at))).collect();
@@ -89,7 +91,7 @@ fn shorten(arg: Arg<'_>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    #[test] // Newest first, up to the limit. Ids continue after the log was cleared.
+    #[test] // The newest come first, up to the limit. Ids continue after SLOWLOG RESET.
     fn the_newest_are_kept() {
         let mut log = Slowlog::default();
         let call = |us| SlowCall {

@@ -1,23 +1,25 @@
-//! Calls that wait for keys of this core, by key in order of arrival; and the deadlines of this
-//! core's waiting clients.
+//! The blocking commands (*calls*) that wait for keys of this core, by key in order of arrival; and
+//! the deadlines of this core's blocked clients.
 //!
 //! ```text
 //! keys:     name -> key "jobs"  -> 17: client 5, its 1st key   23: client 9, its 2nd key
 //!                   key "mails" -> 23: client 9, its 1st key
 //! waiters:  number -> client 9, its place 23, and its names
 //! ```
-//! A name is the number under which a key is locked. Two keys may share one, so a name has a queue
-//! for each. A waiter has the same place on all its keys of this core. A waiter that leaves is
-//! removed at once; its places in the queues are removed in portions, and are ignored until then.
-//! When a call finds its condition unmet, calls with the same condition on that key are skipped.
+//! A *name* is the number under which a key is locked. Two keys may have the same name, so a name
+//! has a queue for each of its keys. A waiting call has a *place* in the queue of each of its keys,
+//! and the same position in all of them. When a call stops waiting, it is removed at once. Its
+//! places are ignored from then on, and removed in portions. A call may wait on a *condition*, such
+//! as "the list is not empty". When the condition of one call is found unmet, all calls with the
+//! same condition on that key are skipped.
 //!
 //! Invariants (`check_invariants`):
-//! - Q1: every place of a waiter is in the queue of its key. Every place in a queue belongs to a
-//!   waiter, or to one that has left and is not removed yet.
-//! - Q2: no queue is empty, and `keys` has no name without a queue.
-//! - Q3: `due` and `due_of` have the same content, of names with waiters.
-//! - Q4: a condition is known while a call waits on it.
-//! - Q5: if a queue has a condition, all its places have it.
+//! - Q1: every place of a waiting call is in the queue of its key. Every place in a queue belongs
+//!   to a waiting call, or to one that has left and whose places are still being removed.
+//! - Q2: no queue is empty, and every name in `keys` has a queue.
+//! - Q3: `due` and `due_of` have the same entries, and every name in them has waiting calls.
+//! - Q4: `conditions` knows every condition on which a call waits.
+//! - Q5: if a queue has a condition, all its places have the same.
 
 use darter_base::hash::IdentityMap;
 use darter_base::runs::Runs;
@@ -33,66 +35,67 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::super::point::View;
 
-/// Places checked or skipped in one step: about 30 us.
+/// Places that are checked or skipped in one step: about 30 us.
 const PASSED_AT_ONCE: usize = 64;
 
-/// The wait state of a call. The core of its client may end the wait, and each core of its keys may
-/// serve the call: the first transition wins.
+/// The state of a blocked call, shared by the cores concerned. The core of the client may end the
+/// wait, and each core that owns one of the keys may serve the call. The first to change the state
+/// wins.
 #[derive(Debug, Default)]
 pub(crate) struct Fate(AtomicU8);
 
 impl Fate {
     const WAITS: u8 = 0;
-    /// The call is in flight to the core of its keys, which runs it or lets it wait.
+    /// The call is in flight to the core that owns its keys. That core runs it, or makes it wait.
     const ASKS: u8 = 1;
-    /// The call is in flight, but its client has half-closed or timed out: it may be answered, but
-    /// not wait.
+    /// The call is in flight, but the client has half-closed or timed out. The call may be
+    /// answered, but must not wait.
     const ASKS_LAST: u8 = 2;
     const TAKEN: u8 = 3;
     const OVER: u8 = 4;
 
-    /// The state of a call that is sent to the core of its keys.
+    /// The initial state of a call that is sent to the core that owns its keys.
     pub(crate) fn asks(has_ended: bool) -> Self {
         Self(AtomicU8::new(if has_ended { Self::ASKS_LAST } else { Self::ASKS }))
     }
 
-    /// Claims the call for a core of its keys, which serves it in the same step. False if another
-    /// core has, or the wait is over.
+    /// Claims a waiting call for a core that owns one of its keys, and that serves it in the same
+    /// step. Returns false if another core has claimed it, or the wait has ended.
     pub(crate) fn take(&self) -> bool {
         self.decide(&[Self::WAITS], Self::TAKEN)
     }
 
-    /// Claims a call in flight for the core of its keys, which runs it in the same step. False if
-    /// the wait is over.
+    /// Claims a call in flight for the core that owns its keys, and that runs it in the same step.
+    /// Returns false if the wait has ended.
     pub(crate) fn answer(&self) -> bool {
         self.decide(&[Self::ASKS, Self::ASKS_LAST], Self::TAKEN)
     }
 
-    /// Lets a call in flight wait, because its keys have nothing. False if the wait is over, or the
-    /// client has half-closed.
+    /// Makes a call in flight wait, because its keys have no element. Returns false if the wait has
+    /// ended, or the client has half-closed.
     pub(crate) fn wait(&self) -> bool {
         self.decide(&[Self::ASKS], Self::WAITS)
     }
 
-    /// Ends the wait, for the core of the client. False if the call was served.
+    /// Ends the wait; called on the core of the client. Returns false if the call was served.
     pub(crate) fn end(&self) -> bool {
         self.decide(&[Self::WAITS, Self::ASKS, Self::ASKS_LAST], Self::OVER)
     }
 
-    /// Records that the client has half-closed or timed out. True if that ends the wait; a call in
-    /// flight may still be answered.
+    /// Records that the client has half-closed or timed out. Returns true if that ends the wait. A
+    /// call in flight may still be answered.
     pub(crate) fn end_if_waiting(&self) -> bool {
         !self.decide(&[Self::ASKS], Self::ASKS_LAST) && self.decide(&[Self::WAITS], Self::OVER)
     }
 
-    /// Returns a claimed call that the core of its keys did not run. A task runs it, or lets it
-    /// wait.
+    /// Undoes a claim: the core that owns the keys did not run the call. A task runs it, or makes
+    /// it wait.
     pub(crate) fn renew(&self, has_ended: bool) {
         let fate = if has_ended { Self::OVER } else { Self::WAITS };
         self.0.store(fate, Ordering::Release);
     }
 
-    /// True if the call was served: its answer is in flight.
+    /// True if the call was served, so that its reply is in flight.
     pub(crate) fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire) == Self::TAKEN
     }
@@ -103,47 +106,48 @@ impl Fate {
     }
 }
 
-/// A waiting call: its client and the condition. Shared by the cores of its keys.
+/// A blocked call: its client and the request. The cores that own its keys share it.
 pub(crate) struct WaitingCall {
-    /// Unique among all waiting calls.
+    /// The number of the call, unique among all blocked calls.
     pub(crate) number: u64,
-    /// The core of its connection.
+    /// The core of the client.
     pub(crate) core: CoreId,
     pub(crate) client: u64,
-    /// The row of its command.
+    /// The index of the command.
     pub(crate) entry: usize,
     pub(crate) request: Arc<Request>,
     pub(crate) view: View,
     pub(crate) resp3: bool,
     pub(crate) wait: Wait,
     pub(crate) fate: Fate,
-    /// The call has ended: a task that is still adding its places stops.
+    /// True if the call has ended. A task that is still adding its places then stops.
     pub(crate) has_left: AtomicBool,
 }
 
-/// A connection's state of its waiting call.
+/// The state of a blocked call, as its connection sees it.
 pub(crate) struct Blocked {
     pub(crate) call: Arc<WaitingCall>,
-    /// The deadline in Unix milliseconds.
+    /// The deadline of the wait, in Unix milliseconds; `None` to wait without limit.
     pub(crate) until_ms: Option<u64>,
     pub(crate) stage: Stage,
-    /// The cores of its keys.
+    /// The cores that own the keys.
     pub(crate) cores: Vec<CoreId>,
 }
 
-/// The progress of a waiting call.
+/// The progress of a blocked call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// A task is adding its places, or answers it.
+    /// A task is adding the places of the call, or answers it.
     Begins,
-    /// It waits, or is in flight to the core of its keys.
+    /// The call is waiting, or in flight to the core that owns its keys.
     Waits,
-    /// It timed out after it was served, or was killed: its answer is in flight.
+    /// The call was served, and its reply is in flight; meanwhile the client has timed out or was
+    /// killed.
     Ends,
 }
 
 impl Blocked {
-    /// A call that begins to wait.
+    /// A call that begins to wait now.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
         let until_ms = match call.wait.patience {
             Patience::Millis(millis) => Some(now_ms.saturating_add(millis)),
@@ -153,9 +157,9 @@ impl Blocked {
         Self { call, until_ms, stage: Stage::Begins, cores }
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory that the call occupies.
     pub(crate) fn memory_bytes(&self) -> usize {
-        /// Measured bytes of a key with a short name in the queues of its core.
+        /// Bytes of memory of a key with a short name in the queues of its core, as measured.
         const PLACE_BYTES: usize = 160;
         let keys = self.call.wait.keys.len() * PLACE_BYTES;
         size_of::<Self>() + size_of::<WaitingCall>() + self.call.request.bytes() + keys
@@ -165,14 +169,14 @@ impl Blocked {
 /// The place of a call in the queue of one key.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The number of its call.
+    /// The number of the call.
     number: u64,
-    /// Index of the key in its request.
+    /// The index of the key in the request.
     at: u32,
-    /// The state of the key when the wait began: the halves of [`Since`], which would be aligned to
-    /// 16.
+    /// The state of the key when the wait began. Two halves of a [`Since`], because a 128-bit
+    /// number would be aligned to 16 bytes.
     since: [u64; 2],
-    /// The number of its condition.
+    /// The number of the condition on which the call waits.
     condition: Option<NonZeroU64>,
 }
 
@@ -182,8 +186,8 @@ impl Place {
     }
 }
 
-/// The places on a key, in order. A call that waits for a million keys is nearly always alone on
-/// each: a tree of one place would take a node for eleven.
+/// The places in a queue, in order. A call that waits for a million keys is nearly always the only
+/// one in each queue, and a tree with one entry allocates room for eleven.
 enum Places {
     One(u64, Place),
     Many(Box<Many>),
@@ -191,12 +195,12 @@ enum Places {
 
 struct Many {
     places: BTreeMap<u64, Place>,
-    /// The condition of all places, if they share one.
+    /// The condition of all places; `None` if they have several.
     condition: Option<NonZeroU64>,
 }
 
 impl Places {
-    /// Adds a place. False if its number has one already.
+    /// Adds a place. Returns false if its call has a place already.
     fn add(&mut self, number: u64, place: Place) -> bool {
         match self {
             Self::One(only, _) if *only == number => false,
@@ -215,13 +219,13 @@ impl Places {
         }
     }
 
-    /// Removes a place. True if none is left.
+    /// Removes the place of a call. Returns true if no place is left.
     fn remove(&mut self, number: u64) -> bool {
         match self {
             Self::One(only, _) => *only == number,
             Self::Many(all) => {
                 all.places.remove(&number);
-                // The condition of the last place is that of the queue again.
+                // If one place is left, its condition is that of the whole queue again.
                 if all.places.len() == 1
                     && let Some((only, place)) = all.places.pop_first()
                 {
@@ -232,7 +236,7 @@ impl Places {
         }
     }
 
-    /// The first place after `last`.
+    /// The first place whose position is above `last`.
     fn after(&self, last: u64) -> Option<(u64, &Place)> {
         match self {
             Self::One(only, place) => (*only > last).then_some((*only, place)),
@@ -243,7 +247,7 @@ impl Places {
         }
     }
 
-    /// The condition of all places, if they share one.
+    /// The condition of all places; `None` if they have several.
     fn condition(&self) -> Option<NonZeroU64> {
         match self {
             Self::One(_, place) => place.condition,
@@ -252,26 +256,26 @@ impl Places {
     }
 }
 
-/// A key, and the places on it in order of arrival.
+/// The queue of one key: its places in order of arrival.
 struct Queue {
     db: usize,
     key: Name,
     places: Places,
 }
 
-/// The size of a key without its bytes: most of the memory of a call with a million keys.
+/// The memory of a call with a million keys consists mostly of this type.
 const _: () = assert!(size_of::<Queue>() <= 80);
 
-/// The conditions of the waiting calls on this core, each with a number.
+/// The conditions on which calls of this core wait, each with a number.
 #[derive(Default)]
 struct Conditions {
-    /// Conditions with their numbers, and the number of calls on each.
+    /// From a condition to its number, and the number of calls that wait on it.
     known: BTreeMap<Condition, (NonZeroU64, usize)>,
     last: u64,
 }
 
 impl Conditions {
-    /// Counts a call on a condition. Returns the condition's number.
+    /// Adds a call that waits on a condition. Returns the number of the condition.
     fn add(&mut self, condition: Condition) -> NonZeroU64 {
         let last = &mut self.last;
         let (number, count) = self.known.entry(condition).or_insert_with(|| {
@@ -282,7 +286,7 @@ impl Conditions {
         *number
     }
 
-    /// Uncounts a call.
+    /// Removes a call that waited on a condition.
     fn remove(&mut self, condition: &Condition) {
         let known =
             self.known.get_mut(condition).expect("Q4: it is known while somebody waits on it");
@@ -298,11 +302,11 @@ struct Waiter {
     call: Arc<WaitingCall>,
     place: u64,
     condition: Option<NonZeroU64>,
-    /// The names of its keys.
+    /// The names of the keys for which it waits.
     names: Runs<u64>,
 }
 
-/// See the module.
+/// The blocked calls and the deadlines of one core.
 #[derive(Default)]
 pub(crate) struct Waits {
     keys: BTreeMap<u64, Vec<Queue>>,
@@ -310,53 +314,54 @@ pub(crate) struct Waits {
     conditions: Conditions,
     next_place: u64,
     next_call: u64,
-    /// The places and names of calls that have left.
+    /// Calls that have left, and whose places are still to be removed: the position and the names
+    /// of each.
     left: VecDeque<(u64, Runs<u64>)>,
-    /// Keys of this core with a locked key of any core: a task waits for the two.
+    /// Pairs of a key of this core and a locked key of any core, for each of which a task waits.
     retries: BTreeSet<(u64, (CoreId, u64))>,
-    /// Deadlines of this core's clients, in Unix milliseconds.
+    /// The deadlines of this core's blocked clients, in Unix milliseconds, with their handles.
     deadlines: BTreeSet<(u64, u64)>,
-    /// Keys of this core that must be checked even without a change: by time in Unix milliseconds,
-    /// and by name.
+    /// Keys of this core that must be checked at a given time, even if they do not change: pairs of
+    /// Unix milliseconds and a name.
     due: BTreeSet<(u64, u64)>,
     due_of: BTreeMap<u64, u64>,
-    /// The number of this core's waiting clients.
+    /// The number of blocked clients of this core.
     blocked: usize,
-    /// Connections that closed while their answers were in flight.
+    /// The number of connections that closed while the reply of a served call was in flight.
     lost: u64,
 }
 
-/// The next call to serve on a key.
+/// The next call that a key can serve.
 pub(crate) struct Next {
     pub(crate) call: Arc<WaitingCall>,
     pub(crate) place: u64,
-    /// Index of the key in its request.
+    /// The index of the key in the request.
     pub(crate) at: usize,
     pub(crate) since: Since,
-    /// The result of the check of the key.
+    /// The result of checking the condition on the key.
     pub(crate) look: Look,
 }
 
 impl Waits {
-    /// A new number, unique on this core.
+    /// Returns a new number for a call, unique on this core.
     pub(crate) fn next_call(&mut self) -> u64 {
         self.next_call += 1;
         self.next_call
     }
 
-    /// True if no call waits for a key of this core, so that no command needs to check.
+    /// True if no call waits for a key of this core, so that commands need not check their keys.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// True if a call may wait for a key of this name.
+    /// True if a call may be waiting for a key with this name.
     pub(crate) fn has(&self, name: u64) -> bool {
         self.keys.contains_key(&name)
     }
 
-    /// Adds a call to the queue of the key at index `at` of its request. True if it is the first
-    /// for this name.
+    /// Adds a call to the queue of the key at index `at` of its request. Returns true if it is the
+    /// first call for this name.
     pub(crate) fn add(
         &mut self,
         call: &Arc<WaitingCall>,
@@ -379,11 +384,11 @@ impl Waits {
             condition: waiter.condition,
         };
         let is_new = match known {
-            // For a key that is named twice the first name counts.
+            // If a request has the same key twice, the first counts.
             Some(queue) => queue.places.add(waiter.place, place),
             None => {
                 let places = Places::One(waiter.place, place);
-                queues.reserve_exact(1); // A name hardly ever has two.
+                queues.reserve_exact(1); // Room for one queue, because a name hardly ever has two.
                 queues.push(Queue { db, key: Name::from(key), places });
                 true
             }
@@ -404,13 +409,13 @@ impl Waits {
         }
     }
 
-    /// True if places of calls that have left must be removed.
+    /// True if there are calls that have left and whose places are to be removed.
     pub(crate) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
-    /// Removes at most `most` places of calls that have left. Returns the names without waiting
-    /// calls.
+    /// Removes at most `most` places of calls that have left. Returns the names for which no call
+    /// waits any more.
     pub(crate) fn remove_some(&mut self, most: usize) -> Vec<u64> {
         let mut unwanted = Vec::new();
         for _ in 0..most {
@@ -432,20 +437,20 @@ impl Waits {
         unwanted
     }
 
-    /// Records that a task waits for two keys. False if one does already.
+    /// Records that a task waits for two keys. Returns false if a task does already.
     pub(crate) fn begin_retry(&mut self, name: u64, other: (CoreId, u64)) -> bool {
         self.retries.insert((name, other))
     }
 
-    /// Records that the task has both keys.
+    /// Records that the task has locked both keys.
     pub(crate) fn end_retry(&mut self, name: u64, other: (CoreId, u64)) {
         self.retries.remove(&(name, other));
     }
 
-    /// The first call after `place` whose key of this name can serve it. At most `most` calls are
-    /// checked, and at most [`PASSED_AT_ONCE`] checked or skipped because their condition was found
-    /// unmet. Otherwise `Err` has the last place visited. A queue whose condition is unmet, as with
-    /// BLPOP, is skipped as a whole.
+    /// Finds the first call behind position `place` that the key with this name can serve. Checks
+    /// at most `most` calls, and visits at most [`PASSED_AT_ONCE`] places, including those skipped
+    /// because their condition is unmet. If it must stop early, `Err` has the last position
+    /// visited. A queue whose only condition is unmet, as with BLPOP, is skipped as a whole.
     pub(crate) fn next(
         &self,
         name: u64,
@@ -460,7 +465,7 @@ impl Waits {
                 let condition = queue.places.condition();
                 condition.is_none_or(|condition| !unready.contains(&(*at, condition)))
             };
-            // A name nearly always has one queue.
+            // A name nearly always has a single queue.
             let nexts = queues.iter().enumerate().filter(is_open);
             let nexts = nexts.filter_map(|(at, queue)| Some((at, queue.places.after(last)?)));
             let Some((queue, (place, it))) = nexts.min_by_key(|(_, (place, _))| *place) else {
@@ -486,7 +491,7 @@ impl Waits {
         Err(last)
     }
 
-    /// Schedules a check of a key, unless an earlier one is scheduled.
+    /// Schedules a check of the key with this name, unless an earlier check is scheduled.
     pub(crate) fn note_due(&mut self, name: u64, at_ms: u64) {
         if self.has(name) && self.due_of.get(&name).is_none_or(|known| at_ms < *known) {
             self.set_due(name, Some(at_ms));
@@ -502,20 +507,20 @@ impl Waits {
         self.due.extend(at_ms.map(|at_ms| (at_ms, name)));
     }
 
-    /// Takes a key whose check is due.
+    /// Takes the name of a key whose check is due.
     pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<u64> {
         let (_, name) = *self.due.first().filter(|(at_ms, _)| *at_ms <= now_ms)?;
         self.set_due(name, None);
         Some(name)
     }
 
-    /// Counts a waiting client of this core, with its deadline if it has one.
+    /// Counts a client of this core that begins to wait, and records its deadline, if any.
     pub(crate) fn block(&mut self, client: u64, until_ms: Option<u64>) {
         self.blocked += 1;
         self.deadlines.extend(until_ms.map(|until| (until, client)));
     }
 
-    /// Uncounts a client of this core, with the same deadline.
+    /// Removes a client of this core, and its deadline, from the count.
     pub(crate) fn unblock(&mut self, client: u64, until_ms: Option<u64>) {
         assert!(self.blocked > 0, "client {client} did not wait");
         self.blocked -= 1;
@@ -524,28 +529,29 @@ impl Waits {
         }
     }
 
-    /// The numbers of this core's waiting clients, and of those with a deadline.
+    /// The number of blocked clients of this core, and the number of those with a deadline.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.blocked, self.deadlines.len())
     }
 
-    /// Counts a connection that closed while its answer was in flight.
+    /// Counts a connection that closed while the reply of a served call was in flight.
     pub(crate) fn count_lost(&mut self) {
         self.lost += 1;
     }
 
-    /// The number of connections that closed while their answers were in flight.
+    /// The number of connections that closed while the reply of a served call was in flight.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// The time of the next deadline or check of a key, in Unix milliseconds.
+    /// The earliest time at which a client times out or a key must be checked, in Unix
+    /// milliseconds.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let firsts = [self.deadlines.first(), self.due.first()];
         firsts.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
-    /// A client of this core whose deadline has passed.
+    /// A client of this core whose deadline has passed, if any.
     pub(crate) fn overdue(&self, now_ms: u64) -> Option<u64> {
         self.deadlines.first().filter(|(until, _)| *until <= now_ms).map(|(_, client)| *client)
     }
@@ -610,7 +616,7 @@ mod tests {
         }
     }
 
-    /// A wait without a condition.
+    /// A call that waits without a condition.
     struct Alone;
 
     impl Want for Alone {
@@ -651,7 +657,8 @@ mod tests {
         found.map(|next| (next.call.number, next.place))
     }
 
-    #[test] // Two keys of one name, a key named twice, a call that leaves.
+    // Two keys with the same name, a request with the same key twice, and a call that leaves.
+    #[test]
     fn calls_are_found_in_order_of_arrival() {
         let mut waits = Waits::default();
         let [one, two, three] = [7, 5, 6].map(call);
@@ -688,7 +695,7 @@ mod tests {
         waits.check_invariants();
     }
 
-    #[test] // The first call finds nothing, and all have its condition.
+    #[test] // The check of the first call finds nothing, and all calls have the same condition.
     fn a_queue_with_an_unmet_condition_is_skipped() {
         let mut waits = Waits::default();
         let many = 3 * PASSED_AT_ONCE as u64;
@@ -706,7 +713,7 @@ mod tests {
         waits.check_invariants();
     }
 
-    #[test] // After the call without a condition has left, the queue has a condition again.
+    #[test] // When the call without a condition has left, the whole queue has one condition again.
     fn calls_with_other_conditions_are_checked() {
         let mut waits = Waits::default();
         let checked = |waits: &Waits| {

@@ -1,37 +1,38 @@
-//! The clients with MONITOR: those of this core, and their number on each other core, with the
-//! lines that are to be sent there.
+//! The watchers (clients of MONITOR): those on this core, and how many there are on each other
+//! core, with the lines that are to be sent there.
 //!
-//! Lines for another core leave together, after all earlier ones were shown. Single lines could
-//! arrive faster than that core can show them. Messages run in order, so its clients would wait
-//! without bound.
+//! Lines for another core are gathered, and sent together when that core has handled the previous
+//! message. If each line were sent at once, lines could arrive faster than the core can handle
+//! them. Messages run in order, so its own clients would have to wait without limit.
 
 use darter_command::Stream;
 use darter_tx::CoreId;
 use std::sync::Arc;
 
-/// Makes the stream of the rest of a long line, for one watcher.
+/// Makes a stream of the rest of a long line, for one watcher.
 pub(crate) type LineTail = Arc<dyn Fn() -> Box<dyn Stream> + Send + Sync>;
 
-/// Lines, and the rest of the last one.
+/// Complete lines, and the rest of the last line if it is long.
 pub(crate) type Lines = (Vec<u8>, Option<LineTail>);
 
-/// Lines to show on another core.
+/// Lines that are to be sent to another core.
 #[derive(Default)]
 struct Gathered {
     lines: Vec<Lines>,
-    /// Messages with lines that are not shown yet.
+    /// The number of messages that the other core has not handled yet.
     away: usize,
 }
 
-/// The watching clients.
+/// The watchers on this core, and their numbers on all cores.
 #[derive(Default)]
 pub(crate) struct Watchers {
-    /// Clients of this core.
+    /// The watchers on this core, by handle.
     here: Vec<u64>,
-    /// The number on each core. A core that never had any may be missing.
+    /// The number of watchers on each core. Cores at the end of the list that never had any may be
+    /// missing.
     counts: Vec<usize>,
     all: usize,
-    /// For each core, as `counts`.
+    /// The gathered lines for each core, by the same index as `counts`.
     gathered: Vec<Gathered>,
 }
 
@@ -44,7 +45,7 @@ impl Watchers {
         self.counts.get(core).is_some_and(|count| *count > 0)
     }
 
-    /// Changes core `at`'s number of watchers by `by`.
+    /// Changes the number of watchers on core `at` by `by`.
     pub(crate) fn change(&mut self, at: CoreId, by: isize) {
         if self.counts.len() <= at {
             self.counts.resize(at + 1, 0);
@@ -54,19 +55,19 @@ impl Watchers {
         self.all = self.counts.iter().sum();
     }
 
-    /// Adds a client of this core.
+    /// Adds a watcher on this core.
     pub(crate) fn add(&mut self, client: u64) {
         self.here.push(client);
     }
 
-    /// Removes a client of this core.
+    /// Removes a watcher on this core.
     pub(crate) fn remove(&mut self, client: u64) {
         self.here.retain(|here| *here != client);
     }
 
     /// Adds a line for core `to`, which has watchers.
     pub(crate) fn gather(&mut self, to: CoreId, line: &[u8], rest: Option<&LineTail>) {
-        /// Bytes that are shown together: a few microseconds.
+        /// Bytes of lines that are sent in one message: a few microseconds of work.
         const AT_ONCE: usize = 16 * 1024;
         let lines = &mut self.gathered[to].lines;
         match lines.last_mut() {
@@ -78,7 +79,7 @@ impl Watchers {
         }
     }
 
-    /// Takes the lines to send to core `to` now, one message for each.
+    /// Takes the lines to send to core `to` now, split into messages.
     pub(crate) fn take(&mut self, to: CoreId) -> Vec<Lines> {
         let gathered = &mut self.gathered[to];
         if gathered.away > 0 {
@@ -88,12 +89,12 @@ impl Watchers {
         std::mem::take(&mut gathered.lines)
     }
 
-    /// Records that core `at` has shown a message.
+    /// Records that core `at` has handled a message with lines.
     pub(crate) fn shown(&mut self, at: CoreId) {
         self.gathered[at].away -= 1;
     }
 
-    /// The watching clients of this core.
+    /// The watchers on this core.
     pub(crate) fn here(&self) -> &[u64] {
         &self.here
     }
@@ -103,7 +104,7 @@ impl Watchers {
 mod tests {
     use super::*;
 
-    #[test] // Watchers are counted by core; those of this core are listed by id.
+    #[test] // Watchers are counted by core. Those on this core are listed by handle.
     fn watchers_are_counted_by_core() {
         let mut watchers = Watchers::default();
         assert!(!watchers.are_any());

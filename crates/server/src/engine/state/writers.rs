@@ -1,10 +1,11 @@
-//! Connections whose next write waits for a snapshot or for keyspace events: a queue for each
-//! cause, in order of arrival. A wait for a snapshot ends after [`HOLD_MS`], so a queue is also in
-//! order of its ends, and only the heads are checked.
+//! Connections whose next write waits for a snapshot or for keyspace events. There is a queue for
+//! each cause, in order of arrival. A wait for a snapshot ends after [`HOLD_MS`], so a queue is
+//! also ordered by the ends of the waits, and only its head needs to be checked.
 //!
 //! Invariants:
-//! - W1: a connection is listed at most once, and its lane is marked ([`WriteHold::Listed`]).
-//! - W2: `len` is the number of listed connections, whether they still exist or not.
+//! - W1: a connection is in at most one queue, and only once; its lane is marked as
+//!   [`WriteHold::Listed`].
+//! - W2: `len` is the number of queued connections, including those that have closed since.
 
 use super::super::conn::{Lane, WriteHold};
 use darter_base::UnixMillis;
@@ -13,24 +14,24 @@ use darter_tx::CoreId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// The longest wait of a write for a snapshot. After that the write copies its segment, so memory
-/// grows by at most a segment per connection in this time.
+/// The longest wait of a write for a snapshot. After that, the write copies the segment that it
+/// changes. So in this time memory grows by at most one segment per connection.
 pub(crate) const HOLD_MS: u64 = 10;
 
-/// The cause of a wait.
+/// The cause for which a write waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteWait {
     /// Too many keyspace events are in flight.
     Events,
-    /// A core's part of a snapshot is behind.
+    /// This core's part of a snapshot is behind the writers.
     Part(CoreId),
 }
 
-/// A connection, and the beginning of its wait.
+/// A connection, and the time at which its wait began.
 type Held = (Token, UnixMillis);
 
 impl WriteWait {
-    /// The index of the cause's queue.
+    /// The index of the queue for this cause.
     fn at(self) -> usize {
         match self {
             Self::Events => 0,
@@ -38,13 +39,13 @@ impl WriteWait {
         }
     }
 
-    /// The cause of the queue at this index.
+    /// The cause of the queue with this index.
     fn of(at: usize) -> Self {
         at.checked_sub(1).map_or(Self::Events, Self::Part)
     }
 }
 
-/// See the module.
+/// The queues of waiting connections, one for each cause.
 #[derive(Default)]
 pub(crate) struct Writers {
     queues: RefCell<Vec<VecDeque<Held>>>,
@@ -52,7 +53,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Lists the connection, if it is not listed yet.
+    /// Adds a connection to the queue of a cause, unless it is in a queue already.
     pub(crate) fn hold(&self, awaited: WriteWait, lane: &mut Lane, now: UnixMillis) {
         if std::mem::replace(&mut lane.write_hold, WriteHold::Listed) == WriteHold::Listed {
             return;
@@ -65,14 +66,14 @@ impl Writers {
         self.len.set(self.len.get() + 1);
     }
 
-    /// Whether any connection waits.
+    /// True if any connection waits.
     #[inline]
     pub(crate) fn are_held(&self) -> bool {
         self.len.get() > 0
     }
 
-    /// Takes the head of a queue for which `may_go_on` holds, given the cause and the beginning of
-    /// the wait. Its lane is still marked as listed.
+    /// Takes the head of a queue for which `may_go_on` is true, given the cause and the beginning
+    /// of the wait. The lane of the connection stays marked as listed.
     pub(crate) fn next(&self, may_go_on: impl Fn(WriteWait, UnixMillis) -> bool) -> Option<Token> {
         let mut queues = self.queues.borrow_mut();
         let next = queues.iter_mut().enumerate().find_map(|(at, queue)| {
@@ -84,24 +85,24 @@ impl Writers {
         next.map(|(token, _)| token)
     }
 
-    /// Whether [`Writers::next`] would return a connection.
+    /// True if [`Writers::next`] would return a connection.
     pub(crate) fn has_next(&self, may_go_on: impl Fn(WriteWait, UnixMillis) -> bool) -> bool {
         self.heads(|awaited, since| may_go_on(awaited, since).then_some(())).is_some()
     }
 
-    /// The end of the next wait for a snapshot.
+    /// The earliest end of a wait for a snapshot.
     pub(crate) fn next_end(&self) -> Option<UnixMillis> {
         self.heads(|awaited, since| (awaited != WriteWait::Events).then_some(since + HOLD_MS))
     }
 
-    /// The least of what `f` returns for the heads of the queues.
+    /// Calls `f` for the head of each queue, and returns the least result.
     fn heads<R: Ord>(&self, f: impl Fn(WriteWait, UnixMillis) -> Option<R>) -> Option<R> {
         let queues = self.queues.borrow();
         let heads = queues.iter().enumerate().filter_map(|(at, queue)| Some((at, queue.front()?)));
         heads.filter_map(|(at, (_, since))| f(WriteWait::of(at), *since)).min()
     }
 
-    /// Whether any connection waits for another cause than this core's part.
+    /// True if any connection waits for something else than the part of core `home`.
     pub(crate) fn wait_elsewhere(&self, home: CoreId) -> bool {
         self.are_held() && self.has_next(|awaited, _| awaited != WriteWait::Part(home))
     }
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
     use crate::engine::{Conn, Session};
 
-    #[test] // W1, W2: connections resume in order; those of one core pass those of another.
+    #[test] // W1, W2. Connections resume in order within a queue, independently of other queues.
     fn held_writes_resume_in_order_of_arrival() {
         let writers = Writers::default();
         let conn = |index| {

@@ -1,7 +1,7 @@
-//! Beginning, changing and ending the tracking of a client.
+//! Begins, changes and ends the tracking of a client.
 //!
-//! All cores know all prefixes. One message to another core suffices: every request that reaches
-//! that core after the reply to CLIENT TRACKING comes after the message
+//! All cores know all prefixes. One message to each other core is enough to add a prefix: every
+//! request that reaches that core after the reply to CLIENT TRACKING also arrives after the message
 //! (docs/design/0011-pipeline-order.md).
 
 use super::super::core::Core;
@@ -10,17 +10,17 @@ use super::super::state::tracking::mode::Mode;
 use super::super::state::tracking::trackers::{Prefixes, held_bytes};
 use std::rc::Rc;
 
-/// Prefixes added or removed at once: about 20 us.
+/// Prefixes added or removed in one step: about 20 us.
 const AT_ONCE: usize = 32;
 
-/// A client that begins to track.
+/// A client that is beginning to track.
 pub(crate) struct Tracks {
     core: Rc<Core>,
     client: u64,
 }
 
 impl Tracks {
-    /// Begins tracking in this mode; `None` if the client is gone.
+    /// Begins to track for a client in this mode; `None` if the client has gone.
     pub(crate) fn begin(core: &Rc<Core>, client: u64, mode: Mode) -> Option<Self> {
         core.with_client(client, |conn| {
             let before = conn.lane.session.tracking;
@@ -32,7 +32,7 @@ impl Tracks {
         Some(Self { core: Rc::clone(core), client })
     }
 
-    /// Adds prefixes to the client.
+    /// Adds prefixes to those that the client tracks.
     pub(crate) async fn add(&self, prefixes: &[Prefix]) {
         for some in prefixes.chunks(AT_ONCE) {
             let core = &self.core;
@@ -46,7 +46,8 @@ impl Tracks {
                 }
                 firsts
             });
-            let Some(firsts) = added else { return }; // The client is gone, with its prefixes.
+            // The client has gone, and its prefixes with it.
+            let Some(firsts) = added else { return };
             core.announce_prefixes(firsts, true);
             core.tx.pause().await;
         }
@@ -54,7 +55,8 @@ impl Tracks {
 }
 
 impl Core {
-    /// Reports prefixes to all cores: this core has their first client, or had their last.
+    /// Notifies all cores of prefixes of which this core now has its first client (`is_new`), or
+    /// had its last.
     fn announce_prefixes(self: &Rc<Self>, prefixes: Vec<Prefix>, is_new: bool) {
         if prefixes.is_empty() {
             return;
@@ -76,8 +78,8 @@ impl Core {
         }
     }
 
-    /// Ends the tracking of a client that was in this mode. Its reads are removed when the keys are
-    /// touched, and its prefixes in portions.
+    /// Ends the tracking of a client that had this mode. The record that it has read a key is
+    /// removed when the key is next touched. Its prefixes are removed in portions.
     pub(crate) fn stop_tracking(self: &Rc<Self>, client: u64, mode: Mode) {
         if !mode.is_on {
             return;
@@ -93,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Removes a portion of the prefixes. True if there are more.
+    /// Removes a portion of the client's prefixes. Returns true if some are left.
     fn give_up_prefixes(self: &Rc<Self>, client: u64, prefixes: &mut Prefixes) -> bool {
         let unused = self.tracking.trackers.borrow_mut().remove_some(client, prefixes, AT_ONCE);
         self.announce_prefixes(unused, false);

@@ -1,4 +1,5 @@
-//! On the core of a client: sends invalidations to it, or to the client of its redirection.
+//! Runs on the core of a client: sends invalidations to the client, or to the target of its
+//! redirection.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -9,14 +10,15 @@ use darter_resp::Output;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Clients between two reads of the clock: about 10 us.
+/// Clients notified between two reads of the clock: about 10 us.
 const AT_ONCE: usize = 32;
 
-/// The connection that is being served, if any: it is not in its place.
+/// The connection that is being served, if any. It is not among the core's clients during that
+/// time.
 type Served<'a> = Option<&'a mut Lane>;
 
 impl Core {
-    /// Sends waiting invalidations, a few at once and the rest as background work.
+    /// Sends the waiting invalidations: a few at once, and the rest as background work.
     #[inline]
     pub(crate) fn push_invalidations(self: &Rc<Self>, served: Served<'_>) {
         if !self.tracking.deliveries.borrow().is_empty() {
@@ -38,7 +40,7 @@ impl Core {
         }
     }
 
-    /// Sends an invalidation to a few clients. True if there are no others.
+    /// Sends an invalidation to a few clients. Returns true if no client is left.
     fn deliver_portion(
         self: &Rc<Self>,
         delivery: &mut InvalidationDelivery,
@@ -69,7 +71,7 @@ impl Core {
         is_last
     }
 
-    /// Sends an invalidation to a client, if its mode still fits.
+    /// Sends an invalidation to a client, if the client's tracking mode still requires it.
     fn invalidate(
         self: &Rc<Self>,
         client: u64,
@@ -101,7 +103,8 @@ impl Core {
         });
     }
 
-    /// Sends an invalidation to the client of a redirection. If that is gone, notifies the source.
+    /// Sends an invalidation to the target of a client's redirection. If the target has gone,
+    /// notifies the client itself.
     fn redirect(
         self: &Rc<Self>,
         source: u64,
@@ -124,8 +127,8 @@ impl Core {
         });
     }
 
-    /// False if the client is gone. In RESP2 it gets invalidations while it is subscribed to any
-    /// channel.
+    /// Sends an invalidation to a client as the target of a redirection. Returns false if the
+    /// client has gone. A RESP2 client receives it only while it is subscribed to a channel.
     fn push_redirected(
         &self,
         target: u64,
@@ -161,7 +164,7 @@ impl Core {
         }
     }
 
-    /// Sends the message of `make` to a client, after all pending replies.
+    /// Sends a client the message that `make` returns, after all pending replies.
     fn push_to(
         &self,
         client: u64,
@@ -172,7 +175,8 @@ impl Core {
             if let Some(push) = make(lane) {
                 lane.owe_late(push);
             }
-            return; // Its current serving sends it, and checks the limits later.
+            // The client is being served, which sends the message and then checks the limits.
+            return;
         }
         self.with_client(client, |conn| {
             let Some(push) = make(&mut conn.lane) else { return };
@@ -184,7 +188,7 @@ impl Core {
     }
 }
 
-/// Encodes a message for a protocol. A short one is encoded once for all clients.
+/// Encodes a message for a protocol. A short message is encoded once, and copied for each client.
 fn encode(
     message: &Arc<Invalidation>,
     resp3: bool,

@@ -1,4 +1,4 @@
-//! Records the keys that a command has read, on their cores, for its client.
+//! Records that a client has read the keys of a command, on the cores that own them.
 
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner};
@@ -10,11 +10,12 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Keys recorded at once: about 20 us.
+/// Keys recorded in one step: about 20 us.
 const AT_ONCE: usize = 64;
 
 impl Core {
-    /// Records the keys of a command that are on this core. Call it in the step of the read.
+    /// Records the keys of a command that are on this core. Must be called in the same step as the
+    /// read.
     #[cold]
     pub(crate) fn remember(&self, entry: &Entry, args: Args<'_>, tracker: Tracker) {
         let Some(client) = reader(entry, tracker) else { return };
@@ -34,9 +35,9 @@ impl Core {
         }
     }
 
-    /// Records all keys of a command on their cores, before the command sends its first message
-    /// there. A key may then be touched before it is read: the invalidation follows the reply, as
-    /// for a touch after the read.
+    /// Records all keys of a command, on the cores that own them, before the command sends its
+    /// first message there. If a key is touched after that and before the read, the invalidation
+    /// still follows the reply, which is what a touch after the read would cause.
     pub(crate) async fn remember_anywhere(
         self: &Rc<Self>,
         entry: &Entry,
@@ -65,7 +66,7 @@ impl Core {
         }
     }
 
-    /// [`Core::remember_anywhere`] for many keys: each core walks all of them, in portions.
+    /// Like [`Core::remember_anywhere`], for many keys: each core visits all of them, in portions.
     async fn remember_many(self: &Rc<Self>, index: usize, request: &Arc<Request>, client: u64) {
         let work = || {
             let request = Arc::clone(request);
@@ -83,8 +84,9 @@ impl Core {
     }
 }
 
-/// The client for which the keys of a command are recorded. A write counts as no read, even if it
-/// replies with the old value. For a script its commands are recorded.
+/// The client for which the keys of a command are recorded, if any. The keys of a write are not
+/// recorded, even if it replies with the old value. For a script, the keys of its commands are
+/// recorded instead.
 fn reader(entry: &Entry, tracker: Tracker) -> Option<u64> {
     let reads = entry.row.flags.has(Flags::READONLY) && !matches!(entry.run, Runner::Script(_));
     tracker.reader().filter(|_| reads)

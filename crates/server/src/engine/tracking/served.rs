@@ -1,4 +1,4 @@
-//! Tracking at the end of a request on its connection.
+//! The end of a request, for client tracking.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -6,8 +6,8 @@ use darter_command::Flags;
 use darter_resp::Args;
 use std::rc::Rc;
 
-/// Ends a request that has run, runs as a task, or waits: sends invalidations of its own changes
-/// after its reply, and ends CLIENT CACHING.
+/// Ends a request that has run, runs as a task, or waits. Sends the invalidations of the client's
+/// own changes after its reply, and ends the effect of CLIENT CACHING.
 #[inline]
 pub(crate) fn end_tracked(core: &Rc<Core>, lane: &mut Lane, args: Args<'_>) {
     if lane.session.tracking.is_excepted {
@@ -16,7 +16,8 @@ pub(crate) fn end_tracked(core: &Rc<Core>, lane: &mut Lane, args: Args<'_>) {
     core.push_invalidations(Some(lane));
 }
 
-/// Ends CLIENT CACHING after one command or transaction. CLIENT commands do not end it.
+/// Ends the effect of CLIENT CACHING after one command or transaction. CLIENT commands do not end
+/// it.
 #[cold]
 fn end_caching(core: &Core, lane: &mut Lane, args: Args<'_>) {
     let entry = core.table.resolve(args);

@@ -1,7 +1,8 @@
-//! On the core of keys: finds the clients to notify of touched keys.
+//! Runs on the core that owns the keys: finds the clients that must be notified of touched keys.
 //!
-//! The shard is read after each command and each step of a task. So invalidations leave with the
-//! turn's other messages, and before the replies of the clients that touched the keys.
+//! Touched keys are taken from the shard after each command and after each step of a task. So the
+//! invalidations leave together with the turn's other messages, and before the replies of the
+//! clients that have touched the keys.
 
 use super::super::core::Core;
 use super::super::state::tracking::broadcasts::Broadcast;
@@ -11,17 +12,18 @@ use darter_keyspace::{Hears, Readers, Touched};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Readers of a key notified at once: a few microseconds.
+/// Readers of one key that are notified in one step: a few microseconds.
 const READERS_AT_ONCE: usize = 64;
 /// Steps of matching keys with prefixes after a command: about 10 us.
 const STEPS_AT_ONCE: usize = 64;
-/// Messages of prefixes made at once.
+/// Messages for prefixes that are made in one step.
 const BROADCASTS_AT_ONCE: usize = 16;
-/// Tracked keys evicted at once beyond the limit.
+/// Tracked keys that are evicted in one step while there are more than the limit.
 const DROPPED_AT_ONCE: usize = 32;
 
 impl Core {
-    /// Notifies readers, and gathers prefixes, of the keys touched since the last call.
+    /// Handles the keys touched since the last call: notifies their readers, and gathers the keys
+    /// for matching prefixes.
     pub(crate) fn hear_touched(self: &Rc<Self>) {
         let touched = {
             let shard = &mut self.tx.home().shard;
@@ -53,7 +55,8 @@ impl Core {
         }
     }
 
-    /// Notifies the cores of a portion of a key's readers. True if there are no others.
+    /// Notifies a portion of the clients that have read a key, through their cores. Returns true if
+    /// no client is left.
     fn send_to_readers(
         self: &Rc<Self>,
         message: &Arc<Invalidation>,
@@ -72,7 +75,8 @@ impl Core {
         readers.is_empty()
     }
 
-    /// Sets the touches that the shard reports: they depend on the tracking clients and prefixes.
+    /// Sets which touches the shard reports. That depends on whether there are tracking clients and
+    /// prefixes.
     pub(super) fn hear_for_trackers(&self) {
         let flushes = self.tracking.trackers.borrow().len() > 0;
         let all = !self.tracking.broadcasts.borrow().is_empty();
@@ -87,8 +91,8 @@ impl Core {
         self.tracking.is_over.set(true);
     }
 
-    /// Sends the gathered keys of prefixes at the end of a turn, unless earlier messages are not
-    /// delivered yet.
+    /// Sends the keys gathered for prefixes, at the end of a turn. Keys wait while earlier messages
+    /// are not delivered.
     pub(crate) fn send_broadcasts(self: &Rc<Self>) {
         let all = self.tracking.broadcasts.borrow_mut().take(BROADCASTS_AT_ONCE);
         let from = self.id();
@@ -103,7 +107,7 @@ impl Core {
         }
     }
 
-    /// Runs a portion of the waiting work.
+    /// Runs a portion of the waiting work of client tracking.
     pub(crate) fn work_on_tracking(self: &Rc<Self>) {
         let fan = self.tracking.fans.borrow_mut().pop_front();
         if let Some((message, mut readers)) = fan

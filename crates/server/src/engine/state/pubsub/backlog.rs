@@ -1,10 +1,10 @@
-//! The queue at the home of channels: messages that cannot be published at once, and all later
-//! orders.
+//! The queue on the home of channels. It holds messages that cannot be published at once, and all
+//! orders that arrive after them.
 //!
-//! A message waits while it is matched with many patterns, and while a core has too many messages
-//! to deliver; it is sent for a few patterns at a time. So publishers are throttled to the speed of
-//! delivery, and the messages in flight are bounded. Subscribers that do not read slow no publisher
-//! down: `client-output-buffer-limit` limits their output.
+//! A message waits while it is matched with many patterns, and while some core has too many
+//! messages to deliver. It is sent for a few patterns at a time. So publishers are slowed down to
+//! the speed of delivery, and the number of messages in flight is bounded. Subscribers that do not
+//! read slow down no publisher; `client-output-buffer-limit` limits their output.
 
 use super::SubscriptionKind;
 use super::name::{Message, Name};
@@ -13,74 +13,75 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Messages in flight from a home to one core, by [`weight`]: about a millisecond of work.
+/// The limit of the weight (see [`weight`]) of messages in flight from a home to one core: about a
+/// millisecond of work.
 const IN_FLIGHT_MAX: usize = 4_096;
-/// The delivered weight after which a core reports it.
+/// A core reports to the home after it has delivered messages of this weight.
 pub(crate) const REPORT_AT: usize = IN_FLIGHT_MAX / 4;
 
-/// The weight of delivering a message to this number of clients of a core.
+/// The weight of a message that a core delivers to `receivers` clients.
 pub(crate) fn weight(message: &Message, receivers: usize) -> usize {
     const KIB: usize = 1_024;
     1 + receivers + message.payload.len() / (4 * KIB)
 }
 
-/// A subscriber joins or leaves names of one kind: the home changes its counts.
+/// A subscriber of another core joins or leaves names of one kind. The home changes its counts.
 #[derive(Debug)]
 pub(crate) struct SubscriptionChange {
     pub(crate) subscriber: u64,
     pub(crate) kind: SubscriptionKind,
     pub(crate) names: Vec<Name>,
     pub(crate) joins: bool,
-    /// The ticket to complete on the subscriber's core when the change is counted; `None` if the
-    /// subscriber is gone.
+    /// The ticket to complete on the subscriber's core when the change is counted. `None` if the
+    /// subscriber has gone.
     pub(crate) ticket: Option<u64>,
 }
 
-/// A message that is being published.
+/// A message that is being published, in portions.
 #[derive(Debug)]
 pub(crate) struct Publication {
     pub(crate) message: Arc<Message>,
-    /// The number of receivers so far.
+    /// The number of receivers to which it was sent so far.
     pub(crate) receivers: usize,
-    /// The subscribers of the channel are counted and sent to.
+    /// True if the message was sent to the subscribers of the channel itself.
     pub(crate) is_begun: bool,
-    /// The last pattern that was checked.
+    /// The last pattern that was compared with the channel.
     pub(crate) after: Option<Name>,
-    /// The next pattern, and the state of matching it.
+    /// The pattern that is being compared with the channel, and the state of the comparison.
     pub(crate) walk: Option<(Name, Walk)>,
-    /// All patterns were checked.
+    /// True if all patterns were compared.
     pub(crate) is_matched: bool,
 }
 
 impl Publication {
-    /// A message that was not sent yet.
+    /// A publication of a message that was not sent to any core yet.
     pub(crate) fn new(message: Arc<Message>) -> Self {
         let (is_begun, is_matched) = (false, false);
         Self { message, receivers: 0, is_begun, after: None, walk: None, is_matched }
     }
 }
 
-/// The recipient of the outcome of a publication.
+/// The recipient of the result of a publication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sender {
-    /// A task that waits, with this ticket, for the number of receivers.
+    /// A task that waits for the number of receivers, under this ticket.
     Waits(u64),
-    /// The count of events in flight, which falls by this weight.
+    /// No task: the message is an event, and its weight is subtracted from the events in flight.
     Event(usize),
 }
 
-/// An order, in the queue of its home.
+/// An entry in the queue of a home.
 #[derive(Debug)]
 pub(crate) enum Order {
     Publish(Publication, Sender),
     Change(CoreId, SubscriptionChange),
 }
 
-/// See the module.
+/// The queue of a home, and the weight in flight to each core.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     orders: VecDeque<Order>,
-    /// By core: the weight that it has not delivered yet, as far as reported.
+    /// By core: the weight of the messages sent to it that it has not reported as delivered.
     in_flight: Vec<usize>,
 }
 
@@ -93,17 +94,17 @@ impl Backlog {
         self.orders.push_back(order);
     }
 
-    /// Takes the first order.
+    /// Takes the first order out of the queue.
     pub(crate) fn take(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// Puts an unfinished order back at the front.
+    /// Puts an unfinished order back to the front of the queue.
     pub(crate) fn put_back(&mut self, order: Order) {
         self.orders.push_front(order);
     }
 
-    /// Whether the first order can be done, or a portion of it.
+    /// True if the first order, or a portion of it, can be handled now.
     pub(crate) fn can_go_on(&self) -> bool {
         match self.orders.front() {
             None => false,
@@ -112,7 +113,7 @@ impl Backlog {
         }
     }
 
-    /// Whether some core has too much to deliver.
+    /// True if some core has too much to deliver.
     pub(crate) fn is_full(&self) -> bool {
         self.in_flight.iter().any(|weight| *weight >= IN_FLIGHT_MAX)
     }
@@ -136,7 +137,9 @@ mod tests {
     use super::*;
     use crate::engine::state::pubsub::name::Text;
 
-    #[test] // The backlog is full with one core's messages, and continues when they are delivered.
+    // The queue is full when one core has too much to deliver, and continues when it reports a
+    // delivery.
+    #[test]
     fn messages_in_flight_are_bounded() {
         let mut backlog = Backlog::default();
         backlog.sent(1, IN_FLIGHT_MAX - 1);

@@ -1,6 +1,6 @@
-//! The queue of a subscribers' core: messages from the homes of channels, and notices that a change
-//! was counted. The order is kept: a message counted before a change is delivered before the change
-//! takes effect.
+//! The queue of a core with subscribers. It holds messages from the homes of channels, and notices
+//! that a subscription was counted. The order matters: a message that was sent before a change of
+//! the counts is delivered before the change takes effect.
 
 use super::backlog::{REPORT_AT, SubscriptionChange};
 use super::frame::Frame;
@@ -10,33 +10,34 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A message on a core with subscribers to its channel, or to patterns that it matches.
+/// A message to deliver on a core that has subscribers of its channel, or of patterns that match
+/// it.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) message: Arc<Message>,
-    /// The channel has subscribers on this core.
+    /// True if the channel itself has subscribers on this core.
     pub(crate) direct: bool,
-    /// The matching patterns with subscribers on this core.
+    /// The matching patterns that have subscribers on this core.
     pub(crate) patterns: Vec<Name>,
     pub(crate) weight: usize,
-    /// The current stage: 0 for the channel, then one for each pattern.
+    /// The progress: 0 while the channel's subscribers are served, then one more for each pattern.
     pub(crate) stage: usize,
     pub(crate) after: u64,
     pub(crate) frames: [Option<Frame>; 2],
 }
 
-/// An item from a home.
+/// An entry of the queue, sent by a home.
 #[derive(Debug)]
 pub(crate) enum DeliveryItem {
     Message(Box<Delivery>),
     Counted(SubscriptionChange),
 }
 
-/// See the module.
+/// The queue, and the delivered weights that must be reported.
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
     items: VecDeque<(CoreId, DeliveryItem)>,
-    /// By home: the weight delivered since the last report.
+    /// By home: the weight delivered since the last report to it.
     delivered: Vec<usize>,
 }
 
@@ -45,7 +46,7 @@ impl Deliveries {
         self.items.is_empty()
     }
 
-    /// Adds an item from home `from`.
+    /// Adds an item that home `from` has sent.
     pub(crate) fn push(&mut self, from: CoreId, item: DeliveryItem) {
         self.items.push_back((from, item));
     }
@@ -56,13 +57,13 @@ impl Deliveries {
         first
     }
 
-    /// Puts an unfinished item back at the front.
+    /// Puts an unfinished item back to the front of the queue.
     pub(crate) fn put_back(&mut self, from: CoreId, item: DeliveryItem) {
         self.items.push_front((from, item));
     }
 
-    /// Counts a delivered message of home `from`. Returns the weight to report to it, if a report
-    /// is due.
+    /// Counts a delivered message of home `from`. If a report to that home is due, returns the
+    /// weight to report.
     pub(crate) fn delivered(&mut self, from: CoreId, weight: usize) -> Option<usize> {
         if self.delivered.len() <= from {
             self.delivered.resize(from + 1, 0);
@@ -76,7 +77,7 @@ impl Deliveries {
 mod tests {
     use super::*;
 
-    #[test] // Each home gets reports now and then, of its own messages.
+    #[test] // Each home gets a report from time to time, with the weight of its own messages.
     fn deliveries_are_reported_in_sums() {
         let mut deliveries = Deliveries::default();
         assert_eq!(deliveries.delivered(3, REPORT_AT - 1), None);

@@ -1,11 +1,11 @@
-//! The classes of keyspace events that are published: `notify-keyspace-events`.
+//! The classes of keyspace events that are published, as set by `notify-keyspace-events`.
 
-/// The letters: classes, and the two kinds of channels.
+/// All letters of the setting: the classes of events, and the two kinds of channels.
 const LETTERS: &[u8] = b"g$lshzxetdnmKE";
-/// The letters that `A` stands for.
+/// The letters for which `A` stands.
 const ALL: &[u8] = b"g$lshzxetd";
 
-/// See the module. A bit for each letter.
+/// A set of classes and kinds of channels: one bit for each letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventClasses(u16);
 
@@ -19,23 +19,24 @@ impl EventClasses {
         Self(bits.fold(0, |all, bits: u16| all | bits))
     }
 
-    /// Whether events of this class are published.
+    /// True if events of this class are published.
     pub(crate) fn has(self, class: u8) -> bool {
         self.0 & bit(class) != 0
     }
 
-    /// The kinds of channels to publish to: `__keyspace@0__:key` and `__keyevent@0__:event`.
+    /// Whether events are published to each kind of channel: `__keyspace@0__:key` and
+    /// `__keyevent@0__:event`.
     pub(crate) fn channels(self) -> [bool; 2] {
         [self.has(b'K'), self.has(b'E')]
     }
 
-    /// Whether any event is published.
+    /// True if any event is published.
     pub(crate) fn is_on(self) -> bool {
         self.channels() != [false; 2]
     }
 }
 
-/// The bit of a letter. The setting was checked, so every letter has one.
+/// The bit of a letter. The value of the setting was checked before, so every letter has a bit.
 fn bit(letter: u8) -> u16 {
     LETTERS.iter().position(|other| *other == letter).map_or(0, |at| 1 << at)
 }
@@ -44,7 +45,8 @@ fn bit(letter: u8) -> u16 {
 mod tests {
     use super::*;
 
-    #[test] // `A` excludes misses and new keys. Without a kind of channel nothing is published.
+    // `A` excludes misses and new keys. If no kind of channel is set, no event is published.
+    #[test]
     fn letters_are_classes() {
         let classes = EventClasses::parse("AK");
         assert!(ALL.iter().all(|letter| classes.has(*letter)));

@@ -1,19 +1,19 @@
-//! Encodes messages and confirmations: arrays in RESP2, pushes in RESP3.
+//! Encodes messages and confirmations: as arrays in RESP2, and as pushes in RESP3.
 
 use super::SubscriptionKind;
 use super::name::{Message, Name, Text};
 use darter_resp::{Output, Reply};
 
-/// Messages up to this size are encoded once and copied for each subscriber. The bytes of longer
-/// ones are shared.
+/// A message up to this size is encoded once and copied for each subscriber. Subscribers share the
+/// bytes of a longer message.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// A message encoded for one protocol.
+/// A message, prepared to be sent to many clients of one protocol.
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
-    /// The encoded message.
+    /// The encoded message, to be copied for each client.
     Short(Vec<u8>),
-    /// A message that is encoded for each client, with this number of shared parts.
+    /// A long message, which is encoded for each client. It has this number of shared parts.
     Long(usize),
 }
 
@@ -29,7 +29,7 @@ impl Frame {
         Self::Short(out.flatten())
     }
 
-    /// The cost of sending it to one client, in units of a short message.
+    /// The cost of sending the message to one client; a short message costs 1.
     pub(crate) fn cost(&self) -> usize {
         match self {
             Self::Short(bytes) => 1 + bytes.len() / 2_048,
@@ -38,7 +38,8 @@ impl Frame {
     }
 }
 
-/// Appends a message, as for a subscriber of `pattern` or of the channel.
+/// Appends a message: in the form for subscribers of `pattern`, or in that for subscribers of the
+/// channel.
 pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>, resp3: bool) {
     let word: &[u8] = match (pattern, message.kind) {
         (Some(_), _) => b"pmessage",
@@ -55,7 +56,8 @@ pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>,
     bulk(&mut reply, &message.payload);
 }
 
-/// Appends the confirmation of a change. `name` is `None` if there was no subscription to leave.
+/// Appends the confirmation of a change. `name` is `None` if the client had no subscription to
+/// leave.
 pub(crate) fn confirm(
     out: &mut Output,
     kind: SubscriptionKind,
@@ -102,7 +104,7 @@ mod tests {
         std::str::from_utf8(bytes).unwrap()
     }
 
-    #[test] // Both protocols; channel, pattern and shard channel.
+    #[test] // Both protocols; messages of a channel, a pattern and a shard channel.
     fn messages_are_encoded() {
         let plain = message(SubscriptionKind::Channel, b"hi");
         let text = "$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
@@ -115,7 +117,8 @@ mod tests {
         assert!(short(&sharded).contains("$8\r\nsmessage\r\n"));
     }
 
-    #[test] // A long message is not encoded once for all; its cost follows its parts.
+    // The bytes of a long message are shared, and its cost grows with the number of its parts.
+    #[test]
     fn long_messages_are_shared() {
         let long = message(SubscriptionKind::Channel, &[b'x'; 1 << 20]);
         let frame = Frame::new(&long, None, false);
@@ -126,7 +129,7 @@ mod tests {
         );
     }
 
-    #[test] // Redis's words for each change; null without a subscription.
+    #[test] // Each change has Redis's words; the name is null if there was no subscription.
     fn changes_are_confirmed() {
         let mut out = Output::default();
         let name = Name::from_bytes(b"a");

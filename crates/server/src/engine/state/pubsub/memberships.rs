@@ -1,17 +1,19 @@
-//! The subscriptions of one core's clients.
+//! The subscriptions of the clients of one core.
 //!
-//! A subscriber has its own number, not its client's. After RESET, or after the connection has
-//! closed, the number is removed at once, and its subscriptions are removed in portions.
+//! A subscriber has a number of its own, which is not the client's id. After RESET, or after the
+//! connection has closed, the number is removed at once, and its subscriptions are removed in
+//! portions.
 //!
-//! Every core counts patterns, and the cores are notified of a change one after the other. Until
-//! all are, the subscription records which cores count it. A message from a core that did not count
-//! it yet is not for this subscriber.
+//! Every core counts all patterns. The cores are notified one by one, so for some time only some of
+//! them have counted a new subscriber, or still count one that leaves. During that time, the
+//! subscription records which cores count it. A message from a core that does not count the
+//! subscriber is not delivered to it.
 //!
 //! Invariants (`check_invariants`):
-//! - R1: a subscriber is a member of each of its subscriptions. Members without a subscriber exist
-//!   only while its subscriptions are being removed.
-//! - R2: each entry of `partial` has a member of its pattern.
-//! - R3: `patterns` has the same patterns as `held`.
+//! - R1: a subscriber is a member of each name to which it is subscribed. Members without a
+//!   subscriber exist only while the subscriptions of a removed subscriber are being removed.
+//! - R2: for each entry of `partial`, the subscriber is a member of the pattern.
+//! - R3: `patterns` contains the same patterns as `held`.
 
 use super::name::Name;
 use super::{Subscribed, SubscriptionKind};
@@ -23,7 +25,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// The subscribers of one name.
+/// The numbers of the subscribers of one name.
 #[derive(Debug)]
 #[expect(clippy::box_collection, reason = "most have one member: it is to be small")]
 enum Members {
@@ -31,36 +33,36 @@ enum Members {
     Many(Box<BTreeSet<u64>>),
 }
 
-/// A subscription.
+/// One subscription of a subscriber.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// The subscriber is leaving: the homes are notified.
+    /// True if the subscriber is leaving the name, and the homes are being notified.
     is_leaving: bool,
-    /// The order of the subscription among those of its subscriber.
+    /// The position of the subscription in the order in which the subscriber made them.
     number: u64,
 }
 
-/// The size of a pattern in `patterns`: an entry of a tree that is two thirds full.
+/// Bytes of a pattern's entry in `patterns`, if the nodes of the tree are two thirds full.
 const ORDER_BYTES: usize = (size_of::<u64>() + size_of::<Name>()) * 3 / 2;
 
-/// A client with subscriptions.
+/// The subscriptions of one client.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) token: Token,
     held: [BTreeMap<Name, Held>; 3],
-    /// The patterns, in order of subscription.
+    /// The patterns, in the order in which they were subscribed to.
     patterns: BTreeMap<u64, Name>,
     /// The number of subscriptions made so far.
     last: u64,
-    /// Bytes of memory of the subscriptions.
+    /// Bytes of memory that the subscriptions occupy.
     bytes: usize,
-    /// Messages that arrived before the confirmation of a subscription in progress; `None` without
-    /// one.
+    /// Messages that arrived before the confirmation of a subscription in progress. `None` if none
+    /// is in progress.
     pub(crate) early: Option<Output>,
 }
 
 impl Subscriber {
-    /// The summary for its session.
+    /// The summary of the subscriptions, for the session of the client.
     pub(crate) fn summary(&self, id: u64) -> Subscribed {
         Subscribed {
             id,
@@ -69,7 +71,7 @@ impl Subscriber {
         }
     }
 
-    /// Subscriptions of a kind.
+    /// The number of subscriptions of a kind.
     pub(crate) fn len(&self, kind: SubscriptionKind) -> usize {
         self.held[kind as usize].len()
     }
@@ -78,8 +80,8 @@ impl Subscriber {
         self.held[kind as usize].contains_key(name)
     }
 
-    /// At most `most` subscriptions of a kind: the oldest patterns, and others in no order, as in
-    /// Redis.
+    /// At most `most` subscriptions of a kind. Patterns come oldest first; other names are in no
+    /// order, as in Redis.
     pub(crate) fn some(&self, kind: SubscriptionKind, most: usize) -> Vec<Name> {
         match kind {
             SubscriptionKind::Pattern => self.patterns.values().take(most).cloned().collect(),
@@ -99,7 +101,7 @@ impl Subscriber {
         }
     }
 
-    /// Marks a subscription as leaving: the homes are being notified.
+    /// Marks a subscription as leaving, while the homes are notified.
     pub(crate) fn give_up(&mut self, kind: SubscriptionKind, name: &Name) {
         let held = self.held[kind as usize].get_mut(name);
         held.expect("what is given up is held").is_leaving = true;
@@ -120,7 +122,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes any subscription: its kind, its name, and whether it was leaving.
+    /// Takes any one subscription: its kind, its name, and whether it was leaving.
     pub(crate) fn take_one(&mut self) -> Option<(SubscriptionKind, Name, bool)> {
         let kind = SubscriptionKind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
         let (name, held) = self.held[kind as usize].pop_first()?;
@@ -129,18 +131,18 @@ impl Subscriber {
     }
 }
 
-/// See the module.
+/// All subscribers of one core, by number and by name.
 #[derive(Debug, Default)]
 pub(crate) struct Memberships {
     kinds: [BTreeMap<Name, Members>; 3],
     subscribers: IdentityMap<Subscriber>,
-    /// Members of patterns that not all cores count: by core, whether it does.
+    /// Subscribers of patterns that only some cores count: for each core, whether it does.
     partial: BTreeMap<(Name, u64), Vec<bool>>,
     last: u64,
 }
 
 impl Memberships {
-    /// Adds a client without subscriptions. Returns its number.
+    /// Adds a client without subscriptions. Returns its number as a subscriber.
     pub(crate) fn enter(&mut self, token: Token) -> u64 {
         self.last += 1;
         let held = [const { BTreeMap::new() }; 3];
@@ -150,7 +152,7 @@ impl Memberships {
         self.last
     }
 
-    /// Removes a subscriber. The caller must still remove its subscriptions.
+    /// Removes a subscriber and returns it. The caller must still remove its subscriptions.
     pub(crate) fn leave(&mut self, id: u64) -> Option<Subscriber> {
         self.subscribers.remove(&id)
     }
@@ -159,7 +161,7 @@ impl Memberships {
         self.subscribers.get_mut(&id)
     }
 
-    /// Adds a member.
+    /// Makes a subscriber a member of a name.
     pub(crate) fn add(&mut self, kind: SubscriptionKind, name: &Name, id: u64) {
         let Some(members) = self.kinds[kind as usize].get_mut(name) else {
             self.kinds[kind as usize].insert(name.clone(), Members::One(id));
@@ -173,7 +175,7 @@ impl Memberships {
         }
     }
 
-    /// Removes a member.
+    /// Ends the membership of a subscriber in a name.
     #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
     pub(crate) fn remove(&mut self, kind: SubscriptionKind, name: &Name, id: u64) {
         let names = &mut self.kinds[kind as usize];
@@ -190,7 +192,7 @@ impl Memberships {
         }
     }
 
-    /// The members after number `after`, in the order of their numbers.
+    /// The members of a name whose number is above `after`, in the order of their numbers.
     pub(crate) fn members_after(
         &self,
         kind: SubscriptionKind,
@@ -206,12 +208,12 @@ impl Memberships {
         one.into_iter().chain(many.into_iter().flat_map(move |all| all.range(range).copied()))
     }
 
-    /// Begins a join or leave of a pattern: no core has counted it yet.
+    /// Begins a subscription to a pattern, or its end. No core has counted the change yet.
     pub(crate) fn begin_partial(&mut self, name: &Name, id: u64, joins: bool, cores: usize) {
         self.partial.insert((name.clone(), id), vec![!joins; cores]);
     }
 
-    /// Records that core `core` has counted a join or leave of a pattern. True if all have.
+    /// Records that core `core` has counted the change. Returns true if all cores have.
     pub(crate) fn note_counted(&mut self, name: &Name, id: u64, joins: bool, core: CoreId) -> bool {
         let key = (name.clone(), id);
         let Some(cores) = self.partial.get_mut(&key) else { return false };
@@ -223,12 +225,13 @@ impl Memberships {
         is_all
     }
 
-    /// Takes the cores that count a member of a pattern; `None` for all.
+    /// Takes the record of the cores that count this member of a pattern; `None` if all do.
     pub(crate) fn take_partial(&mut self, name: &Name, id: u64) -> Option<Vec<bool>> {
         self.partial.remove(&(name.clone(), id))
     }
 
-    /// Whether a message from core `core` is for this member of a pattern.
+    /// True if core `core` counts this member of a pattern, so that messages from there are
+    /// delivered to it.
     pub(crate) fn is_counted(&self, name: &Name, id: u64, core: CoreId) -> bool {
         self.partial.is_empty()
             || self.partial.get(&(name.clone(), id)).is_none_or(|cores| cores[core])
@@ -263,7 +266,7 @@ mod tests {
 
     const TOKEN: Token = Token { index: 0, generation: 1 };
 
-    #[test] // Random joins and leaves on memberships and on a plain model agree.
+    #[test] // Random joins and leaves give the same members as a simple model.
     fn memberships_match_a_model() {
         for seed in 0..30 {
             let (mut prng, mut memberships) = (Prng::from_seed(seed), Memberships::default());
@@ -299,7 +302,7 @@ mod tests {
         }
     }
 
-    #[test] // The bytes of each subscription count once.
+    #[test] // The bytes of each subscription are counted once.
     fn bytes_of_subscriptions_are_counted() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"news"));
         let id = memberships.enter(TOKEN);
@@ -318,14 +321,15 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
     }
 
-    #[test] // Patterns leave in the order of subscription, whatever their hashes.
+    #[test] // Patterns are removed in the order of subscription, whatever their hashes are.
     fn patterns_keep_their_order() {
         let mut memberships = Memberships::default();
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
         let names: Vec<Name> = (0..50_u8).map(|at| Name::from_bytes(&[b'p', at])).collect();
         names.iter().for_each(|name| subscriber.hold(SubscriptionKind::Pattern, name));
-        subscriber.hold(SubscriptionKind::Pattern, &names[0]); // A second subscription keeps the order.
+        // Subscribing again does not change the order.
+        subscriber.hold(SubscriptionKind::Pattern, &names[0]);
         assert_eq!(subscriber.some(SubscriptionKind::Pattern, 20), names[..20]);
         let bytes = subscriber.summary(id).bytes;
         subscriber.let_go(SubscriptionKind::Pattern, &names[0]);
@@ -334,7 +338,7 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
-    #[test] // A pattern's member gets messages from the cores that count the member.
+    #[test] // A member of a pattern gets messages only from the cores that count it.
     fn cores_count_patterns_one_by_one() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
         let id = memberships.enter(TOKEN);

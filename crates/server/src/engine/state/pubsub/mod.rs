@@ -1,4 +1,4 @@
-//! The state of publish and subscribe, independent of the core.
+//! The state of publish and subscribe. It does not depend on the core's other parts.
 //!
 //! ```text
 //! name         what channels and patterns are called, and what messages say
@@ -29,14 +29,14 @@ use memberships::Memberships;
 use registry::SubscriberCounts;
 use std::cell::{Cell, RefCell};
 
-/// A kind of subscription. Each has its own namespace.
+/// A kind of subscription. Names of different kinds are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SubscriptionKind {
-    /// SUBSCRIBE.
+    /// A channel: SUBSCRIBE.
     Channel,
-    /// PSUBSCRIBE.
+    /// A pattern: PSUBSCRIBE.
     Pattern,
-    /// SSUBSCRIBE.
+    /// A shard channel: SSUBSCRIBE.
     Shard,
 }
 
@@ -44,25 +44,26 @@ impl SubscriptionKind {
     pub(crate) const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
-/// The summary of a connection's subscriptions, in its session.
+/// A summary of a connection's subscriptions, stored in its session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Subscribed {
-    /// The subscriber's number in [`Memberships`]; 0 before the first subscription.
+    /// The number of the subscriber in [`Memberships`]; 0 before the first subscription.
     pub(crate) id: u64,
-    /// Subscriptions of each [`SubscriptionKind`].
+    /// The number of subscriptions of each [`SubscriptionKind`].
     pub(crate) counts: [usize; 3],
-    /// Bytes of memory of the subscriptions.
+    /// Bytes of memory that the subscriptions occupy.
     pub(crate) bytes: usize,
 }
 
 impl Subscribed {
-    /// True if there is a subscription: then the client is of the class `pubsub`.
+    /// True if there is any subscription. Then the client belongs to the class `pubsub`.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.counts != [0; 3]
     }
 
-    /// The subscriptions that a confirmation of `kind` counts: shard channels alone, or all others.
+    /// The number of subscriptions that a confirmation of `kind` reports: shard channels alone, or
+    /// channels and patterns together.
     pub(crate) fn counted_with(&self, kind: SubscriptionKind) -> usize {
         let [channels, patterns, shards] = self.counts;
         if kind == SubscriptionKind::Shard { shards } else { channels + patterns }
@@ -76,29 +77,29 @@ pub(crate) struct PubSub {
     pub(crate) memberships: RefCell<Memberships>,
     pub(crate) backlog: RefCell<Backlog>,
     pub(crate) deliveries: RefCell<Deliveries>,
-    /// The classes of keyspace events that are published, and the classes of the new setting.
+    /// The classes of keyspace events that are published, as the setting says.
     pub(crate) events: Cell<EventClasses>,
     pub(crate) wanted_events: Cell<EventClasses>,
-    /// Whether misses are among them.
+    /// True if keyspace misses are published, too.
     pub(crate) hears_misses: Cell<bool>,
-    /// The reader of the shard's log, while events are published.
+    /// The reader of the shard's log; `None` while no events are published.
     pub(crate) reader: Cell<Option<Reader>>,
-    /// Records are yet to be read.
+    /// True if the log may have records that were not read yet.
     pub(crate) has_recorded: Cell<bool>,
 }
 
 impl PubSub {
-    /// Whether recorded events wait.
+    /// True if recorded events wait to be published.
     pub(crate) fn has_recorded(&self) -> bool {
         self.has_recorded.get()
     }
 
-    /// Whether a message can be published, or delivered, now.
+    /// True if a message can be published or delivered now.
     pub(crate) fn has_work(&self) -> bool {
         !self.deliveries.borrow().is_empty() || self.backlog.borrow().can_go_on()
     }
 
-    /// Whether nothing waits.
+    /// True if no event, message or delivery waits.
     pub(crate) fn is_quiet(&self) -> bool {
         self.deliveries.borrow().is_empty()
             && self.backlog.borrow().is_empty()

@@ -1,7 +1,7 @@
 //! The names of channels and patterns, and the texts of messages.
 //!
-//! Holders share one copy. A long text stays in the chunks of its request: it is neither copied nor
-//! freed in one piece, and is sent without a copy.
+//! All holders share one copy. A long text stays in the blocks of its request: it is not copied, it
+//! is not freed in one step, and it is sent without a copy.
 
 use super::SubscriptionKind;
 use crate::listeners::PREFIXES;
@@ -11,17 +11,17 @@ use darter_tx::CoreId;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Bytes of a name or a message, shared.
+/// The shared bytes of a name or a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Text {
-    /// Up to a chunk.
+    /// A short text, at most one block long.
     Short(Arc<[u8]>),
-    /// An argument of a request.
+    /// A long text: the argument of a request, by index.
     Long(Arc<Request>, usize),
 }
 
 impl Text {
-    /// The argument at `at`. Cost: O(1), or a copy of a short one.
+    /// The argument at index `at`. Cost: O(1), or a copy of a short argument.
     pub(crate) fn of(args: Args<'_>, at: usize) -> Self {
         match args.arg(at) {
             Arg::Bytes(bytes) => Self::Short(bytes.into()),
@@ -29,7 +29,8 @@ impl Text {
         }
     }
 
-    /// The bytes in one piece. Cost: O(1) for names, which are gathered before their command runs.
+    /// The bytes in one piece. Cost: O(1) for names, because a long name is copied into one piece
+    /// before its command runs.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Short(bytes) => bytes,
@@ -44,7 +45,7 @@ impl Text {
         }
     }
 
-    /// Appends the text; a long one without a copy.
+    /// Appends the text to the output. A long text is not copied.
     pub(crate) fn write(&self, out: &mut Output) {
         match self {
             Self::Short(bytes) => out.share(bytes, 0..bytes.len()),
@@ -58,8 +59,8 @@ impl Text {
     }
 }
 
-/// The name of a channel or a pattern. Ordered by hash: only names with equal hashes are compared
-/// byte by byte.
+/// The name of a channel or a pattern. Names are ordered by hash; only names with equal hashes are
+/// compared byte by byte.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     hash: u64,
@@ -67,12 +68,12 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// The argument at `at`.
+    /// The argument at index `at` as a name.
     pub(crate) fn of(args: Args<'_>, at: usize) -> Self {
         Self { hash: args.hash(at), text: Text::of(args, at) }
     }
 
-    /// A name made by the server.
+    /// A name that the server itself makes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { hash: darter_base::hash::of(bytes), text: Text::Short(bytes.into()) }
     }
@@ -85,13 +86,13 @@ impl Name {
         &self.text
     }
 
-    /// The core, of `cores`, that orders the messages of this channel.
+    /// The home of this channel among `cores` cores.
     pub(crate) fn home(&self, cores: usize) -> CoreId {
         home(self.bytes(), self.hash, cores)
     }
 
-    /// Bytes of memory of one subscription by this name, on its core and at its home: entries of
-    /// trees that are two thirds full, and the text.
+    /// Bytes of memory that one subscription to this name takes, on the subscriber's core and on
+    /// the home: the text, and entries in trees whose nodes are two thirds full.
     pub(crate) fn held_bytes(&self) -> usize {
         const ENTRIES: usize = 3 * (size_of::<Name>() + size_of::<u64>()) * 3 / 2;
         const ALLOCATED: usize = 4 * size_of::<usize>();
@@ -102,8 +103,8 @@ impl Name {
 /// The home of all channels of keyspace events.
 pub(crate) const EVENTS_HOME: CoreId = 0;
 
-/// The core that orders the messages of the channel with this name and hash. All channels of
-/// keyspace events have the same home, so that the events of a key keep their order.
+/// The home of the channel with this name and hash. All event channels have the same home, so that
+/// the events of a key keep their order.
 pub(crate) fn home(name: &[u8], hash: u64, cores: usize) -> CoreId {
     let is_of_events = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if is_of_events { EVENTS_HOME } else { (hash % cores as u64) as CoreId }
@@ -139,24 +140,26 @@ pub(crate) struct Message {
     pub(crate) kind: SubscriptionKind,
     pub(crate) channel: Name,
     pub(crate) payload: Text,
-    /// Replaces messages beyond the output limit of the receivers: closes them.
+    /// True if this message stands for messages that exceed the output limit of the receivers. It
+    /// closes its receivers.
     pub(crate) is_excess: bool,
 }
 
 impl Message {
-    /// A message of these bytes.
+    /// A message with these bytes.
     pub(crate) fn new(kind: SubscriptionKind, channel: Name, payload: Text) -> Self {
         Self { kind, channel, payload, is_excess: false }
     }
 
-    /// The message that replaces this one and all later ones of its channel.
+    /// The message that replaces this one and all later ones of its channel, because they exceed
+    /// the output limit.
     pub(crate) fn into_excess(self) -> Self {
         Self { payload: Text::Short([].into()), is_excess: true, ..self }
     }
 
-    /// Approximate bytes sent to a subscriber of the channel.
+    /// The approximate number of bytes that a subscriber of the channel receives.
     pub(crate) fn sent_bytes(&self) -> usize {
-        const FRAME: usize = 32; // Three lengths, and the word.
+        const FRAME: usize = 32; // Three lengths and the word `message`.
         FRAME + self.channel.text().len() + self.payload.len()
     }
 }
@@ -175,19 +178,19 @@ impl ServerAct for Message {
 mod tests {
     use super::*;
 
-    /// A name with the same hash as all others.
+    /// A name that has the same hash as all other names made here.
     fn colliding(bytes: &[u8]) -> Name {
         Name { hash: 7, text: Text::Short(bytes.into()) }
     }
 
-    #[test] // Names with equal hashes differ by their bytes.
+    #[test] // Names with equal hashes are distinguished by their bytes.
     fn names_with_equal_hashes_differ() {
         assert!(colliding(b"a") < colliding(b"b"));
         assert_eq!(colliding(b"a"), colliding(b"a"));
         assert_ne!(Name::from_bytes(b"a"), Name::from_bytes(b"b"));
     }
 
-    #[test] // A long argument is shared with its request, a short one copied.
+    #[test] // A long argument is shared with its request; a short one is copied.
     fn long_texts_are_shared() {
         let request = Arc::new(Request::from_args([&b"PUBLISH"[..], b"c", &[b'x'; 100_000]]));
         let args = Args::owned(&request);

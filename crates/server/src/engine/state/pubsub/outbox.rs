@@ -1,16 +1,17 @@
 //! The messages that a running script has published. They are sent when the script has ended,
-//! because a killed script is undone.
+//! because the writes of a killed script are undone and its messages dropped.
 //!
-//! In Redis the messages of a script gather in the output buffers of their receivers, and
-//! `client-output-buffer-limit` closes receivers with too many. Here they gather once:
+//! In Redis, the messages of a script gather in the output buffers of the receivers, and
+//! `client-output-buffer-limit` closes a receiver with too many. Here each message is kept once,
+//! before it is sent:
 //!
 //! ```text
 //! channel a:  message  message  excess      (beyond the hard limit: its receivers are closed)
 //! channel b:  message  message  message
 //! channel c:                                (nobody receives it: nothing is kept)
 //! ```
-//! So a channel adds no more to a client's output than in Redis. Invariants: the account is the sum
-//! of the kept bytes, and at most [`BYTES_MAX`].
+//! So a channel adds no more to the output of a client than in Redis. Invariant: the account is the
+//! sum of the bytes of all kept messages, and at most [`BYTES_MAX`].
 
 use super::SubscriptionKind;
 use super::name::{Message, Name};
@@ -19,47 +20,48 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// The limit of the messages of one script if no output limit is lower: the same as a script's
-/// memory.
+/// The limit of the messages of one script, if no output limit is lower. It equals the limit of a
+/// script's memory.
 const BYTES_MAX: usize = 1 << 30;
-/// The size of a message without its texts: its entry and the overhead of allocations.
+/// Bytes of a kept message without its texts: its entry, and the overhead of two allocations.
 const MESSAGE_BYTES: usize = size_of::<Message>() + 64;
-/// The size of a channel without its name.
+/// Bytes of a channel's entry without its name.
 const CHANNEL_BYTES: usize = 2 * size_of::<((SubscriptionKind, Name), Option<usize>)>();
-/// Messages in a block, which grows, moves or is freed in one step.
+/// Messages in one block. A block grows, moves or is freed in one step.
 const BLOCK: usize = 256;
 
-/// There is no room for a message.
+/// The error that there is no room for a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// See the module.
+/// The messages that a script has published so far.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// The messages in order.
+    /// The messages in the order of publication.
     blocks: VecDeque<Vec<Message>>,
-    /// By channel: bytes for each subscriber; `None` after its excess message.
+    /// By channel: the bytes that each subscriber would receive; `None` after the message that
+    /// replaces the excess.
     channels: Channels,
     kept_bytes: usize,
-    /// The sum of all outboxes of this core.
+    /// The sum of the bytes of all outboxes on this core.
     account: Rc<Cell<usize>>,
 }
 
-/// Channels by kind and name.
+/// The channels, by kind and name.
 type Channels = BTreeMap<(SubscriptionKind, Name), Option<usize>>;
 
 impl Outbox {
-    /// An empty outbox.
+    /// Creates an empty outbox.
     pub(crate) fn new(account: Rc<Cell<usize>>) -> Self {
         let (blocks, channels) = (VecDeque::new(), Channels::new());
         Self { blocks, channels, kept_bytes: 0, account }
     }
 
-    /// Keeps a message with receivers. Their output limit is `output_max`, or none if that is 0.
-    /// Cost: O(log channels).
+    /// Keeps a message that has receivers. `output_max` is the output limit of the receivers, 0 for
+    /// none. Cost: O(log channels).
     ///
     /// # Errors
-    /// There is no room.
+    /// The error: there is no room for the message.
     pub(crate) fn keep(&mut self, message: Message, output_max: usize) -> Result<(), Full> {
         let is_kept = |bytes: usize| self.kept_bytes + bytes + CHANNEL_BYTES <= BYTES_MAX;
         if !is_kept(held_bytes(&message)) {
@@ -84,7 +86,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes the next messages, in order.
+    /// Takes the next block of messages, in order.
     pub(crate) fn take(&mut self) -> Option<Vec<Message>> {
         let block = self.blocks.pop_front()?;
         let bytes: usize = block.iter().map(held_bytes).sum();
@@ -99,7 +101,7 @@ impl Outbox {
     }
 }
 
-/// Bytes of a kept message.
+/// Bytes of memory that a kept message occupies.
 fn held_bytes(message: &Message) -> usize {
     MESSAGE_BYTES + message.channel.text().len() + message.payload.len()
 }
@@ -116,7 +118,7 @@ impl Drop for Outbox {
     }
 }
 
-/// The contents of a dropped outbox, freed in portions.
+/// The contents of an outbox that was dropped. They are freed in portions.
 struct Unsent {
     blocks: VecDeque<Vec<Message>>,
     channels: Channels,
@@ -153,7 +155,8 @@ mod tests {
         (Outbox::new(Rc::clone(&account)), account)
     }
 
-    #[test] // Messages keep their order. Beyond its limit a channel gets one excess message.
+    // Messages keep their order. Beyond the limit of a channel, one message replaces all others.
+    #[test]
     fn messages_of_a_channel_are_bounded() {
         let (mut outbox, account) = outbox();
         for (channel, bytes) in [("a", 400), ("b", 1), ("a", 500), ("a", 100), ("a", 1), ("b", 2)] {
@@ -173,7 +176,8 @@ mod tests {
         assert_eq!(account.get(), 5);
     }
 
-    #[test] // Without an output limit the outbox has its own; its messages are freed in portions.
+    // Without an output limit, the outbox has its own limit. Its messages are freed in portions.
+    #[test]
     fn all_together_have_a_limit() {
         const MIB: usize = 1 << 20;
         let (mut outbox, account) = outbox();

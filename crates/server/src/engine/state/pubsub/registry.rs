@@ -1,7 +1,8 @@
-//! The number of subscribers on each core: of a channel, kept by its home; of all patterns, kept by
-//! every core.
+//! Counts the subscribers of each name by core. The home of a channel counts its subscribers; every
+//! core counts those of all patterns.
 //!
-//! Trees, not hash tables: growing to a million names never copies them all.
+//! Trees instead of hash tables, because a hash table with a million names would sometimes be
+//! copied as a whole.
 
 use super::SubscriptionKind;
 use super::name::Name;
@@ -9,18 +10,18 @@ use darter_tx::CoreId;
 use std::collections::{BTreeMap, btree_map::Entry};
 use std::ops::Bound;
 
-/// The subscribers of one name, by core. Cores without any are not listed.
+/// The number of subscribers of one name on each core. Cores without subscribers are not listed.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "most are on one core: it is to be small")]
 pub(crate) enum Counts {
-    /// All are on one core.
+    /// All subscribers are on one core: the core and their number.
     One(u32, u32),
-    /// Several cores, now or before.
+    /// The subscribers are, or have been, on several cores.
     Many(Box<Vec<(u32, u32)>>),
 }
 
 impl Counts {
-    /// The cores with subscribers, and their numbers.
+    /// The cores with subscribers, and the number on each.
     pub(crate) fn by_core(&self) -> impl Iterator<Item = (CoreId, usize)> {
         let one = match self {
             Self::One(core, count) => Some((*core, *count)),
@@ -35,7 +36,7 @@ impl Counts {
             .map(|(core, count)| (core as CoreId, count as usize))
     }
 
-    /// The number on all cores.
+    /// The number of subscribers on all cores.
     pub(crate) fn sum(&self) -> usize {
         self.by_core().map(|(_, count)| count).sum()
     }
@@ -53,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// Uncounts a subscriber. True if none is left.
+    /// Removes a subscriber on `core` from the count. Returns true if none is left on any core.
     fn take(&mut self, core: u32) -> bool {
         match self {
             Self::One(only, count) => {
@@ -74,14 +75,14 @@ impl Counts {
     }
 }
 
-/// See the module.
+/// The counts of all names.
 #[derive(Debug, Default)]
 pub(crate) struct SubscriberCounts {
     kinds: [BTreeMap<Name, Counts>; 3],
 }
 
 impl SubscriberCounts {
-    /// Counts a subscriber on `core`.
+    /// Adds a subscriber on `core` to the count of a name.
     pub(crate) fn add(&mut self, kind: SubscriptionKind, name: &Name, core: CoreId) {
         let core = u32::try_from(core).expect("few cores");
         match self.kinds[kind as usize].entry(name.clone()) {
@@ -92,7 +93,7 @@ impl SubscriberCounts {
         }
     }
 
-    /// Uncounts a subscriber on `core`.
+    /// Removes a subscriber on `core` from the count of a name.
     #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
     pub(crate) fn take(&mut self, kind: SubscriptionKind, name: &Name, core: CoreId) {
         let core = u32::try_from(core).expect("few cores");
@@ -103,7 +104,7 @@ impl SubscriberCounts {
         }
     }
 
-    /// The number of different names.
+    /// The number of different names of a kind.
     pub(crate) fn len(&self, kind: SubscriptionKind) -> usize {
         self.kinds[kind as usize].len()
     }
@@ -112,7 +113,7 @@ impl SubscriberCounts {
         self.kinds[kind as usize].get(name)
     }
 
-    /// The names after `after`, in their order.
+    /// The names that follow `after`, in their order.
     pub(crate) fn names_after(
         &self,
         kind: SubscriptionKind,
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(registry.len(SubscriptionKind::Pattern), 0);
     }
 
-    #[test] // A walk by `names_after` survives changes.
+    #[test] // A walk with `names_after` continues correctly after changes.
     fn names_are_walked_in_portions() {
         let mut registry = SubscriberCounts::default();
         let names: Vec<Name> = (0..50_u8).map(|number| Name::from_bytes(&[number])).collect();

@@ -1,18 +1,19 @@
-//! On the core of the keys: the prefixes of all cores' clients, and the touched keys with these
-//! prefixes.
+//! Runs on the core that owns the keys: the prefixes tracked by the clients of all cores, and the
+//! touched keys that match them.
 //!
-//! A touched key is matched with prefixes in steps. The greatest prefix that is not above the key
-//! either begins it; then shorter ones may, too. Or it shares some bytes with the key; then no
-//! matching prefix is longer than these. So only few of many prefixes are compared.
+//! A touched key is matched with the prefixes in steps. Each step looks at the greatest prefix that
+//! is not above the key. Either the key begins with that prefix; then shorter prefixes may match,
+//! too. Or the two share only some bytes; then no matching prefix is longer than these. So only a
+//! few of many prefixes are compared.
 //!
-//! The gathered keys of a prefix are sent once a turn, after the cores have delivered the messages
-//! before. If more than [`GATHERED_MAX`] keys gather, the clients of the prefix are told to flush
-//! all keys. So no writer waits, and memory is bounded.
+//! The matching keys of a prefix are gathered, and sent once a turn, as soon as the cores have
+//! delivered the previous messages. If more than [`GATHERED_MAX`] keys gather, the clients with the
+//! prefix are told to flush their whole cache. So no writer waits, and memory is bounded.
 //!
 //! Invariants (`check_invariants`):
 //! - B1: a prefix with gathered keys is listed in `dirty`. (A listed prefix may have been removed,
-//!   or added again.)
-//! - B2: `gathered` is the number of keys of all prefixes.
+//!   or removed and added again.)
+//! - B2: `gathered` is the total number of keys gathered for all prefixes.
 
 use super::message::Invalidation;
 use super::{Prefix, Touch};
@@ -24,20 +25,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The limit of gathered keys, over all prefixes.
+/// The limit of gathered keys, in total over all prefixes.
 const GATHERED_MAX: usize = 64 * 1024;
-/// Keys of one message: about 20 us to encode.
+/// The maximal number of keys in one message: about 20 us to encode.
 const KEYS_MAX: usize = 256;
 
 type Keys = BTreeMap<Arc<Name>, u64>;
 
-/// A prefix, with the cores that have clients with it.
+/// A tracked prefix, and the cores that have clients with it.
 #[derive(Debug, Default)]
 struct Known {
     cores: Vec<CoreId>,
-    /// Touched keys, each with the client that touched it; 0 for several clients.
+    /// The gathered keys, each with the client that has touched it; 0 if several have.
     keys: Keys,
-    /// Too many keys gathered: all keys are invalid.
+    /// True if too many keys were gathered, so that all keys are invalid.
     is_all: bool,
 }
 
@@ -47,7 +48,7 @@ impl Known {
     }
 }
 
-/// A message for the cores of a prefix.
+/// A message with gathered keys, for the cores that have clients with a prefix.
 #[derive(Debug)]
 pub(crate) struct Broadcast {
     pub(crate) prefix: Prefix,
@@ -55,23 +56,23 @@ pub(crate) struct Broadcast {
     pub(crate) message: Arc<Invalidation>,
 }
 
-/// See the module.
+/// The tracked prefixes, and the touched keys.
 #[derive(Debug, Default)]
 pub(crate) struct Broadcasts {
     prefixes: BTreeMap<Prefix, Known>,
-    /// Touched keys that are not matched yet.
+    /// Touched keys that were not matched with the prefixes yet.
     touched: VecDeque<Touch>,
-    /// The longest prefix that may still match the first of them, in bytes.
+    /// The maximal length of a prefix that may still match the first of these keys, in bytes.
     left: Option<usize>,
-    /// The prefixes with gathered keys.
+    /// The prefixes for which keys were gathered.
     dirty: BTreeSet<Prefix>,
     gathered: usize,
-    /// Messages that are not delivered yet.
+    /// The number of messages that the cores have not delivered yet.
     away: usize,
 }
 
 impl Broadcasts {
-    /// True if no client has a prefix.
+    /// True if no client tracks a prefix.
     pub(crate) fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
     }
@@ -81,24 +82,24 @@ impl Broadcasts {
         self.prefixes.len()
     }
 
-    /// Whether touched keys wait to be matched.
+    /// True if touched keys wait to be matched.
     pub(crate) fn can_match(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// Whether gathered keys can be sent at the end of the turn.
+    /// True if gathered keys can be sent at the end of the turn.
     pub(crate) fn can_send(&self) -> bool {
         self.away == 0 && !self.dirty.is_empty()
     }
 
-    /// Adds core `core`, whose first client with this prefix has come.
+    /// Adds core `core` to a prefix, because its first client with this prefix has come.
     pub(crate) fn add(&mut self, prefix: &Prefix, core: CoreId) {
         let cores = &mut self.prefixes.entry(prefix.clone()).or_default().cores;
         debug_assert!(!cores.contains(&core), "core {core} has it already");
         cores.push(core);
     }
 
-    /// Removes core `core`, whose last client with this prefix has gone.
+    /// Removes core `core` from a prefix, because its last client with this prefix has gone.
     pub(crate) fn remove(&mut self, prefix: &Prefix, core: CoreId) {
         let Some(known) = self.prefixes.get_mut(prefix) else { return };
         known.cores.retain(|other| *other != core);
@@ -139,8 +140,8 @@ impl Broadcasts {
         }
     }
 
-    /// One step for the first `left` bytes of a name: a matching prefix if found, and the longest
-    /// length of the next. `None` at the end.
+    /// Does one step of matching the first `left` bytes of a name. Returns the prefix that was
+    /// found, if any, and the maximal length of the next; `None` at the end.
     fn next_match(&self, name: &[u8], left: usize) -> Option<(Option<Prefix>, Option<usize>)> {
         let sought = &name[..left];
         let upto = (Bound::Unbounded, Bound::Included(sought));
@@ -165,7 +166,7 @@ impl Broadcasts {
                 place.insert(author);
                 self.gathered += 1;
             }
-            // Two clients have changed the key, so both must be notified.
+            // Several clients have changed the key, so each of them must be notified.
             Entry::Occupied(mut place) if *place.get() != author => *place.get_mut() = 0,
             Entry::Occupied(_) => {}
         }
@@ -176,8 +177,8 @@ impl Broadcasts {
         }
     }
 
-    /// Takes the gathered keys of at most `most` messages, unless earlier messages are not
-    /// delivered yet.
+    /// Takes the gathered keys of at most `most` messages. Returns none while earlier messages are
+    /// not delivered yet.
     pub(crate) fn take(&mut self, most: usize) -> Vec<Broadcast> {
         if !self.can_send() {
             return Vec::new();
@@ -223,7 +224,7 @@ impl Broadcasts {
 }
 
 fn forget(keys: Keys) {
-    /// Up to this number of keys is freed at once.
+    /// At most this number of keys is freed at once.
     const FEW: usize = 64;
     if keys.len() > FEW {
         lazyfree::defer(Box::new(Forgotten(keys)));
@@ -265,7 +266,7 @@ mod tests {
         broadcasts.can_match() || broadcasts.can_send()
     }
 
-    /// Takes all messages, as pairs of prefix and key.
+    /// Takes all gathered messages, as pairs of a prefix and a key.
     fn taken(broadcasts: &mut Broadcasts) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
         let mut all = BTreeSet::new();
         while broadcasts.can_send() {
@@ -279,7 +280,7 @@ mod tests {
         all
     }
 
-    #[test] // Random prefixes and keys over two letters, against a comparison of all pairs.
+    #[test] // Random prefixes and keys of two letters; the model compares all pairs.
     fn keys_match_their_prefixes() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);
@@ -306,7 +307,7 @@ mod tests {
         }
     }
 
-    #[test] // A key is compared with few of 100 000 prefixes.
+    #[test] // A key is compared with only a few of 100 000 prefixes.
     fn many_prefixes_are_not_searched() {
         let mut broadcasts = Broadcasts::default();
         for number in 0..100_000_u32 {
@@ -319,7 +320,8 @@ mod tests {
         assert_eq!(taken(&mut broadcasts), BTreeSet::from([expected]));
     }
 
-    #[test] // A key is sent once, without an author if several clients changed it.
+    // A key is sent once. If several clients have changed it, no client is named as its author.
+    #[test]
     fn gathered_keys_wait_for_the_messages_before() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 1);
@@ -343,7 +345,7 @@ mod tests {
         assert!(broadcasts.take(9).is_empty() && broadcasts.is_empty() && !has_work(&broadcasts));
     }
 
-    #[test] // Too many keys become a flush; many keys need several messages.
+    #[test] // Too many gathered keys become a flush; many keys need several messages.
     fn gathered_keys_are_bounded() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 0);

@@ -1,4 +1,4 @@
-//! The invalidations for a core's clients, in order of arrival.
+//! The invalidations that wait to be sent to the clients of a core, in order of arrival.
 
 use super::Prefix;
 use super::message::Invalidation;
@@ -7,37 +7,38 @@ use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The recipients of an invalidation.
+/// The clients that must receive an invalidation.
 #[derive(Debug)]
 pub(crate) enum To {
-    /// These clients, which have read the key.
+    /// The clients with these handles, because they have read the key.
     Readers(Vec<u64>),
-    /// All tracking clients after `after`.
+    /// All tracking clients, in the order of their handles.
     All {
-        /// The last client that was notified.
+        /// The last client that was notified; 0 for none.
         after: u64,
     },
-    /// All clients with this prefix after `after`. Then the core of the keys gets a report.
+    /// All clients with a prefix, in the order of their handles. Afterwards the core of the keys is
+    /// notified that the message was delivered.
     Prefix {
         /// The prefix.
         prefix: Prefix,
-        /// The last client that was notified.
+        /// The last client that was notified; 0 for none.
         after: u64,
-        /// The core of the keys.
+        /// The core that owns the keys.
         from: CoreId,
     },
 }
 
-/// An invalidation that is being delivered.
+/// An invalidation that is being sent to clients, in portions.
 #[derive(Debug)]
 pub(crate) struct InvalidationDelivery {
     pub(crate) message: Arc<Invalidation>,
     pub(crate) to: To,
-    /// The encoded message for RESP2 and RESP3, after its first use; `None` for a long one.
+    /// The encoded message, for RESP2 and for RESP3, once it was needed. `None` for a long message.
     pub(crate) frames: [Option<Vec<u8>>; 2],
 }
 
-/// See the module.
+/// The queue of invalidations of a core.
 #[derive(Debug, Default)]
 pub(crate) struct InvalidationQueue {
     items: VecDeque<InvalidationDelivery>,
@@ -58,7 +59,7 @@ impl InvalidationQueue {
         first
     }
 
-    /// Puts an unfinished invalidation back at the front.
+    /// Puts an unfinished invalidation back to the front of the queue.
     pub(crate) fn put_back(&mut self, delivery: InvalidationDelivery) {
         self.items.push_front(delivery);
     }

@@ -1,5 +1,5 @@
-//! Encodes invalidations: a push in RESP3; in RESP2 a message of the channel
-//! `__redis__:invalidate`.
+//! Encodes invalidations: as pushes in RESP3, and as messages of the channel `__redis__:invalidate`
+//! in RESP2.
 
 use super::Touch;
 use darter_command::Stream;
@@ -7,10 +7,10 @@ use darter_keyspace::Name;
 use darter_resp::{Output, Reply};
 use std::sync::Arc;
 
-/// Invalidations up to this size are encoded at once. The names of longer ones are streamed.
+/// An invalidation up to this size is encoded at once. For a longer one, the names are streamed.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// The keys that are no longer valid.
+/// The keys that are not valid any more.
 #[derive(Debug)]
 pub(crate) enum Invalidation {
     /// These keys.
@@ -19,17 +19,19 @@ pub(crate) enum Invalidation {
     All,
 }
 
-/// A message to a client: its beginning, and a stream of the rest.
+/// A message to a client: its encoded beginning, and a stream of the rest.
 pub(crate) type Push = (Output, Option<Box<dyn Stream>>);
 
 impl Invalidation {
-    /// The message for one touched key.
+    /// The invalidation of one key that client `author` has touched (0 if the author may be
+    /// notified, too).
     pub(crate) fn of(name: Name, author: u64) -> Arc<Self> {
         Arc::new(Self::Keys(Box::new([(Arc::new(name), author)])))
     }
 
-    /// The message without the keys that `client` has changed, for NOLOOP. Returns the message
-    /// itself if the client changed none of them, `None` if it changed all.
+    /// The invalidation without the keys that `client` itself has changed, for NOLOOP. Returns the
+    /// same message if the client has changed none of the keys, and `None` if it has changed all of
+    /// them.
     pub(crate) fn without(self: &Arc<Self>, client: u64) -> Option<Arc<Self>> {
         let Self::Keys(keys) = &**self else { return Some(Arc::clone(self)) };
         let is_own = |(_, author): &&Touch| *author == client;
@@ -40,7 +42,7 @@ impl Invalidation {
         (!others.is_empty()).then(|| Arc::new(Self::Keys(others)))
     }
 
-    /// Encodes the message for a protocol.
+    /// Encodes the invalidation.
     pub(crate) fn encode(self: &Arc<Self>, resp3: bool) -> Push {
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, resp3);
@@ -65,7 +67,8 @@ impl Invalidation {
     }
 }
 
-/// The message that the client of a redirection, with this id, is gone.
+/// The message to a client that the target of its redirection, the client with the id `redirect`,
+/// has gone.
 pub(crate) fn broken(redirect: u64) -> Push {
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, true);
@@ -75,11 +78,11 @@ pub(crate) fn broken(redirect: u64) -> Push {
     (out, None)
 }
 
-/// The names of a message that are not sent yet.
+/// A stream of the names that were not sent yet.
 struct Names {
     message: Arc<Invalidation>,
     next: usize,
-    /// The sent bytes of the next name.
+    /// The number of bytes of the next name that were sent already.
     at: usize,
 }
 
@@ -121,7 +124,7 @@ mod tests {
         out.flatten()
     }
 
-    #[test] // Both protocols; one key, and all keys.
+    #[test] // Both protocols; an invalidation of one key, and of all keys.
     fn messages_are_encoded() {
         let key = Invalidation::of(Name::from(&b"k"[..]), 0);
         assert_eq!(text(&key, true), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
     }
 
-    #[test] // A message with only own changes is not sent.
+    #[test] // An invalidation that contains only the client's own changes is not sent.
     fn own_changes_are_left_out() {
         let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
         let both = Arc::new(Invalidation::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));
@@ -150,7 +153,7 @@ mod tests {
         assert!(Invalidation::of(Name::from(&b"a"[..]), 7).without(7).is_none());
     }
 
-    #[test] // A name of a megabyte is not copied at once.
+    #[test] // A name of a megabyte is not copied in one step.
     fn long_names_are_streamed() {
         let name = vec![b'n'; 1 << 20];
         let message = Invalidation::of(Name::from(&name[..]), 0);

@@ -1,4 +1,4 @@
-//! The state of client tracking, independent of the core.
+//! The state of client tracking. It does not depend on the core's other parts.
 //!
 //! ```text
 //! mode        what a connection has declared
@@ -7,8 +7,8 @@
 //! deliveries  on a client's core: the invalidations for its clients
 //! message     an invalidation as a client reads it
 //! ```
-//! The shard records which keys clients have read: `darter_keyspace`. docs/design/0030-tracking.md
-//! describes the messages between the cores.
+//! Which keys the clients have read is recorded in the shard: `darter_keyspace`.
+//! docs/design/0030-tracking.md describes the messages between the cores.
 
 pub(crate) mod broadcasts;
 pub(crate) mod deliveries;
@@ -28,25 +28,25 @@ use trackers::Trackers;
 /// The shared bytes of a prefix.
 pub(crate) type Prefix = Arc<[u8]>;
 
-/// A touched key, and the client that touched it if that has NOLOOP; otherwise 0.
+/// A touched key. If the client that has touched it has NOLOOP, its handle follows; otherwise 0.
 pub(crate) type Touch = (Arc<Name>, u64);
 
-/// A core's state of tracking.
+/// The state of client tracking on one core.
 #[derive(Default)]
 pub(crate) struct Tracking {
     pub(crate) trackers: RefCell<Trackers>,
     pub(crate) broadcasts: RefCell<Broadcasts>,
     pub(crate) deliveries: RefCell<InvalidationQueue>,
-    /// Touched keys with many readers, which are notified in portions.
+    /// Touched keys that many clients have read. The clients are notified in portions.
     pub(crate) fans: RefCell<VecDeque<(Arc<Invalidation>, Readers)>>,
     /// The limit of tracked keys on this core; 0 for no limit.
     pub(crate) most: Cell<usize>,
-    /// The core tracks more keys than the limit.
+    /// True if the core tracks more keys than the limit.
     pub(crate) is_over: Cell<bool>,
 }
 
 impl Tracking {
-    /// Whether there is something to match, notify or deliver now.
+    /// True if there is a key to match, or a client to notify.
     pub(crate) fn has_work(&self) -> bool {
         !self.deliveries.borrow().is_empty()
             || !self.fans.borrow().is_empty()
@@ -54,7 +54,7 @@ impl Tracking {
             || self.broadcasts.borrow().can_match()
     }
 
-    /// Whether there is no work, and nothing to send at the end of the turn.
+    /// True if there is no work now, and nothing to send at the end of the turn.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.has_work() && !self.broadcasts.borrow().can_send()
     }

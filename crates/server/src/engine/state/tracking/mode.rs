@@ -1,44 +1,44 @@
-//! The tracking mode of a connection, set by CLIENT TRACKING and CLIENT CACHING.
+//! The tracking mode of a connection, as set by CLIENT TRACKING and CLIENT CACHING.
 
 use crate::engine::point::Tracker;
 
 /// The commands whose keys are tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// All commands.
+    /// The keys of all reading commands are tracked.
     #[default]
     All,
-    /// OPTIN: the command after CLIENT CACHING YES.
+    /// OPTIN: only those of the command after CLIENT CACHING YES.
     OptIn,
-    /// OPTOUT: all but the command after CLIENT CACHING NO.
+    /// OPTOUT: those of all commands except the one after CLIENT CACHING NO.
     OptOut,
-    /// BCAST: none; invalidations follow prefixes.
+    /// BCAST: none. The client is notified of all keys with its prefixes.
     Broadcast,
 }
 
-/// See the module.
+/// The tracking mode of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mode {
-    /// Whether tracking is on.
+    /// True if tracking is on.
     pub is_on: bool,
-    /// OPTIN, OPTOUT, BCAST.
+    /// The mode OPTIN, OPTOUT or BCAST.
     pub reads: Reads,
-    /// NOLOOP: the client gets no invalidations of its own changes.
+    /// NOLOOP: the client gets no invalidations for its own changes.
     pub is_quiet: bool,
-    /// CLIENT CACHING was called for the next command, or transaction.
+    /// True if CLIENT CACHING was called for the next command or transaction.
     pub is_excepted: bool,
     /// REDIRECT: the id of the client that gets the invalidations, or 0.
     pub redirect: u64,
-    /// The handle of that client.
+    /// The handle of the client that gets the invalidations.
     pub target: u64,
-    /// That client was gone at the last invalidation.
+    /// True if that client had gone when the last invalidation was sent.
     pub is_broken: bool,
-    /// Bytes of memory of the prefixes.
+    /// Bytes of memory that the prefixes occupy.
     pub prefix_bytes: usize,
 }
 
 impl Mode {
-    /// The tracker for a command of client `client` with this mode.
+    /// The tracking of a command that client `client` runs in this mode.
     #[inline]
     pub(crate) fn tracker(&self, client: u64) -> Tracker {
         if self.is_on { self.tracker_of(client) } else { Tracker::default() }
@@ -55,8 +55,8 @@ impl Mode {
         Tracker::new(client, reads, self.is_quiet)
     }
 
-    /// The redirection as GETREDIR and CLIENT LIST show it: the client's id, 0 without redirection,
-    /// -1 without tracking.
+    /// The redirection as CLIENT GETREDIR and CLIENT LIST show it: the id of the client that gets
+    /// the invalidations, 0 without redirection, -1 without tracking.
     pub(crate) fn redirection(&self) -> i64 {
         if self.is_on { i64::try_from(self.redirect).unwrap_or(i64::MAX) } else { -1 }
     }
@@ -66,7 +66,7 @@ impl Mode {
 mod tests {
     use super::*;
 
-    #[test] // CLIENT CACHING inverts the mode for one command.
+    #[test] // CLIENT CACHING makes an exception from the mode for one command.
     fn modes_decide_which_reads_are_tracked() {
         let reader = |reads, is_excepted| {
             let mode = Mode { is_on: true, reads, is_excepted, ..Mode::default() };

@@ -1,10 +1,11 @@
-//! The tracking clients of a core, and the prefixes of those in broadcast mode.
+//! The tracking clients of one core, and the prefixes of clients in broadcast mode.
 //!
-//! Trees, as with subscriptions: a prefix with 100 000 clients, or a client with 100 000 prefixes,
-//! is walked in portions, and no table is moved.
+//! Trees instead of hash tables, as for subscriptions: a prefix with 100 000 clients, or a client
+//! with 100 000 prefixes, can be visited in portions, and no table is ever copied as a whole.
 //!
 //! Invariants (`check_invariants`):
-//! - R1: a prefix lists exactly the clients that have it, or are about to lose it.
+//! - R1: each prefix lists exactly the clients that have it, and those that have left but whose
+//!   prefixes are not removed yet.
 
 use super::Prefix;
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
@@ -13,7 +14,7 @@ use std::ops::Bound;
 /// The prefixes of one client.
 pub(crate) type Prefixes = BTreeSet<Prefix>;
 
-/// See the module.
+/// The tracking clients and their prefixes, each findable by the other.
 #[derive(Debug, Default)]
 pub(crate) struct Trackers {
     clients: BTreeSet<u64>,
@@ -21,7 +22,8 @@ pub(crate) struct Trackers {
     members: BTreeMap<Prefix, BTreeSet<u64>>,
 }
 
-/// Bytes of one client's prefix: its entries in trees that are two thirds full.
+/// Bytes of memory for one prefix of one client: its entries in trees whose nodes are two thirds
+/// full.
 pub(crate) fn held_bytes(prefix: &[u8]) -> usize {
     const ENTRIES: usize = (2 * size_of::<Prefix>() + size_of::<u64>()) * 3 / 2;
     ENTRIES + prefix.len()
@@ -33,7 +35,8 @@ impl Trackers {
         self.clients.insert(client);
     }
 
-    /// Removes a client. The caller must remove its prefixes with [`Trackers::remove_some`].
+    /// Removes a client, and returns its prefixes. The caller must remove these with
+    /// [`Trackers::remove_some`].
     pub(crate) fn leave(&mut self, client: u64) -> Prefixes {
         self.clients.remove(&client);
         self.prefixes.remove(&client).unwrap_or_default()
@@ -44,12 +47,12 @@ impl Trackers {
         self.clients.len()
     }
 
-    /// The tracking clients after this one.
+    /// The tracking clients whose handle is above `after`.
     pub(crate) fn clients_after(&self, after: u64) -> impl Iterator<Item = u64> {
         self.clients.range((Bound::Excluded(after), Bound::Unbounded)).copied()
     }
 
-    /// The clients with a prefix, after this one.
+    /// The clients with a prefix whose handle is above `after`.
     pub(crate) fn members_after(&self, prefix: &[u8], after: u64) -> impl Iterator<Item = u64> {
         let members = self.members.get(prefix);
         let range = (Bound::Excluded(after), Bound::Unbounded);
@@ -61,8 +64,8 @@ impl Trackers {
         self.prefixes.get(&client)
     }
 
-    /// Adds a prefix to a client. Returns whether the client did not have it, and whether this is
-    /// the first client of the core with it.
+    /// Adds a prefix to a client. Returns whether it is new for the client, and whether it is new
+    /// for the core.
     pub(crate) fn add(&mut self, client: u64, prefix: &Prefix) -> (bool, bool) {
         let is_new = self.prefixes.entry(client).or_default().insert(prefix.clone());
         let is_first = !self.members.contains_key(&**prefix);
@@ -70,8 +73,8 @@ impl Trackers {
         (is_new, is_first)
     }
 
-    /// Removes `count` of the prefixes of a client that has left, except those that it has again.
-    /// Returns prefixes without clients.
+    /// Removes `count` of the prefixes of a client that has left. A prefix that the client has
+    /// tracked again stays. Returns the prefixes that no client of this core has any more.
     pub(crate) fn remove_some(
         &mut self,
         client: u64,
@@ -109,7 +112,8 @@ impl Trackers {
 mod tests {
     use super::*;
 
-    #[test] // The first and the last client are reported; prefixes are removed in portions.
+    // The first and the last client of a prefix are reported; prefixes are removed in portions.
+    #[test]
     fn prefixes_have_their_clients() {
         let mut trackers = Trackers::default();
         let names: Vec<Prefix> = (0..100_u8).map(|at| Prefix::from([at].as_slice())).collect();
