@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test] // `asked_for` finds names by binary search.
-    fn names_are_sorted_and_absent() {
+    fn unsupported_names_are_sorted_and_not_in_the_command_table() {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
         for name in NAMES {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test] // In any letter case; other names are never logged.
-    fn each_is_logged_once() {
+    fn each_unsupported_command_is_logged_once() {
         let absent = Absent::default();
         let asked = [&b"ROLE"[..], b"role", b"sync", b"get", b"\xff", &[b'a'; 100]];
         assert_eq!(

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test] // On either backend, the slice ends at most one portion after the byte arrives.
-    fn a_byte_ends_the_slice() {
+    fn a_received_byte_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
             for _ in 0..3 {
@@ -191,8 +191,8 @@ mod tests {
         }
     }
 
-    #[test] // A message from another core ends the slice, too.
-    fn mail_ends_the_slice() {
+    #[test]
+    fn a_message_from_another_core_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
             let post = |bench: &mut Bench| {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test] // While no client is active, a slice makes no epoll calls.
-    fn idle_clients_cause_no_system_calls() {
+    fn slices_with_idle_clients_make_no_system_calls() {
         let Some(mut bench) = Bench::new(BackendChoice::Epoll) else { return };
         assert_eq!(bench.slice(Bench::send), 10);
         bench.arrivals.note_request();

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test] // With few cores Redis's numbers; with many, two files for each core.
-    fn clients_follow_the_limit_of_files() {
+    fn the_number_of_clients_fits_the_limit_of_open_files() {
         assert_eq!(make_room(&Allows(132), 100, 1), Ok(()));
         assert_eq!(make_room(&Allows(131), 100, 1), Err(99));
         assert_eq!(make_room(&Allows(60), 10_000, 4), Err(28));

@@ -233,8 +233,8 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // Background work has its quarter; the portion after it is the last.
-    fn a_knock_ends_the_slice() {
+    #[test] // With the portion that is running.
+    fn a_knock_ends_background_work_after_its_guaranteed_share() {
         let bench = Bench::new(false);
         assert_eq!(bench.turn(0), 10, "nobody knocks");
         bench.knocker.knocks.set(true);
@@ -245,8 +245,8 @@ pub(crate) mod tests {
         assert!(!bench.timer.is_knocked());
     }
 
-    #[test] // Neither the clients' part of a slice nor the loader's checks.
-    fn only_background_work_listens() {
+    #[test] // Not during the clients' part of a slice, and not by the loader.
+    fn knocks_are_checked_only_during_background_work() {
         let bench = Bench::new(true);
         bench.timer.begin(bench.clock.now_ns());
         assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(10));
@@ -256,8 +256,8 @@ pub(crate) mod tests {
         assert_eq!(bench.knocker.checks.get(), 0);
     }
 
-    #[test] // After the quarter: after each portion, or less often where a check costs more.
-    fn checks_are_as_rare_as_they_are_expensive() {
+    #[test] // Cheap ones are made after each portion.
+    fn expensive_checks_for_knocks_are_rarer() {
         let bench = Bench::new(false);
         for (every_ns, checks) in [(0, 7), (PORTION_NS, 7), (2 * PORTION_NS, 4), (SLICE_AIM_NS, 1)]
         {
@@ -268,8 +268,8 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // With a knock at every portion background work keeps nine tenths of its share.
-    fn constant_knocks_leave_the_share() {
+    #[test]
+    fn background_work_keeps_nine_tenths_of_its_share_under_constant_knocks() {
         for clients_us in [0, 2, 8, 20, 30, 50, 75, 100, 150] {
             let [quiet, knocked] =
                 [false, true].map(|knocks| Bench::new(knocks).share(clients_us * 1_000));
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test] // After a long time without knocks, and after a long turn.
-    fn savings_and_debts_are_bounded() {
+    fn the_budget_for_knocks_is_bounded_in_both_directions() {
         const CLIENTS_NS: u64 = 8_000;
         let bench = Bench::new(false);
         bench.share(CLIENTS_NS);

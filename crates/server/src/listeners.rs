@@ -82,8 +82,8 @@ pub(crate) fn may_match_events(pattern: &[u8]) -> [bool; 2] {
 mod tests {
     use super::*;
 
-    #[test] // Each kind of channel is counted alone; a pattern counts if it may match.
-    fn subscriptions_to_events_are_counted() {
+    #[test] // A pattern counts if it may match an event channel.
+    fn subscriptions_that_may_receive_events_are_counted() {
         let listeners = Listeners::default();
         assert_eq!(listeners.listen(), [false; 2]);
         listeners.count(are_events_of(b"__keyevent@0__:set"), true);
@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(may_match_events(b"news.*"), [false; 2]);
     }
 
-    #[test] // Waiting writers are woken once, when half of the events are published.
-    fn events_in_flight_are_bounded() {
+    #[test]
+    fn waiting_writers_are_woken_once_when_half_of_the_events_are_published() {
         let listeners = Listeners::default();
         listeners.sent(IN_FLIGHT_MAX);
         assert!(!listeners.are_behind());

@@ -37,7 +37,7 @@ mod tests {
     use darter_base::preempt::Countdown;
 
     #[test] // Few parts are freed at once, many one by one; shared ones do not count.
-    fn many_parts_are_freed_one_by_one() {
+    fn many_parts_of_a_sent_reply_are_freed_one_by_one() {
         let value: Arc<[u8]> = vec![b'x'; 1_000].into();
         let parts = |count: usize| {
             let shared = (1..count).map(|_| Part::Shared(Arc::clone(&value), 0..9));

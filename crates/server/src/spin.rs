@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test] // A core polls for short waits of any length, and not for long ones.
-    fn polling_follows_the_length_of_waits() {
+    fn a_core_polls_only_if_its_waits_are_short() {
         let mut poll_time = PollTime::default();
         for wait_ns in [5_000, 40_000, 90_000] {
             let looks = looks(&mut poll_time, wait_ns, 30);
@@ -108,9 +108,8 @@ mod tests {
         }
     }
 
-    #[test] // On a shared processor polling becomes rare; it returns when the processor is free
-    // again.
-    fn lost_yields_end_the_polling() {
+    #[test] // Polling returns when the processor is free again.
+    fn polling_becomes_rare_on_a_shared_processor() {
         let mut poll_time = PollTime::default();
         looks(&mut poll_time, 10_000, 20);
         assert!(!poll_time.yielded(LOST_NS));
@@ -128,8 +127,8 @@ mod tests {
         assert_eq!(poll_time.apart_next, APART_LEAST, "it is forgotten");
     }
 
-    #[test] // A few short waits bring it back. A new core starts without polling.
-    fn one_long_wait_ends_the_polling() {
+    #[test] // A new core starts without polling.
+    fn one_long_wait_stops_polling_until_some_short_ones() {
         let mut poll_time = PollTime::default();
         assert_eq!(poll_time.before_sleep(), 0);
         looks(&mut poll_time, 10_000, 20);

@@ -253,7 +253,7 @@ mod tests {
     use super::leading_number;
 
     #[test] // The text is parsed in one pass; otherwise a long one would take minutes.
-    fn the_number_at_the_start_is_read() {
+    fn debug_sleep_parses_the_number_at_the_start_of_its_argument() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, f64)] = &[
             ("", 0.0), ("x", 0.0), ("1", 1.0), ("0.5", 0.5), (".5", 0.5), ("1.", 1.0), (".", 0.0),

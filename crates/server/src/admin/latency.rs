@@ -290,13 +290,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_named_by_their_range() {
+    fn histogram_buckets_are_named_by_their_range() {
         let names = [0, 1, 9, BUCKETS - 1].map(bucket_name);
         assert_eq!(names, ["below_1us", "below_2us", "below_512us", "from_4194304us"]);
     }
 
     #[test]
-    fn a_graph_is_as_high_as_its_samples() {
+    fn graph_columns_are_scaled_to_the_highest_sample() {
         let text = draw("hgetall", &[(90, 1), (100, 8)], 20, 100);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "hgetall - high 8 ms, low 1 ms (all time high 20 ms)");

@@ -296,7 +296,7 @@ mod tests {
     use darter_base::Prng;
 
     #[test] // Random words of two letters; the model compares all pairs.
-    fn overlaps_are_found() {
+    fn the_first_overlapping_prefix_is_found() {
         for seed in 0..2_000 {
             let mut prng = Prng::from_seed(seed);
             let mut word = || -> Vec<u8> {

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test] // Commands of every kind of row.
-    fn names_and_values_are_distinguished() {
+    fn keys_fields_and_members_are_told_apart_from_values() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[
             ("SET k v EX 5",                    &[1]),
@@ -381,8 +381,8 @@ mod tests {
         }
     }
 
-    #[test] // A wrong guess does not change which row is found, and similar names find none.
-    fn guesses_do_not_change_the_row() {
+    #[test] // A name that differs in one byte is not found.
+    fn a_wrong_guess_does_not_change_the_row_found_for_a_name() {
         let table = crate::boot::table();
         for entry in table.entries().iter().filter(|entry| entry.first == 1) {
             let name = entry.row.name.as_bytes();

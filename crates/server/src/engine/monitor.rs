@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_quoted_as_redis_quotes_them() {
+    fn monitor_quotes_bytes_as_redis_does() {
         let mut line = Vec::new();
         quote_all(b"a\"\\\n\x00\xff\xa9", &mut line);
         assert_eq!(line, br#"a\"\\\n\x00\xff\xa9"#);

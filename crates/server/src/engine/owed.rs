@@ -267,8 +267,8 @@ mod tests {
         (out, None)
     }
 
-    #[test] // Many messages, or long ones, are freed in portions.
-    fn pending_replies_are_freed_in_portions() {
+    #[test]
+    fn many_or_long_pending_replies_are_freed_in_portions() {
         for (replies, len, portions) in [(20, 100, 0), (10_000, 100, 156), (100, 60_000, 50)] {
             let (mut waiting, mut owed) = (Waiting::default(), VecDeque::new());
             for _ in 0..replies / 2 {

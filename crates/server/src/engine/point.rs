@@ -70,7 +70,7 @@ pub(crate) enum Ran {
     Waits(Work),
 }
 
-/// What is left of a point command that did not finish at once.
+/// The rest of a point command that did not finish at once.
 pub(crate) enum Work {
     /// The command has not run, because its keys are locked. It runs when they are free.
     Blocked,

@@ -309,9 +309,8 @@ mod tests {
     use super::Cut;
     use darter_keyspace::{Deadline, Fresh, Key, Shard};
 
-    // The turn of one core began before a key's deadline, and that of another core after it.
-    #[test]
-    fn all_cores_judge_by_one_instant() {
+    #[test] // Even if their own clocks differ.
+    fn all_cores_cut_at_the_time_that_core_0_has_chosen() {
         let mut all = Cut::default();
         for now in [1_000, 2_000] {
             let mut shard = Shard::new(16, 1);

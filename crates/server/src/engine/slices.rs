@@ -9,7 +9,7 @@ use darter_command::{Refusal, Stream};
 use darter_resp::Reply;
 use std::collections::VecDeque;
 
-/// What took most of a slice's time: a command, or the engine's own work.
+/// The main cause of a slice's time: a command, or the engine's own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// No work has begun.
@@ -148,7 +148,7 @@ pub struct Slice {
     pub unix_ms: u64,
     /// The length of the slice, in nanoseconds of CPU time.
     pub ns: u64,
-    /// What took most of the time.
+    /// The cause that took most of the time.
     pub cause: Cause,
 }
 
@@ -235,8 +235,8 @@ mod tests {
         Slice { core: 0, unix_ms, ns, cause: Cause::Command(3) }
     }
 
-    #[test] // A short piece of work after the longest one does not become the cause.
-    fn the_longest_is_to_blame() {
+    #[test]
+    fn the_longest_work_of_a_slice_is_its_cause() {
         let blame = Blame::default().on(Cause::Receive);
         assert_eq!(blame.cause(), Cause::Receive, "nothing was measured");
         let blame = blame.on(Cause::Command(7)).took(400_000).on(Cause::Free).took(20_000);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_counted_and_the_longest_kept() {
+    fn all_slices_are_counted_and_the_longest_are_kept() {
         let mut slices = Slices::default();
         for us in 1..=1_000 {
             slices.record(slice(us * 1_000, us));
@@ -261,8 +261,8 @@ mod tests {
         assert_eq!(slices.quantile_us(1.0), 1_000);
     }
 
-    #[test] // Each length is in its bucket. Merged histograms equal one that recorded all slices.
-    fn histograms_of_slices_add_up() {
+    #[test] // Each length is in its bucket.
+    fn merged_histograms_equal_one_of_all_slices() {
         #[rustfmt::skip] // A table.
         let cases = [
             (0, 0), (999, 0), (1_000, 1), (1_999, 1), (2_000, 2), (3_999, 2), (4_000, 3),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_have_names() {
+    fn every_cause_of_a_slice_has_a_name() {
         let all = [
             Cause::Idle,
             Cause::Receive,

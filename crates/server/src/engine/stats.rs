@@ -181,8 +181,8 @@ impl CoreStats {
 mod tests {
     use super::*;
 
-    #[test] // Calls, failures and the histogram of durations.
-    fn calls_are_counted() {
+    #[test]
+    fn calls_failures_and_durations_are_counted() {
         let mut stats = CommandStats::default();
         for (ns, calls, bucket) in
             [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, 2), (4, 1, 3), (40, 10, 3), (1 << 40, 2, 31)]
@@ -201,8 +201,8 @@ mod tests {
         assert_eq!((stats.histogram[7], stats.histogram[8]), (1, 1));
     }
 
-    #[test] // Error codes invented by a client do not let the map grow without limit.
-    fn errors_are_counted_by_code() {
+    #[test] // They would let the map grow without limit.
+    fn error_codes_invented_by_a_client_are_not_all_counted() {
         let mut stats =
             CoreStats { by_command: vec![CommandStats::default(); 3], ..CoreStats::default() };
         for line in [&b"ERR one"[..], b"ERR other", b"WRONGTYPE", b""] {
@@ -227,8 +227,8 @@ mod tests {
         assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
     }
 
-    #[test] // A peak is shown for eight seconds; after that, a later, smaller one is shown.
-    fn peaks_are_forgotten() {
+    #[test] // After that, a later and smaller one is shown.
+    fn a_peak_is_shown_for_eight_seconds() {
         let mut recent = RecentMax::default();
         recent.note(100, 10_000);
         recent.note(7, 10_900);
@@ -239,7 +239,7 @@ mod tests {
         );
     }
 
-    #[test] // The rate covers the time since the last read, or since the start of the server.
+    #[test] // Or since the start of the server.
     fn commands_per_second_cover_the_time_since_the_last_read() {
         let mut pace = Pace::default();
         let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];

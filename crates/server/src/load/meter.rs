@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_count_from_the_line_before() {
+    fn the_logged_rate_covers_the_time_since_the_previous_line() {
         let mut meter = LoadMeter::start(0, 200_000_000);
         meter.line = Counts { bytes: 50_000_000, keys: 5, entries: 500 };
         let counts = Counts { bytes: 100_000_000, keys: 10, entries: 1_500 };

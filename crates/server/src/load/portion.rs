@@ -360,8 +360,8 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    #[test] // The pieces of a stream are read as they were written.
-    fn pieces_of_streams_are_kept() {
+    #[test]
+    fn pieces_of_a_stream_are_read_as_they_were_written() {
         let (id, name) = (StreamId::new(7, u64::MAX), &b"a name"[..]);
         let pieces = [
             Piece::Entry { id, fields: 4 },

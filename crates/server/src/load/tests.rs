@@ -183,7 +183,7 @@ fn random_records(prng: &mut Prng) -> Records {
 }
 
 #[test]
-fn our_files_land_whole_in_the_shards_that_own_the_keys() {
+fn all_keys_of_our_files_are_loaded_on_the_cores_that_own_them() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
         let records = random_records(&mut prng);
@@ -195,7 +195,7 @@ fn our_files_land_whole_in_the_shards_that_own_the_keys() {
 }
 
 #[test] // The loader has no slices between which deferred values would be freed.
-fn long_strings_are_freed_while_the_file_is_read() {
+fn long_strings_of_skipped_keys_are_freed_during_loading() {
     let long = vec![b'v'; 300_000];
     let mut records = Records::new();
     for at in 0..20 {
@@ -208,7 +208,7 @@ fn long_strings_are_freed_while_the_file_is_read() {
 }
 
 #[test]
-fn a_file_of_the_real_server_lands_in_the_shards() {
+fn a_file_written_by_redis_server_is_loaded() {
     let mut oracle = Oracle::start(&[]);
     let mut prng = Prng::from_seed(7);
     for index in 0..400_u32 {
@@ -237,7 +237,7 @@ fn a_file_of_the_real_server_lands_in_the_shards() {
 }
 
 #[test]
-fn every_truncation_and_every_flipped_bit_is_refused() {
+fn files_with_a_missing_end_or_a_flipped_bit_are_refused() {
     let mut prng = Prng::from_seed(3);
     let mut records = random_records(&mut prng);
     records.insert((0, b"long".to_vec()), string(&[b'x'; 200_000]));
@@ -281,7 +281,7 @@ fn by_hand(body: &[u8]) -> Vec<u8> {
 }
 
 #[test] // Idle times of the file are kept, up to the longest. Keys without one count as just used.
-fn idle_times_land_with_their_keys() {
+fn idle_times_in_the_file_are_kept() {
     const DAY: u64 = 86_400;
     let mut body = Vec::new();
     for (key, idle) in [(b'a', 1_000_u32), (b'b', 90 * 86_400), (b'c', u32::MAX)] {
@@ -333,7 +333,7 @@ mod heap;
 static TOYS: Types = darter_keyspace::types![&heap::HEAP];
 
 #[test] // The example type of docs/adding-a-type.md, which the loader does not mention.
-fn types_unknown_to_the_loader_are_loaded() {
+fn a_type_that_the_loader_does_not_mention_is_loaded() {
     let file = b"REDIS0010\xca\x04heap\x03\x0217\xc0\x05\x0217\xff\0\0\0\0\0\0\0\0";
     let (mut inboxes, lanes) = lanes(TOYS, vec![Waker::new().unwrap()]);
     let mut sorter = Sorter::new(1, 1, NOW);
@@ -352,7 +352,7 @@ fn types_unknown_to_the_loader_are_loaded() {
 }
 
 #[test]
-fn a_large_hash_is_built_aside_in_small_steps() {
+fn a_large_hash_is_loaded_in_small_steps() {
     let fields: Vec<Bytes> = (0..5_000).map(|at| format!("field:{at}").into_bytes()).collect();
     let pairs: Vec<(&[u8], &[u8], _)> = fields.iter().map(|f| (&f[..], &b"v"[..], None)).collect();
     let bytes = file(&Records::from([((0, b"big".to_vec()), hash(&pairs))]));
@@ -416,7 +416,7 @@ fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
 const GATHERED: u32 = 140_000;
 
 #[test]
-fn very_many_members_are_gathered_and_added_in_small_steps() {
+fn a_set_with_very_many_members_is_loaded_in_small_steps() {
     let mut names: Vec<Bytes> = (0..GATHERED).map(|at| at.to_string().into_bytes()).collect();
     let (shard, steps) = load_slowly(&by_hand(&plain_of(2, GATHERED, &names)));
     assert!(steps >= GATHERED as usize / 64, "{steps} steps add them");
@@ -433,7 +433,7 @@ fn very_many_members_are_gathered_and_added_in_small_steps() {
 }
 
 #[test] // Includes fields that are not gathered: with long names, or values out of line.
-fn very_many_fields_are_gathered_and_added_in_small_steps() {
+fn a_hash_with_very_many_fields_is_loaded_in_small_steps() {
     let texts = |at: u32| match at % 1_000 {
         0 => [format!("{at:0>250}"), "v".to_owned()],
         1 => [format!("field:{at}"), format!("{at:0>255}").repeat(3)],
@@ -457,7 +457,7 @@ fn very_many_fields_are_gathered_and_added_in_small_steps() {
 }
 
 #[test] // The announced number counts only if the file can hold that many items.
-fn fewer_items_than_announced_are_refused() {
+fn a_value_with_fewer_items_than_announced_is_refused() {
     let names: Vec<Bytes> = (0..3_000).map(|at: u32| at.to_string().into_bytes()).collect();
     for kind in [2, 4, 5] {
         let file = by_hand(&plain_of(kind, 1_000_000_000, &names));
@@ -488,7 +488,7 @@ fn scores_of(entries: &[(Bytes, f64)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_large_sorted_set_is_put_in_order_in_small_steps() {
+fn a_large_sorted_set_is_sorted_in_small_steps() {
     let name = |at: u32| format!("member:{at}").into_bytes();
     let mut entries: Vec<_> = (0..20_000).map(|at| (name(at), f64::from(at / 3))).collect();
     entries.sort_by(|one, other| one.1.total_cmp(&other.1).then_with(|| one.0.cmp(&other.0)));
@@ -507,7 +507,7 @@ fn a_large_sorted_set_is_put_in_order_in_small_steps() {
 }
 
 #[test] // The clock is read after each value, also where a portion has many whole ones.
-fn slices_end_between_whole_values() {
+fn loading_may_pause_after_each_complete_value() {
     let set = |at: usize| {
         let members = (0..100).map(|member| format!("member:{member}").into_bytes()).collect();
         (
@@ -551,7 +551,7 @@ fn node(block: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_block_is_taken_apart_in_small_steps() {
+fn a_packed_block_is_loaded_in_small_steps() {
     let bytes = by_hand(&node(&block_of(5_000)));
     let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
     let mut sorter = Sorter::new(1, 1, NOW);
@@ -576,7 +576,7 @@ fn a_block_is_taken_apart_in_small_steps() {
 }
 
 #[test] // With a skipped key only the sorter reads the block.
-fn a_damaged_block_is_refused_with_its_place() {
+fn the_error_of_a_damaged_block_names_its_key_and_offset() {
     let mut block = block_of(100);
     block[6 + 2 * 50 + 1] = 9; // The length after the fifty-first element.
     let dead = [&[0xfc][..], &(NOW - 1).to_le_bytes(), &node(&block)].concat();
@@ -649,7 +649,7 @@ fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>,
 }
 
 #[test]
-fn threads_load_and_refuse_the_same_files() {
+fn loading_with_threads_accepts_and_refuses_the_same_files() {
     let mut prng = Prng::from_seed(11);
     let mut records = random_records(&mut prng);
     let late = clock::unix_millis() + 1_000_000_000;
@@ -676,7 +676,7 @@ fn threads_load_and_refuse_the_same_files() {
 }
 
 #[test]
-fn the_loader_ends_with_the_cores_or_when_cancelled() {
+fn the_loader_stops_when_the_cores_stop_or_it_is_cancelled() {
     let records = Records::from([((0, b"k".to_vec()), string(&[b'x'; 5 << 20]))]);
     let place = Place::with(&file(&records));
     let progress = || Arc::new([const { AtomicU64::new(0) }; 6]);

@@ -433,8 +433,8 @@ mod tests {
         allowed.collect()
     }
 
-    #[test] // The thread that starts it is pinned.
-    fn files_are_written_wherever_the_process_may_run() {
+    #[test] // Although it is started by a core's thread, which is pinned.
+    fn the_saver_thread_may_use_all_processors_of_the_process() {
         let everywhere = fs::read_to_string("/proc/thread-self/status").unwrap();
         let files = Files::new(vec![Waker::new().unwrap()]);
         let saves = Arc::new(Saves::new(Box::new(super::super::NoFiles), 0));
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test] // At 12 MB/s, and then at 1 000 MB/s.
-    fn a_slow_disk_is_synced_more_often() {
+    fn a_slow_disk_is_synced_after_fewer_bytes() {
         const MOST: u64 = 8 << 20;
         let after = |bytes, rate: u64, syncs: u32| {
             let took = |bytes: u64| Duration::from_micros(bytes * 1_000_000 / rate);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_synced_is_no_failure() {
+    fn saving_succeeds_in_a_folder_that_cannot_be_synced() {
         assert!(sync_folder(Path::new("/proc")).is_ok(), "it cannot be synced");
         assert!(sync_folder(Path::new("/nonexistent")).is_err());
     }

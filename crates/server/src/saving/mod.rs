@@ -498,7 +498,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn save_points_count_from_a_cancelled_snapshot() {
+    fn save_points_restart_after_a_cancelled_snapshot() {
         const NOW_MS: u64 = 1_000_000;
         let saves = Saves::new(Box::new(NoFiles), NOW_MS);
         let points = Point::all("60 1");

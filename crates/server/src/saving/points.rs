@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_read_and_reached() {
+    fn a_save_point_is_reached_after_its_seconds_and_changes() {
         let points = Point::all("3600 1 300 100");
         let [hour, minutes] = points[..] else { panic!("{points:?}") };
         assert_eq!((hour.seconds, hour.changes), (3_600, 1));

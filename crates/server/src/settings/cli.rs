@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn options_in_one_word_are_read_as_in_redis() {
+    fn an_option_and_its_value_in_one_word_are_read_as_in_redis() {
         let text = |words: &[&str], name| run(words).map(|settings| settings.text(name).to_owned());
         assert_eq!(text(&["--maxmemory 1kb", "--save \"\""], "maxmemory").unwrap(), "1024");
         assert_eq!(text(&["--save 9 1"], "save").unwrap(), "9 1");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test] // Each has Redis's line and text.
-    fn faults_of_options_quote_their_line() {
+    fn errors_of_options_quote_the_line_as_redis_does() {
         for (words, line, why) in [
             (&["--port", "1x"][..], "port \"1x\"", "argument couldn't be parsed into an integer"),
             (&["--port"], "port", "wrong number of arguments"),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test] // After success, failure or a drop the folder has no other files.
-    fn rewriting_leaves_no_other_file() {
+    fn a_rewrite_leaves_no_temporary_file() {
         let lines = "# long\n".repeat(10_000);
         let place = Place::new("leaves", lines.as_bytes());
         let settings = place.settings("44");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test] // The rewrite with newer settings may end first.
-    fn the_latest_settings_win() {
+    fn the_newest_of_concurrent_rewrites_wins() {
         let place = Place::new("latest", "# long\n".repeat(10_000).as_bytes());
         let now = RefCell::new(place.settings("1"));
         let start = |mark| rewrite(|| Arc::clone(&now.borrow()), mark, pause);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn rewriting_keeps_comments_and_order() {
+    fn a_rewrite_keeps_comments_and_the_order_of_lines() {
         let mut settings = Settings::default();
         settings.set("port", "7001").unwrap();
         settings.set("requirepass", "two words").unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test] // A server must start with the file that it wrote.
-    fn rewritten_lines_are_read_as_the_same_values() {
+    fn a_rewritten_file_is_read_as_the_same_values() {
         const OTHERS: &[(&str, &str)] = &[
             ("client-output-buffer-limit", "normal 1mb 2mb 3 pubsub 0 0 0"),
             ("requirepass", "two  words of a \"\\user\\\"\n\r"),

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_canonical_and_names_unique() {
+    fn defaults_are_canonical_and_setting_names_unique() {
         let mut names = std::collections::HashSet::new();
         for row in ROWS.iter() {
             assert_eq!(
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_validated_by_their_row() {
+    fn values_are_validated_as_their_row_says() {
         let mut settings = Settings::default();
         assert_eq!(settings.set("MaxMemory", "100mb"), Ok(()));
         assert_eq!(settings.size("maxmemory"), 100 << 20);

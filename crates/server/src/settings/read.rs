@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_as_in_redis_conf() {
+    fn lines_of_the_file_are_read_as_in_redis_conf() {
         let one = |name: &str, words: &[&str]| {
             Ok(Some((name.to_owned(), words.iter().map(|word| (*word).to_owned()).collect())))
         };
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn typos_are_refused_and_foreign_names_ignored() {
+    fn typos_of_names_are_refused_and_names_of_newer_servers_ignored() {
         for (slip, meant) in [
             ("prot", "port"),
             ("maxmemroy", "maxmemory"),
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test] // redis-server refuses them, too, like all unknown names.
-    fn spoiled_lines_are_refused() {
+    fn lines_with_an_impossible_name_are_refused() {
         for line in [
             "requirepass=secret",
             "requirepass: secret",
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_may_be_one_word_or_none() {
+    fn a_list_may_be_quoted_as_one_word_or_left_empty() {
         let lines = "save\nlatency-tracking-info-percentiles\nclient-output-buffer-limit\nbind";
         let settings = read(lines).unwrap();
         for (name, value) in [("save", ""), ("latency-tracking-info-percentiles", ""), ("bind", "")]
@@ -584,14 +584,14 @@ mod tests {
     }
 
     #[test]
-    fn save_lines_add_up() {
+    fn several_save_lines_add_their_save_points() {
         let settings = read("save 900 1\nsave 300 10 60 10000").unwrap();
         assert_eq!(settings.text("save"), "900 1 300 10 60 10000");
         assert_eq!(read("save 900 1\nsave \"\"").unwrap().text("save"), "");
     }
 
     #[test] // Settings that would expose data, or stand for missing data.
-    fn unsafe_settings_are_refused() {
+    fn unsupported_settings_that_protect_data_are_refused() {
         for unsafe_line in [
             "user alice on >x ~* +get",
             "user default off",
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_keep_no_data_yet_cause_a_warning_each() {
+    fn each_setting_without_effect_that_would_keep_data_causes_a_warning() {
         let text = "save 60 1\nappendonly yes\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
                     activedefrag yes\nloadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
                     dir /proc";

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_their_form() {
+    fn malformed_bind_addresses_are_refused() {
         for word in ["127.0.0.1", "127.1", "-::1", "*", "-::*", "fe80::1%eth0", "db-7.internal"] {
             assert!(is_address(word), "{word}");
         }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_needs_its_folder() {
+    fn a_log_file_in_a_missing_folder_is_refused() {
         let folder = std::env::temp_dir();
         assert_eq!(unwritable(Path::new("")), None);
         assert_eq!(unwritable(Path::new("darter.log")), None);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test] // Without TCP the addresses do not matter.
-    fn faults_name_their_setting() {
+    fn start_errors_begin_with_the_name_of_the_setting() {
         let mut settings = Settings::default();
         settings.set("bind", "127.0.0.1 300.1.1.1").unwrap();
         settings.set("logfile", "/nonexistent/log").unwrap();

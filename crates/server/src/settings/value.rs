@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test] // As redis-server 7.0.15 treats them: digits saturate, and a unit wraps around.
-    fn bytes_are_read_as_in_redis() {
+    fn memory_sizes_are_read_as_in_redis() {
         let max = u64::MAX;
         #[rustfmt::skip] // A table.
         let cases = [

@@ -144,7 +144,7 @@ fn thread(id: usize, net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thre
 }
 
 #[test] // No reply overtakes messages, no request is read, messages are taken; then all continues.
-fn a_full_ring_holds_requests_and_replies() {
+fn a_full_ring_to_another_core_holds_requests_and_replies() {
     for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
         let Some(mut bench) = Bench::new(choice) else { continue };
         let remote = bench.remote();
@@ -173,8 +173,8 @@ fn a_full_ring_holds_requests_and_replies() {
     }
 }
 
-#[test] // A connection that arrives while another leaves is not confused with it.
-fn connections_arrive_while_others_leave() {
+#[test]
+fn a_connection_that_arrives_while_another_leaves_is_not_confused_with_it() {
     for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
         let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
         let Some((net, path)) = listening(choice, &wakers[0]) else { continue };

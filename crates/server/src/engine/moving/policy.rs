@@ -181,10 +181,8 @@ mod tests {
         POLICY.wish(roamer, now_ms, |core| shares[core]).map(|wish| wish.to)
     }
 
-    // A connection moves to the core of its keys if that core has a low load, or no higher load
-    // than its own.
     #[test]
-    fn cores_with_time_get_connections() {
+    fn a_connection_moves_only_to_a_core_with_low_or_lower_load() {
         for (here, there, goes) in [
             (0, 0, true),
             (0, CALM, true),
@@ -200,8 +198,8 @@ mod tests {
         assert_eq!(wish(0, [0, 0], 5_200), Some(1));
     }
 
-    #[test] // A request that runs on the own core, or goes to a third core, restarts the count.
-    fn trails_count_requests_to_one_core() {
+    #[test] // As it does after a request that runs on the connection's own core.
+    fn the_request_count_restarts_when_the_destination_changes() {
         let mut trail = Trail::default();
         for (to, len) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
             trail.goes(to, 7);
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test] // In one span, at most one of the heaviest connections moves.
-    fn weight_follows_request_rate() {
+    fn weight_of_a_connection_follows_its_request_rate() {
         for (requests, ms, weight) in
             [(3, 1_000, 4), (1_000, 1_000, 10), (5_000, 500, 100), (u32::MAX, 1_000, 1_000)]
         {
@@ -234,9 +232,8 @@ mod tests {
         assert!(Policy::may_give(90, 10) && !Policy::may_give(90, 11));
     }
 
-    // A guest leaves a full core if its home has more free time, but only after a minimal stay.
-    #[test]
-    fn guests_leave_full_cores() {
+    #[test] // But only after a minimal stay.
+    fn guests_return_from_a_full_core_to_a_less_busy_home() {
         let guest = Roamer { trail: Trail::default(), home: 1, here: 0, came_ms: 10_000 };
         let wish = |here, home| POLICY.wish(guest, 11_000, |core| [here, home][core]);
         assert_eq!(wish(FULL, FULL - GAP), Some(Wish { to: 1, weight: GUEST }));
@@ -249,8 +246,8 @@ mod tests {
         assert_eq!(POLICY.wish(native, 11_000, |core| [1_000, 0][core]), None);
     }
 
-    #[test] // A returned guest does not move again, because the core that it left is still busy.
-    fn returned_guests_do_not_come_again() {
+    #[test] // Because the core that it left is still busy.
+    fn a_returned_guest_does_not_move_again() {
         for full in FULL..=1_000 {
             for home in 0..=full - GAP {
                 assert_eq!(wish(0, [home, full], 9_000), None, "{home} {full}");
@@ -258,8 +255,8 @@ mod tests {
         }
     }
 
-    #[test] // In each span, a core receives connections from one other core; all others take turns.
-    fn cores_take_turns_to_give() {
+    #[test] // All other cores take turns.
+    fn in_each_span_a_core_receives_connections_from_one_other_core() {
         for cores in 2..6 {
             for to in 0..cores {
                 let mut given = vec![0; cores];
@@ -276,8 +273,8 @@ mod tests {
         }
     }
 
-    #[test] // The higher of busy time and CPU time counts. An old report counts as no load.
-    fn shares_are_measured() {
+    #[test] // An old report counts as no load.
+    fn load_is_the_higher_of_busy_time_and_cpu_time() {
         for (idle, cpu, share) in [(0, 0, 1_000), (100, 0, 0), (60, 10, 400), (60, 70, 700)] {
             assert_eq!(share_of(100, idle, cpu), share, "{idle} {cpu}");
         }
@@ -342,9 +339,8 @@ mod tests {
         }
     }
 
-    // Connections gather on one core if that core can serve them all; otherwise they stay on both.
-    #[test]
-    fn one_key_does_not_crowd_a_core() {
+    #[test] // Otherwise they stay on both cores.
+    fn clients_of_one_key_gather_only_if_one_core_can_serve_them() {
         let mut crowd = Crowd::accepted(50);
         let most = crowd.pace(f64::MAX);
         assert_eq!(crowd.pass(1_000, f64::MAX), (25, 0), "both cores are needed");

@@ -95,16 +95,16 @@ impl Background {
 mod tests {
     use super::*;
 
-    #[test] // In each round every chore runs once.
-    fn chores_go_round() {
+    #[test]
+    fn every_chore_runs_once_in_a_round() {
         let background = Background::default();
         for chore in CHORES.iter().chain(&CHORES) {
             assert_eq!(background.next_chore(), *chore);
         }
     }
 
-    #[test] // The time is bounded even if the clock is set back.
-    fn dead_keys_gather_for_a_bounded_time() {
+    #[test] // Even if the clock is set back.
+    fn expired_keys_gather_for_a_bounded_time() {
         let background = Background::default();
         background.note_time(1_000);
         assert_eq!(background.reap_ms(1_001), 1_001);

@@ -15,7 +15,7 @@ use std::collections::hash_map::Entry;
 /// The limit of reply bytes held for one batch.
 pub(crate) const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_BUFFER_BYTES / 4;
 
-/// Requests from one connection to another core. The same batch returns with the replies.
+/// Requests from one connection to another core. Their replies return in the same batch.
 pub struct Batch {
     pub(crate) from: CoreId,
     pub(crate) client: u64,
@@ -334,8 +334,8 @@ mod tests {
     use darter_resp::Request;
     use std::sync::Arc;
 
-    #[test] // Reused batches are empty, and most batches of a burst are not kept.
-    fn memory_of_batches_is_kept_within_bounds() {
+    #[test] // Reused batches are empty.
+    fn memory_kept_for_reused_batches_is_bounded() {
         let mut batches = Batches::default();
         let value = vec![b'v'; 5_000]; // The long value is shared with the request, not copied.
         let words = Request::from_args([&b"SET"[..], b"key", &value]);

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test] // A reused place has a new token, so an old token finds no connection.
-    fn places_outlive_their_connections() {
+    fn an_old_token_does_not_find_the_next_connection_in_its_place() {
         let clients = Clients::default();
         let first = Token { index: 1, generation: 1 };
         let second = Token { index: 1, generation: 2 };
@@ -326,10 +326,8 @@ mod tests {
         clients.check_invariants();
     }
 
-    // A connection that is marked twice is listed once. Marked again during a visit, it is listed
-    // again.
-    #[test]
-    fn marks_are_in_lists_once() {
+    #[test] // If it is marked again during a visit, it is listed again.
+    fn a_connection_that_is_marked_twice_is_listed_once() {
         let clients = Clients::default();
         let tokens = [0, 1, 2].map(|index| Token { index, generation: 1 });
         tokens.iter().for_each(|token| clients.add(conn(*token, u64::from(token.index) + 1)));
@@ -350,7 +348,7 @@ mod tests {
     }
 
     #[test] // The handle of a moved client is not an id. Its removal removes both numbers.
-    fn moved_clients_are_found_by_id() {
+    fn moved_clients_are_found_by_id_and_by_handle() {
         let clients = Clients::default();
         let token = Token { index: 0, generation: 1 };
         let mut moved = conn(token, 7);
@@ -364,8 +362,8 @@ mod tests {
         assert!(clients.moved.borrow().is_empty());
     }
 
-    #[test] // After a send has ended, a reply is sent at once, but pushes wait for their turn.
-    fn replies_are_sent_before_pushes() {
+    #[test]
+    fn after_a_send_replies_leave_at_once_and_pushes_wait() {
         for asks in [true, false] {
             let clients = Clients::default();
             let token = |at: usize| Token { index: at as u32, generation: 1 };
@@ -401,8 +399,8 @@ mod tests {
         }
     }
 
-    #[test] // A slice sends pushes to a limited number of clients, in order, and replies to all.
-    fn pushes_per_slice_are_limited() {
+    #[test] // Pushes keep their order; replies are not limited.
+    fn a_slice_sends_pushes_to_a_limited_number_of_clients() {
         const MANY: usize = PUSHED_AT_ONCE + 10;
         let clients = Clients::default();
         clients.begin_slice();

@@ -52,8 +52,8 @@ impl Corked {
 mod tests {
     use super::*;
 
-    #[test] // Delays end in order at the second tick, or at once if the clock was set back.
-    fn replies_wait_for_two_ticks() {
+    #[test] // Delays end in order, or at once if the clock was set back.
+    fn a_delayed_reply_is_due_after_two_ticks() {
         let corked = Corked::default();
         let [one, other] = [1, 2].map(|index| Token { index, generation: 1 });
         assert_eq!(corked.add(one, 1_000), 1_002);

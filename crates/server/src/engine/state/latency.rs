@@ -87,9 +87,8 @@ impl Complaints {
 mod tests {
     use super::*;
 
-    // The newest samples and the longest duration are kept. Merged samples are ordered by time.
-    #[test]
-    fn events_are_kept_and_merged() {
+    #[test] // Merged samples are ordered by time.
+    fn latency_events_keep_the_newest_and_the_worst_samples() {
         let (mut one, mut other) = (Events::default(), Events::default());
         one.add("free", 1, 900);
         (0..SAMPLES_MAX as u64).for_each(|at| one.add("free", 10 + at, 3));
@@ -107,10 +106,8 @@ mod tests {
         assert_eq!(one.len(), 1);
     }
 
-    // The first slow slice is logged at once. Later lines are rare, and count the slices that were
-    // left out.
-    #[test]
-    fn long_slices_do_not_fill_the_log() {
+    #[test] // The first is logged at once; later lines count those left out.
+    fn the_log_of_slow_slices_is_rate_limited() {
         let mut complaints = Complaints::default();
         assert_eq!(complaints.admit(5), Some(0));
         assert_eq!(complaints.admit(6), None);

@@ -126,8 +126,8 @@ impl Meter {
 mod tests {
     use super::*;
 
-    #[test] // M1: a fresh reading of the CPU clock serves the next slice; an older one does not.
-    fn the_cpu_clock_is_read_when_it_must_be() {
+    #[test] // M1. A recent reading of it also serves the next slice.
+    fn the_cpu_clock_is_read_only_for_long_slices() {
         let meter = Meter::default();
         let never = || panic!("a reading is at hand");
         meter.begin(1_000_000, || 500);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test] // M2. Only the time of receiving itself is attributed to receiving.
-    fn calls_are_counted_until_the_clock_is_read() {
+    fn calls_share_the_time_between_two_clock_readings() {
         let meter = Meter::default();
         meter.begin(100, || 0);
         assert_eq!((meter.now_ns(), meter.untimed()), (100, 0));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stalls_are_due_in_order_or_when_the_clock_is_set_back() {
+    fn paused_connections_are_checked_in_order_or_when_the_clock_is_set_back() {
         let stalls = Stalls::default();
         let [one, other] =
             [1, 2].map(|index| Stall { token: Token { index, generation: 1 }, pending: 300_000 });

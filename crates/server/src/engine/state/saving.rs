@@ -234,8 +234,8 @@ mod tests {
         fn end(self: Box<Self>) {}
     }
 
-    #[test] // The core sleeps from the abort until the next snapshot begins.
-    fn one_that_was_given_up_gives_way_to_the_next() {
+    #[test] // The core has slept since the abort.
+    fn a_new_snapshot_replaces_the_part_of_an_aborted_one() {
         let saving = Saving::default();
         for _ in 0..2 {
             saving.start(Snapshot::new(Vec::new(), Style::default()), Box::new(Gone));

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test] // The newest come first, up to the limit. Ids continue after SLOWLOG RESET.
-    fn the_newest_are_kept() {
+    fn slowlog_keeps_the_newest_commands_up_to_its_limit() {
         let mut log = Slowlog::default();
         let call = |us| SlowCall {
             id: 0,

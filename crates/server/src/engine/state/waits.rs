@@ -657,9 +657,8 @@ mod tests {
         found.map(|next| (next.call.number, next.place))
     }
 
-    // Two keys with the same name, a request with the same key twice, and a call that leaves.
-    #[test]
-    fn calls_are_found_in_order_of_arrival() {
+    #[test] // Two keys share a name, and one call names a key twice.
+    fn calls_on_a_key_are_found_in_order_of_arrival() {
         let mut waits = Waits::default();
         let [one, two, three] = [7, 5, 6].map(call);
         assert!(waits.is_empty());
@@ -696,7 +695,7 @@ mod tests {
     }
 
     #[test] // The check of the first call finds nothing, and all calls have the same condition.
-    fn a_queue_with_an_unmet_condition_is_skipped() {
+    fn a_queue_with_one_unmet_condition_is_skipped_as_a_whole() {
         let mut waits = Waits::default();
         let many = 3 * PASSED_AT_ONCE as u64;
         for number in 0..many {
@@ -714,7 +713,7 @@ mod tests {
     }
 
     #[test] // When the call without a condition has left, the whole queue has one condition again.
-    fn calls_with_other_conditions_are_checked() {
+    fn a_call_without_a_condition_is_checked_behind_an_unmet_one() {
         let mut waits = Waits::default();
         let checked = |waits: &Waits| {
             let mut checked = Vec::new();
@@ -743,7 +742,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_pass_in_order() {
+    fn deadlines_of_clients_and_keys_pass_in_order() {
         let mut waits = Waits::default();
         for (client, until) in [(1, Some(30)), (2, None), (3, Some(10))] {
             waits.block(client, until);

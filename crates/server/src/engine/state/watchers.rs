@@ -104,8 +104,8 @@ impl Watchers {
 mod tests {
     use super::*;
 
-    #[test] // Watchers are counted by core. Those on this core are listed by handle.
-    fn watchers_are_counted_by_core() {
+    #[test] // Those on this core are listed by handle.
+    fn watchers_of_monitor_are_counted_by_core() {
         let mut watchers = Watchers::default();
         assert!(!watchers.are_any());
         watchers.change(2, 1);

@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use crate::engine::{Conn, Session};
 
-    #[test] // W1, W2. Connections resume in order within a queue, independently of other queues.
-    fn held_writes_resume_in_order_of_arrival() {
+    #[test] // W1, W2. Each cause has a queue of its own.
+    fn waiting_writers_resume_in_order_of_arrival() {
         let writers = Writers::default();
         let conn = |index| {
             let token = Token { index, generation: 1 };

@@ -137,10 +137,8 @@ mod tests {
     use super::*;
     use crate::engine::state::pubsub::name::Text;
 
-    // The queue is full when one core has too much to deliver, and continues when it reports a
-    // delivery.
-    #[test]
-    fn messages_in_flight_are_bounded() {
+    #[test] // It continues when that core reports a delivery.
+    fn a_home_stops_publishing_while_a_core_has_too_much_to_deliver() {
         let mut backlog = Backlog::default();
         backlog.sent(1, IN_FLIGHT_MAX - 1);
         backlog.sent(0, IN_FLIGHT_MAX - 1);

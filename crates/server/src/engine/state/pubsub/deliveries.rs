@@ -77,8 +77,8 @@ impl Deliveries {
 mod tests {
     use super::*;
 
-    #[test] // Each home gets a report from time to time, with the weight of its own messages.
-    fn deliveries_are_reported_in_sums() {
+    #[test]
+    fn delivered_weight_is_summed_and_reported_to_each_home() {
         let mut deliveries = Deliveries::default();
         assert_eq!(deliveries.delivered(3, REPORT_AT - 1), None);
         assert_eq!(deliveries.delivered(0, REPORT_AT + 5), Some(REPORT_AT + 5));

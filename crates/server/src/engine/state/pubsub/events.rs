@@ -45,9 +45,8 @@ fn bit(letter: u8) -> u16 {
 mod tests {
     use super::*;
 
-    // `A` excludes misses and new keys. If no kind of channel is set, no event is published.
-    #[test]
-    fn letters_are_classes() {
+    #[test] // Without a kind of channel, no event is published.
+    fn letters_of_the_setting_select_event_classes() {
         let classes = EventClasses::parse("AK");
         assert!(ALL.iter().all(|letter| classes.has(*letter)));
         assert_eq!([b'm', b'n', b'E'].map(|letter| classes.has(letter)), [false; 3]);

@@ -104,8 +104,8 @@ mod tests {
         std::str::from_utf8(bytes).unwrap()
     }
 
-    #[test] // Both protocols; messages of a channel, a pattern and a shard channel.
-    fn messages_are_encoded() {
+    #[test] // For subscribers of a channel, a pattern and a shard channel.
+    fn messages_are_encoded_in_both_protocols() {
         let plain = message(SubscriptionKind::Channel, b"hi");
         let text = "$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
         assert_eq!(short(&Frame::new(&plain, None, false)), format!("*3\r\n{text}"));
@@ -117,9 +117,8 @@ mod tests {
         assert!(short(&sharded).contains("$8\r\nsmessage\r\n"));
     }
 
-    // The bytes of a long message are shared, and its cost grows with the number of its parts.
-    #[test]
-    fn long_messages_are_shared() {
+    #[test] // The cost of a send grows with the number of parts.
+    fn subscribers_share_the_bytes_of_a_long_message() {
         let long = message(SubscriptionKind::Channel, &[b'x'; 1 << 20]);
         let frame = Frame::new(&long, None, false);
         assert!(matches!(frame, Frame::Long(65)), "{frame:?}");
@@ -129,8 +128,8 @@ mod tests {
         );
     }
 
-    #[test] // Each change has Redis's words; the name is null if there was no subscription.
-    fn changes_are_confirmed() {
+    #[test] // The name is null if there was no subscription.
+    fn subscription_changes_are_confirmed_in_the_words_of_redis() {
         let mut out = Output::default();
         let name = Name::from_bytes(b"a");
         confirm(&mut out, SubscriptionKind::Pattern, true, Some(&name), 3, false);

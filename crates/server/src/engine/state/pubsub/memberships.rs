@@ -266,8 +266,8 @@ mod tests {
 
     const TOKEN: Token = Token { index: 0, generation: 1 };
 
-    #[test] // Random joins and leaves give the same members as a simple model.
-    fn memberships_match_a_model() {
+    #[test]
+    fn random_subscriptions_match_a_simple_model() {
         for seed in 0..30 {
             let (mut prng, mut memberships) = (Prng::from_seed(seed), Memberships::default());
             let ids: Vec<u64> = (0..5).map(|_| memberships.enter(TOKEN)).collect();
@@ -302,8 +302,8 @@ mod tests {
         }
     }
 
-    #[test] // The bytes of each subscription are counted once.
-    fn bytes_of_subscriptions_are_counted() {
+    #[test]
+    fn the_bytes_of_each_subscription_are_counted_once() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"news"));
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
@@ -321,8 +321,8 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
     }
 
-    #[test] // Patterns are removed in the order of subscription, whatever their hashes are.
-    fn patterns_keep_their_order() {
+    #[test] // Whatever their hashes are.
+    fn patterns_are_left_in_the_order_of_subscription() {
         let mut memberships = Memberships::default();
         let id = memberships.enter(TOKEN);
         let subscriber = memberships.get(id).unwrap();
@@ -338,8 +338,8 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
-    #[test] // A member of a pattern gets messages only from the cores that count it.
-    fn cores_count_patterns_one_by_one() {
+    #[test] // Cores count a new subscriber of a pattern one by one.
+    fn messages_come_only_from_cores_that_count_the_subscriber() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
         let id = memberships.enter(TOKEN);
         memberships.add(SubscriptionKind::Pattern, &name, id);

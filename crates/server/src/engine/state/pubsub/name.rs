@@ -183,15 +183,15 @@ mod tests {
         Name { hash: 7, text: Text::Short(bytes.into()) }
     }
 
-    #[test] // Names with equal hashes are distinguished by their bytes.
-    fn names_with_equal_hashes_differ() {
+    #[test]
+    fn names_with_equal_hashes_are_compared_by_their_bytes() {
         assert!(colliding(b"a") < colliding(b"b"));
         assert_eq!(colliding(b"a"), colliding(b"a"));
         assert_ne!(Name::from_bytes(b"a"), Name::from_bytes(b"b"));
     }
 
-    #[test] // A long argument is shared with its request; a short one is copied.
-    fn long_texts_are_shared() {
+    #[test] // A short one is copied.
+    fn a_long_text_is_shared_with_its_request() {
         let request = Arc::new(Request::from_args([&b"PUBLISH"[..], b"c", &[b'x'; 100_000]]));
         let args = Args::owned(&request);
         let (name, text) = (Name::of(args, 1), Text::of(args, 2));

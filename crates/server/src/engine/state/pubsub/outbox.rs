@@ -155,9 +155,8 @@ mod tests {
         (Outbox::new(Rc::clone(&account)), account)
     }
 
-    // Messages keep their order. Beyond the limit of a channel, one message replaces all others.
-    #[test]
-    fn messages_of_a_channel_are_bounded() {
+    #[test] // The others keep their order.
+    fn messages_beyond_a_channels_limit_are_replaced_by_one() {
         let (mut outbox, account) = outbox();
         for (channel, bytes) in [("a", 400), ("b", 1), ("a", 500), ("a", 100), ("a", 1), ("b", 2)] {
             assert_eq!(outbox.keep(message(channel, bytes), 1_000), Ok(()));
@@ -176,9 +175,8 @@ mod tests {
         assert_eq!(account.get(), 5);
     }
 
-    // Without an output limit, the outbox has its own limit. Its messages are freed in portions.
-    #[test]
-    fn all_together_have_a_limit() {
+    #[test] // Its messages are freed in portions.
+    fn an_outbox_without_output_limits_is_still_bounded() {
         const MIB: usize = 1 << 20;
         let (mut outbox, account) = outbox();
         let payload: std::sync::Arc<[u8]> = vec![b'x'; MIB].into();

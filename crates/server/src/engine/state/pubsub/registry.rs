@@ -128,8 +128,8 @@ impl SubscriberCounts {
 mod tests {
     use super::*;
 
-    #[test] // Subscribers are counted by core. A name without subscribers is removed.
-    fn subscribers_are_counted_by_core() {
+    #[test] // A name without subscribers is removed.
+    fn subscribers_of_a_name_are_counted_by_core() {
         let (mut registry, name) = (SubscriberCounts::default(), Name::from_bytes(b"news.*"));
         for core in [1, 1, 4, 2] {
             registry.add(SubscriptionKind::Pattern, &name, core);
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(registry.len(SubscriptionKind::Pattern), 0);
     }
 
-    #[test] // A walk with `names_after` continues correctly after changes.
-    fn names_are_walked_in_portions() {
+    #[test]
+    fn visiting_names_in_portions_survives_changes() {
         let mut registry = SubscriberCounts::default();
         let names: Vec<Name> = (0..50_u8).map(|number| Name::from_bytes(&[number])).collect();
         names.iter().for_each(|name| registry.add(SubscriptionKind::Channel, name, 0));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test] // Random prefixes and keys of two letters; the model compares all pairs.
-    fn keys_match_their_prefixes() {
+    fn touched_keys_match_all_prefixes_that_begin_them() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);
             let mut word = |most| -> Vec<u8> {
@@ -307,8 +307,8 @@ mod tests {
         }
     }
 
-    #[test] // A key is compared with only a few of 100 000 prefixes.
-    fn many_prefixes_are_not_searched() {
+    #[test] // There are 100 000 prefixes.
+    fn a_key_is_compared_with_few_of_many_prefixes() {
         let mut broadcasts = Broadcasts::default();
         for number in 0..100_000_u32 {
             broadcasts.add(&Prefix::from(format!("app:{number:06}:").as_bytes()), 0);
@@ -320,9 +320,8 @@ mod tests {
         assert_eq!(taken(&mut broadcasts), BTreeSet::from([expected]));
     }
 
-    // A key is sent once. If several clients have changed it, no client is named as its author.
-    #[test]
-    fn gathered_keys_wait_for_the_messages_before() {
+    #[test] // If several clients have changed a key, it has no author.
+    fn gathered_keys_wait_until_earlier_messages_are_delivered() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 1);
         [1, 2].iter().for_each(|author| broadcasts.touch(touch(b"k", *author)));
@@ -345,8 +344,8 @@ mod tests {
         assert!(broadcasts.take(9).is_empty() && broadcasts.is_empty() && !has_work(&broadcasts));
     }
 
-    #[test] // Too many gathered keys become a flush; many keys need several messages.
-    fn gathered_keys_are_bounded() {
+    #[test] // Many keys need several messages.
+    fn too_many_gathered_keys_become_a_flush() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 0);
         for number in 0..1_000_u32 {

@@ -124,8 +124,8 @@ mod tests {
         out.flatten()
     }
 
-    #[test] // Both protocols; an invalidation of one key, and of all keys.
-    fn messages_are_encoded() {
+    #[test] // For one key, and for all keys.
+    fn invalidations_are_encoded_in_both_protocols() {
         let key = Invalidation::of(Name::from(&b"k"[..]), 0);
         assert_eq!(text(&key, true), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
         let head = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
     }
 
-    #[test] // An invalidation that contains only the client's own changes is not sent.
-    fn own_changes_are_left_out() {
+    #[test] // If nothing else is left, no message is sent.
+    fn noloop_leaves_out_the_clients_own_changes() {
         let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
         let both = Arc::new(Invalidation::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));
         let Some(Invalidation::Keys(others)) =
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test] // A name of a megabyte is not copied in one step.
-    fn long_names_are_streamed() {
+    fn long_key_names_of_an_invalidation_are_streamed() {
         let name = vec![b'n'; 1 << 20];
         let message = Invalidation::of(Name::from(&name[..]), 0);
         let (out, rest) = message.encode(true);

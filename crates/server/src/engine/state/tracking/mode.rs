@@ -66,8 +66,8 @@ impl Mode {
 mod tests {
     use super::*;
 
-    #[test] // CLIENT CACHING makes an exception from the mode for one command.
-    fn modes_decide_which_reads_are_tracked() {
+    #[test] // For one command.
+    fn client_caching_makes_an_exception_from_optin_and_optout() {
         let reader = |reads, is_excepted| {
             let mode = Mode { is_on: true, reads, is_excepted, ..Mode::default() };
             mode.tracker(7).reader()

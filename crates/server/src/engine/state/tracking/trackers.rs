@@ -112,9 +112,8 @@ impl Trackers {
 mod tests {
     use super::*;
 
-    // The first and the last client of a prefix are reported; prefixes are removed in portions.
-    #[test]
-    fn prefixes_have_their_clients() {
+    #[test] // Prefixes are removed in portions.
+    fn the_first_and_last_client_of_a_prefix_are_reported() {
         let mut trackers = Trackers::default();
         let names: Vec<Prefix> = (0..100_u8).map(|at| Prefix::from([at].as_slice())).collect();
         for client in [3, 9] {
