@@ -1,19 +1,19 @@
-//! The limit of open files. The server raises it as far as the system allows. Otherwise fewer
-//! clients are served, as in Redis: more are refused, and do not wait in a queue from which the
-//! server cannot accept.
+//! The limit of open files. The server raises it as far as the system allows. If that is not enough
+//! for `maxclients`, fewer clients are accepted, as in Redis: a client that is refused at once is
+//! better off than one that waits in a queue from which the server cannot accept.
 
 use crate::shared::Machine;
 
-/// Open files besides the clients' sockets: the log, listeners, a ring and a waker per core, and
-/// the sockets of clients that are being refused.
+/// Open files in addition to the clients' sockets: the log, listeners, a ring and a waker per core,
+/// and the sockets of clients that are being refused.
 fn beside_clients(cores: usize) -> u64 {
-    /// Redis's reserve, so that the same number of clients fits.
+    /// The number of files that Redis reserves, so that the same number of clients fits.
     const LEAST: u64 = 32;
     LEAST.max(24 + 2 * cores as u64)
 }
 
-/// Raises the limit for `clients`. On failure returns the number of clients that fit: 0 if not even
-/// the other files do.
+/// Raises the limit of open files for `clients` clients. On failure returns the number of clients
+/// that fit, which is 0 if the limit is too low even without clients.
 pub(crate) fn make_room(machine: &dyn Machine, clients: usize, cores: usize) -> Result<(), usize> {
     let wanted = clients as u64 + beside_clients(cores);
     let allowed = machine.raise_open_files(wanted);
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::shared::Nowhere;
 
-    /// A machine that allows this many files.
+    /// A machine that allows this number of open files.
     struct Allows(u64);
 
     impl Machine for Allows {
@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    #[test] // With few cores Redis's numbers; with many, two files for each core.
+    #[test] // With few cores the numbers are Redis's; with many, each core needs two files.
     fn the_number_of_clients_fits_the_limit_of_open_files() {
         assert_eq!(make_room(&Allows(132), 100, 1), Ok(()));
         assert_eq!(make_room(&Allows(131), 100, 1), Err(99));

@@ -1,22 +1,22 @@
-//! The end of a slice: by the clock, or by a knock.
+//! The end of a slice: its time is used up, or there is a knock.
 //!
-//! A *knock* is an arrival at a core during background work: bytes on a socket, or a message of
-//! another core. It ends the slice, so a client waits for a portion of others' long commands, not
-//! for a whole slice. During the clients' part of a slice knocks are not checked: that part serves
-//! earlier arrivals.
+//! A *knock* is something that arrives at a core during background work: bytes on a socket, or a
+//! message from another core. It ends the slice, so that a client waits for one portion of the long
+//! commands of others, and not for a whole slice. In the first part of a slice, which serves
+//! earlier arrivals, there are no checks for knocks.
 //!
-//! Background work keeps its share, however frequent the knocks:
-//! - The quarter of a slice that [`SliceClock::begin_background`] promises is never cut short. So
-//!   knocks change nothing where clients use up their slices.
+//! Background work keeps its share of the time, however frequent the knocks are:
+//! - The quarter of a slice that [`SliceClock::begin_background`] guarantees is never cut short. So
+//!   where clients use up their part of the slices, knocks change nothing.
 //! - The turn after a knock delays background work. [`PRICE`] times that delay is paid from a
-//!   budget, which grows with the time that background work gets. With an empty budget knocks are
-//!   not checked. So knocks delay background work by a tenth at most.
+//!   budget, and the budget grows with the time that background work gets. While the budget is
+//!   empty, there are no checks for knocks. So knocks delay background work by at most a tenth.
 //!
 //! ```text
 //! look | clients | quarter | portion | portion | knock      | look | clients | quarter | ...
 //!                |<-------- is saved --------->|            |<--- is paid -->|
 //! ```
-//! Not here: the check for arrivals. See `arrivals`. Reasons and figures:
+//! Not here: how an arrival is detected. See `arrivals`. Reasons and measurements:
 //! docs/design/0013-knock.md.
 
 use crate::engine::{Clock, SliceClock};
@@ -25,38 +25,39 @@ use darter_base::limits::SLICE_AIM_NS;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Nanoseconds of background work that pay for one nanosecond of delay by a knock.
+/// The time of background work that pays for one nanosecond of delay, in nanoseconds.
 const PRICE: u64 = 10;
-/// The time of a turn without clients' requests: polling, the sends' system calls, measuring.
+/// The time of a turn apart from the clients' requests: polling, the system calls of sends, and
+/// measuring.
 const TURN_NS: u64 = 5_000;
 /// The longest delay that is paid for. A longer one is usually caused by the machine.
 const WAIT_MAX_NS: u64 = SLICE_AIM_NS;
-/// The largest budget: about a dozen knocks.
+/// The largest budget: enough for about a dozen knocks.
 const SAVED_MAX_NS: i64 = 1_000_000;
 
-/// Checks for arrivals.
+/// Detects whether something has arrived.
 pub(crate) trait Knocker {
-    /// Minimum nanoseconds between two checks.
+    /// The minimal time between two checks, in nanoseconds.
     fn every_ns(&self) -> u64;
-    /// True when something has arrived since the core last looked.
+    /// True if something has arrived since the core last polled.
     fn has_knocked(&self, now_ns: u64) -> bool;
 }
 
-/// Ends slices.
+/// Decides when a slice ends.
 pub(crate) struct SliceTimer<C> {
     clock: Rc<C>,
     knocker: Rc<dyn Knocker>,
     begun_ns: Cell<u64>,
     end_ns: Cell<u64>,
-    /// Background work has the slice, and a knock may end it.
+    /// True while background work runs and a knock may end the slice.
     is_listening: Cell<bool>,
-    /// A knock has ended the slice and is not paid for yet.
+    /// True if a knock has ended the slice and was not paid for yet.
     is_knocked: Cell<bool>,
-    /// The earliest time of the next check.
+    /// The earliest time of the next check for knocks.
     ask_ns: Cell<u64>,
-    /// The time up to which background work was added to the budget.
+    /// The time until which background work was added to the budget.
     saved_until_ns: Cell<u64>,
-    /// The budget; below zero after a long turn.
+    /// The budget. It is negative after a long turn.
     saved_ns: Cell<i64>,
 }
 
@@ -75,7 +76,7 @@ impl<C: Clock> SliceTimer<C> {
         }
     }
 
-    /// True when background work must end. It stays true until the next turn.
+    /// True if background work must end. It stays true until the next turn.
     fn is_background_over(&self, now_ns: u64) -> bool {
         let had_ns = now_ns.saturating_sub(self.saved_until_ns.replace(now_ns));
         let saved_ns = self.saved_ns.get().saturating_add_unsigned(had_ns).min(SAVED_MAX_NS);
@@ -93,7 +94,7 @@ impl<C: Clock> SliceTimer<C> {
         false
     }
 
-    /// Pays for the turn that a knock caused.
+    /// Pays for the turn that a knock has caused.
     fn pay(&self, now_ns: u64) {
         let waited_ns = TURN_NS + now_ns.saturating_sub(self.begun_ns.get());
         let price_ns = PRICE * waited_ns.min(WAIT_MAX_NS);
@@ -146,11 +147,11 @@ impl<C: Clock> SliceClock for SliceTimer<C> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The length of a portion.
+    /// The length of a portion of background work.
     const PORTION_NS: u64 = 10_000;
     const QUARTER_NS: u64 = SLICE_AIM_NS / 4;
 
-    /// Time that advances by portions: each reading ends one.
+    /// A clock that each reading advances by one portion.
     #[derive(Default)]
     pub(crate) struct Portions(Cell<u64>);
 
@@ -179,7 +180,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A knocker that tests control, which counts its checks.
+    /// A knocker that tests control, and that counts the checks.
     #[derive(Default)]
     pub(crate) struct TestKnocker {
         pub(crate) knocks: Cell<bool>,
@@ -212,7 +213,8 @@ pub(crate) mod tests {
             Self { clock, knocker, timer }
         }
 
-        /// A turn in which clients take `clients_ns`. Returns the portions of background work.
+        /// Runs a turn in which the clients take `clients_ns`. Returns the number of portions of
+        /// background work.
         fn turn(&self, clients_ns: u64) -> u64 {
             self.clock.pass(TURN_NS);
             self.timer.begin(self.clock.now_ns());
@@ -221,11 +223,11 @@ pub(crate) mod tests {
             let portions = (1..).find(|_| self.timer.must_yield()).unwrap();
             let now_ns = self.clock.now_ns();
             assert!(self.timer.must_yield(), "it goes on again");
-            self.clock.0.set(now_ns); // That check was not work.
+            self.clock.0.set(now_ns); // The check did not take the time of a portion.
             portions
         }
 
-        /// The percentage of time that background work gets over many such turns.
+        /// The percentage of the time that background work gets, over many turns.
         fn share(&self, clients_ns: u64) -> u64 {
             let begun_ns = self.clock.now_ns();
             let portions: u64 = (0..1_000).map(|_| self.turn(clients_ns)).sum();

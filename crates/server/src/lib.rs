@@ -1,13 +1,13 @@
-//! The server: joins the tables, wires the parts, and runs a core per thread.
+//! The server: joins the tables of commands, connects the parts, and runs a thread for each core.
 //!
-//! - `engine` is one core from received bytes to bytes to be sent, without sockets, threads or
-//!   clocks: `Core::turn` is called by the thread here, and by the simulator.
-//! - `admin` holds the commands about connections and the server itself.
-//! - `settings` is the one table of settings.
-//! - `shared` is what all cores share.
-//! - `boot` starts the threads, loads the data, and stops in order.
+//! - `engine` is one core, from received bytes to bytes to send, without sockets, threads or
+//!   clocks. `Core::turn` is called by the thread here, and by the simulator.
+//! - `admin` contains the commands about connections and the server itself.
+//! - `settings` is the table of all settings.
+//! - `shared` is the state that all cores share.
+//! - `boot` starts the threads, loads the data, and stops everything in order.
 //!
-//! Not here: data structures; the engine reaches data only through rows of the command table.
+//! Not here: data structures. The engine accesses data only through rows of the command table.
 
 #![forbid(unsafe_code)]
 

@@ -1,24 +1,24 @@
 //! The function libraries, which all cores share.
 //!
-//! The libraries are one immutable map. A change builds a new map from the current one and installs
-//! it only if that is still current.
+//! The libraries are one immutable map. A change builds a new map from the current one. The new map
+//! is installed only if the current one has not been replaced in the meantime.
 
 use darter_script::Registry;
 use std::sync::{Arc, Mutex};
 
-/// See the module.
+/// The current map of libraries.
 #[derive(Default)]
 pub(crate) struct Libraries {
     current: Mutex<Arc<Registry>>,
 }
 
 impl Libraries {
-    /// The current map.
+    /// Returns the current map.
     pub(crate) fn current(&self) -> Arc<Registry> {
         Arc::clone(&self.current.lock().expect("no holder panics"))
     }
 
-    /// Replaces `base` by `next`. False if `base` is not current any more.
+    /// Replaces the map `base` by `next`. Returns false if `base` is not current any more.
     pub(crate) fn replace(&self, base: &Arc<Registry>, next: Arc<Registry>) -> bool {
         let mut current = self.current.lock().expect("no holder panics");
         let is_current = Arc::ptr_eq(&current, base);

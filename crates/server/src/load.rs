@@ -1,17 +1,18 @@
-//! Loading an RDB file at start.
+//! Loads an RDB file at start.
 //!
-//! A thread of its own reads and parses the file, because parsing has no natural slices and the
-//! cores must continue to answer "LOADING"; the cores insert, because only a core may touch its
-//! shard. *Portions* go between them: about 128 KiB of packed records, a few per core at a time, so
-//! the memory in transit is bounded and the parser waits for the slowest core.
+//! A separate thread reads and parses the file, because parsing cannot be divided into slices and
+//! the cores must answer clients with LOADING meanwhile. The cores insert the keys, because only
+//! the core that owns a shard may change it. The thread sends *portions* of about 128 KiB of packed
+//! records. At most a few are in transit to each core, so the memory is bounded, and the thread
+//! waits for the slowest core.
 //!
 //! ```text
 //! file -> Reader -> Sorter -> portions -> Inbox of core 0 -> its shard
 //!         (thread "loader")            -> Inbox of core 1 -> its shard     results ---> Handle
 //! ```
-//! A file is loaded completely or the process ends: the last portion is marked as such, and is sent
-//! after the checksum has matched. Until then no [`Inbox`] is finished, and the server serves
-//! nothing.
+//! A file is loaded completely, or the process ends. The last portion of each core is marked, and
+//! is sent only after the checksum was verified. Until then no [`Inbox`] is finished, and no client
+//! is served.
 //!
 //! - `sorter`: sorts the events of the file into portions, by the core that owns the key.
 //! - `portion`: the packed records that the loader sends to a core.
@@ -19,7 +20,7 @@
 //! - `functions`: the function libraries, which this thread runs once and all cores share.
 //! - `meter`: logs the progress.
 //!
-//! Not here: the format (`persist`), the core during loading (`thread`).
+//! Not here: the file format (`persist`), and the core during loading (`thread`).
 
 mod functions;
 mod inbox;
@@ -51,24 +52,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-/// The figures of loading for INFO, at the indices below.
+/// The progress of loading, for INFO. The constants below are the indexes.
 pub(crate) type Progress = [AtomicU64; 6];
-/// Bytes read of the file.
+/// The number of bytes read from the file.
 const READ: usize = 0;
-/// Bytes of the file.
+/// The size of the file in bytes.
 const TOTAL: usize = 1;
-/// Keys loaded.
+/// The number of keys loaded.
 const KEYS: usize = 2;
-/// Keys skipped because their deadline had passed.
+/// The number of keys skipped because they had expired.
 const EXPIRED: usize = 3;
-/// When loading began, in Unix seconds.
+/// The time at which loading began, in Unix seconds.
 const BEGUN: usize = 4;
-/// `used_memory` of the server that wrote the file, as the file says.
+/// The `used_memory` of the server that wrote the file, as recorded in the file.
 const USED: usize = 5;
 
-/// Bytes read at a time: long enough for the disk, short enough for the cache.
+/// The number of bytes read at a time: many for the disk, but few enough for the cache.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Portions in transit to one core.
+/// The maximal number of portions in transit to one core.
 const PORTIONS_MAX: usize = 8;
 
 /// Counts the cores that have not loaded their part of the file yet.
@@ -78,12 +79,12 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// For `cores` that load a file; `wakers` are woken at its end.
+    /// Counts `cores` cores. At the end of loading, `wakers` are woken.
     pub(crate) fn new(cores: usize, wakers: Vec<Waker>) -> Arc<Self> {
         Arc::new(Self { left: AtomicUsize::new(cores), wakers })
     }
 
-    /// Counts a core as done; the last one wakes all.
+    /// Counts a core as done. The last one wakes all cores.
     pub(crate) fn one_is_done(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wakers.iter().for_each(Waker::wake);
@@ -105,19 +106,19 @@ pub(crate) struct LoadError {
 /// The causes of a [`LoadError`].
 #[derive(Debug)]
 enum Cause {
-    /// The file cannot be read at an offset.
+    /// The file could not be read at this offset.
     Io { offset: u64, error: io::Error },
     /// The bytes are not an RDB file, or not a complete one.
     Format(Error),
-    /// A database number exceeds `databases`.
+    /// A database number in the file exceeds the setting `databases`.
     Database { database: u32, databases: usize, offset: u64 },
-    /// A duplicate key.
+    /// The file has a key twice.
     DuplicateKey { key: Vec<u8>, database: usize, offset: u64 },
-    /// A duplicate or invalid field or member.
+    /// A value has a field or member twice, or an invalid one.
     BadItem { key: Vec<u8>, database: usize, offset: u64 },
     /// A function library was refused.
     Library { why: String, offset: u64 },
-    /// The server stopped before the end.
+    /// The server stopped before the file was loaded.
     Stopped,
 }
 
@@ -156,20 +157,20 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The figures of a loaded file.
+/// The figures of a file that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// Keys loaded.
+    /// The number of keys loaded.
     keys: u64,
-    /// Strings, fields, members and elements in them.
+    /// The number of strings, fields, members and elements in the keys.
     entries: u64,
-    /// Expired keys, which were skipped.
+    /// The number of keys skipped because they had expired.
     expired: u64,
-    /// Collections without entries, which Redis skips as well.
+    /// The number of collections without entries, which Redis skips as well.
     empty: u64,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     bytes: u64,
-    /// Milliseconds that loading took.
+    /// The duration of loading, in milliseconds.
     millis: u64,
 }
 
@@ -186,7 +187,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The loader's thread.
+/// The thread that loads the file.
 pub(crate) struct Handle {
     thread: JoinHandle<Result<Summary, Cause>>,
     path: PathBuf,
@@ -194,13 +195,13 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// True when [`Handle::join`] would not wait.
+    /// True if [`Handle::join`] would return at once.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Asks the loader to stop; [`Handle::join`] then reports that the server stopped. The cores
-    /// must continue to step, or drop their inboxes.
+    /// Asks the thread to stop. [`Handle::join`] then reports that the server stopped. The cores
+    /// must continue to call `step`, or drop their inboxes.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -208,8 +209,8 @@ impl Handle {
     /// Waits until all cores have loaded their parts of the file.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged or unsupported, or the cores stopped. Some of it may be
-    /// in the shards: none of that may be served.
+    /// Errors: the file could not be read, is damaged or not supported, or the cores have stopped.
+    /// The shards may contain a part of it, which must not be served.
     pub(crate) fn join(self) -> Result<Summary, LoadError> {
         let result = match self.thread.join() {
             Ok(result) => result,
@@ -219,17 +220,17 @@ impl Handle {
     }
 }
 
-/// An open file, not read yet.
+/// A file that was opened, but not read yet.
 pub(crate) struct Opened {
     loader: Loader,
     path: PathBuf,
 }
 
 impl Opened {
-    /// Starts the loader's thread.
+    /// Starts the thread that loads the file.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Errors: the thread could not be started.
     pub(crate) fn begin(self) -> io::Result<Handle> {
         let Self { loader, path } = self;
         let cancelled = Arc::clone(&loader.cancelled);
@@ -238,22 +239,23 @@ impl Opened {
     }
 }
 
-/// The target of a file.
+/// The server into which a file is loaded.
 pub(crate) struct Onto {
-    /// Databases of each core.
+    /// The number of databases of each core.
     pub(crate) databases: usize,
-    /// The checksum is verified: `rdbchecksum`.
+    /// True if the checksum is verified: `rdbchecksum`.
     pub(crate) verifies: bool,
-    /// The figures for INFO.
+    /// The progress of loading, for INFO.
     pub(crate) progress: Arc<Progress>,
-    /// The function libraries; empty before.
+    /// The function libraries. They are empty before loading.
     pub(crate) libraries: Arc<Libraries>,
 }
 
-/// Opens `path`, to be loaded by the cores that `wakers` wake: returns an inbox for each, in order.
+/// Opens the file `path`, to be loaded by the cores that `wakers` wake. Returns the file and an
+/// inbox for each core, in order.
 ///
 /// # Errors
-/// The file cannot be opened.
+/// Errors: the file could not be opened.
 pub(crate) fn open(
     path: &Path,
     wakers: Vec<Waker>,
@@ -281,10 +283,10 @@ pub(crate) fn open(
     Ok((inboxes, Opened { loader, path: path.to_owned() }))
 }
 
-/// A core's final report.
+/// The result that a core reports at the end.
 type Outcome = Result<(), Cause>;
 
-/// The channels to the cores, and back.
+/// The channels between the thread and the cores.
 struct Lanes {
     cores: Vec<(SyncSender<LoadPortion>, Waker)>,
     outcomes: Receiver<Outcome>,
@@ -304,11 +306,13 @@ fn lanes(types: Types, wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
 }
 
 impl Lanes {
-    /// Sends a portion; returns an empty one to continue with. Waits while the core has enough.
+    /// Sends a portion to a core, and returns an empty one to fill. Waits while enough portions are
+    /// in transit to that core.
     fn send(&self, core: usize, portion: LoadPortion) -> Result<LoadPortion, Cause> {
         let (sender, waker) = &self.cores[core];
         if sender.send(portion).is_err() {
-            // The core has dropped its end: it failed, and reported why, or it stopped.
+            // The core has dropped its inbox: either it has failed and reported why, or it was
+            // stopped.
             let why = self.outcomes.try_iter().find_map(Result::err);
             return Err(why.unwrap_or(Cause::Stopped));
         }
@@ -316,7 +320,7 @@ impl Lanes {
         Ok(self.spares.try_recv().unwrap_or_default())
     }
 
-    /// Waits until every core has reported that its part is loaded.
+    /// Waits until every core has reported that it has loaded its part.
     fn wait(&self) -> Result<(), Cause> {
         for _ in &self.cores {
             self.outcomes.recv().unwrap_or(Err(Cause::Stopped))?;
@@ -325,7 +329,7 @@ impl Lanes {
     }
 }
 
-/// The state of the loader's thread.
+/// The state of the thread that loads the file.
 struct Loader {
     file: File,
     reader: Reader,
@@ -352,7 +356,7 @@ impl Loader {
         Ok(Summary { bytes: self.reader.offset(), millis, ..self.sorter.summary() })
     }
 
-    /// Reads to the end of the format, whose checksum has then matched.
+    /// Reads the file to its end, where the checksum was verified.
     fn parse(&mut self, meter: &mut LoadMeter, functions: &mut Loading) -> Result<(), Cause> {
         while !self.reader.is_done() {
             if self.cancelled.load(Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Cores without sockets or threads, and with a clock that tests move. So effects that take
-//! seconds, or depend on the order of two messages, are exact here.
+//! Tests of cores without sockets or threads. The tests move the clock, so effects that take
+//! seconds, or depend on the order of two messages, are exact.
 
 mod census;
 mod corked;
@@ -37,10 +37,11 @@ const HOUR_MS: u64 = 3_600_000;
 struct TestClock {
     passed_ms: Cell<u64>,
     set_back_ms: Cell<u64>,
-    /// The time that each reading takes: work is as long as its readings of the clock.
+    /// The time by which each reading advances the clock, so that work takes as long as it reads
+    /// the clock.
     reading_ns: Cell<u64>,
     read_ns: Cell<u64>,
-    /// Time in which other processes had the processor.
+    /// The time in which other processes used the processor.
     stolen_ns: Cell<u64>,
 }
 
@@ -59,11 +60,11 @@ impl Clock for TestClock {
     }
 }
 
-/// Slices of one portion each, or unlimited.
+/// Slices of one portion each, or without a limit.
 #[derive(Clone)]
 struct TestSlice {
     short: Rc<Cell<bool>>,
-    /// Slices of one command or message each.
+    /// True to end each slice after one command or message.
     tiny: Rc<Cell<bool>>,
 }
 
@@ -83,20 +84,20 @@ impl SliceClock for TestSlice {
     }
 }
 
-/// A client, from the view of its core.
+/// A client, as its core sees it.
 struct Client {
     core: usize,
     token: Token,
-    /// Whether it reads its replies.
+    /// Whether the client reads its replies.
     reads: Cell<bool>,
     unread: Cell<bool>,
     closed: Cell<bool>,
-    /// Whether receiving is paused.
+    /// Whether receiving from the client is paused.
     paused: Cell<bool>,
     got: RefCell<Vec<u8>>,
 }
 
-/// The cores, their clients, and the messages in flight.
+/// Some cores, their clients, and the messages in flight.
 struct Bench {
     cores: Vec<Rc<Core>>,
     clock: Rc<TestClock>,
@@ -104,19 +105,19 @@ struct Bench {
     tiny: Rc<Cell<bool>>,
     mail: RefCell<Vec<VecDeque<(usize, Mail)>>>,
     clients: Vec<Client>,
-    /// Tickets of pending requests to listen elsewhere, with their cores.
+    /// The cores that have asked for changed listeners, with the tickets that wait for the result.
     listening: RefCell<Vec<(usize, u64)>>,
-    /// Connections to detach, with their cores.
+    /// Connections to detach, and their cores.
     leaving: RefCell<Vec<(usize, Token)>>,
 }
 
 impl Bench {
-    /// This number of cores, with one client on each.
+    /// Creates this number of cores, with one client on each.
     fn new(cores: usize) -> Self {
         Self::on(Shared::nowhere(cores, EPOCH_MS))
     }
 
-    /// [`Bench::new`], with snapshots that go to `store`.
+    /// Like [`Bench::new`]; snapshots are written to `store`.
     fn with_store(cores: usize, store: Box<dyn Store>) -> Self {
         Self::on(Shared::with_store(cores, EPOCH_MS, store))
     }
@@ -128,12 +129,12 @@ impl Bench {
         Self { short, tiny, ..Self::of(shared, |_| Rc::new(slice.clone())) }
     }
 
-    /// [`Bench::new`], with the caller's slices.
+    /// Like [`Bench::new`]; the caller decides when slices end.
     fn with_slices(cores: usize, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
         Self::of(Shared::nowhere(cores, EPOCH_MS), slice)
     }
 
-    /// A core for each report in `shared`.
+    /// Creates a core for each report in `shared`.
     fn of(shared: Arc<Shared>, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
         let cores = shared.reports.len();
         let clock = Rc::new(TestClock {
@@ -196,7 +197,7 @@ impl Bench {
         self.cores[core].received(token, format!("{line}\r\n").as_bytes());
     }
 
-    /// Runs a turn of one core at the current time.
+    /// Runs a turn of one core, at the current time.
     fn turn(&self, at: usize) -> Wait {
         let core = &self.cores[at];
         core.begin_turn();
@@ -241,7 +242,7 @@ impl Bench {
         }
     }
 
-    /// Runs the checks of a turn whose slice is filled by other work.
+    /// Runs the periodic checks of a turn in which other work fills the slice.
     fn tick(&self, core: usize) {
         self.cores[core].begin_turn();
         self.take(core);
@@ -249,7 +250,7 @@ impl Bench {
         self.cores[core].tick();
     }
 
-    /// Lets the clients of a core read their replies.
+    /// The clients of a core read their replies, if they read at all.
     fn take(&self, core: usize) {
         for client in self.clients.iter().filter(|client| client.core == core) {
             if client.reads.get() && client.unread.take() {
@@ -258,7 +259,7 @@ impl Bench {
         }
     }
 
-    /// Runs turns of all cores until nothing moves any more.
+    /// Runs 50 turns of all cores, enough to finish all work that does not wait.
     fn settle(&self) {
         (0..50).for_each(|_| self.round());
     }
@@ -292,7 +293,7 @@ impl Bench {
         self.cores.iter().for_each(|core| core.hot.borrow_mut().timeout_ms = ms);
     }
 
-    /// A key of core `core`.
+    /// A key that core `core` owns.
     fn key(&self, core: usize) -> String {
         let mut names = (0..).map(|at| format!("key:{at}"));
         names.find(|name| self.cores[0].tx.core_of(name.as_bytes()) == core).unwrap()
@@ -306,7 +307,8 @@ impl Bench {
         self.cores[0].tx.home().shard.expired_count()
     }
 
-    /// Runs turns of core 0 when they are due, until `is_over`. Returns the time that passed.
+    /// Runs turns of core 0, each when it is due, until `is_over` is true. Returns the time that
+    /// passed.
     fn until(&self, is_over: impl Fn(&Self) -> bool) -> u64 {
         let begun = self.clock.passed_ms.get();
         for _ in 0..1_000 {
@@ -323,7 +325,7 @@ impl Bench {
         panic!("it never ends");
     }
 
-    /// [`Bench::until`] core 0 sleeps forever.
+    /// Like [`Bench::until`]: until core 0 sleeps without a deadline.
     fn until_asleep(&self) -> u64 {
         let is_asleep = Cell::new(false);
         self.until(|bench| {
@@ -333,7 +335,7 @@ impl Bench {
     }
 }
 
-/// Yields a byte in its middle, and one at its end.
+/// A stream that yields one byte in its middle, and one at its end.
 struct Slow {
     pumps: usize,
 }
@@ -348,7 +350,7 @@ impl Stream for Slow {
     }
 }
 
-/// Cores that close clients idle for a second, in slices of one portion.
+/// Cores that close clients after an idle second, with slices of one portion.
 fn impatient(cores: usize) -> Bench {
     let bench = Bench::new(cores);
     bench.set_timeout_ms(1_000);
@@ -356,8 +358,8 @@ fn impatient(cores: usize) -> Bench {
     bench
 }
 
-#[test] // A client that has waited for a task for longer than the timeout gets its reply.
-fn waiting_for_a_task_is_not_idle() {
+#[test] // The task takes longer than the timeout; then the reply is sent.
+fn clients_that_wait_for_a_task_are_not_idle() {
     const MEMBERS: usize = 1_000;
     let bench = impatient(1);
     let members: Vec<String> = (0..MEMBERS).map(|at| format!("m{at}")).collect();
@@ -372,8 +374,8 @@ fn waiting_for_a_task_is_not_idle() {
     assert_eq!(bench.got(0), format!(":{MEMBERS}\r\n"), "{turns} turns");
 }
 
-#[test] // The client waits for another core.
-fn waiting_for_another_core_is_not_idle() {
+#[test]
+fn clients_that_wait_for_another_core_are_not_idle() {
     let bench = impatient(2);
     bench.send(0, &format!("GET {}", bench.key(1)));
     bench.turn(0);
@@ -383,8 +385,8 @@ fn waiting_for_another_core_is_not_idle() {
     assert_eq!(bench.got(0), "$-1\r\n");
 }
 
-#[test] // The stream yields nothing for a while.
-fn waiting_for_a_stream_is_not_idle() {
+#[test]
+fn clients_that_wait_for_a_stream_without_output_are_not_idle() {
     let bench = impatient(1);
     for is_idle_seen_first in [false, true] {
         let stream: Box<dyn Stream> = Box::new(Slow { pumps: 10 });
@@ -402,8 +404,8 @@ fn waiting_for_a_stream_is_not_idle() {
     }
 }
 
-#[test] // The turn in which the pause ends has no time for the client.
-fn waiting_for_the_end_of_a_pause_is_not_idle() {
+#[test] // Even if the turn in which the pause ends has no time for them.
+fn clients_held_by_client_pause_are_not_idle() {
     let bench = impatient(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
@@ -415,8 +417,8 @@ fn waiting_for_the_end_of_a_pause_is_not_idle() {
     assert_eq!(bench.got(0), "+OK\r\n");
 }
 
-#[test] // Its next reply rests on another core.
-fn clients_that_do_not_read_are_idle() {
+#[test] // The rest of the pipeline waits on another core, and must still run.
+fn clients_that_do_not_read_their_replies_are_idle() {
     let mut bench = Bench::new(2);
     let key = bench.key(1);
     bench.ask(1, &format!("SET {key} {}", "v".repeat(10_000)));
@@ -434,8 +436,8 @@ fn clients_that_do_not_read_are_idle() {
     assert_eq!(bench.ask(other, &format!("GET {key}")), "$3\r\nend\r\n");
 }
 
-#[test] // A stop waits for requests of other cores' clients.
-fn a_core_with_a_batch_is_not_quiet() {
+#[test] // The server does not stop before such a batch has run.
+fn a_core_with_a_batch_from_another_core_is_not_quiet() {
     let bench = Bench::new(2);
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
     bench.send(0, &format!("GET {}", bench.key(1)));
@@ -449,8 +451,8 @@ fn a_core_with_a_batch_is_not_quiet() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // A few are closed per turn, also when the clock is set back.
-fn all_idle_clients_are_closed() {
+#[test] // Also when the clock is set back.
+fn idle_clients_are_closed_a_few_per_turn() {
     const CLIENTS: usize = 300;
     let mut bench = Bench::new(1);
     bench.set_timeout_ms(1_000);
@@ -467,7 +469,7 @@ fn all_idle_clients_are_closed() {
     bench.pass_ms(600);
     bench.send(busy, "PING");
     bench.turn(0);
-    bench.turn(0); // Closes the first ones found.
+    bench.turn(0); // Closes the first clients that were found.
     assert!((1..=64).contains(&closed()), "{} in one turn", closed());
     bench.settle();
     assert_eq!(closed(), CLIENTS);
@@ -475,7 +477,7 @@ fn all_idle_clients_are_closed() {
 }
 
 #[test] // A part of a pipeline rests on another core when the pause begins.
-fn a_pause_holds_batches_on_other_cores() {
+fn client_pause_holds_a_batch_that_rests_on_another_core() {
     let bench = Bench::new(2);
     let (key, pause) = (bench.key(1), "CLIENT PAUSE 60000 WRITE");
     let reply = format!("$100000\r\n{}\r\n", "v".repeat(100_000));
@@ -511,12 +513,12 @@ fn a_pause_holds_batches_on_other_cores() {
     assert_eq!(bench.got(0), ":1000\r\n", "what has begun is brought to its end");
 }
 
-#[test] // Expired keys are removed within 10 ms, expired fields at once.
-fn expired_entries_are_removed_in_time() {
+#[test]
+fn expired_keys_are_removed_within_10_ms_and_fields_at_once() {
     for set_back_ms in [0, HOUR_MS] {
         let bench = Bench::new(1);
         bench.pass_ms(HOUR_MS + 5);
-        bench.ask(0, "PING"); // Schedules the next removal by the current clock.
+        bench.ask(0, "PING"); // Schedules the next removal by the clock before it is set back.
         bench.clock.set_back_ms.set(set_back_ms);
         assert_eq!(bench.ask(0, "SET key v PX 500"), "+OK\r\n");
         let took = bench.until(|bench| bench.expired() == 1);
@@ -525,13 +527,13 @@ fn expired_entries_are_removed_in_time() {
         assert_eq!(bench.ask(0, "HSET hash f v"), ":1\r\n");
         assert_eq!(bench.ask(0, "HPEXPIRE hash 500 FIELDS 1 f"), "*1\r\n:1\r\n");
         bench.pass_ms(495);
-        bench.turn(0); // Nothing is expired: expired keys would gather from here on.
+        bench.turn(0); // Nothing has expired yet; otherwise expired keys would gather from now on.
         assert_eq!(bench.until(|bench| bench.len() == 0), 5, "a field");
     }
 }
 
-#[test] // Expired keys gather while the core sleeps, and for no longer.
-fn expired_keys_are_removed_in_groups() {
+#[test] // Expired keys gather while the core sleeps.
+fn keys_that_expire_within_10_ms_are_removed_together() {
     let bench = Bench::new(1);
     let keys = (1..=30).map(|at| bench.ask(0, &format!("SET key:{at} v PX {}", 100 + at)));
     assert!(keys.into_iter().all(|reply| reply == "+OK\r\n"));
@@ -549,8 +551,8 @@ fn expired_keys_are_removed_in_groups() {
     assert!(times.last().is_some_and(|last| *last <= 140), "{times:?}");
 }
 
-#[test] // A pipeline of long requests is sent at the pace of the other core.
-fn requests_on_other_cores_are_bounded() {
+#[test] // A pipeline of long requests is sent as fast as the other core runs it.
+fn the_bytes_of_requests_on_other_cores_are_bounded() {
     const LEN: usize = 100_000;
     let bench = Bench::new(2);
     let set = format!("SET {} {}", bench.key(1), "v".repeat(LEN));
@@ -573,8 +575,8 @@ fn requests_on_other_cores_are_bounded() {
     assert_eq!(away(&bench).0, 0);
 }
 
-#[test] // Watchers on another core get lines, clients that left get none.
-fn watchers_on_other_cores_get_lines() {
+#[test] // Clients that have left get none.
+fn monitor_sends_lines_to_watchers_on_other_cores() {
     let mut bench = Bench::new(2);
     let (client, leaving) = (bench.connect(0), bench.connect(1));
     let bytes = |bench: &Bench| {
@@ -609,8 +611,8 @@ fn watchers_on_other_cores_get_lines() {
     }
 }
 
-#[test] // Each change waits for the one before it; the cores sleep meanwhile.
-fn changes_of_settings_wait_in_order() {
+#[test] // The cores sleep while a change waits.
+fn concurrent_config_sets_are_applied_one_by_one() {
     let mut bench = Bench::new(2);
     let (first, second) = (bench.connect(1), bench.connect(0));
     for (client, line) in [(first, "port 7"), (second, "port 8 timeout 5"), (1, "timeout 6")] {
@@ -636,8 +638,8 @@ fn changes_of_settings_wait_in_order() {
     }
 }
 
-#[test] // Buffers of silent connections are released in time; then no timer is left.
-fn cores_without_work_sleep_forever() {
+#[test] // The buffers of silent connections are released first.
+fn a_core_without_work_sets_no_timer() {
     let mut bench = Bench::new(1);
     bench.until_asleep();
     (0..100).for_each(|_| _ = bench.connect(0));
@@ -659,8 +661,8 @@ fn cores_without_work_sleep_forever() {
     assert!(bench.until_asleep() < 100);
 }
 
-#[test] // A connection that the round has passed is checked again after it has received something.
-fn buffers_filled_during_a_round_are_released() {
+#[test] // The scan has visited the connection before.
+fn a_buffer_filled_during_the_release_scan_is_released() {
     let mut bench = Bench::new(1);
     (0..100).for_each(|_| _ = bench.connect(0));
     bench.ask(50, "PING");
@@ -672,8 +674,8 @@ fn buffers_filled_during_a_round_are_released() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // Requests held by a pause run without another byte; then their buffer is idle.
-fn buffers_that_empty_late_are_released() {
+#[test] // Held requests run without another received byte.
+fn buffers_of_requests_held_by_a_pause_are_released_afterwards() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
@@ -685,7 +687,7 @@ fn buffers_that_empty_late_are_released() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // Idle connections are closed at the timeout, and not checked before.
+#[test] // They are not checked before the first can reach it.
 fn idle_clients_are_closed_at_the_timeout() {
     let bench = Bench::new(1);
     bench.set_timeout_ms(60_000);
@@ -700,20 +702,20 @@ fn idle_clients_are_closed_at_the_timeout() {
     assert!(bench.until_asleep() < 100, "nobody is left to be looked at");
 }
 
-#[test] // The held client continues.
-fn a_pause_may_end_early() {
+#[test]
+fn a_held_client_continues_when_the_pause_is_cancelled() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
     assert_eq!(bench.turn(0), Wait::Millis(2_000), "when its memory is taken back");
-    bench.cores[0].hot.borrow_mut().pause = None; // As a task does in the middle of a turn.
+    bench.cores[0].hot.borrow_mut().pause = None; // As a task would do it, in the middle of a turn.
     assert_eq!(bench.cores[0].wait(), Wait::Nothing);
     bench.turn(0);
     assert_eq!(bench.got(0), "+OK\r\n");
 }
 
-#[test] // Compaction runs once, after a while; the core sleeps before and after it.
-fn shrunk_tables_are_compacted_once() {
+#[test] // The core sleeps before and after the compaction.
+fn a_shrunk_table_is_compacted_once_after_a_delay() {
     const KEYS: usize = 40_000;
     let bench = Bench::new(1);
     let shrunk = || bench.cores[0].tx.home().shard.db(0).keys().shrunk_bytes();

@@ -16,27 +16,29 @@ use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// Background work's guaranteed share of a slice, even if arrived work has used the slice up, and
-/// without checks for knocks.
+/// The time that background work gets in each slice, even if arrivals have used up the slice.
+/// During this time there are no checks for knocks.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
-/// The share while writers wait for the snapshot.
+/// The time that background work gets while writers wait for the snapshot.
 const BEHIND_NS: u64 = SLICE_AIM_NS / 2;
-/// Freeing's share of a slice in each round: half, so that it keeps up with the frees that others
-/// defer.
+/// The time for freeing memory in each round of a slice. It is half a slice, so that freeing keeps
+/// up with the memory whose freeing is deferred.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
-/// Bytes of a streamed reply that are encoded before its socket drains.
+/// The number of bytes of a streamed reply that are encoded before its socket must drain.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
-/// Approximate bytes handed to a socket at once: the kernel copies them within the slice.
+/// The approximate number of bytes handed to a socket at once, because the kernel copies them
+/// during the slice.
 const SENT_BYTES: usize = STREAM_BUFFER_BYTES;
-/// Bytes of replies beyond which they do not wait for more: that would save nothing.
+/// Replies with more bytes do not wait for further ones, because that would save nothing.
 const CORKED_BYTES: usize = 16 * 1024;
-/// Expired entries removed between two reads of the clock: 20 to 50 us, and 160 us if each is the
-/// last holder of a string of some kilobytes. Fewer would be slower, because their cache misses
-/// overlap.
+/// The number of expired entries removed between two reads of the clock: 20 to 50 us. It takes 160
+/// us if each is the last holder of a string of some kilobytes. Fewer would take longer in total,
+/// because their cache misses overlap.
 const REAP_PORTION: usize = 64;
 
 impl Core {
-    /// Begins a slice. Call it after polling the sockets, before the events are delivered.
+    /// Begins a slice. Must be called after polling the sockets, before the events are passed to
+    /// the core.
     pub fn begin_turn(&self) {
         let wall_ns = self.clock.monotonic_ns();
         self.meter.begin(wall_ns, || self.clock.cpu_ns());
@@ -55,19 +57,21 @@ impl Core {
         }
     }
 
-    /// Runs a slice: first messages and requests, then background work. After the caller has run
-    /// the outputs, [`Core::wait`] says how long the core may sleep.
+    /// Runs a slice: first messages and requests, then background work. When the caller has
+    /// performed the outputs, [`Core::wait`] returns how long the core may sleep.
     pub fn turn(self: &Rc<Self>) {
-        let _ = self.serve_all(); // The caller runs all outputs at the end.
+        let _ = self.serve_all(); // All outputs are performed at the end.
         self.work_on();
     }
 
-    /// The first half: messages and connections. True if background work is about to use up the
-    /// slice: then the caller should run the outputs before the second half, too.
+    /// Runs the first part of a slice: messages and connections. Returns true if background work
+    /// will use up the slice; then the caller should perform the outputs before the second part,
+    /// too.
     #[must_use]
     pub fn serve_all(self: &Rc<Self>) -> bool {
         if self.is_logged.get() {
-            let now_ns = self.read_clock(); // After the look: what it found has a lower stamp.
+            // After this look's arrivals, which therefore have a lower stamp.
+            let now_ns = self.read_clock();
             self.tx.home().shard.begin_turn(now_ns);
         }
         self.end_pause();
@@ -94,7 +98,7 @@ impl Core {
         sends
     }
 
-    /// The second half: background work.
+    /// Runs the second part of a slice: background work.
     pub fn work_on(self: &Rc<Self>) {
         self.begin_servings();
         let share_ns = if self.writers.are_held() { BEHIND_NS } else { BACKGROUND_NS };
@@ -102,7 +106,7 @@ impl Core {
         let used_up = self.run_background();
         self.background.note_used_up(used_up);
         if !self.slice.must_yield() {
-            // Batches that a task has just resumed run in this turn.
+            // Runs the batches that a task has just resumed.
             self.run_arrived(self.look.get() - 1);
         }
         self.tick();
@@ -115,13 +119,13 @@ impl Core {
         self.end_slice();
     }
 
-    /// Sends the invalidations of the turn, before replies leave.
+    /// Sends the invalidations of this turn, before its replies leave.
     fn end_tracked_turn(self: &Rc<Self>) {
         self.send_broadcasts();
         self.push_invalidations(None);
     }
 
-    /// Runs the arrivals of the looks up to this one, in order, until the slice is over.
+    /// Runs the arrivals of all looks up to `look`, in order, until the slice is over.
     fn run_arrived(self: &Rc<Self>, look: u64) {
         let mut prefetched = 0;
         loop {
@@ -144,13 +148,14 @@ impl Core {
         }
     }
 
-    /// Serves connections that have waited for a snapshot in the rest of the slice, if all earlier
+    /// Uses the rest of the slice for connections that have waited for a snapshot, if all earlier
     /// arrivals have run.
     fn serve_writers(self: &Rc<Self>) {
         while self.queue.borrow().may_run_ready() && !self.slice.is_over(self.meter.now_ns()) {
             let Some(token) = self.next_writer() else { return };
             self.serve(token);
-            self.meter.read(self.clock.monotonic_ns()); // Many of them may run nothing.
+            // Read the clock, because many connections in a row may have nothing to run.
+            self.meter.read(self.clock.monotonic_ns());
         }
     }
 
@@ -199,8 +204,9 @@ impl Core {
         }
     }
 
-    /// True if a connection has received bytes since it was queued, and earlier messages than these
-    /// bytes have not run yet. It is queued again after them.
+    /// True if a connection has received bytes since it was queued, and messages that arrived
+    /// before those bytes have not run yet. The connection is then queued again behind those
+    /// messages.
     fn waits_for_mail(&self, token: Token) -> bool {
         if !self.queue.borrow().has_mail() {
             return false;
@@ -209,8 +215,9 @@ impl Core {
         look.is_some_and(|look| self.queue.borrow_mut().requeue_after_mail(look, token))
     }
 
-    /// Runs chores in rounds until the slice is over. The next slice continues with the next chore,
-    /// so that none starves. True if the slice is over and there may be more work.
+    /// Runs chores in rounds, until the slice is over. The next slice continues with the next
+    /// chore, so that no chore starves. Returns true if the slice is over and there may be more
+    /// work.
     fn run_background(self: &Rc<Self>) -> bool {
         let mut idle = 0;
         while idle < CHORES.len() {
@@ -228,7 +235,7 @@ impl Core {
         false
     }
 
-    /// Runs a portion of a chore. False if there is nothing to do.
+    /// Runs a portion of a chore. Returns false if the chore has nothing to do.
     fn run_chore(self: &Rc<Self>, chore: Chore) -> bool {
         match chore {
             Chore::Tasks if self.tx.has_ready() => {
@@ -270,8 +277,8 @@ impl Core {
         true
     }
 
-    /// Runs deferred frees for their share of the slice. One per round would be too slow: jobs that
-    /// copy segments release as many as they copy.
+    /// Frees memory for its share of the slice. One freeing per round would be too slow, because
+    /// jobs that copy segments release as many as they copy.
     fn free_deferred(&self) {
         let share = Share { until_ns: self.clock.monotonic_ns() + FREEING_NS, core: self };
         darter_keyspace::lazyfree::run(&share);
@@ -295,9 +302,9 @@ impl Core {
         has_dead
     }
 
-    /// The time of the next removal of expired entries. After a removal, expiring keys gather for a
-    /// while: groups are removed faster, and no client sees expired keys. Fields do not gather,
-    /// because DBSIZE counts a hash until its last field is removed.
+    /// The time at which expired entries are removed next. After a removal, expired keys gather for
+    /// a while: removing groups is faster, and no client sees expired keys in any case. Fields do
+    /// not gather, because DBSIZE counts a hash until its last field is removed.
     pub(super) fn next_reap(&self) -> Option<u64> {
         if !self.hot.borrow().active_expire {
             return None;
@@ -307,12 +314,12 @@ impl Core {
         keys.into_iter().chain(shard.next_field_death()).min()
     }
 
-    /// True if a time in Unix milliseconds has come.
+    /// True if the time `at` (Unix milliseconds) has come.
     pub(super) fn is_due(&self, at: Option<u64>) -> bool {
         at.is_some_and(|at| at <= self.now_ms())
     }
 
-    /// Encodes portions of a long reply while its socket drains.
+    /// Encodes portions of a long reply while the socket drains.
     fn pump(&self, token: Token) {
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
@@ -324,7 +331,8 @@ impl Core {
             }
             let resp3 = lane.session.resp3;
             if lane.output_bytes() == 0 {
-                lane.session.active_ms = self.now_ms(); // The client has waited for the server.
+                // The client has waited for the server, so it was not idle.
+                lane.session.active_ms = self.now_ms();
             }
             let begun = if lane.input.eof { self.clock.monotonic_ns() } else { 0 };
             let mut more = true;
@@ -348,7 +356,7 @@ impl Core {
             if more {
                 lane.stream = Some(stream);
                 if lane.output_bytes() < STREAM_BUFFER_BYTES {
-                    // Otherwise `sent` marks it when the socket has drained.
+                    // Otherwise `sent` adds the connection when the socket has drained.
                     self.mark_streaming(lane);
                 }
             } else {
@@ -360,20 +368,21 @@ impl Core {
         });
     }
 
-    /// Marks output whose wait for the next reply is over.
+    /// Lists for sending the outputs whose wait for the next reply is over.
     fn uncork(&self) {
         let now = self.now_ms();
         while let Some((until_ms, token)) = self.corked.take_due(now) {
             self.with_conn(token, |conn| {
                 if conn.lane.sending.corked_until == Some(until_ms) {
-                    conn.lane.sending.corked_until = Some(0); // Over, even if the clock is set back.
+                    // Over, even if the clock is set back later.
+                    conn.lane.sending.corked_until = Some(0);
                     self.mark_dirty(&mut conn.lane);
                 }
             });
         }
     }
 
-    /// True if the output should wait for the next reply: see `corked`.
+    /// True if the output of a connection should wait for the next reply: see `corked`.
     fn is_corked(&self, conn: &mut Conn) -> bool {
         if !conn.expects_more() || conn.lane.output_bytes() >= CORKED_BYTES {
             return false;
@@ -400,7 +409,7 @@ impl Core {
         });
     }
 
-    /// Hands the output to the socket.
+    /// Hands the output of a connection to the socket.
     fn send(&self, lane: &mut Lane) {
         lane.sending.corked_until = None;
         let (waiting, before) = (lane.waiting_bytes(), lane.out.len());
@@ -414,7 +423,7 @@ impl Core {
         self.act(action);
     }
 
-    /// Measures the slice. See `slices` for why two clocks.
+    /// Measures the slice that ends now. `slices` explains why there are two clocks.
     fn end_slice(&self) {
         let now = self.read_clock();
         let (ns, cause) = self.meter.end(now, || self.clock.cpu_ns());
@@ -434,13 +443,14 @@ impl Core {
         }
         self.batches.borrow_mut().end_pause();
         self.clients.end_pause(|conn| {
-            conn.lane.session.active_ms = self.now_ms(); // The client has waited for the server.
+            // The client has waited for the server, so it was not idle.
+            conn.lane.session.active_ms = self.now_ms();
             self.mark_ready(&mut conn.lane);
         });
     }
 }
 
-/// A share of the running slice.
+/// A share of the running slice, as a bound for freeing memory.
 struct Share<'a> {
     until_ns: u64,
     core: &'a Core,

@@ -1,5 +1,5 @@
-//! The checks of every turn: used memory, unsaved changes, idle connections, and the memory of
-//! clients (see `census`).
+//! The checks that run in every turn: used memory, unsaved changes, idle connections, and the
+//! memory of clients (see `census`).
 
 use super::census;
 use super::conn::{Lane, Session};
@@ -28,20 +28,20 @@ impl Core {
         }
     }
 
-    /// Adapts to changed settings.
+    /// Applies changed settings to the checks.
     pub(crate) fn limits_changed(&self) {
         if self.hot.borrow().client_limits.all == 0 {
             census::forget(self);
         }
-        self.idle_check.restart(); // The timeout may be shorter now.
+        self.idle_check.restart(); // The new timeout may be shorter.
     }
 
-    /// Whether a limit of clients' memory is set.
+    /// True if any limit of clients' memory is set.
     fn counts_clients(&self) -> bool {
         self.hot.borrow().client_limits.are_set() || self.census.borrow().is_soft()
     }
 
-    /// The time of the next census, in Unix milliseconds.
+    /// The time at which the census continues, in Unix milliseconds.
     pub(super) fn next_census(&self) -> Option<u64> {
         let may_find = self.counts_clients() && self.conns_len() > 0;
         may_find.then(|| self.census.borrow().due_ms())
@@ -58,14 +58,14 @@ impl Core {
         self.idle_check.look(&self.clients, self.now_ms(), timeout_ms, kill);
     }
 
-    /// Ends the scans after the last connection, and clears their report.
+    /// Ends the scans when the last connection has closed, and clears their reports.
     pub(super) fn forget_if_last(&self) {
         if self.conns_len() == 0 {
             census::forget(self);
         }
     }
 
-    /// Cleans up after a closed connection.
+    /// Removes the state that a closed connection has left in the core.
     pub(super) fn connection_left(self: &Rc<Self>, session: &Session) {
         self.forget_if_last();
         if session.monitor {

@@ -1,14 +1,14 @@
-//! Tasks whose answer a connection awaits. The answer is sent in its turn; a task stops if its client is
-//! gone, or if it must not wait any longer:
+//! Tasks for whose answer a connection waits. The answer is sent in the order of the requests. A
+//! task may have to stop, because its client has gone or it must not wait any longer:
 //!
-//! - A read stops at once: its locks are released, and later answers are dropped.
-//! - A write stops if it has changed nothing yet, as while a value is built or edited aside. After
-//!   its first change it continues to the end. In a batch from another core it always continues:
-//!   later commands of its pipeline may have run on other cores.
-//! - A half-closed client may still read. It may also be gone: TCP does not show that. So a read
-//!   continues for a short time, and a write to its end.
-//! - A task that waits for the keys of a slow script, and has changed nothing, stops with `BUSY`.
-//!   See `scripts::busy`.
+//! - A task that only reads stops at once: its locks are released, and late answers are dropped.
+//! - A task that writes stops if it has changed nothing yet, for example while it builds a value
+//!   outside the table. After its first change it always runs to the end. In a batch from another
+//!   core it always runs, because later commands of its pipeline may have run on other cores.
+//! - A half-closed client may still read its replies, or it may have gone; TCP does not show the
+//!   difference. So a read continues for a limited time, and a write runs to its end.
+//! - A task that waits for keys of a slow script, and has changed nothing, stops with the error
+//!   `BUSY`. See `scripts::busy`.
 
 use super::conn::{Lane, ReplyMode};
 use super::core::Core;
@@ -26,19 +26,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// The time that a read may work for a half-closed client: enough for KEYS of a million keys, with
-/// `nc -N`.
+/// The time that a read may work for a half-closed client. It is enough for KEYS with a million
+/// keys, sent by `nc -N`.
 pub(super) const ENDED_WORK_NS: u64 = 100_000_000;
 
 /// The reason why a task has stopped.
 pub(super) enum Stopped {
-    /// Its client is gone.
+    /// The client of the task has gone.
     Unwanted,
-    /// A slow script holds its keys; the refusal's text.
+    /// A slow script holds keys of the task. The text is the error for the client.
     Busy(&'static str),
 }
 
-/// A connection's command that runs as a task.
+/// The connection and the command whose task is running.
 pub(super) struct Answering {
     pub(super) client: u64,
     pub(super) row: usize,
@@ -48,7 +48,8 @@ pub(super) struct Answering {
 }
 
 impl Core {
-    /// Runs the task of a command until it ends or stops. A read stops in more cases.
+    /// Runs the task of a command until it ends, or must stop. For a read there are more reasons to
+    /// stop.
     pub(super) async fn while_wanted<R>(
         &self,
         is_read: bool,
@@ -75,7 +76,7 @@ impl Core {
         .await
     }
 
-    /// True if the running task must and may stop.
+    /// True if the running task must stop, and can do so without losing a change.
     fn stops(&self, is_read: bool, presence: &Presence) -> bool {
         match presence.gone() {
             Gone::No => false,
@@ -90,8 +91,8 @@ impl Core {
         Refusal::line(line)
     }
 
-    /// Starts the task of a request, whose answer its connection awaits. `start` gets the state of the
-    /// client's connection.
+    /// Starts the task of a request, for whose answer the connection waits. `start` receives the
+    /// shared state of the client's connection.
     pub(super) fn await_task(
         &self,
         lane: &mut Lane,
@@ -104,8 +105,8 @@ impl Core {
         lane.awaited = Some(Awaited { task, presence });
     }
 
-    /// Handles the stop of a task: the command is refused, or the connection of a half-closed
-    /// client is closed.
+    /// Handles a task that has stopped: sends the refusal, or closes the connection of a
+    /// half-closed client.
     pub(super) fn stopped(&self, client: u64, entry: &Entry, why: Stopped) {
         if let Stopped::Busy(line) = why {
             return self.finish(client, Err(self.refuse_busy(entry, line)));
@@ -118,8 +119,8 @@ impl Core {
         });
     }
 
-    /// Runs the task of a connection's command, counts it, and sends its answer. The task may stop
-    /// early if the client is gone.
+    /// Runs the task of a command, counts the call, and sends the answer to the connection. The
+    /// task may stop early if the client has gone.
     pub(super) async fn answer(self: Rc<Self>, of: Answering, work: ServerFuture) {
         let Answering { client, row, request, presence, begun } = of;
         let entry = &self.table.entries()[row];
@@ -130,7 +131,8 @@ impl Core {
                 let is_read = entry.row.flags.has(Flags::READONLY);
                 self.while_wanted(is_read, &presence, work).await
             }
-            _ => Ok(work.await), // Administration: SAVE continues even if its client is gone.
+            // Administration commands run to the end: SAVE continues even if its client has gone.
+            _ => Ok(work.await),
         };
         let answer = match answer {
             Ok(answer) => answer,
@@ -142,7 +144,7 @@ impl Core {
         self.finish(client, answer);
     }
 
-    /// Sends a task's answer to its connection.
+    /// Sends the answer of a task to its connection.
     pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
         let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
@@ -175,7 +177,7 @@ impl Core {
         }
     }
 
-    /// Appends a reply after all pending ones, unless the client has replies off.
+    /// Appends a reply after all pending replies, unless the client has replies off.
     pub(super) fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
         if lane.session.reply_mode != ReplyMode::On {
             if lane.session.reply_mode == ReplyMode::Skip {
@@ -186,8 +188,8 @@ impl Core {
         lane.owe(out, stream);
     }
 
-    /// Continues a connection after its replies have advanced. It has waited for the server, so it
-    /// was not idle.
+    /// Continues a connection after its pending replies have advanced. The client has waited for
+    /// the server, so it was not idle.
     pub(super) fn after_settling(&self, lane: &mut Lane) {
         lane.session.active_ms = self.now_ms();
         lane.settle();
@@ -196,7 +198,8 @@ impl Core {
         self.mark_ready(lane);
     }
 
-    /// Begins the wait for the next reply, unless it has begun. Returns its end.
+    /// Makes the output wait for the next reply, unless it waits already. Returns the end of the
+    /// wait.
     pub(super) fn cork(&self, lane: &mut Lane) -> u64 {
         let now = self.now_ms();
         *lane.sending.corked_until.get_or_insert_with(|| self.corked.add(lane.token, now))
@@ -204,7 +207,7 @@ impl Core {
 }
 
 impl ServerCall {
-    /// Runs work that changes nothing until its connection has closed.
+    /// Runs work that changes no data, until it ends or its connection has closed.
     pub(crate) async fn while_there(
         &self,
         work: impl Future<Output = Result<Answer, Refusal>>,
@@ -221,8 +224,8 @@ impl ServerCall {
     }
 }
 
-/// Runs a task of command `row`, so that the slices of its steps, and of its streamed reply, are
-/// attributed to the command.
+/// Runs the task of command `row`. The slices of its steps, and of its streamed reply, are
+/// attributed to that command.
 pub(super) async fn blaming(
     core: &Core,
     row: usize,

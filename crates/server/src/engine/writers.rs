@@ -1,28 +1,31 @@
 //! Throttles writers that outrun a snapshot or the delivery of keyspace events.
 //!
-//! A write to an unread segment of the cut copies the segment, and encoding takes ten times as long
-//! as copying. So writers at full speed would copy everything. When a core's part holds more than
-//! its bound (`Saving::is_behind`), requests that write there wait in their connections, before any
-//! effect is visible, so that no request overtakes another visibly. The wait ends when the part is
-//! within its bound, and at the latest after [`HOLD_MS`]: then the write takes the memory. So a
-//! slow disk costs memory, not time; the cut bounds the memory, as with fork.
+//! A write to a segment of the cut that was not encoded yet copies the segment first, and encoding
+//! takes ten times as long as copying. So writers at full speed would copy the whole cut. If the
+//! copies that a core's part of the snapshot holds exceed a bound (`Saving::is_behind`), the part
+//! is *behind*. Requests that write there then wait in their connections, before they have any
+//! effect, so that no request visibly overtakes another. The wait ends when the part is not behind
+//! any more, and at the latest after [`HOLD_MS`]; then the write copies its segment. So a slow disk
+//! costs memory, not time, and at most the memory of the cut, as with fork.
 //!
-//! A write that copies nothing of the cut does not wait: its key's segment was read or copied
-//! before, and its value is small. (This is checked only for keys of this core: the cuts of other
-//! cores are unknown.) The copies of one turn are bounded, too, because a reader may wait for the
-//! turn.
+//! A write that copies nothing of the cut does not wait: the segment of its key was encoded or
+//! copied before, and its value is small. (This is checked only for keys of this core, because the
+//! cuts of other cores are unknown here.) The amount copied in one turn is bounded, too, because a
+//! reader may wait for that turn.
 //!
 //! ```text
 //! turn:  one held writer | what has come | more held writers | the snapshot, and the rest
 //!        until COPIED_IN_TURN_KIB are copied, or the bound is reached
 //! ```
-//! Each core reports whether its part is behind ([`Core::report_behind_writers`]), and wakes the
-//! cores whose connections wait for it. Requests in flight to it run on arrival.
+//! Each core publishes whether its part is behind ([`Core::report_behind_writers`]). When it has
+//! caught up, it wakes the cores with connections that wait for it. Requests that are in flight to
+//! a core run there on arrival.
 //!
-//! Commands that cause keyspace events wait, too, without a time limit, while too many events are
-//! in flight to the core that publishes them (`Listeners::are_behind`).
+//! Commands that cause keyspace events wait, too, while too many events are in flight to the core
+//! that publishes them (`Listeners::are_behind`). That wait has no time limit.
 //!
-//! Not here: the memory held, and the order of reading the cut. See `snapshot` in persist.
+//! Not here: measuring the memory that a snapshot holds, and the order in which the cut is encoded.
+//! See `snapshot` in persist.
 
 use super::conn::{Lane, WriteHold};
 use super::core::Core;
@@ -36,11 +39,11 @@ use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// Memory that writers may copy in a turn, in KiB: about five segments, 50 us.
+/// The limit of memory that writers may copy in one turn, in KiB: about five segments, 50 us.
 const COPIED_IN_TURN_KIB: u32 = 256;
 
 impl Core {
-    /// Holds a request if it writes and must wait. True if it does.
+    /// Holds a request that writes, if it must wait. Returns whether it was held.
     #[inline]
     pub(super) fn holds_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
         (self.admin.shared.saves.is_under_way() || self.events_are_behind())
@@ -55,7 +58,8 @@ impl Core {
         let db = lane.session.db;
         let awaited = match &lane.transaction.queued {
             None => self.awaited_by(db, entry, args),
-            Some(_) if lane.is_queueing(entry) => None, // EXEC may have to wait.
+            // A command that is only queued by MULTI does not wait, but EXEC may have to.
+            Some(_) if lane.is_queueing(entry) => None,
             Some(queued) => queued.first_some(|row, args| {
                 let entry = &self.table.entries()[row];
                 if entry.row.is_write() { self.awaited_by(db, entry, args) } else { None }
@@ -72,8 +76,8 @@ impl Core {
         true
     }
 
-    /// The cause for which a request must wait. Reads wait only for events, because a miss is an
-    /// event.
+    /// The cause for which a request must wait, if any. A read waits only for events, because a
+    /// miss causes an event.
     fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<WriteWait> {
         let is_write = entry.row.is_write();
         let may_tell = is_write || entry.row.keys.positions(args).next().is_some();
@@ -84,8 +88,8 @@ impl Core {
         part.map(WriteWait::Part)
     }
 
-    /// A core that is behind and owns a key of this request. Commands without keys do not wait:
-    /// they free rather than copy.
+    /// A core that is behind and owns a key of this request, if any. Commands without keys do not
+    /// wait, because they free memory rather than copy it.
     fn part_awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
         let is_local = |key: &[u8]| self.tx.cores() == 1 || self.tx.core_of(key) == self.id();
         let awaited = |key: &[u8]| {
@@ -97,12 +101,12 @@ impl Core {
         places.map(|at| args.get(at)).find_map(awaited)
     }
 
-    /// Whether changing a key of this core may copy a part of the cut.
+    /// True if changing this key of this core may copy a segment of the cut.
     fn is_cut(&self, db: usize, key: &[u8]) -> bool {
         self.tx.home().shard.db_mut(db).is_cut(&Key::new(key))
     }
 
-    /// Whether writes to keys of that core may run now.
+    /// True if writes to keys of that core may run now.
     fn takes_writers(&self, core: CoreId) -> bool {
         self.has_caught_up(core)
             && (core != self.id() || self.saving.copied_in_turn_kib() < COPIED_IN_TURN_KIB)
@@ -129,19 +133,20 @@ impl Core {
         Some(next)
     }
 
-    /// Queues a connection whose wait is over, so that waiting ones continue under any load.
+    /// Queues a connection whose wait is over. One per turn is enough for waiting connections to
+    /// continue under any load.
     pub(super) fn release_writer(&self) {
         if let Some(token) = self.next_writer() {
             self.with_conn(token, |conn| self.mark_ready(&mut conn.lane));
         }
     }
 
-    /// Whether a turn would release a connection.
+    /// True if the next turn would release a connection.
     pub(super) fn may_release_writers(&self) -> bool {
         self.writers.are_held() && self.writers.has_next(|at, since| self.releases(at, since))
     }
 
-    /// Whether a wait that began at `since` is over. The clock may have been set back.
+    /// True if a wait that began at `since` is over, also if the clock was set back.
     fn releases(&self, awaited: WriteWait, since: UnixMillis) -> bool {
         match awaited {
             WriteWait::Events => !self.events_are_behind(),
@@ -151,7 +156,7 @@ impl Core {
         }
     }
 
-    /// Reports, at the end of the turn, whether this core's part is behind.
+    /// Publishes, at the end of the turn, whether this core's part of the snapshot is behind.
     pub(super) fn report_behind_writers(self: &Rc<Self>) {
         if self.tx.cores() == 1 {
             return;
@@ -163,20 +168,20 @@ impl Core {
         }
     }
 
-    /// Asks other cores to wake this one if a connection here waits for them.
+    /// Asks the other cores to wake this one, if connections here wait for them.
     fn set_has_waiting(&self) {
         let waits = self.writers.wait_elsewhere(self.id()) || self.pubsub.has_recorded();
         self.admin.shared.reports[self.id()].set_has_waiting(waits);
     }
 
-    /// Wakes the cores with waiting connections.
+    /// Wakes the other cores that have connections waiting for this one.
     pub(super) fn wake_waiting(self: &Rc<Self>) {
         let reports = self.admin.shared.reports.iter().enumerate();
         let waiting = reports.filter(|(id, reports)| *id != self.id() && reports.has_waiting());
         waiting.for_each(|(id, _)| self.tell(id, |_| {}));
     }
 
-    /// Whether writers must wait, because too many events are in flight.
+    /// True if writers must wait because too many events are in flight.
     #[inline]
     pub(crate) fn events_are_behind(&self) -> bool {
         self.admin.shared.listeners.are_behind() || self.pubsub.has_recorded()

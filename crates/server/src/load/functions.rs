@@ -1,5 +1,6 @@
-//! Function libraries in the file: the loader's thread runs their texts to learn which functions
-//! they register. The cores' machines run them again before they call a function.
+//! The function libraries in the file. The thread that loads the file runs their texts, to find out
+//! which functions they register. The machines of the cores run them again before they first call a
+//! function.
 
 use super::Cause;
 use crate::libraries::Libraries;
@@ -8,14 +9,14 @@ use darter_script::{Library, Machine, Registry, Source, Stop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The libraries loaded so far.
+/// The libraries that were loaded so far.
 #[derive(Default)]
 pub(super) struct Loading {
     machine: Option<Machine>,
     registry: Registry,
 }
 
-/// A slice ends when the server stops.
+/// Ends a slice if the server stops.
 struct Cancelled<'a>(&'a AtomicBool);
 
 impl Preempt for Cancelled<'_> {
@@ -25,7 +26,8 @@ impl Preempt for Cancelled<'_> {
 }
 
 impl Loading {
-    /// Runs the text of a library. As in Redis there is no limit of time: it was loaded before.
+    /// Runs the text of a library. As in Redis, there is no time limit, because the library was
+    /// loaded before.
     pub(super) fn take_in(
         &mut self,
         text: &[u8],
@@ -65,7 +67,7 @@ impl Loading {
         Ok(())
     }
 
-    /// Publishes the libraries to all cores: the file was valid.
+    /// Publishes the libraries to all cores, after the whole file was found valid.
     pub(super) fn finish(self, libraries: &Libraries) {
         let is_first = libraries.replace(&libraries.current(), Arc::new(self.registry));
         assert!(is_first, "nobody changes libraries while a file is loaded");

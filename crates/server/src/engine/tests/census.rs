@@ -1,4 +1,4 @@
-//! The memory of clients, and the clients that are closed for it.
+//! The memory of clients, and closing clients that have too much.
 
 use super::{Bench, Client, Wait};
 use crate::engine::{ClientLimits, OutputLimit};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const MIB: usize = 1 << 20;
-/// Bytes that arrive at once.
+/// The number of bytes that arrive at once.
 const PORTION_BYTES: usize = 64 * 1024;
 
 impl Bench {
-    /// Sends `bytes` bytes of a longer argument.
+    /// Sends `bytes` bytes of a longer argument, which the core must keep.
     fn hold(&self, client: usize, bytes: usize) {
         let Client { core, token, .. } = self.clients[client];
         let header = format!("*2\r\n$4\r\nECHO\r\n${}\r\n", 2 * bytes);
@@ -24,19 +24,19 @@ impl Bench {
         }
     }
 
-    /// Whether the client is marked to be closed.
+    /// True if the client is marked to be closed.
     fn is_killed(&self, client: usize) -> bool {
         let Client { core, token, .. } = self.clients[client];
         self.cores[core].with_conn(token, |conn| conn.lane.session.is_killed()) == Some(true)
     }
 
-    /// Closes the client.
+    /// Closes the connection of the client.
     fn leave(&self, client: usize) {
         let Client { core, token, .. } = self.clients[client];
         self.cores[core].closed(token);
     }
 
-    /// Runs half a second, but no turns of cores that sleep forever.
+    /// Runs for half a second, without turns of cores that sleep forever.
     fn look(&self) {
         for _ in 0..500 {
             self.pass_ms(1);
@@ -50,7 +50,7 @@ impl Bench {
 }
 
 #[test] // The report is cleared when the last client has left.
-fn closed_clients_are_not_counted() {
+fn the_memory_of_closed_clients_is_not_counted() {
     for (is_spared, small, closed) in [(true, &[6][..], 0), (false, &[6, 7], 1)] {
         let mut bench = Bench::new(2);
         assert_eq!(bench.ask(0, "CONFIG SET maxmemory-clients 10mb"), "+OK\r\n");
@@ -71,8 +71,8 @@ fn closed_clients_are_not_counted() {
     }
 }
 
-#[test] // Only the largest client of all cores is closed, whichever core scans first.
-fn the_largest_of_all_cores_is_closed() {
+#[test] // Whichever core scans first.
+fn only_the_largest_client_of_all_cores_is_closed() {
     const UNIT: usize = MIB / 4;
     for seed in 0..20 {
         let mut bench = Bench::new(2);
@@ -94,8 +94,8 @@ fn the_largest_of_all_cores_is_closed() {
     }
 }
 
-#[test] // After the end of a slice at most one client is closed.
-fn one_client_is_closed_per_slice() {
+#[test]
+fn at_most_one_client_is_closed_after_the_end_of_a_slice() {
     const CLIENTS: usize = 40;
     let normal = OutputLimit { hard: 1, ..OutputLimit::default() };
     let of_output = ClientLimits { normal, ..ClientLimits::default() };
@@ -123,8 +123,8 @@ fn one_client_is_closed_per_slice() {
     }
 }
 
-#[test] // A removed value counts while it is being read, or waits to be.
-fn pending_long_replies_are_counted() {
+#[test] // Also while the reply waits to be sent.
+fn a_removed_value_that_a_client_reads_counts_as_its_memory() {
     const LEN: usize = 1_000_000;
     const GETS: usize = 5;
     let mut bench = Bench::new(2);
@@ -174,11 +174,11 @@ impl Machine for Holding {
     }
 }
 
-#[test] // Values that are being freed do not count, except the parts that they share.
-fn lasting_memory_is_at_least_the_data() {
+#[test] // Except for the parts that are shared with living values.
+fn memory_being_freed_does_not_count_towards_maxmemory() {
     for (held, data, freeing, lasting) in [
         (300, 100, 150, 150),
-        (1_100, 1_000, 10_000, 1_000), // Ten copies are freed, and the first stays.
+        (1_100, 1_000, 10_000, 1_000), // Ten copies are being freed; the original stays.
         (1_100, 11_000, 50, 1_100),    // All copies stay.
         (1_100, 0, 1_000, 100),
     ] {

@@ -1,8 +1,8 @@
-//! Replies of a pipeline that wait for the next one, for a short time.
+//! Replies of a pipeline that wait a short time for the next one.
 
 use super::*;
 
-#[test] // Commands over two cores run one by one, and their replies leave together.
+#[test] // The commands run one by one.
 fn replies_of_a_pipeline_over_cores_leave_together() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
@@ -18,14 +18,14 @@ fn replies_of_a_pipeline_over_cores_leave_together() {
     assert_eq!(sends, 1);
 }
 
-#[test] // A ready reply does not wait for a slow command, nor does it keep the core awake.
-fn a_reply_waits_for_two_ticks() {
+#[test] // The core sleeps meanwhile.
+fn a_ready_reply_waits_at_most_two_ticks_for_the_next() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     bench.send(0, &format!("SET {here} 1\r\nMGET {here} {there}"));
     let mut wait = Wait::Nothing;
     while wait == Wait::Nothing {
-        wait = bench.turn(0); // Core 1 has no turn.
+        wait = bench.turn(0); // Core 1 gets no turn.
     }
     assert_eq!((wait, bench.got(0)), (Wait::Millis(2), String::new()));
     bench.pass_ms(1);
@@ -37,8 +37,8 @@ fn a_reply_waits_for_two_ticks() {
     assert_eq!(bench.got(0), "*2\r\n$1\r\n1\r\n$-1\r\n");
 }
 
-#[test] // A long reply does not wait for the next one.
-fn long_replies_are_sent_at_once() {
+#[test]
+fn a_long_reply_does_not_wait_for_the_next_one() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     let long = "x".repeat(20_000);
@@ -49,8 +49,8 @@ fn long_replies_are_sent_at_once() {
     assert_eq!(bench.got(0), format!("$20000\r\n{long}\r\n"));
 }
 
-#[test] // No time passes here.
-fn blocked_calls_hold_no_reply_back() {
+#[test] // The clock does not advance in this test.
+fn a_reply_before_a_blocked_call_is_sent_at_once() {
     let bench = Bench::new(1);
     bench.send(0, "SET k v\r\nBLPOP q 0");
     bench.settle();

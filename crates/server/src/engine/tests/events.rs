@@ -1,10 +1,10 @@
-//! Keyspace events: their messages, and the throttling of their writers.
+//! Keyspace events: their messages, and throttling their writers.
 
 use super::*;
 
 impl Bench {
-    /// Two cores that publish all events, a client of core 1 that may subscribe, and a key of that
-    /// core.
+    /// Two cores that publish all events, a client of core 1 that may subscribe, and a key of core
+    /// 1.
     fn with_events() -> (Self, usize, String) {
         let mut bench = Self::new(2);
         assert_eq!(bench.ask(0, "CONFIG SET notify-keyspace-events AKE"), "+OK\r\n");
@@ -12,12 +12,12 @@ impl Bench {
         (bench, listener, key)
     }
 
-    /// An absent key of this core.
+    /// A key of core `core` that does not exist.
     fn absent(&self, core: usize) -> String {
         format!("absent:{{{}}}", self.key(core))
     }
 
-    /// The number of messages to core 0 that a write on core 1 causes.
+    /// The number of messages to core 0 that one write on core 1 causes.
     fn messages_of_write(&self, key: &str) -> usize {
         self.settle();
         self.send(1, &format!("SET {key} v"));
@@ -27,8 +27,8 @@ impl Bench {
     }
 }
 
-#[test] // Subscriptions to either channel, and matching patterns, cause messages.
-fn events_without_subscribers_are_not_sent() {
+#[test] // Subscribers of either channel, and of matching patterns, cause one.
+fn events_without_subscribers_cause_no_message() {
     let (bench, listener, key) = Bench::with_events();
     assert_eq!(bench.messages_of_write(&key), 0);
     for (verb, name, messages) in [
@@ -49,8 +49,8 @@ fn events_without_subscribers_are_not_sent() {
     }
 }
 
-#[test] // A closed subscriber causes no messages.
-fn closed_subscribers_get_no_events() {
+#[test]
+fn events_cause_no_message_after_their_subscriber_has_closed() {
     let (bench, listener, key) = Bench::with_events();
     bench.ask(listener, "PSUBSCRIBE __key*");
     assert_eq!(bench.messages_of_write(&key), 2);
@@ -60,8 +60,8 @@ fn closed_subscribers_get_no_events() {
     assert_eq!(bench.messages_of_write(&key), 0);
 }
 
-#[test] // Other commands do not wait.
-fn writers_of_too_many_events_wait() {
+#[test] // Commands that cause no events do not wait.
+fn writers_wait_while_too_many_events_are_in_flight() {
     const COUNT: usize = 12_000;
     for (line, event, classes) in [("SET k v", "set", "AKE"), ("GET absent", "keymiss", "KEm")] {
         let mut bench = Bench::new(2);
@@ -72,7 +72,7 @@ fn writers_of_too_many_events_wait() {
         let line = line.replace(" k", &format!(" {key}"));
         let line = line.replace("absent", &bench.absent(0));
         bench.send(0, &vec![line; COUNT].join("\r\n"));
-        (0..200).for_each(|_| _ = bench.turn(0)); // Core 1 has no turn, so it delivers nothing.
+        (0..200).for_each(|_| _ = bench.turn(0)); // Core 1 gets no turn, so it delivers nothing.
         let replied = bench.got(0).lines().count();
         assert!((4_000..8_000).contains(&replied), "{event}: {replied} replies");
         let (ping, get) = ("PING", format!("GET {key}"));
@@ -89,8 +89,8 @@ fn writers_of_too_many_events_wait() {
     }
 }
 
-#[test] // All events of one EXEC.
-fn events_of_a_transaction_are_sent_in_portions() {
+#[test]
+fn events_of_one_exec_are_sent_in_portions() {
     const COUNT: usize = 500;
     let (bench, listener, key) = Bench::with_events();
     bench.ask(listener, "SUBSCRIBE __keyevent@0__:set");

@@ -1,4 +1,4 @@
-//! The share of a long command while other clients knock.
+//! The progress of a long command while other clients knock.
 
 use super::*;
 use crate::knock::SliceTimer;
@@ -6,7 +6,7 @@ use crate::knock::tests::TestKnocker;
 
 const MEMBERS: usize = 30_000;
 
-/// A core with two sets and two clients, on which each reading of the clock takes 1 us.
+/// A core with two sets and two clients. Each reading of the clock takes 1 us.
 fn core_with_sets(knocks: bool) -> Bench {
     let knocker = Rc::new(TestKnocker::default());
     knocker.knocks.set(knocks);
@@ -25,7 +25,7 @@ fn core_with_sets(knocks: bool) -> Bench {
     bench
 }
 
-/// The number of turns of a long command, while another client sends a request in each.
+/// The number of turns that a long command takes while another client sends a request in each turn.
 fn turns_of_a_long_command(bench: &Bench) -> usize {
     bench.send(0, "SUNIONSTORE sum a b");
     for turns in 1..100_000 {
@@ -41,7 +41,7 @@ fn turns_of_a_long_command(bench: &Bench) -> usize {
     panic!("it never ends");
 }
 
-#[test] // Knocks end its slices, but constant knocks do not stall it.
+#[test] // They end its slices, but leave it a share.
 fn constant_knocks_do_not_stall_a_long_command() {
     let [quiet, knocked] =
         [false, true].map(|knocks| turns_of_a_long_command(&core_with_sets(knocks)));

@@ -1,4 +1,4 @@
-//! The next steps of a connection with pending replies: both sides of each bound.
+//! The behaviour of a connection with pending replies, on both sides of each bound.
 
 use crate::engine::conn::{Conn, Ending, Lane};
 use crate::engine::owed::Owed;
@@ -10,7 +10,7 @@ use darter_command::Stream;
 use darter_resp::{Output, Reply, Request};
 use std::sync::Arc;
 
-/// Holds some bytes and yields none.
+/// A stream that holds some bytes and yields none.
 struct Holding(usize);
 
 impl Stream for Holding {
@@ -23,7 +23,7 @@ impl Stream for Holding {
     }
 }
 
-/// Pins some bytes.
+/// A stream that pins some bytes.
 struct Pinning(usize);
 
 impl Stream for Pinning {
@@ -46,11 +46,12 @@ fn text(len: usize) -> Output {
     out
 }
 
-#[test] // Long replies lower the limit at once; short ones double it if it was used up.
-fn limit_of_pending_replies_follows_their_length() {
+#[test] // Short ones double it if it was reached.
+fn long_replies_lower_the_limit_of_pending_replies() {
     #[rustfmt::skip] // A table.
     let cases = [
-        // (limit, replies, their bytes, new limit). Each of two cores has half of the replies.
+        // (limit before, replies, their bytes, limit after). Each of two cores has half of the
+        // replies.
         (  128,    0,                     0,   128),
         (  128,   31,                    31,   128),
         (  128,   32,                    32,   256),
@@ -69,8 +70,8 @@ fn limit_of_pending_replies_follows_their_length() {
     }
 }
 
-#[test] // Each reason alone suffices, and none applies beyond its bound.
-fn requests_are_parsed_unless_a_reason_holds_them() {
+#[test] // And not below the bound.
+fn parsing_stops_for_each_reason_at_its_bound() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool); 13] = [
         ("nothing", |_| {}, true),
@@ -110,11 +111,11 @@ fn requests_are_parsed_unless_a_reason_holds_them() {
     }
 }
 
-#[test] // A client is idle unless the server works for it.
-fn working_clients_are_not_idle() {
+#[test] // All others are.
+fn clients_for_which_the_server_works_are_not_idle() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool, bool); 9] = [
-        // (name, setup, is working, is settled)
+        // (name, change of the lane, is working, is settled)
         ("nothing", |_| {}, false, true),
         ("a task runs", |lane| lane.await_task(), true, false),
         ("a pause", |lane| lane.awaits_pause = true, true, true),
@@ -156,8 +157,8 @@ fn working_clients_are_not_idle() {
     }
 }
 
-#[test] // Replies leave in order, and their bytes are counted until then.
-fn replies_wait_for_those_before_them() {
+#[test]
+fn replies_leave_in_order_and_are_counted_until_then() {
     let mut lane = conn().lane;
     lane.owe(text(3), None);
     assert_eq!((lane.output_bytes(), lane.owed.len()), (3, 0), "nothing is owed before it");
@@ -175,7 +176,7 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (3, 135, 4));
     lane.ready_at(0, text(7), None);
     lane.settle();
-    // All except the replies after the stream, which the lane now holds.
+    // All replies left, except those after the stream that is now being sent.
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (25, 20, 1));
     assert_eq!((lane.stream.is_some(), lane.waiting_bytes()), (true, 145));
     lane.stream = None;
@@ -183,14 +184,14 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (45, 0, true));
 }
 
-#[test] // Short replies wait in two buffers, others apart; the order is kept.
-fn short_replies_wait_together() {
+#[test] // Longer ones are stored apart; the order is kept.
+fn short_pending_replies_are_stored_in_two_buffers() {
     let mut lane = conn().lane;
     lane.owed.push_back(Owed::Remote(1));
     let lens = [3, 0, 3_500, 2_000, 5, 100_000, 4_000, 1];
     for (number, len) in (0u8..).zip(lens) {
         lane.owed.push_back(Owed::Remote(2));
-        // The other core's replies arrive one by one, after a missing one.
+        // The other core's replies arrive one by one, behind one that is missing.
         lane.flat_at(usize::from(number) + 1, &vec![number; len]);
     }
     let is_early = |owed: &Owed| matches!(owed, Owed::Early(_));
@@ -210,7 +211,7 @@ fn short_replies_wait_together() {
             .into_iter()
             .eq(b"first".iter().copied().chain(expected))
     );
-    // A client with replies off still gets the earlier replies first.
+    // If a client turns replies off, it still gets the earlier replies first.
     lane.owed.push_back(Owed::Remote(1));
     lane.owed.push_back(Owed::Remote(2));
     lane.owe_flat(b"v");
@@ -220,14 +221,14 @@ fn short_replies_wait_together() {
     lane.settle();
     assert!(lane.is_settled());
     assert_eq!(std::mem::take(&mut lane.out).flatten(), b"uv");
-    // The buffers are empty again, so the long reply fits.
+    // The buffers are empty again, so the longest short reply fits.
     lane.owed.push_back(Owed::Remote(1));
     lane.owe_flat(&[9; 4_000]);
     assert!(is_early(&lane.owed[1]));
 }
 
-#[test] // Although a reply always waits, each buffer is empty now and then.
-fn short_replies_of_an_unbroken_pipeline_wait_together() {
+#[test] // A reply always waits, but each buffer is empty from time to time.
+fn the_buffers_of_short_replies_do_not_grow_in_an_endless_pipeline() {
     let mut lane = conn().lane;
     lane.owed.push_back(Owed::Remote(1));
     lane.owe_flat(&[b'e'; 100]);
@@ -241,8 +242,8 @@ fn short_replies_of_an_unbroken_pipeline_wait_together() {
     assert!(lane.waiting.spare_bytes() < 16 * 1_024);
 }
 
-#[test] // After some checks the pinned bytes of all streams are counted.
-fn pinned_bytes_of_waiting_streams_are_counted() {
+#[test]
+fn the_pinned_bytes_of_all_waiting_streams_are_counted_after_some_checks() {
     const BYTES: usize = 1_000;
     for (streams, others) in [(1, 0), (3, 500), (31, 1), (32, 1), (33, 1), (200, 9)] {
         let mut conn = conn();
@@ -268,8 +269,8 @@ fn pinned_bytes_of_waiting_streams_are_counted() {
     }
 }
 
-#[test] // Each part of a connection's memory counts once.
-fn memory_is_the_sum_of_its_parts() {
+#[test]
+fn each_part_of_a_connections_memory_is_counted_once() {
     let mut conn = conn();
     let empty = conn.memory_bytes();
     assert!(empty >= size_of::<Conn>());
@@ -284,8 +285,8 @@ fn memory_is_the_sum_of_its_parts() {
     assert!(conn.memory_bytes() - empty >= 6_230 + size_of::<Owed>());
 }
 
-#[test] // A peak lasts for some seconds after it was first reached.
-fn reply_peaks_expire() {
+#[test]
+fn the_peak_of_replies_expires_after_some_seconds() {
     let mut lane = conn().lane;
     for (bytes, at_ms, peak) in
         [(100, 1_000, 100), (100, 5_000, 100), (10, 6_000, 100), (10, 6_001, 10), (20, 6_002, 20)]
@@ -295,8 +296,8 @@ fn reply_peaks_expire() {
     }
 }
 
-#[test] // As in Redis, replies beyond the buffer's size count as output.
-fn long_replies_count_as_output() {
+#[test] // As in Redis.
+fn replies_beyond_the_reply_buffer_count_as_output() {
     const FULL: usize = 16 * 1024;
     for (len, reply_bytes, output) in [(FULL, FULL, 0), (FULL + 1, 0, FULL + 1)] {
         let mut conn = conn();
@@ -306,7 +307,7 @@ fn long_replies_count_as_output() {
     }
 }
 
-#[test] // The messages wait after an unread reply, or in the output.
+#[test] // They follow an unread reply, or are in the output.
 fn pending_replies_of_a_closed_connection_are_freed_in_portions() {
     for waits in [true, false] {
         let mut conn = conn();

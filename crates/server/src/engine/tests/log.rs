@@ -1,4 +1,4 @@
-//! The log of a core as a reader sees it: units, turns, acts of the server.
+//! The log of a core, as its readers see it: units, turns, and changes that the server makes.
 
 use super::*;
 use crate::engine::scripts::functions::{LibrariesChange, LibraryStep};
@@ -12,7 +12,7 @@ impl Bench {
         self.cores.iter().map(|core| core.join_log(Wants::CHANGES)).collect()
     }
 
-    /// Reads what core `at` has recorded.
+    /// Reads the records that core `at` has made.
     fn read<R>(&self, at: usize, reader: Reader, look: impl Fn(&Record) -> R) -> Vec<R> {
         let shard = &mut self.cores[at].tx.home().shard;
         let mut all = Vec::new();
@@ -30,8 +30,8 @@ fn key(record: &Record) -> String {
     }
 }
 
-#[test] // A command, an EXEC and a script are units: their first records begin them.
-fn records_of_a_unit_begin_once() {
+#[test] // A command, an EXEC and a script are units.
+fn the_first_record_of_each_unit_is_marked() {
     let bench = Bench::new(1);
     let reader = bench.join()[0];
     let lines = [
@@ -65,8 +65,8 @@ fn records_of_a_unit_begin_once() {
     assert!(all.windows(2).all(|two| is_one_turn(two) || is_later(two)), "{all:?}");
 }
 
-#[test] // Each command is sent after the reply to the one before it, to any core.
-fn stamps_of_all_cores_follow_the_order_of_causes() {
+#[test] // Each command is sent after the reply to the previous one.
+fn a_later_command_of_a_client_has_a_later_stamp_on_any_core() {
     const CORES: usize = 3;
     let bench = Bench::new(CORES);
     let readers = bench.join();
@@ -83,8 +83,8 @@ fn stamps_of_all_cores_follow_the_order_of_causes() {
     assert!(all.iter().map(|(.., key)| key).eq(&names), "{all:?}");
 }
 
-#[test] // Messages at the home of their channel, libraries as one act while all keys are locked.
-fn acts_of_the_server_are_recorded() {
+#[test] // A change of libraries is one record, made while all keys are locked.
+fn publish_and_function_changes_are_recorded_in_the_log() {
     for cores in [1, 2] {
         let bench = Bench::new(cores);
         let readers = bench.join();

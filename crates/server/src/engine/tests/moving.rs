@@ -1,11 +1,11 @@
-//! Connections that move to the core of their keys: the condition, the state that moves, and
-//! lookups by id.
+//! Connections that move to the core of their keys: when they move, which state moves with them,
+//! and how they are found by id.
 
 use super::Bench;
 use crate::engine::Policy;
 
-/// Two cores whose connections move at the fourth request to the other core. [`Bench::run_moves`]
-/// makes the moves.
+/// Two cores. A connection moves at its fourth request to the other core, when [`Bench::run_moves`]
+/// is called.
 fn bench() -> Bench {
     let bench = Bench::new(2);
     let policy = Policy { requests: 3, streak_ms: 0, stay_ms: 0, span_ms: 100 };
@@ -14,7 +14,7 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// Moves all connections that are leaving. Returns their number.
+    /// Moves all connections that are leaving. Returns how many.
     fn run_moves(&mut self) -> usize {
         let leaving = self.leaving.take();
         let count = leaving.len();
@@ -34,7 +34,8 @@ impl Bench {
         count
     }
 
-    /// Client 0, of core 0, sends four requests for a key of core 1. Returns whether it leaves.
+    /// Client 0, on core 0, sends four requests for a key of core 1. Returns whether it is leaving
+    /// then.
     fn draws_away(&mut self) -> bool {
         let get = format!("GET {}", self.key(1));
         (0..3).for_each(|_| _ = self.ask(0, &get));
@@ -47,8 +48,8 @@ impl Bench {
     }
 }
 
-#[test] // Its id, its name, its database and its unparsed bytes move with it.
-fn a_connection_follows_its_keys() {
+#[test] // Its id, name, database and unparsed bytes move with it.
+fn a_connection_moves_with_its_session_to_the_core_of_its_keys() {
     let mut bench = bench();
     let key = bench.key(1);
     let id = bench.ask(0, "CLIENT ID");
@@ -77,7 +78,7 @@ fn a_connection_follows_its_keys() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // Requests for its own core, or for several, restart the count.
+#[test] // Requests for the own core, or for several cores, restart the count.
 fn connections_with_keys_on_both_cores_do_not_move() {
     let bench = bench();
     let (here, there) = (bench.key(0), bench.key(1));
@@ -103,7 +104,7 @@ fn connections_with_keys_on_both_cores_do_not_move() {
     }
 }
 
-#[test] // Connections that are busy do not leave, either.
+#[test] // Nor do busy connections.
 fn connections_known_to_other_cores_do_not_move() {
     #[rustfmt::skip] // A table.
     let cases: [&[&str]; 7] = [
@@ -128,8 +129,8 @@ fn connections_known_to_other_cores_do_not_move() {
     assert!(!bench.draws_away(), "it is told instead of another");
 }
 
-#[test] // A killed connection is closed; one that becomes the target of a redirection stays.
-fn leaving_connections_may_be_killed_or_pinned() {
+#[test] // It stays if it becomes the target of a redirection.
+fn a_leaving_connection_can_be_killed_or_made_to_stay() {
     let mut bench = bench();
     let id: String = bench.ask(0, "CLIENT ID").trim_matches([':', '\r', '\n']).into();
     assert!(bench.draws_away());
@@ -154,8 +155,8 @@ fn leaving_connections_may_be_killed_or_pinned() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // UNBLOCK and REDIRECT find moved clients; held moves do not begin.
-fn moved_clients_are_found_by_id() {
+#[test] // While moves are held, none begins.
+fn unblock_and_redirect_find_moved_clients_by_id() {
     let mut bench = bench();
     let id: String = bench.ask(0, "CLIENT ID").trim_matches([':', '\r', '\n']).into();
     assert!(bench.draws_away());
@@ -173,8 +174,8 @@ fn moved_clients_are_found_by_id() {
     assert!(!bench.draws_away(), "the server stops");
 }
 
-#[test] // `maxclients` counts a connection where it was accepted, wherever it is now.
-fn connections_count_where_they_were_accepted() {
+#[test] // Wherever the connection is now.
+fn maxclients_counts_a_connection_on_the_core_that_accepted_it() {
     let mut bench = bench();
     bench.cores.iter().for_each(|core| core.hot.borrow_mut().clients_max = 1);
     let is_refused = |bench: &mut Bench, core| {

@@ -1,9 +1,9 @@
-//! Arrivals run in order, whatever time the slice has left.
+//! Arrivals run in order, however much time the slice has left.
 
 use super::*;
 
 impl Bench {
-    /// Asks core 1, from another core, whether it has a key.
+    /// Asks core 1, through a client of another core, whether a key exists.
     fn has(&self, key: &str) -> bool {
         let (found, key) = (Arc::new(std::sync::Mutex::new(None)), key.to_owned());
         let answer = Arc::clone(&found);
@@ -18,8 +18,8 @@ impl Bench {
     }
 }
 
-#[test] // Nor are later batches of the same pipeline.
-fn interrupted_batches_are_not_overtaken() {
+#[test] // And before later batches of the same pipeline.
+fn an_interrupted_batch_is_resumed_before_later_messages() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
     let sets: Vec<String> = (1..=4).map(|number| format!("SET {key} {number}")).collect();
@@ -37,14 +37,14 @@ fn interrupted_batches_are_not_overtaken() {
     assert_eq!(bench.got(other), "$1\r\n4\r\n");
 }
 
-#[test] // A waiting connection that receives more bytes is queued again after earlier messages.
-fn bytes_do_not_overtake_messages() {
+#[test] // A waiting connection that receives more is queued again.
+fn received_bytes_do_not_overtake_earlier_messages() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     bench.short.set(true);
     bench.send(1, "PING");
     bench.send(other, &"PING\r\n".repeat(3));
-    bench.turn(1); // Serves the first client; the other one waits.
+    bench.turn(1); // Serves the first client; the other one must wait.
     bench.send(0, &format!("SET {key} 1\r\nSET {key} 2"));
     bench.turn(0);
     bench.send(other, &format!("GET {key}"));
@@ -52,8 +52,8 @@ fn bytes_do_not_overtake_messages() {
     assert!(bench.got(other).ends_with("$1\r\n2\r\n"));
 }
 
-#[test] // Closures from other cores do not overtake batches.
-fn closures_do_not_overtake_batches() {
+#[test]
+fn closures_from_other_cores_do_not_overtake_batches() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     bench.send(0, &format!("SET {key} 1"));
@@ -61,8 +61,8 @@ fn closures_do_not_overtake_batches() {
     assert!(bench.has(&key), "asked after the batch");
 }
 
-#[test] // Mail of tasks and of the core leaves in the order of posting.
-fn messages_leave_in_the_order_of_posting() {
+#[test] // In the order in which they were posted.
+fn messages_of_tasks_and_of_the_core_leave_in_one_order() {
     let bench = Bench::new(2);
     let core = &bench.cores[0];
     let post = || core.post(1, Mail::Ask(Box::new(|_| {})));
@@ -77,8 +77,8 @@ fn messages_leave_in_the_order_of_posting() {
     assert_eq!(are_tasks, [false, true, false]);
 }
 
-#[test] // One message has the lines of many commands.
-fn lines_for_watchers_leave_together() {
+#[test] // The lines of many commands.
+fn monitor_lines_for_another_core_leave_in_one_message() {
     const COMMANDS: usize = 500;
     let bench = Bench::new(2);
     assert_eq!(bench.ask(1, "MONITOR"), "+OK\r\n");
@@ -90,8 +90,8 @@ fn lines_for_watchers_leave_together() {
     assert_eq!(bench.got(1).matches("\"PING\"").count(), COMMANDS);
 }
 
-#[test] // Other cores accept no mail.
-fn held_requests_wait_while_messages_run() {
+#[test] // Messages still run.
+fn requests_wait_while_another_core_accepts_no_mail() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     bench.cores[1].hold_requests(true);

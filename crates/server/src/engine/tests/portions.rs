@@ -3,7 +3,7 @@
 use super::*;
 
 impl Bench {
-    /// The number of rounds until the reply starts, in slices of one portion.
+    /// The number of rounds of turns until the reply begins, in slices of one portion.
     fn rounds(&self, line: &str) -> usize {
         self.clients[0].got.take();
         self.short.set(true);
@@ -19,8 +19,8 @@ impl Bench {
     }
 }
 
-#[test] // The segments of a table.
-fn large_tables_are_reported_in_portions() {
+#[test]
+fn debug_table_visits_a_large_table_in_portions() {
     let bench = Bench::new(1);
     assert_eq!(bench.ask(0, "DEBUG POPULATE 60000"), "+OK\r\n");
     let segments = bench.cores[0].tx.home().shard.db(0).keys().fill_report().segments;
@@ -30,8 +30,8 @@ fn large_tables_are_reported_in_portions() {
     assert!(told.contains(&format!("core 0 db 0: Fill {{ segments: {segments}, ")), "{told}");
 }
 
-#[test] // Another core reports many databases in one message.
-fn many_databases_are_reported_in_one_message() {
+#[test]
+fn another_core_reports_many_databases_in_one_message() {
     let bench = Bench::new(2);
     for db in 0..16 {
         bench.ask(0, &format!("SELECT {db}"));
@@ -45,14 +45,14 @@ fn many_databases_are_reported_in_one_message() {
     }
 }
 
-#[test] // All cores work at the same time.
-fn more_cores_take_no_more_rounds() {
+#[test] // More cores take no more rounds.
+fn info_asks_all_cores_at_the_same_time() {
     let rounds = |cores: usize| Bench::new(cores).rounds("INFO");
     assert!(rounds(8) <= rounds(2) + 1, "{} rounds, {} on two cores", rounds(8), rounds(2));
 }
 
-#[test] // The clients of a core.
-fn many_clients_are_visited_in_portions() {
+#[test]
+fn commands_that_visit_all_clients_run_in_portions() {
     const CLIENTS: usize = 400;
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
@@ -76,8 +76,8 @@ fn many_clients_are_visited_in_portions() {
     }
 }
 
-#[test] // In the order of the given ids, repeats included.
-fn clients_are_listed_in_the_given_order() {
+#[test] // Repeated ids are listed again.
+fn client_list_keeps_the_order_of_the_requested_ids() {
     let mut bench = Bench::new(2);
     let clients = [0, 1, 0].map(|core| bench.connect(core));
     let [a, b, c] = clients.map(|client| {

@@ -1,9 +1,9 @@
-//! Publish and subscribe: portions of delivery.
+//! Publish and subscribe: delivery in portions.
 
 use super::*;
 
-#[test] // A message that matches many patterns is sent while it is matched, not in one step.
-fn messages_of_many_patterns_are_sent_in_portions() {
+#[test]
+fn a_message_that_matches_many_patterns_is_sent_in_portions() {
     const PATTERNS: usize = 300;
     let mut bench = Bench::new(1);
     let listener = bench.connect(0);
@@ -27,8 +27,8 @@ fn messages_of_many_patterns_are_sent_in_portions() {
     assert_eq!(received, PATTERNS);
 }
 
-/// The number of turns until all clients but the first have received something, and the largest
-/// number of receivers in one turn.
+/// Returns the number of turns until all clients except the first have received something, and the
+/// largest number of clients that received something in one turn.
 fn turns_until_all_have_it(bench: &Bench, clients: &[usize]) -> (usize, usize) {
     let (mut turns, mut most, mut all) = (0, 0, 0);
     while all < clients.len() && turns < 1_000 {
@@ -40,8 +40,8 @@ fn turns_until_all_have_it(bench: &Bench, clients: &[usize]) -> (usize, usize) {
     (turns, most)
 }
 
-#[test] // This holds for messages and invalidations.
-fn a_slice_pushes_to_few_clients() {
+#[test] // Messages and invalidations.
+fn one_slice_pushes_to_a_limited_number_of_clients() {
     const CLIENTS: usize = 200;
     let mut bench = Bench::new(1);
     let listeners: Vec<usize> = (0..CLIENTS).map(|_| bench.connect(0)).collect();
@@ -60,8 +60,8 @@ fn a_slice_pushes_to_few_clients() {
     }
 }
 
-#[test] // The message is being matched in portions.
-fn unsubscribing_a_pattern_during_matching_is_safe() {
+#[test]
+fn a_pattern_may_be_unsubscribed_while_a_message_is_matched_with_it() {
     let mut bench = Bench::new(1);
     let (listener, client) = (bench.connect(0), bench.connect(0));
     let long = format!("*{}b", "a".repeat(6_000));

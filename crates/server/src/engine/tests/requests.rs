@@ -1,4 +1,4 @@
-//! Requests from bytes to replies: admission, order, counters, and released memory.
+//! Requests, from received bytes to replies: refusals, order, counters, and releasing memory.
 
 use super::*;
 use crate::engine::Hot;
@@ -6,10 +6,10 @@ use crate::engine::state::receiving::Receiving;
 use darter_base::Prng;
 use std::collections::BTreeMap;
 
-/// Keys of each client in the model test.
+/// The number of keys that each client of the model test uses.
 const KEYS: u64 = 12;
 
-/// A client of the model test. It uses only its own keys, so a map predicts its replies.
+/// A client of the model test. It uses only its own keys, so a map can predict its replies.
 #[derive(Default)]
 struct Model {
     data: BTreeMap<String, String>,
@@ -22,14 +22,14 @@ impl Model {
         value.map_or("$-1\r\n".to_owned(), |value| format!("${}\r\n{value}\r\n", value.len()))
     }
 
-    /// A text whose length is on either side of the bounds for copying, sharing and streaming.
+    /// A text with a length on either side of the bounds for copying, sharing and streaming.
     fn value(prng: &mut Prng) -> String {
         let longest = *prng.weighted(&[(8, 20), (2, 5_000), (1, 20_000), (1, 300_000)]);
         let letter = char::from(b'a' + u8::try_from(prng.below(26)).unwrap());
         letter.to_string().repeat(1 + usize::try_from(prng.below(longest)).unwrap())
     }
 
-    /// Makes a request line, and records the expected reply.
+    /// Makes a random request, and records the expected reply.
     fn request(&mut self, prng: &mut Prng, prefix: &str) -> String {
         let key = |prng: &mut Prng| format!("{prefix}:{}", prng.below(KEYS));
         self.sent += 1;
@@ -84,16 +84,16 @@ impl Model {
     }
 }
 
-/// Encodes the words of a line as a request, without its last CRLF. (Inline requests end at 64
-/// KiB.)
+/// Encodes the words of a line as a request, without the last CRLF. (Inline requests have a limit
+/// of 64 KiB.)
 fn encode(line: &str) -> String {
     let words: Vec<String> =
         line.split(' ').map(|word| format!("${}\r\n{word}", word.len())).collect();
     format!("*{}\r\n{}", words.len(), words.join("\r\n"))
 }
 
-#[test] // Pipelines over several cores, slices of any length, clients that read at times.
-fn replies_come_in_order() {
+#[test] // Several cores, slices of any length, clients that do not always read.
+fn replies_of_random_pipelines_come_in_order() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
         let cores = 1 + usize::try_from(seed % 3).unwrap();
@@ -125,14 +125,14 @@ fn replies_come_in_order() {
             check_settled(&bench, client, got.len());
             sent += model.sent;
         }
-        // A command that ran on another core is counted there, once.
+        // A command that ran on another core is counted there, and only there.
         let commands = |core: &Rc<Core>| core.stats.borrow().commands;
         assert_eq!(bench.cores.iter().map(commands).sum::<u64>(), sent, "seed {seed}");
         assert!(bench.cores.iter().all(|core| core.is_quiet()), "seed {seed}");
     }
 }
 
-/// Checks that no bytes of a client are held, and all of them are counted.
+/// Checks that no bytes of a client are held any more, and that all were counted.
 fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     let Client { core, token, .. } = bench.clients[client];
     bench.cores[core].with_conn(token, |conn| {
@@ -149,8 +149,8 @@ fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     });
 }
 
-#[test] // Each refusal has Redis's words.
-fn refused_requests_get_errors() {
+#[test]
+fn refused_requests_get_the_errors_of_redis() {
     let mut bench = Bench::new(1);
     #[rustfmt::skip] // A table.
     let cases = [
@@ -179,7 +179,7 @@ fn refused_requests_get_errors() {
     hot(|hot| hot.loading = false);
     assert_eq!(bench.ask(0, "SET other v"), "+OK\r\n");
     bench.pass_ms(2_000);
-    bench.settle(); // Memory is measured at intervals.
+    bench.settle(); // Memory is measured at intervals, so wait for the next measurement.
     hot(|hot| hot.maxmemory = 1);
     assert!(bench.ask(0, "SET key v").starts_with("-OOM "));
     assert_eq!(bench.ask(0, "GET key"), "$-1\r\n");
@@ -199,8 +199,8 @@ fn refused_requests_get_errors() {
     assert_eq!(bench.ask(0, "GET key"), "$1\r\nv\r\n", "who was here before may go on");
 }
 
-#[test] // Refused connections get an error and are closed; the others are counted.
-fn refused_connections_get_errors() {
+#[test] // The number of accepted connections is still correct.
+fn refused_connections_get_an_error_and_are_closed() {
     let mut bench = Bench::new(1);
     let refused = |bench: &mut Bench, is_local: bool| {
         let client = bench.connect_from(0, Peer { is_local, ..Peer::default() });
@@ -223,10 +223,10 @@ fn refused_connections_get_errors() {
     assert_eq!(bench.cores[0].conns_len(), 5);
 }
 
-#[test] // QUIT, end of input, protocol errors. Pending replies are sent first.
-fn connections_close_after_pending_replies() {
+#[test] // After QUIT, the end of the input, and protocol errors.
+fn a_connection_is_closed_after_its_pending_replies() {
     let cases: [(&str, bool, &str, bool); 6] = [
-        // (sent, whether the peer ends, got, closed)
+        // (sent, whether the peer half-closes, received, whether the connection is closed)
         ("PING\r\nQUIT\r\nPING", false, "+PONG\r\n+OK\r\n", true),
         ("PING", true, "+PONG\r\n", true),
         ("*2\r\n$4\r\nECHO", true, "", true),
@@ -251,8 +251,8 @@ fn connections_close_after_pending_replies() {
     }
 }
 
-#[test] // CLIENT REPLY, for commands of this core and of another.
-fn client_reply_keeps_the_order() {
+#[test] // For commands of this core, and of another one.
+fn client_reply_off_and_skip_keep_the_order_of_replies() {
     let bench = Bench::new(2);
     for core in 0..2 {
         let key = bench.key(core);
@@ -264,8 +264,8 @@ fn client_reply_keeps_the_order() {
     }
 }
 
-#[test] // Another core uses the protocol and the database at the time of the request.
-fn requests_keep_the_session_of_their_time() {
+#[test] // Protocol and database may have changed since.
+fn requests_on_another_core_use_the_session_of_the_time_they_were_sent() {
     let bench = Bench::new(2);
     for core in 0..2 {
         let key = bench.key(core);
@@ -281,8 +281,8 @@ fn requests_keep_the_session_of_their_time() {
     }
 }
 
-#[test] // Receiving is paused from a client that sends too fast, and resumed later.
-fn receiving_is_paused_and_resumed() {
+#[test] // It is resumed later.
+fn receiving_is_paused_for_a_client_that_sends_too_fast() {
     let bench = Bench::new(1);
     let value = "v".repeat(100_000);
     bench.ask(0, &format!("SET key {value}"));
@@ -298,8 +298,8 @@ fn receiving_is_paused_and_resumed() {
     assert_eq!(bench.got(0).len(), 60 * (value.len() + "$100000\r\n\r\n".len()));
 }
 
-#[test] // Buffers of a silent connection are released after a while.
-fn silent_connections_release_memory() {
+#[test] // After two seconds.
+fn the_buffers_of_a_silent_connection_are_released() {
     let bench = Bench::new(1);
     bench.ask(0, &vec!["PING"; 20_000].join("\r\n"));
     let Client { core, token, .. } = bench.clients[0];
@@ -315,8 +315,8 @@ fn silent_connections_release_memory() {
     assert!(memory() < 10_000, "{}", memory());
 }
 
-#[test] // A client that writes everything before it reads is served, up to the limit.
-fn a_stalled_pipeline_is_received_up_to_the_limit() {
+#[test]
+fn a_client_that_writes_before_it_reads_is_received_up_to_the_limit() {
     const LIMIT: usize = 2 << 20;
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = LIMIT;
@@ -360,7 +360,7 @@ fn a_stalled_pipeline_is_received_up_to_the_limit() {
     assert!(!client.paused.get());
 }
 
-#[test] // It arrives at once, so a part of it is a backlog when its bytes are counted.
+#[test] // All bytes arrive together, so most are still unparsed when counted.
 fn an_incomplete_request_beyond_the_limit_closes_its_client() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = 1 << 20;
@@ -369,7 +369,7 @@ fn an_incomplete_request_beyond_the_limit_closes_its_client() {
     assert!(bench.is_closed(0));
 }
 
-#[test] // CLIENT commands ask all cores.
+#[test] // CLIENT LIST and KILL ask all cores.
 fn client_ids_are_unique_across_cores() {
     let mut bench = Bench::new(3);
     let more: Vec<usize> = (0..3).map(|core| bench.connect(core)).collect();
@@ -389,8 +389,8 @@ fn client_ids_are_unique_across_cores() {
     assert_eq!(clients.iter().filter(|client| bench.is_closed(**client)).count(), 1);
 }
 
-#[test] // Requests of any length are quoted; administration is not shown.
-fn watchers_see_quoted_requests() {
+#[test] // Commands of administration are not shown.
+fn monitor_shows_quoted_requests_of_any_length() {
     let mut bench = Bench::new(2);
     let client = bench.connect(0);
     assert_eq!(bench.ask(1, "MONITOR"), "+OK\r\n");
@@ -417,8 +417,8 @@ fn watchers_see_quoted_requests() {
     }
 }
 
-#[test] // A job counts as one call with its whole time.
-fn jobs_are_counted_once() {
+#[test]
+fn a_command_run_as_a_job_is_one_call_with_its_whole_time() {
     let bench = Bench::new(1);
     let members: Vec<String> = (0..2_000).map(|at| format!("m{at}")).collect();
     bench.short.set(true);
@@ -437,8 +437,8 @@ fn jobs_are_counted_once() {
     assert!(stats.ns >= (rounds - 3) * 7_000_000, "{} ns in {rounds} rounds", stats.ns);
 }
 
-#[test] // A refusal during a command counts; the part of the reply before it stays.
-fn failures_are_counted() {
+#[test]
+fn a_command_that_fails_is_counted_as_a_failed_call() {
     let bench = Bench::new(1);
     assert_eq!(
         bench.ask(0, "SADD set m\r\nGET set\r\nINCR set\r\nSCARD set"),
@@ -454,7 +454,7 @@ fn failures_are_counted() {
     assert_eq!((stats.commands, stats.bytes_in, stats.bytes_out > 0), (4, 42, true));
 }
 
-/// Sends a request in pieces of packet size.
+/// Sends a request in pieces as large as packets.
 fn send_words(bench: &Bench, words: &[&[u8]]) {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -469,8 +469,8 @@ fn send_words(bench: &Bench, words: &[&[u8]]) {
     }
 }
 
-#[test] // Keys, fields and members of many chunks, on this core and another.
-fn long_names_are_found() {
+#[test] // On this core, and on another one.
+fn keys_fields_and_members_of_many_chunks_are_found() {
     let long = vec![b'n'; 2_200_000];
     let near = [&long[..long.len() - 1], b"m"].concat();
     let (name, near, value) = (&long[..], &near[..], &long[..]);

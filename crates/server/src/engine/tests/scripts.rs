@@ -1,15 +1,15 @@
-//! Scripts that run at once, and scripts that continue as a task.
+//! Scripts that run at once, and scripts that continue as tasks.
 
 use super::super::core::Mail;
 use super::*;
 use darter_tx::{Access, lock_key};
 
-/// An EVAL with a quoted text. Its first run is a task, which compiles it.
+/// An EVAL with this text, quoted. The first one runs as a task, which compiles the script.
 fn eval(text: &str, words: &str) -> String {
     format!("EVAL \"{text}\" {words}")
 }
 
-/// Loads a script, and returns its EVALSHA, which begins at once even in a slice of one portion.
+/// Loads a script, and returns an EVALSHA that runs at once, even in a slice of one portion.
 fn known(bench: &Bench, text: &str, words: &str) -> String {
     let reply = bench.ask(0, &format!("SCRIPT LOAD \"{text}\""));
     format!("EVALSHA {} {words}", reply.lines().nth(1).unwrap())
@@ -27,7 +27,7 @@ fn is_idle(bench: &Bench) -> bool {
 }
 
 #[test] // No task and no lock is left.
-fn cached_scripts_run_at_once() {
+fn a_cached_script_runs_without_a_task() {
     let bench = Bench::new(1);
     let line = eval("redis.call('INCR', KEYS[1]) return ARGV[1]", "1 k a");
     assert_eq!(bench.ask(0, &line), "$1\r\na\r\n");
@@ -43,8 +43,8 @@ fn cached_scripts_run_at_once() {
     }
 }
 
-#[test] // The held key is declared or not; earlier writes are kept or undone.
-fn scripts_wait_for_held_keys() {
+#[test] // The key is declared or not; earlier writes are kept or undone.
+fn a_script_waits_for_a_locked_key_and_runs_once() {
     for (text, words) in [
         ("return redis.call('INCR', KEYS[1])", "1 held"),
         ("redis.call('INCR', 'free') return redis.call('INCR', 'held')", "0"),
@@ -62,8 +62,8 @@ fn scripts_wait_for_held_keys() {
     }
 }
 
-#[test] // On this core, and on the core of its keys.
-fn scripts_that_meet_a_held_key_are_undone_and_restarted() {
+#[test] // On its own core, and on the core of its keys.
+fn a_script_that_meets_a_locked_undeclared_key_is_undone_and_restarted() {
     for home in [0, 1] {
         let bench = Bench::new(2);
         let key = bench.key(home);
@@ -85,8 +85,8 @@ fn scripts_that_meet_a_held_key_are_undone_and_restarted() {
     }
 }
 
-#[test] // Other clients see all writes of the script or none.
-fn long_scripts_continue_as_tasks() {
+#[test] // Other clients see all of its writes or none.
+fn a_long_script_continues_as_a_task() {
     let mut bench = Bench::new(1);
     let other = bench.connect(0);
     let text = "for i = 1, 20 do redis.call('INCR', KEYS[1]) for j = 1, 500 do end \
@@ -97,14 +97,14 @@ fn long_scripts_continue_as_tasks() {
     bench.send(0, &line);
     bench.turn(0);
     assert_eq!((bench.cores[0].machines.running(), bench.got(0).as_str()), (1, ""));
-    bench.send(other, "GET a"); // The key is declared, so it is locked.
+    bench.send(other, "GET a"); // The script has declared the key, so it is locked.
     (0..10).for_each(|_| bench.settle());
     assert_eq!(bench.got(other), "$2\r\n40\r\n");
     assert_eq!((bench.got(0).as_str(), is_idle(&bench)), (":1\r\n", true));
 }
 
-#[test] // Its writes are undone when it is killed as a task.
-fn killed_tasks_of_scripts_are_undone() {
+#[test]
+fn the_writes_of_a_script_killed_as_a_task_are_undone() {
     let mut bench = Bench::new(1);
     let other = bench.connect(0);
     bench.ask(0, "SET a 1");
@@ -121,8 +121,8 @@ fn killed_tasks_of_scripts_are_undone() {
     assert_eq!((bench.ask(other, "GET a").as_str(), is_idle(&bench)), ("$1\r\n2\r\n", true));
 }
 
-#[test] // It does not overtake earlier requests to another core, and runs once.
-fn scripts_keep_the_order_of_a_pipeline() {
+#[test] // Those are for another core. The script runs once.
+fn a_script_does_not_overtake_earlier_requests_of_its_pipeline() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     let text =
@@ -137,7 +137,7 @@ fn scripts_keep_the_order_of_a_pipeline() {
 }
 
 #[test] // The script runs at once, or continues as a task.
-fn blocked_clients_are_served_after_a_script() {
+fn blpop_gets_the_element_pushed_by_a_script() {
     for is_short in [false, true] {
         let mut bench = Bench::new(1);
         let other = bench.connect(0);
@@ -157,8 +157,8 @@ fn blocked_clients_are_served_after_a_script() {
     }
 }
 
-#[test] // One message each way; later requests for other cores wait.
-fn scripts_run_where_their_keys_are() {
+#[test] // In one message each way. Later requests for other cores wait.
+fn a_script_is_sent_to_the_core_of_its_keys() {
     let bench = Bench::new(2);
     let (mine, key) = (bench.key(0), bench.key(1));
     let text = "local key = KEYS[1] redis.call('INCR', key) return redis.call('GET', key)";
@@ -177,12 +177,12 @@ fn scripts_run_where_their_keys_are() {
 }
 
 #[test]
-fn proven_scripts_hold_no_later_requests_until_they_touch_another_key() {
+fn a_trusted_script_delays_no_later_requests_until_it_uses_an_undeclared_key() {
     let bench = Bench::new(2);
     let (mine, key) = (bench.key(0), bench.key(1));
     let text = "if ARGV[1] then redis.call('GET', ARGV[1]) end return redis.call('GET', KEYS[1])";
     let line = known(&bench, text, &format!("1 {key}"));
-    // True if all requests of a pipeline over two cores leave together.
+    // True if all requests of a pipeline over two cores leave in one turn.
     let leave_together = || {
         bench.send(0, &format!("{line}\r\nSET {mine} x\r\n{line}\r\nGET {key}"));
         bench.turn(0);
@@ -194,7 +194,7 @@ fn proven_scripts_hold_no_later_requests_until_they_touch_another_key() {
         assert_eq!(bench.got(0), "$-1\r\n+OK\r\n$-1\r\n$-1\r\n");
         leaves == 3
     };
-    // With keys of both cores, its connection stays.
+    // The script has keys of both cores, so its connection does not move.
     let run_often = || {
         let both = format!("{line}\r\nGET {mine}");
         (0..darter_script::PROVEN_RUNS).for_each(|_| drop(bench.ask(0, &both)));
@@ -207,8 +207,8 @@ fn proven_scripts_hold_no_later_requests_until_they_touch_another_key() {
     assert!(!leave_together());
 }
 
-#[test] // Scripts with other keys, and with errors, are detected where they run.
-fn scripts_of_other_cores_may_fail_or_have_other_keys() {
+#[test]
+fn a_script_on_another_core_may_fail_or_use_undeclared_keys() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
     let text = "return #KEYS + redis.call('EXISTS', unpack(KEYS))";
@@ -240,8 +240,8 @@ fn scripts_of_other_cores_may_fail_or_have_other_keys() {
     }
 }
 
-#[test] // It waits for a held key there, too, and runs once.
-fn scripts_of_other_cores_wait_for_held_keys() {
+#[test]
+fn a_script_on_another_core_waits_for_a_locked_key_and_runs_once() {
     for names_it in [true, false] {
         let bench = Bench::new(2);
         let (free, held) = (bench.key(1), format!("{{{}}}held", bench.key(1)));
@@ -265,8 +265,8 @@ fn scripts_of_other_cores_wait_for_held_keys() {
     }
 }
 
-#[test] // A script that exceeds its slice there continues as a task of that core.
-fn long_scripts_of_other_cores_continue_as_tasks() {
+#[test]
+fn a_long_script_on_another_core_continues_there_as_a_task() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     let text = "for i = 1, 20 do redis.call('INCR', KEYS[1]) for j = 1, 500 do end end return 1";
@@ -283,8 +283,8 @@ fn long_scripts_of_other_cores_continue_as_tasks() {
     assert_eq!((bench.got(0).as_str(), is_idle(&bench)), (":1\r\n", true));
 }
 
-#[test] // It can be killed from any core; its writes are undone.
-fn scripts_of_other_cores_can_be_killed() {
+#[test] // Its writes are undone.
+fn script_kill_on_any_core_kills_a_script_on_another_core() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
     let text = "redis.call('INCR', KEYS[1]) while ARGV[1] == '1' do end return 1";
@@ -301,8 +301,8 @@ fn scripts_of_other_cores_can_be_killed() {
     assert!(is_idle(&bench));
 }
 
-#[test] // It runs after the earlier requests of its pipeline, and before the later ones.
-fn scripts_with_undeclared_keys_keep_the_order() {
+#[test] // After earlier requests, and before later ones.
+fn a_script_with_undeclared_keys_keeps_the_order_of_its_pipeline() {
     let bench = Bench::new(3);
     let keys = [0, 1, 2].map(|core| bench.key(core));
     let text = format!(
@@ -326,7 +326,7 @@ fn scripts_with_undeclared_keys_keep_the_order() {
 }
 
 #[test] // The client waits on the core of the keys.
-fn blocked_clients_of_other_cores_are_served_after_a_script() {
+fn blpop_gets_the_element_pushed_by_a_script_from_another_core() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
     let text = "redis.call('RPUSH', KEYS[1], 1, 2) return redis.call('LLEN', KEYS[1])";
@@ -337,8 +337,8 @@ fn blocked_clients_of_other_cores_are_served_after_a_script() {
     assert_eq!(bench.ask(0, &format!("LLEN {key}")), ":1\r\n");
 }
 
-#[test] // A script that declares no-writes is not held.
-fn a_pause_holds_scripts_of_other_cores() {
+#[test] // A script that declares no-writes runs.
+fn client_pause_holds_writing_scripts_of_other_cores() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     let writes = known(&bench, "return redis.call('INCR', KEYS[1])", &format!("1 {key}"));
@@ -356,8 +356,8 @@ fn a_pause_holds_scripts_of_other_cores() {
     assert_eq!(bench.got(0), ":1\r\n$1\r\n1\r\n");
 }
 
-#[test] // An endless script stops if it has changed nothing; later requests run.
-fn scripts_of_other_cores_stop_when_their_client_closes() {
+#[test] // Unless it has written. Later requests of the client run.
+fn an_endless_script_on_another_core_stops_when_its_client_closes() {
     let reads = "while true do redis.call('GET', KEYS[1]) end";
     let writes = "redis.call('INCR', KEYS[1]) while true do end";
     for (command, text, behind, ends) in [
@@ -379,8 +379,8 @@ fn scripts_of_other_cores_stop_when_their_client_closes() {
     }
 }
 
-#[test] // A read-only script stops soon after the half-close; then the connection is closed.
-fn scripts_of_other_cores_stop_soon_after_a_half_close() {
+#[test] // Then the connection is closed.
+fn a_reading_script_on_another_core_stops_soon_after_a_half_close() {
     for ended_first in [false, true] {
         let bench = Bench::new(2);
         bench.short.set(true);
@@ -397,8 +397,8 @@ fn scripts_of_other_cores_stop_soon_after_a_half_close() {
     }
 }
 
-#[test] // A script is shown once, before its calls, on any core.
-fn scripts_of_other_cores_are_shown() {
+#[test]
+fn monitor_shows_a_script_on_another_core_once_and_before_its_calls() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
     let line = known(&bench, "return redis.call('GET', KEYS[1])", &format!("1 {key}"));

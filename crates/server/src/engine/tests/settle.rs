@@ -1,9 +1,9 @@
-//! The counters of commands: calls, times, failures and SLOWLOG, in every way to run a command.
+//! The counters of commands: calls, times, failures and SLOWLOG, for every way to run a command.
 
 use super::*;
 use crate::engine::stats::CommandStats;
 
-/// The counters of a command on all cores.
+/// The counters of a command, summed over all cores.
 fn counted(bench: &Bench, name: &str) -> CommandStats {
     let row = bench.cores[0].table.find(name.as_bytes()).expect("a command").index;
     let mut sum = CommandStats::default();
@@ -17,7 +17,7 @@ fn counted(bench: &Bench, name: &str) -> CommandStats {
     sum
 }
 
-/// Encodes lines as clients do: inline requests would be stored and timed alone.
+/// Encodes lines as clients do. Inline requests would be stored and timed alone.
 fn wire(lines: &str) -> String {
     let request = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -40,8 +40,8 @@ fn slow(bench: &Bench, name: &str) -> usize {
     bench.cores.iter().map(count).sum()
 }
 
-#[test] // In a pipeline, in EXEC, in a script; at once and as a task; on this core and another.
-fn every_call_has_a_time() {
+#[test] // In a pipeline, in EXEC, in a script; on this core, and on another.
+fn calls_and_times_are_counted_in_every_way_to_run_a_command() {
     for (cores, home) in [(1, 0), (2, 0), (2, 1)] {
         let bench = Bench::new(cores);
         bench.clock.reading_ns.set(100);
@@ -70,8 +70,8 @@ fn every_call_has_a_time() {
     }
 }
 
-#[test] // Quick calls share the time between two readings of the clock, and no other time.
-fn quick_calls_share_only_their_own_time() {
+#[test] // They get no other time.
+fn quick_calls_share_the_time_between_two_clock_readings() {
     let bench = Bench::new(1);
     bench.clock.reading_ns.set(100);
     let members: Vec<String> = (0..100).map(|at| format!("m{at}")).collect();
@@ -83,8 +83,8 @@ fn quick_calls_share_only_their_own_time() {
     assert!(sadd.ns >= 100, "{}", sadd.ns);
 }
 
-#[test] // Served at once or by a task, on this core or another.
-fn blocked_calls_are_counted_when_served() {
+#[test] // At once or by a task, on this core or another one.
+fn a_blocked_call_is_counted_when_it_is_served() {
     for cores in [1, 2] {
         for client in 0..cores {
             let mut bench = Bench::new(cores);

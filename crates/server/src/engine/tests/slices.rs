@@ -1,11 +1,11 @@
-//! The causes of long slices, and their reports.
+//! The causes of long slices, and how they are reported.
 
 use super::*;
 use crate::engine::{Cause, Slice, Slices};
 use std::io;
 use std::sync::Mutex;
 
-/// Cores with slices of one portion, and readings of the clock that take 1 us.
+/// Cores with slices of one portion. Each reading of the clock takes 1 us.
 fn ticking(cores: usize) -> Bench {
     let bench = Bench::new(cores);
     bench.clock.reading_ns.set(1_000);
@@ -14,7 +14,7 @@ fn ticking(cores: usize) -> Bench {
 }
 
 impl Bench {
-    /// Returns the start of the reply, after everything has settled.
+    /// Sends a request, and runs turns until all work is done. Returns the beginning of the reply.
     fn wait_for(&self, client: usize, line: &str) -> String {
         self.cores.iter().for_each(|core| *core.slices.borrow_mut() = Slices::default());
         self.send(client, line);
@@ -30,7 +30,8 @@ impl Bench {
         reply
     }
 
-    /// Checks that a long slice has this cause, and none is a task or stream without a command.
+    /// Checks that a long slice has this cause, and that no slice is attributed to a task or stream
+    /// without a command.
     fn expect(&self, core: usize, command: &str, cause: impl Fn(usize) -> Cause) {
         let row = self.cores[0].table.find(command.as_bytes()).unwrap().index;
         let slices = self.cores[core].slices.borrow();
@@ -42,8 +43,8 @@ impl Bench {
     }
 }
 
-#[test] // A stream, a job and a task over several cores, for clients of this core and of another.
-fn slices_are_attributed_to_their_command() {
+#[test] // A stream, a job, and a task over several cores.
+fn long_slices_are_attributed_to_their_command() {
     let bench = ticking(2);
     let items: String = (0..1_500).map(|at| format!(" {at} {at}")).collect();
     for core in [0, 1] {
@@ -61,7 +62,7 @@ fn slices_are_attributed_to_their_command() {
     bench.expect(0, "sunion", Cause::Command);
 }
 
-/// A turn of core 0 with a message that takes a millisecond.
+/// Runs a turn of core 0 that handles a message for a millisecond.
 fn stall(bench: &Bench) {
     let stall = |core: &Rc<Core>| {
         (0..1_000).for_each(|_| {
@@ -72,8 +73,8 @@ fn stall(bench: &Bench) {
     bench.turn(0);
 }
 
-#[test] // No time of other processes, and none of the slice before.
-fn slices_have_only_their_own_time() {
+#[test]
+fn a_slice_has_no_time_of_other_processes_or_earlier_slices() {
     const STOLEN_MS: u64 = 5;
     let bench = ticking(2);
     for is_behind_a_long_one in [false, true] {
@@ -90,8 +91,8 @@ fn slices_have_only_their_own_time() {
     }
 }
 
-#[test] // A short command after it is not the cause.
-fn slices_are_attributed_to_long_messages() {
+#[test]
+fn a_slice_is_attributed_to_a_long_message_not_to_the_next_command() {
     let bench = ticking(2);
     bench.send(0, "TIME");
     stall(&bench);
@@ -100,7 +101,7 @@ fn slices_are_attributed_to_long_messages() {
     assert!(longest.ns >= 1_000_000, "{longest:?}");
 }
 
-/// Lines of a log.
+/// The lines of a log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -114,7 +115,7 @@ impl io::Write for Lines {
     }
 }
 
-#[test] // In the log (once for many), in LATENCY SLICES (with names in RESP2) and in INFO.
+#[test] // In the log (one line for many), in LATENCY SLICES and in INFO.
 fn slices_that_are_too_long_are_reported() {
     let bench = ticking(2);
     let lines = Lines::default();

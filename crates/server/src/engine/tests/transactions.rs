@@ -1,15 +1,15 @@
-//! MULTI and WATCH: effects of other connections, time, cores, and CLIENT REPLY.
+//! MULTI and WATCH: other connections, time, several cores, and CLIENT REPLY.
 
 use super::*;
 use darter_base::Prng;
 
 impl Bench {
-    /// Sends lines together. Returns the replies.
+    /// Sends lines together. Returns all replies.
     fn all(&self, client: usize, lines: &[&str]) -> String {
         self.ask(client, &lines.join("\r\n"))
     }
 
-    /// [`Bench::all`] in a transaction: the reply of EXEC.
+    /// Like [`Bench::all`], in a transaction. Returns the reply of EXEC.
     fn exec(&self, client: usize, lines: &[&str]) -> String {
         let got = self.all(client, &[&["MULTI"], lines, &["EXEC"]].concat());
         let queued = format!("+OK\r\n{}", "+QUEUED\r\n".repeat(lines.len()));
@@ -25,7 +25,7 @@ impl Bench {
     }
 }
 
-#[test] // As in Redis, commands over all keys work inside EXEC.
+#[test] // As in Redis.
 fn commands_over_all_keys_work_inside_exec() {
     for cores in [1, 2, 3] {
         let bench = Bench::new(cores);
@@ -41,7 +41,7 @@ fn commands_over_all_keys_work_inside_exec() {
     }
 }
 
-#[test] // As in Redis, CLIENT REPLY inside EXEC drops replies, but not the array's count.
+#[test] // As in Redis, the length of the array stays the same.
 fn client_reply_inside_exec_drops_replies() {
     #[rustfmt::skip] // A table.
     let cases: &[(&[&str], &str, &str)] = &[
@@ -64,8 +64,8 @@ fn client_reply_inside_exec_drops_replies() {
     );
 }
 
-#[test] // MONITOR shows each command with its database, and EXEC after them.
-fn monitors_see_the_commands_of_exec() {
+#[test] // Each with its database.
+fn monitor_shows_the_commands_of_exec_before_exec() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
         let watcher = bench.connect(0);
@@ -84,8 +84,8 @@ fn monitors_see_the_commands_of_exec() {
     }
 }
 
-#[test] // By any client and by expiry. RESET, UNWATCH, DISCARD and EXEC end a watch.
-fn watches_see_changes_on_all_cores() {
+#[test] // By any client, or by expiry. RESET, UNWATCH and DISCARD end a watch.
+fn exec_fails_after_a_change_of_a_watched_key_on_any_core() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
         let (key, other) = (bench.key(cores - 1), bench.connect(cores - 1));
@@ -116,8 +116,8 @@ fn watches_see_changes_on_all_cores() {
     }
 }
 
-#[test] // A pipeline's own writes count after WATCH, and not before it.
-fn watches_keep_the_order_of_a_pipeline() {
+#[test]
+fn writes_of_the_own_pipeline_count_for_watch_only_after_it() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     let (set, watch) = (format!("SET {key} 1"), format!("WATCH {key}"));
@@ -126,8 +126,8 @@ fn watches_keep_the_order_of_a_pipeline() {
     assert_eq!(bench.all(0, &lines), expected);
 }
 
-#[test] // One WATCH and one EXEC with very many keys, in slices of one portion.
-fn transactions_with_very_many_keys_work() {
+#[test] // In slices of one portion.
+fn watch_and_exec_work_with_very_many_keys() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
         let other = bench.connect(cores - 1);
@@ -149,8 +149,8 @@ fn transactions_with_very_many_keys_work() {
     }
 }
 
-#[test] // EXEC stops if it waits for locks, unless it has begun or runs on another core.
-fn clients_may_close_during_exec() {
+#[test] // It does not stop once it has begun, or on another core.
+fn exec_of_a_closed_client_stops_if_it_still_waits_for_locks() {
     for (cores, has_begun, goes_on) in [
         (&[1, 0][..], false, false),
         (&[1, 0], true, true),
@@ -181,8 +181,8 @@ fn clients_may_close_during_exec() {
     }
 }
 
-#[test] // It begins at once and continues as a task, beside tasks that hold many other keys.
-fn exec_of_many_keys_continues_as_a_task() {
+#[test] // While other tasks hold many other keys.
+fn a_long_exec_continues_as_a_task() {
     let bench = Bench::new(1);
     let mut others = darter_tx::KeyList::with_capacity(1_000);
     (0..1_000).for_each(|other| others.push(other));
@@ -205,7 +205,7 @@ fn exec_of_many_keys_continues_as_a_task() {
     assert!(bench.is_clean());
 }
 
-#[test] // With slices of any length, and while a key is held.
+#[test] // With slices of any length, and while a key is locked.
 fn pipelined_transactions_over_two_cores_keep_their_order() {
     let until_sent = |bench: &Bench| {
         for _ in 0..30 {
@@ -229,7 +229,7 @@ fn pipelined_transactions_over_two_cores_keep_their_order() {
         bench.turn(0);
         bench.tiny.set(is_tiny);
         until_sent(&bench);
-        bench.tiny.set(false); // Tiny slices parse nothing.
+        bench.tiny.set(false); // With tiny slices, no request would be parsed.
         until_sent(&bench);
         let got = bench.got(0);
         let queued = |count: usize| format!("+OK\r\n{}", "+QUEUED\r\n".repeat(count));
@@ -257,8 +257,8 @@ fn pipelined_transactions_over_two_cores_keep_their_order() {
     }
 }
 
-#[test] // The commands of each core run there in order; slow, refused and multi-core ones, too.
-fn cores_run_their_parts_of_a_transaction_together() {
+#[test] // Also slow ones, refused ones, and commands over several cores.
+fn each_core_runs_its_commands_of_a_transaction_in_order() {
     for is_tiny in [false, true] {
         let bench = Bench::new(4);
         let keys = [0, 1, 2, 3].map(|core| bench.key(core));
@@ -298,8 +298,8 @@ fn cores_run_their_parts_of_a_transaction_together() {
     }
 }
 
-#[test] // EXEC ends all watches, also if it is refused or its client is gone.
-fn watched_keys_of_both_cores_count() {
+#[test] // It ends all watches, even if it is refused or its client has gone.
+fn exec_checks_the_watched_keys_of_both_cores() {
     for is_held in [false, true] {
         for touched in [None, Some(0), Some(1)] {
             for is_gone in [false, true] {
@@ -337,8 +337,8 @@ fn watched_keys_of_both_cores_count() {
     }
 }
 
-#[test] // Reads of a closed client that wait on another core do not run.
-fn waiting_reads_of_a_closed_client_do_not_run() {
+#[test]
+fn reads_of_a_closed_client_that_wait_on_another_core_do_not_run() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     let held = darter_tx::lock_key(0, darter_keyspace::Key::new(key.as_bytes()).hash);
@@ -355,8 +355,8 @@ fn waiting_reads_of_a_closed_client_do_not_run() {
     assert!(bench.is_clean());
 }
 
-#[test] // Queued commands count as input; too many close the client.
-fn queued_commands_are_bounded() {
+#[test] // They count towards client-query-buffer-limit.
+fn a_client_with_too_many_queued_commands_is_closed() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = 100_000;
     bench.ask(0, "MULTI");
@@ -370,8 +370,8 @@ fn queued_commands_are_bounded() {
     assert_eq!(bench.len(), 0);
 }
 
-#[test] // Others may have seen a part of the changes of the key's holder.
-fn exec_waits_for_holders_of_watched_keys() {
+#[test] // Others may have seen a part of the changes of the lock's holder.
+fn exec_waits_until_a_watched_key_is_unlocked() {
     let mut seen = 0;
     for seed in 0..400 {
         let mut prng = Prng::from_seed(seed);

@@ -9,8 +9,8 @@ impl Bench {
         lock_key(0, Key::new(key.as_bytes()).hash)
     }
 
-    /// A client of core 0 waits for a list of core 1 and one of the last core. Core 1 has served
-    /// it, but the answer is still in flight. Returns the names of both lists.
+    /// A client of core 0 waits for a list on core 1 and a list on the last core. Core 1 has served
+    /// it, but the reply is still in flight. Returns the names of both lists.
     fn taken_elsewhere(&self) -> [String; 2] {
         let names = [self.key(1), format!("{{{}}}last", self.key(self.cores.len() - 1))];
         assert_eq!(self.ask(0, &format!("BLPOP {} {} 30", names[0], names[1])), "");
@@ -42,7 +42,7 @@ fn elements_moved_during_a_serving_are_served() {
         bench.ask(0, &push);
         assert_eq!(bench.got(mover), "$1\r\nx\r\n");
         assert_eq!(bench.got(popper), format!("*2\r\n$4\r\n{to}\r\n$1\r\nx\r\n"), "{from}");
-        // A circle: there, back and out.
+        // In a circle: to the other list, back, and out to a client.
         bench.ask(mover, &format!("BLMOVE {from} {to} LEFT LEFT 0"));
         bench.ask(back, &format!("BLMOVE {to} {from} LEFT LEFT 0"));
         bench.ask(popper, &format!("BLPOP {from} 0"));
@@ -264,7 +264,7 @@ fn blocked_readers_claim_idle_entries() {
         };
         assert_eq!(bench.ask(claimer, &wait("CLAIM 30", 0, "c")), "");
         assert_eq!(bench.ask(patient, &wait("CLAIM 100", 40, "d")), "");
-        // Another client reads an entry, which is then pending.
+        // Another client reads an entry, which makes the entry pending.
         bench.ask(
             1,
             &format!("MULTI\r\nXADD {key} 1 f v\r\nXREADGROUP GROUP g r STREAMS {key} >\r\nEXEC"),

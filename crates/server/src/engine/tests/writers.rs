@@ -1,4 +1,4 @@
-//! Writes that wait for a snapshot, with a file in memory.
+//! Writes that wait for a snapshot; its file is in memory.
 
 use super::super::state::writers::HOLD_MS;
 use super::*;
@@ -8,9 +8,9 @@ use darter_persist::snapshot::Chunk;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Keys of core 0: about 35 segments of 50 KiB.
+/// The number of keys on core 0: about 35 segments of 50 KiB.
 const KEYS: usize = 40_000;
-/// Requests of the writing client.
+/// The number of requests that the writing client sends.
 const WRITES: usize = 100;
 
 /// A store that takes every chunk, unless it hangs.
@@ -18,7 +18,7 @@ const WRITES: usize = 100;
 struct Disk {
     hangs: Arc<AtomicBool>,
     begun: Arc<AtomicUsize>,
-    /// The number of cores whose part has not ended.
+    /// The number of cores whose part of the snapshot has not ended.
     left: Arc<AtomicUsize>,
     saves: Arc<Mutex<Option<Arc<Saves>>>>,
 }
@@ -61,8 +61,8 @@ impl Outlet for Lane {
     }
 }
 
-/// Cores whose background work runs one portion a turn, with values outside the entries of core 0's
-/// keys, which are returned.
+/// Creates cores whose background work runs one portion a turn, and fills core 0 with keys whose
+/// values are outside the entries. Returns the keys.
 fn filled(cores: usize) -> (Bench, Disk, Vec<String>) {
     filled_with(cores, KEYS)
 }
@@ -85,7 +85,7 @@ fn filled_with(cores: usize, keys: usize) -> (Bench, Disk, Vec<String>) {
 }
 
 impl Bench {
-    /// Begins a snapshot, and runs until some keys are written.
+    /// Begins a snapshot, and runs turns until some keys are in the file.
     fn begin_to_save(&self, disk: &Disk, client: usize) {
         self.send(client, "BGSAVE");
         while disk.begun.load(Ordering::Relaxed) == 0 {
@@ -94,7 +94,7 @@ impl Bench {
         self.settle();
     }
 
-    /// Runs a turn of each core that has a reason. False if none has.
+    /// Runs a turn of each core that has a reason for one. Returns false if none has.
     fn round_of_the_awake(&self) -> bool {
         let is_awake = |at: usize| {
             let has_mail = !self.mail.borrow()[at].is_empty();
@@ -109,8 +109,8 @@ impl Bench {
     }
 }
 
-#[test] // A client writes at full speed, on the core of the keys or on another.
-fn readers_do_not_wait_for_a_snapshot() {
+#[test] // A client writes at full speed, on this core or another one.
+fn writers_wait_for_a_snapshot_and_readers_do_not() {
     for cores in [1, 2] {
         let (mut bench, disk, names) = filled(cores);
         let (writer, reader) = (cores - 1, bench.connect(0));
@@ -137,7 +137,7 @@ fn readers_do_not_wait_for_a_snapshot() {
 }
 
 #[test] // Writes that copy nothing are not held.
-fn held_writes_run_in_time_when_the_disk_hangs() {
+fn throttled_writes_run_after_10_ms_even_if_the_disk_hangs() {
     let (mut bench, disk, names) = filled(1);
     let [saver, writer, other] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, saver);
@@ -171,7 +171,7 @@ fn held_writes_run_in_time_when_the_disk_hangs() {
 }
 
 #[test]
-fn half_closed_held_clients_are_closed_at_once() {
+fn a_throttled_client_that_half_closes_is_closed_at_once() {
     let (mut bench, disk, names) = filled(1);
     let [saver, writer] = [(); 2].map(|()| bench.connect(0));
     let gone: Vec<_> = (0..20).map(|_| bench.connect(0)).collect();
@@ -192,7 +192,7 @@ fn half_closed_held_clients_are_closed_at_once() {
 }
 
 #[test] // Huge sets are written after the lists of their segment.
-fn writers_of_other_keys_do_not_wait_for_large_values() {
+fn writers_of_small_values_do_not_wait_for_the_snapshot_of_large_ones() {
     let (mut bench, disk, _) = filled_with(1, 100);
     let [saver, writer, waiter] = [(); 3].map(|()| bench.connect(0));
     bench.short.set(false);
@@ -220,8 +220,8 @@ fn writers_of_other_keys_do_not_wait_for_large_values() {
     assert!(info.contains("rdb_writes_held:0\r"), "{info}");
 }
 
-#[test] // A held connection is closed.
-fn held_writers_may_close() {
+#[test]
+fn a_throttled_client_may_close() {
     let (mut bench, disk, names) = filled(1);
     let [reader, writer, gone] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, reader);
@@ -238,8 +238,8 @@ fn held_writers_may_close() {
     assert!(!bench.cores[0].writers.are_held());
 }
 
-#[test] // SHUTDOWN ABORT comes while SHUTDOWN waits for another snapshot to stop.
-fn a_waiting_shutdown_can_be_aborted() {
+#[test]
+fn shutdown_abort_works_while_shutdown_waits_for_another_snapshot() {
     let (mut bench, disk, _) = filled(1);
     let [saver, ender, aborter] = [(); 3].map(|()| bench.connect(0));
     bench.begin_to_save(&disk, saver);
