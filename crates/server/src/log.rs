@@ -1,4 +1,4 @@
-//! The log: lines on standard output, or in a file. Coloured only on a terminal.
+//! The log: lines on standard output, or in a file. Lines are coloured only on a terminal.
 
 use crate::settings::{Settings, read};
 use std::fs::OpenOptions;
@@ -9,12 +9,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-/// The log level; unset if no log was started, as in the simulator.
+/// The handle for changing the log level. It is not set if no log was started, as in the simulator.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
-/// Starts the log according to the settings.
+/// Starts the log as the settings say.
 ///
-/// Errors: the file cannot be opened; the text names it.
+/// Errors: the file cannot be opened. The text names the file.
 pub fn start(settings: &Settings) -> Result<(), String> {
     let (filter, handle) = reload::Layer::new(level(settings));
     let lines = tracing_subscriber::registry().with(filter);
@@ -27,11 +27,11 @@ pub fn start(settings: &Settings) -> Result<(), String> {
         let file = file.map_err(|error| format!("cannot open logfile '{path}': {error}"))?;
         lines.with(layer.with_ansi(false).with_writer(Mutex::new(file))).init();
     }
-    let _ = LEVEL.set(handle); // Only a second start could find one.
+    let _ = LEVEL.set(handle); // Setting fails only if the log was started before.
     Ok(())
 }
 
-/// Logs a line of `redis.log`, with its level: 0 (debug) to 3 (warning).
+/// Logs a line that a script passes to `redis.log`, with its level: from 0 (debug) to 3 (warning).
 pub(crate) fn of_script(level: u8, line: &[u8]) {
     let line = String::from_utf8_lossy(line);
     match level {
@@ -41,7 +41,7 @@ pub(crate) fn of_script(level: u8, line: &[u8]) {
     }
 }
 
-/// Logs the version, the settings file, and the settings without effect.
+/// Logs the version, the settings file, and the settings that have no effect.
 pub(crate) fn begin(settings: &Settings) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     tracing::info!("darter {version} starting, pid {pid}");
@@ -59,7 +59,7 @@ pub(crate) fn begin(settings: &Settings) {
     }
 }
 
-/// Logs addresses, cores and limits, once all cores run.
+/// Logs addresses, cores and limits, when all cores run.
 pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     let (bind, port) = (settings.text("bind"), settings.text("port"));
     tracing::info!("listening: {bind}, port {port} {}", settings.text("unixsocket"));
@@ -77,7 +77,7 @@ pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     }
 }
 
-/// Logs the number of unsaved changes, which are lost.
+/// Logs the number of unsaved changes, which are lost at the end of the process.
 pub(crate) fn end([changes, keys]: [u64; 2]) {
     if changes > 0 {
         tracing::warn!("{changes} changes were not saved and are lost ({keys} keys in memory)");
@@ -85,12 +85,12 @@ pub(crate) fn end([changes, keys]: [u64; 2]) {
     tracing::info!("bye");
 }
 
-/// Logs a fatal error, as standard error may be redirected or closed.
+/// Logs a fatal error, because standard error may be redirected or closed.
 pub fn failed(failure: &impl std::fmt::Display) {
     tracing::error!("{failure}");
 }
 
-/// Applies `loglevel` after it was changed.
+/// Applies a changed `loglevel`.
 pub fn follow(settings: &Settings) {
     if let Some(handle) = LEVEL.get() {
         // Fails only if the log was dropped.
@@ -98,7 +98,7 @@ pub fn follow(settings: &Settings) {
     }
 }
 
-/// The lowest level of `redis.log` that is logged.
+/// The level below which messages of `redis.log` are not logged.
 pub fn level_of_scripts(settings: &Settings) -> u8 {
     match settings.text("loglevel") {
         "debug" => 0,

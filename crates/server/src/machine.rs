@@ -1,9 +1,10 @@
-//! The system's view of the process, through the runtime.
+//! Facts about the machine and the process, read through the runtime.
 
 use crate::shared::Machine;
 use darter_runtime::{clock, heap, limits};
 
-/// The machine. Constant facts are read once at start, so that no core waits for them.
+/// The machine on which the process runs. Facts that do not change are read once at start, so that
+/// no core has to wait for them.
 pub(crate) struct System {
     name: String,
     total_bytes: usize,

@@ -1,4 +1,4 @@
-//! Messages between threads.
+//! The messages between threads.
 
 use crate::engine::{Mail, Moving};
 use darter_runtime::net::Parcel;
@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 pub(crate) enum Post {
     /// A message of the engine.
     Mail(Mail),
-    /// A connection that another core accepted for this one.
+    /// A connection that core 0 has accepted for the receiving core.
     Adopt(Parcel),
-    /// A connection in use that moves to the core of its keys.
+    /// A connection that moves to the core of its keys: the socket and the state.
     Move(OwnedFd, Box<Moving>),
 }

@@ -1,5 +1,5 @@
-//! State that all cores share: facts of the process, the memory report of each core, and the
-//! interface to the machine.
+//! State that all cores share: facts about the process, reports of each core, and the interface to
+//! the machine.
 
 use crate::absent::Absent;
 use crate::engine::scripts::registry::Registry;
@@ -9,94 +9,95 @@ use crate::saving::{NoFiles, Saves, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Facts of the process that every core can show, and a few shared atomics.
+/// The state that all cores share: facts about the process, and a few atomics.
 pub struct Shared {
-    /// 40 hexadecimal digits, new at every start.
+    /// The id of this run: 40 random hexadecimal digits.
     pub run_id: String,
-    /// Start of the process, in Unix milliseconds.
+    /// The start of the process, in Unix milliseconds.
     pub started_ms: u64,
-    /// The backend of the event loop.
+    /// The name of the event loop's backend.
     pub io: OnceLock<&'static str>,
-    /// Memory of the process without data and clients.
+    /// The memory of the process without data and clients.
     pub empty: Empty,
-    /// The report of each core, updated once a turn.
+    /// The reports of the cores. Each core updates its own once a turn.
     pub reports: Vec<CoreReport>,
-    /// The peak of used memory.
+    /// The peak of used memory, in bytes.
     pub used_peak: AtomicUsize,
-    /// Unsaved changes, and keys in memory, when the cores stopped.
+    /// The number of unsaved changes, and the number of keys, at the time when the cores stopped.
     pub lost: [AtomicU64; 2],
-    /// An orderly stop was requested.
+    /// True if the server was asked to stop.
     pub stop: AtomicBool,
-    /// Progress of loading: bytes read, bytes in total, keys loaded, keys expired, when it began (in
-    /// Unix seconds), memory in use when the file was written. A total of 0 means that no file is
-    /// loaded.
+    /// The progress of loading: bytes read, bytes in total, keys loaded, keys expired, the start
+    /// (in Unix seconds), and the used memory when the file was written. A total of 0 means that no
+    /// file is being loaded.
     pub load: Arc<[AtomicU64; 6]>,
     /// Wakes the main thread, which waits for the stop.
     pub stopper: Box<dyn Fn() + Send + Sync>,
-    /// Snapshots.
+    /// The state of snapshots.
     pub saves: Arc<Saves>,
-    /// The script cache.
+    /// The cached scripts.
     pub(crate) scripts: Registry,
-    /// Unsupported commands that were already logged.
+    /// The unsupported commands that were already logged.
     pub(crate) absent: Absent,
     /// The function libraries.
     pub(crate) libraries: Arc<Libraries>,
-    /// Subscriptions to keyspace events.
+    /// The subscriptions to keyspace events, and the events in flight.
     pub(crate) listeners: Listeners,
     /// Facts about the machine and the process that only the runtime can read.
     pub machine: Box<dyn Machine>,
 }
 
-/// Memory of the process before its cores began to run.
+/// The memory of the process before its cores began to run.
 #[derive(Debug, Default)]
 pub struct Empty {
-    /// Resident bytes: code, and the touched parts of fixed structures.
+    /// Resident bytes: code, and the touched pages of fixed structures.
     resident_bytes: AtomicUsize,
-    /// Bytes that the allocator had handed out. Only bytes beyond these count as used.
+    /// The bytes that the allocator had handed out. Only bytes beyond these count as used.
     held_bytes: AtomicUsize,
 }
 
 impl Empty {
-    /// Measures. Call it when the cores are created, but neither they nor the loader run.
+    /// Measures the memory. Must be called after the cores are created, and before they or the
+    /// loading thread run.
     pub fn measure(&self, machine: &dyn Machine) {
         machine.report_held();
         self.resident_bytes.store(machine.resident_bytes().0, Ordering::Relaxed);
         self.held_bytes.store(machine.held_bytes().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Bytes used without data and clients.
+    /// Bytes that are used without data and clients.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.resident_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// The report of one core. It has its own cache line, because it is written at every turn.
+/// The report of one core. It has a cache line of its own, because it is written in every turn.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct CoreReport {
-    /// Bytes of data.
+    /// Bytes of keys and values.
     pub data: AtomicUsize,
-    /// An upper bound of the bytes waiting to be freed.
+    /// An upper bound of the bytes that wait to be freed.
     pub freeing: AtomicUsize,
-    /// Bytes of the core's clients, while `maxmemory-clients` is set.
+    /// Bytes of the core's clients. Reported only while `maxmemory-clients` is set.
     pub clients: AtomicUsize,
-    /// Bytes of the largest client that `maxmemory-clients` may close.
+    /// Bytes of the core's largest client that `maxmemory-clients` may close.
     pub client_max: AtomicUsize,
-    /// Changes since the last snapshot.
+    /// The number of changes since the last snapshot.
     unsaved: AtomicU64,
-    /// Keys written to the current or the last snapshot.
+    /// The number of keys written to the current or the last snapshot.
     saved: AtomicU64,
-    /// Writers outrun the core's part of the current snapshot.
+    /// True if writers outrun the core's part of the current snapshot.
     is_behind: AtomicBool,
-    /// Some of the core's connections wait until the snapshot of another core has caught up.
+    /// True if connections of the core wait for the snapshot of another core.
     has_waiting: AtomicBool,
-    /// The load of the core: a word of `moving::policy`.
+    /// The load of the core, packed by `moving::policy`.
     share: AtomicU64,
 }
 
 impl CoreReport {
-    /// Reports the number of changes since the last snapshot.
+    /// Publishes the number of changes since the last snapshot.
     pub(crate) fn report_unsaved(&self, changes: u64) {
         self.unsaved.store(changes, Ordering::Relaxed);
     }
@@ -106,46 +107,47 @@ impl CoreReport {
         self.saved.fetch_add(keys, Ordering::Relaxed);
     }
 
-    /// Resets the count of written keys: a snapshot begins.
+    /// Resets the count of written keys, because a snapshot begins.
     pub(crate) fn restart_saving(&self) {
         self.saved.store(0, Ordering::Relaxed);
     }
 
-    /// Reports whether writers outrun the core's part of the snapshot. True if that has changed.
+    /// Publishes whether writers outrun the core's part of the snapshot. Returns true if that has
+    /// changed.
     pub(crate) fn report_behind(&self, is_behind: bool) -> bool {
-        // Sequentially consistent, as in `set_has_waiting`: the waiting core sees this flag, or
-        // this core sees the other's.
+        // Sequentially consistent, like `set_has_waiting`: either the waiting core sees this flag,
+        // or this core sees that it waits.
         self.is_behind.swap(is_behind, Ordering::SeqCst) != is_behind
     }
 
-    /// The last report of [`CoreReport::report_behind`].
+    /// The value that [`CoreReport::report_behind`] has published.
     pub(crate) fn is_behind(&self) -> bool {
         self.is_behind.load(Ordering::SeqCst)
     }
 
-    /// Reports whether connections of this core wait for the snapshot of another core.
+    /// Publishes whether connections of this core wait for the snapshot of another core.
     pub(crate) fn set_has_waiting(&self, has_waiting: bool) {
         if self.has_waiting.load(Ordering::Relaxed) != has_waiting {
             self.has_waiting.store(has_waiting, Ordering::SeqCst);
         }
     }
 
-    /// Whether the core must be woken when another core's part has caught up.
+    /// True if the core must be woken when another core's part of the snapshot has caught up.
     pub(crate) fn has_waiting(&self) -> bool {
         self.has_waiting.load(Ordering::SeqCst)
     }
 
-    /// Reports the load of the core: a word of `moving::policy`.
+    /// Publishes the load of the core, packed by `moving::policy`.
     pub(crate) fn report_share(&self, word: u64) {
         self.share.store(word, Ordering::Relaxed);
     }
 
-    /// The last report of [`CoreReport::report_share`].
+    /// The value that [`CoreReport::report_share`] has published.
     pub(crate) fn share(&self) -> u64 {
         self.share.load(Ordering::Relaxed)
     }
 
-    /// Clears the clients' sizes: there are no clients, or the limit was removed.
+    /// Clears the sizes of clients, because there are no clients or the limit was removed.
     pub(crate) fn forget_clients(&self) {
         self.clients.store(0, Ordering::Relaxed);
         self.client_max.store(0, Ordering::Relaxed);
@@ -153,13 +155,14 @@ impl CoreReport {
 }
 
 impl Shared {
-    /// Shared state without a machine, for the simulator: it reports nothing, and nothing stops it.
+    /// Shared state without a machine, for the simulator: all facts are empty, and nothing asks the
+    /// server to stop.
     #[must_use]
     pub fn nowhere(cores: usize, started_ms: u64) -> Arc<Self> {
         Self::with_store(cores, started_ms, Box::new(NoFiles))
     }
 
-    /// [`Shared::nowhere`], with snapshots that go to `store`.
+    /// Like [`Shared::nowhere`]; snapshots are written to `store`.
     #[must_use]
     pub fn with_store(cores: usize, started_ms: u64, store: Box<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
@@ -182,7 +185,7 @@ impl Shared {
         })
     }
 
-    /// Reports the bytes of a core: its data, and the memory that waits to be freed.
+    /// Publishes the memory of a core: the bytes of its data, and the bytes that wait to be freed.
     pub fn report_memory(&self, core: usize, data: usize, freeing: usize) {
         let report = &self.reports[core];
         report.data.store(data, Ordering::Relaxed);
@@ -193,8 +196,8 @@ impl Shared {
         }
     }
 
-    /// Bytes that the process uses: those of the empty process, and all that the allocator has
-    /// handed out since. Without a counting allocator: the data.
+    /// The memory that the process uses: that of the empty process, and all that the allocator has
+    /// handed out since. If the allocator does not count, only the data.
     #[must_use]
     pub fn used_memory(&self) -> usize {
         let before = self.empty.held_bytes.load(Ordering::Relaxed);
@@ -202,12 +205,13 @@ impl Shared {
         self.empty.bytes() + held.unwrap_or_else(|| self.data_bytes())
     }
 
-    /// Bytes of data; those shared by several values count for each.
+    /// Bytes of keys and values. Bytes that several values share count for each of them.
     fn data_bytes(&self) -> usize {
         self.reports.iter().map(|report| report.data.load(Ordering::Relaxed)).sum()
     }
 
-    /// Changes since the last snapshot, and keys written to the current one, on all cores.
+    /// The number of changes since the last snapshot, and the number of keys written to the current
+    /// one, over all cores.
     #[must_use]
     pub fn unsaved_and_saved(&self) -> (u64, u64) {
         let sum = |of: fn(&CoreReport) -> &AtomicU64| {
@@ -216,9 +220,10 @@ impl Shared {
         (sum(|report| &report.unsaved), sum(|report| &report.saved))
     }
 
-    /// Memory to compare with `maxmemory`: [`Shared::used_memory`] without the memory that waits to
-    /// be freed. (Redis, too, waits for its lazy freeing before it refuses a write.) Freed values
-    /// may share parts with living ones, so the result is never below the size of the data.
+    /// The memory that is compared with `maxmemory`: [`Shared::used_memory`] without the memory
+    /// that waits to be freed. (Redis, too, waits for lazy freeing before it refuses a write.)
+    /// Values being freed may share parts with living ones, so the result is never smaller than the
+    /// data.
     #[must_use]
     pub fn lasting_memory(&self) -> usize {
         let freeing =
@@ -229,33 +234,33 @@ impl Shared {
     }
 }
 
-/// The system's view of the process.
+/// Facts about the machine and the process, as the system reports them.
 pub trait Machine: Send + Sync {
-    /// The operating system as `uname -srm` names it: INFO's `os`.
+    /// The operating system as `uname -srm` prints it, for the field `os` of INFO.
     fn system(&self) -> String {
         std::env::consts::OS.to_owned()
     }
-    /// Resident bytes now, and their peak.
+    /// Resident bytes of the process now, and their peak.
     fn resident_bytes(&self) -> (usize, usize);
-    /// Microseconds of user and of system CPU time.
+    /// User CPU time and system CPU time of the process, in microseconds.
     fn cpu_us(&self) -> (u64, u64);
-    /// Bytes of memory of the machine.
+    /// The memory of the machine in bytes.
     fn total_bytes(&self) -> usize;
-    /// Bytes that the allocator has handed out, as last reported by each thread; `None` without
-    /// counting.
+    /// The bytes that the allocator has handed out, as each thread has last reported them. `None`
+    /// if the allocator does not count.
     fn held_bytes(&self) -> Option<usize> {
         None
     }
-    /// Reports the allocations of this thread that are not reported yet.
+    /// Reports the allocations of the calling thread since its last report.
     fn report_held(&self) {}
     /// Asks the allocator to return freed memory to the system.
     fn purge(&self);
-    /// Raises the limit of open files to `wanted`, or as far as the system allows. Returns the
+    /// Raises the limit of open files to `wanted`, or as far as the system allows. Returns the new
     /// limit.
     fn raise_open_files(&self, wanted: u64) -> u64;
 }
 
-/// No machine: for cores whose time and neighbours are simulated.
+/// A machine without facts, for simulated cores.
 pub(crate) struct Nowhere;
 
 impl Machine for Nowhere {

@@ -1,16 +1,17 @@
-//! Buffers after a send: one is reused, and the others are freed in portions.
+//! Buffers that were sent: one is reused, and the others are freed in portions.
 //!
-//! A long reply has many parts of up to 512 KiB, and returning the pages of one to the system takes
-//! about 40 us: freeing 100 MB at once would be a slice of 9 ms.
+//! A long reply has many parts of up to 512 KiB, and returning the pages of one part to the system
+//! takes about 40 us. Freeing 100 MB in one step would take 9 ms.
 
 use darter_base::lazyfree;
 use darter_runtime::net::{Part, SendBuffer};
 use std::sync::Arc;
 
-/// Up to this many parts are freed at once.
+/// At most this many parts are freed in one step.
 const FEW: usize = 4;
 
-/// Returns a cleared buffer for reuse, and frees the others. Cost: O(parts), plus freeing a few.
+/// Clears one buffer and returns it for reuse, and frees the others. Cost: O(parts), and freeing a
+/// few of them.
 pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     match buffer {
         SendBuffer::Parts(mut parts) if parts.len() > FEW => {
@@ -22,7 +23,7 @@ pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     }
 }
 
-/// Bytes that freeing a part returns: none while others read the value.
+/// Bytes that are returned when a part is freed: none if its value is still shared.
 fn bytes_of(part: &Part) -> usize {
     match part {
         Part::Bytes(bytes) => bytes.capacity(),
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
     use darter_base::preempt::Countdown;
 
-    #[test] // Few parts are freed at once, many one by one; shared ones do not count.
+    #[test] // Few parts are freed at once, and many one by one. Shared parts do not count.
     fn many_parts_of_a_sent_reply_are_freed_one_by_one() {
         let value: Arc<[u8]> = vec![b'x'; 1_000].into();
         let parts = |count: usize| {

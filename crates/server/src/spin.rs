@@ -1,45 +1,49 @@
-//! How long a recently busy core polls before it sleeps.
+//! Decides how long a core polls for arrivals before it sleeps.
 //!
-//! Sleeping and waking costs a core and its waker 10 to 50 us, more than a quiet client's request;
-//! with several cores a command would pay twice. So a core polls for a short time, yielding to
-//! other threads each time, if its waits are usually short.
+//! Putting a core to sleep and waking it costs 10 to 50 us on the core and on the one that wakes
+//! it: more than a client's request. With several cores, a command would pay that twice. So if the
+//! waits of a core are usually short, it polls for a short time before it sleeps. Between polls it
+//! yields the processor to other threads.
 //!
-//! The core learns from all waits, with and without sleep: a poll that is too short does not show
-//! how long it should have been. The mean is a moving one: after a wait of a millisecond or more
-//! some short waits must follow before the core polls again.
+//! The core learns from all its waits, with and without sleep, because polling that ends too early
+//! does not show how long it should have lasted. The mean of the waits is a moving average: after a
+//! wait of a millisecond or more, several short waits must follow before the core polls again.
 //!
-//! On a shared processor polling does harm: a core that yields gets the processor back milliseconds
-//! later, after the time slices of others, but a sleeping core is woken at once. Such a slow yield
-//! ends the polling for a number of waits, which doubles each time.
+//! On a shared processor, polling does harm. A core that yields gets the processor back only after
+//! the time slices of other threads, milliseconds later, while a sleeping core is woken at once.
+//! After such a slow yield, the core does not poll for a number of waits, and this number doubles
+//! each time.
 //!
-//! Bounds: polling takes at most [`MOST_NS`]. A core whose waits are longer than [`WORTH_NS`] does
-//! not poll. An idle core does not poll either: polling follows only a turn with arrivals.
+//! Bounds: polling lasts at most [`MOST_NS`]. A core whose mean wait is longer than [`WORTH_NS`]
+//! does not poll. An idle core does not poll either, because polling follows only a turn with
+//! arrivals.
 //!
 //! Not here: the polling itself. See `thread`.
 
-/// The longest polling: the time from a reply to a client's next request, even if its processor
-/// slept, plus one or two requests to other cores.
+/// The longest time of polling. It covers the time from a reply to the client's next request, even
+/// if the client's processor slept, and one or two requests to other cores.
 const MOST_NS: u64 = 200_000;
-/// Waits with at most this mean are worth polling.
+/// A core polls if the mean of its waits is at most this.
 const WORTH_NS: u64 = 150_000;
-/// A longer wait counts as this.
+/// A wait that is longer than this counts as this long.
 const LONG_NS: u64 = 1_000_000;
-/// The weight of a new wait in the mean is 1 / `PARTS`.
+/// A new wait counts for 1 / `PARTS` of the moving average.
 const PARTS: u64 = 4;
-/// A longer yield was lost to other threads. A client on the same processor takes less.
+/// A yield that takes longer has lost the processor to other threads. A client that shares the
+/// processor takes less.
 const LOST_NS: u64 = 300_000;
-/// The number of waits without polling after such a yield: least and most.
+/// The number of waits without polling after such a yield: the minimum and the maximum.
 const APART_LEAST: u32 = 16;
 const APART_MOST: u32 = 4_096;
 
-/// See the module.
+/// The decision how long to poll, and the waits on which it depends.
 #[derive(Debug)]
 pub(crate) struct PollTime {
-    /// The mean of the last waits.
+    /// The moving average of the waits, in nanoseconds.
     wait_ns: u64,
-    /// Waits left without polling, whatever the mean.
+    /// The number of next waits for which the core does not poll.
     apart: u32,
-    /// The value of `apart` after the next lost yield.
+    /// The value that `apart` gets after the next slow yield.
     apart_next: u32,
 }
 
@@ -50,7 +54,7 @@ impl Default for PollTime {
 }
 
 impl PollTime {
-    /// Nanoseconds to poll before this sleep: twice the mean wait.
+    /// How long to poll before this sleep, in nanoseconds: twice the mean wait.
     pub(crate) fn before_sleep(&self) -> u64 {
         if self.wait_ns <= WORTH_NS && self.apart == 0 {
             (self.wait_ns * 2).min(MOST_NS)
@@ -59,7 +63,7 @@ impl PollTime {
         }
     }
 
-    /// Learns a wait: something arrived after the core was idle for `wait_ns`.
+    /// Records a wait: the core was idle for `wait_ns` before something arrived.
     pub(crate) fn learn(&mut self, wait_ns: u64) {
         self.wait_ns = (self.wait_ns * (PARTS - 1) + wait_ns.min(LONG_NS)) / PARTS;
         if self.apart > 0 {
@@ -69,7 +73,7 @@ impl PollTime {
         }
     }
 
-    /// Learns the length of a yield. True if the core should sleep now.
+    /// Records the length of a yield. Returns true if the core should sleep now.
     pub(crate) fn yielded(&mut self, ns: u64) -> bool {
         if ns <= LOST_NS {
             return false;
@@ -84,7 +88,7 @@ impl PollTime {
 mod tests {
     use super::*;
 
-    /// The polling before each of `count` waits of `wait_ns`.
+    /// The times of polling before each of `count` waits of `wait_ns`.
     fn looks(poll_time: &mut PollTime, wait_ns: u64, count: usize) -> Vec<u64> {
         let look = |_| {
             let ns = poll_time.before_sleep();

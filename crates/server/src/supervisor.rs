@@ -1,17 +1,17 @@
-//! The server and its supervisor: notifications to systemd, and the pidfile.
+//! The supervisor of the process: notifications to systemd, and the pidfile.
 
 use crate::settings::Settings;
 use darter_runtime::supervise;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The pidfile of a daemon without the setting.
+/// The pidfile of a daemon if the setting is empty.
 const PID_FILE: &str = "/run/darter.pid";
 
-/// The connection to the supervisor, and the pidfile. Dropping it removes the file, unless another
-/// server has replaced it.
+/// The connection to the supervisor, and the pidfile. Dropping this value removes the pidfile,
+/// unless another server has replaced it.
 pub(crate) struct Supervisor {
-    /// `NOTIFY_SOCKET`, where states are sent.
+    /// The socket named by `NOTIFY_SOCKET`, to which states are sent.
     socket: Option<OsString>,
     pid_file: Option<PathBuf>,
 }
@@ -21,8 +21,8 @@ fn pid_line() -> String {
     format!("{}\n", std::process::id())
 }
 
-/// Whether the process becomes a daemon. Under a supervisor, which watches this process, it does
-/// not.
+/// True if the process must become a daemon. Under a supervisor it stays in the foreground, because
+/// the supervisor watches this process.
 #[must_use]
 pub fn leaves_terminal(settings: &Settings) -> bool {
     settings.flag("daemonize") && socket(settings).is_none()
@@ -34,10 +34,10 @@ fn socket(settings: &Settings) -> Option<OsString> {
 }
 
 impl Supervisor {
-    /// Writes the pidfile. As in Redis, a failure is only logged.
+    /// Connects to the supervisor and writes the pidfile. As in Redis, a failure is only logged.
     ///
-    /// Call it once the server listens: a process that fails because another one listens must not
-    /// replace the other's file.
+    /// Must be called when the server has opened its sockets. A process that cannot open them,
+    /// because another server has them, must not replace the pidfile of that server.
     pub(crate) fn begin(settings: &Settings) -> Self {
         let socket = socket(settings);
         if socket.is_none() && matches!(settings.text("supervised"), "systemd" | "upstart") {
@@ -57,12 +57,12 @@ impl Supervisor {
         Self { socket, pid_file }
     }
 
-    /// Notifies that all data is loaded and connections are accepted.
+    /// Notifies the supervisor that all data is loaded and connections are accepted.
     pub(crate) fn ready(&self) {
         self.notify("STATUS=Ready to accept connections\nREADY=1\n");
     }
 
-    /// Notifies that the stop has begun.
+    /// Notifies the supervisor that the server begins to stop.
     pub(crate) fn stopping(&self) {
         self.notify("STATUS=Stopping\nSTOPPING=1\n");
     }
@@ -81,7 +81,7 @@ impl Drop for Supervisor {
         if let Some(path) = &self.pid_file
             && std::fs::read_to_string(path).is_ok_and(|line| line == pid_line())
         {
-            // It may have been removed already.
+            // The file may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }

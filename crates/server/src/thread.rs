@@ -1,13 +1,15 @@
-//! One core's thread: sockets and messages in, a turn, sockets and messages out.
+//! The thread of one core: it receives from sockets and other cores, runs a turn, and sends to
+//! sockets and other cores.
 //!
-//! The order of a turn, and why. Sockets come first, then messages, so that everything the sockets'
-//! bytes depend on is among the messages. Then the slice runs: first the messages, then the
-//! connections (docs/design/0011-pipeline-order.md). Outgoing messages leave before replies, so
-//! that no client sees a change before the other cores were sent the messages that precede it.
+//! The order of a turn: sockets are polled first, and messages are taken after that, so that every
+//! message on which received bytes depend is taken as well. Then the slice runs: first the
+//! messages, then the connections (docs/design/0011-pipeline-order.md). Messages to other cores
+//! leave before replies, so that no client sees a change before the messages that precede it were
+//! sent.
 //!
-//! While a full ring holds messages up, nothing leaves, and the sockets are not polled: more
-//! requests would only lengthen the queue. Messages are still taken, so that cores which wait for
-//! each other make progress.
+//! While the ring to another core is full, no message and no reply leaves, and the sockets are not
+//! polled, because more requests would only make more messages. Messages from other cores are still
+//! taken, so that cores which wait for each other make progress.
 
 use crate::arrivals::Arrivals;
 use crate::doors::Doors;
@@ -26,36 +28,37 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One core's thread.
+/// The thread of one core.
 pub(crate) struct Thread {
     pub(crate) core: Rc<Core>,
     pub(crate) net: Rc<RefCell<Net>>,
-    /// The TCP listeners; core 0 only.
+    /// The TCP listeners. Core 0 only.
     pub(crate) doors: Doors,
     pub(crate) mailbox: Rc<RefCell<Mailbox<Post>>>,
-    /// Checks both for arrivals while the core works.
+    /// Checks the sockets and the mailbox for arrivals while the core works.
     pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
     pub(crate) loaded: Arc<crate::load::Loaded>,
     pub(crate) loading: bool,
-    /// By core: whether it has nothing left to do. Reported while the server stops.
+    /// By core: true if the core has nothing left to do. Updated while the server stops.
     pub(crate) quiet: Arc<[AtomicBool]>,
-    /// How long the core polls before it sleeps; `None` if it never polls.
+    /// Decides how long the core polls before it sleeps; `None` if it never polls.
     pub(crate) poll_time: Option<PollTime>,
-    /// Requests or messages have arrived since the core last polled.
+    /// True if requests or messages have arrived since the core last polled before a sleep.
     pub(crate) had_requests: bool,
-    /// The time since which the core has been idle, if a request came before.
+    /// The time since which the core has been idle, if it had requests before that.
     pub(crate) waiting_since: Option<u64>,
 }
 
-/// How long a stopping core waits for clients to take their replies.
+/// How long a stopping core waits for clients to read their replies.
 const LINGER_NS: u64 = 2_000_000_000;
-/// [`LINGER_NS`] after the snapshot before the end, during which no new command could run.
+/// Like [`LINGER_NS`], for a stop after the snapshot before the end: no new command could run
+/// during that snapshot.
 const FROZEN_LINGER_NS: u64 = 20_000_000;
 
 impl Thread {
-    /// Runs until the process is to stop and every request received is answered.
+    /// Runs until the process must stop and every received request is answered.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut next_core = 0;
         let mut wait = Wait::Nothing;
@@ -83,13 +86,13 @@ impl Thread {
         }
     }
 
-    /// After the snapshot before the end only earlier replies are sent. No other client can get
-    /// one, so the wait is short.
+    /// How long to wait for clients to read. After the snapshot before the end, only earlier
+    /// replies are left to send, so the wait is short.
     fn linger_ns(&self) -> u64 {
         if self.core.admin.shared.saves.is_last() { FROZEN_LINGER_NS } else { LINGER_NS }
     }
 
-    /// Reports this core's unsaved changes, which end with the process.
+    /// Reports this core's unsaved changes, which are lost when the process ends.
     fn report_losses(&self) {
         let shard = &self.core.tx.home().shard;
         let [changes, keys] = &self.core.admin.shared.lost;
@@ -97,14 +100,15 @@ impl Thread {
         keys.fetch_add(shard.keys() as u64, Ordering::Relaxed);
     }
 
-    /// True when no core has anything left to do. Another core's replies may depend on a quiet one.
+    /// True if no core has anything left to do. A quiet core must still run, because the replies of
+    /// another core may depend on it.
     fn all_are_quiet(&self) -> bool {
         let quiet = self.core.is_quiet() && self.mailbox.borrow().backlog() == 0;
         self.quiet[self.core.id()].store(quiet, Ordering::SeqCst);
         self.quiet.iter().all(|core| core.load(Ordering::SeqCst))
     }
 
-    /// Looks at the sockets and the messages, and passes arrivals to the core.
+    /// Polls the sockets, takes the messages, and passes everything to the core.
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
         let may_wait = wait != Wait::Nothing && self.mailbox.borrow().backlog() == 0;
         let wait = if !may_wait || self.poll_before_sleep()? { Wait::Nothing } else { wait };
@@ -137,7 +141,8 @@ impl Thread {
                     }
                     Event::Closed { conn, .. } => core.closed(conn),
                     Event::Released { conn, socket } => {
-                        // At once: another connection may get its token's index next.
+                        // Called at once, because the next event may be a new connection with the
+                        // same token index.
                         moving.extend(core.released(conn).map(|(to, state)| (to, socket, state)));
                     }
                     Event::Woken => {}
@@ -163,7 +168,8 @@ impl Thread {
                 core.accepted(token, peer);
             }
             Post::Move(socket, moving) => {
-                // Before the sending core learns of it, and reports itself quiet.
+                // Cleared before the sending core can see that the message was taken, and report
+                // itself quiet.
                 quiet[core.id()].store(false, Ordering::SeqCst);
                 core.arrived(net.borrow_mut().take_over(socket), moving);
             }
@@ -178,18 +184,19 @@ impl Thread {
         Ok(())
     }
 
-    /// Polls for a short time if the core had requests before it became idle: see `spin`. True when
-    /// anything has arrived, even a completed send.
+    /// Polls for a short time, if the core had requests before it became idle: see `spin`. Returns
+    /// true if anything has arrived, including a completed send.
     fn poll_before_sleep(&mut self) -> io::Result<bool> {
         if self.core.tx.cores() > 1 {
-            self.core.rests(self.core.clock.monotonic_ns()); // For the load that `moving` compares.
+            // Idle time, for the load that `moving` compares.
+            self.core.rests(self.core.clock.monotonic_ns());
         }
         let Some(poll_time) = &self.poll_time else { return Ok(false) };
         let look_ns = poll_time.before_sleep();
         if self.had_requests && look_ns > 0 {
             self.net.borrow_mut().flush_submissions()?;
             if self.has_come()? {
-                return Ok(true); // Usually a completed send: not an arrival.
+                return Ok(true); // Usually a completed send, which is not an arrival.
             }
         }
         if std::mem::take(&mut self.had_requests) {
@@ -212,7 +219,7 @@ impl Thread {
         Ok(came)
     }
 
-    /// Something arrived: reports the length of the wait to `spin`, if the core was idle.
+    /// Handles an arrival: if the core was idle, reports the length of its wait to `spin`.
     fn end_waiting(&mut self) {
         if let (Some(poll_time), Some(since)) = (&mut self.poll_time, self.waiting_since.take()) {
             poll_time.learn(self.core.clock.monotonic_ns().saturating_sub(since));
@@ -223,7 +230,8 @@ impl Thread {
         Ok(self.mailbox.borrow().has_mail() || self.net.borrow_mut().has_news()?)
     }
 
-    /// Hands a new connection to the next core, round robin, so that few connections spread evenly.
+    /// Gives a new connection to the next core, round robin, so that few connections are spread
+    /// evenly.
     fn place(&mut self, conn: Token, peer: &net::Peer, next_core: &mut usize) {
         let target = *next_core % self.core.tx.cores();
         *next_core += 1;
@@ -236,7 +244,7 @@ impl Thread {
         self.core.accepted(conn, peer_of(peer));
     }
 
-    /// Sends a connection to the core of its keys, unless it stays after all.
+    /// Sends a connection to the core of its keys, unless its move was cancelled.
     fn move_to(&self, core: usize, socket: OwnedFd, moving: Box<Moving>) {
         if core == self.core.id() {
             let token = self.net.borrow_mut().take_over(socket);
@@ -245,13 +253,13 @@ impl Thread {
         self.mailbox.borrow_mut().post(core, Post::Move(socket, moving));
     }
 
-    /// A slice, and its actions. True while there is more to load.
+    /// Runs a slice, and performs its outputs. Returns true while there is more to load.
     fn turn(&mut self) -> io::Result<bool> {
         if self.core.serve_all() {
             self.send_outputs();
             let mut net = self.net.borrow_mut();
             net.flush_submissions()?;
-            net.note_news(); // A completed send is not a knock.
+            net.note_news(); // A completed send must not count as a knock.
         }
         self.core.work_on();
         let is_loading = self.load_step();
@@ -259,9 +267,9 @@ impl Thread {
         Ok(is_loading)
     }
 
-    /// Sends messages, then runs the core's actions: no client may see a change before the other
-    /// cores were sent the messages that precede it. While a full ring holds messages up, replies
-    /// wait in the core.
+    /// Sends the messages to other cores, and then performs the core's actions: no client may see a
+    /// change before the messages that precede it were sent. While a ring is full, replies wait in
+    /// the core.
     fn send_outputs(&mut self) {
         let mut outbox = Vec::new();
         self.core.drain_outbox(&mut outbox);
@@ -287,7 +295,7 @@ impl Thread {
         self.core.tx.complete(ticket, Box::new(listens.is_ok()));
     }
 
-    /// Loads a portion of the file. True while there is more.
+    /// Loads a portion of the file. Returns true while there is more.
     fn load_step(&mut self) -> bool {
         let Some(inbox) = &mut self.inbox else {
             if self.loading && self.loaded.all_are_done() {
@@ -299,7 +307,7 @@ impl Thread {
         let more = self.core.load_slice(|shard, preempt| inbox.step(shard, preempt));
         if inbox.is_finished() {
             self.inbox = None;
-            // Loaded keys are in a file already.
+            // Loaded keys are in a file already, so they do not count as changes.
             let changes = self.core.tx.home().shard.lasting_changes();
             self.core.saving.set_saved_changes(changes);
             self.loaded.one_is_done();
@@ -326,7 +334,8 @@ impl Thread {
             }
         };
         if let Err(buffer) = refused {
-            // The connection is closing; `Closed` follows, or has come.
+            // If the send fails, the connection is closing: the event `Closed` follows, or has been
+            // handled.
             self.core.sent(conn, Some(spent::take_back(buffer)));
         }
     }

@@ -1,4 +1,4 @@
-//! The core's side of loading: portions in, insertions in slices.
+//! A core's side of loading: receives portions, and inserts their records in slices.
 
 use super::portion::{Head, LoadPortion, Place, Record};
 use super::{Cause, Outcome};
@@ -8,23 +8,25 @@ use darter_keyspace::{self as keyspace, Deadline, Fresh, Key, NewItem, Shard, Tw
 use darter_rdb::{Block, BlockPlace, IntTexts};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-/// Records prefetched together, so that their misses overlap.
+/// The number of records prefetched together, so that their cache misses overlap.
 const PREFETCHED: usize = 16;
-/// Records between two reads of the clock: about 2 us for small ones. The segments of a large table
-/// tend to split at about the same time, and a split takes 50 us. Measured on ten million fields:
-/// with checks after 64 records, 1 slice in 100 exceeded 260 us of CPU time, and a few 700 us.
+/// Records inserted between two reads of the clock: about 2 us for small ones. Few, because the
+/// segments of a large table tend to split at about the same time, and a split takes 50 us.
+/// Measured with ten million fields: with a check after 64 records, 1 slice in 100 exceeded 260 us
+/// of CPU time, and a few took 700 us.
 const RECORDS_AT_ONCE: usize = 4;
-/// Items between two reads of the clock, in a block or a small value, where an item costs little.
+/// Items added between two reads of the clock, in a packed block or a small value, where an item
+/// costs little.
 const ITEMS_AT_ONCE: usize = 16;
 /// Consecutive integers of a block that are added together, about 5 ns each.
 const NUMBERS_AT_ONCE: usize = 128;
-/// Consecutive texts of a block that are added together, about 20 ns each, at most 32 KiB in total.
+/// Consecutive texts of a block that are added together, about 20 ns each; at most 32 KiB in total.
 const NAMES_AT_ONCE: usize = 32;
 
 /// Items of a value that are added together: at most 15 us.
 const GATHERED_MAX: usize = 128;
 
-/// Where a core receives its part of the file.
+/// A core's end of loading: it receives the core's part of the file.
 pub(crate) struct Inbox {
     types: Types,
     state: State,
@@ -32,23 +34,24 @@ pub(crate) struct Inbox {
     returns: Sender<LoadPortion>,
     current: Option<(LoadPortion, Place)>,
     building: Option<Building>,
-    /// The position in the current block.
+    /// The position in the current packed block.
     block: BlockPlace,
-    /// The key being built; kept for its memory.
+    /// The key of the value being built. The buffer is reused.
     key: Vec<u8>,
-    /// For [`gather`].
+    /// Memory for [`gather`].
     texts: Box<[IntTexts; GATHERED_MAX + 1]>,
 }
 
 enum State {
     Open(Receiver<LoadPortion>),
-    /// Everything is loaded.
+    /// The whole file was loaded.
     Finished,
-    /// Loading failed, here or in the loader. The loader reports it.
+    /// Loading has failed, on this core or in the thread that loads the file. That thread reports
+    /// it.
     Failed,
 }
 
-/// A value that is built aside until it is complete.
+/// A value that is built outside the table until it is complete.
 struct Building {
     database: usize,
     deadline: Option<u64>,
@@ -70,13 +73,13 @@ impl Inbox {
         Self { types, state, reports, returns, current: None, building: None, block, key, texts }
     }
 
-    /// True when the whole file was good, and this core's part of it is in its shard.
+    /// True if the whole file was valid, and this core's part of it is in the shard.
     pub(crate) fn is_finished(&self) -> bool {
         matches!(self.state, State::Finished)
     }
 
-    /// Inserts records until the slice is over or all arrived portions are done. Returns true while
-    /// there is more; otherwise the core is woken by the next portion.
+    /// Inserts records until the slice is over, or all arrived portions are done. Returns true if
+    /// there is more to do; otherwise the next portion wakes the core.
     pub(crate) fn step(&mut self, shard: &mut Shard, preempt: &dyn Preempt) -> bool {
         loop {
             let Some((portion, mut place)) = self.current.take().or_else(|| self.receive()) else {
@@ -117,22 +120,22 @@ impl Inbox {
             assert!(self.building.is_none(), "the file ended inside of a value");
             self.state = State::Finished;
             self.key = Vec::new();
-            let _ = self.reports.send(Ok(())); // The receiver is gone if another core has failed.
+            let _ = self.reports.send(Ok(())); // The receiver has gone if another core has failed.
             return;
         }
         portion.clear();
-        let _ = self.returns.send(portion); // The receiver may be gone, too.
+        let _ = self.returns.send(portion); // The receiver may have gone, too.
     }
 
     fn fail(&mut self, cause: Cause) {
-        // Reported before the receiver is dropped, so that the loader finds the reason.
+        // Reported before the inbox is dropped, so that the loading thread finds the reason.
         let _ = self.reports.send(Err(cause));
         self.state = State::Failed;
         self.building = None;
     }
 
-    /// Inserts at most [`PREFETCHED`] records, fewer if the slice ends. True at the end of the
-    /// portion.
+    /// Inserts at most [`PREFETCHED`] records, or fewer if the slice ends. Returns true at the end
+    /// of the portion.
     fn insert(
         &mut self,
         portion: &LoadPortion,
@@ -161,7 +164,7 @@ impl Inbox {
             } else {
                 self.take_in(record, shard)?;
             }
-            // The cost of an item depends on the value.
+            // How many records fit into a few microseconds depends on the value.
             let at_once = if self.is_near() { ITEMS_AT_ONCE } else { RECORDS_AT_ONCE };
             if since >= at_once {
                 since = 0;
@@ -173,8 +176,8 @@ impl Inbox {
         Ok(false)
     }
 
-    /// True while the current value is packed, or its items are only gathered: the memory is near,
-    /// and an item costs little.
+    /// True if an item of the current value costs little: the value is packed, or its items are
+    /// only gathered, so their memory is in the cache.
     fn is_near(&self) -> bool {
         self.building.as_ref().is_some_and(|building| building.value.is_near())
     }
@@ -201,7 +204,7 @@ impl Inbox {
     fn take_in(&mut self, record: Record<'_>, shard: &mut Shard) -> Result<(), Cause> {
         match record {
             Record::Item(item) => self.item(item),
-            Record::Block(_) => Ok(()), // Its items were added before.
+            Record::Block(_) => Ok(()), // The items of the block were added before.
             Record::Text(head, text) => string(head, Fresh::Bytes(text), shard),
             Record::Long(head, blob) => string(head, Fresh::Blob(blob), shard),
             Record::Begin(..) => unreachable!("it was begun"),
@@ -220,9 +223,9 @@ impl Inbox {
         self.building = Some(Building { database, deadline, idle, offset, value });
     }
 
-    /// Adds and installs the value that has begun, if it is small and complete in this portion.
-    /// Then `place` is past its end. Returns the number of items; 0 if the value must be built item
-    /// by item.
+    /// Builds and installs the current value, if it is small and all its items are in this portion.
+    /// `place` then advances past it. Returns the number of items, or 0 if the value must be built
+    /// item by item.
     fn whole(
         &mut self,
         portion: &LoadPortion,
@@ -238,14 +241,14 @@ impl Inbox {
             return Err(self.bad_item());
         }
         *place = end;
-        // Few items are sorted at once.
+        // A few items are sorted in one step.
         while self.order()? {}
         self.install(shard)?;
         Ok(count)
     }
 
-    /// Completes the value that is being built, or a part if the slice ends. True when it is
-    /// complete.
+    /// Completes the value that was built, or does a part of that if the slice ends. Returns true
+    /// when the value is complete.
     fn complete(&mut self, preempt: &dyn Preempt) -> Result<bool, Cause> {
         while self.order()? {
             if preempt.must_yield() {
@@ -255,7 +258,7 @@ impl Inbox {
         Ok(true)
     }
 
-    /// Does one portion of completing. True while more is left.
+    /// Does one step of completing a value. Returns true if there are more.
     fn order(&mut self) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("an end belongs to a beginning");
         building.value.step().map_err(|Twice| self.bad_item())
@@ -268,7 +271,8 @@ impl Inbox {
         if is_sound { Ok(()) } else { Err(self.bad_item()) }
     }
 
-    /// Adds the items of a block, fewer if the slice ends. True when all are added.
+    /// Adds the items of a packed block, or fewer if the slice ends. Returns true when all are
+    /// added.
     fn block(&mut self, block: Block<'_>, preempt: &dyn Preempt) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("a block belongs to a value");
         let (value, mut texts) = (&mut building.value, IntTexts::default());
@@ -341,8 +345,9 @@ fn string(head: Head<'_>, value: Fresh<'_>, shard: &mut Shard) -> Result<(), Cau
     Ok(())
 }
 
-/// Gathers the items from `place` to the end of their value, and moves `place` past it. `None` if
-/// they are too many, damaged or not all in this portion: then they are handled one by one.
+/// Collects the items from `place` to the end of their value, and advances `place` past it. Returns
+/// `None` if there are too many, some are damaged, or some are in a later portion; then the items
+/// are handled one by one.
 fn gather<'a>(
     portion: &'a LoadPortion,
     place: &mut Place,
@@ -358,7 +363,7 @@ fn gather<'a>(
     }
 }
 
-/// Gathers the items of a block, and returns the unused texts.
+/// Collects the items of a packed block. Returns the texts that were not needed.
 fn gather_block<'a>(
     block: Block<'a>,
     items: &mut ArrayVec<NewItem<'a>, GATHERED_MAX>,

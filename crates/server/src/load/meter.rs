@@ -1,4 +1,4 @@
-//! Progress of loading: a log line every second, and a bar on a terminal.
+//! The progress of loading: a log line every second, and a bar on a terminal.
 
 use super::Summary;
 use std::io::{IsTerminal, Write};
@@ -7,12 +7,12 @@ const LINE_EVERY_NS: u64 = 1_000_000_000;
 const BAR_EVERY_NS: u64 = 100_000_000;
 const BAR_WIDTH: usize = 30;
 
-/// Measures the loading.
+/// Measures and shows the progress of loading.
 pub(crate) struct LoadMeter {
     total_bytes: u64,
     line_ns: u64,
     bar_ns: u64,
-    /// The counts at the last line.
+    /// The counts when the last line was logged.
     line: Counts,
     terminal: bool,
 }
@@ -31,7 +31,7 @@ impl LoadMeter {
         Self { total_bytes, line_ns: now_ns, bar_ns: now_ns, line, terminal }
     }
 
-    /// Logs and draws the progress when it is due. `bytes` were read so far.
+    /// Logs and draws the progress if that is due. `bytes` bytes of the file were read so far.
     pub(crate) fn tick(&mut self, now_ns: u64, bytes: u64, summary: &Summary) {
         let counts = Counts { bytes, keys: summary.keys, entries: summary.entries };
         let since = now_ns - self.line_ns;
@@ -46,10 +46,11 @@ impl LoadMeter {
         }
     }
 
-    /// Removes the bar from the screen.
+    /// Removes the bar from the terminal.
     pub(crate) fn end(&mut self) {
         if self.terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K"); // A lost terminal loses the bar only.
+            // If the terminal is lost, only the bar is lost.
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 
@@ -66,7 +67,7 @@ impl LoadMeter {
         )
     }
 
-    /// The part that was read, 0 to 1.
+    /// The share of the file that was read, from 0 to 1.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     fn share(&self, bytes: u64) -> f64 {
         (bytes as f64 / self.total_bytes.max(1) as f64).min(1.0)
@@ -81,7 +82,7 @@ impl LoadMeter {
         let share = self.share(bytes);
         let full = (share * BAR_WIDTH as f64) as usize;
         let bar = format!("{:█<full$}{:░<rest$}", "", "", rest = BAR_WIDTH - full);
-        // A lost terminal loses the bar only.
+        // If the terminal is lost, only the bar is lost.
         let _ = write!(std::io::stderr(), "\r\x1b[Kloading {bar} {:.0} %", share * 100.0);
     }
 }

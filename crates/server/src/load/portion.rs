@@ -1,9 +1,9 @@
-//! Records in transit from the loader to a core, packed into one vector.
+//! Records on the way from the loading thread to a core, packed into one vector.
 //!
-//! A message per key, let alone per field, would cost more than the insertion. So records are
-//! appended to a vector, which is sent, read in place and returned for reuse. Only strings longer
-//! than a chunk travel beside it, in their final form. A packed collection is one record, which the
-//! core takes apart.
+//! A message per key, let alone per field, would cost more than inserting it. So records are
+//! appended to a vector. The vector is sent, read in place, and returned for reuse. Only strings
+//! longer than a chunk are sent beside it, in their final form. A packed collection is a single
+//! record, which the core unpacks.
 //!
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
@@ -17,33 +17,33 @@
 //! Block   11 | length u32 | bytes                       its head travels beside
 //! Scored  12 | score f64 | length u32 | name
 //! ```
-//! Numbers are little-endian. `u64::MAX` means no deadline or no number, and `u32::MAX` no idle
-//! time. Reading does not validate: this file has both ends.
+//! Numbers are little-endian. `u64::MAX` stands for no deadline or no number, and `u32::MAX` for no
+//! idle time. The reader does not validate, because the writer is in this file, too.
 
 use darter_base::StreamId;
 use darter_keyspace::{Fresh, NewItem};
 use darter_rdb::{Block, BlockHead, Piece};
 use darter_structs::blob::Blob;
 
-/// No deadline.
+/// Stands for no deadline.
 const NONE: u64 = u64::MAX;
 
-/// A portion of records, with the strings and block heads that travel beside them.
+/// A portion: packed records, and the strings and beginnings of blocks that are sent beside them.
 #[derive(Default)]
 pub(crate) struct LoadPortion {
     bytes: Vec<u8>,
     blobs: Vec<Blob>,
     blocks: Vec<BlockHead>,
-    /// The last portion: everything that was sent is valid.
+    /// True for the last portion of a core. Then the file was valid.
     pub(crate) is_last: bool,
 }
 
-/// A key and its attributes in the file.
+/// A key and its attributes, as in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
     pub(crate) database: u32,
     pub(crate) deadline: Option<u64>,
-    /// Seconds since its last access.
+    /// Seconds since the last access to the key.
     pub(crate) idle: Option<u32>,
     /// The offset of the key in the file.
     pub(crate) offset: u64,
@@ -55,7 +55,8 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Record<'a> {
     Text(Head<'a>, &'a [u8]),
     Long(Head<'a>, &'a Blob),
-    /// The beginning of a collection: the number of its kind, and the announced number of items.
+    /// The beginning of a collection: its key, the number of its kind, and the number of items that
+    /// the file announces.
     Begin(Head<'a>, u8, u64),
     Item(NewItem<'a>),
     /// A packed block of items.
@@ -63,7 +64,7 @@ pub(crate) enum Record<'a> {
     End,
 }
 
-/// A reader's position in a portion.
+/// The position of a reader in a portion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     at: usize,
@@ -72,12 +73,12 @@ pub(crate) struct Place {
 }
 
 impl LoadPortion {
-    /// Bytes of the records.
+    /// Bytes of the packed records.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of memory that the portion carries.
+    /// Bytes of memory of the portion, including what is sent beside the records.
     pub(crate) fn weight(&self) -> usize {
         self.bytes.len() + self.blobs.iter().map(Blob::len).sum::<usize>()
     }
@@ -205,7 +206,7 @@ impl LoadPortion {
         self.bytes.extend_from_slice(other);
     }
 
-    /// The record at `place`, which advances; `None` at the end.
+    /// The record at `place`, which then advances; `None` at the end.
     #[inline]
     pub(crate) fn next(&self, place: &mut Place) -> Option<Record<'_>> {
         let mut cursor = Cursor(self.bytes.get(place.at..)?);
@@ -346,7 +347,7 @@ impl<'a> Cursor<'a> {
         piece
     }
 
-    /// Reads a head without its key, and the length of the key.
+    /// Reads the head of a key, and the length of the key, which follows.
     fn head(&mut self) -> (Head<'a>, usize) {
         let database = u32::from_le_bytes(self.array());
         let deadline = some(self.number());

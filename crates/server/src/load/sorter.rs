@@ -1,4 +1,4 @@
-//! Turns the events of a file into portions for each core.
+//! Sorts the events of a file into portions, by the core that owns the key.
 
 use super::portion::{Head, LoadPortion, Record};
 use super::{Cause, Summary};
@@ -11,40 +11,41 @@ use darter_rdb::{Block, BlockPlace, Event, IntTexts, Item, Kind, Product};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// The size at which a portion is sent: 100 us to 10 ms of insertion.
+/// The size at which a portion is sent. Inserting it takes 100 us to 10 ms.
 const PORTION_BYTES: usize = 128 * 1024;
 
-/// Receives events, and sends each core's records in portions.
+/// Receives the events of the file, and sends the records of each core in portions.
 pub(crate) struct Sorter {
     open: Vec<LoadPortion>,
     databases: usize,
-    /// The time of the start. Keys that had expired by then are skipped.
+    /// The time at which loading began. Keys that had expired by then are skipped.
     now: UnixMillis,
     database: u32,
     current: Current,
     summary: Summary,
 }
 
-/// The current key.
+/// The key whose value is being read.
 struct Current {
     key: Vec<u8>,
-    /// The kind of the value being built; none for a string.
+    /// The kind of the value; `None` for a string.
     kind: Option<&'static Kind>,
     deadline: Option<UnixMillis>,
     idle: Option<u32>,
     offset: u64,
     core: usize,
     is_skipped: bool,
-    /// Living items so far.
+    /// The number of items so far that have not expired.
     entries: u64,
     text: Vec<u8>,
     chunks: Vec<Arc<[u8]>>,
 }
 
-/// Sends a portion to a core, and returns an empty one.
+/// The function that sends a portion to a core, and returns an empty one.
 pub(crate) type Send<'a> = dyn FnMut(usize, LoadPortion) -> Result<LoadPortion, Cause> + 'a;
 
-/// The longest idle time in a portion: `u32::MAX` means none, and far less is kept.
+/// The longest idle time in a portion: `u32::MAX` has another meaning, and the keyspace stores far
+/// less anyway.
 const IDLE_MAX: u32 = u32::MAX - 1;
 
 impl Sorter {
@@ -65,12 +66,12 @@ impl Sorter {
         Self { open, databases, now, database: 0, current, summary: Summary::default() }
     }
 
-    /// The figures so far.
+    /// The figures of the events so far.
     pub(crate) fn summary(&self) -> Summary {
         self.summary.clone()
     }
 
-    /// Handles the event that began at `offset`.
+    /// Handles an event of the file, which began at `offset`.
     pub(crate) fn take_in(
         &mut self,
         event: Event<'_>,
@@ -102,7 +103,7 @@ impl Sorter {
         }
     }
 
-    /// Sends the last portions, marked as last.
+    /// Sends the last portion to each core, marked as the last.
     pub(crate) fn finish(&mut self, send: &mut Send<'_>) -> Result<(), Cause> {
         for (core, open) in self.open.iter_mut().enumerate() {
             let mut portion = std::mem::take(open);
@@ -127,7 +128,7 @@ impl Sorter {
         self.summary.expired += u64::from(current.is_skipped);
     }
 
-    /// Pushes the head of a collection, with its announced number of items.
+    /// Appends the head of a collection, and the number of items that the file announces.
     fn begin_key(&mut self, items: u64) {
         let current = &self.current;
         if let Some(kind) = current.kind.filter(|_| !current.is_skipped) {
@@ -148,7 +149,7 @@ impl Sorter {
                 return Ok(());
             }
             Item::Pair { name, value, deadline_ms: deadline } if value.len() > CHUNK_BYTES => {
-                // Saves the core the copy.
+                // Copied here, so that the core need not copy it.
                 let value = Fresh::Blob(&Blob::from(value));
                 portion.push(Record::Item(NewItem::Pair { name, value, deadline }));
             }
@@ -211,8 +212,8 @@ impl Sorter {
     }
 }
 
-/// Frees the values that this thread has deferred. No core's slices do so here, and long strings
-/// would be held until the thread ends.
+/// Frees the values whose freeing was deferred in this thread. No slice does that here, and long
+/// strings would be kept until the thread ends.
 fn free_deferred() {
     while lazyfree::run(&Never) {}
 }
@@ -223,7 +224,7 @@ impl Current {
         Head { database, deadline, idle, offset, key: &self.key }
     }
 
-    /// Adds a chunk of a string. All but the last are full.
+    /// Adds a chunk of a string. All chunks but the last are full.
     fn chunk(&mut self, chunk: &[u8]) {
         if self.chunks.is_empty() && chunk.len() < CHUNK_BYTES {
             self.text.extend_from_slice(chunk);
@@ -233,7 +234,7 @@ impl Current {
     }
 }
 
-/// Logs an event that is not data.
+/// Logs an event that carries no data.
 fn remark(event: Event<'_>) {
     match event {
         Event::Start { product, version } => {

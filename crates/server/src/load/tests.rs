@@ -1,4 +1,4 @@
-//! Files of Darter and of redis-server, loaded into shards, with and without threads.
+//! Loads files of Darter and of redis-server into shards, with and without threads.
 
 use super::*;
 use darter_base::preempt::{Countdown, Never};
@@ -21,7 +21,7 @@ type Records = BTreeMap<(u32, Bytes), Record>;
 const NOW: u64 = 1_700_000_000_000;
 const DATABASES: usize = 4;
 
-/// Writes a file of `records`.
+/// Writes a file that contains `records`.
 fn file(records: &Records) -> Vec<u8> {
     let (mut writer, mut out) = (Writer::new(), Vec::new());
     writer.start(12, &mut out);
@@ -78,7 +78,7 @@ fn set(members: &[&[u8]]) -> Record {
     Record { value: Value::Set(members.iter().map(|m| m.to_vec()).collect()), expiry_ms: None }
 }
 
-/// Loads `bytes` into `cores` shards in this thread. Every portion is inserted when it is sent, in
+/// Loads `bytes` into `cores` shards, in this thread. Each portion is inserted when it is sent, in
 /// slices of random length.
 fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summary), Cause> {
     let wakers = (0..cores).map(|_| Waker::new().unwrap()).collect();
@@ -112,7 +112,7 @@ fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summ
     Ok((shards, sorter.summary()))
 }
 
-/// The contents of the shards. Every key must be on its core.
+/// The contents of the shards. Asserts that every key is on the core that owns it.
 fn contents(shards: &[Shard]) -> Records {
     let mut records = Records::new();
     for (core, shard) in shards.iter().enumerate() {
@@ -271,12 +271,12 @@ fn expired_and_empty_keys_are_skipped() {
     assert_eq!(figures, (1, 1, 3, 1));
 }
 
-/// A file of pieces written by hand.
+/// A file of pieces that were written by hand.
 fn by_hand(body: &[u8]) -> Vec<u8> {
     let mut bytes = b"REDIS0010".to_vec();
     bytes.extend_from_slice(body);
     bytes.push(0xff);
-    bytes.extend_from_slice(&[0; 8]); // No checksum.
+    bytes.extend_from_slice(&[0; 8]); // 0 stands for no checksum.
     bytes
 }
 
@@ -289,7 +289,7 @@ fn idle_times_in_the_file_are_kept() {
         body.extend_from_slice(&idle.to_be_bytes());
         body.extend_from_slice(&[0, 1, key, 1, b'v']);
     }
-    // A string without an idle time, then a set with one.
+    // A string without an idle time, and a set with one.
     body.extend_from_slice(&[0, 1, b'd', 1, b'v']);
     body.extend_from_slice(&[0xf8, 0x05, 2, 1, b'e', 1, 1, b'm']);
     let (shards, _) = load(&by_hand(&body), 1, &mut Prng::from_seed(1)).unwrap();
@@ -315,7 +315,7 @@ fn files_that_redis_refuses_are_refused() {
     // The score is not a number.
     assert!(text.contains("or damaged field or member in key 'z'"), "{text}");
     let text = refused(b"\xcf\x01j\x01\x01[");
-    // A truncated document.
+    // The document is truncated.
     assert!(text.contains("or damaged field or member in key 'j'"), "{text}");
     let text = refused(b"\x02\x01s\x02\x01f\x01f");
     assert!(text.contains("duplicate or damaged field or member in key 's'"), "{text}");
@@ -377,8 +377,8 @@ fn a_large_hash_is_loaded_in_small_steps() {
     assert!(inboxes[0].is_finished());
 }
 
-/// A plain set or hash, by the number of its kind in the file, with these names, or names and
-/// values.
+/// A set or hash in the plain format, with the number of its kind in the file. `texts` are the
+/// members, or the fields and values.
 fn plain_of(kind: u8, entries: u32, texts: &[Bytes]) -> Vec<u8> {
     let mut body = vec![kind, 1, b'p', 0x80];
     body.extend_from_slice(&entries.to_be_bytes());
@@ -389,8 +389,8 @@ fn plain_of(kind: u8, entries: u32, texts: &[Bytes]) -> Vec<u8> {
     body
 }
 
-/// Loads a file, and completes its values after the last portion in the smallest steps. Returns the
-/// shard and the number of steps.
+/// Loads a file, and completes its values after the last portion, in the smallest possible steps.
+/// Returns the shard and the number of steps.
 fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
     let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
     let (mut sorter, mut shard, mut steps) = (Sorter::new(1, 1, NOW), Shard::new(1, 0), 0);
@@ -412,7 +412,7 @@ fn load_slowly(bytes: &[u8]) -> (Shard, usize) {
     (shard, steps)
 }
 
-/// The number of items that are gathered first.
+/// The number of items that are gathered before any is added.
 const GATHERED: u32 = 140_000;
 
 #[test]
@@ -475,7 +475,7 @@ fn a_value_with_fewer_items_than_announced_is_refused() {
     }
 }
 
-/// A sorted set of these members, in the order in which redis-server writes them.
+/// A sorted set with these members, in the order in which redis-server writes them.
 fn scores_of(entries: &[(Bytes, f64)]) -> Vec<u8> {
     let mut body = b"\x05\x01z\x80".to_vec();
     body.extend_from_slice(&(entries.len() as u32).to_be_bytes());
@@ -533,7 +533,7 @@ fn loading_may_pause_after_each_complete_value() {
     assert_eq!(shard.db(0).len(), 40);
 }
 
-/// A list of `elements` in one block: the integers from 0 to 63, repeated.
+/// A list of `elements` in one packed block: the integers from 0 to 63, repeated.
 fn block_of(elements: u16) -> Vec<u8> {
     let mut block = (u32::from(elements) * 2 + 7).to_le_bytes().to_vec();
     block.extend_from_slice(&elements.to_le_bytes());
@@ -542,7 +542,7 @@ fn block_of(elements: u16) -> Vec<u8> {
     block
 }
 
-/// A list of one node, as Redis 7.0 writes it.
+/// A list of one node, in the format of Redis 7.0.
 fn node(block: &[u8]) -> Vec<u8> {
     let mut body = b"\x12\x01l\x01\x02\x80".to_vec();
     body.extend_from_slice(&(block.len() as u32).to_be_bytes());
@@ -578,7 +578,7 @@ fn a_packed_block_is_loaded_in_small_steps() {
 #[test] // With a skipped key only the sorter reads the block.
 fn the_error_of_a_damaged_block_names_its_key_and_offset() {
     let mut block = block_of(100);
-    block[6 + 2 * 50 + 1] = 9; // The length after the fifty-first element.
+    block[6 + 2 * 50 + 1] = 9; // Damages the length that follows the fifty-first element.
     let dead = [&[0xfc][..], &(NOW - 1).to_le_bytes(), &node(&block)].concat();
     for (body, offset) in [(node(&block), 9 + 10 + 6 + 100), (dead, 18 + 10 + 6 + 100)] {
         let Err(cause) = load(&by_hand(&body), 1, &mut Prng::from_seed(1)) else {
@@ -590,7 +590,7 @@ fn the_error_of_a_damaged_block_names_its_key_and_offset() {
     }
 }
 
-/// A file on disk, removed when this value is dropped.
+/// A file on disk, which is removed when this value is dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -614,7 +614,7 @@ fn onto(databases: usize, progress: &Arc<Progress>) -> Onto {
     Onto { databases, verifies: true, progress: Arc::clone(progress), libraries: Arc::default() }
 }
 
-/// Loads with [`open`], one thread per core. Returns the shards of the cores that finished.
+/// Loads with [`open`], with a thread for each core. Returns the shards of the cores that finished.
 fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>, Vec<Shard>) {
     let place = Place::with(bytes);
     let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
@@ -654,7 +654,7 @@ fn loading_with_threads_accepts_and_refuses_the_same_files() {
     let mut records = random_records(&mut prng);
     let late = clock::unix_millis() + 1_000_000_000;
     for record in records.values_mut() {
-        // Here the clock is the machine's.
+        // Here, the machine's clock decides which keys have expired.
         record.expiry_ms = record.expiry_ms.map(|_| late);
         if let Value::Hash(fields) = &mut record.value {
             fields.values_mut().for_each(|field| field.1 = field.1.map(|_| late));
@@ -686,7 +686,7 @@ fn the_loader_stops_when_the_cores_stop_or_it_is_cancelled() {
     drop(inboxes);
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
 
-    // The core takes nothing, so the loader still runs when it is cancelled.
+    // The core handles nothing, so the loading thread still runs when it is cancelled.
     let many = (0..100_u32).map(|at| ((0, at.to_be_bytes().to_vec()), string(&[b'x'; 60_000])));
     let place = Place::with(&file(&many.collect()));
     let (mut inboxes, opened) = open(&place.0, waker(), onto(1, &progress())).unwrap();

@@ -1,9 +1,9 @@
 //! The file of a snapshot, and the thread that writes it.
 //!
-//! All cores send chunks, a few at a time: a core whose chunks are not written yet keeps the rest
-//! of its cut until there is room. The thread writes them to `temp-PID.rdb`, syncs and renames it,
-//! and syncs the folder. So the file under the final name is always complete, even after a full
-//! disk, a kill or a power failure.
+//! All cores send chunks to the thread, a few at a time. A core whose chunks were not written yet
+//! keeps the rest of its cut until there is room. The thread writes the chunks to `temp-PID.rdb`,
+//! syncs and renames the file, and syncs the folder. So the file under the final name is always
+//! complete, even after a full disk, a kill or a power failure.
 
 use super::{Outcome, Outlet, Room, Saves, SnapshotOrder, Store};
 use darter_persist::snapshot::Chunk;
@@ -24,27 +24,28 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Chunks of one core that may wait to be written.
+/// The maximal number of chunks of one core that wait to be written.
 const CHUNKS_MAX: usize = 4;
 
-/// Past the page cache, syncs are this many times as far apart.
+/// If the page cache is bypassed, this many times more bytes are written between two syncs.
 const DIRECT_SYNCS: u64 = 8;
 
-/// The `redis-ver` of the file: the version whose format it has.
+/// The field `redis-ver` of the file: the version of Redis whose format it has.
 const REDIS_VERSION: &[u8] = b"7.0.15";
 
-/// Snapshots as files.
+/// The store that writes snapshots as files.
 pub(crate) struct Files {
     wakers: Vec<Waker>,
-    /// The processors that the thread may use. Core 0, which starts it, is pinned.
+    /// The processors on which the thread may run. The core's thread that starts it is pinned to a
+    /// single one.
     processors: Vec<usize>,
-    /// The thread of the current or the last file, and a sender to tell it that no more comes.
+    /// The thread of the current or the last file, and a sender that can end it.
     thread: Mutex<Option<(JoinHandle<()>, Sender<Parcel>)>>,
 }
 
 impl Files {
-    /// A store for the cores of these wakers. Files are written on the processors of the calling
-    /// thread.
+    /// Creates a store for the cores that `wakers` wake. Files are written on the processors on
+    /// which the calling thread may run.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         Self { wakers, processors: topology::processors(), thread: Mutex::default() }
     }
@@ -100,30 +101,31 @@ impl Store for Files {
         let Some((thread, sender)) = self.thread.lock().expect("no holder panics").take() else {
             return;
         };
-        // A core's outlet may lie in a message that is never taken out, so it is never dropped.
-        let _ = sender.send(Parcel::GivenUp); // The thread may have ended.
+        // Ends the thread explicitly: an outlet inside a message that no core handles is never
+        // dropped.
+        let _ = sender.send(Parcel::GivenUp); // The thread may have ended already.
         if thread.join().is_err() {
             tracing::error!("the snapshot thread panicked");
         }
     }
 }
 
-/// A message of a core to the thread.
+/// A message from a core to the thread.
 enum Parcel {
     Chunk(usize, Chunk),
-    /// One core has sent its last chunk.
+    /// The core has sent its last chunk.
     End,
-    /// A core aborted its part.
+    /// The core has aborted its part.
     GivenUp,
 }
 
-/// One core's outlet.
+/// The outlet of one core.
 struct Lane {
     core: usize,
     sender: Sender<Parcel>,
-    /// The core's chunks that wait to be written.
+    /// The number of the core's chunks that were not written yet.
     in_flight: Arc<AtomicUsize>,
-    /// The thread has stopped.
+    /// True if the thread has ended.
     is_gone: Arc<AtomicBool>,
     has_ended: bool,
 }
@@ -147,7 +149,7 @@ impl Outlet for Lane {
 
     fn send(&mut self, chunk: Chunk) {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
-        // `room` notices a thread that has stopped.
+        // If the thread has ended, `room` says so.
         let _ = self.sender.send(Parcel::Chunk(self.core, chunk));
     }
 
@@ -157,7 +159,7 @@ impl Outlet for Lane {
     }
 }
 
-/// The figures of a file in the log.
+/// The figures of a file, for the log.
 #[derive(Clone, Copy, Default)]
 struct Facts {
     bytes: u64,
@@ -165,7 +167,7 @@ struct Facts {
     is_private: bool,
 }
 
-/// Why a file was not written.
+/// The reason why a file was not completed.
 enum Stop {
     Cancelled,
     Io(io::Error),
@@ -180,7 +182,7 @@ impl From<io::Error> for Stop {
 /// The state of the thread.
 struct Saver {
     parcels: Receiver<Parcel>,
-    /// By core: chunks that wait for the end of another core's open value.
+    /// By core: chunks that wait because the value of another core is not complete in the file.
     aside: Vec<VecDeque<Chunk>>,
     in_flight: Vec<Arc<AtomicUsize>>,
     wakers: Vec<Waker>,
@@ -188,14 +190,15 @@ struct Saver {
     order: SnapshotOrder,
     /// The core whose last value continues in its next chunk.
     open: Option<usize>,
-    /// The database of the last chunk, and all databases that were announced.
+    /// The database of the last chunk, and all databases whose sizes were written.
     database: Option<u32>,
     announced: BTreeSet<u32>,
     writer: Writer,
-    /// Opcodes that are not written yet.
+    /// Encoded bytes that must be written before the next chunk.
     head: Vec<u8>,
     facts: Facts,
-    /// Bytes since the last sync, and the number at which the next one comes.
+    /// The number of bytes written since the last sync, and the number at which the next sync is
+    /// due.
     unsynced: u64,
     sync_bytes: u64,
 }
@@ -265,7 +268,7 @@ impl Saver {
             }
         }
         if let Some(core) = self.open {
-            let why = format!("core {core} ended within a value"); // A bug.
+            let why = format!("core {core} ended within a value"); // This would be a bug.
             return Err(Stop::Io(io::Error::other(why)));
         }
         self.end(&mut file)?;
@@ -285,7 +288,7 @@ impl Saver {
         self.write_libraries(file)
     }
 
-    /// Writes the function libraries before all keys, as Redis does.
+    /// Writes the function libraries, before all keys, as Redis does.
     fn write_libraries(&mut self, file: &mut Disk) -> io::Result<()> {
         let libraries = Arc::clone(&self.order.libraries);
         let mut packer = self.order.packs.then(Packer::default);
@@ -308,7 +311,7 @@ impl Saver {
         self.write_head(file)
     }
 
-    /// Writes a chunk, or puts it aside while the value of another core is open.
+    /// Writes a chunk, or keeps it while the value of another core is not complete.
     fn take_in(&mut self, core: usize, chunk: Chunk, file: &mut Disk) -> io::Result<()> {
         if self.open.is_some_and(|open| open != core) {
             self.aside[core].push_back(chunk);
@@ -359,8 +362,9 @@ impl Saver {
         self.note_written(bytes, file)
     }
 
-    /// Syncs now and then, so that the last sync is short. Past the page cache few syncs are
-    /// needed: for the disk's own cache, and for file systems that only pretend to write directly.
+    /// Syncs the file when enough was written since the last sync, so that the last sync is short.
+    /// If the page cache is bypassed, few syncs are needed: for the cache of the disk, and for file
+    /// systems that only pretend to bypass the page cache.
     fn note_written(&mut self, bytes: u64, file: &mut Disk) -> io::Result<()> {
         self.facts.bytes += bytes;
         self.unsynced += bytes;
@@ -376,12 +380,14 @@ impl Saver {
     }
 }
 
-/// Bytes before the next sync, if the last one, after `bytes`, took this long. During a sync cores
-/// wait for room, and writers may wait for them: so a slow disk is synced more often.
+/// The number of bytes to write before the next sync, if the last sync, after `bytes`, took the
+/// time `took`. During a sync the cores wait for room, and writers may wait for the cores. So a
+/// slow disk is synced after fewer bytes.
 fn sync_bytes(bytes: u64, most: u64, took: Duration) -> u64 {
-    /// The lower bound.
+    /// The minimal number of bytes.
     const LEAST: u64 = 256 << 10;
-    /// A longer sync was too large; one below a quarter of this was too small.
+    /// A sync that took longer had too many bytes; one that took less than a quarter of this had
+    /// too few.
     const LONG: Duration = Duration::from_millis(100);
     if took > LONG {
         (bytes / 2).max(LEAST).min(most)
@@ -392,15 +398,16 @@ fn sync_bytes(bytes: u64, most: u64, took: Duration) -> u64 {
     }
 }
 
-/// Renames a synced file. A reader finds the old file or the new one, whole.
+/// Renames a synced file to its final name. Readers see either the complete old file or the
+/// complete new one.
 fn put(temp: &Path, place: &Path, folder: &Path) -> io::Result<()> {
     fs::rename(temp, place)?;
     sync_folder(folder)
 }
 
-/// Syncs a folder. As in Redis, a file system that cannot do so is no failure.
+/// Syncs a folder. As in Redis, it is no error if the file system does not support that.
 fn sync_folder(folder: &Path) -> io::Result<()> {
-    /// EBADF, EINVAL, EOPNOTSUPP.
+    /// The errors EBADF, EINVAL and EOPNOTSUPP.
     const CANNOT: [i32; 3] = [9, 22, 95];
     match File::open(folder)?.sync_all() {
         Err(error) if error.raw_os_error().is_some_and(|number| CANNOT.contains(&number)) => Ok(()),
@@ -408,7 +415,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder of the snapshots: the working directory at start.
+/// The folder in which snapshots are written: the working directory.
 pub(crate) fn folder() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
 }
@@ -418,7 +425,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// The processors that each snapshot thread may use, read from /proc.
+    /// The processors on which each thread named `saver` may run, read from /proc.
     fn processors_of_savers() -> Vec<String> {
         let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
         let read = |task: &fs::DirEntry, file: &str| {

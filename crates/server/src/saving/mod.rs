@@ -1,4 +1,4 @@
-//! Snapshots: their state, their rules, and the store that takes them.
+//! Snapshots: their state, the rules that trigger them, and the store that receives them.
 //!
 //! ```text
 //! SAVE, BGSAVE, SHUTDOWN ──► core 0: lock all, cut on every core, unlock     (engine::saving)
@@ -11,13 +11,13 @@
 //!                              │ outcome
 //!                              ▼ core 0
 //! ```
-//! docs/design/0017-saving.md says why. The engine sees a file as a [`Store`]; the simulator has
-//! one in memory.
+//! docs/design/0017-saving.md explains the design. The engine writes to a [`Store`]: a file in the
+//! server, and memory in the simulator.
 //!
 //! - `points`: the save points.
 //! - `file`: the file and the thread that writes it.
 //!
-//! Not here: the bytes of keys (`persist`), commands (`admin`).
+//! Not here: the encoding of keys (`persist`), and the commands (`admin`).
 
 mod file;
 mod points;
@@ -33,125 +33,127 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A place for snapshots.
+/// A place to which snapshots are written.
 pub trait Store: Send + Sync {
-    /// Begins a snapshot: returns the outlet of each core, in order. The store reports the outcome
-    /// to [`Saves::end`].
+    /// Begins a snapshot, and returns the outlet of each core, in order. When the snapshot has
+    /// ended, the store passes the outcome to [`Saves::end`].
     ///
     /// # Errors
-    /// The snapshot cannot begin; a sentence.
+    /// Errors: the snapshot cannot begin; a sentence says why.
     fn begin(
         &self,
         order: SnapshotOrder,
         saves: &Arc<Saves>,
     ) -> Result<Vec<Box<dyn Outlet>>, String>;
 
-    /// Waits until the current file is complete or removed. Call it when no core sends any more.
+    /// Waits until the current file is complete or removed. Must be called when no core sends
+    /// chunks any more.
     fn finish(&self) {}
 
-    /// The sizes of portions and chunks.
+    /// The sizes of portions of work, and of chunks.
     fn portions(&self) -> Portions {
         Portions::default()
     }
 }
 
-/// Takes the chunks of one core. Dropping it before [`Outlet::end`] aborts the snapshot.
+/// Receives the chunks of one core. Dropping it before [`Outlet::end`] aborts the snapshot.
 pub trait Outlet: Send {
     /// Whether there is room for a chunk.
     fn room(&self) -> Room;
-    /// Sends a chunk. Call it only if there is room.
+    /// Sends a chunk. May be called only if there is room.
     fn send(&mut self, chunk: Chunk);
-    /// Ends the core's part: the last chunk was sent.
+    /// Ends the core's part of the snapshot, after its last chunk.
     fn end(self: Box<Self>);
 }
 
-/// Whether an outlet takes a chunk.
+/// Whether an outlet accepts a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is room.
+    /// There is room for a chunk.
     Some,
-    /// There is none yet; the core is woken when there is.
+    /// There is no room yet. The core is woken when there is.
     Later,
-    /// The snapshot was aborted: no chunk is taken any more.
+    /// The snapshot was aborted, and accepts no chunk any more.
     Gone,
 }
 
-/// The facts about a snapshot, apart from its keys.
+/// The description of a snapshot, without its keys.
 #[derive(Clone, Debug)]
 pub struct SnapshotOrder {
-    /// The folder.
+    /// The folder of the file.
     pub folder: PathBuf,
-    /// The name of the file in it.
+    /// The name of the file.
     pub name: String,
-    /// The version of the format.
+    /// The version of the file format.
     pub version: u16,
-    /// The libraries of functions.
+    /// The function libraries, as of the cut.
     pub libraries: Arc<Registry>,
-    /// Whether their texts are compressed.
+    /// True if the texts of the libraries are compressed.
     pub packs: bool,
-    /// Keys and deadlines of each database in use.
+    /// For each database in use: the number of keys, and the number of those with a deadline.
     pub sizes: BTreeMap<u32, (u64, u64)>,
-    /// The instant of the cut, in Unix milliseconds.
+    /// The time of the cut, in Unix milliseconds.
     pub cut_ms: u64,
-    /// Used memory at the cut, in bytes.
+    /// The used memory at the time of the cut, in bytes.
     pub used_bytes: usize,
-    /// Whether a checksum is written.
+    /// True if a checksum is written.
     pub sums: bool,
-    /// Bytes between two syncs while the file is written; `None` syncs at the end only.
+    /// The number of bytes between two syncs while the file is written. With `None` it is synced
+    /// only at its end.
     pub sync_bytes: Option<u64>,
 }
 
-/// How a snapshot ended.
+/// The outcome of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The file is on the disk under its final name.
     Saved {
-        /// Bytes of the file.
+        /// The size of the file in bytes.
         bytes: u64,
     },
-    /// Saving failed; the previous file is kept.
+    /// Saving failed, for this reason; the previous file is kept.
     Failed(String),
     /// The snapshot was cancelled.
     Cancelled,
 }
 
-/// A request of the main thread to core 0.
+/// A request from the main thread to core 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveRequest {
     /// No request.
     Nothing = 0,
-    /// A snapshot, because a save point was reached.
+    /// Make a snapshot, because a save point was reached.
     Snapshot = 1,
-    /// The last snapshot, before the end: nothing may change after it.
+    /// Make the snapshot before the end of the server; nothing may change after it.
     Last = 2,
 }
 
-/// The settings that decide when to save, and the effect of a failure.
+/// The settings that say when snapshots are made, and what happens if one fails.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
-    /// `save`.
+    /// The save points of the setting `save`.
     pub(crate) points: Vec<Point>,
-    /// `stop-writes-on-bgsave-error`.
+    /// The setting `stop-writes-on-bgsave-error`.
     pub(crate) stops_writes: bool,
-    /// `shutdown-on-sigterm`.
+    /// The setting `shutdown-on-sigterm`.
     pub(crate) on_term: Words,
-    /// `shutdown-on-sigint`.
+    /// The setting `shutdown-on-sigint`.
     pub(crate) on_int: Words,
 }
 
-/// How the server ends: the words of SHUTDOWN.
+/// The options of ending the server, as in the arguments of SHUTDOWN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Words {
-    /// Save, also without save points.
+    /// Make a snapshot, even without save points.
     pub(crate) save: bool,
-    /// Do not save, even with save points.
+    /// Make no snapshot, even with save points.
     pub(crate) nosave: bool,
-    /// End even if saving fails.
+    /// End the server even if saving fails.
     pub(crate) force: bool,
 }
 
 impl Words {
-    /// Reads the words of a setting.
+    /// Parses the options from a setting.
     pub(crate) fn read(setting: &str) -> Self {
         let has = |word: &str| setting.split(' ').any(|other| other == word);
         Self { save: has("save"), nosave: has("nosave"), force: has("force") }
@@ -162,51 +164,52 @@ impl Words {
 pub struct Saves {
     store: Box<dyn Store>,
     rules: Mutex<Rules>,
-    /// Writes are refused, because the last snapshot failed and the rules say so.
+    /// True if writes are refused, because the last snapshot failed and the rules require that.
     refuses_writes: AtomicBool,
-    /// Start of the current snapshot, in Unix milliseconds; 0 for none.
+    /// The start of the current snapshot, in Unix milliseconds; 0 if there is none.
     began_ms: AtomicU64,
-    /// Keys of the current snapshot.
+    /// The number of keys in the current snapshot.
     keys: AtomicU64,
-    /// The current snapshot must stop.
+    /// True if the current snapshot must stop.
     cancelled: AtomicBool,
-    /// The outcome, until core 0 takes it.
+    /// The outcome of a snapshot, until core 0 handles it.
     outcome: Mutex<Option<Outcome>>,
     has_outcome: AtomicBool,
     request: AtomicU8,
-    /// The snapshot before the end is being made, or was made.
+    /// True if the snapshot before the end of the server is being made, or was made.
     is_last: AtomicBool,
-    /// The snapshot before the end was cancelled, perhaps before it began.
+    /// True if the snapshot before the end was cancelled, perhaps before it began.
     is_aborted: AtomicBool,
-    /// The outcome of the snapshot before the end: 0 none yet, 1 saved, 2 failed.
+    /// The outcome of the snapshot before the end: 0 for none yet, 1 for success, 2 for failure.
     last_of_all: AtomicU8,
     // ---- history ----
-    /// Unix seconds of the last success, or of the start of the process.
+    /// The time of the last successful snapshot, or else of the start of the process, in Unix
+    /// seconds.
     saved_s: AtomicU64,
-    /// Unix seconds of the last cancelled snapshot; 0 for none.
+    /// The time of the last cancelled snapshot, in Unix seconds; 0 if there is none.
     cancelled_s: AtomicU64,
-    /// Unix milliseconds of the last attempt.
+    /// The time of the last attempt, in Unix milliseconds.
     tried_ms: AtomicU64,
     has_failed: AtomicBool,
-    /// The last attempt was given up, because a script held its keys.
+    /// True if the last attempt was given up because a script held keys.
     is_held: AtomicBool,
-    /// Seconds that the last background snapshot took; -1 for none yet.
+    /// The duration of the last background snapshot, in seconds; -1 if there is none yet.
     took_s: AtomicI64,
-    /// Snapshots begun.
+    /// The number of snapshots that have begun.
     count: AtomicU64,
 }
 
-/// A reason to make no snapshot.
+/// A reason why no snapshot was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
     /// Another snapshot is being made.
     Saving,
-    /// A slow script holds keys; the refusal's text.
+    /// A slow script holds keys. The text is the error for the client.
     Script(&'static str),
 }
 
 impl Saves {
-    /// No snapshot yet, in a process that began at `started_ms`.
+    /// The state without any snapshot, in a process that began at `started_ms`.
     #[must_use]
     pub fn new(store: Box<dyn Store>, started_ms: u64) -> Self {
         Self {
@@ -232,7 +235,7 @@ impl Saves {
         }
     }
 
-    /// Begins to write the current snapshot: returns the outlets of all cores.
+    /// Begins to write the current snapshot, and returns the outlets of all cores.
     pub(crate) fn begin_file(
         self: &Arc<Self>,
         order: SnapshotOrder,
@@ -240,19 +243,19 @@ impl Saves {
         self.store.begin(order, self)
     }
 
-    /// See [`Store::portions`].
+    /// Calls [`Store::portions`].
     pub(crate) fn portions(&self) -> Portions {
         self.store.portions()
     }
 
-    /// See [`Store::finish`].
+    /// Calls [`Store::finish`].
     pub(crate) fn finish(&self) {
         self.store.finish();
     }
 
     // ---- one snapshot ----
 
-    /// Begins a snapshot at `now_ms`, unless another is being made. Core 0 only.
+    /// Begins a snapshot at `now_ms`, unless another one is being made. Core 0 only.
     pub(crate) fn begin(&self, now_ms: u64) -> Result<(), Busy> {
         if self.is_under_way() {
             return Err(Busy::Saving);
@@ -266,31 +269,33 @@ impl Saves {
         Ok(())
     }
 
-    /// Gives the new snapshot up, because a script holds its keys.
+    /// Gives up the snapshot that has just begun, because a script holds keys.
     pub(crate) fn give_up(&self) {
         self.is_held.store(true, Ordering::Relaxed);
         self.began_ms.store(0, Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Sets the number of keys of the current snapshot.
+    /// Sets the number of keys in the current snapshot.
     pub(crate) fn set_keys(&self, keys: u64) {
         self.keys.store(keys, Ordering::Relaxed);
     }
 
-    /// Reports the outcome. The store calls it once, and wakes core 0 afterwards.
+    /// Stores the outcome of a snapshot. The store of the snapshot calls this once, and wakes core
+    /// 0 afterwards.
     pub fn end(&self, outcome: Outcome) {
         *self.outcome.lock().expect("no holder panics") = Some(outcome);
         self.has_outcome.store(true, Ordering::Release);
     }
 
-    /// Takes the outcome, if there is one. Core 0 only.
+    /// Takes the outcome of the snapshot, if it has ended. Core 0 only.
     pub(crate) fn take_outcome(&self) -> Option<Outcome> {
         let has_outcome = self.has_outcome.swap(false, Ordering::Acquire);
         has_outcome.then(|| self.outcome.lock().expect("no holder panics").take()).flatten()
     }
 
-    /// Records the outcome at `now_ms`. With `is_in_background` INFO shows it as the status.
+    /// Records the outcome of a snapshot that ended at `now_ms`. With `is_in_background`, INFO
+    /// shows it.
     pub(crate) fn note(&self, outcome: &Outcome, is_in_background: bool, now_ms: u64) {
         let began_ms = self.began_ms.swap(0, Ordering::Relaxed);
         match outcome {
@@ -311,7 +316,7 @@ impl Saves {
         self.decide_about_writes();
     }
 
-    /// Asks the current snapshot to stop. False if there is none.
+    /// Asks the current snapshot to stop. Returns false if there is none.
     pub(crate) fn cancel(&self) -> bool {
         let is_under_way = self.is_under_way();
         if is_under_way {
@@ -320,26 +325,26 @@ impl Saves {
         is_under_way
     }
 
-    /// Whether the current snapshot must stop.
+    /// True if the current snapshot must stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether a snapshot is being made.
+    /// True if a snapshot is being made.
     pub(crate) fn is_under_way(&self) -> bool {
         self.began_ms.load(Ordering::Relaxed) > 0
     }
 
     // ---- the main thread and core 0 ----
 
-    /// Leaves a request for core 0. Wake it afterwards.
+    /// Stores a request for core 0. The caller wakes core 0 afterwards.
     pub(crate) fn request(&self, request: SaveRequest) {
         self.last_of_all.store(0, Ordering::Relaxed);
         self.request.store(request as u8, Ordering::Release);
     }
 
-    /// Takes the request.
+    /// Takes the request, on core 0.
     pub(crate) fn take_request(&self) -> SaveRequest {
         match self.request.swap(SaveRequest::Nothing as u8, Ordering::Acquire) {
             1 => SaveRequest::Snapshot,
@@ -348,43 +353,44 @@ impl Saves {
         }
     }
 
-    /// Whether a request waits for core 0.
+    /// True if a request waits for core 0.
     pub(crate) fn is_requested(&self) -> bool {
         self.request.load(Ordering::Acquire) > 0
     }
 
-    /// Whether a request or an outcome waits for core 0.
+    /// True if a request or an outcome waits for core 0.
     pub(crate) fn has_news(&self) -> bool {
         self.has_outcome.load(Ordering::Acquire) || self.is_requested()
     }
 
-    /// Sets whether the snapshot before the end is being made, or was made.
+    /// Sets whether the snapshot before the end of the server is being made, or was made.
     pub(crate) fn set_last(&self, is_last: bool) {
         self.is_aborted.store(false, Ordering::Relaxed);
         self.is_last.store(is_last, Ordering::Relaxed);
     }
 
-    /// Cancels the snapshot before the end, which may still wait for another snapshot.
+    /// Cancels the snapshot before the end. It may not have begun, because it waits for another
+    /// snapshot.
     pub(crate) fn abort_last(&self) {
         self.is_aborted.store(true, Ordering::Relaxed);
     }
 
-    /// See [`Saves::abort_last`].
+    /// True after [`Saves::abort_last`].
     pub(crate) fn is_aborted(&self) -> bool {
         self.is_aborted.load(Ordering::Relaxed)
     }
 
-    /// See [`Saves::set_last`].
+    /// The value that [`Saves::set_last`] has set.
     pub(crate) fn is_last(&self) -> bool {
         self.is_last.load(Ordering::Relaxed)
     }
 
-    /// Records whether the snapshot before the end was saved.
+    /// Records whether the snapshot before the end was successful.
     pub(crate) fn set_last_outcome(&self, is_saved: bool) {
         self.last_of_all.store(if is_saved { 1 } else { 2 }, Ordering::Release);
     }
 
-    /// Whether the snapshot before the end was saved; `None` while it is being made.
+    /// Whether the snapshot before the end was successful; `None` while it is being made.
     pub(crate) fn last(&self) -> Option<bool> {
         match self.last_of_all.load(Ordering::Acquire) {
             0 => None,
@@ -407,13 +413,13 @@ impl Saves {
         self.refuses_writes.store(refuses, Ordering::Relaxed);
     }
 
-    /// Whether write commands are refused.
+    /// True if writes must be refused.
     #[inline]
     pub(crate) fn refuses_writes(&self) -> bool {
         self.refuses_writes.load(Ordering::Relaxed)
     }
 
-    /// How a signal ends the server.
+    /// The options of ending the server after this signal.
     pub(crate) fn words(&self, signal: Signal) -> Words {
         let rules = self.rules.lock().expect("no holder panics");
         match signal {
@@ -422,17 +428,18 @@ impl Saves {
         }
     }
 
-    /// Whether an end with these words saves. Without SAVE and NOSAVE the save points decide.
+    /// True if ending the server with these options makes a snapshot. Without SAVE and NOSAVE, it
+    /// does if there are save points.
     pub(crate) fn saves_at_end(&self, words: Words) -> bool {
         let has_points = || !self.rules.lock().expect("no holder panics").points.is_empty();
         !words.nosave && (words.save || has_points())
     }
 
-    /// The save point that is reached at `now_ms`, with this number of changes since the last
-    /// snapshot. After a failure, or a refusal by a script, no point is reached for [`RETRY_MS`].
-    /// After a cancelled snapshot the seconds count from the cancellation.
+    /// The save point that is reached at `now_ms`, if any, after `changes` changes since the last
+    /// snapshot. After a failure, or a refusal because of a script, no save point is reached for
+    /// [`RETRY_MS`]. After a cancelled snapshot, the seconds count from the cancellation.
     pub(crate) fn reached(&self, changes: u64, now_ms: u64) -> Option<Point> {
-        /// As in Redis.
+        /// Redis waits as long.
         const RETRY_MS: u64 = 5_000;
         if self.is_under_way() {
             return None;
@@ -452,33 +459,34 @@ impl Saves {
 
     // ---- for INFO ----
 
-    /// Unix seconds of the last success, or of the start of the process.
+    /// The time of the last successful snapshot, or else of the start of the process, in Unix
+    /// seconds.
     pub(crate) fn saved_s(&self) -> u64 {
         self.saved_s.load(Ordering::Relaxed)
     }
 
-    /// The status of the last background snapshot, for INFO.
+    /// The status of the last background snapshot, as INFO shows it.
     pub(crate) fn status(&self) -> &'static str {
         if self.has_failed.load(Ordering::Relaxed) { "err" } else { "ok" }
     }
 
-    /// Seconds that the last background snapshot took; -1 for none yet.
+    /// The duration of the last background snapshot, in seconds; -1 if there is none yet.
     pub(crate) fn took_s(&self) -> i64 {
         self.took_s.load(Ordering::Relaxed)
     }
 
-    /// Seconds since the current snapshot began, if there is one.
+    /// Seconds since the current snapshot began; `None` if there is none.
     pub(crate) fn current_s(&self, now_ms: u64) -> Option<u64> {
         let began_ms = Some(self.began_ms.load(Ordering::Relaxed)).filter(|at| *at > 0)?;
         Some(now_ms.saturating_sub(began_ms) / 1_000)
     }
 
-    /// Keys of the current snapshot, or of the last.
+    /// The number of keys in the current snapshot, or else in the last.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Snapshots begun since the start.
+    /// The number of snapshots that have begun since the start.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,16 +1,16 @@
-//! Save points: save after a number of seconds, if there were enough changes.
+//! Save points: a snapshot is made after a number of seconds, if there were enough changes.
 
 /// A save point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// Seconds since the last snapshot.
+    /// The seconds that must have passed since the last snapshot.
     pub(crate) seconds: u64,
-    /// Changes since then.
+    /// The changes that must have been made since then.
     pub(crate) changes: u64,
 }
 
 impl Point {
-    /// The points of the setting `save`, whose value was checked before.
+    /// Parses the save points of the setting `save`, whose value was validated before.
     pub(crate) fn all(setting: &str) -> Vec<Self> {
         let numbers = setting.split_ascii_whitespace().filter_map(|word| word.parse().ok());
         let numbers: Vec<u64> = numbers.collect();
@@ -18,8 +18,8 @@ impl Point {
         pairs.map(|pair| Self { seconds: pair[0], changes: pair[1] }).collect()
     }
 
-    /// Whether the point is reached after these changes and seconds. As in Redis, one second later
-    /// than the setting says.
+    /// True if the point is reached after these changes and seconds. As in Redis, that is one
+    /// second later than the setting says.
     pub(crate) fn is_reached(self, changes: u64, seconds: u64) -> bool {
         changes >= self.changes && seconds > self.seconds
     }

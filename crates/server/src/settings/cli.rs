@@ -1,23 +1,23 @@
-//! The command line: `darter [FILE | -] [--name value]...`, read as Redis does. An option becomes a
-//! line that follows those of the file, so there is one grammar.
+//! The command line: `darter [FILE | -] [--name value]...`, read as Redis reads it. An option is
+//! converted into a line that follows the lines of the file, so that both have one grammar.
 
 use super::file::quoted;
 use super::read::{self, Reading};
 use super::{ROWS, Settings, When, startable};
 use std::path::Path;
 
-/// The request of a command line.
+/// The action that a command line requests.
 #[derive(Debug)]
 pub enum CliRequest {
-    /// Run the server.
+    /// Run the server with these settings.
     Run(Box<Settings>),
-    /// Print a text and exit.
+    /// Print this text and exit.
     Print(String),
 }
 
-/// Parses the command line's words, without the program's name.
+/// Parses the words of the command line, without the program's name.
 ///
-/// Errors: a text with all faults.
+/// Errors: a text that names all faults.
 pub fn parse(words: &[String]) -> Result<CliRequest, String> {
     let line = Line::split(words);
     if line.has("--help") || line.has("-h") {
@@ -46,12 +46,12 @@ pub fn parse(words: &[String]) -> Result<CliRequest, String> {
     Ok(CliRequest::Run(Box::new(settings)))
 }
 
-/// The words, classified.
+/// The words of the command line: file and options.
 #[derive(Default)]
 struct Line<'a> {
     file: Option<&'a str>,
     reads_input: bool,
-    /// The options as lines of a file.
+    /// The options, as lines of a settings file.
     options: String,
     flags: Vec<&'a str>,
 }
@@ -59,8 +59,9 @@ struct Line<'a> {
 const FLAGS: &[&str] = &["-h", "--help", "-v", "--version", "--check-config"];
 
 impl<'a> Line<'a> {
-    /// The first word may be a file; `-` may be first or last. The first word after an option's
-    /// name is a value even if it begins with `--`. `--name value` may be one word.
+    /// The first word may name a file; `-` (standard input) may be the first or the last word. The
+    /// word after an option's name is its value, even if it begins with `--`. `--name value` may
+    /// also be one word.
     fn split(words: &'a [String]) -> Self {
         let mut line = Self::default();
         let mut needs_value = false;
@@ -79,7 +80,8 @@ impl<'a> Line<'a> {
                 line.options.push_str(option);
                 let ends = words.peek().is_none_or(|next| next.starts_with("--"));
                 if ends && option.eq_ignore_ascii_case("save") {
-                    line.options.push_str(" \"\""); // `--save ""`: no save points.
+                    // An empty value: `--save ""` means no save points.
+                    line.options.push_str(" \"\"");
                 } else {
                     needs_value = read::words(option).is_some_and(|words| words.len() == 1);
                 }
@@ -101,7 +103,7 @@ fn version() -> String {
     format!("darter {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The log lines about the settings that a start would write, for `--check`.
+/// The lines about these settings that a start would log, for `--check`.
 fn checked(settings: &Settings) -> String {
     let mut lines: Vec<String> =
         read::warnings(settings).iter().map(|line| format!("warning: {line}")).collect();

@@ -1,5 +1,5 @@
-//! The settings file, rewritten in place by CONFIG REWRITE: comments and order are kept, lines
-//! whose value has changed are updated, and new values that are not the default follow at the end.
+//! The settings file, as CONFIG REWRITE changes it: comments and the order of lines are kept, lines
+//! whose value has changed are updated, and new values that differ from the default are appended.
 //!
 //! Not here: reading a file. See `read`.
 
@@ -11,10 +11,10 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The reason of a failed rewrite.
+/// The reason why a rewrite failed.
 #[derive(Debug)]
 pub enum Refused {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Io(PathBuf, io::Error),
 }
 
@@ -26,12 +26,12 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Writes the values of `latest` back to the file that they came from, in portions. `mark`
-/// distinguishes concurrent rewrites of one process.
+/// Writes the newest settings back to the file from which they came, in portions. `latest` returns
+/// the newest settings. `mark` distinguishes concurrent rewrites in one process.
 ///
-/// The new file replaces the old one only if the settings are still the latest. Otherwise the
-/// rewrite starts again, because the older of two rewrites could win. So it ends when no setting
-/// changes during one pass.
+/// The new file replaces the old one only if no setting has changed since. Otherwise the rewrite
+/// starts again, because the older of two concurrent rewrites must not win. So the rewrite ends
+/// when no setting changes during one pass.
 pub async fn rewrite(
     latest: impl Fn() -> Arc<Settings>,
     mark: u64,
@@ -48,7 +48,7 @@ pub async fn rewrite(
     }
 }
 
-/// Writes the new file next to the one at `path`.
+/// Writes the new file into the folder of `path`.
 async fn write_beside(
     path: &Path,
     settings: &Settings,
@@ -57,7 +57,7 @@ async fn write_beside(
 ) -> io::Result<Temporary> {
     let old = File::open(path)?;
     let (temporary, new) = Temporary::create(path, mark)?;
-    // The file may have a password: its permissions must not be wider than the old file's.
+    // The file may contain a password, so it gets the permissions of the old file.
     new.set_permissions(old.metadata()?.permissions())?;
     let (old, new) = (BufReader::new(old), BufWriter::new(new));
     let mut rewriting = Rewriting { settings, old, new, written: HashSet::new() };
@@ -68,12 +68,12 @@ async fn write_beside(
     Ok(temporary)
 }
 
-/// A file that is removed on drop, after an error or with its task.
+/// A temporary file, which is removed when this value is dropped, after an error or with its task.
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Creates the file in the folder of `path`, with that name as a prefix. The name is unique
-    /// among servers and tasks.
+    /// Creates a temporary file in the folder of `path`, with that file's name as a prefix. The
+    /// name is unique among servers and tasks.
     fn create(path: &Path, mark: u64) -> io::Result<(Self, File)> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".rewrite-tmp-{}-{mark}", std::process::id()));
@@ -88,24 +88,24 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After the rename there is nothing to remove.
+        // After the rename, there is no file to remove.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// A file being rewritten.
+/// A file that is being rewritten.
 struct Rewriting<'a, R, W> {
     settings: &'a Settings,
     old: R,
     new: W,
-    /// Names that the new file has.
+    /// The settings that the new file has already.
     written: HashSet<&'static str>,
 }
 
 impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
-    /// Rewrites a portion of the lines. A line is never split. False after the last.
+    /// Rewrites a portion of the lines; a line is never split. Returns false after the last line.
     fn lines(&mut self) -> io::Result<bool> {
-        /// About 20 us, plus the time of the system calls.
+        /// About 20 us, in addition to the system calls.
         const BYTES: usize = 16 * 1024;
         let (mut bytes, mut line) = (0, String::new());
         while bytes < BYTES {
@@ -123,7 +123,8 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
         let place = name.and_then(|name| super::place(&name));
         match place.map(|(at, _)| &ROWS[at]) {
-            // The last line of a setting counts, and takes the place of the first.
+            // As in Redis, the value of the last line of a setting counts. It is written at the
+            // first such line.
             Some(row) if self.written.contains(row.name) => Ok(()),
             Some(row) => {
                 let line = line_of(row, self.settings.text(row.name));
@@ -134,7 +135,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
         }
     }
 
-    /// Appends new values that are not the default.
+    /// Appends the values that are not in the file yet and differ from the default.
     fn end(mut self) -> io::Result<W> {
         for (row, value) in self.settings.iter() {
             let is_new = value != row.default && !self.written.contains(row.name);
@@ -147,7 +148,8 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
     }
 }
 
-/// The line that [`directive`] reads as this value. Words are bare only if the row takes that many.
+/// The line that [`directive`] reads as this value. Words are written without quotes only if the
+/// row takes several words.
 fn line_of(row: &Setting, value: &str) -> String {
     let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
     let is_plain = |word: &str| !word.is_empty() && word.chars().all(plain);
@@ -158,7 +160,7 @@ fn line_of(row: &Setting, value: &str) -> String {
     format!("{} {}", row.name, quoted(value))
 }
 
-/// A word in double quotes, as [`directive`] reads it.
+/// A word in double quotes, in the form that [`directive`] reads.
 pub(super) fn quoted(word: &str) -> String {
     let word = word.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", word.replace('\n', "\\n").replace('\r', "\\r"))
@@ -174,7 +176,7 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
-    /// A settings file in a folder of its own, which is removed at the end.
+    /// A settings file in a folder of its own, which is removed when this value is dropped.
     struct Place(PathBuf);
 
     impl Place {
@@ -217,12 +219,12 @@ mod tests {
         }
     }
 
-    /// Runs to the next pause, or to the end.
+    /// Runs a task to its next pause, or to its end.
     fn poll<F: Future>(task: Pin<&mut F>) -> Poll<F::Output> {
         task.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// Ends a slice.
+    /// A pause, at which a slice may end.
     async fn pause() {
         let mut was_here = Cell::new(false);
         poll_fn(|_| if was_here.replace(true) { Poll::Ready(()) } else { Poll::Pending }).await;

@@ -1,8 +1,9 @@
-//! Settings: one table of rows, from which come the command line, the file, CONFIG GET, SET and
-//! REWRITE, and `--help`.
+//! Settings: a table of rows. The command line, the settings file, CONFIG GET, SET and REWRITE, and
+//! `--help` all use it.
 //!
-//! A value is kept as its canonical text, as CONFIG GET shows it. The typed readers parse it, and
-//! cannot fail, because only [`Settings::set`] writes, and it validates by the row.
+//! A value is stored as its canonical text, as CONFIG GET shows it. Reading it as a number or a
+//! flag cannot fail, because only [`Settings::set`] stores values, and it validates them as the row
+//! says.
 //!
 //! Not here: the effects of settings. `admin::config` applies changes.
 
@@ -18,63 +19,64 @@ pub(crate) use value::bytes;
 
 use std::fmt;
 
-/// The values that a setting takes.
+/// The kind of values that a setting takes.
 #[derive(Clone, Copy, Debug)]
 pub enum SettingKind {
-    /// `yes` or `no`.
+    /// The words `yes` or `no`.
     Bool,
-    /// Only `no`, with the reason why `yes` is refused.
+    /// Only `no`. The text is the reason why `yes` is refused.
     Off(&'static str),
     /// An integer in this range.
     Int(i64, i64),
-    /// An integer in this range, which Redis keeps unsigned: -1 is the largest.
+    /// An integer in this range that Redis stores unsigned, so that -1 is the largest number.
     Count(u64, u64),
-    /// Bytes in this range, with units: `100mb`, `1gb`.
+    /// A number of bytes in this range, with an optional unit: `100mb`, `1gb`.
     Memory(i64, i64),
-    /// Like `Memory`, but unsigned, like `Count`.
+    /// Like `Memory`, but stored unsigned, like `Count`.
     Size(u64, u64),
-    /// An integer that is clamped to Redis's range of `hz`.
+    /// An integer that is clamped to the range that Redis has for `hz`.
     Hertz,
-    /// Bytes, at least the minimum of a replica's backlog.
+    /// A number of bytes that is raised to the minimal size of a replication backlog.
     Backlog,
-    /// Redis's log levels, and `nothing` of newer versions.
+    /// A log level of Redis, including `nothing`, which newer versions have.
     Levels,
-    /// Classes of events, a letter each.
+    /// Classes of keyspace events, one letter each.
     Events,
-    /// Bytes, or a percentage of another setting: `5%`.
+    /// A number of bytes, or a percentage of another setting, such as `5%`.
     MemoryOrPart,
-    /// `class hard soft seconds`, repeated; a class that is not named stays as it is.
+    /// `class hard soft seconds`, repeated. The limits of a class that is not named do not change.
     OutputLimits,
     /// One of these words.
     Enum(&'static [&'static str]),
-    /// Several of these words; the first one excludes the others.
+    /// Several of these words. The first one excludes the others.
     Flags(&'static [&'static str]),
     /// Any text.
     Text,
-    /// The name of a file, without a path.
+    /// The name of a file, without a folder.
     FileName,
     /// An existing folder.
     Folder,
-    /// Several words, kept with one blank between them.
+    /// Several words, stored with one blank between them.
     Words,
-    /// Pairs of seconds and changes, kept with one blank between them; empty for none.
+    /// Pairs of seconds and changes, stored with one blank between the numbers; empty for no save
+    /// points.
     Save,
-    /// Numbers from 0 to 100, kept with one blank between them; empty for none.
+    /// Numbers from 0 to 100, stored with one blank between them; empty for none.
     Percentiles,
-    /// Three scores of the OOM killer.
+    /// Three scores for the kernel's OOM killer.
     OomScores,
     /// A host name, or nothing.
     Hostname,
-    /// A text with variables in braces.
+    /// A text that may contain variables in braces.
     Title,
-    /// Permission bits in octal; empty or 0: the system's default.
+    /// Permission bits in octal. Empty or 0 means the system's default.
     Octal,
-    /// Not supported yet, with the reason.
+    /// A setting that is not supported yet. The text is the reason.
     Absent(&'static str),
 }
 
 impl SettingKind {
-    /// Whether all words after the name are its value; otherwise there is one.
+    /// True if all words after the name are the value; otherwise the value is one word.
     #[must_use]
     pub fn takes_words(self) -> bool {
         matches!(
@@ -90,48 +92,48 @@ impl SettingKind {
     }
 }
 
-/// When a setting may be changed.
+/// When the value of a setting may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At any time, with CONFIG SET.
+    /// At any time, by CONFIG SET.
     Running,
-    /// Like `Running`, if `enable-protected-configs` permits the client.
+    /// At any time, if `enable-protected-configs` permits it for the client.
     Guarded,
-    /// At start only.
+    /// Only at start.
     Start,
-    /// It has no meaning here; it is accepted, shown, and has no effect.
+    /// At any time; the setting is accepted and shown, but has no effect here.
     Accepted,
-    /// Like `Accepted`, at start only.
+    /// Only at start; the setting is accepted and shown, but has no effect here.
     Inert,
 }
 
-/// A row.
+/// A row of the table of settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its name: Redis's if the meaning is the same.
+    /// The name of the setting. It is Redis's name if the meaning is the same.
     pub name: &'static str,
-    /// Its default, in canonical form.
+    /// The default value, in canonical form.
     pub default: &'static str,
-    /// The values that it takes.
+    /// The kind of values.
     pub kind: SettingKind,
-    /// The unit of its value, for the help; empty for none.
+    /// The unit of the value, for the help; empty if there is none.
     pub unit: &'static str,
-    /// When it may be changed.
+    /// When the value may be changed.
     pub when: When,
-    /// Its effect, for the help.
+    /// The effect of the setting, for the help.
     pub help: &'static str,
 }
 
-/// The refusal of a value.
+/// The reason why a value was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// No such setting.
+    /// There is no setting of this name.
     Unknown(String),
-    /// It can be set at start only.
+    /// The setting can be changed only at start.
     Immutable(String),
-    /// `enable-protected-configs` forbids it.
+    /// The setting `enable-protected-configs` forbids the change.
     Protected(String),
-    /// The value is invalid, with Redis's text.
+    /// The value of the setting is invalid. The text is Redis's.
     Value(String, String),
 }
 
@@ -146,13 +148,13 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// The values of all rows.
+/// The values of all settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     values: Vec<String>,
-    /// The file that was read, and that CONFIG REWRITE writes.
+    /// The settings file, which CONFIG REWRITE rewrites, if there is one.
     pub file: Option<std::path::PathBuf>,
-    /// Requests that are not values of rows.
+    /// Lines of the settings file that are not values of rows.
     pub extras: read::Extras,
 }
 
@@ -166,8 +168,8 @@ impl Default for Settings {
     }
 }
 
-/// The index of the row named `name`, in any case, and its name in the tables: the older one if
-/// that was used.
+/// The index of the row for `name`, in any letter case, and the name in the tables. If `name` is an
+/// older name, the result is that older name.
 fn place(name: &str) -> Option<(usize, &'static str)> {
     let is_called = |called: &str| called.eq_ignore_ascii_case(name);
     if let Some(at) = ROWS.iter().position(|row| is_called(row.name)) {
@@ -178,26 +180,27 @@ fn place(name: &str) -> Option<(usize, &'static str)> {
 }
 
 impl Settings {
-    /// The value as CONFIG GET shows it. Panics for a name without a row: a bug.
+    /// The value as CONFIG GET shows it. Panics if `name` has no row, which would be a bug.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {
         let (at, _) = place(name).expect("a setting of the table");
         &self.values[at]
     }
 
-    /// A value that is an integer or bytes.
+    /// The value of a setting whose values are integers or bytes.
     #[must_use]
     pub fn int(&self, name: &str) -> i64 {
         self.text(name).parse().expect("validated when it was set")
     }
 
-    /// A value that is an integer or bytes, of a row whose range starts at 0 or above.
+    /// The value of a setting whose values are integers or bytes, and never negative.
     #[must_use]
     pub fn size(&self, name: &str) -> usize {
         self.text(name).parse().expect("validated when it was set")
     }
 
-    /// A value that is bytes, or a percentage of `whole`.
+    /// The value of a setting whose values are bytes or percentages. A percentage is taken of
+    /// `whole`.
     #[must_use]
     pub fn part(&self, name: &str, whole: usize) -> usize {
         match self.text(name).strip_suffix('%') {
@@ -206,7 +209,8 @@ impl Settings {
         }
     }
 
-    /// `client-output-buffer-limit` of a class: hard and soft in bytes, and seconds.
+    /// The limits of `client-output-buffer-limit` for a class: hard and soft limit in bytes, and
+    /// seconds.
     #[must_use]
     pub fn output_limits(&self, class: &str) -> [usize; 3] {
         let words: Vec<&str> = self.text("client-output-buffer-limit").split(' ').collect();
@@ -214,7 +218,7 @@ impl Settings {
         [1, 2, 3].map(|next| words[at + next].parse().expect("validated when it was set"))
     }
 
-    /// A value that is `yes` or `no`.
+    /// True if the value is `yes`.
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
         self.text(name) == "yes"
@@ -225,8 +229,8 @@ impl Settings {
         ROWS.iter().zip(self.values.iter().map(String::as_str))
     }
 
-    /// All names, older ones included, with their values, and whether patterns of CONFIG GET show
-    /// them.
+    /// All names, including older ones, with their values. The flag says whether patterns of CONFIG
+    /// GET match the name.
     pub fn names(&self) -> impl Iterator<Item = (&'static str, &str, bool)> {
         let rows = self.iter().map(|(row, value)| (row.name, value));
         let old = rows::older_names().map(|(old, new)| (old, self.text(new)));
@@ -244,7 +248,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Makes `dir` the process's working directory, and its name absolute.
+    /// Makes the folder in `dir` the working directory of the process, and stores its absolute
+    /// path.
     pub fn enter_folder(&mut self) -> std::io::Result<()> {
         std::env::set_current_dir(self.text("dir"))?;
         let folder = std::env::current_dir()?.to_string_lossy().into_owned();
@@ -253,8 +258,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks that a client may set it while the server runs; `is_local` says that the client is on
-    /// this machine.
+    /// Checks that a client may change the setting while the server runs. `is_local` says whether
+    /// the client is on this machine.
     pub fn may_set(&self, name: &str, is_local: bool) -> Result<(), Wrong> {
         let (at, _) = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
         let is_guarded = match self.text("enable-protected-configs") {

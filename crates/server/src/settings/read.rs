@@ -1,28 +1,31 @@
-//! Reading settings: from a file in the form of redis.conf, from standard input, from options. All
-//! faults are gathered, each with its line, so that a file can be fixed at once.
+//! Reads settings: from a file in the form of redis.conf, from standard input, and from options.
+//! All faults are reported together, each with its line, so that a file can be corrected in one
+//! pass.
 //!
-//! A line is a name and its value, words that may be quoted; `#` begins a comment line; `include`
-//! reads other files at that place. An unknown name is ignored and logged, because files may come
-//! from newer servers. A name close to a known one is refused as a typo.
+//! A line contains a name and its value, as words that may be quoted. A line that begins with `#`
+//! is a comment. `include` reads other files in place of the line. An unknown name is ignored and
+//! logged, because the file may be meant for a newer server. An unknown name that resembles a known
+//! one is refused as a typing error.
 //!
-//! Settings that would protect or persist data, and have no effect yet, are refused where
-//! continuing would be unsafe ([`Reading::refused`]), and cause a warning otherwise ([`warnings`]).
+//! Some settings would protect or persist data, but have no effect here yet. They are refused where
+//! it would be unsafe to continue ([`Reading::refused`]), and otherwise cause a warning
+//! ([`warnings`]).
 
 use super::{ROWS, Settings, place, rows, value};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A fault.
+/// An error in the settings.
 #[derive(Clone, Debug)]
 struct Fault {
-    /// The file, or another source.
+    /// The name of the file, or of another source.
     place: String,
-    /// The line and its number, from 1.
+    /// The number of the line, counted from 1, and its text.
     line: Option<(usize, String)>,
     why: String,
 }
 
-/// All faults that prevent the start, in the form of Redis.
+/// All errors that prevent the start, in the form in which Redis reports them.
 #[derive(Clone, Debug)]
 pub struct Faults(Vec<Fault>);
 
@@ -40,35 +43,35 @@ impl std::fmt::Display for Faults {
     }
 }
 
-/// Requests of the settings that are not values of rows.
+/// Lines of the settings file that are not values of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    /// Unknown names, in order.
+    /// Unknown names, in the order of the file.
     pub unknown: Vec<String>,
-    /// Whether a journal was requested.
+    /// True if a journal was requested.
     journal: bool,
-    /// Whether active defragmentation was requested.
+    /// True if active defragmentation was requested.
     defragmentation: bool,
-    /// The port for TLS, or 0.
+    /// The requested port for TLS, or 0.
     tls_port: u16,
-    /// Modules to load.
+    /// The modules that should be loaded.
     modules: Vec<String>,
 }
 
-/// The deepest nesting of `include`: ends a file that includes itself.
+/// The deepest nesting of `include`. It stops a file that includes itself.
 const DEPTH_MAX: usize = 16;
 
-/// Settings being read.
+/// Settings that are being read.
 #[derive(Debug, Default)]
 pub struct Reading {
     settings: Settings,
     faults: Vec<Fault>,
-    /// Whether a `save` line was read: later ones add to it.
+    /// True if a `save` line was read. Later ones add save points.
     has_save: bool,
 }
 
 impl Reading {
-    /// Reads a file, and remembers it for CONFIG REWRITE.
+    /// Reads a file. CONFIG REWRITE will write to the same file.
     pub fn file(&mut self, path: &Path) {
         self.include(path, 0);
         self.settings.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
@@ -83,7 +86,7 @@ impl Reading {
         }
     }
 
-    /// Reads options, given as lines of a file; an unknown name is a fault here.
+    /// Reads options in the form of lines of a file. An unknown name is an error here.
     pub fn options(&mut self, lines: &str) {
         for (number, line) in lines.lines().enumerate() {
             if let Err(why) = self.option(line) {
@@ -99,7 +102,7 @@ impl Reading {
         }
     }
 
-    /// The settings, if they have no fault, alone or together.
+    /// Returns the settings if there was no error, neither in a single one nor in a combination.
     pub fn end(mut self) -> Result<Settings, Faults> {
         let extras = &self.settings.extras;
         if extras.tls_port != 0 && self.settings.int("port") == 0 {
@@ -150,7 +153,7 @@ impl Reading {
         }
     }
 
-    /// Reads all files that match a pattern, sorted by name; none is no error.
+    /// Reads all files that match a pattern, sorted by name. It is no error if none matches.
     fn included(&mut self, pattern: &str, depth: usize) -> Result<(), String> {
         if depth == DEPTH_MAX {
             return Err("too many nested includes".into());
@@ -161,7 +164,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Handles one line's name and its words.
+    /// Handles the name and the words of one line.
     fn directive(&mut self, name: &str, values: &[String]) -> Result<(), String> {
         refused(name, values)?;
         let extras = &mut self.settings.extras;
@@ -212,8 +215,9 @@ impl Reading {
     }
 }
 
-/// The words of a list as one text. A single word may have the whole list. A blank inside one of
-/// several words becomes `_`, which every list refuses with its own error.
+/// Joins the words of a list into one text. A single word may contain the whole list. If there are
+/// several words, a blank inside one of them is replaced by `_`, for which each kind of list has an
+/// error.
 fn joined(words: &[String]) -> String {
     match words {
         [list] => list.clone(),
@@ -221,16 +225,16 @@ fn joined(words: &[String]) -> String {
     }
 }
 
-/// Whether no server can have a setting of this name, so that the line is a spoiled one:
-/// `requirepass=secret`, `requirepass: secret`, `export ..`, a name after a byte order mark.
-/// Ignoring such a line could start a server without its password.
+/// True if no server can have a setting of this name, so the line must be damaged:
+/// `requirepass=secret`, `requirepass: secret`, `export ..`, or a name after a byte order mark. If
+/// such a line were ignored, a server could start without its password.
 fn is_spoiled(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     !begins || !name.bytes().all(is_plain) || name == "export" || SPECIAL.contains(&name)
 }
 
-/// The reason without the name, which the line above it shows.
+/// The reason of the refusal without the name of the setting, which the line above shows.
 fn why(wrong: &super::Wrong) -> String {
     match wrong {
         super::Wrong::Value(_, why) => why.clone(),
@@ -238,12 +242,12 @@ fn why(wrong: &super::Wrong) -> String {
     }
 }
 
-/// Names of lines that are not settings.
+/// Names of lines that are not values of settings.
 const SPECIAL: &[&str] =
     &["include", "user", "aclfile", "rename-command", "loadmodule", "tls-port", "sentinel"];
 
-/// Refuses unsupported settings that protect the server, or make it a part of a cluster or a
-/// replica. Continuing would expose data, or serve an empty server in place of data.
+/// Refuses unsupported settings that protect the server, or that make it part of a cluster or a
+/// replica. To continue would expose data, or serve an empty database.
 fn refused(name: &str, values: &[String]) -> Result<(), String> {
     let is_no_one = || {
         let words: Vec<String> = values.iter().map(|word| word.to_ascii_lowercase()).collect();
@@ -268,7 +272,7 @@ fn refused(name: &str, values: &[String]) -> Result<(), String> {
     Err(why.into())
 }
 
-/// True for `user default on nopass ~* &* +@all`, which Redis writes into its file and which
+/// True for `user default on nopass ~* &* +@all`. Redis writes this line into its file, and it
 /// changes nothing.
 fn gives_all(words: &[String]) -> bool {
     const ALL: &[&str] = &[
@@ -290,14 +294,15 @@ fn gives_all(words: &[String]) -> bool {
         && has("nopass")
 }
 
-/// Whether a journal was requested and exists, so that Redis would load it.
+/// True if a journal was requested and exists, so that Redis would load it.
 fn asked_journal_with_data(settings: &Settings) -> bool {
     let folder = Path::new(settings.text("dir"));
     let is_there = |name: &str| !name.is_empty() && folder.join(settings.text(name)).exists();
     settings.extras.journal && (is_there("appenddirname") || is_there("appendfilename"))
 }
 
-/// One warning for each setting that would protect or persist data, and has no effect yet.
+/// Returns a warning for each setting that would protect or persist data, but has no effect here
+/// yet.
 #[must_use]
 pub fn warnings(settings: &Settings) -> Vec<String> {
     let extras = &settings.extras;
@@ -336,20 +341,21 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// Names of newer servers that look like typos of known names.
+/// Names of settings of newer servers that resemble known names.
 const FOREIGN: &[&str] = &["set-max-listpack-entries", "set-max-listpack-value"];
 
 fn is_known(name: &str) -> bool {
     place(name).is_some() || SPECIAL.contains(&name)
 }
 
-/// The error for an unknown name, with the known one that it is close to.
+/// The error for an unknown name that resembles a known one.
 fn unknown(name: &str) -> String {
     let near = suggestion(name).map(|near| format!(": did you mean '{near}'?"));
     format!("Bad directive or wrong number of arguments{}", near.unwrap_or_default())
 }
 
-/// The known name that is at most two letters away, and closer than half of its length.
+/// The known name that `name` resembles: at most two letters differ, and fewer than half of its
+/// letters.
 #[must_use]
 pub fn suggestion(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
@@ -381,7 +387,7 @@ fn distance(left: &[u8], right: &[u8]) -> usize {
     rows[left.len()][right.len()]
 }
 
-/// The files of an `include`. A pattern with `*`, `?` or `[` is matched folder by folder.
+/// The files that an `include` names. A pattern with `*`, `?` or `[` is matched folder by folder.
 fn matching(pattern: &str) -> std::io::Result<Vec<PathBuf>> {
     let is_pattern = |word: &str| word.contains(['*', '?', '[']);
     if !is_pattern(pattern) {
@@ -400,7 +406,8 @@ fn matching(pattern: &str) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The matching entries of a folder; hidden names only if the pattern begins with a dot.
+/// The entries of a folder that match a pattern. Hidden entries match only if the pattern begins
+/// with a dot.
 fn children(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     use darter_base::glob::{Case, matches_case};
     let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -413,7 +420,7 @@ fn children(folder: &Path, pattern: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The name and the words of a line; `None` for a comment or an empty line.
+/// Splits a line into the name and the words; `None` for a comment or an empty line.
 pub(super) fn directive(line: &str) -> Result<Option<(String, Vec<String>)>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -424,8 +431,8 @@ pub(super) fn directive(line: &str) -> Result<Option<(String, Vec<String>)>, Str
     Ok(Some((name, words.collect())))
 }
 
-/// Splits at blanks. `"` and `'` quote, also inside a word; within double quotes `\` escapes as in
-/// C.
+/// Splits a line into words at blanks. `"` and `'` quote, even inside a word. Within double quotes,
+/// `\` escapes as in C.
 pub(super) fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut letters = line.chars().peekable();
@@ -442,7 +449,7 @@ pub(super) fn words(line: &str) -> Option<Vec<String>> {
             }
             quoted(&mut letters, letter, &mut word)?;
             if letters.peek().is_some_and(|next| !next.is_whitespace()) {
-                return None; // A closing quote must end the word.
+                return None; // A closing quote must be followed by a blank.
             }
         }
         words.push(word);
@@ -450,7 +457,7 @@ pub(super) fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Reads up to the closing quote.
+/// Reads a quoted text up to the closing quote.
 fn quoted(
     letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
     quote: char,
@@ -466,7 +473,8 @@ fn quoted(
     }
 }
 
-/// The letter after a backslash. `\xHH` must be ASCII, because settings are text.
+/// The character that an escape after a backslash stands for. `\xHH` must be ASCII, because
+/// settings are text.
 fn escaped(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<char> {
     match letters.next()? {
         'n' => Some('\n'),

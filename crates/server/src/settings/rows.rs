@@ -45,7 +45,7 @@ const NO_DEFRAG: &str = "Active defragmentation cannot be enabled: it requires a
 const GUARD: &[&str] = &["no", "yes", "local"];
 const SHUTDOWNS: &[&str] = &["default", "save", "nosave", "now", "force"];
 
-/// Older names of the settings below.
+/// Older names of settings that have a row.
 #[rustfmt::skip] // A table.
 const OLDER_NAMES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover",     "cluster-replica-no-failover"),
@@ -65,7 +65,7 @@ const OLDER_NAMES: &[(&str, &str)] = &[
     ("slaveof",                       "replicaof"),
 ];
 
-/// Settings that patterns of CONFIG GET do not show, as in Redis.
+/// Settings that patterns of CONFIG GET do not match, as in Redis.
 pub(super) const HIDDEN: &[&str] = &[
     "key-load-delay",
     "loading-process-events-interval-bytes",
@@ -74,7 +74,7 @@ pub(super) const HIDDEN: &[&str] = &[
     "watchdog-period",
 ];
 
-/// All settings: the server's own, and those of types.
+/// All settings: those of the server, and those of the types.
 pub static ROWS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     let bounds = TYPES.iter().flat_map(|row| row.bounds).map(|bound| {
         let (kind, unit) =
@@ -87,7 +87,7 @@ pub static ROWS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
 const OF_BOUNDS: &str =
     "Limit for the name that OBJECT ENCODING reports; it does not change how the value is stored.";
 
-/// Older names of settings, each with the name of its row.
+/// Pairs of an older name and the name in the table.
 pub(super) fn older_names() -> impl Iterator<Item = (&'static str, &'static str)> {
     let bounds = TYPES.iter().flat_map(|row| row.bounds);
     let of_bounds = bounds.filter_map(|bound| Some((bound.older_name?, bound.name)));

@@ -1,13 +1,14 @@
-//! Settings that parse, but would prevent the start, as far as a check without effects shows: no
-//! name is resolved, no port is opened, no file is created.
+//! Checks for settings that are valid, but would prevent the start. The checks have no effects: no
+//! name is resolved, no port is opened, and no file is created. So they find only a part of such
+//! faults.
 //!
-//! Not here: faults of a line. See `read`.
+//! Not here: errors in a single line. See `read`.
 
 use super::Settings;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
-/// The faults: sentences, each beginning with the setting's name.
+/// The errors, as sentences that begin with the name of the setting.
 pub(super) fn faults(settings: &Settings) -> Vec<String> {
     let mut faults = Vec::new();
     if settings.int("port") != 0 {
@@ -21,7 +22,7 @@ pub(super) fn faults(settings: &Settings) -> Vec<String> {
     faults
 }
 
-/// Whether a word of `bind` has the form of an address, or may be a name.
+/// True if a word of `bind` has the form of an address, or may be a host name.
 fn is_address(word: &str) -> bool {
     let word = word.strip_prefix('-').unwrap_or(word);
     let is_numeric = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -35,8 +36,8 @@ fn is_address(word: &str) -> bool {
     }
 }
 
-/// One to four numbers, of which the last covers all remaining bytes, as in `inet_aton(3)`: the
-/// system also accepts `127.1`.
+/// True for one to four numbers, of which the last covers all remaining bytes, as in
+/// `inet_aton(3)`. So `127.1` is an address, too.
 fn is_ipv4(word: &str) -> bool {
     let numbers: Result<Vec<u64>, _> = word.split('.').map(str::parse).collect();
     let Ok([first @ .., last]) = numbers.as_deref() else { return false };
@@ -45,7 +46,8 @@ fn is_ipv4(word: &str) -> bool {
         && *last < 256 << (8 * (3 - first.len()))
 }
 
-/// The reason why no log can be written at `path`, if any. An empty path is standard output.
+/// The reason why no log can be written at `path`, if there is one. An empty path stands for
+/// standard output.
 fn unwritable(path: &Path) -> Option<&'static str> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() {

@@ -1,24 +1,25 @@
-//! Values of settings: validation, the canonical text, and the refusal in Redis's words.
+//! The values of settings: how they are validated, their canonical texts, and the errors in Redis's
+//! words.
 //!
-//! Redis reads numbers in two ways. Plain integers are canonical or wrong. Bytes are digits and a
-//! unit: digits saturate at the largest 64-bit number, and the product with the unit wraps around
-//! silently.
+//! Redis reads numbers in two ways. A plain integer must be in its canonical form. A number of
+//! bytes consists of digits and a unit: the digits saturate at the largest 64-bit number, and
+//! multiplying by the unit silently wraps around.
 
 use super::SettingKind;
 use darter_base::number;
 
-/// The range to which Redis clamps `hz`.
+/// The range to which `hz` is clamped, as in Redis.
 const HERTZ: (i64, i64) = (1, 500);
-/// The minimum of `repl-backlog-size`.
+/// The minimal value of `repl-backlog-size`.
 const BACKLOG_MIN: u64 = 16 * 1024;
 const LEVELS: &[&str] = &["debug", "verbose", "notice", "warning"];
-/// The letters that `A` stands for in `notify-keyspace-events`, in the order of Redis.
+/// The letters for which `A` stands in `notify-keyspace-events`, in Redis's order.
 const EVENTS_ALL: &str = "g$lshzxetd";
-/// Variables of a title.
+/// The variables that a process title may contain.
 const TITLE_VARIABLES: &[&str] =
     &["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
 
-/// The canonical text of `value` if it is valid; otherwise the reason in Redis's words.
+/// Returns the canonical text of `value`, or the reason why it is invalid, in Redis's words.
 pub(super) fn canonical(kind: SettingKind, value: &str) -> Result<String, String> {
     match kind {
         SettingKind::Text => Ok(value.to_owned()),
@@ -70,7 +71,7 @@ fn word_of(words: &[&str], value: &str) -> Result<String, String> {
     found.ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
 }
 
-/// `100mb`, or `5%` of another setting, as in Redis. An empty value is 0.
+/// Parses `100mb`, or `5%` of another setting, as Redis does. An empty value is 0.
 fn memory_or_part(value: &str) -> Result<String, String> {
     const WRONG: &str = "argument must be a memory or percent value";
     let Some(percent) = value.strip_suffix('%') else {
@@ -84,10 +85,11 @@ fn memory_or_part(value: &str) -> Result<String, String> {
     }
 }
 
-/// The classes of clients, each without a limit.
+/// All classes of clients, without limits.
 const NO_OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
 
-/// `normal 0 0 0 slave 256mb 64mb 60`: sets the named classes in `old`.
+/// Parses limits such as `normal 0 0 0 slave 256mb 64mb 60`. Classes that are not named keep their
+/// limits in `old`.
 pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
     let words: Vec<&str> = value.split(' ').filter(|_| !value.is_empty()).collect();
     if !words.len().is_multiple_of(4) {
@@ -114,8 +116,8 @@ pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
     Ok(all.join(" "))
 }
 
-/// Words in the order of the table. The first word of the table, or no word, means none of the
-/// others.
+/// Puts words into the order of the table. The table's first word, or no word at all, stands for
+/// none of the others.
 fn flags(words: &[&str], value: &str) -> Result<String, String> {
     let mut wanted = Vec::new();
     for word in value.split(' ') {
@@ -129,7 +131,7 @@ fn flags(words: &[&str], value: &str) -> Result<String, String> {
     Ok(if kept.is_empty() { words[0].to_owned() } else { kept.join(" ") })
 }
 
-/// Each class once; the classes of `A` come first.
+/// Removes duplicate classes. The classes of `A` come first.
 fn events(value: &str) -> Result<String, String> {
     if !value.chars().all(|letter| EVENTS_ALL.contains(letter) || "AKEmn".contains(letter)) {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
@@ -152,10 +154,10 @@ fn memory(value: &str) -> Result<u64, String> {
     bytes(value).ok_or_else(|| "argument must be a memory value".into())
 }
 
-/// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis; a
-/// unit alone is none of them.
+/// Parses a number of bytes such as `1gb`. As in Redis, `k`, `m` and `g` are powers of 1000, and
+/// `kb`, `mb` and `gb` are powers of 1024. A unit without digits is no number.
 pub(crate) fn bytes(text: &str) -> Option<u64> {
-    /// The longest number of digits that Redis reads.
+    /// The largest number of digits that Redis reads.
     const DIGITS_MAX: usize = 127;
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, unit) = text.split_at(length);
@@ -203,7 +205,7 @@ fn file_name(value: &str) -> Result<String, String> {
     Ok(value.to_owned())
 }
 
-/// The folder as given. Entering it makes it absolute.
+/// Returns the folder as given. Entering it makes the path absolute.
 fn folder(value: &str) -> Result<String, String> {
     let of_system = |error: std::io::Error| {
         let text = error.to_string();
@@ -213,12 +215,13 @@ fn folder(value: &str) -> Result<String, String> {
     if found.is_dir() { Ok(value.to_owned()) } else { Err("Not a directory".into()) }
 }
 
-/// `3600 1 300 100`: seconds from 1 on, changes from 0 on, one blank between them, as in Redis.
+/// Parses pairs such as `3600 1 300 100`: seconds are at least 1, and changes at least 0, with one
+/// blank between them, as in Redis.
 fn save_points(value: &str) -> Option<String> {
     if value.is_empty() {
         return Some(String::new());
     }
-    // After the last blank, nothing means 0 changes.
+    // If the text ends with a blank, the missing number of changes is 0.
     let number = |word: &str| if word.is_empty() { Some(0) } else { word.parse().ok() };
     let numbers: Option<Vec<i64>> = value.split(' ').map(number).collect();
     let numbers = numbers.filter(|numbers| numbers.len() % 2 == 0)?;
@@ -270,7 +273,7 @@ fn hostname(value: &str) -> Result<String, String> {
     Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into())
 }
 
-/// Checks a title: the text without its variables must not be empty.
+/// Checks the template of a process title: it must not be empty without its variables.
 fn title(value: &str) -> Result<String, String> {
     let mut parts = value.split('{');
     let mut shown = parts.next().unwrap_or_default().to_owned();

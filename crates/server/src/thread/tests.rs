@@ -1,5 +1,5 @@
-//! Drives a thread by hand, one poll and one turn at a time, beside a core that is only a mailbox.
-//! So the effect of a core that takes no messages is exact.
+//! Drives a thread by hand, one poll and one turn at a time. The other core is only a mailbox, so
+//! the effect of a core that takes no messages can be tested exactly.
 
 use super::*;
 use crate::clock::MachineClock;
@@ -14,7 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 
-/// Core 0 of two with two clients, and the other end of its ring, which takes one flush.
+/// Core 0 of two, with two clients, and the other end of its ring, which has room for one batch of
+/// messages.
 struct Bench {
     thread: Thread,
     other: Mailbox<Post>,
@@ -22,7 +23,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None` where the system lacks the backend.
+    /// Creates the bench; `None` where the system lacks the backend.
     fn new(choice: BackendChoice) -> Option<Self> {
         let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
         let (net, path) = listening(choice, &wakers[0])?;
@@ -31,7 +32,7 @@ impl Bench {
         let thread = thread(0, net, mailboxes.pop().unwrap(), &wakers);
         let mut bench = Self { thread, other, clients: Vec::new() };
         for conns in 1..=2 {
-            // One by one: with two in one poll the other core would get the second.
+            // Connected one by one, because of two in one poll the other core would get the second.
             bench.clients.push(UnixStream::connect(&path).unwrap());
             bench.clients[conns - 1].set_nonblocking(true).unwrap();
             bench.turn_until(|bench| bench.thread.core.conns_len() == conns);
@@ -53,7 +54,7 @@ impl Bench {
         assert!(done, "it does not happen");
     }
 
-    /// Runs enough turns to show that nothing happens. Sends leave at once.
+    /// Runs enough turns to show that no further progress is made. Sends complete at once.
     fn settle(&mut self) {
         for _ in 0..100 {
             self.turn();
@@ -74,29 +75,29 @@ impl Bench {
         }
     }
 
-    /// Commands that this core has run.
+    /// The number of commands that this core has run.
     fn commands(&self) -> u64 {
         self.thread.core.stats.borrow().commands
     }
 
-    /// Messages that the ring has not taken.
+    /// The number of messages that the ring had no room for.
     fn backlog(&self) -> usize {
         self.thread.mailbox.borrow().backlog()
     }
 
-    /// A request for a key of the other core.
+    /// A request for a key that the other core owns.
     fn remote(&self) -> String {
         remote(&self.thread)
     }
 }
 
-/// A request for a key of core 1.
+/// A request for a key that core 1 owns.
 fn remote(thread: &Thread) -> String {
     let mut keys = (0..).map(|at| format!("key:{at}"));
     format!("GET {}", keys.find(|key| thread.core.tx.core_of(key.as_bytes()) == 1).unwrap())
 }
 
-/// `None` where the system lacks the backend.
+/// Opens the runtime's network; `None` where the system lacks the backend.
 fn open(choice: BackendChoice, waker: &Waker) -> Option<Net> {
     match Net::open(choice, waker) {
         Err(error) if choice == BackendChoice::Uring => {
@@ -107,7 +108,7 @@ fn open(choice: BackendChoice, waker: &Waker) -> Option<Net> {
     }
 }
 
-/// [`open`], and the path at which it listens.
+/// Like [`open`]. Also returns the path of the unix socket on which it listens.
 fn listening(choice: BackendChoice, waker: &Waker) -> Option<(Net, PathBuf)> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
