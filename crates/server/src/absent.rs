@@ -50,7 +50,7 @@ impl Absent {
 mod tests {
     use super::*;
 
-    #[test] // `asked_for` finds names by binary search.
+    #[test] // The list is sorted because `asked_for` uses binary search.
     fn unsupported_names_are_sorted_and_not_in_the_command_table() {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    #[test] // In any letter case; other names are never logged.
+    #[test] // Letter case does not matter; names outside the list are never logged.
     fn each_unsupported_command_is_logged_once() {
         let absent = Absent::default();
         let asked = [&b"ROLE"[..], b"role", b"sync", b"get", b"\xff", &[b'a'; 100]];

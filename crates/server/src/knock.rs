@@ -235,7 +235,7 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // With the portion that is running.
+    #[test] // The portion that is running is the last one.
     fn a_knock_ends_background_work_after_its_guaranteed_share() {
         let bench = Bench::new(false);
         assert_eq!(bench.turn(0), 10, "nobody knocks");
@@ -247,7 +247,7 @@ pub(crate) mod tests {
         assert!(!bench.timer.is_knocked());
     }
 
-    #[test] // Not during the clients' part of a slice, and not by the loader.
+    #[test] // The clients' part of a slice and the loader make no checks.
     fn knocks_are_checked_only_during_background_work() {
         let bench = Bench::new(true);
         bench.timer.begin(bench.clock.now_ns());
@@ -258,7 +258,7 @@ pub(crate) mod tests {
         assert_eq!(bench.knocker.checks.get(), 0);
     }
 
-    #[test] // Cheap ones are made after each portion.
+    #[test] // Cheap checks are made after each portion.
     fn expensive_checks_for_knocks_are_rarer() {
         let bench = Bench::new(false);
         for (every_ns, checks) in [(0, 7), (PORTION_NS, 7), (2 * PORTION_NS, 4), (SLICE_AIM_NS, 1)]
@@ -280,7 +280,7 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // After a long time without knocks, and after a long turn.
+    #[test] // Long times without knocks, and long turns, have a limited effect.
     fn the_budget_for_knocks_is_bounded_in_both_directions() {
         const CLIENTS_NS: u64 = 8_000;
         let bench = Bench::new(false);

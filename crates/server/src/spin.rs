@@ -98,7 +98,7 @@ mod tests {
         (0..count).map(look).collect()
     }
 
-    #[test] // A core polls for short waits of any length, and not for long ones.
+    #[test] // A core polls for short waits of any length.
     fn a_core_polls_only_if_its_waits_are_short() {
         let mut poll_time = PollTime::default();
         for wait_ns in [5_000, 40_000, 90_000] {
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    #[test] // Polling returns when the processor is free again.
+    #[test] // The core polls again when the processor is free.
     fn polling_becomes_rare_on_a_shared_processor() {
         let mut poll_time = PollTime::default();
         looks(&mut poll_time, 10_000, 20);

@@ -252,7 +252,7 @@ fn help(call: &ServerCall) -> Answer {
 mod tests {
     use super::leading_number;
 
-    #[test] // The text is parsed in one pass; otherwise a long one would take minutes.
+    #[test] // Parsing takes one pass; otherwise a long text would take minutes.
     fn debug_sleep_parses_the_number_at_the_start_of_its_argument() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, f64)] = &[

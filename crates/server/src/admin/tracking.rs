@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Random words of two letters; the model compares all pairs.
+    #[test] // A model compares all pairs of random words of two letters.
     fn the_first_overlapping_prefix_is_found() {
         for seed in 0..2_000 {
             let mut prng = Prng::from_seed(seed);

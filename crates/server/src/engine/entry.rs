@@ -345,8 +345,8 @@ mod tests {
         index
     }
 
-    #[test] // Commands of every kind of row.
-    fn keys_fields_and_members_are_told_apart_from_values() {
+    #[test] // The table has commands of every kind of row.
+    fn keys_fields_and_members_of_a_request_are_names_and_values_are_not() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[
             ("SET k v EX 5",                    &[1]),

@@ -309,7 +309,7 @@ mod tests {
     use super::Cut;
     use darter_keyspace::{Deadline, Fresh, Key, Shard};
 
-    #[test] // Even if their own clocks differ.
+    #[test] // The clocks of the two shards differ.
     fn all_cores_cut_at_the_time_that_core_0_has_chosen() {
         let mut all = Cut::default();
         for now in [1_000, 2_000] {

@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(slices.quantile_us(1.0), 1_000);
     }
 
-    #[test] // Each length is in its bucket.
+    #[test] // Each slice is in the bucket of its length.
     fn merged_histograms_equal_one_of_all_slices() {
         #[rustfmt::skip] // A table.
         let cases = [

@@ -201,7 +201,7 @@ mod tests {
         assert_eq!((stats.histogram[7], stats.histogram[8]), (1, 1));
     }
 
-    #[test] // They would let the map grow without limit.
+    #[test] // The number of counted error codes is limited, because memory is.
     fn error_codes_invented_by_a_client_are_not_all_counted() {
         let mut stats =
             CoreStats { by_command: vec![CommandStats::default(); 3], ..CoreStats::default() };
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
     }
 
-    #[test] // After that, a later and smaller one is shown.
+    #[test] // After eight seconds, a later and smaller peak is shown.
     fn a_peak_is_shown_for_eight_seconds() {
         let mut recent = RecentMax::default();
         recent.note(100, 10_000);
@@ -239,7 +239,7 @@ mod tests {
         );
     }
 
-    #[test] // Or since the start of the server.
+    #[test] // The first read covers the time since the start of the server.
     fn commands_per_second_cover_the_time_since_the_last_read() {
         let mut pace = Pace::default();
         let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];

@@ -358,7 +358,7 @@ fn impatient(cores: usize) -> Bench {
     bench
 }
 
-#[test] // The task takes longer than the timeout; then the reply is sent.
+#[test] // The task takes longer than the idle timeout, and the reply is still sent.
 fn clients_that_wait_for_a_task_are_not_idle() {
     const MEMBERS: usize = 1_000;
     let bench = impatient(1);
@@ -404,7 +404,7 @@ fn clients_that_wait_for_a_stream_without_output_are_not_idle() {
     }
 }
 
-#[test] // Even if the turn in which the pause ends has no time for them.
+#[test] // The turn in which the pause ends has no time left for the client.
 fn clients_held_by_client_pause_are_not_idle() {
     let bench = impatient(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
@@ -417,7 +417,7 @@ fn clients_held_by_client_pause_are_not_idle() {
     assert_eq!(bench.got(0), "+OK\r\n");
 }
 
-#[test] // The rest of the pipeline waits on another core, and must still run.
+#[test] // The rest of their pipeline waits on another core, and must still run.
 fn clients_that_do_not_read_their_replies_are_idle() {
     let mut bench = Bench::new(2);
     let key = bench.key(1);
@@ -451,7 +451,7 @@ fn a_core_with_a_batch_from_another_core_is_not_quiet() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // Also when the clock is set back.
+#[test] // The clock is set back during the test.
 fn idle_clients_are_closed_a_few_per_turn() {
     const CLIENTS: usize = 300;
     let mut bench = Bench::new(1);
@@ -476,7 +476,7 @@ fn idle_clients_are_closed_a_few_per_turn() {
     assert!(!bench.is_closed(busy));
 }
 
-#[test] // A part of a pipeline rests on another core when the pause begins.
+#[test] // Half of a pipeline waits on another core when the pause begins.
 fn client_pause_holds_a_batch_that_rests_on_another_core() {
     let bench = Bench::new(2);
     let (key, pause) = (bench.key(1), "CLIENT PAUSE 60000 WRITE");
@@ -575,7 +575,7 @@ fn the_bytes_of_requests_on_other_cores_are_bounded() {
     assert_eq!(away(&bench).0, 0);
 }
 
-#[test] // Clients that have left get none.
+#[test] // Clients that have ended MONITOR get no more lines.
 fn monitor_sends_lines_to_watchers_on_other_cores() {
     let mut bench = Bench::new(2);
     let (client, leaving) = (bench.connect(0), bench.connect(1));
@@ -638,7 +638,7 @@ fn concurrent_config_sets_are_applied_one_by_one() {
     }
 }
 
-#[test] // The buffers of silent connections are released first.
+#[test] // The core sleeps forever after it has released the buffers of silent connections.
 fn a_core_without_work_sets_no_timer() {
     let mut bench = Bench::new(1);
     bench.until_asleep();
@@ -661,7 +661,7 @@ fn a_core_without_work_sets_no_timer() {
     assert!(bench.until_asleep() < 100);
 }
 
-#[test] // The scan has visited the connection before.
+#[test] // The scan had visited the connection before the buffer was filled.
 fn a_buffer_filled_during_the_release_scan_is_released() {
     let mut bench = Bench::new(1);
     (0..100).for_each(|_| _ = bench.connect(0));
@@ -674,7 +674,7 @@ fn a_buffer_filled_during_the_release_scan_is_released() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // Held requests run without another received byte.
+#[test] // The held requests run without another received byte.
 fn buffers_of_requests_held_by_a_pause_are_released_afterwards() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
@@ -687,7 +687,7 @@ fn buffers_of_requests_held_by_a_pause_are_released_afterwards() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // They are not checked before the first can reach it.
+#[test] // No check runs before the first client can reach the timeout.
 fn idle_clients_are_closed_at_the_timeout() {
     let bench = Bench::new(1);
     bench.set_timeout_ms(60_000);

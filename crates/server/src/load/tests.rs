@@ -194,8 +194,8 @@ fn all_keys_of_our_files_are_loaded_on_the_cores_that_own_them() {
     }
 }
 
-#[test] // The loader has no slices between which deferred values would be freed.
-fn long_strings_of_skipped_keys_are_freed_during_loading() {
+#[test] // The loading thread has no slices that would free deferred values.
+fn loading_long_strings_leaves_nothing_to_be_freed_later() {
     let long = vec![b'v'; 300_000];
     let mut records = Records::new();
     for at in 0..20 {
@@ -280,7 +280,7 @@ fn by_hand(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-#[test] // Idle times of the file are kept, up to the longest. Keys without one count as just used.
+#[test] // The longest idle time is clamped. A key without one counts as just used.
 fn idle_times_in_the_file_are_kept() {
     const DAY: u64 = 86_400;
     let mut body = Vec::new();
@@ -332,7 +332,7 @@ mod heap;
 
 static TOYS: Types = darter_keyspace::types![&heap::HEAP];
 
-#[test] // The example type of docs/adding-a-type.md, which the loader does not mention.
+#[test] // The type is the example of docs/adding-a-type.md.
 fn a_type_that_the_loader_does_not_mention_is_loaded() {
     let file = b"REDIS0010\xca\x04heap\x03\x0217\xc0\x05\x0217\xff\0\0\0\0\0\0\0\0";
     let (mut inboxes, lanes) = lanes(TOYS, vec![Waker::new().unwrap()]);
@@ -432,7 +432,7 @@ fn a_set_with_very_many_members_is_loaded_in_small_steps() {
     assert!(cause.to_string().contains("duplicate"), "{cause}");
 }
 
-#[test] // Includes fields that are not gathered: with long names, or values out of line.
+#[test] // Some fields are not gathered: they have long names or large values.
 fn a_hash_with_very_many_fields_is_loaded_in_small_steps() {
     let texts = |at: u32| match at % 1_000 {
         0 => [format!("{at:0>250}"), "v".to_owned()],
@@ -456,7 +456,7 @@ fn a_hash_with_very_many_fields_is_loaded_in_small_steps() {
     }
 }
 
-#[test] // The announced number counts only if the file can hold that many items.
+#[test] // The announced number is used only if the file can hold that many items.
 fn a_value_with_fewer_items_than_announced_is_refused() {
     let names: Vec<Bytes> = (0..3_000).map(|at: u32| at.to_string().into_bytes()).collect();
     for kind in [2, 4, 5] {
@@ -506,7 +506,7 @@ fn a_large_sorted_set_is_sorted_in_small_steps() {
     assert!(cause.to_string().contains("duplicate"), "{cause}");
 }
 
-#[test] // The clock is read after each value, also where a portion has many whole ones.
+#[test] // The clock is read after each value, even if a portion has many of them.
 fn loading_may_pause_after_each_complete_value() {
     let set = |at: usize| {
         let members = (0..100).map(|member| format!("member:{member}").into_bytes()).collect();
@@ -575,7 +575,7 @@ fn a_packed_block_is_loaded_in_small_steps() {
     assert!(all.eq((0..5_000).map(|at| (at % 64).to_string().into_bytes())));
 }
 
-#[test] // With a skipped key only the sorter reads the block.
+#[test] // If the key is skipped, only the sorter reads the block.
 fn the_error_of_a_damaged_block_names_its_key_and_offset() {
     let mut block = block_of(100);
     block[6 + 2 * 50 + 1] = 9; // Damages the length that follows the fifty-first element.

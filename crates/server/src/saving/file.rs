@@ -440,7 +440,7 @@ mod tests {
         allowed.collect()
     }
 
-    #[test] // Although it is started by a core's thread, which is pinned.
+    #[test] // The thread is started by a core's thread, which is pinned.
     fn the_saver_thread_may_use_all_processors_of_the_process() {
         let everywhere = fs::read_to_string("/proc/thread-self/status").unwrap();
         let files = Files::new(vec![Waker::new().unwrap()]);
@@ -473,7 +473,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    #[test] // At 12 MB/s, and then at 1 000 MB/s.
+    #[test] // The simulated disk writes 12 MB/s, and then 1 000 MB/s.
     fn a_slow_disk_is_synced_after_fewer_bytes() {
         const MOST: u64 = 8 << 20;
         let after = |bytes, rate: u64, syncs: u32| {

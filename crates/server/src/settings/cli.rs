@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(text(&["--activedefrag", "yes"], "activedefrag").unwrap(), "no");
     }
 
-    #[test] // Each has Redis's line and text.
+    #[test] // The number of the line and the text are Redis's, too.
     fn errors_of_options_quote_the_line_as_redis_does() {
         for (words, line, why) in [
             (&["--port", "1x"][..], "port \"1x\"", "argument couldn't be parsed into an integer"),

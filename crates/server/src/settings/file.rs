@@ -231,7 +231,7 @@ mod tests {
         assert!(*was_here.get_mut());
     }
 
-    #[test] // After success, failure or a drop the folder has no other files.
+    #[test] // The rewrite succeeds, fails, or is dropped.
     fn a_rewrite_leaves_no_temporary_file() {
         let lines = "# long\n".repeat(10_000);
         let place = Place::new("leaves", lines.as_bytes());
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600, "what only its owner may read stays so");
     }
 
-    #[test] // The rewrite with newer settings may end first.
+    #[test] // The rewrite with the newer settings may end first.
     fn the_newest_of_concurrent_rewrites_wins() {
         let place = Place::new("latest", "# long\n".repeat(10_000).as_bytes());
         let now = RefCell::new(place.settings("1"));
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(text, "# mine\nport 7001\n\nrequirepass \"two words\"\n");
     }
 
-    #[test] // A server must start with the file that it wrote.
+    #[test] // A server must be able to start with the file that it has written.
     fn a_rewritten_file_is_read_as_the_same_values() {
         const OTHERS: &[(&str, &str)] = &[
             ("client-output-buffer-limit", "normal 1mb 2mb 3 pubsub 0 0 0"),

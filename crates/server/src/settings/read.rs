@@ -521,8 +521,8 @@ mod tests {
         }
     }
 
-    #[test] // Each fault has its line.
-    fn all_faults_are_reported_at_once() {
+    #[test] // Each error is reported with its line.
+    fn all_errors_of_a_file_are_reported_at_once() {
         let faults =
             read("port 70000\n# fine\ntimeout 5\nprot 1\nsave 1\nport 1 2\nport").unwrap_err();
         let at: Vec<&str> = faults.lines().filter(|line| line.contains("at line")).collect();
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(settings.extras.unknown, ["locale-collate", "tls-cert-file"]);
     }
 
-    #[test] // redis-server refuses them, too, like all unknown names.
+    #[test] // redis-server refuses such lines, too, like all unknown names.
     fn lines_with_an_impossible_name_are_refused() {
         for line in [
             "requirepass=secret",
@@ -598,7 +598,7 @@ mod tests {
         assert_eq!(read("save 900 1\nsave \"\"").unwrap().text("save"), "");
     }
 
-    #[test] // Settings that would expose data, or stand for missing data.
+    #[test] // To ignore them would expose data, or serve an empty database.
     fn unsupported_settings_that_protect_data_are_refused() {
         for unsafe_line in [
             "user alice on >x ~* +get",

@@ -80,7 +80,7 @@ mod tests {
         assert!(unwritable(Path::new("/nonexistent/darter.log")).is_some());
     }
 
-    #[test] // Without TCP the addresses do not matter.
+    #[test] // If TCP is off, invalid addresses do not matter.
     fn start_errors_begin_with_the_name_of_the_setting() {
         let mut settings = Settings::default();
         settings.set("bind", "127.0.0.1 300.1.1.1").unwrap();

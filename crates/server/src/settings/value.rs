@@ -294,7 +294,7 @@ fn title(value: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    #[test] // As redis-server 7.0.15 treats them: digits saturate, and a unit wraps around.
+    #[test] // As in redis-server 7.0.15, digits saturate, and a unit wraps around.
     fn memory_sizes_are_read_as_in_redis() {
         let max = u64::MAX;
         #[rustfmt::skip] // A table.

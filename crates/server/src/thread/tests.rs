@@ -144,7 +144,7 @@ fn thread(id: usize, net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thre
     }
 }
 
-#[test] // No reply overtakes messages, no request is read, messages are taken; then all continues.
+#[test] // Messages are still taken. When the ring has room, everything continues.
 fn a_full_ring_to_another_core_holds_requests_and_replies() {
     for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
         let Some(mut bench) = Bench::new(choice) else { continue };

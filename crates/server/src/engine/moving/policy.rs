@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(wish(0, [0, 0], 5_200), Some(1));
     }
 
-    #[test] // As it does after a request that runs on the connection's own core.
+    #[test] // A request that runs on the connection's own core resets the count, too.
     fn the_request_count_restarts_when_the_destination_changes() {
         let mut trail = Trail::default();
         for (to, len) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
@@ -232,7 +232,7 @@ mod tests {
         assert!(Policy::may_give(90, 10) && !Policy::may_give(90, 11));
     }
 
-    #[test] // But only after a minimal stay.
+    #[test] // A guest returns only after a minimal stay.
     fn guests_return_from_a_full_core_to_a_less_busy_home() {
         let guest = Roamer { trail: Trail::default(), home: 1, here: 0, came_ms: 10_000 };
         let wish = |here, home| POLICY.wish(guest, 11_000, |core| [here, home][core]);
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(POLICY.wish(native, 11_000, |core| [1_000, 0][core]), None);
     }
 
-    #[test] // Because the core that it left is still busy.
+    #[test] // The core that the guest has left is still too busy.
     fn a_returned_guest_does_not_move_again() {
         for full in FULL..=1_000 {
             for home in 0..=full - GAP {
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    #[test] // All other cores take turns.
+    #[test] // The other cores take turns.
     fn in_each_span_a_core_receives_connections_from_one_other_core() {
         for cores in 2..6 {
             for to in 0..cores {
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    #[test] // Otherwise they stay on both cores.
+    #[test] // If one core is too slow, the clients stay on both.
     fn clients_of_one_key_gather_only_if_one_core_can_serve_them() {
         let mut crowd = Crowd::accepted(50);
         let most = crowd.pace(f64::MAX);

@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    #[test] // Even if the clock is set back.
+    #[test] // The bound holds even if the clock is set back.
     fn expired_keys_gather_for_a_bounded_time() {
         let background = Background::default();
         background.note_time(1_000);

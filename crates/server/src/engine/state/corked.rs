@@ -52,7 +52,7 @@ impl Corked {
 mod tests {
     use super::*;
 
-    #[test] // Delays end in order, or at once if the clock was set back.
+    #[test] // If the clock is set back, the delay ends at once.
     fn a_delayed_reply_is_due_after_two_ticks() {
         let corked = Corked::default();
         let [one, other] = [1, 2].map(|index| Token { index, generation: 1 });

@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(one.len(), 1);
     }
 
-    #[test] // The first is logged at once; later lines count those left out.
+    #[test] // A log line has the number of slow slices that were not logged.
     fn the_log_of_slow_slices_is_rate_limited() {
         let mut complaints = Complaints::default();
         assert_eq!(complaints.admit(5), Some(0));

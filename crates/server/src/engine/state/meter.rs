@@ -126,7 +126,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    #[test] // M1. A recent reading of it also serves the next slice.
+    #[test] // M1. A recent reading of the CPU clock also serves the next slice.
     fn the_cpu_clock_is_read_only_for_long_slices() {
         let meter = Meter::default();
         let never = || panic!("a reading is at hand");

@@ -234,7 +234,7 @@ mod tests {
         fn end(self: Box<Self>) {}
     }
 
-    #[test] // The core has slept since the abort.
+    #[test] // The core has slept since the first snapshot was aborted.
     fn a_new_snapshot_replaces_the_part_of_an_aborted_one() {
         let saving = Saving::default();
         for _ in 0..2 {

@@ -657,7 +657,7 @@ mod tests {
         found.map(|next| (next.call.number, next.place))
     }
 
-    #[test] // Two keys share a name, and one call names a key twice.
+    #[test] // Two keys share the number of a lock, and one call names a key twice.
     fn calls_on_a_key_are_found_in_order_of_arrival() {
         let mut waits = Waits::default();
         let [one, two, three] = [7, 5, 6].map(call);
@@ -694,7 +694,7 @@ mod tests {
         waits.check_invariants();
     }
 
-    #[test] // The check of the first call finds nothing, and all calls have the same condition.
+    #[test] // All calls of the queue wait on the condition that the first check finds unmet.
     fn a_queue_with_one_unmet_condition_is_skipped_as_a_whole() {
         let mut waits = Waits::default();
         let many = 3 * PASSED_AT_ONCE as u64;
@@ -712,7 +712,7 @@ mod tests {
         waits.check_invariants();
     }
 
-    #[test] // When the call without a condition has left, the whole queue has one condition again.
+    #[test] // When that call has left, the whole queue has one condition again.
     fn a_call_without_a_condition_is_checked_behind_an_unmet_one() {
         let mut waits = Waits::default();
         let checked = |waits: &Waits| {

@@ -104,7 +104,7 @@ impl Watchers {
 mod tests {
     use super::*;
 
-    #[test] // Those on this core are listed by handle.
+    #[test] // Only the watchers on this core are listed by handle.
     fn watchers_of_monitor_are_counted_by_core() {
         let mut watchers = Watchers::default();
         assert!(!watchers.are_any());

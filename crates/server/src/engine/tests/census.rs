@@ -71,7 +71,7 @@ fn the_memory_of_closed_clients_is_not_counted() {
     }
 }
 
-#[test] // Whichever core scans first.
+#[test] // The result does not depend on which core scans first.
 fn only_the_largest_client_of_all_cores_is_closed() {
     const UNIT: usize = MIB / 4;
     for seed in 0..20 {
@@ -123,7 +123,7 @@ fn at_most_one_client_is_closed_after_the_end_of_a_slice() {
     }
 }
 
-#[test] // Also while the reply waits to be sent.
+#[test] // The value also counts while its reply waits to be sent.
 fn a_removed_value_that_a_client_reads_counts_as_its_memory() {
     const LEN: usize = 1_000_000;
     const GETS: usize = 5;
@@ -174,7 +174,7 @@ impl Machine for Holding {
     }
 }
 
-#[test] // Except for the parts that are shared with living values.
+#[test] // Memory that is shared with living values does count.
 fn memory_being_freed_does_not_count_towards_maxmemory() {
     for (held, data, freeing, lasting) in [
         (300, 100, 150, 150),

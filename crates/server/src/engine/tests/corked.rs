@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[test] // The commands run one by one.
+#[test] // The commands of the pipeline run one by one.
 fn replies_of_a_pipeline_over_cores_leave_together() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
@@ -18,7 +18,7 @@ fn replies_of_a_pipeline_over_cores_leave_together() {
     assert_eq!(sends, 1);
 }
 
-#[test] // The core sleeps meanwhile.
+#[test] // The core sleeps while the reply waits.
 fn a_ready_reply_waits_at_most_two_ticks_for_the_next() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));

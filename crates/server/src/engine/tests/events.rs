@@ -27,7 +27,7 @@ impl Bench {
     }
 }
 
-#[test] // Subscribers of either channel, and of matching patterns, cause one.
+#[test] // Subscribers of either channel, or of a matching pattern, cause one.
 fn events_without_subscribers_cause_no_message() {
     let (bench, listener, key) = Bench::with_events();
     assert_eq!(bench.messages_of_write(&key), 0);

@@ -41,7 +41,7 @@ fn turns_of_a_long_command(bench: &Bench) -> usize {
     panic!("it never ends");
 }
 
-#[test] // They end its slices, but leave it a share.
+#[test] // Knocks end the slices of the command, but only after its guaranteed share.
 fn constant_knocks_do_not_stall_a_long_command() {
     let [quiet, knocked] =
         [false, true].map(|knocks| turns_of_a_long_command(&core_with_sets(knocks)));

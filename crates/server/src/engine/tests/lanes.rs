@@ -46,7 +46,7 @@ fn text(len: usize) -> Output {
     out
 }
 
-#[test] // Short ones double it if it was reached.
+#[test] // Short replies double the limit if it was reached.
 fn long_replies_lower_the_limit_of_pending_replies() {
     #[rustfmt::skip] // A table.
     let cases = [
@@ -70,7 +70,7 @@ fn long_replies_lower_the_limit_of_pending_replies() {
     }
 }
 
-#[test] // And not below the bound.
+#[test] // Below the bound, parsing continues.
 fn parsing_stops_for_each_reason_at_its_bound() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool); 13] = [
@@ -111,7 +111,7 @@ fn parsing_stops_for_each_reason_at_its_bound() {
     }
 }
 
-#[test] // All others are.
+#[test] // All other clients count as idle.
 fn clients_for_which_the_server_works_are_not_idle() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool, bool); 9] = [
@@ -184,7 +184,7 @@ fn replies_leave_in_order_and_are_counted_until_then() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (45, 0, true));
 }
 
-#[test] // Longer ones are stored apart; the order is kept.
+#[test] // Longer replies are stored apart, and all keep their order.
 fn short_pending_replies_are_stored_in_two_buffers() {
     let mut lane = conn().lane;
     lane.owed.push_back(Owed::Remote(1));
@@ -227,7 +227,7 @@ fn short_pending_replies_are_stored_in_two_buffers() {
     assert!(is_early(&lane.owed[1]));
 }
 
-#[test] // A reply always waits, but each buffer is empty from time to time.
+#[test] // A reply is pending at all times, but each buffer becomes empty regularly.
 fn the_buffers_of_short_replies_do_not_grow_in_an_endless_pipeline() {
     let mut lane = conn().lane;
     lane.owed.push_back(Owed::Remote(1));
@@ -296,7 +296,7 @@ fn the_peak_of_replies_expires_after_some_seconds() {
     }
 }
 
-#[test] // As in Redis.
+#[test] // Redis counts the same way.
 fn replies_beyond_the_reply_buffer_count_as_output() {
     const FULL: usize = 16 * 1024;
     for (len, reply_bytes, output) in [(FULL, FULL, 0), (FULL + 1, 0, FULL + 1)] {
@@ -307,7 +307,7 @@ fn replies_beyond_the_reply_buffer_count_as_output() {
     }
 }
 
-#[test] // They follow an unread reply, or are in the output.
+#[test] // The replies follow an unread one, or are in the output.
 fn pending_replies_of_a_closed_connection_are_freed_in_portions() {
     for waits in [true, false] {
         let mut conn = conn();

@@ -48,7 +48,7 @@ impl Bench {
     }
 }
 
-#[test] // Its id, name, database and unparsed bytes move with it.
+#[test] // The id, name, database and unparsed bytes move, too.
 fn a_connection_moves_with_its_session_to_the_core_of_its_keys() {
     let mut bench = bench();
     let key = bench.key(1);
@@ -78,7 +78,7 @@ fn a_connection_moves_with_its_session_to_the_core_of_its_keys() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // Requests for the own core, or for several cores, restart the count.
+#[test] // Any request for the own core, or for several, restarts the count.
 fn connections_with_keys_on_both_cores_do_not_move() {
     let bench = bench();
     let (here, there) = (bench.key(0), bench.key(1));
@@ -104,7 +104,7 @@ fn connections_with_keys_on_both_cores_do_not_move() {
     }
 }
 
-#[test] // Nor do busy connections.
+#[test] // Busy connections do not move either.
 fn connections_known_to_other_cores_do_not_move() {
     #[rustfmt::skip] // A table.
     let cases: [&[&str]; 7] = [
@@ -129,7 +129,7 @@ fn connections_known_to_other_cores_do_not_move() {
     assert!(!bench.draws_away(), "it is told instead of another");
 }
 
-#[test] // It stays if it becomes the target of a redirection.
+#[test] // The target of a redirection stays.
 fn a_leaving_connection_can_be_killed_or_made_to_stay() {
     let mut bench = bench();
     let id: String = bench.ask(0, "CLIENT ID").trim_matches([':', '\r', '\n']).into();
@@ -155,7 +155,7 @@ fn a_leaving_connection_can_be_killed_or_made_to_stay() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // While moves are held, none begins.
+#[test] // No move begins while moves are held.
 fn unblock_and_redirect_find_moved_clients_by_id() {
     let mut bench = bench();
     let id: String = bench.ask(0, "CLIENT ID").trim_matches([':', '\r', '\n']).into();
@@ -174,7 +174,7 @@ fn unblock_and_redirect_find_moved_clients_by_id() {
     assert!(!bench.draws_away(), "the server stops");
 }
 
-#[test] // Wherever the connection is now.
+#[test] // Moves do not change the count.
 fn maxclients_counts_a_connection_on_the_core_that_accepted_it() {
     let mut bench = bench();
     bench.cores.iter().for_each(|core| core.hot.borrow_mut().clients_max = 1);

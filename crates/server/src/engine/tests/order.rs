@@ -18,7 +18,7 @@ impl Bench {
     }
 }
 
-#[test] // And before later batches of the same pipeline.
+#[test] // Later batches of the same pipeline do not overtake it either.
 fn an_interrupted_batch_is_resumed_before_later_messages() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
@@ -37,7 +37,7 @@ fn an_interrupted_batch_is_resumed_before_later_messages() {
     assert_eq!(bench.got(other), "$1\r\n4\r\n");
 }
 
-#[test] // A waiting connection that receives more is queued again.
+#[test] // A waiting connection that receives more bytes is queued again.
 fn received_bytes_do_not_overtake_earlier_messages() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
@@ -61,7 +61,7 @@ fn closures_from_other_cores_do_not_overtake_batches() {
     assert!(bench.has(&key), "asked after the batch");
 }
 
-#[test] // In the order in which they were posted.
+#[test] // Messages leave in the order in which they were posted.
 fn messages_of_tasks_and_of_the_core_leave_in_one_order() {
     let bench = Bench::new(2);
     let core = &bench.cores[0];
@@ -77,7 +77,7 @@ fn messages_of_tasks_and_of_the_core_leave_in_one_order() {
     assert_eq!(are_tasks, [false, true, false]);
 }
 
-#[test] // The lines of many commands.
+#[test] // The message has the lines of many commands.
 fn monitor_lines_for_another_core_leave_in_one_message() {
     const COMMANDS: usize = 500;
     let bench = Bench::new(2);
@@ -90,7 +90,7 @@ fn monitor_lines_for_another_core_leave_in_one_message() {
     assert_eq!(bench.got(1).matches("\"PING\"").count(), COMMANDS);
 }
 
-#[test] // Messages still run.
+#[test] // Messages from other cores still run.
 fn requests_wait_while_another_core_accepts_no_mail() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));

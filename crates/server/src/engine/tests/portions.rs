@@ -45,7 +45,7 @@ fn another_core_reports_many_databases_in_one_message() {
     }
 }
 
-#[test] // More cores take no more rounds.
+#[test] // With more cores, INFO takes no more rounds.
 fn info_asks_all_cores_at_the_same_time() {
     let rounds = |cores: usize| Bench::new(cores).rounds("INFO");
     assert!(rounds(8) <= rounds(2) + 1, "{} rounds, {} on two cores", rounds(8), rounds(2));
@@ -76,7 +76,7 @@ fn commands_that_visit_all_clients_run_in_portions() {
     }
 }
 
-#[test] // Repeated ids are listed again.
+#[test] // A repeated id is listed again.
 fn client_list_keeps_the_order_of_the_requested_ids() {
     let mut bench = Bench::new(2);
     let clients = [0, 1, 0].map(|core| bench.connect(core));

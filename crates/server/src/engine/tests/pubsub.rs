@@ -40,7 +40,7 @@ fn turns_until_all_have_it(bench: &Bench, clients: &[usize]) -> (usize, usize) {
     (turns, most)
 }
 
-#[test] // Messages and invalidations.
+#[test] // The limit holds for messages and for invalidations.
 fn one_slice_pushes_to_a_limited_number_of_clients() {
     const CLIENTS: usize = 200;
     let mut bench = Bench::new(1);

@@ -92,7 +92,7 @@ fn encode(line: &str) -> String {
     format!("*{}\r\n{}", words.len(), words.join("\r\n"))
 }
 
-#[test] // Several cores, slices of any length, clients that do not always read.
+#[test] // There are several cores, short slices, and clients that read slowly.
 fn replies_of_random_pipelines_come_in_order() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
@@ -199,7 +199,7 @@ fn refused_requests_get_the_errors_of_redis() {
     assert_eq!(bench.ask(0, "GET key"), "$1\r\nv\r\n", "who was here before may go on");
 }
 
-#[test] // The number of accepted connections is still correct.
+#[test] // Refused connections do not count as accepted ones.
 fn refused_connections_get_an_error_and_are_closed() {
     let mut bench = Bench::new(1);
     let refused = |bench: &mut Bench, is_local: bool| {
@@ -223,7 +223,7 @@ fn refused_connections_get_an_error_and_are_closed() {
     assert_eq!(bench.cores[0].conns_len(), 5);
 }
 
-#[test] // After QUIT, the end of the input, and protocol errors.
+#[test] // The causes are QUIT, the end of the input, and protocol errors.
 fn a_connection_is_closed_after_its_pending_replies() {
     let cases: [(&str, bool, &str, bool); 6] = [
         // (sent, whether the peer half-closes, received, whether the connection is closed)
@@ -251,7 +251,7 @@ fn a_connection_is_closed_after_its_pending_replies() {
     }
 }
 
-#[test] // For commands of this core, and of another one.
+#[test] // The commands run on this core, or on another one.
 fn client_reply_off_and_skip_keep_the_order_of_replies() {
     let bench = Bench::new(2);
     for core in 0..2 {
@@ -264,7 +264,7 @@ fn client_reply_off_and_skip_keep_the_order_of_replies() {
     }
 }
 
-#[test] // Protocol and database may have changed since.
+#[test] // Protocol and database change within the pipeline.
 fn requests_on_another_core_use_the_session_of_the_time_they_were_sent() {
     let bench = Bench::new(2);
     for core in 0..2 {
@@ -281,7 +281,7 @@ fn requests_on_another_core_use_the_session_of_the_time_they_were_sent() {
     }
 }
 
-#[test] // It is resumed later.
+#[test] // Receiving is resumed when the requests were parsed.
 fn receiving_is_paused_for_a_client_that_sends_too_fast() {
     let bench = Bench::new(1);
     let value = "v".repeat(100_000);
@@ -298,7 +298,7 @@ fn receiving_is_paused_for_a_client_that_sends_too_fast() {
     assert_eq!(bench.got(0).len(), 60 * (value.len() + "$100000\r\n\r\n".len()));
 }
 
-#[test] // After two seconds.
+#[test] // A connection counts as silent after two seconds.
 fn the_buffers_of_a_silent_connection_are_released() {
     let bench = Bench::new(1);
     bench.ask(0, &vec!["PING"; 20_000].join("\r\n"));
@@ -360,7 +360,7 @@ fn a_client_that_writes_before_it_reads_is_received_up_to_the_limit() {
     assert!(!client.paused.get());
 }
 
-#[test] // All bytes arrive together, so most are still unparsed when counted.
+#[test] // All bytes arrive at once, so most are unparsed when they are counted.
 fn an_incomplete_request_beyond_the_limit_closes_its_client() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = 1 << 20;
@@ -369,7 +369,7 @@ fn an_incomplete_request_beyond_the_limit_closes_its_client() {
     assert!(bench.is_closed(0));
 }
 
-#[test] // CLIENT LIST and KILL ask all cores.
+#[test] // CLIENT LIST and CLIENT KILL ask all cores.
 fn client_ids_are_unique_across_cores() {
     let mut bench = Bench::new(3);
     let more: Vec<usize> = (0..3).map(|core| bench.connect(core)).collect();
@@ -389,7 +389,7 @@ fn client_ids_are_unique_across_cores() {
     assert_eq!(clients.iter().filter(|client| bench.is_closed(**client)).count(), 1);
 }
 
-#[test] // Commands of administration are not shown.
+#[test] // MONITOR does not show administration commands.
 fn monitor_shows_quoted_requests_of_any_length() {
     let mut bench = Bench::new(2);
     let client = bench.connect(0);
@@ -469,7 +469,7 @@ fn send_words(bench: &Bench, words: &[&[u8]]) {
     }
 }
 
-#[test] // On this core, and on another one.
+#[test] // The names are longer than a chunk of the receive buffer.
 fn keys_fields_and_members_of_many_chunks_are_found() {
     let long = vec![b'n'; 2_200_000];
     let near = [&long[..long.len() - 1], b"m"].concat();

@@ -26,7 +26,7 @@ fn is_idle(bench: &Bench) -> bool {
     bench.cores.iter().all(is_idle)
 }
 
-#[test] // No task and no lock is left.
+#[test] // After the script, no task and no lock is left.
 fn a_cached_script_runs_without_a_task() {
     let bench = Bench::new(1);
     let line = eval("redis.call('INCR', KEYS[1]) return ARGV[1]", "1 k a");
@@ -43,7 +43,7 @@ fn a_cached_script_runs_without_a_task() {
     }
 }
 
-#[test] // The key is declared or not; earlier writes are kept or undone.
+#[test] // Writes before an undeclared locked key are undone and repeated.
 fn a_script_waits_for_a_locked_key_and_runs_once() {
     for (text, words) in [
         ("return redis.call('INCR', KEYS[1])", "1 held"),
@@ -62,7 +62,7 @@ fn a_script_waits_for_a_locked_key_and_runs_once() {
     }
 }
 
-#[test] // On its own core, and on the core of its keys.
+#[test] // The script runs on this core, or on the core of its keys.
 fn a_script_that_meets_a_locked_undeclared_key_is_undone_and_restarted() {
     for home in [0, 1] {
         let bench = Bench::new(2);
@@ -85,7 +85,7 @@ fn a_script_that_meets_a_locked_undeclared_key_is_undone_and_restarted() {
     }
 }
 
-#[test] // Other clients see all of its writes or none.
+#[test] // Other clients see all writes of the script, or none.
 fn a_long_script_continues_as_a_task() {
     let mut bench = Bench::new(1);
     let other = bench.connect(0);
@@ -121,7 +121,7 @@ fn the_writes_of_a_script_killed_as_a_task_are_undone() {
     assert_eq!((bench.ask(other, "GET a").as_str(), is_idle(&bench)), ("$1\r\n2\r\n", true));
 }
 
-#[test] // Those are for another core. The script runs once.
+#[test] // The earlier requests are for another core. The script runs once.
 fn a_script_does_not_overtake_earlier_requests_of_its_pipeline() {
     let bench = Bench::new(2);
     let (here, there) = (bench.key(0), bench.key(1));
@@ -157,7 +157,7 @@ fn blpop_gets_the_element_pushed_by_a_script() {
     }
 }
 
-#[test] // In one message each way. Later requests for other cores wait.
+#[test] // There is one message each way. Later requests for other cores wait.
 fn a_script_is_sent_to_the_core_of_its_keys() {
     let bench = Bench::new(2);
     let (mine, key) = (bench.key(0), bench.key(1));
@@ -283,7 +283,7 @@ fn a_long_script_on_another_core_continues_there_as_a_task() {
     assert_eq!((bench.got(0).as_str(), is_idle(&bench)), (":1\r\n", true));
 }
 
-#[test] // Its writes are undone.
+#[test] // The writes of the killed script are undone.
 fn script_kill_on_any_core_kills_a_script_on_another_core() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(0));
@@ -301,7 +301,7 @@ fn script_kill_on_any_core_kills_a_script_on_another_core() {
     assert!(is_idle(&bench));
 }
 
-#[test] // After earlier requests, and before later ones.
+#[test] // The script runs after all earlier requests, and before all later ones.
 fn a_script_with_undeclared_keys_keeps_the_order_of_its_pipeline() {
     let bench = Bench::new(3);
     let keys = [0, 1, 2].map(|core| bench.key(core));
@@ -325,7 +325,7 @@ fn a_script_with_undeclared_keys_keeps_the_order_of_its_pipeline() {
     }
 }
 
-#[test] // The client waits on the core of the keys.
+#[test] // The blocked client is on the core of the key.
 fn blpop_gets_the_element_pushed_by_a_script_from_another_core() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
@@ -337,7 +337,7 @@ fn blpop_gets_the_element_pushed_by_a_script_from_another_core() {
     assert_eq!(bench.ask(0, &format!("LLEN {key}")), ":1\r\n");
 }
 
-#[test] // A script that declares no-writes runs.
+#[test] // A script with the flag no-writes is not held.
 fn client_pause_holds_writing_scripts_of_other_cores() {
     let bench = Bench::new(2);
     let key = bench.key(1);
@@ -356,7 +356,7 @@ fn client_pause_holds_writing_scripts_of_other_cores() {
     assert_eq!(bench.got(0), ":1\r\n$1\r\n1\r\n");
 }
 
-#[test] // Unless it has written. Later requests of the client run.
+#[test] // A script that has written does not stop.
 fn an_endless_script_on_another_core_stops_when_its_client_closes() {
     let reads = "while true do redis.call('GET', KEYS[1]) end";
     let writes = "redis.call('INCR', KEYS[1]) while true do end";
@@ -379,7 +379,7 @@ fn an_endless_script_on_another_core_stops_when_its_client_closes() {
     }
 }
 
-#[test] // Then the connection is closed.
+#[test] // The connection is closed when the script has stopped.
 fn a_reading_script_on_another_core_stops_soon_after_a_half_close() {
     for ended_first in [false, true] {
         let bench = Bench::new(2);

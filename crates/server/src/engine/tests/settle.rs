@@ -40,7 +40,7 @@ fn slow(bench: &Bench, name: &str) -> usize {
     bench.cores.iter().map(count).sum()
 }
 
-#[test] // In a pipeline, in EXEC, in a script; on this core, and on another.
+#[test] // The ways: pipeline, EXEC, script, task; this core and another one.
 fn calls_and_times_are_counted_in_every_way_to_run_a_command() {
     for (cores, home) in [(1, 0), (2, 0), (2, 1)] {
         let bench = Bench::new(cores);
@@ -70,7 +70,7 @@ fn calls_and_times_are_counted_in_every_way_to_run_a_command() {
     }
 }
 
-#[test] // They get no other time.
+#[test] // No time of other work is added to the calls.
 fn quick_calls_share_the_time_between_two_clock_readings() {
     let bench = Bench::new(1);
     bench.clock.reading_ns.set(100);
@@ -83,7 +83,7 @@ fn quick_calls_share_the_time_between_two_clock_readings() {
     assert!(sadd.ns >= 100, "{}", sadd.ns);
 }
 
-#[test] // At once or by a task, on this core or another one.
+#[test] // The call is served at once or by a task, on this core or another.
 fn a_blocked_call_is_counted_when_it_is_served() {
     for cores in [1, 2] {
         for client in 0..cores {

@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-#[test] // A stream, a job, and a task over several cores.
+#[test] // The commands run as a stream, as a job, and as a task over several cores.
 fn long_slices_are_attributed_to_their_command() {
     let bench = ticking(2);
     let items: String = (0..1_500).map(|at| format!(" {at} {at}")).collect();
@@ -115,7 +115,7 @@ impl io::Write for Lines {
     }
 }
 
-#[test] // In the log (one line for many), in LATENCY SLICES and in INFO.
+#[test] // Reports: a log line (one for many slices), LATENCY SLICES and INFO.
 fn slices_that_are_too_long_are_reported() {
     let bench = ticking(2);
     let lines = Lines::default();

@@ -25,7 +25,7 @@ impl Bench {
     }
 }
 
-#[test] // As in Redis.
+#[test] // BGSAVE, DBSIZE and FLUSHALL inside EXEC reply as in Redis.
 fn commands_over_all_keys_work_inside_exec() {
     for cores in [1, 2, 3] {
         let bench = Bench::new(cores);
@@ -41,7 +41,7 @@ fn commands_over_all_keys_work_inside_exec() {
     }
 }
 
-#[test] // As in Redis, the length of the array stays the same.
+#[test] // As in Redis, the announced length of the array stays the same.
 fn client_reply_inside_exec_drops_replies() {
     #[rustfmt::skip] // A table.
     let cases: &[(&[&str], &str, &str)] = &[
@@ -64,7 +64,7 @@ fn client_reply_inside_exec_drops_replies() {
     );
 }
 
-#[test] // Each with its database.
+#[test] // Each command is shown with its own database.
 fn monitor_shows_the_commands_of_exec_before_exec() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
@@ -84,7 +84,7 @@ fn monitor_shows_the_commands_of_exec_before_exec() {
     }
 }
 
-#[test] // By any client, or by expiry. RESET, UNWATCH and DISCARD end a watch.
+#[test] // Expiry is a change. RESET, UNWATCH and DISCARD end the watch.
 fn exec_fails_after_a_change_of_a_watched_key_on_any_core() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
@@ -126,7 +126,7 @@ fn writes_of_the_own_pipeline_count_for_watch_only_after_it() {
     assert_eq!(bench.all(0, &lines), expected);
 }
 
-#[test] // In slices of one portion.
+#[test] // Each slice has time for one portion only.
 fn watch_and_exec_work_with_very_many_keys() {
     for cores in [1, 2] {
         let mut bench = Bench::new(cores);
@@ -149,7 +149,7 @@ fn watch_and_exec_work_with_very_many_keys() {
     }
 }
 
-#[test] // It does not stop once it has begun, or on another core.
+#[test] // An EXEC that has begun, or runs on another core, does not stop.
 fn exec_of_a_closed_client_stops_if_it_still_waits_for_locks() {
     for (cores, has_begun, goes_on) in [
         (&[1, 0][..], false, false),
@@ -181,7 +181,7 @@ fn exec_of_a_closed_client_stops_if_it_still_waits_for_locks() {
     }
 }
 
-#[test] // While other tasks hold many other keys.
+#[test] // At the same time, other tasks hold many other keys.
 fn a_long_exec_continues_as_a_task() {
     let bench = Bench::new(1);
     let mut others = darter_tx::KeyList::with_capacity(1_000);
@@ -205,7 +205,7 @@ fn a_long_exec_continues_as_a_task() {
     assert!(bench.is_clean());
 }
 
-#[test] // With slices of any length, and while a key is locked.
+#[test] // Slices have any length, and in some cases a key is locked.
 fn pipelined_transactions_over_two_cores_keep_their_order() {
     let until_sent = |bench: &Bench| {
         for _ in 0..30 {
@@ -257,7 +257,7 @@ fn pipelined_transactions_over_two_cores_keep_their_order() {
     }
 }
 
-#[test] // Also slow ones, refused ones, and commands over several cores.
+#[test] // The commands include slow ones, refused ones, and ones over several cores.
 fn each_core_runs_its_commands_of_a_transaction_in_order() {
     for is_tiny in [false, true] {
         let bench = Bench::new(4);
@@ -298,7 +298,7 @@ fn each_core_runs_its_commands_of_a_transaction_in_order() {
     }
 }
 
-#[test] // It ends all watches, even if it is refused or its client has gone.
+#[test] // EXEC ends all watches, even if it is refused or its client has gone.
 fn exec_checks_the_watched_keys_of_both_cores() {
     for is_held in [false, true] {
         for touched in [None, Some(0), Some(1)] {
@@ -355,7 +355,7 @@ fn reads_of_a_closed_client_that_wait_on_another_core_do_not_run() {
     assert!(bench.is_clean());
 }
 
-#[test] // They count towards client-query-buffer-limit.
+#[test] // Queued commands count towards client-query-buffer-limit.
 fn a_client_with_too_many_queued_commands_is_closed() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = 100_000;
@@ -370,7 +370,7 @@ fn a_client_with_too_many_queued_commands_is_closed() {
     assert_eq!(bench.len(), 0);
 }
 
-#[test] // Others may have seen a part of the changes of the lock's holder.
+#[test] // Other clients may have seen a part of the lock holder's changes.
 fn exec_waits_until_a_watched_key_is_unlocked() {
     let mut seen = 0;
     for seed in 0..400 {

@@ -30,8 +30,8 @@ impl Bench {
     }
 }
 
-#[test] // Both keys are locked by one serving, in either order of their names.
-fn elements_moved_during_a_serving_are_served() {
+#[test] // Both keys are locked together, in either order of their names.
+fn blmove_serves_a_client_that_waits_for_its_destination() {
     let keys = [["{q}a", "{q}b"], ["{q}b", "{q}a"]];
     for [from, to] in keys {
         let mut bench = Bench::new(1);
@@ -54,8 +54,8 @@ fn elements_moved_during_a_serving_are_served() {
     }
 }
 
-#[test] // One client for each of many keys: EXEC itself serves a few, a task the others.
-fn exec_itself_serves_few_clients() {
+#[test] // The clients wait for different keys.
+fn exec_serves_a_few_blocked_clients_and_a_task_the_others() {
     const KEYS: usize = 40;
     let mut bench = Bench::new(1);
     let takers: Vec<usize> = (0..KEYS).map(|_| bench.connect(0)).collect();
@@ -76,8 +76,8 @@ fn exec_itself_serves_few_clients() {
     assert!(bench.is_quiet());
 }
 
-#[test] // The push serves the client, with one message.
-fn clients_of_other_cores_are_served_at_once_and_only_once() {
+#[test] // The push sends a single message to the core of the client.
+fn a_blocked_client_of_another_core_is_served_at_once_and_only_once() {
     let bench = Bench::new(3);
     let [first, last] = bench.taken_elsewhere();
     assert_eq!(bench.got(1), ":1\r\n");
@@ -88,8 +88,8 @@ fn clients_of_other_cores_are_served_at_once_and_only_once() {
     assert!(bench.is_quiet());
 }
 
-#[test] // The served client times out, or is unblocked, before the answer arrives.
-fn served_clients_get_the_element_despite_a_timeout() {
+#[test] // The client times out, or is unblocked, before the answer arrives.
+fn a_served_client_gets_its_element_even_if_it_times_out_meanwhile() {
     for is_late in [true, false] {
         let bench = Bench::new(2);
         let [first, _] = bench.taken_elsewhere();
@@ -105,8 +105,8 @@ fn served_clients_get_the_element_despite_a_timeout() {
     }
 }
 
-#[test] // A client that has half-closed its connection still gets the element.
-fn half_closed_clients_get_the_served_element() {
+#[test]
+fn a_served_client_gets_its_element_even_if_it_half_closes() {
     let bench = Bench::new(2);
     bench.taken_elsewhere();
     bench.cores[0].ended(bench.clients[0].token);
@@ -116,8 +116,8 @@ fn half_closed_clients_get_the_served_element() {
     assert!(bench.is_quiet());
 }
 
-#[test] // Requests before the blocking one are run and answered.
-fn half_closed_clients_get_pending_replies() {
+#[test] // The requests before the blocking one have run.
+fn a_blocked_client_that_half_closes_gets_its_earlier_replies() {
     for (cores, first, second) in [(1, 0, 0), (2, 0, 0), (2, 0, 1), (2, 1, 0), (2, 1, 1)] {
         for (wait, rest) in
             [("BLPOP", "0"), ("BRPOPLPUSH", "other 0"), ("XREAD BLOCK 0 STREAMS", "$")]
@@ -136,8 +136,8 @@ fn half_closed_clients_get_pending_replies() {
     }
 }
 
-#[test] // The wait has ended on the client's core, but the core of the key does not know yet.
-fn ended_waits_are_not_served() {
+#[test] // The core of the key does not know yet that the wait has ended.
+fn a_push_does_not_serve_a_client_that_has_stopped_waiting() {
     let ends: [fn(&Bench); 4] = [
         |bench| bench.cores[0].ended(bench.clients[0].token),
         |bench| bench.cores[0].closed(bench.clients[0].token),
@@ -157,8 +157,8 @@ fn ended_waits_are_not_served() {
     }
 }
 
-#[test] // Several pushes while the destination is locked start one task, not one each.
-fn one_task_waits_for_a_locked_destination() {
+#[test]
+fn pushes_for_blmove_with_a_locked_destination_start_a_single_task() {
     let bench = Bench::new(2);
     let (from, to) = (bench.key(1), bench.key(0));
     bench.ask(0, &format!("BLMOVE {from} {to} LEFT RIGHT 0"));
@@ -174,8 +174,8 @@ fn one_task_waits_for_a_locked_destination() {
     assert!(bench.is_quiet());
 }
 
-#[test] // The call gets the destination key between other lock holders.
-fn blmove_gets_a_contended_destination() {
+#[test] // Other transactions lock the destination one after the other.
+fn blmove_gets_its_turn_on_a_destination_that_others_lock() {
     for core in [0, 1] {
         let bench = Bench::new(2);
         let (from, to) = (bench.key(1), format!("{{{}}}to", bench.key(core)));
@@ -202,8 +202,8 @@ fn blmove_gets_a_contended_destination() {
     }
 }
 
-#[test] // A transaction adds more than one step can deliver: a job delivers the rest.
-fn blocked_readers_get_at_most_a_thousand_entries() {
+#[test] // A transaction adds more entries than one step can deliver.
+fn a_blocked_stream_reader_gets_at_most_a_thousand_entries() {
     const ADDED: usize = 1_100;
     for core in [0, 1] {
         let mut bench = Bench::new(2);
@@ -231,8 +231,8 @@ fn blocked_readers_get_at_most_a_thousand_entries() {
     }
 }
 
-#[test] // The client closes while other cores are still adding its places.
-fn clients_that_close_while_they_begin_to_wait_leave_no_place() {
+#[test] // Other cores are still adding the entries when it closes.
+fn a_client_that_closes_as_it_begins_to_wait_leaves_no_queue_entry() {
     let bench = Bench::new(2);
     let names: Vec<String> = (0..1_000).map(|number| format!("stream:{number}")).collect();
     let ids = "0 ".repeat(names.len());
@@ -252,8 +252,8 @@ fn clients_that_close_while_they_begin_to_wait_leave_no_place() {
     assert!(bench.is_quiet());
 }
 
-#[test] // Pending entries are claimed when they are old enough, to the millisecond.
-fn blocked_readers_claim_idle_entries() {
+#[test] // The time is exact to the millisecond.
+fn blocked_xreadgroup_claims_pending_entries_when_they_are_idle_enough() {
     for core in [0, 1] {
         let mut bench = Bench::new(2);
         let key = bench.key(core);
@@ -288,8 +288,8 @@ fn blocked_readers_claim_idle_entries() {
     }
 }
 
-#[test] // As in Redis.
-fn invalidations_precede_the_served_entry() {
+#[test] // Redis has the same order.
+fn the_invalidation_of_a_stream_precedes_the_entry_served_to_its_reader() {
     let bench = Bench::new(2);
     let stream = bench.key(1);
     let key = format!("{{{stream}}}read");
@@ -306,8 +306,8 @@ fn invalidations_precede_the_served_entry() {
     assert!(bench.is_quiet());
 }
 
-#[test] // One message each way. The client may wait for an element that it has just sent.
-fn blocking_calls_follow_earlier_requests_to_their_core() {
+#[test] // The call may take an element that the same pipeline has pushed.
+fn blocking_calls_follow_earlier_requests_of_their_pipeline_to_another_core() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     bench.send(0, &format!("RPUSH {key} x\r\nBLPOP {key} 0\r\nBLPOP {key} 0"));
@@ -322,8 +322,8 @@ fn blocking_calls_follow_earlier_requests_to_their_core() {
     assert!(bench.is_quiet());
 }
 
-#[test] // An earlier request waits for a lock, so the call waits, too.
-fn blocking_calls_do_not_overtake_held_requests() {
+#[test]
+fn a_blocking_call_does_not_overtake_an_earlier_request_that_waits_for_a_lock() {
     for line in ["RPUSH HELD x\r\nBLPOP OTHER 0", "BLPOP HELD OTHER 0"] {
         let bench = Bench::new(2);
         let [held, other] = ["held", "other"].map(|name| format!("{{{}}}{name}", bench.key(1)));
@@ -340,8 +340,8 @@ fn blocking_calls_do_not_overtake_held_requests() {
     }
 }
 
-#[test] // The call does not run on the core of its keys, and has no place there.
-fn calls_ended_in_flight_get_nothing() {
+#[test] // On arrival, the call is neither run nor queued.
+fn a_blocking_call_that_ends_in_flight_takes_no_element() {
     let ends: [fn(&Bench); 3] = [
         |bench| bench.cores[0].closed(bench.clients[0].token),
         |bench| assert!(bench.cores[0].unblock(1, false), "it waits"),
@@ -366,8 +366,8 @@ fn calls_ended_in_flight_get_nothing() {
     }
 }
 
-#[test] // The call times out before it arrives; it is still answered, but does not wait.
-fn calls_that_timed_out_in_flight_are_answered() {
+#[test] // On arrival it takes an element, if there is one, but does not wait.
+fn a_blocking_call_that_times_out_in_flight_is_still_answered() {
     for is_there in [true, false] {
         let bench = Bench::new(2);
         let key = bench.key(1);
@@ -387,8 +387,8 @@ fn calls_that_timed_out_in_flight_are_answered() {
     }
 }
 
-#[test] // `printf 'BLPOP q 0\r\n' | nc -N` gets an element if there is one, and does not wait.
-fn calls_of_half_closed_clients_are_answered() {
+#[test] // The client may be `nc -N`, which half-closes after its request.
+fn a_blocking_call_of_a_half_closed_client_is_answered_without_waiting() {
     for (is_there, is_early) in [(true, true), (true, false), (false, true), (false, false)] {
         let bench = Bench::new(2);
         let key = bench.key(1);

@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-#[test] // A client writes at full speed, on this core or another one.
+#[test] // A client writes at full speed, on this core or on another one.
 fn writers_wait_for_a_snapshot_and_readers_do_not() {
     for cores in [1, 2] {
         let (mut bench, disk, names) = filled(cores);
@@ -136,7 +136,7 @@ fn writers_wait_for_a_snapshot_and_readers_do_not() {
     }
 }
 
-#[test] // Writes that copy nothing are not held.
+#[test] // A write that copies no segment does not wait at all.
 fn throttled_writes_run_after_10_ms_even_if_the_disk_hangs() {
     let (mut bench, disk, names) = filled(1);
     let [saver, writer, other] = [(); 3].map(|()| bench.connect(0));
@@ -191,7 +191,7 @@ fn a_throttled_client_that_half_closes_is_closed_at_once() {
     assert!(bench.cores[0].writers.are_held());
 }
 
-#[test] // Huge sets are written after the lists of their segment.
+#[test] // The snapshot encodes huge sets after the lists of the same segment.
 fn writers_of_small_values_do_not_wait_for_the_snapshot_of_large_ones() {
     let (mut bench, disk, _) = filled_with(1, 100);
     let [saver, writer, waiter] = [(); 3].map(|()| bench.connect(0));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::engine::state::pubsub::name::Text;
 
-    #[test] // It continues when that core reports a delivery.
+    #[test] // The home continues when that core reports a delivery.
     fn a_home_stops_publishing_while_a_core_has_too_much_to_deliver() {
         let mut backlog = Backlog::default();
         backlog.sent(1, IN_FLIGHT_MAX - 1);

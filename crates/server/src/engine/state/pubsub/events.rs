@@ -45,7 +45,7 @@ fn bit(letter: u8) -> u16 {
 mod tests {
     use super::*;
 
-    #[test] // Without a kind of channel, no event is published.
+    #[test] // If no kind of channel is selected, no event is published.
     fn letters_of_the_setting_select_event_classes() {
         let classes = EventClasses::parse("AK");
         assert!(ALL.iter().all(|letter| classes.has(*letter)));

@@ -104,7 +104,7 @@ mod tests {
         std::str::from_utf8(bytes).unwrap()
     }
 
-    #[test] // For subscribers of a channel, a pattern and a shard channel.
+    #[test] // Subscribers of a channel, a pattern and a shard channel get different forms.
     fn messages_are_encoded_in_both_protocols() {
         let plain = message(SubscriptionKind::Channel, b"hi");
         let text = "$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
@@ -117,7 +117,7 @@ mod tests {
         assert!(short(&sharded).contains("$8\r\nsmessage\r\n"));
     }
 
-    #[test] // The cost of a send grows with the number of parts.
+    #[test] // The cost of sending a message grows with the number of its parts.
     fn subscribers_share_the_bytes_of_a_long_message() {
         let long = message(SubscriptionKind::Channel, &[b'x'; 1 << 20]);
         let frame = Frame::new(&long, None, false);
@@ -128,7 +128,7 @@ mod tests {
         );
     }
 
-    #[test] // The name is null if there was no subscription.
+    #[test] // The confirmed name is null if there was no subscription.
     fn subscription_changes_are_confirmed_in_the_words_of_redis() {
         let mut out = Output::default();
         let name = Name::from_bytes(b"a");

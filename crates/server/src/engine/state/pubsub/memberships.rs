@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
     }
 
-    #[test] // Whatever their hashes are.
+    #[test] // The order does not depend on the hashes of the patterns.
     fn patterns_are_left_in_the_order_of_subscription() {
         let mut memberships = Memberships::default();
         let id = memberships.enter(TOKEN);
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(subscriber.summary(id).bytes, bytes);
     }
 
-    #[test] // Cores count a new subscriber of a pattern one by one.
+    #[test] // Cores count a new subscriber of a pattern one after the other.
     fn messages_come_only_from_cores_that_count_the_subscriber() {
         let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
         let id = memberships.enter(TOKEN);

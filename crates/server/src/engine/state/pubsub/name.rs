@@ -190,7 +190,7 @@ mod tests {
         assert_ne!(Name::from_bytes(b"a"), Name::from_bytes(b"b"));
     }
 
-    #[test] // A short one is copied.
+    #[test] // A short text is copied.
     fn a_long_text_is_shared_with_its_request() {
         let request = Arc::new(Request::from_args([&b"PUBLISH"[..], b"c", &[b'x'; 100_000]]));
         let args = Args::owned(&request);

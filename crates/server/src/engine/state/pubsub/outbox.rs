@@ -155,7 +155,7 @@ mod tests {
         (Outbox::new(Rc::clone(&account)), account)
     }
 
-    #[test] // The others keep their order.
+    #[test] // Messages within the limit keep their order.
     fn messages_beyond_a_channels_limit_are_replaced_by_one() {
         let (mut outbox, account) = outbox();
         for (channel, bytes) in [("a", 400), ("b", 1), ("a", 500), ("a", 100), ("a", 1), ("b", 2)] {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(account.get(), 5);
     }
 
-    #[test] // Its messages are freed in portions.
+    #[test] // The messages of a dropped outbox are freed in portions.
     fn an_outbox_without_output_limits_is_still_bounded() {
         const MIB: usize = 1 << 20;
         let (mut outbox, account) = outbox();

@@ -280,7 +280,7 @@ mod tests {
         all
     }
 
-    #[test] // Random prefixes and keys of two letters; the model compares all pairs.
+    #[test] // A model compares all pairs of random words of two letters.
     fn touched_keys_match_all_prefixes_that_begin_them() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    #[test] // There are 100 000 prefixes.
+    #[test] // Twelve steps find the prefix among 100 000.
     fn a_key_is_compared_with_few_of_many_prefixes() {
         let mut broadcasts = Broadcasts::default();
         for number in 0..100_000_u32 {
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(taken(&mut broadcasts), BTreeSet::from([expected]));
     }
 
-    #[test] // If several clients have changed a key, it has no author.
+    #[test] // A key that several clients have changed has no author.
     fn gathered_keys_wait_until_earlier_messages_are_delivered() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 1);
@@ -344,7 +344,7 @@ mod tests {
         assert!(broadcasts.take(9).is_empty() && broadcasts.is_empty() && !has_work(&broadcasts));
     }
 
-    #[test] // Many keys need several messages.
+    #[test] // Several messages are needed for many keys.
     fn too_many_gathered_keys_become_a_flush() {
         let (mut broadcasts, all) = (Broadcasts::default(), Prefix::from(&b""[..]));
         broadcasts.add(&all, 0);

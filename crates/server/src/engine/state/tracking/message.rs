@@ -124,7 +124,7 @@ mod tests {
         out.flatten()
     }
 
-    #[test] // For one key, and for all keys.
+    #[test] // The messages invalidate one key, or all keys.
     fn invalidations_are_encoded_in_both_protocols() {
         let key = Invalidation::of(Name::from(&b"k"[..]), 0);
         assert_eq!(text(&key, true), b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(broken(7).0.flatten(), b">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n");
     }
 
-    #[test] // If nothing else is left, no message is sent.
+    #[test] // No message is sent if only own changes are in it.
     fn noloop_leaves_out_the_clients_own_changes() {
         let touch = |name: &[u8], author| (Arc::new(Name::from(name)), author);
         let both = Arc::new(Invalidation::Keys(Box::new([touch(b"a", 7), touch(b"b", 8)])));

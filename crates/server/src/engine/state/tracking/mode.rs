@@ -66,7 +66,7 @@ impl Mode {
 mod tests {
     use super::*;
 
-    #[test] // For one command.
+    #[test] // The exception applies to a single command.
     fn client_caching_makes_an_exception_from_optin_and_optout() {
         let reader = |reads, is_excepted| {
             let mode = Mode { is_on: true, reads, is_excepted, ..Mode::default() };
