@@ -1,6 +1,6 @@
 //! The limit of open files. The server raises it as far as the system allows. If that is not enough
-//! for `maxclients`, fewer clients are accepted, as in Redis: a client that is refused at once is
-//! better off than one that waits in a queue from which the server cannot accept.
+//! for `maxclients`, fewer clients are accepted, as in Redis. The others are refused at once, which
+//! is better than a queue from which the server cannot accept.
 
 use crate::shared::Machine;
 

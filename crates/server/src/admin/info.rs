@@ -219,9 +219,9 @@ impl Report<'_> {
 /// How the text of a section is produced.
 #[derive(Clone, Copy)]
 enum Section {
-    /// From the reports of all cores.
+    /// A section written from the reports of all cores.
     Facts(fn(&Report<'_>, &mut String)),
-    /// From the sizes of all databases.
+    /// A section written from the sizes of all databases.
     Keyspace,
 }
 

@@ -3,17 +3,16 @@
 //!
 //! A pipeline is divided into one batch per core. The commands of a batch run in order on the core
 //! that owns their keys. If a command must wait for a lock, or takes more than a slice, the rest of
-//! its batch waits, and so do later batches of the connection, because replies are matched to
-//! requests by order alone. If the end of a slice interrupts a batch, the next slice resumes it
-//! first, because messages run in order (see `queue`). The sender bounds the size of a batch:
+//! its batch waits. Later batches of the connection wait, too, because only the order tells which
+//! reply belongs to which request. If the end of a slice interrupts a batch, the next slice resumes
+//! it first, because messages run in order (see `queue`). The sender bounds the size of a batch:
 //! [`AWAY_AT_ONCE`].
 //!
 //! [`AWAY_AT_ONCE`]: super::conn::AWAY_AT_ONCE
 //!
-//! When the replies of a batch have grown large, they are sent to the client's core, and the batch
-//! *rests*: it continues when the client's core has sent these replies and needs the next. A batch
-//! that reaches a command held by CLIENT PAUSE also sends its replies, and continues after the
-//! pause.
+//! When the replies of a batch have grown large, they are sent to the client's core. The batch then
+//! *rests* until that core has passed the replies to the client and needs the next. A batch that
+//! reaches a command held by CLIENT PAUSE also sends its replies, and continues after the pause.
 
 use super::conn::outbound;
 use super::core::{Core, Mail};

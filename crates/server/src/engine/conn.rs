@@ -203,7 +203,7 @@ pub(super) enum Next {
     #[default]
     Parsed,
     /// A parsed request that must wait: for earlier replies, for its long names to be copied into
-    /// one piece, for the end of CLIENT PAUSE, or for a snapshot that is behind the writers.
+    /// one piece, for CLIENT PAUSE to end, or for a snapshot.
     Held(Arc<Request>),
     /// The last request runs as a task.
     AwaitsTask,

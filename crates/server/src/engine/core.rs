@@ -172,7 +172,7 @@ impl Core {
         })
     }
 
-    /// This core's number.
+    /// The number of this core.
     #[must_use]
     pub fn id(&self) -> CoreId {
         self.tx.core()

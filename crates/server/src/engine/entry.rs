@@ -99,21 +99,21 @@ impl Scripted {
 /// The way in which a command runs.
 #[derive(Clone, Copy)]
 pub enum Runner {
-    /// As a function on the shard that owns the key.
+    /// Runs as a function on the shard that owns the key.
     Point(PointFn),
-    /// As a task over several keys, or as a point function if one shard owns all of them.
+    /// Runs as a task over several keys, or as a point function if one shard owns all of them.
     Multi(Option<PointFn>, MultiFn),
-    /// At once, on the core of the connection.
+    /// Runs at once, on the core of the connection.
     Session(SessionFn),
-    /// As a task on the core of the connection.
+    /// Runs as a task on the core of the connection.
     Task(fn(ServerCall) -> ServerFuture),
-    /// As a task that runs a script. The task stops when its client has gone.
+    /// Runs a script, as a task that stops when its client has gone.
     Script(Scripted),
-    /// As a transaction command: MULTI, EXEC, DISCARD, WATCH or UNWATCH.
+    /// A transaction command: MULTI, EXEC, DISCARD, WATCH or UNWATCH.
     Transaction(Verb),
-    /// On the home of the channel: PUBLISH and SPUBLISH.
+    /// PUBLISH or SPUBLISH, which runs on the home of the channel.
     Publish(SubscriptionKind),
-    /// Not itself: the command only contains subcommands.
+    /// Does not run: the command only contains subcommands.
     Container,
 }
 

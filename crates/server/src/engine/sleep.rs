@@ -2,8 +2,8 @@
 //!
 //! A core without work sleeps until a message, a socket or its next deadline wakes it. There is no
 //! periodic timer. So the decision is made last, after all outputs of the turn, and from the state
-//! of every queue: an earlier chore may have reported that it was done before something else gave
-//! it work.
+//! of every queue. It does not rely on what chores have reported: later work in the same turn may
+//! have given them more.
 //!
 //! No work can be lost that is in a queue. But a connection that could continue might be in no
 //! queue, so debug builds search for such a connection before every sleep.

@@ -9,9 +9,9 @@
 //! costs memory, not time, and at most the memory of the cut, as with fork.
 //!
 //! A write that copies nothing of the cut does not wait: the segment of its key was encoded or
-//! copied before, and its value is small. (This is checked only for keys of this core, because the
-//! cuts of other cores are unknown here.) The amount copied in one turn is bounded, too, because a
-//! reader may wait for that turn.
+//! copied before, and its value is small. (Only keys of this core are checked, because the cuts of
+//! other cores are unknown here.) The amount copied in one turn is bounded, too, because a reader
+//! may wait for that turn.
 //!
 //! ```text
 //! turn:  one held writer | what has come | more held writers | the snapshot, and the rest

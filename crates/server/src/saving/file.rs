@@ -268,7 +268,7 @@ impl Saver {
             }
         }
         if let Some(core) = self.open {
-            let why = format!("core {core} ended within a value"); // This would be a bug.
+            let why = format!("core {core} ended within a value"); // Only a bug can cause this.
             return Err(Stop::Io(io::Error::other(why)));
         }
         self.end(&mut file)?;
@@ -362,9 +362,9 @@ impl Saver {
         self.note_written(bytes, file)
     }
 
-    /// Syncs the file when enough was written since the last sync, so that the last sync is short.
-    /// If the page cache is bypassed, few syncs are needed: for the cache of the disk, and for file
-    /// systems that only pretend to bypass the page cache.
+    /// Syncs the file when enough was written since the last sync, so that the sync at its end is
+    /// short. If the page cache is bypassed, few syncs are needed: for the cache of the disk, and
+    /// for file systems that only pretend to bypass the page cache.
     fn note_written(&mut self, bytes: u64, file: &mut Disk) -> io::Result<()> {
         self.facts.bytes += bytes;
         self.unsynced += bytes;

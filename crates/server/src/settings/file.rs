@@ -1,4 +1,4 @@
-//! The settings file, as CONFIG REWRITE changes it: comments and the order of lines are kept, lines
+//! The settings file, as CONFIG REWRITE changes it. Comments and the order of lines are kept. Lines
 //! whose value has changed are updated, and new values that differ from the default are appended.
 //!
 //! Not here: reading a file. See `read`.

@@ -64,7 +64,7 @@ enum At {
     Begin,
     /// The function with this index is next.
     Functions(usize),
-    /// This number of bytes of the library's text has been encoded.
+    /// The text is next; this number of its bytes has been encoded.
     Code(usize),
 }
 

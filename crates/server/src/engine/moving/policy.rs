@@ -20,7 +20,7 @@ pub(crate) type Share = u16;
 const CALM: Share = 700;
 /// A core with at least this load is full: its guests return.
 const FULL: Share = 900;
-/// Guests return to a core if its load is lower by at least this.
+/// Guests return to their own core only if its load is lower by at least this.
 const GAP: Share = 250;
 /// The load that a core may give away in one span. A single connection may exceed it.
 const GIVEN_MAX: u32 = 100;
@@ -38,7 +38,7 @@ const GUEST: u32 = GIVEN_MAX / 4;
 pub struct Policy {
     /// A connection moves after at least this number of consecutive requests to the other core.
     pub requests: u32,
-    /// These requests must have been sent over at least this time, in milliseconds.
+    /// The minimal time over which those requests were sent, in milliseconds.
     pub streak_ms: u64,
     /// The minimal time between two moves of a connection, in milliseconds.
     pub stay_ms: u64,
@@ -159,8 +159,8 @@ pub(crate) fn share_in(word: u64, span: u64) -> Share {
 }
 
 /// The load of a core during `passed_ns`, in which it was idle for `idle_ns` and used `cpu_ns` of
-/// CPU time. The higher of busy time and CPU time counts, because each may be too low: sends just
-/// before a sleep count as idle, and a shared processor also runs other threads.
+/// CPU time. The higher of busy time and CPU time counts, because each may be too low. Sends just
+/// before a sleep count as idle time, and a shared processor also runs other threads.
 pub(crate) fn share_of(passed_ns: u64, idle_ns: u64, cpu_ns: u64) -> Share {
     let busy_ns = passed_ns.saturating_sub(idle_ns).max(cpu_ns).min(passed_ns);
     (busy_ns * 1_000 / passed_ns.max(1)) as Share

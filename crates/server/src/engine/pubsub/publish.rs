@@ -169,9 +169,9 @@ impl Core {
         }
     }
 
-    /// Calls `found` for each core with subscribers, with their number: the subscribers of the
-    /// channel if the message has not been sent to them yet, and those of the next matching
-    /// patterns.
+    /// Calls `found` for each core with subscribers, with their number. Subscribers of the channel
+    /// are counted only in the first portion of a message, and those of matching patterns a few
+    /// patterns at a time.
     fn match_some(
         &self,
         publication: &mut Publication,

@@ -152,7 +152,7 @@ impl Clients {
         if end == places.len() { 0 } else { end }
     }
 
-    /// Lists a connection with output to send.
+    /// Adds a connection to the list of those with output to send.
     #[inline]
     pub(crate) fn mark_dirty(&self, lane: &mut Lane) {
         if !std::mem::replace(&mut lane.lists.dirty, true) {

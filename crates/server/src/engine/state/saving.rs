@@ -39,7 +39,7 @@ pub(crate) struct Saving {
     frozen: RefCell<Option<Locked>>,
 }
 
-/// This core's part of the current snapshot.
+/// The part of the current snapshot on this core.
 struct Work {
     snapshot: Snapshot,
     outlet: Box<dyn Outlet>,

@@ -23,7 +23,7 @@ pub(crate) const HOLD_MS: u64 = 10;
 pub(crate) enum WriteWait {
     /// Too many keyspace events are in flight.
     Events,
-    /// This core's part of a snapshot is behind the writers.
+    /// The snapshot's part on the given core is behind the writers.
     Part(CoreId),
 }
 

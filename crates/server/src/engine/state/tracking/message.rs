@@ -13,7 +13,7 @@ const SHORT_BYTES: usize = 16 * 1024;
 /// The keys that are not valid any more.
 #[derive(Debug)]
 pub(crate) enum Invalidation {
-    /// These keys.
+    /// The keys in the list are not valid any more.
     Keys(Box<[Touch]>),
     /// All keys.
     All,

@@ -1,7 +1,7 @@
 //! The tracking clients of one core, and the prefixes of clients in broadcast mode.
 //!
-//! Trees instead of hash tables, as for subscriptions: a prefix with 100 000 clients, or a client
-//! with 100 000 prefixes, can be visited in portions, and no table is ever copied as a whole.
+//! Trees instead of hash tables, as for subscriptions: no table is ever copied as a whole. A prefix
+//! with 100 000 clients, or a client with 100 000 prefixes, can be visited in portions.
 //!
 //! Invariants (`check_invariants`):
 //! - R1: each prefix lists exactly the clients that have it, and those that have left but whose
