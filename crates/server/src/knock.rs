@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! look | clients | quarter | portion | portion | knock      | look | clients | quarter | ...
-//!                |<-------- is saved --------->|            |<--- is paid -->|
+//!                |<--- adds to the budget ---->|            |<- costs 10 x ->|
 //! ```
 //! Not here: how an arrival is detected. See `arrivals`. Reasons and measurements:
 //! docs/design/0013-knock.md.

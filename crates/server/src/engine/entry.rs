@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test] // The table has commands of every kind of row.
-    fn keys_fields_and_members_of_a_request_are_names_and_values_are_not() {
+    fn keys_fields_and_members_count_as_names_but_values_do_not() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[
             ("SET k v EX 5",                    &[1]),

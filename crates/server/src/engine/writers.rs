@@ -14,7 +14,7 @@
 //! may wait for that turn.
 //!
 //! ```text
-//! turn:  one held writer | what has come | more held writers | the snapshot, and the rest
+//! turn:  one held writer | arrivals | more held writers | the snapshot, and other background work
 //!        until COPIED_IN_TURN_KIB are copied, or the bound is reached
 //! ```
 //! Each core publishes whether its part is behind ([`Core::report_behind_writers`]). When it has

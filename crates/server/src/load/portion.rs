@@ -8,13 +8,13 @@
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
 //! Long    2 | head | key                                  offset u64, length of the key u32
-//! Begin   3 | head | key | number of its kind u8 | about how many items u64
+//! Begin   3 | head | key | number of its kind u8 | announced number of items u64
 //! Pair    4 | length of name u32, of value u32 | name | value          5 | deadline u64 | as 4
-//! Wide    6 | deadline u64 | length of name u32 | name         its value is the next long one
+//! Wide    6 | deadline u64 | length of name u32 | name         its value is the next Long
 //! Single  7 | length u32 | name                                 8 | deadline u64 | as 7
 //! End     9
-//! Piece  10 | number of its kind u8 | as many numbers u64 as it has | length u32 | name
-//! Block   11 | length u32 | bytes                       its head travels beside
+//! Piece  10 | number of its kind u8 | its numbers, u64 each | length u32 | name
+//! Block   11 | length u32 | bytes                       its head is sent beside
 //! Scored  12 | score f64 | length u32 | name
 //! ```
 //! Numbers are little-endian. `u64::MAX` stands for no deadline or no number, and `u32::MAX` for no

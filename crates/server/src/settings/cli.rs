@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn options_override_defaults() {
+    fn command_line_options_override_defaults() {
         let settings = run(&["--port", "7000", "--save", "", "--slowlog-log-slower-than", "-1"]);
         let settings = settings.unwrap();
         assert_eq!(settings.text("port"), "7000");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn options_override_the_file() {
+    fn command_line_options_override_the_file() {
         let file = std::env::temp_dir().join(format!("darter-cli-{}.conf", std::process::id()));
         std::fs::write(&file, "timeout 5\nport 1\n").unwrap();
         let name = file.to_string_lossy().into_owned();

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_validated_as_their_row_says() {
+    fn values_of_settings_are_validated_as_their_row_says() {
         let mut settings = Settings::default();
         assert_eq!(settings.set("MaxMemory", "100mb"), Ok(()));
         assert_eq!(settings.size("maxmemory"), 100 << 20);

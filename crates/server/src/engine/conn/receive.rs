@@ -3,7 +3,7 @@
 //! ```text
 //!            more than PENDING_MAX, unparsed          no progress for 20 ms
 //!   Open ────────────────────────────────► Paused ──────────────────────────► Ahead
-//!    ▲                                      │ ▲   the limit, or progress again │
+//!    ▲                                      │ ▲   progress, or the limit       │
 //!    └────────── less than RESUME_BYTES ────┘ └────────────────────────────────┘
 //! ```
 //! If a connection sends faster than the core works, receiving is paused, so that the system slows

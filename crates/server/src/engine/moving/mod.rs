@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! old core                                       net                        new core
-//! serve: it had better be there; nothing is parsed
+//! serve: the move is decided; nothing more is parsed
 //!        leaving ──── Release ───────────────►  stops receiving
-//!        received: kept, not parsed ◄────────── what had been received
-//!        released ◄──────────────────────────── its socket
-//!        post: socket, session, parser ──────────────────────────────────►  arrived: it is served
-//!        end ◄────────────────────────────────────────────────────────────  it is there
+//!        received: kept, not parsed ◄────────── bytes received before
+//!        released ◄──────────────────────────── the detached socket
+//!        post: socket, session, parser ──────────────────────────────────►  arrived: serves it
+//!        end ◄────────────────────────────────────────────────────────────  confirms the arrival
 //! ```
 //! A connection moves between two requests, when no reply is pending and no other core knows its
 //! handle. So no message can reach the wrong core, and none is ever forwarded. A connection stays

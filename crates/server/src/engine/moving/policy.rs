@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_moves_only_to_a_core_with_low_or_lower_load() {
+    fn a_connection_moves_only_to_a_core_that_is_calm_or_less_busy() {
         for (here, there, goes) in [
             (0, 0, true),
             (0, CALM, true),

@@ -5,8 +5,8 @@
 //! messages to its own clients.
 //!
 //! ```text
-//! PUBLISH -> home: count, reply -> cores with subscribers: deliveries -> connections
-//! SUBSCRIBE -> home: counted from here on -> deliveries: a member from here on -> confirmation
+//! PUBLISH -> home counts receivers, replies -> cores with subscribers: deliveries -> connections
+//! SUBSCRIBE -> home counts the subscriber -> its core: deliveries add a member -> confirmation
 //! ```
 //! A home sends its items to a core in order. So a message is delivered exactly to the subscribers
 //! that were counted for it, and all subscribers of a channel receive its messages in the same

@@ -124,7 +124,7 @@ fn at_most_one_client_is_closed_after_the_end_of_a_slice() {
 }
 
 #[test] // The value also counts while its reply waits to be sent.
-fn a_removed_value_that_a_client_reads_counts_as_its_memory() {
+fn a_removed_value_that_a_client_reads_counts_as_memory_of_the_client() {
     const LEN: usize = 1_000_000;
     const GETS: usize = 5;
     let mut bench = Bench::new(2);

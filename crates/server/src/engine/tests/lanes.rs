@@ -71,7 +71,7 @@ fn long_replies_lower_the_limit_of_pending_replies() {
 }
 
 #[test] // Below the bound, parsing continues.
-fn parsing_stops_for_each_reason_at_its_bound() {
+fn parsing_stops_when_a_connection_reaches_any_of_its_bounds() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool); 13] = [
         ("nothing", |_| {}, true),

@@ -315,8 +315,8 @@ fn the_buffers_of_a_silent_connection_are_released() {
     assert!(memory() < 10_000, "{}", memory());
 }
 
-#[test]
-fn a_client_that_writes_before_it_reads_is_received_up_to_the_limit() {
+#[test] // The client writes all its requests before it reads a reply.
+fn requests_of_a_client_that_does_not_read_are_received_up_to_the_limit() {
     const LIMIT: usize = 2 << 20;
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().client_limits.query = LIMIT;
@@ -418,7 +418,7 @@ fn monitor_shows_quoted_requests_of_any_length() {
 }
 
 #[test]
-fn a_command_run_as_a_job_is_one_call_with_its_whole_time() {
+fn a_command_run_as_a_job_counts_as_one_call_with_its_whole_time() {
     let bench = Bench::new(1);
     let members: Vec<String> = (0..2_000).map(|at| format!("m{at}")).collect();
     bench.short.set(true);

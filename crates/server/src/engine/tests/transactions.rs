@@ -117,7 +117,7 @@ fn exec_fails_after_a_change_of_a_watched_key_on_any_core() {
 }
 
 #[test]
-fn writes_of_the_own_pipeline_count_for_watch_only_after_it() {
+fn writes_before_watch_in_the_same_pipeline_do_not_touch_the_watched_key() {
     let bench = Bench::new(2);
     let key = bench.key(1);
     let (set, watch) = (format!("SET {key} 1"), format!("WATCH {key}"));

@@ -1,9 +1,9 @@
 //! Client tracking: a client that caches values gets an invalidation when one of them changes.
 //!
 //! ```text
-//! read of a key -----> its core remembers the client, in the step of the read
-//! touch of the key --> its core forgets all who have read it ---> their cores: deliveries -> pushes
-//! touch of any key --> matched with the prefixes of BCAST, gathered in a turn ---> the same
+//! a client reads a key --> the key's core records the client as a reader, in the same step
+//! the key is touched ----> its core removes all readers ---> the readers' cores: deliveries
+//! any key is touched ----> its core matches it with BCAST prefixes, then -> their cores
 //! ```
 //! Two rules make this correct (docs/design/0030-tracking.md). First, messages between two cores
 //! stay in order. So a client that reads a value after a change gets the invalidation before that

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delivered_weight_is_summed_and_reported_to_each_home() {
+    fn each_home_gets_reports_of_the_weight_of_its_delivered_messages() {
         let mut deliveries = Deliveries::default();
         assert_eq!(deliveries.delivered(3, REPORT_AT - 1), None);
         assert_eq!(deliveries.delivered(0, REPORT_AT + 5), Some(REPORT_AT + 5));

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test] // If no kind of channel is selected, no event is published.
-    fn letters_of_the_setting_select_event_classes() {
+    fn letters_of_notify_keyspace_events_select_event_classes() {
         let classes = EventClasses::parse("AK");
         assert!(ALL.iter().all(|letter| classes.has(*letter)));
         assert_eq!([b'm', b'n', b'E'].map(|letter| classes.has(letter)), [false; 3]);

@@ -1,14 +1,14 @@
 //! The state of publish and subscribe. It does not depend on the core's other parts.
 //!
 //! ```text
-//! name         what channels and patterns are called, and what messages say
-//! registry     at the home of a channel: how many subscribers each core has
-//! backlog      at the home: what waits to be published, and what other cores have yet to deliver
-//! memberships  at the subscribers: who holds which subscriptions
-//! deliveries   at the subscribers: what came from the homes, in its order
-//! frame        a message as a client reads it
-//! outbox       what a script publishes, until it ends
-//! events       which keyspace events are published
+//! name         names of channels and patterns, and texts of messages
+//! registry     on the home of a channel: the number of subscribers on each core
+//! backlog      on the home: messages that wait, and those that other cores must still deliver
+//! memberships  on the core of subscribers: the subscriptions of each client
+//! deliveries   on the core of subscribers: items from the homes, in order
+//! frame        the encoding of messages
+//! outbox       the messages that a script has published, until it ends
+//! events       the classes of keyspace events that are published
 //! ```
 //! docs/design/0025-publish-subscribe.md describes the messages between the cores.
 

@@ -6,9 +6,9 @@
 //! before it is sent:
 //!
 //! ```text
-//! channel a:  message  message  excess      (beyond the hard limit: its receivers are closed)
+//! channel a:  message  message  excess      (hard limit exceeded: closes the receivers)
 //! channel b:  message  message  message
-//! channel c:                                (nobody receives it: nothing is kept)
+//! channel c:                                (no receivers: its messages are not kept)
 //! ```
 //! So a channel adds no more to the output of a client than in Redis. Invariant: the account is the
 //! sum of the bytes of all kept messages, and at most [`BYTES_MAX`].

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn visiting_names_in_portions_survives_changes() {
+    fn visiting_names_in_portions_finds_all_names_despite_changes() {
         let mut registry = SubscriberCounts::default();
         let names: Vec<Name> = (0..50_u8).map(|number| Name::from_bytes(&[number])).collect();
         names.iter().for_each(|name| registry.add(SubscriptionKind::Channel, name, 0));

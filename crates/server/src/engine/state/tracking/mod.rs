@@ -1,11 +1,11 @@
 //! The state of client tracking. It does not depend on the core's other parts.
 //!
 //! ```text
-//! mode        what a connection has declared
-//! trackers    on a client's core: who tracks, and with which prefixes
-//! broadcasts  on a key's core: which prefixes there are, and what was touched that begins with them
-//! deliveries  on a client's core: the invalidations for its clients
-//! message     an invalidation as a client reads it
+//! mode        the tracking mode of a connection
+//! trackers    on the core of clients: the tracking clients and their prefixes
+//! broadcasts  on the core of keys: all prefixes, and the touched keys that match them
+//! deliveries  on the core of clients: invalidations to send
+//! message     the encoding of invalidations
 //! ```
 //! Which keys the clients have read is recorded in the shard: `darter_keyspace`.
 //! docs/design/0030-tracking.md describes the messages between the cores.
