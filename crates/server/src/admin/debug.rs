@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 mod populate;
+mod reload;
 mod report;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
@@ -48,6 +49,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
         b"change-repl-id" | b"pause-cron" | b"replicate" | b"replybuffer" | b"aof-flush-sleep" => {
             Ok(call.answer(|reply| reply.ok())) // Accepted without effect.
         }
+        b"reload" => reload::reload(&call, args).await,
         b"populate" => populate::populate(&call, args).await,
         b"object" => call.while_there(report::object(&call, args)).await,
         b"digest" => call.while_there(report::digest(&call)).await,
@@ -231,6 +233,8 @@ fn help(call: &ServerCall) -> Answer {
         "    is used instead of the 'key' prefix.",
         "PROTOCOL <type>",
         "    Reply with a test value of the specified type.",
+        "RELOAD [NOSAVE] [NOFLUSH]",
+        "    Save the RDB on disk and reload it back to memory.",
         "SET-ACTIVE-EXPIRE <0|1>",
         "    Setting it to 0 disables expiring keys in background.",
         "SET-DISABLE-DENY-SCRIPTS <0|1>",

@@ -29,8 +29,14 @@ const BUSY: &str = "ERR Background save already in progress";
 /// Reply: `OK`. Refusals: another snapshot is being made; a slow script holds keys; saving failed,
 /// for the reason that is logged. Source: <https://redis.io/commands/save> (1.0.0).
 async fn save(call: ServerCall) -> Result<Answer, Refusal> {
-    match call.core.run_on(0, make).await {
-        Ok(Outcome::Saved { .. }) => Ok(call.answer(|reply| reply.ok())),
+    save_now(&call.core).await?;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// Makes a snapshot, and returns when it is on the disk.
+pub(super) async fn save_now(core: &Rc<Core>) -> Result<(), Refusal> {
+    match core.run_on(0, make).await {
+        Ok(Outcome::Saved { .. }) => Ok(()),
         Ok(Outcome::Failed(_) | Outcome::Cancelled) => Err(Refusal::line("ERR")),
         Err(busy) => Err(refusal(busy)),
     }

@@ -78,6 +78,11 @@ impl Inbox {
         matches!(self.state, State::Finished)
     }
 
+    /// True until the part is complete, or an error has ended it.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
     /// Inserts records until the slice is over, or all arrived portions are done. Returns true if
     /// there is more to do; otherwise the next portion wakes the core.
     pub(crate) fn step(&mut self, shard: &mut Shard, preempt: &dyn Preempt) -> bool {
