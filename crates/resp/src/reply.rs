@@ -132,6 +132,12 @@ impl<'a> Reply<'a> {
         self.header(if self.resp3 { b'>' } else { b'*' }, i64::try_from(len).unwrap_or(i64::MAX));
     }
 
+    /// The header of `pairs` attributes of the reply that follows them. RESP2 has none.
+    pub fn attributes(&mut self, pairs: usize) {
+        debug_assert!(self.resp3, "RESP2 has no attributes");
+        self.header(b'|', i64::try_from(pairs).unwrap_or(i64::MAX));
+    }
+
     /// A boolean: `#t`/`#f`, or `:1`/`:0`.
     pub fn boolean(&mut self, value: bool) {
         let text: &[u8] = match (self.resp3, value) {
@@ -168,6 +174,15 @@ impl<'a> Reply<'a> {
             self.line(b',', text.as_bytes());
         } else {
             self.bulk(text.as_bytes());
+        }
+    }
+
+    /// An integer of any length, by its digits: `(digits`, or a bulk string in RESP2.
+    pub fn big_number(&mut self, digits: &str) {
+        if self.resp3 {
+            self.line(b'(', digits.as_bytes());
+        } else {
+            self.bulk(digits.as_bytes());
         }
     }
 

@@ -47,6 +47,7 @@ fn show_to(reply: &Reply, out: &mut String, limit: usize) {
         Reply::Array(items) => show_many("[", "]", items, out, limit),
         Reply::Set(items) => show_many("~[", "]", items, out, limit),
         Reply::Push(items) => show_many(">[", "]", items, out, limit),
+        Reply::Attributed(items) => show_many("|[", "]", items, out, limit),
         Reply::Map(items) => show_many("{", "}", items, out, limit),
     }
 }
@@ -176,10 +177,14 @@ impl Notation<'_> {
             b'=' => self.quoted(self.at).map(Reply::Verbatim),
             b'[' => self.many(b']').map(Reply::Array),
             b'{' => self.many(b'}').map(Reply::Map),
-            b'~' | b'>' => {
+            b'~' | b'>' | b'|' => {
                 self.at += 1; // The bracket.
                 let items = self.many(b']')?;
-                Ok(if sign == b'~' { Reply::Set(items) } else { Reply::Push(items) })
+                Ok(match sign {
+                    b'~' => Reply::Set(items),
+                    b'>' => Reply::Push(items),
+                    _ => Reply::Attributed(items),
+                })
             }
             other => Err(format!("no reply begins with `{}`", char::from(other))),
         }

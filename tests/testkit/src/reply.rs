@@ -33,6 +33,8 @@ pub enum Reply {
     Set(Vec<Reply>),
     /// `>2`
     Push(Vec<Reply>),
+    /// `|1`: the names and values of attributes in turn, then the reply that has them
+    Attributed(Vec<Reply>),
     /// `,1.5`, as its text
     Double(Vec<u8>),
     /// `#t`
@@ -83,6 +85,7 @@ impl Framer {
                 b'$' | b'=' => (count(text)?.map_or(0, |len| len + 2), 0),
                 b'*' | b'~' | b'>' => (0, count(text)?.unwrap_or(0)),
                 b'%' => (0, 2 * count(text)?.unwrap_or(0)),
+                b'|' => (0, 2 * count(text)?.unwrap_or(0) + 1),
                 other => return Err(Malformed::UnknownType(other)),
             };
             self.at += line_len + 2 + body;
@@ -139,6 +142,7 @@ fn parse_at(bytes: &[u8], at: &mut usize) -> Result<Reply, Malformed> {
         b'~' => Reply::Set(parse_many(bytes, at, count(&text)?.unwrap_or(0))?),
         b'>' => Reply::Push(parse_many(bytes, at, count(&text)?.unwrap_or(0))?),
         b'%' => Reply::Map(parse_many(bytes, at, 2 * count(&text)?.unwrap_or(0))?),
+        b'|' => Reply::Attributed(parse_many(bytes, at, 2 * count(&text)?.unwrap_or(0) + 1)?),
         other => return Err(Malformed::UnknownType(other)),
     })
 }
@@ -192,11 +196,12 @@ impl Reply {
             Self::Set(items) => many(out, b'~', items.len(), items),
             Self::Push(items) => many(out, b'>', items.len(), items),
             Self::Map(items) => many(out, b'%', items.len() / 2, items),
+            Self::Attributed(items) => many(out, b'|', items.len() / 2, items),
         }
     }
 
     /// The RESP2 form: maps and sets become arrays, doubles bulks, booleans integers, nulls null
-    /// bulks.
+    /// bulks; attributes are left out.
     #[must_use]
     pub fn to_resp2(&self) -> Self {
         let all = |items: &[Self]| items.iter().map(Self::to_resp2).collect();
@@ -204,6 +209,7 @@ impl Reply {
             Self::Map(items) | Self::Set(items) | Self::Push(items) | Self::Array(items) => {
                 Self::Array(all(items))
             }
+            Self::Attributed(items) => items.last().map_or(Self::Null, Self::to_resp2),
             Self::Double(text) | Self::Big(text) => Self::Bulk(text.clone()),
             Self::Bool(value) => Self::Int(i64::from(*value)),
             Self::Null => Self::NullBulk,
@@ -222,6 +228,7 @@ impl Reply {
             Self::Map(items) => Self::Map(all(items)),
             Self::Set(items) => Self::Set(all(items)),
             Self::Push(items) => Self::Push(all(items)),
+            Self::Attributed(items) => Self::Attributed(all(items)),
             other => other.clone(),
         }
     }
@@ -298,6 +305,7 @@ mod tests {
         b"~1\r\n,1.5\r\n",
         b">2\r\n#t\r\n(12\r\n",
         b"=5\r\ntxt:a\r\n",
+        b"|1\r\n+a\r\n*1\r\n:1\r\n+b\r\n",
     ];
 
     #[test] // Every sample is framed whole, never early, and survives a round trip.

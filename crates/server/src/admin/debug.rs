@@ -157,8 +157,7 @@ fn quicklist_packed_threshold(call: &ServerCall, mut args: Args<'_>) -> Result<A
     }
 }
 
-/// `DEBUG PROTOCOL type`: replies with a sample of a reply type, for tests of clients. The types
-/// attribute and big number are missing, because no command here sends them.
+/// `DEBUG PROTOCOL type`: replies with a sample of a reply type, for tests of clients.
 fn protocol(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     const WRONG: &str = "ERR Wrong protocol type name. Please use one of the following: \
         string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
@@ -167,6 +166,7 @@ fn protocol(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
         b"string" => |reply| reply.bulk(b"Hello World"),
         b"integer" => |reply| reply.int(12_345),
         b"double" => |reply| reply.double_text("3.141"),
+        b"bignum" => |reply| reply.big_number("1234567999999999999999999999999999999"),
         b"null" => |reply| reply.null(),
         b"array" => |reply| {
             reply.array(3);
@@ -182,6 +182,16 @@ fn protocol(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
                 reply.int(number);
                 reply.boolean(number == 1);
             }
+        },
+        b"attrib" => |reply| {
+            if reply.is_resp3() {
+                reply.attributes(1);
+                reply.bulk(b"key-popularity");
+                reply.array(2);
+                reply.bulk(b"key:123");
+                reply.int(90);
+            }
+            reply.bulk(b"Some real reply following the attribute");
         },
         b"push" if !call.session.resp3 => {
             return Err(Refusal::line("ERR RESP2 is not supported by this command"));
