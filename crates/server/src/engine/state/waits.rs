@@ -147,10 +147,12 @@ pub(crate) enum Stage {
 }
 
 impl Blocked {
-    /// A call that begins to wait now.
+    /// A call that begins to wait. `now_ms` is read from the clock for it: the time of the turn may
+    /// be from before the request was sent.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
         let until_ms = match call.wait.patience {
-            Patience::Millis(millis) => Some(now_ms.saturating_add(millis)),
+            // The clock's millisecond has begun earlier: one more, so that no wait ends too early.
+            Patience::Millis(millis) => Some(now_ms.saturating_add(millis).saturating_add(1)),
             Patience::Endless => None,
             Patience::None => unreachable!("it does not wait"),
         };

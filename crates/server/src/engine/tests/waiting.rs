@@ -278,7 +278,7 @@ fn blocked_xreadgroup_claims_pending_entries_when_they_are_idle_enough() {
         let entry = "*4\r\n$3\r\n1-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n:30\r\n:1\r\n";
         let reply = format!("*1\r\n*2\r\n${}\r\n{key}\r\n*1\r\n{entry}", key.len());
         assert_eq!(bench.got(claimer), reply, "core {core}");
-        bench.pass_ms(10);
+        bench.pass_ms(11);
         bench.settle();
         assert_eq!(bench.got(patient), "*-1\r\n", "it is younger, now that it was claimed");
         assert_eq!(bench.ask(reader, &wait("CLAIM 1000", 5, "r")), "");
@@ -410,8 +410,8 @@ fn a_blocking_call_of_a_half_closed_client_is_answered_without_waiting() {
     }
 }
 
-#[test] // A core that sleeps as long as `wait` says ends a wait in the right millisecond.
-fn waits_end_at_their_timeout() {
+#[test] // The core sleeps as long as `wait` says. A wait may have begun late in its first millisecond.
+fn waits_end_one_millisecond_after_their_timeout() {
     for core in [0, 1] {
         for (line, ms) in [
             ("BLPOP KEY 0.001", 1),
@@ -432,9 +432,9 @@ fn waits_end_at_their_timeout() {
                 let Wait::Millis(sleeps) = wait else { panic!("{line}: {wait:?}") };
                 bench.pass_ms(sleeps);
                 passed += sleeps;
-                assert!(passed <= ms, "{line}: {passed} ms");
+                assert!(passed <= ms + 1, "{line}: {passed} ms");
             }
-            assert_eq!(passed, ms, "{line}");
+            assert_eq!(passed, ms + 1, "{line}");
         }
     }
 }

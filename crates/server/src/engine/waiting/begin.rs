@@ -60,7 +60,8 @@ impl Core {
             self.take_places(&call, call.wait.keys.clone());
             self.settle_wait(entry, begun);
             lane.next = Next::Waits;
-            lane.blocked = Some(Box::new(Blocked::new(call, vec![self.id()], self.now_ms())));
+            lane.blocked =
+                Some(Box::new(Blocked::new(call, vec![self.id()], self.clock.unix_ms())));
             self.now_waits(lane);
             return true;
         }
@@ -89,7 +90,7 @@ impl Core {
         }
         assert!(lane.is_settled(), "a task would answer before what is owed");
         lane.location.trail.stays();
-        self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.now_ms())));
+        self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.clock.unix_ms())));
     }
 
     /// Whether a blocking call is sent to the core of its keys.
@@ -112,7 +113,7 @@ impl Core {
         }
         lane.next = Next::Waits;
         lane.location.trail.goes(there, self.now_ms());
-        let blocked = Blocked::new(Arc::clone(&call), vec![there], self.now_ms());
+        let blocked = Blocked::new(Arc::clone(&call), vec![there], self.clock.unix_ms());
         lane.blocked = Some(Box::new(blocked));
         self.count_blocked(lane);
         self.tell_later(there, move |there| there.begin_here(&call));
