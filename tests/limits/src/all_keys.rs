@@ -140,7 +140,7 @@ fn order(stage: &Stage) -> Result<(), String> {
 }
 
 /// Time in which the threads of the server were ready to run and did not, and the time of this one.
-fn delayed(server: &Server) -> Duration {
+pub(crate) fn delayed(server: &Server) -> Duration {
     let process = server.process();
     let waited = process.active_time().saturating_sub(process.cpu_time());
     waited + process::own_thread_active_time()

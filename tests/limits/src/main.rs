@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod all_keys;
+mod beside;
 mod files;
 mod first_hour;
 mod functions;
@@ -94,6 +95,7 @@ const GROUPS: &[&[Check]] = &[
     waiting::CHECKS,
     scripts::CHECKS,
     all_keys::CHECKS,
+    beside::CHECKS,
     pipelines::CHECKS,
     moves::CHECKS,
     stalls::CHECKS,
