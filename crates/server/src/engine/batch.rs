@@ -54,6 +54,7 @@ impl Core {
 
     /// Runs a batch until it is done, the slice is over, or a command must wait.
     fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
+        let mut begun = self.meter.now_ns();
         while batch.next < batch.items.len() {
             if batch.next.is_multiple_of(LOOKAHEAD_MAX) {
                 let db = batch.items[batch.next].view.db;
@@ -79,6 +80,9 @@ impl Core {
             };
             let Some(same) = ran else { return };
             batch = same;
+            let now = self.meter.now_ns();
+            batch.took_ns += now - begun;
+            begun = now;
             if batch.next == batch.items.len() {
                 break;
             }
@@ -172,7 +176,7 @@ impl Core {
                 lane.away.resting.push(from);
             }
             lane.away.bytes -= batch.request_bytes;
-            lane.learn_owed(batch.ends.len(), batch.held_bytes);
+            lane.learn_owed(batch.ends.len(), batch.held_bytes, batch.took_ns);
             let (mut start, mut slot) = (0, 0);
             let replies = &batch.replies;
             for replied in batch.ends.drain(..) {

@@ -148,17 +148,21 @@ impl Session {
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Approximate limit of the bytes that a connection sends to other cores in one turn: about 100 us
-/// of work for commands as fast as GET. Slower commands take longer, and requests of other
-/// connections wait for the whole batch.
+/// of work for commands as fast as GET.
 pub(super) const AWAY_AT_ONCE: usize = 32 * 1024;
 
 /// The limit of pending replies of a connection: twice the requests that a full receive buffer can
 /// hold.
 const OWED_MAX: usize = 2_048;
-/// The limit of pending replies while their length is unknown.
-const OWED_FIRST: usize = 128;
+/// The limit of pending replies while their length and the time of their commands are unknown.
+const OWED_FIRST: usize = 32;
 /// The limit of pending replies if they are long: enough to keep the other cores busy.
 const OWED_MIN: usize = 16;
+/// The lowest limit of pending replies, for slow commands.
+const OWED_SLOW: usize = 2;
+/// Nanoseconds of work that one connection may have pending on other cores. Requests of other
+/// connections cannot overtake that work, so they may wait as long.
+const OWED_NS: u64 = 1_000_000;
 
 /// The bytes of encoded replies that CLIENT LIST shows as `obl`, as in Redis. If there are more,
 /// all of them count as `omem` instead.
@@ -589,15 +593,21 @@ impl Lane {
     }
 
     /// Adjusts the limit of pending replies after another core has sent `replies` replies with
-    /// `bytes` bytes in total. Replies are produced before the socket can take them. So long
-    /// replies lower the limit at once. Short replies double it if the limit was reached, so that a
-    /// single short reply changes nothing.
-    pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
-        let each = (bytes / replies.max(1)).max(1);
-        let fitting = darter_base::limits::REPLY_BUFFER_BYTES / 2 / each;
+    /// `bytes` bytes in total, whose commands took `ns` nanoseconds. Replies are produced before the
+    /// socket can take them. So long replies lower the limit at once. Other clients wait for slow
+    /// commands, so these lower it too, but only to a half: the core may have lost its processor
+    /// meanwhile. Otherwise the limit doubles if it was reached, so that a single short reply changes
+    /// nothing.
+    pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize, ns: u64) {
+        let replies = replies.max(1);
         let used_up = replies * self.away.batches.len() * 2 >= self.owed_max;
         let grown = if used_up { self.owed_max * 2 } else { self.owed_max };
-        self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
+        let each = (bytes / replies).max(1);
+        let fitting = (darter_base::limits::REPLY_BUFFER_BYTES / 2 / each).max(OWED_MIN);
+        let each_ns = (ns / replies as u64).max(1);
+        let timely = usize::try_from(OWED_NS / each_ns).unwrap_or(OWED_MAX);
+        let timely = timely.max(self.owed_max / 2).max(OWED_SLOW);
+        self.owed_max = grown.min(fitting).min(timely).min(OWED_MAX);
     }
 
     /// The cores that have not sent all of their replies yet.

@@ -29,6 +29,8 @@ pub struct Batch {
     pub(crate) ends: Vec<Replied>,
     /// Bytes of the replies so far.
     pub(crate) held_bytes: usize,
+    /// Nanoseconds that its commands have taken so far, without those that became tasks.
+    pub(crate) took_ns: u64,
     /// True if requests are left on the other core, which runs them when the client's core asks for
     /// their replies.
     pub(crate) rests: bool,
@@ -62,6 +64,7 @@ impl Batch {
             replies: Vec::new(),
             ends: Vec::new(),
             held_bytes: 0,
+            took_ns: 0,
             rests: false,
         }
     }
@@ -111,6 +114,7 @@ impl Batch {
     /// Removes all requests and replies, and releases the memory of long ones.
     fn clear(&mut self) {
         (self.request_bytes, self.next, self.held_bytes, self.rests) = (0, 0, 0, false);
+        self.took_ns = 0;
         self.requests.clear();
         self.replies.clear();
         self.items.clear();
@@ -124,6 +128,7 @@ impl Batch {
         (done.replies, done.ends) =
             (std::mem::take(&mut self.replies), std::mem::take(&mut self.ends));
         (done.held_bytes, done.rests) = (std::mem::take(&mut self.held_bytes), rests);
+        done.took_ns = std::mem::take(&mut self.took_ns);
         Box::new(done)
     }
 

@@ -46,26 +46,30 @@ fn text(len: usize) -> Output {
     out
 }
 
-#[test] // Short replies double the limit if it was reached.
-fn long_replies_lower_the_limit_of_pending_replies() {
+#[test] // Otherwise the limit doubles if it was reached.
+fn long_replies_and_slow_commands_lower_the_limit_of_pending_replies() {
     #[rustfmt::skip] // A table.
     let cases = [
-        // (limit before, replies, their bytes, limit after). Each of two cores has half of the
-        // replies.
-        (  128,    0,                     0,   128),
-        (  128,   31,                    31,   128),
-        (  128,   32,                    32,   256),
-        (  128,   64,                 6_400,   256),
-        (2_048, 2_048,                2_048, 2_048),
-        (1_500,  700,                   700, 2_048),
-        (  128,   10,               100_000,    52),
-        (  128,    1, 2 * REPLY_BUFFER_BYTES,    16),
-        (   16,   16,                   160,    32),
+        // (limit before, replies, bytes, ns, limit after). Each of two cores has half of the replies.
+        (  128,    0,                     0,         0,   128),
+        (  128,   31,                    31,    31_000,   128),
+        (  128,   32,                    32,    32_000,   256),
+        (  128,   64,                 6_400,    64_000,   256),
+        (2_048, 2_048,                2_048,   500_000, 2_048),
+        (1_500,  700,                   700,   100_000, 2_048),
+        (  128,   10,               100_000,    10_000,    52),
+        (  128,    1, 2 * REPLY_BUFFER_BYTES,    1_000,    16),
+        (   16,   16,                   160,    16_000,    32),
+        (  128,   10,                    10,   100_000,   100),
+        (  128,   10,                    10, 4_000_000,    64),
+        (    8,    2,                     2,   800_000,     4),
+        (    2,    2,                     2, 9_000_000,     2),
+        (    2,    2,                     2,     2_000,     4),
     ];
-    for (before, replies, bytes, after) in cases {
+    for (before, replies, bytes, ns, after) in cases {
         let mut lane = conn().lane;
         lane.owed_max = before;
-        lane.learn_owed(replies, bytes);
+        lane.learn_owed(replies, bytes, ns);
         assert_eq!(lane.owed_max, after, "{replies} replies of {bytes} bytes, {before} before");
     }
 }
