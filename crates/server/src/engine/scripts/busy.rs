@@ -1,8 +1,8 @@
-//! Scripts that run for longer than `busy-reply-threshold`: other clients get `BUSY` for their
-//! keys.
+//! Scripts that run for longer than `busy-reply-threshold`: commands of other clients on their keys
+//! get the error `BUSY`.
 //!
-//! Redis answers `BUSY` to all clients then. Here only waits for its keys get it, new and existing:
-//! of commands, EXEC, other scripts and snapshots.
+//! In Redis all clients get `BUSY` then. Here only commands that wait for keys of the script get
+//! it, whether they wait already or not: single commands, EXEC, other scripts and snapshots.
 
 use super::super::core::Core;
 use super::machines::{Current, Kind};
@@ -17,16 +17,16 @@ const SCRIPT: &str =
 const FUNCTION: &str =
     "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 
-/// The cores that refuse the keys of a run.
+/// The cores that answer `BUSY` to commands on the keys of a run.
 #[derive(Default)]
 pub(super) struct Refusing {
-    /// The cores that were notified.
+    /// The cores that were told to answer `BUSY`.
     refused: Vec<CoreId>,
 }
 
 impl Refusing {
-    /// Checks the time, and refuses the keys after the threshold. Call it repeatedly, because a run
-    /// takes more keys.
+    /// Checks how long the run has lasted. After the threshold, makes the cores answer `BUSY` for
+    /// its keys. Called repeatedly, because a run may lock more keys.
     pub(super) fn look(&mut self, core: &Core, tx: &Tx, run: &Current) {
         let ran_ms = core.meter.now_ns().saturating_sub(run.begun_ns) / NS_PER_MS;
         let threshold_ms = core.hot.borrow().busy_reply_ms;
@@ -41,7 +41,7 @@ impl Refusing {
     }
 }
 
-/// The refusal for the keys of a run.
+/// The error text for commands on the keys of a run of this kind.
 fn line(kind: Kind) -> &'static str {
     match kind {
         Kind::Script => SCRIPT,
@@ -49,7 +49,7 @@ fn line(kind: Kind) -> &'static str {
     }
 }
 
-/// Refuses a command that needs all keys and must not wait, if a run is refusing its keys.
+/// Refuses a command that needs all keys and must not wait, if a slow run holds keys.
 pub(crate) async fn check(core: &Rc<Core>) -> Result<(), Refusal> {
     let busy = |there: &Rc<Core>| there.machines.busy();
     match core.ask_all(|| busy).await.into_iter().flatten().next() {

@@ -1,4 +1,4 @@
-//! EVAL, EVALSHA and their read-only forms: parsing the request, and finding the script.
+//! EVAL, EVALSHA and their read-only variants: parsing the request, and finding the script.
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
@@ -18,23 +18,23 @@ pub(crate) const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.
 const TOO_MANY_KEYS: &str = "ERR Number of keys can't be greater than number of args";
 const NEGATIVE_KEYS: &str = "ERR Number of keys can't be negative";
 
-/// The form of a command that calls a script.
+/// The variant of a command that runs a script.
 #[derive(Clone, Copy)]
 pub(crate) struct Form {
-    /// Whether it has the script's name instead of its text.
+    /// True if the request has the name (SHA1) of the script instead of its text.
     pub(crate) by_name: bool,
-    /// Whether the script may only read.
+    /// True if the script may only read.
     pub(crate) is_read: bool,
 }
 
-/// The index of the script, or of its name.
+/// The index of the script's text, or name, in the request.
 const SCRIPT: usize = 1;
 const COUNT: usize = 2;
 
-/// `EVAL script numkeys [key ...] [arg ...]`, EVALSHA, EVAL_RO, EVALSHA_RO.
+/// `EVAL script numkeys [key ...] [arg ...]`, EVALSHA, EVAL_RO and EVALSHA_RO.
 ///
-/// Reply: the script's result. Refusals: the script is unknown, cannot be compiled or must not run
-/// now; its own errors. Source: <https://redis.io/commands/eval> (2.6.0).
+/// Reply: the result of the script. Refusals: the script is unknown, cannot be compiled, or must
+/// not run now; errors of the script itself. Source: <https://redis.io/commands/eval> (2.6.0).
 pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal> {
     let core = &call.core;
     let args = resp::Args::owned(&call.request);
@@ -55,15 +55,16 @@ pub(crate) async fn eval(call: ServerCall, form: Form) -> Result<Answer, Refusal
     };
     let evaluation = of_script(script.clone(), form, keys);
     if is_new && ScriptGate::of(&evaluation, is_full(core)).is_err() {
-        keep(core, &script).await?; // A script that must not run is still compiled and cached.
+        // As in Redis, a script that must not run now is still compiled and cached.
+        keep(core, &script).await?;
     }
     let to_keep = is_new.then_some(script);
     evaluate(&call, Evaluation { to_keep, ..evaluation }).await
 }
 
-/// The evaluation of a request, if its script is cached and quickly found.
+/// The evaluation that a request asks for, if its script is cached and the search is short.
 pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Evaluation> {
-    /// Bytes that are hashed in about 10 us.
+    /// Hashing a text of this length takes about 10 us.
     const TEXT_MAX: usize = 4096;
     let keys = key_count(args, COUNT).ok()?;
     let script = match form.by_name {
@@ -78,7 +79,7 @@ pub(crate) fn find(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Eval
     Some(of_script(script, form, keys))
 }
 
-/// The cached script of this name.
+/// The cached script with this name, if there is one.
 fn recent_script(core: &Core, name: &[u8]) -> Option<Script> {
     core.machines.recent.borrow_mut().find(name, &core.admin.shared.scripts)
 }
@@ -89,7 +90,7 @@ fn of_script(script: Script, form: Form, keys: usize) -> Evaluation {
     Evaluation { callee, name, flags, is_read, first_key, keys, to_keep: None }
 }
 
-/// The number of keys, from the argument at `index`.
+/// Parses the number of keys, the argument at `index`.
 pub(super) fn key_count(args: resp::Args<'_>, index: usize) -> Result<usize, Refusal> {
     let count = darter_base::number::parse_i64(args.head(index)).ok_or(Refusal::NotAnInteger)?;
     let most = args.len() - index - 1;
@@ -100,7 +101,7 @@ pub(super) fn key_count(args: resp::Args<'_>, index: usize) -> Result<usize, Ref
     }
 }
 
-/// The name of the text at `index`.
+/// Computes the name (SHA1) of the script text at `index`.
 async fn name_of(core: &Core, args: resp::Args<'_>, index: usize) -> Arc<str> {
     let mut naming = Naming::default();
     for piece in args.arg(index).pieces() {
@@ -110,7 +111,7 @@ async fn name_of(core: &Core, args: resp::Args<'_>, index: usize) -> Arc<str> {
     naming.finish()
 }
 
-/// The text at `index` as a script that is not compiled yet.
+/// Makes a script of the text at `index`, without compiling it.
 async fn new_script(
     core: &Core,
     args: resp::Args<'_>,
@@ -125,7 +126,7 @@ async fn new_script(
     Script::named(name, text).map_err(|line| Refusal::Line(line.into()))
 }
 
-/// Compiles the argument at `index`, and caches it for EVALSHA. Returns its name.
+/// Compiles the script text at `index`, and caches the script for EVALSHA. Returns its name.
 pub(crate) async fn load(
     core: &Rc<Core>,
     request: &Arc<resp::Request>,
@@ -153,8 +154,8 @@ async fn keep(core: &Rc<Core>, script: &Script) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The flags in the first line of a request's script, for admission. `None` if there is no such
-/// line, or the script is not cached.
+/// The flags that the first line of a request's script declares; they decide whether it may run.
+/// `None` if there is no such line, or the script is not cached.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>, form: Form) -> Option<Flags> {
     let flags = match form.by_name {
         true => recent_script(core, args.head(1))?.flags,

@@ -1,4 +1,4 @@
-//! A call of a script or function: the callee, its flags, and the parameters of its command.
+//! A call of a script or function: what is called, its flags, and the keys and arguments.
 
 use super::machines::Kind;
 use crate::libraries::Libraries;
@@ -7,33 +7,33 @@ use darter_script::{Flags, FunctionRun, Library, Machine, Protocol, Reach, Run, 
 use darter_tx::Access;
 use std::sync::Arc;
 
-/// The callee.
+/// The script or function that is called.
 pub(crate) enum Callee {
     /// A script.
     Script(Script),
-    /// A function: its name among all libraries, and the place where it was found.
+    /// A function: its name, the libraries among which it was found, and its library.
     Function { all: Arc<Libraries>, name: Box<[u8]>, library: Arc<Library>, index: usize },
 }
 
-/// See the module.
+/// A call of a script or function.
 pub(crate) struct Evaluation {
     pub(crate) callee: Callee,
-    /// The name of the callee, for errors.
+    /// The name of the script or function, for errors.
     pub(crate) name: Arc<str>,
-    /// The flags that it declares.
+    /// The flags that the script or function declares.
     pub(crate) flags: Flags,
-    /// Whether the command allows only reads.
+    /// True if the command may only read, as with EVAL_RO.
     pub(crate) is_read: bool,
-    /// Index of the first key in the request.
+    /// The index of the first key in the request.
     pub(crate) first_key: usize,
-    /// The number of keys; the other arguments follow.
+    /// The number of keys. All arguments after the keys are passed as ARGV.
     pub(crate) keys: usize,
-    /// The script to cache after it was compiled.
+    /// The script to cache when it was compiled.
     pub(crate) to_keep: Option<Script>,
 }
 
 impl Evaluation {
-    /// The kind of the callee.
+    /// The kind: script or function.
     pub(crate) fn kind(&self) -> Kind {
         match self.callee {
             Callee::Script(_) => Kind::Script,
@@ -41,17 +41,18 @@ impl Evaluation {
         }
     }
 
-    /// Whether the call only reads.
+    /// True if the call can only read.
     pub(crate) fn only_reads(&self) -> bool {
         self.is_read || self.flags.has(Flags::NO_WRITES)
     }
 
-    /// The access to the keys that its command names.
+    /// The access that the keys named in the request are locked for.
     pub(crate) fn access(&self) -> Access {
         if self.only_reads() { Access::Update } else { Access::Exclusive }
     }
 
-    /// The keys that earlier runs have touched, if that is recorded: not for functions.
+    /// The keys that earlier runs of the script have used; `None` for functions, for which this is
+    /// not recorded.
     pub(super) fn reach(&self) -> Option<&Reach> {
         match &self.callee {
             Callee::Script(script) => Some(&script.reach),
@@ -59,7 +60,7 @@ impl Evaluation {
         }
     }
 
-    /// Begins the call on a machine, with few and short arguments.
+    /// Begins the call on a machine, if the arguments are few and short.
     pub(super) fn begin_short(&self, machine: &mut Machine, args: Args<'_>, client: Protocol) {
         let program = self.program();
         let is_ready = match &program {
@@ -79,7 +80,7 @@ impl Evaluation {
         program.begin(machine, words, client);
     }
 
-    /// Begins the call on a machine, with its keys and other arguments.
+    /// Begins the call on a machine, with its keys and arguments.
     pub(super) fn begin(
         &self,
         machine: &mut Machine,
@@ -89,8 +90,9 @@ impl Evaluation {
         self.program().begin(machine, words, client);
     }
 
-    /// The program to begin. A function is looked up again, because its library may have changed
-    /// since. Without locks another core may change it at any time, so this is called once per run.
+    /// The program that a machine must run. A function is looked up again, because its library may
+    /// have changed since the request was parsed. Without locks another core may change it at any
+    /// time, so this must be called only once per run.
     fn program(&self) -> Program {
         match &self.callee {
             Callee::Script(script) => Program::Script(script.clone()),
@@ -103,7 +105,7 @@ impl Evaluation {
     }
 }
 
-/// The program of a machine.
+/// The program that a machine runs.
 enum Program {
     Script(Script),
     Function(Arc<Library>, usize),

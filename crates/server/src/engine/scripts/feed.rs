@@ -1,21 +1,21 @@
-//! Feeds the reply of a command to the calling script, part by part.
+//! Passes the reply of a command to the script that called it, in portions.
 
 use darter_command::Stream;
 use darter_resp::{Output, Part, Reply};
 use darter_script::{Machine, Protocol};
 use std::collections::VecDeque;
 
-/// The rest of a reply to feed: encoded parts, and a stream.
+/// The rest of a reply that is being passed to a script: encoded parts, and a stream.
 #[derive(Default)]
 pub(super) struct Feed {
     parts: VecDeque<Part>,
     stream: Option<Box<dyn Stream>>,
-    /// The buffer of the last part, for reuse.
+    /// The buffer of the last part, to be reused.
     spare: Vec<u8>,
 }
 
 impl Feed {
-    /// Begins to feed a reply. Returns the buffer of an earlier one.
+    /// Begins to pass a reply to the script. Returns a buffer that can be reused.
     pub(super) fn begin(
         &mut self,
         mut out: Output,
@@ -33,7 +33,7 @@ impl Feed {
         }
     }
 
-    /// Feeds the next part.
+    /// Passes the next part of the reply to the script.
     pub(super) fn next(&mut self, machine: &mut Machine) {
         loop {
             match self.parts.pop_front() {

@@ -18,18 +18,18 @@ use std::sync::Arc;
 const UNKNOWN: &str = "ERR Function not found";
 const BAD_COUNT: &str = "ERR Bad number of keys provided";
 
-/// CPU time that loading a library may take, as in Redis.
+/// The limit of the CPU time for loading a library, as in Redis.
 const LOADING_NS: u64 = 500_000_000;
 
-/// The index of the function.
+/// The index of the function's name in the request.
 const FUNCTION: usize = 1;
 const COUNT: usize = 2;
 
-/// A change of the libraries in the log: its steps, in order.
+/// A change of the function libraries, as it is recorded in the log: its steps, in order.
 #[derive(Debug)]
 pub(crate) struct LibrariesChange(pub(crate) Vec<LibraryStep>);
 
-/// See [`LibrariesChange`].
+/// One step of a [`LibrariesChange`].
 #[derive(Debug)]
 pub(crate) enum LibraryStep {
     Flush,
@@ -54,15 +54,15 @@ impl ServerAct for LibrariesChange {
 
 /// `FCALL function numkeys [key ...] [arg ...]` and `FCALL_RO`.
 ///
-/// Reply: the function's result. Refusals: there is no such function; it must not run now; its own
-/// errors. Source: <https://redis.io/commands/fcall> (7.0.0).
+/// Reply: the result of the function. Refusals: the function does not exist, or must not run now;
+/// errors of the function itself. Source: <https://redis.io/commands/fcall> (7.0.0).
 pub(crate) async fn fcall(call: ServerCall, is_read: bool) -> Result<Answer, Refusal> {
     let args = resp::Args::owned(&call.request);
     let evaluation = evaluation(&call.core, args, is_read)?;
     evaluate(&call, evaluation).await
 }
 
-/// The evaluation of a request, if its function exists.
+/// The evaluation that a request asks for, if its function exists.
 pub(crate) fn find(core: &Core, args: resp::Args<'_>, is_read: bool) -> Option<Evaluation> {
     evaluation(core, args, is_read).ok()
 }
@@ -90,7 +90,8 @@ fn evaluation(core: &Core, args: resp::Args<'_>, is_read: bool) -> Result<Evalua
     })
 }
 
-/// The flags that a function declares, for admission; `None` if it is unknown.
+/// The flags that a function declares; they decide whether it may run. `None` if the function does
+/// not exist.
 pub(crate) fn declared(core: &Core, args: resp::Args<'_>) -> Option<Flags> {
     let libraries = core.admin.shared.libraries.current();
     let (library, index) = libraries.function(args.get(FUNCTION))?;
@@ -114,7 +115,8 @@ pub(crate) async fn load(core: &Rc<Core>, source: &Arc<Source>) -> Result<Functi
             return Err(Refusal::line(text));
         }
         if !was_full && is_full(core) {
-            return Err(Refusal::line(OOM)); // Several libraries may be loaded at the same time.
+            // Several libraries may be loading at the same time, so memory is checked again.
+            return Err(Refusal::line(OOM));
         }
         core.tx.yield_now().await;
     }

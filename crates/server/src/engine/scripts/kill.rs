@@ -1,4 +1,4 @@
-//! SCRIPT KILL and FUNCTION KILL: kills the longest-running call on any core.
+//! SCRIPT KILL and FUNCTION KILL: kill the longest-running script or function on any core.
 
 use super::super::core::Core;
 use super::machines::Kind;
@@ -10,7 +10,7 @@ const UNKILLABLE: &str = "UNKILLABLE Sorry the script already executed write com
     dataset. You can either wait the script termination or kill the server in a hard way using \
     the SHUTDOWN NOSAVE command.";
 
-/// Ends the oldest run of this kind at its next step, and undoes its writes.
+/// Makes the oldest run of this kind end at its next step, and undoes its writes.
 pub(crate) async fn kill(core: &Rc<Core>, kind: Kind) -> Result<(), Refusal> {
     loop {
         let oldest = move |there: &Rc<Core>| {
@@ -29,7 +29,8 @@ pub(crate) async fn kill(core: &Rc<Core>, kind: Kind) -> Result<(), Refusal> {
         match core.ask(at, kill).await {
             Some(true) => return Ok(()),
             Some(false) => return Err(Refusal::line(UNKILLABLE)),
-            None => core.tx.pause().await, // The run has ended.
+            // The run has ended meanwhile, so another one is searched for.
+            None => core.tx.pause().await,
         }
     }
 }

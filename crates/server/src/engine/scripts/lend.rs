@@ -1,4 +1,4 @@
-//! A machine lent to a task: it returns when the task ends or is dropped.
+//! A machine that is lent to a task. It is returned when the task ends or is dropped.
 
 use super::super::core::Core;
 use super::machines::Kind;
@@ -6,14 +6,14 @@ use darter_command::Refusal;
 use darter_script::{Machine, Stop};
 use std::rc::{Rc, Weak};
 
-/// See the module.
+/// A machine that is lent to a task.
 pub(crate) struct Lent {
     core: Weak<Core>,
     kind: Kind,
     machine: Option<Machine>,
 }
 
-/// Prepares a machine for the next run: ends an abandoned run, and collects garbage.
+/// Prepares a machine for its next run: ends an abandoned run, and collects garbage.
 async fn tidy(core: Rc<Core>, kind: Kind, mut machine: Machine) {
     while !machine.abandon(core.tx.preempt()) {
         core.tx.yield_now().await;
@@ -24,10 +24,10 @@ async fn tidy(core: Rc<Core>, kind: Kind, mut machine: Machine) {
     let Some(mut machine) = core.machines.put(kind, machine) else { return };
     machine.begin_forgetting();
     drive(&core, &mut machine).await;
-    core.machines.put(kind, machine); // A machine that is still too large is freed.
+    core.machines.put(kind, machine); // A machine that is still too large is freed instead.
 }
 
-/// Resumes a program that calls no commands, to its end.
+/// Resumes a program that calls no commands, until it ends.
 async fn drive(core: &Core, machine: &mut Machine) {
     while machine.resume(core.tx.preempt()) != Stop::Ended {
         core.tx.yield_now().await;
@@ -35,10 +35,10 @@ async fn drive(core: &Core, machine: &mut Machine) {
 }
 
 impl Lent {
-    /// Takes a machine for a run.
+    /// Takes an idle machine, or creates one.
     ///
     /// # Errors
-    /// The system has no memory for one.
+    /// Errors: the system has no memory for another machine.
     pub(crate) fn new(core: &Rc<Core>, kind: Kind) -> Result<Self, Refusal> {
         let machine = core.machines.take(kind).map_err(|error| {
             tracing::warn!("cannot allocate memory for a script: {error}");
@@ -47,19 +47,19 @@ impl Lent {
         Ok(Self { core: Rc::downgrade(core), kind, machine: Some(machine) })
     }
 
-    /// The machine.
+    /// The lent machine.
     pub(crate) fn machine(&mut self) -> &mut Machine {
         self.machine.as_mut().expect("it is there until this is dropped")
     }
 
-    /// Abandons its run.
+    /// Abandons the current run of the machine.
     pub(crate) async fn throw_away(&mut self, core: &Core) {
         while !self.machine().abandon(core.tx.preempt()) {
             core.tx.yield_now().await;
         }
     }
 
-    /// Resumes a program that calls no commands, to its end.
+    /// Resumes a program that calls no commands, until it ends.
     pub(crate) async fn finish(&mut self, core: &Core) {
         drive(core, self.machine()).await;
     }

@@ -1,8 +1,9 @@
-//! The locks of a run: of the keys that its command names, and of late keys, which it meets later.
+//! The locks of a run: for the keys that the request names, and for *late* keys, which the script
+//! uses without naming them.
 //!
-//! A late key is locked without waiting. If that fails, the run is undone, unseen by others, and
-//! begins again with the locks of all keys that it has touched and the late key; the third time
-//! with all keys.
+//! The lock of a late key is taken only if it is free. Otherwise the run is undone before others
+//! can see its changes, and begins again. The second run first locks all keys that the first has
+//! used, and the late key. The third run first locks all keys of the server.
 
 use super::super::entry::{Entry, ServerCall};
 use super::super::transaction::claims::Wanted;
@@ -11,22 +12,22 @@ use darter_resp as resp;
 use darter_script::Reach;
 use darter_tx::{Access, Claim, CoreId, Transaction, Tx, lock_key};
 
-/// The try with all keys, which is the last one.
+/// The index of the last try, which locks all keys.
 pub(super) const LAST_TRY: usize = 2;
 
-/// Claims, at most one for each core.
+/// The keys to lock: at most one claim for each core.
 pub(super) type Claims = Vec<(CoreId, Claim)>;
 
-/// The locks of a run.
+/// The locks under which a run works.
 pub(super) enum Locks<'a> {
-    /// The locks of its EXEC, on all keys.
+    /// The locks of the EXEC that contains the run, on all keys.
     Outer(&'a Tx),
-    /// Its own locks.
+    /// The run's own locks.
     Own(&'a Transaction),
 }
 
 impl Locks<'_> {
-    /// The transaction handle for its commands.
+    /// The transaction handle under which the run's commands work.
     pub(super) fn tx(&self) -> &Tx {
         match self {
             Self::Outer(tx) => tx,
@@ -34,10 +35,11 @@ impl Locks<'_> {
         }
     }
 
-    /// Takes the missing locks of a command in database `db`. Records in `reach` that they are not.
+    /// Locks the keys of a command in database `db` that are not locked yet. If there are any,
+    /// records in `reach` that the script has used keys that it did not name.
     ///
     /// # Errors
-    /// A lock is held by another transaction; returns the claims for the next try.
+    /// Errors: another transaction holds a lock. Returns the claims for the next try.
     pub(super) async fn take(
         &self,
         entry: &Entry,
@@ -80,8 +82,8 @@ impl Locks<'_> {
         if transaction.widen(claims.clone()).await { Ok(()) } else { Err(claims) }
     }
 
-    /// True if all keys of a command are held, and it names all of them. False if it names many: they
-    /// are not looked at.
+    /// True if all keys of a command are locked by this run, and the command names all its keys.
+    /// For a command with many keys the answer is false, without a check of the keys.
     fn holds_all(&self, entry: &Entry, args: resp::Args<'_>, db: usize, access: Access) -> bool {
         let Self::Own(transaction) = self else { return true };
         let is_held = |at: usize| {
@@ -95,7 +97,7 @@ impl Locks<'_> {
     }
 }
 
-/// The claims of the first try: the `count` keys of the request from `first` on.
+/// The claims of the first try: on the `count` keys of the request from index `first` on.
 pub(super) async fn of_named(
     call: &ServerCall,
     (first, count): (usize, usize),
@@ -113,7 +115,7 @@ pub(super) async fn of_named(
     wanted.into_claims()
 }
 
-/// The claims of all keys.
+/// The claims on all keys of all cores.
 pub(super) fn of_all(tx: &Tx, access: Access) -> Claims {
     (0..tx.cores()).map(|core| (core, Claim::All(access))).collect()
 }

@@ -1,4 +1,4 @@
-//! Scripts: EVAL, FCALL and their forms, from the request to the reply.
+//! Scripts and functions: EVAL, FCALL and their variants, from the request to the reply.
 //!
 //! `registry` has the texts, for all cores (function libraries: [`crate::libraries`]), and `recent`
 //! the scripts that this core used lately. `machines` are the Lua states of a core, and `lend`

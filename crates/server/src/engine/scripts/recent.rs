@@ -1,18 +1,19 @@
-//! The scripts that a core used lately, by name: found without the registry's locks, and without
-//! hashing the name, which is a hash already.
+//! The scripts that a core has used recently, by name. They are found without the locks of the
+//! registry, and without hashing the name, because a name is a hash already.
 //!
-//! SCRIPT FLUSH must empty this cache on all cores: the registry counts flushes, and scripts found
-//! before the last flush are ignored.
+//! SCRIPT FLUSH must empty this cache on all cores. So the registry counts flushes, and a script
+//! that was found before the last flush is ignored.
 
 use super::registry::{NAME_LEN, Registry};
 use darter_script::Script;
 
-/// The number of places; a script's name determines its place.
+/// The number of places. A script's name determines its place.
 const PLACES: usize = 64;
-/// The longest text that is kept: after a flush it stays until another script is used.
+/// The maximal length of a text that is kept. After a flush, a kept text occupies memory until
+/// another script takes its place.
 const TEXT_MAX: usize = 64 << 10;
 
-/// See the module.
+/// The scripts that this core has used recently.
 #[derive(Default)]
 pub(crate) struct Recent {
     scripts: Vec<Option<Script>>,
@@ -20,7 +21,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// The cached script of this name, in any case.
+    /// The cached script with this name, in any letter case.
     pub(crate) fn find(&mut self, name: &[u8], registry: &Registry) -> Option<Script> {
         if name.len() != NAME_LEN {
             return None;
@@ -50,8 +51,8 @@ impl Recent {
 mod tests {
     use super::*;
 
-    #[test] // Names in any case, flushes, and scripts that share a place.
-    fn scripts_are_found_until_they_are_flushed() {
+    #[test] // Names are found in any letter case. Two scripts share a place.
+    fn a_recent_script_is_found_until_the_next_script_flush() {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let script = |at: usize| Script::new(format!("return {at}").as_bytes()).expect("a text");
         let mut find = |name: &str, registry: &Registry| {
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_not_kept() {
+    fn a_script_with_a_long_text_is_not_kept_among_the_recent_ones() {
         let (registry, mut recent) = (Registry::default(), Recent::default());
         let long = Script::new(&vec![b' '; TEXT_MAX + 1]).expect("a text");
         registry.add(&long);

@@ -1,8 +1,9 @@
 //! The script cache: the scripts of EVAL and SCRIPT LOAD, by name.
 //!
-//! All cores share it, so that a cached script is known to all cores before its client has the
-//! reply. A name determines one of many maps. So no map grows beyond a size that is quickly copied,
-//! even if clients make up scripts, and cores rarely contend for a lock.
+//! All cores share it, so that every core knows a script when its client has received the reply to
+//! SCRIPT LOAD. The scripts are divided among many maps by their names. So no map becomes so large
+//! that growing it takes long, even if clients generate scripts, and cores rarely wait for the lock
+//! of a map.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_script::Script;
@@ -10,23 +11,23 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Digits of a name.
+/// The number of hexadecimal digits of a name.
 pub(crate) const NAME_LEN: usize = 40;
 
-/// The number of maps: a million scripts are 4 000 in each.
+/// The number of maps. With a million scripts, each map has 4 000.
 const MAPS: usize = 256;
 
-/// Bytes of a script without its text.
+/// Bytes of memory of a script without its text.
 const SCRIPT_BYTES: usize = 160;
 
 type Map = HashMap<Arc<str>, Script>;
 
-/// See the module.
+/// The cached scripts.
 pub(crate) struct Registry {
     maps: Box<[Mutex<Map>]>,
     len: AtomicUsize,
     bytes: AtomicUsize,
-    /// The number of SCRIPT FLUSH calls.
+    /// The number of SCRIPT FLUSH commands so far.
     flushes: AtomicU64,
 }
 
@@ -39,7 +40,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The script of this name, in any case.
+    /// The script with this name, in any letter case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<Script> {
         if name.len() != NAME_LEN {
             return None;
@@ -52,7 +53,7 @@ impl Registry {
         self.map_of(name).get(name).cloned()
     }
 
-    /// Caches a script that can be compiled.
+    /// Caches a script that was compiled without errors.
     pub(crate) fn add(&self, script: &Script) {
         let old = self.map_of(&script.name).insert(Arc::clone(&script.name), script.clone());
         if old.is_none() {
@@ -77,12 +78,13 @@ impl Registry {
         }
     }
 
-    /// The number of flushes: scripts found before the last one may be gone.
+    /// The number of flushes so far. A script that was found before the last flush may have been
+    /// removed.
     pub(crate) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Acquire)
     }
 
-    /// The number of scripts, and their bytes.
+    /// The number of scripts, and the bytes of memory that they occupy.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.len.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -94,17 +96,17 @@ impl Registry {
     }
 }
 
-/// A panic ends the process, so no map is left half changed.
+/// Locks a map. It cannot be poisoned, because a panic ends the process.
 fn lock(map: &Mutex<Map>) -> MutexGuard<'_, Map> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removed scripts, freed in portions: each map with its bytes.
+/// Removed scripts, which are freed in portions: the maps, with the bytes of each.
 struct Remains(Vec<(Map, usize)>);
 
 impl Dismantle for Remains {
     fn dismantle(&mut self) -> bool {
-        /// Scripts that are freed in a portion.
+        /// The number of scripts freed in a portion.
         const AT_ONCE: usize = 64;
         let Some((map, _)) = self.0.last_mut() else { return false };
         let some: Vec<Arc<str>> = map.keys().take(AT_ONCE).cloned().collect();
@@ -124,8 +126,8 @@ impl Dismantle for Remains {
 mod tests {
     use super::*;
 
-    #[test] // A script is found by its name in any case, counted once, and freed in portions.
-    fn scripts_are_found_until_they_are_flushed() {
+    #[test] // The script is counted once, and freed in portions.
+    fn a_cached_script_is_found_by_name_until_script_flush() {
         let registry = Registry::default();
         let scripts: Vec<Script> = (0..10_000)
             .map(|number| {

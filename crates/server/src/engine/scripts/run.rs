@@ -1,14 +1,14 @@
-//! A run: a task that resumes a machine, and runs the commands that its script calls.
+//! A run as a task: it resumes the Lua machine, and runs the commands that the script calls.
 //!
 //! ```text
-//! ┌─► locks ─► resume ─► Slice: the next one
+//! ┌─► locks ─► resume ─► the slice is over: continue in the next
 //! │              ▲ ├───► Wait: gates ─► its keys ─► the command, on its core ─► feed
 //! │              └─┘                        │
 //! │                ├───► Ended: commit      ▼
 //! └────── undo ◄───┴──────────────────── refused, or killed
 //! ```
-//! Everything visible to others is published at the end: effects, events, messages, lines of the
-//! log.
+//! Changes become visible to others only at the end: log records, events, messages, and lines of
+//! the log file.
 
 use super::super::core::Core;
 use super::super::entry::ServerCall;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub(crate) async fn evaluate(call: &ServerCall, evaluation: Evaluation) -> Result<Answer, Refusal> {
     call.core.tx.set_by_script(true);
     let result = evaluate_from_start(call, evaluation).await;
-    call.core.tx.set_by_script(false); // EXEC may continue.
+    call.core.tx.set_by_script(false); // EXEC may continue after the script.
     result
 }
 
@@ -65,22 +65,22 @@ pub(super) async fn evaluate_rest(
     run_until_it_ends(call, evaluation, gate, begun).await
 }
 
-/// A try to run a script: its locks are held, and it has a machine.
+/// One try to run a script: its locks are held, and it has a machine.
 pub(super) struct Try {
     pub(super) transaction: Transaction,
     pub(super) lent: Lent,
-    /// The generator of `math.random` at the begin of the try.
+    /// The state of the generator for `math.random` when the try began.
     pub(super) random: Random,
     /// The run that has begun at once, if any.
     pub(super) begun: Option<Begun>,
 }
 
-/// A run that began at once.
+/// A run that has begun at once, and continues as a task.
 pub(super) struct Begun {
     pub(super) running: Running,
     pub(super) gate: ScriptGate,
     pub(super) feed: Feed,
-    /// Whether the machine waits for a command that has not run.
+    /// True if the script has called a command that has not run.
     pub(super) is_called: bool,
 }
 
@@ -97,7 +97,7 @@ impl Try {
     }
 }
 
-/// Runs the script, again after each locked key.
+/// Runs the script. If a key is locked, runs it again with more locks.
 async fn run_until_it_ends(
     call: &ServerCall,
     evaluation: &Evaluation,
@@ -153,19 +153,19 @@ struct Run<'a> {
     locks: Locks<'a>,
     inner: Inner,
     gate: ScriptGate,
-    /// The row of the calling command.
+    /// The row of the command that calls the script.
     row: usize,
-    /// The rest of a reply to feed.
+    /// The rest of a reply that is being passed to the script.
     feed: Feed,
 }
 
-/// The end of a try.
+/// How a try has ended.
 enum End {
-    /// The script has ended, with a reply.
+    /// The script has ended, and its reply is ready.
     Replied,
-    /// The script was killed, with this error.
+    /// The script was killed. The refusal is its reply.
     Killed(Refusal),
-    /// A key was locked; the claims for the next try.
+    /// A key was locked. The claims are for the next try.
     Refused(Claims),
 }
 
@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
         self.drive(machine, current).await
     }
 
-    /// The keys and the other arguments.
+    /// The keys, and the other arguments.
     async fn words(&self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let Evaluation { first_key, keys, .. } = *self.evaluation;
         let args = resp::Args::owned(&self.call.request);
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
         both
     }
 
-    /// Resumes the machine until its script has ended, or must end.
+    /// Resumes the machine until the script has ended, or must end.
     async fn drive(&mut self, machine: &mut Machine, current: &Current) -> End {
         let mut refusing = Refusing::default();
         loop {
@@ -270,10 +270,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs a command of the script, and begins to feed the reply.
+    /// Runs a command that the script has called, and begins to pass its reply to the script.
     ///
     /// # Errors
-    /// A key is locked; the claims for the next try.
+    /// Errors: a key is locked. Returns the claims for the next try.
     async fn run_command(
         &mut self,
         machine: &mut Machine,
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
             Ok(entry) => {
                 let reach = self.evaluation.reach();
                 self.locks.take(entry, args, self.inner.db(), reach).await?;
-                // Before another task can read it.
+                // Set before another task can read it.
                 current.has_written.set(self.gate.has_written.get());
                 self.inner.run(entry.index, args, self.tx(), &mut replies).await;
             }
@@ -304,7 +304,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The answer of a run after its last try.
+/// Returns the answer of a script after its last try.
 async fn finish(
     call: &ServerCall,
     evaluation: &Evaluation,
@@ -350,10 +350,11 @@ async fn reply(call: &ServerCall, mut lent: Lent) -> Result<Answer, Refusal> {
     })
 }
 
-/// The reply of a script that has ended, in pieces. Counts errors in it for the command of `row`.
+/// Takes the reply of a script that has ended, in pieces. Counts errors in it for the command of
+/// `row`.
 ///
 /// # Errors
-/// The reply is an error.
+/// Errors: the reply is an error.
 pub(super) fn take_reply(
     core: &Core,
     row: usize,
@@ -374,7 +375,7 @@ pub(super) fn take_reply(
     Ok(pieces)
 }
 
-/// Answers `redis.acl_check_cmd`.
+/// Answers a call of `redis.acl_check_cmd`.
 pub(super) fn permit(core: &Core, machine: &mut Machine) {
     let is_known = core.table.resolve(machine.command().args()).is_ok();
     machine.feed(match is_known {
@@ -383,20 +384,20 @@ pub(super) fn permit(core: &Core, machine: &mut Machine) {
     });
 }
 
-/// The row of a command that calls a script.
+/// The row of the command that calls the script.
 fn row_of(call: &ServerCall) -> usize {
     let entry = call.core.table.resolve(resp::Args::owned(&call.request));
     entry.map_or(0, |entry| entry.index)
 }
 
-/// Lists a run among the machine's runs; dropping it removes the run.
+/// An entry in the list of current runs. Dropping it removes the run from the list.
 pub(super) struct Running {
     core: Rc<Core>,
     current: Rc<Current>,
 }
 
 impl Running {
-    /// Lists a new run.
+    /// Adds a new run to the list.
     pub(super) fn new(call: &ServerCall, evaluation: &Evaluation, is_undoable: bool) -> Self {
         let core = Rc::clone(&call.core);
         let current = core.machines.begin(Current {
@@ -413,7 +414,7 @@ impl Running {
         Self { core, current }
     }
 
-    /// Whether it has called a write command.
+    /// Records whether the run has called a write command.
     pub(super) fn note_written(&self, has_written: bool) {
         self.current.has_written.set(has_written);
     }

@@ -1,7 +1,8 @@
-//! The locks of an EXEC: of all keys that its commands name, and of the watched keys.
+//! The locks of an EXEC: on all keys that its commands name, and on the watched keys.
 //!
-//! Keys that are only read are claimed for `Update`. `Shared` passes an earlier Update, whose value
-//! could be installed between two reads of the transaction.
+//! Keys that are only read are claimed for `Update`, not for `Shared`. A shared claim would be
+//! granted while another transaction holds `Update` and is building a new value. That value could
+//! then be installed between two reads of this transaction.
 
 use super::super::core::Core;
 use super::super::entry::Runner;
@@ -14,7 +15,7 @@ use darter_tx::{Access, Claim, CoreId, KeyList, lock_key};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// The claims of a transaction of `queued`, which begins in database `db`.
+/// The claims of the commands in `queued`, the first of which runs in database `db`.
 pub(super) async fn claims(
     core: &Core,
     mut db: usize,
@@ -52,8 +53,8 @@ pub(super) async fn claims(
     wanted.into_claims()
 }
 
-/// The claim of a short transaction on this core, which stays in database `db`. Never a list: it
-/// would conflict with every list that others hold.
+/// The claim of a short transaction on this core that uses only database `db`. It is never a list,
+/// because lists conflict with each other even without a common key.
 pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
     let mut keys = Vec::new();
     for (_, index, args) in queued.placed().filter(|(owner, ..)| *owner == Some(core.id())) {
@@ -66,27 +67,27 @@ pub(super) fn claim_here(core: &Core, db: usize, queued: &Queued) -> Claim {
     Claim::Keys(keys)
 }
 
-/// The database after this SELECT; `None` if it will fail.
+/// The database that this SELECT selects; `None` if it will fail.
 fn selected(core: &Core, args: Args<'_>) -> Option<usize> {
     let index = number::parse_i64(args.head(1)).and_then(|index| usize::try_from(index).ok());
     index.filter(|index| *index < core.tx.home().shard.databases())
 }
 
-/// The keys of one core: a few, or a list.
+/// The claimed keys of one core: a few, or a list.
 struct Keys {
     few: Vec<(u64, Access)>,
     list: Option<KeyList>,
 }
 
-/// The claims of a transaction, being gathered.
+/// The claims of a transaction, while they are gathered.
 pub(crate) struct Wanted {
-    /// By core.
+    /// The claimed keys, by core.
     keys: Vec<Keys>,
-    /// All keys of all cores.
+    /// The access to all keys of all cores, if a command needs all keys.
     all: Option<Access>,
-    /// The strongest access to any of them.
+    /// The strongest access that any command needs to any key.
     access: Access,
-    /// The most keys that there may be.
+    /// An upper bound of the number of keys.
     most: usize,
 }
 
@@ -97,7 +98,7 @@ impl Wanted {
     }
 
     pub(crate) fn add(&mut self, core: CoreId, key: u64, access: Access) {
-        /// Keys up to which they are searched one by one.
+        /// Up to this number, keys are searched linearly.
         const FEW: usize = 64;
         self.access = self.access.max(access);
         let Keys { few, list } = &mut self.keys[core];
@@ -136,8 +137,8 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    #[test] // Each key is claimed once, for the strongest access. Many keys become a list.
-    fn wanted_keys_become_claims() {
+    #[test] // Many keys become a list.
+    fn each_key_of_a_transaction_is_claimed_once_with_the_strongest_access() {
         let mut wanted = Wanted::new(3, 10);
         for (key, access) in [(1, Access::Update), (1, Access::Exclusive), (2, Access::Update)] {
             wanted.add(1, key, access);

@@ -1,5 +1,4 @@
-//! A command of a transaction or script under held locks: its run on any core, and its view of the
-//! session.
+//! Runs a single command of a transaction or script, on any core, while its locks are held.
 
 use super::super::conn::{Peer, ReplyMode, Session};
 use super::super::core::Core;
@@ -20,7 +19,8 @@ use darter_tx::{CoreId, Tx};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// The session's state for the commands of a transaction. The connection may be gone.
+/// The part of the session that the commands of a transaction see and change. The connection itself
+/// may have gone.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) view: View,
@@ -34,7 +34,7 @@ impl Seen {
         Self { view, resp3, reply_mode }
     }
 
-    /// Whether a command's reply is sent. CLIENT REPLY OFF and SKIP have none.
+    /// True if the reply of a command is sent. CLIENT REPLY OFF and SKIP have no reply.
     fn is_answered(self, before: Self) -> bool {
         match self.reply_mode {
             ReplyMode::On => true,
@@ -44,28 +44,28 @@ impl Seen {
     }
 }
 
-/// A session whose commands run in a transaction or script.
+/// The session under which the commands of a transaction or script run.
 pub(crate) struct Inner {
     core: Rc<Core>,
     client: u64,
     seen: Cell<Seen>,
-    /// The session of a script, which is not its client's.
+    /// The session of a script, which differs from that of its client.
     script: Option<RefCell<Session>>,
-    /// The messages published by a script that may be undone.
+    /// The messages published by a script that can be undone.
     outbox: Option<RefCell<Outbox>>,
 }
 
 impl Inner {
-    /// For a connection of this core.
+    /// For the transaction of a connection of this core.
     pub(super) fn of(core: &Rc<Core>, session: &Session) -> Self {
         let (core, client) = (Rc::clone(core), session.handle);
         Self { core, client, seen: Cell::new(Seen::of(session)), script: None, outbox: None }
     }
 
-    /// For a script that a connection of this core calls. With an outbox, its messages wait until
-    /// it has ended.
+    /// For a script that a connection of this core calls. If there is an outbox, the messages of
+    /// the script are kept there until it has ended.
     pub(crate) fn of_script(core: &Rc<Core>, caller: &Session, outbox: Option<Outbox>) -> Self {
-        // The address that MONITOR shows.
+        // The address that MONITOR shows for commands of scripts.
         let peer = Peer { remote: "lua".into(), ..Peer::default() };
         let &Session { id, handle, db, no_touch, tracking, .. } = caller;
         let session = Session {
@@ -83,23 +83,23 @@ impl Inner {
         Self { core, client: handle, seen, script, outbox }
     }
 
-    /// The database of the next command.
+    /// The database in which the next command runs.
     pub(crate) fn db(&self) -> usize {
         self.seen.get().view.db
     }
 
-    /// Sets the protocol of the next command's reply.
+    /// Sets the protocol for the reply of the next command.
     pub(crate) fn set_resp3(&self, resp3: bool) {
         self.seen.set(Seen { resp3, ..self.seen.get() });
     }
 
-    /// The session's state for the next command.
+    /// The state of the session for the next command.
     pub(super) fn seen(&self) -> Seen {
         self.seen.get()
     }
 
-    /// Runs a command, counts it, and shows it to MONITOR. Returns the refusal, if its reply is
-    /// one.
+    /// Runs a command, counts it, and shows it to MONITOR. If the reply is an error, returns it as
+    /// well.
     pub(crate) async fn run(
         &self,
         index: usize,
@@ -154,7 +154,7 @@ impl Inner {
             (Runner::Multi(_, anywhere), _) => {
                 self.encode(self.run_multi(entry, anywhere, args, tx).await, into)
             }
-            // UNWATCH: EXEC has ended all watches.
+            // UNWATCH does nothing here, because EXEC has ended all watches.
             (Runner::Transaction(_) | Runner::Container | Runner::Point(_), _) => {
                 Reply::new(&mut into.out, before.resp3).ok();
                 None
@@ -165,7 +165,7 @@ impl Inner {
         result
     }
 
-    /// Takes the reply of a command that ran, and was settled, on another core.
+    /// Takes the reply of a command that another core has run and counted.
     pub(super) fn take(
         &self,
         index: usize,
@@ -177,7 +177,7 @@ impl Inner {
         self.show(&self.core.table.entries()[index], args);
     }
 
-    /// The caller of the commands.
+    /// The client for whom the commands are counted.
     pub(super) fn caller(&self) -> Caller<'static> {
         match self.script {
             Some(_) => Caller::Script,
@@ -259,12 +259,13 @@ impl Inner {
         Ok(Answer::Done(out))
     }
 
-    /// The kept messages.
+    /// The messages that were kept.
     pub(crate) fn into_outbox(self) -> Option<Outbox> {
         self.outbox.map(RefCell::into_inner)
     }
 
-    /// Runs a session command. Later commands see its changes even if the connection is gone.
+    /// Runs a session command. Its changes of the session apply to later commands, even if the
+    /// connection has gone.
     fn run_session(
         &self,
         entry: &Entry,
@@ -305,7 +306,7 @@ impl Inner {
         ServerCall { core, session, request, first, within, presence }
     }
 
-    /// A copy of the session, if its connection still exists.
+    /// A copy of the session, if the connection still exists.
     fn session(&self) -> Option<Session> {
         let Some(session) = &self.script else {
             return self.core.with_client(self.client, |conn| conn.lane.session.clone());
@@ -320,12 +321,13 @@ impl Inner {
         Session { handle, db, no_touch, resp3, reply_mode, authenticated, ..Session::default() }
     }
 
-    /// Records an effect that is no change of data, so that the transaction must run to its end.
+    /// Records an effect that does not change data, but after which the transaction must run to its
+    /// end.
     fn note_effect(&self) {
         self.core.tx.note_effect();
     }
 
-    /// Appends a reply. Returns the refusal, if it is one.
+    /// Appends a reply. If it is an error, returns the error.
     fn encode(&self, result: Result<Answer, Refusal>, into: &mut Replies) -> Option<Refusal> {
         match result {
             Ok(Answer::Done(out)) => into.out.append(out),
@@ -343,7 +345,7 @@ impl Inner {
         None
     }
 
-    /// Shows a command to MONITOR after it ran, as Redis does.
+    /// Shows a command to MONITOR after it has run, as in Redis.
     pub(super) fn show(&self, entry: &Entry, args: resp::Args<'_>) {
         if self.core.watchers.borrow().are_any()
             && let Some(session) = self.session()
@@ -353,7 +355,7 @@ impl Inner {
     }
 }
 
-/// A point command for another core, on which its keys are locked.
+/// A point command to run on another core, on which its keys are locked.
 #[derive(Clone, Copy)]
 pub(super) struct PointCall {
     row: usize,
@@ -362,7 +364,7 @@ pub(super) struct PointCall {
     caller: Caller<'static>,
 }
 
-/// The reply of a point command on another core.
+/// The reply of a point command that has run on another core.
 pub(super) type Called = Result<Part, Refusal>;
 
 impl PointCall {
@@ -370,7 +372,7 @@ impl PointCall {
         Self { row: entry.index, view: seen.view, resp3: seen.resp3, caller }
     }
 
-    /// Runs the command to its end on this core, in slices, and settles it.
+    /// Runs the command to its end on this core, in slices, and counts it.
     pub(super) async fn run(&self, args: resp::Args<'_>, tx: &Tx) -> Called {
         let core = tx.host::<Core>().expect("a core runs its own tasks");
         let (entry, mut out) = (&core.table.entries()[self.row], Output::default());

@@ -1,18 +1,18 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//! Transactions: MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 //!
-//! Between MULTI and EXEC requests are admitted and queued (`queued`). A short EXEC with all keys
-//! on one core runs there at once (`at_once`), in the connection's batch if that is another core
-//! (`away`). Any other EXEC is a task (`exec`). It locks the keys of all queued commands, and the
-//! watched keys, on all cores (`claims`). It asks whether a watched key was touched (`watching`).
-//! Then it runs the commands one after another (`inner`); few commands of other cores run together
-//! (`parts`). A command that does not name all its keys makes EXEC lock all keys. See
-//! docs/design/0024-transaction-context.md.
+//! After MULTI, requests are checked and queued (`queued`). A short EXEC with all keys on one core
+//! runs there at once (`at_once`); if that is another core, it is sent in the connection's batch
+//! (`away`). Any other EXEC runs as a task (`exec`). The task locks the keys of all queued
+//! commands, and the watched keys, on all cores (`claims`). It checks whether a watched key was
+//! touched (`watching`). Then it runs the commands one by one (`inner`), or lets each core run its
+//! own commands if there are few (`parts`). If a command does not name all its keys, EXEC locks all
+//! keys of the server. See docs/design/0024-transaction-context.md.
 //!
 //! ```text
 //! MULTI   SET a 1   GET b   EXEC
-//!   +OK   +QUEUED   +QUEUED   locks of a and b | clean? | SET | GET | replies, in one array
+//!   +OK   +QUEUED   +QUEUED   lock a and b | watched keys touched? | SET | GET | reply
 //! ```
-//! Not here: the watches of a shard. See `keyspace::watch`.
+//! Not here: the watches that a shard keeps. See `keyspace::watch`.
 
 pub(super) mod at_once;
 mod away;

@@ -1,9 +1,10 @@
-//! EXEC over several cores, under the locks of all its keys: each other core runs its commands as
-//! one task, at the same time, for one message each way.
+//! EXEC over several cores: while the locks of all keys are held, each other core runs its commands
+//! as one task. These tasks run at the same time, and each costs one message each way.
 //!
-//! Running the commands one after the other would need a message each way for nearly every command.
-//! If the keys of each command are on one core, commands of different cores share no key, and the
-//! locks hide their changes. So only commands of the same core must keep their order.
+//! If the commands ran one by one, nearly every command would cost a message each way. When the
+//! keys of each command are on a single core, commands of different cores have no key in common,
+//! and the locks hide their changes until the end. So only the commands of the same core must keep
+//! their order.
 
 use super::super::conn::ReplyMode;
 use super::super::entry::Entry;
@@ -15,7 +16,7 @@ use super::replies::Replies;
 use darter_resp as resp;
 use darter_tx::{CoreId, Transaction, Tx};
 
-/// The commands of one core.
+/// The commands that one core runs.
 #[derive(Default)]
 struct Commands {
     requests: Requests,
@@ -39,8 +40,8 @@ impl Commands {
 }
 
 impl Exec {
-    /// True if the commands are few, each has its keys on one core, some on another one, and the
-    /// client gets replies and does not track.
+    /// True if there are few commands, each has its keys on one core, and at least one on another
+    /// core. The client must have neither replies off nor tracking on.
     pub(super) fn is_of_parts(&self) -> bool {
         let seen = self.inner.seen();
         let is_elsewhere = |core: Option<CoreId>| core.is_some_and(|core| core != self.core.id());
@@ -51,7 +52,8 @@ impl Exec {
             && self.queued.placed().any(|(core, ..)| is_elsewhere(core))
     }
 
-    /// Runs the commands of other cores there, then those of this core. Appends all replies.
+    /// Makes the other cores run their commands, and then runs those of this core. Appends all
+    /// replies.
     pub(super) async fn run_parts(&self, transaction: &Transaction, replies: &mut Replies) {
         let (core, seen) = (&self.core, self.inner.seen());
         if !self.queued.is_read {

@@ -1,4 +1,4 @@
-//! The commands queued since MULTI, and the watched keys of a connection.
+//! The commands that MULTI has queued, and the watched keys of a connection.
 
 use super::super::point::Owner;
 use super::super::state::requests::{Kept, Requests};
@@ -8,7 +8,7 @@ use darter_resp::Args;
 use darter_tx::{CoreId, KeySet};
 use std::cell::RefCell;
 
-/// A command of transactions.
+/// A transaction command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// MULTI.
@@ -23,16 +23,16 @@ pub enum Verb {
     Unwatch,
 }
 
-/// Commands that are stored and freed together: about 10 us.
+/// The number of commands that are stored and freed together: about 10 us.
 const PORTION: usize = 128;
-/// The approximate bytes of a portion.
+/// The approximate limit of the bytes of a portion.
 const PORTION_BYTES: usize = 16 * 1024;
 
 /// A queued command.
 #[derive(Debug)]
 struct Command {
     row: u32,
-    /// The core of its keys, if they are on one core.
+    /// The core that owns its keys, if it is a single one.
     core: Option<u32>,
     kept: Kept,
 }
@@ -51,7 +51,7 @@ impl Portion {
         self.commands.iter().map(|one| (one.row as usize, self.requests.args(&one.kept)))
     }
 
-    /// The core, the row and the arguments of each command.
+    /// The core (if a single one owns the keys), the row and the arguments of each command.
     fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
         let core_of = |one: &Command| one.core.map(|core| core as usize);
         self.commands
@@ -65,7 +65,7 @@ impl Portion {
         self.commands.len() >= PORTION || self.bytes >= PORTION_BYTES
     }
 
-    /// Removes the commands. True if the memory is small enough to be kept.
+    /// Removes the commands. Returns true if the memory is small enough to be kept.
     fn clear(&mut self) -> bool {
         self.requests.clear();
         self.commands.clear();
@@ -79,13 +79,13 @@ impl Portion {
 pub struct QueuedSizes {
     /// `multi`: the number of commands.
     pub count: usize,
-    /// `multi-mem`: bytes of their arguments and a word for each, as Redis counts.
+    /// `multi-mem`: the bytes of all arguments, and a word for each argument, as Redis counts them.
     pub argument_bytes: usize,
-    /// Bytes of memory.
+    /// Bytes of memory that the commands occupy.
     pub held_bytes: usize,
 }
 
-/// The cores of the keys of all commands.
+/// The cores that own the keys of all queued commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Places {
     /// There are no keys.
@@ -98,7 +98,7 @@ pub(super) enum Places {
 }
 
 impl Places {
-    /// Adds keys of a core.
+    /// Adds a core that owns keys.
     pub(super) fn and(self, core: CoreId) -> Self {
         match self {
             Self::None => Self::One(core),
@@ -108,21 +108,21 @@ impl Places {
     }
 }
 
-/// The commands since MULTI.
+/// The commands that MULTI has queued.
 pub(crate) struct Queued {
     portions: Vec<Portion>,
     pub(crate) sizes: QueuedSizes,
-    /// The number of arguments, a bound of the number of keys.
+    /// The number of arguments, which is an upper bound of the number of keys.
     pub(crate) args: usize,
-    /// A queued command was rejected, so EXEC will fail.
+    /// True if a command was rejected, so that EXEC will fail.
     pub(crate) is_aborted: bool,
-    /// Whether all only read data.
+    /// True if all commands only read.
     pub(crate) is_read: bool,
-    /// Whether all run where their keys are, and name all of them.
+    /// True if each command names all its keys, and runs on the core that owns them.
     pub(super) is_plain: bool,
-    /// The cores of all keys.
+    /// The cores that own the keys.
     pub(super) places: Places,
-    /// Whether a command has keys on several cores.
+    /// True if a command has keys on several cores.
     pub(super) is_split: bool,
     /// The watched keys of the connection, while EXEC is in flight to another core.
     pub(super) watched: Option<Watched>,
@@ -180,7 +180,7 @@ impl Queued {
         self.is_read &= !flags.has(Flags::WRITE);
     }
 
-    /// Records the core of the last command's keys.
+    /// Records which core owns the keys of the last command.
     pub(super) fn note_owner(&mut self, owner: Owner) {
         self.is_split |= owner == Owner::Many;
         let last = self.portions.last_mut().and_then(|portion| portion.commands.last_mut());
@@ -196,7 +196,7 @@ impl Queued {
         };
     }
 
-    /// Removes the commands. True if the memory of one portion is small enough to be kept.
+    /// Removes the commands. Returns true if the memory of one portion is small enough to be kept.
     fn clear(&mut self) -> bool {
         let mut portions = std::mem::take(&mut self.portions);
         let is_kept = portions.len() <= 1 && portions.iter_mut().all(Portion::clear);
@@ -218,18 +218,19 @@ impl Queued {
         self.portions.iter()
     }
 
-    /// The core (if its keys are on one core), the row and the arguments of each command.
+    /// The core (if a single one owns the keys), the row and the arguments of each command.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (Option<CoreId>, usize, Args<'_>)> {
         self.portions().flat_map(Portion::placed)
     }
 
-    /// The first result of `find` among the first [`PORTION`] commands.
+    /// The first result that `find` returns for one of the first [`PORTION`] commands.
     pub(crate) fn first_some<R>(&self, find: impl Fn(usize, Args<'_>) -> Option<R>) -> Option<R> {
         let some = self.portions().flat_map(Portion::iter).take(PORTION);
         some.into_iter().find_map(|(row, args)| find(row, args))
     }
 
-    /// The flags with which an EXEC of these commands is admitted.
+    /// The flags that decide whether an EXEC of these commands may run. `own` are the flags of EXEC
+    /// itself.
     pub(crate) fn flags_of_exec(&self, own: Flags) -> Flags {
         let own = if self.all.has(Flags::LOADING) { own } else { own.without(Flags::LOADING) };
         own | self.any.both(Flags::WRITE | Flags::DENYOOM | Flags::MAY_REPLICATE)
@@ -244,16 +245,17 @@ impl Drop for Queued {
     }
 }
 
-/// Buffers of ended transactions, kept for the next ones.
+/// The buffers of ended transactions, kept for later ones.
 #[derive(Default)]
 #[expect(clippy::vec_box, reason = "connections hold them in their boxes")]
 pub(crate) struct Spare(RefCell<Vec<Box<Queued>>>);
 
 impl Spare {
-    /// The number of kept buffers. If transactions are sent whole, fewer are open at a time.
+    /// The number of buffers that are kept. Few are needed: a transaction that a client sends as a
+    /// whole is open only briefly.
     const MANY: usize = 8;
 
-    /// A buffer without commands.
+    /// Returns a buffer without commands.
     pub(crate) fn fresh(&self) -> Box<Queued> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
@@ -267,7 +269,7 @@ impl Spare {
     }
 }
 
-/// Dropped commands, freed in portions.
+/// Dropped commands, which are freed in portions.
 struct Remains(Vec<Portion>);
 
 impl Dismantle for Remains {
@@ -285,18 +287,18 @@ impl Dismantle for Remains {
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     few: Vec<(CoreId, u64)>,
-    /// Keys beyond [`Watched::FEW`].
+    /// The keys beyond the first [`Watched::FEW`].
     many: Vec<(CoreId, KeySet)>,
     len: usize,
 }
 
 impl Watched {
-    /// The length of the list: nearly all connections watch fewer keys.
+    /// The maximal length of the list `few`. Nearly all connections watch fewer keys.
     const FEW: usize = 32;
-    /// The first capacity of the set for more keys, which grows part by part.
+    /// The initial capacity of the set for further keys. The set grows in portions.
     const MANY: usize = 16 * 1024;
 
-    /// Adds a key, if it is new.
+    /// Adds a key, unless it is watched already.
     pub(crate) fn add(&mut self, core: CoreId, key: u64) {
         if self.few.contains(&(core, key)) {
             return;
@@ -335,7 +337,7 @@ impl Watched {
 
     /// Bytes of the watched keys.
     pub(crate) fn held_bytes(&self) -> usize {
-        /// As Redis counts.
+        /// The size that Redis counts for a watched key.
         const KEY_BYTES: usize = 56;
         self.len * KEY_BYTES
     }
@@ -355,8 +357,8 @@ mod tests {
         queued
     }
 
-    #[test] // Commands are kept as they were, and sized as in Redis.
-    fn commands_are_kept_in_order() {
+    #[test] // The sizes are those of Redis.
+    fn queued_commands_keep_their_order_and_sizes() {
         for (count, value) in [(3, 1), (1_000, 10), (50, 4_000), (3, 100_000)] {
             let value = vec![b'v'; value];
             let queued = queue(count, &[b"SET", b"key", &value]);
@@ -373,8 +375,8 @@ mod tests {
         assert_eq!(queue(1, &[b"CLIENT", b"LIST"]).sizes.argument_bytes, 26, "Redis says so");
     }
 
-    #[test] // Kept buffers are empty and small.
-    fn spare_ones_are_empty_and_small() {
+    #[test]
+    fn buffers_kept_for_later_transactions_are_empty_and_small() {
         let spare = Spare::default();
         for count in [1, 100, 10_000] {
             spare.keep(Box::new(queue(count, &[b"SET", b"key", b"value"])));
@@ -397,8 +399,8 @@ mod tests {
         assert_eq!(spare.0.borrow().len(), Spare::MANY);
     }
 
-    #[test] // A million commands are freed in portions.
-    fn many_are_freed_in_portions() {
+    #[test]
+    fn a_million_queued_commands_are_freed_in_portions() {
         drop(queue(10_000, &[b"SET", b"key", b"value"]));
         let mut portions = 0;
         while lazyfree::run(&darter_base::preempt::Countdown::new(0)) {
@@ -409,7 +411,7 @@ mod tests {
         assert!(!lazyfree::run(&Never) && lazyfree::is_empty());
     }
 
-    #[test] // After a rejected command nothing is queued.
+    #[test] // After a rejected command, no further one is queued.
     fn commands_after_a_rejected_one_are_not_queued() {
         let mut queued = queue(3, &[b"PING"]);
         queued.abort();
@@ -418,7 +420,7 @@ mod tests {
         assert_eq!((queued.sizes, queued.is_aborted), (QueuedSizes::default(), true));
     }
 
-    #[test] // EXEC is refused if one of its commands would be.
+    #[test] // EXEC is refused if one of its commands would be refused.
     fn exec_has_the_flags_of_its_commands() {
         let own = Flags::LOADING | Flags::STALE;
         let mut queued = Queued::default();
@@ -428,8 +430,8 @@ mod tests {
         assert_eq!(queued.flags_of_exec(own), Flags::WRITE | Flags::DENYOOM | Flags::STALE);
     }
 
-    #[test] // Each of any number of keys is listed once.
-    fn keys_are_watched_once() {
+    #[test] // The number of watched keys has no limit.
+    fn a_key_that_is_watched_twice_is_listed_once() {
         let mut watched = Watched::default();
         for key in (0..1_000).chain(0..1_000) {
             watched.add(key as usize % 3, darter_base::hash::of(&u64::to_le_bytes(key)));

@@ -1,37 +1,37 @@
-//! The reply of EXEC: the array of its commands' replies, partly streamed.
+//! The reply of EXEC: the array of the replies of its commands, some of them as streams.
 //!
-//! The reply is made under the locks, and sent later, at any speed of the client: long values are
-//! streams of cuts.
+//! The reply is encoded while the locks are held, and sent later, as fast as the client reads. A
+//! long value is a stream that reads from a cut.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Stream;
 use darter_resp::{Output, Reply};
 use std::collections::VecDeque;
 
-/// A part of the reply: its beginning, and the rest as a stream.
+/// A part of the reply: its encoded beginning, and a stream of the rest.
 pub(crate) type Part = (Output, Option<Box<dyn Stream>>);
 
-/// Encoded bytes from which on a separate part begins, so that the connection sends portion by
-/// portion.
+/// When a part has this many encoded bytes, another part begins, so that the connection can send
+/// them one by one.
 const PART_BYTES: usize = 64 * 1024;
 
-/// The replies so far.
+/// The replies of the commands that have run.
 #[derive(Default)]
 pub(crate) struct Replies {
     parts: VecDeque<Part>,
-    /// The encoded replies after the parts.
+    /// The encoded replies that follow the parts.
     pub(crate) out: Output,
-    /// Bytes of the parts, with the memory that their streams held at first.
+    /// Bytes of the parts, including the memory that their streams held at first.
     held_bytes: usize,
 }
 
 impl Replies {
-    /// No replies yet; they are encoded into this buffer.
+    /// No replies yet. They will be encoded into `buffer`.
     pub(super) fn into_buffer(buffer: Vec<u8>) -> Self {
         Self { parts: VecDeque::new(), out: Output::with_buffer(buffer), held_bytes: 0 }
     }
 
-    /// The bytes of the whole reply, if it is short.
+    /// The bytes of the complete reply, if it is short.
     pub(super) fn into_flat(mut self) -> Result<Vec<u8>, Self> {
         if !self.parts.is_empty() {
             return Err(self);
@@ -49,7 +49,7 @@ impl Replies {
         }
     }
 
-    /// Adds the stream of the rest of the last reply.
+    /// Adds a stream with the rest of the last reply.
     pub(super) fn stream(&mut self, stream: Box<dyn Stream>) {
         self.close(Some(stream));
     }
@@ -60,7 +60,7 @@ impl Replies {
         self.parts.push_back((out, stream));
     }
 
-    /// The first part to send, and the rest as a stream.
+    /// The first part to send, and a stream of all other parts.
     pub(crate) fn into_part(mut self) -> Part {
         if self.parts.is_empty() {
             return (std::mem::take(&mut self.out), None);
@@ -88,7 +88,7 @@ impl Stream for Replies {
     }
 
     fn pinned_bytes(&self) -> usize {
-        /// Streams that are checked: each takes up to 10 us.
+        /// The number of streams that are checked at a time: each check takes up to 10 us.
         const ASKED: usize = 4;
         let streams = self.parts.iter().take(ASKED).filter_map(|(_, stream)| stream.as_deref());
         streams.map(Stream::pinned_bytes).sum()
@@ -101,7 +101,7 @@ impl Stream for Replies {
 
 impl Drop for Replies {
     fn drop(&mut self) {
-        /// Parts up to which they are freed at once.
+        /// At most this number of parts is freed at once.
         const FEW: usize = 4;
         if self.parts.len() > FEW {
             lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
@@ -109,7 +109,7 @@ impl Drop for Replies {
     }
 }
 
-/// Dropped replies, freed in portions.
+/// Dropped replies, which are freed in portions.
 struct Remains(VecDeque<Part>);
 
 impl Dismantle for Remains {
@@ -139,8 +139,8 @@ mod tests {
         }
     }
 
-    #[test] // Streams and encoded replies keep their order.
-    fn parts_come_in_order() {
+    #[test]
+    fn streams_and_encoded_replies_of_exec_keep_their_order() {
         let mut replies = Replies::default();
         replies.out.tail().extend_from_slice(b"*4 a ");
         replies.stream(Box::new(Letters(7)));
@@ -153,8 +153,8 @@ mod tests {
         assert_eq!(out.flatten(), b"*4 a sssssss b s");
     }
 
-    #[test] // A short reply is sent at once, a long one part by part.
-    fn long_ones_are_not_sent_at_once() {
+    #[test] // A short reply is sent in one piece.
+    fn a_long_reply_of_exec_is_sent_in_parts() {
         let mut replies = Replies::default();
         replies.out.tail().extend_from_slice(b"*0");
         assert!(replies.into_part().1.is_none());

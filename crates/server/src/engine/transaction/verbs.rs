@@ -1,4 +1,4 @@
-//! Requests after MULTI, and the commands of transactions.
+//! Queueing requests after MULTI, and the transaction commands.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -17,12 +17,12 @@ const NOT_INSIDE: &str = "ERR Command not allowed inside a transaction";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 
 impl Lane {
-    /// True if a request is queued instead of run.
+    /// True if a request must be queued instead of run.
     pub(crate) fn is_queueing(&self, entry: &Entry) -> bool {
         self.transaction.queued.is_some() && !entry.row.flags.has(Flags::AT_ONCE)
     }
 
-    /// True if a command of transactions runs as a task. False if it will be refused.
+    /// True if a transaction command runs as a task. False if it will be refused.
     pub(crate) fn is_task(&self, verb: Verb, args: Args<'_>) -> bool {
         match verb {
             Verb::Watch => self.transaction.queued.is_none() && args.len() > watching::FEW,
@@ -63,7 +63,7 @@ impl Core {
         Ok(())
     }
 
-    /// Handles a refused request: EXEC will fail, or the request is EXEC itself.
+    /// Handles a refused request: the later EXEC will fail. The request may also be EXEC itself.
     pub(crate) fn abort(&self, lane: &mut Lane, args: Args<'_>, refusal: Refusal) -> Refusal {
         let entry = self.table.resolve(args);
         if let Ok(Runner::Transaction(Verb::Exec)) = entry.map(|entry| entry.run) {
@@ -77,7 +77,7 @@ impl Core {
         refusal
     }
 
-    /// Runs a command of transactions that needs no task.
+    /// Runs a transaction command that needs no task.
     pub(crate) fn run_verb(
         &self,
         lane: &mut Lane,
@@ -102,21 +102,22 @@ impl Core {
         Ok(())
     }
 
-    /// Ends the transaction and all watches.
+    /// Ends the transaction, and all watches.
     pub(crate) fn discard(&self, lane: &mut Lane) {
         lane.set_queued(None);
         self.unwatch_all(lane);
     }
 }
 
-/// The refusal of EXEC for which any other command would get `refusal`.
+/// The error of an EXEC, if any other command would get `refusal`.
 pub(super) fn discarded(refusal: &Refusal) -> Refusal {
     let text = refusal.text();
-    let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis keeps other codes in the text.
+    // As in Redis, codes other than ERR stay in the text.
+    let why = text.strip_prefix(b"ERR ").unwrap_or(&text);
     Refusal::Line([b"EXECABORT Transaction discarded because of: ", why].concat().into())
 }
 
-/// True if the command names all its keys.
+/// True if the command names all its keys, and runs on the core that owns them.
 fn runs_where_its_keys_are(entry: &Entry) -> bool {
     matches!(entry.run, Runner::Point(_) | Runner::Multi(Some(_), _)) && !entry.row.locks_all()
 }

@@ -1,9 +1,10 @@
-//! WATCH and UNWATCH. The shards of the keys keep the watches; the connection keeps the list of
-//! keys, for the locks of EXEC.
+//! WATCH and UNWATCH. The watches are kept by the shards that own the keys. The connection keeps a
+//! list of the watched keys, because EXEC locks them.
 //!
-//! One message to another core suffices to watch there: every request that reaches that core after
-//! the reply to WATCH comes after the message (docs/design/0011-pipeline-order.md). But the
-//! connection's own earlier requests must be answered first, or they would touch the watched keys.
+//! To watch a key of another core, one message suffices: every request that reaches that core after
+//! the reply to WATCH arrives after the message (docs/design/0011-pipeline-order.md). But earlier
+//! requests of the same connection must be answered first, or their writes would count as touching
+//! the watched keys.
 
 use super::super::conn::{Lane, Watching};
 use super::super::core::{Core, Mail};
@@ -17,11 +18,11 @@ use darter_tx::{CoreId, Home, Transaction, lock_key};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Keys of a WATCH that needs no task.
+/// A WATCH of at most this number of keys needs no task.
 pub(super) const FEW: usize = ENTRIES_AT_ONCE / 4;
 
 impl Core {
-    /// `WATCH key [key ...]` of a few keys.
+    /// Runs `WATCH key [key ...]` with a few keys.
     pub(super) fn watch_few(&self, lane: &mut Lane, args: Args<'_>) {
         let (db, client) = (lane.session.db, lane.session.handle);
         let mut away: Vec<(CoreId, Vec<Vec<u8>>)> = Vec::new();
@@ -47,7 +48,7 @@ impl Core {
         }
     }
 
-    /// [`Core::watch_few`] for many keys, as a task.
+    /// Like [`Core::watch_few`], for many keys, as a task.
     pub(crate) fn watch_many(
         self: &Rc<Self>,
         client: u64,
@@ -64,7 +65,7 @@ impl Core {
         self.unwatch_on(lane.session.handle, &watched.cores());
     }
 
-    /// Ends a client's watches on these cores.
+    /// Ends the watches of a client on these cores.
     pub(super) fn unwatch_on(&self, client: u64, cores: &[CoreId]) {
         for &core in cores {
             if core == self.id() {
@@ -76,13 +77,13 @@ impl Core {
         }
     }
 
-    /// Whether [`Core::settle_watches`] has work.
+    /// True if [`Core::settle_watches`] has something to do.
     pub(crate) fn has_watch_work(&self) -> bool {
         self.tx.home().shard.has_watch_work()
     }
 
-    /// Removes a portion of ended watches, and notifies the cores of clients whose watched keys
-    /// were touched, for CLIENT LIST.
+    /// Removes a portion of ended watches. Notifies the cores of clients whose watched keys were
+    /// touched, so that CLIENT LIST shows that.
     pub(crate) fn settle_watches(&self) {
         let news = {
             let shard = &mut self.tx.home().shard;
@@ -114,7 +115,7 @@ fn note_watched(lane: &mut Lane, core: CoreId, key: u64) {
     lane.session.watching.keys = watched.len();
 }
 
-/// Whether a watched key was touched. The locks are held.
+/// True if a watched key was touched. The locks of the watched keys are held.
 pub(super) async fn is_touched(transaction: &Transaction, client: u64, watched: &Watched) -> bool {
     let cores = watched.cores();
     loop {
@@ -130,7 +131,7 @@ pub(super) async fn is_touched(transaction: &Transaction, client: u64, watched: 
     }
 }
 
-/// `WATCH key [key ...]` of many keys.
+/// Runs `WATCH key [key ...]` with many keys.
 async fn watch_many(
     core: Rc<Core>,
     client: u64,
@@ -148,7 +149,7 @@ async fn watch_many(
             }
         });
         if is_there.is_none() {
-            break; // The client is gone, and its watches with it.
+            break; // The client has gone, and its watches with it.
         }
         let cores = core.tx.cores();
         let watch = |here: CoreId| {

@@ -1,9 +1,10 @@
-//! The gate: the checks before any command, in Redis's order and with its texts, for clients,
-//! MULTI, EXEC and scripts.
+//! The checks before a command runs, in Redis's order and with its error texts: for requests of
+//! clients, MULTI, EXEC and scripts.
 //!
-//! A client's request passes [`State::admit`]. EXEC passes it with the flags of all its commands,
-//! which passed it when they were queued. A command of a script passes [`ScriptGate::admit`]. A
-//! blocked call passed when it arrived. Checks use flags, never names of commands.
+//! A client's request is checked by [`State::admit`]. The commands of a transaction are checked
+//! when they are queued; EXEC is checked once more, with the flags of all its commands. A command
+//! of a script is checked by [`ScriptGate::admit`]. A blocking command is checked when it arrives,
+//! and not again when it is served. The checks use the flags of commands, never their names.
 
 use super::super::conn::Lane;
 use super::super::core::Core;
@@ -36,7 +37,7 @@ const ARITY: &str = "ERR Wrong number of args calling Redis command from script"
 const NOT_HERE: &str = "ERR This Redis command is not allowed from script";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 
-/// The state of the server on which admission depends.
+/// The state of the server on which the checks depend.
 #[derive(Clone, Copy)]
 pub(crate) struct State<'a> {
     pub(crate) hot: &'a Hot,
@@ -44,7 +45,7 @@ pub(crate) struct State<'a> {
 }
 
 impl State<'_> {
-    /// Checks a client's request.
+    /// Checks whether a client's request may run.
     #[inline]
     pub(crate) fn admit(
         self,
@@ -93,7 +94,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// True if `maxmemory` is reached.
+    /// True if used memory has reached `maxmemory`.
     pub(crate) fn is_full(self) -> bool {
         self.hot.maxmemory > 0 && self.shared.lasting_memory() > self.hot.maxmemory
     }
@@ -115,7 +116,8 @@ fn refuse_long_names(row: &Command, args: Args<'_>) -> Result<(), Refusal> {
     let max = name_max_bytes();
     let mut long = args.longer_than(max).peekable();
     if long.peek().is_none() {
-        return Ok(()); // Nearly always. To tell names apart, the texts of the row are searched.
+        // The usual case. Finding the names in a request takes a search in the texts of its row.
+        return Ok(());
     }
     let is_name = row.names(args);
     match long.find(|(at, _)| is_name(*at)) {
@@ -126,8 +128,8 @@ fn refuse_long_names(row: &Command, args: Args<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// The flags of a request in its connection; `own` are its own. After MULTI, EXEC has the flags of
-/// its commands, and a queued command takes memory.
+/// The flags with which a request is checked; `own` are those of its row. After MULTI, EXEC has the
+/// flags of its commands as well, and every queued command needs memory.
 pub(crate) fn flags_in(lane: &Lane, entry: &Entry, own: Flags) -> Flags {
     let Some(queued) = &lane.transaction.queued else { return own };
     match entry.run {
@@ -138,7 +140,7 @@ pub(crate) fn flags_in(lane: &Lane, entry: &Entry, own: Flags) -> Flags {
     }
 }
 
-/// True if memory is full, and commands that need more are refused.
+/// True if memory is full, so that commands which need more are refused.
 pub(crate) fn is_full(core: &Core) -> bool {
     State { hot: &core.hot.borrow(), shared: &core.admin.shared }.is_full()
 }
@@ -151,21 +153,21 @@ pub(crate) fn is_paused(core: &Core, flags: Flags) -> bool {
 
 /// The permissions of a running script or function.
 pub(crate) struct ScriptGate {
-    /// Whether it may only read.
+    /// True if the script may only read.
     is_read: bool,
-    /// Whether it may run when memory is full.
+    /// True if the script may run while memory is full.
     allows_oom: bool,
-    /// Whether memory was full when it began.
+    /// True if memory was full when the script began.
     is_full: bool,
-    /// Whether it has written: then it may continue when memory is full.
+    /// True if the script has written. Then it may continue to write while memory is full.
     pub(crate) has_written: Cell<bool>,
 }
 
 impl ScriptGate {
-    /// The permissions of a script or function before its run.
+    /// The permissions of a script or function that is about to run.
     ///
     /// # Errors
-    /// The script must not run now.
+    /// Errors: the script must not run now.
     pub(crate) fn of(evaluation: &Evaluation, is_full: bool) -> Result<Self, Refusal> {
         let flags = evaluation.flags;
         let allows_oom = flags.has(Said::ALLOW_OOM);
@@ -182,16 +184,16 @@ impl ScriptGate {
         Ok(Self { is_read, allows_oom, is_full, has_written })
     }
 
-    /// The permissions of a repeated run of the script.
+    /// The permissions for running the script again.
     pub(crate) fn again(&self) -> Self {
         let Self { is_read, allows_oom, is_full, .. } = *self;
         Self { is_read, allows_oom, is_full, has_written: Cell::new(false) }
     }
 
-    /// The row of a command that a script may call now.
+    /// The row of a command, if the script may call it now.
     ///
     /// # Errors
-    /// The command is refused; its row comes with the refusal, if it has one.
+    /// Errors: the command is refused. The error has the row of the command, if there is one.
     pub(crate) fn admit<'e>(
         &self,
         core: &'e Core,
@@ -232,8 +234,8 @@ impl ScriptGate {
     }
 }
 
-/// Whether a stream command has BLOCK, which scripts refuse, unless an earlier argument is wrong.
-/// Other blocking commands do not block in scripts.
+/// True if a stream command has the option BLOCK, which is refused in scripts, unless an earlier
+/// argument is invalid. Other blocking commands do not block in scripts.
 fn asks_to_wait(args: Args<'_>) -> bool {
     let is_group = args.head(0).eq_ignore_ascii_case(b"XREADGROUP");
     let mut at = 1;
@@ -248,7 +250,7 @@ fn asks_to_wait(args: Args<'_>) -> bool {
             () if is_group && behind > 0 && is("CLAIM") => 2,
             () if is_group && behind > 1 && is("GROUP") => 3,
             () if is_group && is("NOACK") => 1,
-            () => return false, // STREAMS, or a wrong option.
+            () => return false, // The word STREAMS, or an invalid option.
         };
     }
     false

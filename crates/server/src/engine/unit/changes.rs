@@ -3,7 +3,7 @@
 use super::super::core::Core;
 use std::rc::Rc;
 
-/// Publishes the events of a unit, sends its invalidations, and serves clients that wait for
+/// Publishes the events of a unit, sends its invalidations, and serves clients that wait for the
 /// `written` keys.
 #[inline(always)]
 pub(crate) fn settle_changes(core: &Rc<Core>, written: impl Iterator<Item = u64>) {

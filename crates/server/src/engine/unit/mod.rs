@@ -1,4 +1,5 @@
-//! Units of commands: one command, an EXEC or a script, which is admitted, placed, run and settled.
+//! Units of work: a command, an EXEC or a script. A unit is checked, placed on a core, run, and
+//! settled.
 
 pub(super) mod admit;
 pub(super) mod call;

@@ -1,4 +1,4 @@
-//! The core that has the keys of a request, and the flags of a request wherever it runs.
+//! The core that owns the keys of a request, and the flags of a request.
 
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner, Scripted};
@@ -9,7 +9,7 @@ use darter_resp::Args;
 use darter_script::Flags as Said;
 use darter_tx::Tx;
 
-/// The core of all keys of a request.
+/// The core, or the cores, that own the keys of a request.
 pub(crate) fn owner_of(tx: &Tx, entry: &Entry, args: Args<'_>) -> Owner {
     let mut home = Owner::None;
     let mut count = 0;
@@ -24,14 +24,14 @@ pub(crate) fn owner_of(tx: &Tx, entry: &Entry, args: Args<'_>) -> Owner {
             _ => home = Owner::One(core),
         }
     }
-    // A malformed request without keys is refused by its function, on any core.
+    // A malformed request without keys can run on any core: its function refuses it.
     match home {
         Owner::None if !entry.row.keys.0.is_empty() => Owner::One(tx.core()),
         home => home,
     }
 }
 
-/// The flags of a request, wherever it runs, including those that its script declares.
+/// The flags of a request. For a script, they include those that the script declares.
 pub(crate) fn own_flags(core: &Core, entry: &Entry, args: Args<'_>) -> Flags {
     match entry.run {
         Runner::Script(script) if entry.row.accepts(args.len()) => {
@@ -41,7 +41,8 @@ pub(crate) fn own_flags(core: &Core, entry: &Entry, args: Args<'_>) -> Flags {
     }
 }
 
-/// The flags of a script call: those that the script declares replace those of its command.
+/// The flags of a request that runs a script: the flags that the script declares replace those of
+/// the command.
 fn script_flags(core: &Core, own: Flags, script: Scripted, args: Args<'_>) -> Flags {
     let Some(declared) = (script.declared)(core, args) else { return own };
     let own = own.without(Flags::STALE | Flags::DENYOOM | Flags::WRITE | Flags::MAY_REPLICATE);

@@ -1,13 +1,13 @@
-//! The end of every command: its count, its time, and SLOWLOG.
+//! The end of every command: its call and its time are counted, and it may be added to SLOWLOG.
 //!
 //! ```text
 //! call_point ─► settle              the command: counted, timed, recorded if it was slow
 //!     …  more commands of an EXEC or a script  …
 //! settle_changes (`changes`)        the unit: its changes are final and visible
 //! ```
-//! Reading the clock costs a fifth of a GET, so it is read once for up to sixteen quick commands,
-//! which share the time equally (`Meter`). Every other command is timed alone, and first ends the
-//! share of the commands before it.
+//! Reading the clock takes a fifth of the time of a GET. So it is read once for up to sixteen quick
+//! commands, which share the time equally (`Meter`). Every other command is timed alone; before it
+//! starts, the time of the quick commands before it is shared among them.
 
 use super::super::conn::{Peer, Session};
 use super::super::core::Core;
@@ -21,31 +21,32 @@ use darter_resp::Args;
 use darter_tx::CoreId;
 use std::rc::Rc;
 
-/// The client of a command.
+/// The client for whom a command runs.
 #[derive(Clone, Copy)]
 pub(crate) enum Caller<'a> {
     /// A connection of this core that is being served.
     Served(&'a Session),
-    /// A connection, by its core and handle, with a task or a batch.
+    /// A connection, by core and handle, for which a task or a batch runs.
     Client(CoreId, u64),
-    /// A script of a connection of this core.
+    /// A script that a connection of this core calls.
     Script,
 }
 
 impl Core {
     // ---- the command ----
 
-    /// Begins a call whose time may be shared with others.
+    /// Begins a call that may share its time with others.
     #[inline(always)]
     pub(crate) fn begun(&self, entry: &Entry, args: Args<'_>) -> Begun {
-        /// A call with more arguments is not quick: an HSET of a hundred fields.
+        /// A call with more arguments is not quick, for example an HSET of a hundred fields.
         const SMALL_ARGS: usize = 8;
-        /// With a lower threshold SLOWLOG needs each call timed alone.
+        /// With a lower threshold of SLOWLOG, every call must be timed alone.
         const SLOW_MIN_NS: u64 = 500_000;
         let shares = entry.quick
             && args.len() <= SMALL_ARGS
             && !args.is_owned()
-            && !self.saving.is_here() // The call may copy a segment: 40 us.
+            // During a snapshot, the call may copy a segment, which takes 40 us.
+            && !self.saving.is_here()
             && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS);
         if !shares && self.meter.untimed() > 0 {
             self.read_clock();
@@ -58,7 +59,7 @@ impl Core {
         Begun::at(self.read_clock())
     }
 
-    /// Counts a command that has run and its time, and records it if it was slow.
+    /// Counts a command that has run, and its time. Adds the command to SLOWLOG if it was slow.
     #[inline(always)]
     pub(crate) fn settle(
         self: &Rc<Self>,
@@ -83,7 +84,7 @@ impl Core {
         }
     }
 
-    /// Adds the time of a call that was timed alone, and records it if it was slow.
+    /// Adds the time of a call that was timed alone. Adds the command to SLOWLOG if it was slow.
     #[inline(never)]
     fn time(self: &Rc<Self>, entry: &Entry, begun: Begun, args: Args<'_>, caller: Caller<'_>) {
         let (read, now) = (self.meter.now_ns(), self.read_clock());
@@ -96,7 +97,7 @@ impl Core {
         }
     }
 
-    /// Reads the clock. Quick calls since the last reading share the time between.
+    /// Reads the clock. The quick calls since the last reading share the time that has passed.
     pub(crate) fn read_clock(&self) -> u64 {
         let now = self.clock.monotonic_ns();
         let since = now.saturating_sub(self.meter.now_ns());
@@ -121,7 +122,7 @@ impl Core {
         });
     }
 
-    /// Counts a call that begins to wait, or a job, with its time so far.
+    /// Counts a call that begins to wait, or that continues as a job, with its time so far.
     pub(crate) fn settle_wait(&self, entry: &Entry, begun: Begun) {
         let ns = self.read_clock().saturating_sub(begun.ns);
         let mut stats = self.stats.borrow_mut();
@@ -131,7 +132,7 @@ impl Core {
         counted.ns += ns;
     }
 
-    /// Adds the time and the outcome of serving a blocked call.
+    /// Adds the time of serving a blocked call, and whether it has failed.
     pub(crate) fn settle_served(
         self: &Rc<Self>,
         call: &WaitingCall,
@@ -157,8 +158,8 @@ impl Core {
         }
     }
 
-    /// Counts a failure of a call that was counted before, and its refusal if that is not counted
-    /// yet.
+    /// Counts the failure of a call that was counted before. The error reply is counted as well,
+    /// unless it was counted already.
     pub(crate) fn count_failed(&self, row: usize, refusal: Option<&Refusal>) {
         let mut stats = self.stats.borrow_mut();
         stats.by_command[row].failed += 1;
@@ -172,15 +173,16 @@ impl Core {
             && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
     }
 
-    /// Records a command that exceeded `slowlog-log-slower-than`, on the core of its connection,
-    /// which knows its address and name.
+    /// Adds a command that took longer than `slowlog-log-slower-than` to SLOWLOG, on the core of
+    /// its connection, which knows the address and the name.
     #[cold]
     fn slow_command(self: &Rc<Self>, ns: u64, entry: &Entry, args: Args<'_>, caller: Caller<'_>) {
         let call = SlowCall::new(self.clock.unix_us(), ns, &entry.row, args);
         match caller {
             Caller::Served(session) => self.keep_slow(call, Some(session)),
             Caller::Script => {
-                let peer = Peer { remote: "?:0".into(), ..Peer::default() }; // As in Redis.
+                // As in Redis, the address of a client that has gone.
+                let peer = Peer { remote: "?:0".into(), ..Peer::default() };
                 self.keep_slow(call, Some(&Session { peer, ..Session::default() }));
             }
             Caller::Client(home, client) => self.tell(home, move |there| {
@@ -190,7 +192,7 @@ impl Core {
         }
     }
 
-    /// Records a slow call, without address and name if its connection is gone.
+    /// Adds a slow call to SLOWLOG, without address and name if its connection has gone.
     fn keep_slow(&self, call: SlowCall, session: Option<&Session>) {
         let most = self.admin.settings().size("slowlog-max-len");
         let mut log = self.admin.slowlog.borrow_mut();

@@ -1,4 +1,5 @@
-//! The begin of a blocking call: it runs, or gets a place in the queues of its keys.
+//! The beginning of a blocking command (a *call*): either it runs, or it gets a place in the queues
+//! of its keys.
 
 use super::super::conn::{Lane, Next};
 use super::super::core::{Core, Mail};
@@ -18,13 +19,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Keys checked, or given a place, between two pauses: about 20 us.
+/// Keys that are checked, or added to queues, between two pauses: about 20 us.
 const KEYS_AT_ONCE: usize = 64;
 
 impl Core {
-    /// Runs a blocking call, or begins its wait. Pending replies before it are only those that it
-    /// may follow. False if it must run like any other command: its keys are on this core and can
-    /// serve or refuse it.
+    /// Runs a blocking call, or makes it wait. Any earlier replies that are pending must be ones
+    /// that [`Core::may_follow`] permits. Returns false if the call must run like any other
+    /// command, because its keys are on this core and can serve or refuse it.
     pub(crate) fn call_or_wait(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -69,7 +70,8 @@ impl Core {
         true
     }
 
-    /// Sends the call to the core of its keys, or starts the task that runs it or lets it wait.
+    /// Sends the call to the core that owns its keys, or starts a task that runs the call or makes
+    /// it wait.
     fn begin_elsewhere(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -93,23 +95,26 @@ impl Core {
         self.begin_task(lane, Box::new(Blocked::new(Arc::new(call), cores, self.clock.unix_ms())));
     }
 
-    /// Whether a blocking call is sent to the core of its keys.
+    /// True if a blocking call is sent to the core that owns its keys.
     fn is_sent(&self, entry: &Entry, owner: Owner) -> bool {
         entry.point().is_some() && matches!(owner, Owner::One(core) if core != self.id())
     }
 
-    /// Whether a blocking call may be sent although replies before it are pending: all are pending
-    /// on the core of its keys, which runs a connection's requests in order.
+    /// True if a blocking call may be sent while earlier replies are pending. All of them must be
+    /// pending on the core that owns its keys, because that core runs a connection's requests in
+    /// order.
     pub(crate) fn may_follow(&self, lane: &Lane, entry: &Entry, args: resp::Args<'_>) -> bool {
         let owner = owner_of(&self.tx, entry, args);
         let is_next = |core| lane.stream.is_none() && lane.is_owed_only_by(core);
         self.is_sent(entry, owner) && matches!(owner, Owner::One(core) if is_next(core))
     }
 
-    /// Sends a call to the core of its keys. It counts as blocked until it is answered.
+    /// Sends a call to the core that owns its keys. The client counts as blocked until the answer
+    /// arrives.
     fn send_call(&self, lane: &mut Lane, call: Arc<WaitingCall>, there: CoreId) {
         if let Some(batch) = lane.away.batches[there].take() {
-            self.post(there, Mail::Batch(batch)); // Earlier requests go first.
+            // The connection's earlier requests must arrive first.
+            self.post(there, Mail::Batch(batch));
         }
         lane.next = Next::Waits;
         lane.location.trail.goes(there, self.now_ms());
@@ -119,8 +124,8 @@ impl Core {
         self.tell_later(there, move |there| there.begin_here(&call));
     }
 
-    /// Starts a task for a call that the core of its keys has neither run nor let wait, when no
-    /// reply before it is pending.
+    /// Starts a task for a call that the core of its keys has neither run nor made wait, as soon as
+    /// no earlier reply is pending.
     pub(super) fn begin_again(self: &Rc<Self>, client: u64, number: u64) {
         self.with_blocked(client, number, |_, conn| {
             let lane = &mut conn.lane;
@@ -140,7 +145,7 @@ impl Core {
         });
     }
 
-    /// Starts the task that runs a call, or lets it wait.
+    /// Starts the task that runs a call, or makes it wait.
     fn begin_task(self: &Rc<Self>, lane: &mut Lane, blocked: Box<Blocked>) {
         let (call, cores) = (Arc::clone(&blocked.call), blocked.cores.clone());
         lane.blocked = Some(blocked);
@@ -168,7 +173,7 @@ impl Core {
         cores
     }
 
-    /// On the core of all keys: runs a call at once, or lets it wait.
+    /// Runs on the core that owns all keys: runs a call at once, or makes it wait.
     fn begin_here(self: &Rc<Self>, call: &Arc<WaitingCall>) {
         let entry = &self.table.entries()[call.entry];
         let args = resp::Args::owned(&call.request);
@@ -196,12 +201,12 @@ impl Core {
         match self.call_unless_locked(entry, args, call.view, &mut reply, caller) {
             Ran::Done(None) => self.send_served(call, Ok(Answer::Done(out))),
             Ran::Done(Some(rest)) => self.send_served(call, Ok(Answer::Stream(out, rest))),
-            // It would be a job, which has not begun.
+            // The command would be a job, which has not begun.
             Ran::Waits(_) => self.tell(call.core, move |there| there.begin_again(client, number)),
         }
     }
 
-    /// Lets a call wait if no key can serve it. Otherwise locks all keys, checks again, and runs
+    /// Makes a call wait if no key can serve it. Otherwise locks all keys, checks again, and runs
     /// the call.
     async fn run_locked_or_wait(
         self: &Rc<Self>,
@@ -210,7 +215,7 @@ impl Core {
     ) -> Option<Result<Answer, Refusal>> {
         self.meter.blame(Cause::Command(call.entry));
         let cores = &registered.cores.clone()[..];
-        // A check without locks, whose result may change at once.
+        // A check without locks. Its result may be out of date at once.
         if self.look_on(call, cores).await.is_none()
             && self.begins_under_shared_locks(call, cores).await
         {
@@ -259,8 +264,9 @@ impl Core {
         found.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Lets a call wait, under shared locks: its keys cannot change, and other calls may begin to
-    /// wait at the same time. False if a key can serve it after all: then it has no place.
+    /// Makes a call wait, while its keys have shared locks: the keys cannot change, but other calls
+    /// may begin to wait at the same time. Returns false if a key can serve the call after all;
+    /// then the call is in no queue.
     async fn begins_under_shared_locks(
         self: &Rc<Self>,
         call: &Arc<WaitingCall>,
@@ -273,8 +279,8 @@ impl Core {
         begins
     }
 
-    /// Adds a call to the queues on these cores, whose keys are locked. False if a key can serve
-    /// it: then it has no place, because its own task will run it.
+    /// Adds a call to the queues on these cores, whose keys are locked. Returns false if a key can
+    /// serve the call; then it is in no queue, and its own task runs it.
     async fn get_places(self: &Rc<Self>, call: &Arc<WaitingCall>, cores: &[CoreId]) -> bool {
         let begun = self.begun_alone();
         let register = |_| {
@@ -294,7 +300,7 @@ impl Core {
         false
     }
 
-    /// The claims of the keys that a call waits for, and of its destination.
+    /// The claims on the keys for which a call waits, and on its destination.
     async fn claims_of_call(&self, call: &WaitingCall, access: Access) -> Vec<(CoreId, Claim)> {
         let args = resp::Args::owned(&call.request);
         let all = call.wait.keys.clone().chain(call.wait.want.second());
@@ -324,7 +330,7 @@ impl Core {
 
     // ---- on the core of the keys ----
 
-    /// The first of some keys that can serve or refuse the call.
+    /// The first of the keys in this range that can serve or refuse the call.
     fn look_at(&self, call: &WaitingCall, keys: Range<usize>) -> Option<(usize, Look)> {
         let args = resp::Args::owned(&call.request);
         let mut home = self.tx.home();
@@ -342,7 +348,7 @@ impl Core {
         None
     }
 
-    /// Adds the call to the queues of those keys that are on this core.
+    /// Adds the call to the queues of those keys in this range that are on this core.
     fn take_places(&self, call: &Arc<WaitingCall>, keys: Range<usize>) {
         let args = resp::Args::owned(&call.request);
         let (cores, here, db) = (self.tx.cores(), self.id(), call.view.db);
@@ -377,8 +383,8 @@ impl Core {
     }
 
     /// Adds a call to the queues of this core, in slices. A rebuild may change a key under a shared
-    /// lock, so each key is checked in the same step. False if a key can serve the call, or the
-    /// call has ended: then places are missing.
+    /// lock, so each key is checked in the same step. Returns false if a key can serve the call, or
+    /// the call has ended; then it is in some of the queues only.
     async fn take_places_in_slices(&self, call: &Arc<WaitingCall>) -> bool {
         for some in portions(&call.wait.keys) {
             if call.has_left.load(Ordering::Acquire) {
@@ -399,7 +405,8 @@ fn portions(keys: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
     keys.clone().step_by(KEYS_AT_ONCE).map(move |from| from..end.min(from + KEYS_AT_ONCE))
 }
 
-/// A call that is getting its places. Dropping it removes them, unless the call stays.
+/// A call that is being added to queues. Dropping this value removes the call from all of them,
+/// unless the call stays.
 struct Registered<'a> {
     core: &'a Rc<Core>,
     call: &'a WaitingCall,
@@ -410,7 +417,8 @@ struct Registered<'a> {
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         if !self.stays {
-            // Before the messages: a core that has removed the places must add none.
+            // Set before the messages are sent: a core that has removed the call must not add it
+            // again.
             self.call.has_left.store(true, Ordering::Release);
             self.core.leave_queues(self.call.number, &self.cores);
         }

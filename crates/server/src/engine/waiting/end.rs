@@ -1,4 +1,5 @@
-//! The end of a wait, on the core of the client: it is served, times out, is unblocked, or closes.
+//! The end of a wait, on the core of the client: the call is served, times out or is unblocked, or
+//! the client closes.
 
 use super::super::conn::{Conn, Lane, Next};
 use super::super::core::Core;
@@ -9,13 +10,13 @@ use darter_resp::{self as resp, Reply};
 use darter_tx::{CoreId, lock_key};
 use std::rc::Rc;
 
-/// Timed-out clients answered between two reads of the clock.
+/// Timed-out clients that are answered between two reads of the clock.
 pub(super) const TIMED_OUT_AT_ONCE: usize = 16;
 
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Core {
-    /// Records that the call of this connection has its places, and waits.
+    /// Records that the call of this connection is in all its queues, and waits.
     pub(super) fn now_waits(&self, lane: &mut Lane) {
         self.count_blocked(lane);
         let Some(blocked) = &lane.blocked else { return };
@@ -25,8 +26,8 @@ impl Core {
         }
     }
 
-    /// Ends the wait of a half-closed client, as in Redis: it gets its earlier replies, and is
-    /// closed. The state of its call is final.
+    /// Ends the wait of a half-closed client, as in Redis: it receives the earlier replies, and is
+    /// closed. The state of its call cannot change any more.
     pub(crate) fn waits_no_more(&self, lane: &mut Lane) {
         let Some(blocked) = lane.blocked.take() else { return };
         debug_assert!(!blocked.call.fate.is_taken(), "it has an answer");
@@ -37,7 +38,7 @@ impl Core {
         self.after_settling(lane);
     }
 
-    /// Begins the timeout of the call.
+    /// Counts the client as blocked, and sets its deadline.
     pub(super) fn count_blocked(&self, lane: &mut Lane) {
         let client = lane.session.handle;
         let begins = |blocked: &&mut Box<Blocked>| blocked.stage == Stage::Begins;
@@ -47,7 +48,7 @@ impl Core {
         }
     }
 
-    /// Ends a call that would block, but whose client has half-closed or timed out.
+    /// Ends a call that would have to wait, although its client has half-closed or timed out.
     pub(super) fn end_unserved(&self, client: u64, number: u64) {
         self.with_blocked(client, number, |core, conn| {
             let lane = &mut conn.lane;
@@ -65,7 +66,7 @@ impl Core {
         });
     }
 
-    /// Records that the task of a call has got its places.
+    /// Records that the task of a call has added it to all queues.
     pub(super) fn has_begun_to_wait(self: &Rc<Self>, call: &WaitingCall) {
         let is_there = self.with_blocked(call.client, call.number, |_, conn| {
             conn.parser.release_request();
@@ -80,7 +81,7 @@ impl Core {
         }
     }
 
-    /// Calls `visit` with the connection of a client that is blocked in this call.
+    /// Calls `visit` with the connection of a client, if it is blocked in this call.
     pub(super) fn with_blocked<R>(
         &self,
         client: u64,
@@ -96,7 +97,7 @@ impl Core {
         })?
     }
 
-    /// Takes the answer of a blocked call, from core `from`.
+    /// Handles the answer of a blocked call, which core `from` has sent.
     pub(super) fn served(
         self: &Rc<Self>,
         client: u64,
@@ -109,8 +110,8 @@ impl Core {
         });
     }
 
-    /// Ends the wait of a connection with an answer. Removes the call from all queues except those
-    /// of core `served`.
+    /// Ends the wait of a connection with an answer. Removes the call from all queues, except those
+    /// of core `served`, which has done so itself.
     fn end_waiting(
         &self,
         conn: &mut Conn,
@@ -133,7 +134,7 @@ impl Core {
         self.after_settling(lane);
     }
 
-    /// Ends the wait of a closed connection.
+    /// Ends the wait of a connection that has closed.
     pub(crate) fn stop_waiting(&self, lane: &mut Lane) {
         let mut is_amid = lane.output_bytes() > 0;
         if let Some(blocked) = lane.blocked.take() {
@@ -164,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Answers clients that have timed out.
+    /// Answers the clients that have timed out.
     pub(crate) fn end_overdue(&self) {
         for _ in 0..TIMED_OUT_AT_ONCE {
             let overdue = self.waits.borrow().overdue(self.now_ms());
@@ -175,18 +176,19 @@ impl Core {
         }
     }
 
-    /// The time of the next timeout or check of a key.
+    /// The time at which the next client times out, or the next key must be checked.
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         self.waits.borrow().next_deadline()
     }
 
-    /// The numbers of blocked clients, and of those with a timeout.
+    /// The number of blocked clients, and the number of those with a timeout.
     #[must_use]
     pub fn blocked_counts(&self) -> (usize, usize) {
         self.waits.borrow().counts()
     }
 
-    /// Connections that closed while their answers were in flight.
+    /// The number of connections that closed while the answers of their served calls were in
+    /// flight.
     #[must_use]
     pub fn ended_amid_replies(&self) -> u64 {
         self.waits.borrow().lost()
@@ -203,8 +205,8 @@ impl Core {
         matches!(self.waits.borrow().next(name, 0, usize::MAX, is_it), Ok(Some(_)))
     }
 
-    /// `CLIENT UNBLOCK`: ends a client's wait as a timeout, or with an error. False if it does not
-    /// wait.
+    /// `CLIENT UNBLOCK`: ends the wait of a client as if it had timed out, or with an error.
+    /// Returns false if the client is not blocked.
     pub fn unblock(&self, id: u64, with_error: bool) -> bool {
         let Some(client) = self.clients.handle_of(id) else { return false };
         self.unblock_now(client, with_error.then(|| Refusal::line(UNBLOCKED)), Fate::end)

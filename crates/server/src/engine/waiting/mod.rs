@@ -2,15 +2,17 @@
 //!
 //! ```text
 //! core of the client                            core of a key
-//! begin:  the call, and its keys  ──────────►   looks; nothing there: a place in the key's queue
-//! end:    the reply  ◄──────────────────────    serve: the key has changed; takes what is wanted
+//! begin:  sends the call  ──────────────────►   checks the key; if it is empty, queues the call
+//! end:    gets the reply  ◄─────────────────    serve: the key has changed; takes an element
 //! ```
-//! One word that these cores share (`Fate`) decides once: either the core of a key serves the call,
-//! or the core of the client ends it. So no element is taken for a client that has gone, timed out,
-//! or got another element. A call that is not served in the step of the change is served under the
-//! lock of the key. docs/design/0027-blocking.md has the reasons.
+//! A word that these cores share (`Fate`) decides between two outcomes: either the core of a key
+//! serves the call, or the core of the client ends it. So no element is taken for a client that has
+//! gone, has timed out, or has received another element. If a call is not served in the same step
+//! as the change of the key, the key is locked until it is served. docs/design/0027-blocking.md
+//! explains the design.
 //!
-//! Not here: the condition of a call, and taking the element. See `Want` in `command`.
+//! Not here: the condition on which a call waits, and how it takes an element. See `Want` in
+//! `command`.
 
 mod begin;
 mod end;

@@ -1,7 +1,7 @@
-//! Serves clients that wait for a changed key, on the core of the key.
+//! Serves the clients that wait for a changed key, on the core that owns the key.
 //!
-//! After a command that ran at once, a few clients are served at once, too. Otherwise a task locks
-//! the key and serves them.
+//! After a command that has run at once, a few clients are served at once as well. In all other
+//! cases, a task locks the key and serves them.
 
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner};
@@ -16,14 +16,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Clients served at once after a command or an EXEC.
+/// Clients that are served at once after a command or an EXEC.
 const SERVED_AT_ONCE: usize = 8;
-/// Calls checked between two reads of the clock: about 5 us.
+/// Calls that are checked between two reads of the clock: about 5 us.
 const ASKED_AT_ONCE: usize = 32;
-/// Places of ended calls that are removed at once.
+/// Places of ended calls that are removed in one step.
 const REMOVED_AT_ONCE: usize = 32;
 
-/// The answer for a client: its beginning, and the rest of its command.
+/// The answer for a client, and the job that is left of its command, if any.
 struct Taken {
     out: Output,
     flow: Flow,
@@ -41,23 +41,23 @@ impl Taken {
 
 /// The outcome of serving a client.
 enum Outcome {
-    /// The client was served, or is gone.
+    /// The client was served, or has gone.
     Done,
-    /// The key cannot serve it any more: it keeps its place.
+    /// The key cannot serve the client any more, which stays in the queue.
     Missed,
-    /// Its destination is locked: it is served when that is free.
+    /// The destination is locked. The client is served when it is free.
     Later,
 }
 
 impl Core {
-    /// True if a call waits for a key of a request.
+    /// True if a call waits for a key of this request.
     pub(crate) fn is_waited(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
         let waits = self.waits.borrow();
         let mut keys = entry.row.keys.positions(args);
         !waits.is_empty() && keys.any(|at| waits.has(lock_key(db, args.hash(at))))
     }
 
-    /// Serves clients that wait for possibly changed keys, by name.
+    /// Serves clients that wait for keys which may have changed. The keys are given by name.
     #[cold]
     pub(crate) fn serve_names(self: &Rc<Self>, changed: impl Iterator<Item = u64>) {
         let mut names: VecDeque<u64> = VecDeque::new();
@@ -79,8 +79,9 @@ impl Core {
         }
     }
 
-    /// Serves calls that wait for a key, which is not locked, as long as that is possible at once.
-    /// Keys that they change are added at the end of `names`. False if calls are left.
+    /// Serves calls that wait for a key, as long as that is possible at once. The key is not
+    /// locked. Other keys that the calls change are appended to `names`. Returns false if some
+    /// calls could not be served.
     fn serve_at_once(
         self: &Rc<Self>,
         name: u64,
@@ -116,13 +117,13 @@ impl Core {
         }
     }
 
-    /// Claims a call, to serve it in this step. False if it does not wait any more. A read is
-    /// answered in any case: nothing is lost if its client is gone.
+    /// Claims a call, to serve it in the same step. Returns false if it is not waiting any more. A
+    /// call that only reads is always answered, because nothing is lost if its client has gone.
     fn may_take(&self, call: &WaitingCall) -> bool {
         !self.table.entries()[call.entry].row.is_write() || call.fate.take()
     }
 
-    /// Sends the answer of a blocked call.
+    /// Sends the answer of a blocked call to the core of its client.
     pub(super) fn send_served(
         self: &Rc<Self>,
         call: &WaitingCall,
@@ -132,13 +133,13 @@ impl Core {
         self.tell(call.core, move |there| there.served(client, number, from, answer));
     }
 
-    /// The core and the name of a key.
+    /// The core and the name of the key at index `at`.
     fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
         let args = resp::Args::owned(&call.request);
         (args.owner(at, self.tx.cores()), lock_key(call.view.db, args.hash(at)))
     }
 
-    /// The first call after a place that the key can serve now.
+    /// The first call after position `place` that the key can serve now.
     fn next_to_serve(&self, name: u64, place: u64) -> Result<Option<Next>, u64> {
         let home = self.tx.home();
         let mut due_ms: Option<u64> = None;
@@ -160,7 +161,7 @@ impl Core {
         next
     }
 
-    /// Takes the element of a key for a call, or returns the refusal.
+    /// Takes an element from a key for a call, or returns the refusal.
     fn take_for(&self, next: &Next) -> Result<Taken, Refusal> {
         let call = &next.call;
         let args = resp::Args::owned(&call.request);
@@ -181,7 +182,7 @@ impl Core {
         Ok(Taken { out, flow })
     }
 
-    /// Begins the waiting servings. A serving that no call needs ends at once.
+    /// Starts the tasks that serve changed keys. A task ends at once if no call needs it.
     pub(crate) fn begin_servings(self: &Rc<Self>) {
         while let Some(serving) = self.tx.next_serving() {
             let is_idle = serving.is_granted()
@@ -209,8 +210,9 @@ impl Core {
         }
     }
 
-    /// Serves all calls that a locked key can serve. Keys of the same serving that they change are
-    /// added to `changed`, because only this serving can serve calls on them.
+    /// Serves all calls that a locked key can serve. If this changes other keys that are locked as
+    /// well, they are appended to `changed`, because only the holder of their locks can serve their
+    /// calls.
     async fn serve_key(
         self: &Rc<Self>,
         name: u64,
@@ -238,7 +240,7 @@ impl Core {
         }
     }
 
-    /// The destination of a call, if this serving has its lock and calls wait for it.
+    /// The destination of a call, if it is locked for this serving and calls wait for it.
     fn changed_besides(
         &self,
         name: u64,
@@ -252,7 +254,7 @@ impl Core {
         (is_other && is_covered && self.waits.borrow().has(second)).then_some(second)
     }
 
-    /// Serves one call, if it still waits.
+    /// Serves one call, if it is still waiting.
     async fn serve_one(self: &Rc<Self>, name: u64, next: &Next, serving: &mut Serving) -> Outcome {
         let call = &next.call;
         let second = call.wait.want.second().map(|at| self.name_of(call, at));
@@ -279,7 +281,7 @@ impl Core {
         outcome
     }
 
-    /// Takes the element for a call, if it still waits.
+    /// Takes an element for a call, if it is still waiting.
     async fn hand_over(
         self: &Rc<Self>,
         name: u64,
@@ -314,7 +316,7 @@ impl Core {
         call.wait.want.look(&Looking::new(db, args, next.at, When::Waiting(next.since)))
     }
 
-    /// [`Core::take_for`], with its job if it left one. The key is locked.
+    /// Like [`Core::take_for`], followed by the job that it may leave. The key is locked.
     async fn take_in_steps(self: &Rc<Self>, next: &Next) -> Result<Answer, Refusal> {
         let call = &next.call;
         let Taken { mut out, flow } = self.take_for(next)?;
@@ -322,9 +324,9 @@ impl Core {
         Ok(answer_of(out, rest))
     }
 
-    /// Locks a key of this core and a destination together, to serve the calls on the key. So other
-    /// lock holders cannot take the destination again and again. Only one task waits for the two,
-    /// however often the key changes.
+    /// Locks a key of this core and a destination together, and serves the calls on the key. The
+    /// lock is queued, so other holders cannot take the destination again and again. Only one task
+    /// waits for the two, however often the key changes.
     fn serve_when_free(&self, name: u64, other: (usize, u64)) {
         if !self.waits.borrow_mut().begin_retry(name, other) {
             return;
@@ -343,14 +345,14 @@ impl Core {
         });
     }
 
-    /// Serves a key as if it had changed.
+    /// Serves the calls on a key as if it had changed.
     pub(super) fn serve_again(&self, name: u64) {
         if self.waits.borrow().has(name) {
             self.tx.serve_keys(&[name]);
         }
     }
 
-    /// Removes a few places of ended calls. False if there were none.
+    /// Removes a few places of ended calls. Returns false if there were none.
     pub(crate) fn clear_queues(&self) -> bool {
         let mut waits = self.waits.borrow_mut();
         if !waits.has_left() {
@@ -362,7 +364,7 @@ impl Core {
         true
     }
 
-    /// Runs a call under held locks.
+    /// Runs a call while the locks of its keys are held.
     pub(super) async fn run_under(
         self: &Rc<Self>,
         call: &WaitingCall,
@@ -396,8 +398,8 @@ impl Core {
         })
     }
 
-    /// Serves keys whose check is due: pending entries that are idle for long enough, and expired
-    /// streams.
+    /// Serves keys whose check is due: streams with pending entries that have been idle for long
+    /// enough, and streams that have expired.
     pub(crate) fn serve_due(&self) {
         for _ in 0..TIMED_OUT_AT_ONCE {
             let due = self.waits.borrow_mut().take_due(self.now_ms());
