@@ -53,8 +53,8 @@ pub(crate) struct Thread {
 
 /// How long a stopping core waits for clients to read their replies.
 const LINGER_NS: u64 = 2_000_000_000;
-/// Like [`LINGER_NS`], for a stop after the snapshot before the end: no new command could run
-/// during that snapshot.
+/// Like [`LINGER_NS`], for a stop after the final snapshot: no new command could run during that
+/// snapshot.
 const FROZEN_LINGER_NS: u64 = 20_000_000;
 
 impl Thread {
@@ -86,8 +86,8 @@ impl Thread {
         }
     }
 
-    /// How long to wait for clients to read. After the snapshot before the end, only earlier
-    /// replies are left to send, so the wait is short.
+    /// How long to wait for clients to read. After the final snapshot, only earlier replies are
+    /// left to send, so the wait is short.
     fn linger_ns(&self) -> u64 {
         if self.core.admin.shared.saves.is_last() { FROZEN_LINGER_NS } else { LINGER_NS }
     }

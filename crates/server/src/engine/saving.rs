@@ -79,9 +79,9 @@ pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
     Ok(outcome)
 }
 
-/// Makes the snapshot before the end of the server. It has all acknowledged changes, and no data
-/// changes after it. Returns true if the file is on the disk; otherwise the server continues.
-/// Concurrent and later callers get the outcome of the same snapshot. Core 0 only.
+/// Makes the final snapshot of the server. It has all acknowledged changes, and no data changes
+/// after it. Returns true if the file is on the disk; otherwise the server continues. Concurrent
+/// and later callers get the outcome of the same snapshot. Core 0 only.
 pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
     if core.saving.is_frozen() {

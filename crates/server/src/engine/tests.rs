@@ -476,7 +476,7 @@ fn idle_clients_are_closed_a_few_per_turn() {
     assert!(!bench.is_closed(busy));
 }
 
-#[test] // Half of a pipeline waits on another core when the pause begins.
+#[test] // A part of a pipeline waits on another core when the pause begins.
 fn client_pause_holds_a_batch_that_rests_on_another_core() {
     let bench = Bench::new(2);
     let (key, pause) = (bench.key(1), "CLIENT PAUSE 60000 WRITE");

@@ -124,7 +124,7 @@ pub enum SaveRequest {
     Nothing = 0,
     /// Make a snapshot, because a save point was reached.
     Snapshot = 1,
-    /// Make the snapshot before the end of the server; nothing may change after it.
+    /// Make the final snapshot, before the server ends; nothing may change after it.
     Last = 2,
 }
 
@@ -176,11 +176,11 @@ pub struct Saves {
     outcome: Mutex<Option<Outcome>>,
     has_outcome: AtomicBool,
     request: AtomicU8,
-    /// True if the snapshot before the end of the server is being made, or was made.
+    /// True if the final snapshot of the server is being made, or was made.
     is_last: AtomicBool,
-    /// True if the snapshot before the end was cancelled, perhaps before it began.
+    /// True if the final snapshot was cancelled, perhaps before it began.
     is_aborted: AtomicBool,
-    /// The outcome of the snapshot before the end: 0 for none yet, 1 for success, 2 for failure.
+    /// The outcome of the final snapshot: 0 for none yet, 1 for success, 2 for failure.
     last_of_all: AtomicU8,
     // ---- history ----
     /// The time of the last successful snapshot, or else of the start of the process, in Unix
@@ -363,14 +363,13 @@ impl Saves {
         self.has_outcome.load(Ordering::Acquire) || self.is_requested()
     }
 
-    /// Sets whether the snapshot before the end of the server is being made, or was made.
+    /// Sets whether the final snapshot of the server is being made, or was made.
     pub(crate) fn set_last(&self, is_last: bool) {
         self.is_aborted.store(false, Ordering::Relaxed);
         self.is_last.store(is_last, Ordering::Relaxed);
     }
 
-    /// Cancels the snapshot before the end. It may not have begun, because it waits for another
-    /// snapshot.
+    /// Cancels the final snapshot. It may not have begun, because it waits for another snapshot.
     pub(crate) fn abort_last(&self) {
         self.is_aborted.store(true, Ordering::Relaxed);
     }
@@ -385,12 +384,12 @@ impl Saves {
         self.is_last.load(Ordering::Relaxed)
     }
 
-    /// Records whether the snapshot before the end was successful.
+    /// Records whether the final snapshot was successful.
     pub(crate) fn set_last_outcome(&self, is_saved: bool) {
         self.last_of_all.store(if is_saved { 1 } else { 2 }, Ordering::Release);
     }
 
-    /// Whether the snapshot before the end was successful; `None` while it is being made.
+    /// Whether the final snapshot was successful; `None` while it is being made.
     pub(crate) fn last(&self) -> Option<bool> {
         match self.last_of_all.load(Ordering::Acquire) {
             0 => None,

@@ -32,7 +32,8 @@ impl Bench {
         let thread = thread(0, net, mailboxes.pop().unwrap(), &wakers);
         let mut bench = Self { thread, other, clients: Vec::new() };
         for conns in 1..=2 {
-            // Connected one by one, because of two in one poll the other core would get the second.
+            // Connected one by one: if one poll found two connections, the other core would get the
+            // second.
             bench.clients.push(UnixStream::connect(&path).unwrap());
             bench.clients[conns - 1].set_nonblocking(true).unwrap();
             bench.turn_until(|bench| bench.thread.core.conns_len() == conns);

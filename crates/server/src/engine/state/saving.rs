@@ -31,11 +31,10 @@ pub(crate) struct Saving {
     ticket: Cell<Option<u64>>,
     /// On core 0: tickets to complete when no snapshot is being made.
     waiting: RefCell<Vec<u64>>,
-    /// On core 0: tickets that wait for the outcome of the snapshot before the end, if others have
-    /// requested it, too.
+    /// On core 0: tickets that wait for the outcome of the final snapshot, if others have requested
+    /// it, too.
     waiting_for_last: RefCell<Vec<u64>>,
-    /// On core 0: the locks of all keys after the snapshot before the end, so that no data changes
-    /// any more.
+    /// On core 0: the locks of all keys after the final snapshot, so that no data changes any more.
     frozen: RefCell<Option<Locked>>,
 }
 
@@ -195,17 +194,17 @@ impl Saving {
         self.waiting.take().into_iter().for_each(|ticket| tx.complete(ticket, Box::new(())));
     }
 
-    /// Adds a ticket that waits for the outcome of the snapshot before the end.
+    /// Adds a ticket that waits for the outcome of the final snapshot.
     pub(crate) fn await_last(&self, ticket: u64) {
         self.waiting_for_last.borrow_mut().push(ticket);
     }
 
-    /// Takes the tickets that wait for the outcome of the snapshot before the end.
+    /// Takes the tickets that wait for the outcome of the final snapshot.
     pub(crate) fn take_waiting_for_last(&self) -> Vec<u64> {
         self.waiting_for_last.take()
     }
 
-    /// True if the snapshot before the end was made, so that no data may change.
+    /// True if the final snapshot was made, so that no data may change.
     pub(crate) fn is_frozen(&self) -> bool {
         self.frozen.borrow().is_some()
     }

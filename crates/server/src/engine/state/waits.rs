@@ -147,8 +147,8 @@ pub(crate) enum Stage {
 }
 
 impl Blocked {
-    /// A call that begins to wait. `now_ms` is read from the clock for it: the time of the turn may
-    /// be from before the request was sent.
+    /// A call that begins to wait at `now_ms`. The caller reads the clock for it, because the time
+    /// of the turn may be earlier than the request.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
         let until_ms = match call.wait.patience {
             // The clock's millisecond has begun earlier: one more, so that no wait ends too early.

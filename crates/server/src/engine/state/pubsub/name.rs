@@ -140,8 +140,8 @@ pub(crate) struct Message {
     pub(crate) kind: SubscriptionKind,
     pub(crate) channel: Name,
     pub(crate) payload: Text,
-    /// True if this message stands for messages that exceed the output limit of the receivers. It
-    /// closes its receivers.
+    /// True if this message replaces messages that exceed the output limit of the receivers.
+    /// Delivering it closes the receivers.
     pub(crate) is_excess: bool,
 }
 
