@@ -1,4 +1,5 @@
-//! `DEBUG RELOAD`: saves a snapshot, removes all data, and loads the file, as at a start.
+//! `DEBUG RELOAD`: saves a snapshot, removes all data, and loads the file as at the start of the
+//! server.
 //!
 //! All keys are locked while the file is loaded, so no client sees a part of it.
 
@@ -16,10 +17,11 @@ use std::sync::Arc;
 const OPTIONS: &str = "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.";
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
 
-/// `DEBUG RELOAD [NOSAVE] [NOFLUSH]`: without saving first; without removing the data first.
+/// `DEBUG RELOAD [NOSAVE] [NOFLUSH]`: with NOSAVE, loads the existing file; with NOFLUSH, keeps the
+/// current data.
 ///
 /// Reply: `OK`. Refusals: other options; those of SAVE; a file that cannot be opened. If the file
-/// turns out to be damaged, or has a key that was not removed, its part before that stays loaded.
+/// is damaged, or has a key that exists already, the part before that stays loaded.
 pub(super) async fn reload(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     let (mut saves, mut flushes) = (true, true);
     while args.left() > 0 {
@@ -60,7 +62,7 @@ pub(super) async fn reload(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// The data is in the file.
+/// Records that the file has all changes of this core.
 fn note_saved(core: &Rc<Core>) {
     core.saving.set_saved_changes(core.tx.home().shard.lasting_changes());
 }
@@ -72,7 +74,7 @@ fn failed(why: &dyn std::fmt::Display) -> Refusal {
 
 fn open(call: &ServerCall) -> std::io::Result<(Vec<Inbox>, load::Opened)> {
     let (settings, shared) = (call.core.admin.settings(), &call.core.admin.shared);
-    // The tasks that fill the shards poll, so nobody waits for these.
+    // Needed by the loader, but not used: the tasks that fill the shards poll their inboxes.
     let wakers = (0..call.core.tx.cores()).map(|_| Waker::new()).collect::<Result<_, _>>()?;
     let onto = Onto {
         databases: settings.size("databases"),

@@ -29,7 +29,8 @@ pub struct Batch {
     pub(crate) ends: Vec<Replied>,
     /// Bytes of the replies so far.
     pub(crate) held_bytes: usize,
-    /// Nanoseconds that its commands have taken so far, without those that became tasks.
+    /// The time that the commands of the batch have taken so far, in nanoseconds, without those
+    /// that became tasks.
     pub(crate) took_ns: u64,
     /// True if requests are left on the other core, which runs them when the client's core asks for
     /// their replies.

@@ -151,7 +151,8 @@ impl Blocked {
     /// of the turn may be earlier than the request.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
         let until_ms = match call.wait.patience {
-            // The clock's millisecond has begun earlier: one more, so that no wait ends too early.
+            // One millisecond more, because the current one has partly passed: no wait may end too
+            // early.
             Patience::Millis(millis) => Some(now_ms.saturating_add(millis).saturating_add(1)),
             Patience::Endless => None,
             Patience::None => unreachable!("it does not wait"),

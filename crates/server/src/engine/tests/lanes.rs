@@ -46,7 +46,7 @@ fn text(len: usize) -> Output {
     out
 }
 
-#[test] // Otherwise the limit doubles if it was reached.
+#[test] // After short replies of quick commands, the limit doubles if it was reached.
 fn long_replies_and_slow_commands_lower_the_limit_of_pending_replies() {
     #[rustfmt::skip] // A table.
     let cases = [
