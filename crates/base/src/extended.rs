@@ -1,18 +1,18 @@
 //! The numbers that INCRBYFLOAT computes with: the `long double` of C, as in redis-server.
 //!
-//! On x86-64 it has a mantissa of 64 bits, and sums are written with `%.17Lf`. An `f64` differs from
-//! that in the last digits (`0.1 + 0.2`), and clients keep such texts. Rust has no such type, so
-//! `extended.c` reads, adds and writes. Elsewhere a `long double` may have more bits, as it has for
-//! redis-server there.
+//! On x86-64 it has a mantissa of 64 bits, and sums are written with `%.17Lf`. An `f64` differs
+//! from that in the last digits (`0.1 + 0.2`), and clients store these texts. Rust has no such
+//! type, so `extended.c` reads, adds and writes. Elsewhere a `long double` may have more bits, as
+//! it has for redis-server there.
 //!
 //! A value is never NaN: no text parses to one, and a sum that would be one is `None`.
 
 use std::cmp::Ordering;
 
-/// Bytes of the longest text that is written or read, and one more.
+/// Size of the text buffer: the longest text that is read or written, plus its NUL.
 const TEXT_MAX_BYTES: usize = 5 * 1024;
 
-/// A `long double`. See the module.
+/// A C `long double`; see the module's documentation.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub struct Extended([u8; 16]);
@@ -100,14 +100,14 @@ pub fn parse(text: &[u8]) -> Option<Extended> {
     (is_read != 0).then_some(value)
 }
 
-/// The sum, rounded once. `None` when it is not finite.
+/// The sum, rounded once. `None` if it is not finite.
 #[must_use]
 pub fn add(one: Extended, other: Extended) -> Option<Extended> {
     let mut sum = Extended::ZERO;
     (darter_extended_add(&one, &other, &mut sum) != 0).then_some(sum)
 }
 
-/// The difference `one - other`, rounded once. `None` when it is not finite.
+/// The difference `one - other`, rounded once. `None` if it is not finite.
 #[must_use]
 pub fn subtract(one: Extended, other: Extended) -> Option<Extended> {
     add(one, other.negated())
@@ -139,7 +139,7 @@ mod tests {
 
     #[test] // Vectors from redis-server 7.0.15 on x86-64; thousands more in the families' tests.
     #[cfg(target_arch = "x86_64")]
-    fn sums_are_those_of_x87() {
+    fn sums_equal_those_of_redis_on_x86() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &str, &str)] = &[
             ("10.50", "0.1", "10.6"),       ("5.0e3", "2.0e2", "5200"),   ("0.1", "0.2", "0.3"),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn the_ends_of_the_range_are_exact() {
+    fn numbers_at_the_ends_of_the_range_are_rounded_exactly() {
         let least = parse(b"0x1p-16445").unwrap();
         assert_eq!(parse(b"0x1p-16446"), None, "a tie, to even: zero");
         assert_eq!(parse(b"0x1.8p-16446"), Some(least));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test] // Where the numbers are small integers, f64 is exact as well.
-    fn integers_agree_with_f64() {
+    fn sums_of_small_numbers_equal_those_of_f64() {
         let mut prng = crate::Prng::from_seed(7);
         for _ in 0..2_000 {
             let draw = |prng: &mut crate::Prng| prng.below(1 << 30) as f64 / 16.0 - 30_000_000.0;

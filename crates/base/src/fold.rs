@@ -1,9 +1,10 @@
 //! Folding the bytes of a CRC-64: carry-less multiplication, 64 bytes a step.
 //!
-//! A table sums 16 bytes a step, and needs 16 lines of cache for them. But a checksum is the remainder of
-//! a polynomial, and what lies n bits before the end may be multiplied by x^n, modulo the polynomial, and
-//! added there instead. So 64 bytes are folded into the next 64, in four lanes that do not wait for each
-//! other, and what is left are 16 bytes that have the same checksum as all of them.
+//! A table-driven checksum takes 16 bytes a step and occupies 16 cache lines. But a checksum is the
+//! remainder of a polynomial division: bytes that lie n bits before the end may be multiplied by
+//! x^n, modulo the polynomial, and added at the end instead. So each step folds 64 bytes into the
+//! next 64, in four independent lanes. The last 16 bytes then have the same checksum as the whole
+//! input.
 //!
 //! ```text
 //! | 16 | 16 | 16 | 16 |  16 |  16 |  16 |  16 |  ...  | 16 | 16 | 16 | 16 | tail
@@ -16,7 +17,7 @@
 
 /// Bytes folded in one step.
 const STEP: usize = 64;
-/// Fewer bytes are summed by a table at once.
+/// Shorter inputs are left to the table.
 const MIN: usize = 4 * STEP;
 
 /// The polynomial of RDB files (Jones's), the bit of the highest power lowest.
@@ -32,14 +33,15 @@ const fn power(n: u32) -> u64 {
     value
 }
 
-/// The factors by which the two halves of 16 bytes are multiplied to be added `bits` later. The
-/// product of two reflected numbers is one power too high, so each factor is one lower.
+/// The two factors that move the halves of 16 bytes forward by `bits`. The product of two reflected
+/// numbers is one power too high, so each factor is one power lower.
 const fn factors(bits: u32) -> [u64; 2] {
     [power(bits + 63), power(bits - 1)]
 }
 
-/// Sixteen bytes and the rest of `bytes`, which together have the checksum, from 0 on, that `bytes` have
-/// from `sum` on. `None` where that is no gain, or the processor cannot do it.
+/// Folds `bytes` into 16 bytes, and returns them with the unfolded tail. Their checksum, started at
+/// 0, equals that of `bytes` started at `sum`. `None` if the input is too short or the processor
+/// lacks the instruction.
 #[must_use]
 pub fn fold(sum: u64, bytes: &[u8]) -> Option<([u8; 16], &[u8])> {
     if bytes.len() < MIN {
@@ -64,7 +66,7 @@ mod wide {
     const FAR: [u64; 2] = factors(8 * STEP as u32);
     const NEAR: [u64; 2] = factors(128);
 
-    /// See [`super::fold`]; of one step at least.
+    /// [`super::fold`] for at least one step of bytes.
     #[target_feature(enable = "pclmulqdq")]
     pub(super) fn fold(sum: u64, bytes: &[u8]) -> ([u8; 16], &[u8]) {
         let (steps, rest) = bytes.as_chunks::<STEP>();
@@ -91,7 +93,7 @@ mod wide {
         _mm_set_epi64x(high.cast_signed(), low.cast_signed())
     }
 
-    /// Four times sixteen bytes.
+    /// Loads four lanes of 16 bytes.
     #[inline]
     #[target_feature(enable = "pclmulqdq")]
     fn load(step: &[u8; STEP]) -> [__m128i; 4] {
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
     use crate::Prng;
 
-    /// Bit by bit, from `sum` on.
+    /// The checksum computed bit by bit, started at `sum`.
     fn summed(sum: u64, bytes: &[u8]) -> u64 {
         bytes.iter().fold(sum, |sum, byte| {
             let bit = |sum: u64, _| (sum >> 1) ^ (POLYNOMIAL * (sum & 1));

@@ -43,21 +43,22 @@ pub fn matches_case(pattern: &[u8], text: &[u8], case: Case) -> bool {
     Walk::default().go_on(pattern, text, case, &mut budget).expect("the budget has no end")
 }
 
-/// A match in portions: for patterns and texts of any length.
+/// A match that runs in portions, for patterns and texts of any length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk {
-    /// Bytes of the pattern and of the text that match.
+    /// Bytes of the pattern and of the text that have matched so far.
     at: usize,
     read: usize,
     /// The place to continue at after a mismatch.
     star: Option<(usize, usize)>,
-    /// The class at `at`, as far as it has been looked at.
+    /// The class at `at`, as far as it has been read.
     class: Option<Class>,
 }
 
 impl Walk {
-    /// Matches on, always with the same pattern and text: whether they match, or none yet when the
-    /// budget is used up. A step costs 1, or the bytes of its class, and takes a nanosecond or two.
+    /// Continues the match; every call takes the same pattern and text. Returns the result, or
+    /// `None` when the budget is used up first. A step costs 1, or the bytes of its class, and
+    /// takes a nanosecond or two.
     pub fn go_on(
         &mut self,
         pattern: &[u8],
@@ -95,7 +96,7 @@ impl Walk {
         }
     }
 
-    /// Matches one byte against the head of the rest of the pattern; none yet when the budget is used
+    /// Matches one byte against the head of the rest of the pattern. `None` when the budget is used
     /// up within a class.
     fn step(
         &mut self,
@@ -121,7 +122,7 @@ impl Walk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NoMatch;
 
-/// Matches one byte against the head of `pattern`; returns how many pattern bytes that took.
+/// Matches one byte against the head of `pattern`. Returns the length of that head.
 fn step(pattern: &[u8], byte: u8, case: Case) -> Result<usize, NoMatch> {
     let (matches, used) = match pattern {
         [] => (false, 1),
@@ -138,7 +139,7 @@ fn step(pattern: &[u8], byte: u8, case: Case) -> Result<usize, NoMatch> {
     if matches { Ok(used) } else { Err(NoMatch) }
 }
 
-/// A `[...]` class, as far as it has been looked at. An unclosed one ends with the pattern, as in
+/// A `[...]` class, as far as it has been read. An unclosed class ends with the pattern, as in
 /// Redis.
 #[derive(Clone, Copy, Debug)]
 struct Class {
@@ -185,7 +186,7 @@ impl Class {
         }
     }
 
-    /// Whether the byte is of it: how many bytes it has.
+    /// The length of the class if it contains the byte, else a mismatch.
     fn matched(self) -> Result<usize, NoMatch> {
         if self.is_found != self.is_negated { Ok(self.at) } else { Err(NoMatch) }
     }
@@ -225,8 +226,8 @@ mod tests {
         assert!(matches_case(b"MAX*", b"maxclients", Case::Insensitive));
     }
 
-    #[test] // However small the portions.
-    fn portions_agree_with_the_whole() {
+    #[test] // With portions of every size.
+    fn a_match_in_portions_gives_the_same_result() {
         for (pattern, text) in [
             ("a*b[xy]*z", "aXXbyWWz"),
             ("*a*a*b", "aaaaaaa"),
@@ -248,8 +249,8 @@ mod tests {
         }
     }
 
-    #[test] // A long class is looked at in portions, too.
-    fn a_class_costs_its_bytes() {
+    #[test]
+    fn a_long_class_is_read_in_portions() {
         let pattern = format!("*[{}z]", "ab".repeat(10_000));
         let (mut walk, mut portions) = (Walk::default(), 0);
         let matched = loop {
@@ -264,8 +265,8 @@ mod tests {
         assert!(matched && portions > 40, "{portions} portions");
     }
 
-    #[test] // A pattern's certain prefix begins every text that it matches.
-    fn patterns_have_a_certain_prefix() {
+    #[test]
+    fn patterns_that_cannot_match_a_prefix_are_recognized() {
         for (pattern, expected) in [
             ("*", true),
             ("a*", true),
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test] // Exponential in a naive matcher.
-    fn many_stars_do_not_explode() {
+    fn patterns_of_many_stars_match_in_polynomial_time() {
         let pattern = format!("{}c", "a*".repeat(40));
         assert!(!matches(pattern.as_bytes(), format!("{}b", "a".repeat(2_000)).as_bytes()));
     }

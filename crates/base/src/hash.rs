@@ -1,6 +1,6 @@
 //! The 64-bit hash of keys, fields and members.
 //!
-//! One seeded function for all tables, so that a hash computed once serves the lock table, the
+//! All tables use one seeded function, so that a hash computed once serves the lock table, the
 //! keyspace and the routing to another core alike. The seed is set once at start from the system's
 //! randomness, so a client cannot aim at one bucket. The simulator keeps the default or sets its
 //! own, so that runs repeat.
@@ -26,7 +26,7 @@ pub fn of(bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed())
 }
 
-/// [`of`] for bytes that come in portions.
+/// [`of`] for bytes that arrive in portions.
 #[derive(Clone)]
 pub struct HashPortions(xxhash_rust::xxh3::Xxh3);
 
@@ -61,7 +61,7 @@ pub fn digest(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// [`digest`] for bytes that come in portions.
+/// [`digest`] for bytes that arrive in portions.
 #[derive(Clone, Default)]
 pub struct XxhDigest(xxhash_rust::xxh3::Xxh3Default);
 
@@ -78,8 +78,8 @@ impl XxhDigest {
     }
 }
 
-/// The unseeded 128-bit XXH3 of bytes that arrive in portions. Filters keep it of each item, so it
-/// is a part of their files.
+/// The unseeded 128-bit XXH3 of bytes that arrive in portions. Filters store this hash of each
+/// item, so it is part of their file format.
 #[derive(Clone, Default)]
 pub struct Wide(xxhash_rust::xxh3::Xxh3Default);
 
@@ -129,8 +129,8 @@ pub type IdentityMap<V> =
 mod tests {
     use super::*;
 
-    #[test] // Splitting the bytes does not change the hash.
-    fn portions_hash_like_the_whole() {
+    #[test]
+    fn bytes_in_portions_have_the_same_hash() {
         let bytes = crate::Prng::from_seed(3).bytes(10_000..=10_000);
         for len in [0, 1, 16, 240, 241, 1_024, 9_999, 10_000] {
             for portion in [1, 63, 64, 1_000, 10_000] {

@@ -2,7 +2,7 @@
 //!
 //! A hash table of a million entries moves as a whole when it grows, which takes milliseconds. Here
 //! a table that has more than [`LEAF_MAX`] entries becomes sixteen, by the next four bits of the
-//! hashes: a step of growth moves one of them. A small map is one table, and costs what that costs.
+//! hashes: a step of growth moves one of them. A small map is one table, without extra cost.
 //! Removal does not shrink the tree; removing the last entry frees it.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use crate::lazyfree::{self, Dismantle};
 const LEAF_MAX: usize = 256;
 /// Children of a node.
 const CHILDREN: usize = 16;
-/// The bits of a hash that choose a child, and the first of them.
+/// Bits of a hash that choose a child at one level, and the position of the first one.
 const BITS: u32 = 4;
 const FIRST: u32 = 32;
 /// A leaf at this depth is not split.
@@ -33,12 +33,12 @@ enum Node<V> {
     Inner(Box<[Node<V>; CHILDREN]>),
 }
 
-/// See the module.
+/// A map by hashes; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct HashTree<V: 'static> {
     root: Node<V>,
     len: usize,
-    /// The most entries so far: the leaves have room for them.
+    /// The highest number of entries so far: the leaves have room for them.
     most: usize,
 }
 
@@ -53,19 +53,19 @@ fn child_at(hash: u64, depth: u32) -> usize {
 }
 
 impl<V: 'static> HashTree<V> {
-    /// Entries.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is none.
+    /// True when the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// True while it is one table.
+    /// True while the map is a single table.
     #[must_use]
     pub fn is_small(&self) -> bool {
         matches!(self.root, Node::Leaf(_))
@@ -126,8 +126,8 @@ impl<V: 'static> HashTree<V> {
         old
     }
 
-    /// The entries of a leaf, and the path of the next, if there is one. The first has the path 0; a leaf
-    /// that has been split since is visited as what it has become.
+    /// The entries of a leaf, and the path of the next leaf, if there is one. The first path is 0.
+    /// If a leaf has been split since, its children are visited instead.
     #[must_use]
     pub fn leaf(&self, path: u32) -> (&IdentityMap<V>, Option<u32>) {
         let (mut node, mut depth) = (&self.root, 0);
@@ -194,10 +194,10 @@ impl<V: 'static> Drop for HashTree<V> {
     }
 }
 
-/// Nodes of a tree that is no longer used.
+/// The nodes of a dropped tree, waiting to be freed.
 struct FreedTree<V> {
     nodes: Vec<Node<V>>,
-    /// Entries that there is room for.
+    /// The entries that the nodes have room for.
     room: usize,
 }
 
@@ -221,8 +221,8 @@ mod tests {
     use super::*;
     use crate::preempt::Countdown;
 
-    #[test] // Random insertions agree with a table; leaves stay small; all are visited once.
-    fn it_matches_a_table() {
+    #[test] // Leaves stay small, and each entry is visited once.
+    fn random_insertions_agree_with_a_hash_map() {
         for entries in [0, 10, LEAF_MAX, LEAF_MAX + 1, 100_000] {
             let (mut tree, mut table) = (HashTree::default(), IdentityMap::default());
             for number in 0..entries as u64 {
@@ -242,8 +242,8 @@ mod tests {
         }
     }
 
-    #[test] // Insertions and removals, mostly the former and then the latter, agree with a table.
-    fn removed_entries_are_gone() {
+    #[test] // Mostly insertions first, then mostly removals.
+    fn random_insertions_and_removals_agree_with_a_hash_map() {
         const HASHES: u64 = 5_000;
         let hash = |number: u64| crate::hash::of(&number.to_le_bytes());
         let mut prng = crate::Prng::from_seed(7);
@@ -270,16 +270,16 @@ mod tests {
         while lazyfree::run(&Countdown::new(0)) {}
     }
 
-    #[test] // Hashes of one leaf stay in it, so the depth is bounded.
-    fn similar_hashes_share_a_leaf() {
+    #[test] // The depth is bounded.
+    fn a_leaf_of_equal_hash_bits_is_not_split_forever() {
         let mut tree = HashTree::default();
         (0..10 * LEAF_MAX as u64).for_each(|hash| _ = tree.insert(hash, ()));
         tree.check_invariants();
         assert_eq!(tree.iter().count(), 10 * LEAF_MAX);
     }
 
-    #[test] // A node at a time; a small one at once.
-    fn a_large_one_is_freed_in_portions() {
+    #[test] // One node a portion; a small tree is freed at once.
+    fn a_large_tree_is_freed_in_portions() {
         let mut tree = HashTree::default();
         (0..100_000_u64).for_each(|at| _ = tree.insert(crate::hash::of(&at.to_le_bytes()), at));
         drop(tree);

@@ -1,14 +1,14 @@
-//! The ID of an entry of a stream: milliseconds, and a number within them.
+//! The ID of a stream entry: milliseconds, and a sequence number within them.
 
 use crate::number::{U64_TEXT_MAX, parse_i64, u64_text};
 use std::fmt;
 
-/// An ID. In order of time, then of number. `0-0` is before all entries.
+/// A stream ID, ordered by time, then by sequence number. `0-0` is before all entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
-    /// Milliseconds since 1970, or whatever else the client counts by.
+    /// Milliseconds since 1970, or another count that the client chose.
     pub ms: u64,
-    /// Number among the entries of the same milliseconds.
+    /// Sequence number among the entries of the same millisecond.
     pub seq: u64,
 }
 
@@ -17,7 +17,7 @@ impl StreamId {
     pub const TEXT_MAX: usize = 2 * U64_TEXT_MAX + 1;
     /// `0-0`: before all entries.
     pub const MIN: Self = Self { ms: 0, seq: 0 };
-    /// The last ID there can be.
+    /// The largest possible ID.
     pub const MAX: Self = Self { ms: u64::MAX, seq: u64::MAX };
 
     /// The ID `ms-seq`.
@@ -44,7 +44,7 @@ impl StreamId {
         }
     }
 
-    /// Reads `ms-seq`, or `ms` alone, whose number is `seq` then.
+    /// Reads `ms-seq`; or `ms` alone, which gets `seq` as its sequence number.
     #[must_use]
     pub fn parse(text: &[u8], seq: u64) -> Option<Self> {
         let Some(dash) = text.iter().position(|byte| *byte == b'-') else {
@@ -67,13 +67,13 @@ impl StreamId {
         &room[..end]
     }
 
-    /// The ID with its bytes in order, as files have it.
+    /// The ID in big-endian bytes, as in files.
     #[must_use]
     pub fn to_be_bytes(self) -> [u8; 16] {
         ((u128::from(self.ms) << 64) | u128::from(self.seq)).to_be_bytes()
     }
 
-    /// The ID that has these bytes.
+    /// The ID with these big-endian bytes.
     #[must_use]
     pub fn from_be_bytes(bytes: [u8; 16]) -> Self {
         let number = u128::from_be_bytes(bytes);
@@ -81,8 +81,8 @@ impl StreamId {
     }
 }
 
-/// Reads a number as Redis does: text that is no canonical integer is read as by C's `strtoull`. So
-/// there may be blanks, a sign and zeros before it, and a minus then counts down from 2^64.
+/// Reads a number as Redis does. A text that is not a canonical integer is read as by C's
+/// `strtoull`: blanks, a sign and zeros may precede it, and a minus counts down from 2^64.
 fn number(text: &[u8]) -> Option<u64> {
     if let Some(value) = parse_i64(text) {
         return u64::try_from(value).ok();
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_read_and_shown() {
+    fn ids_are_parsed_and_printed() {
         let id = StreamId::new(12, 7);
         assert_eq!(StreamId::parse(b"12-7", 0), Some(id));
         assert_eq!(StreamId::parse(b"12", 7), Some(id));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_neighbours_and_bytes() {
+    fn next_and_previous_ids_are_adjacent_and_sort_like_their_bytes() {
         assert_eq!(StreamId::MIN.previous(), None);
         assert_eq!(StreamId::MAX.next(), None);
         for id in [StreamId::MIN, StreamId::new(3, u64::MAX), StreamId::new(9, 4)] {

@@ -1,17 +1,16 @@
 //! Deferred freeing: large values are reclaimed in slices after their last reference is dropped.
 //!
 //! Freeing ten million entries takes milliseconds to seconds, and the last reference may be dropped
-//! anywhere: by DEL, by the end of a reader's cut, inside a segment of another table. So dropping
-//! a large value never frees it: `Drop` defers it to this queue in O(1), and the core frees what
-//! is pending portion by portion, in slices.
+//! anywhere: by DEL, by the end of a reader's cut, inside a segment of another table. So dropping a
+//! large value never frees it: `Drop` defers it to this queue in O(1), and the core frees the
+//! pending values portion by portion, in slices.
 //!
 //! The queue belongs to the thread that dropped the value: no lock, and memory returns to the
-//! allocator's arena that it came from. It is hidden state (there is one other, in `long`), because
-//! a parameter could not reach into `Drop`.
+//! allocator's arena that it came from. It is hidden state, because a parameter could not reach
+//! into `Drop`.
 //!
-//! It is a stack. A value's parts that it drops while it is dismantled are pushed above it and
-//! freed before it continues, so the stack is as deep as values nest, not as long as there are
-//! values.
+//! The queue is in fact a stack. While a value is dismantled, its dropped parts are pushed above it
+//! and freed first. So the stack is only as deep as values nest.
 
 use crate::Preempt;
 use std::cell::{Cell, RefCell};
@@ -21,8 +20,8 @@ pub trait Dismantle {
     /// Frees about 10 us worth of the value. Returns true while some of it is left.
     fn dismantle(&mut self) -> bool;
 
-    /// An upper bound of the bytes that freeing the rest gives back: shared parts stay, and parts
-    /// of it may be deferred in turn. Cost: O(1).
+    /// An upper bound of the bytes still to be freed: shared parts stay, and some parts may be
+    /// deferred in turn. Cost: O(1).
     fn bytes(&self) -> usize;
 }
 
@@ -39,14 +38,14 @@ impl Pending {
         pending
     }
 
-    /// Updates the sum: the value now holds `bytes`.
+    /// Updates the total: the value now holds `bytes`.
     fn count(&mut self, bytes: usize) {
         let all = BYTES.get() + bytes - self.bytes;
         BYTES.set(all);
         self.bytes = bytes;
     }
 
-    /// True while something is left.
+    /// Frees one portion. Returns true while something is left.
     fn dismantle(&mut self) -> bool {
         let more = self.value.dismantle();
         self.count(if more { self.value.bytes() } else { 0 });
@@ -56,7 +55,7 @@ impl Pending {
 
 thread_local! {
     static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
-    /// The sum over everything pending.
+    /// The total bytes of all pending values.
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -69,14 +68,14 @@ pub fn defer(value: Box<dyn Dismantle>) {
     });
 }
 
-/// Takes over items of which each takes some microseconds to free, as [`defer`] does: they are freed
-/// one by one, the last first. `bytes_of` says what freeing one gives back. Cost: O(items).
+/// Defers the freeing of items that each take some microseconds, as [`defer`] does: one by one, the
+/// last first. `bytes_of` returns the bytes that freeing one item returns. Cost: O(items).
 pub fn defer_each<T: 'static>(items: Vec<T>, bytes_of: fn(&T) -> usize) {
     let bytes = items.iter().map(bytes_of).sum();
     defer(Box::new(Each { items, bytes, bytes_of }));
 }
 
-/// See [`defer_each`].
+/// The items of [`defer_each`].
 struct Each<T> {
     items: Vec<T>,
     bytes: usize,
@@ -86,7 +85,7 @@ struct Each<T> {
 impl<T> Dismantle for Each<T> {
     fn dismantle(&mut self) -> bool {
         let freed = self.items.pop().as_ref().map_or(0, self.bytes_of);
-        // A value that was shared when it was counted may have its last owner here by now.
+        // An item that was shared when it was counted may have lost its other owners.
         self.bytes = self.bytes.saturating_sub(freed);
         !self.items.is_empty()
     }
@@ -111,7 +110,7 @@ pub fn waiting() -> (usize, usize) {
 /// Frees until the slice is over or nothing is left. Returns true while something is left.
 pub fn run(preempt: &dyn Preempt) -> bool {
     loop {
-        // Taken out while it is dismantled: its parts may be deferred in turn.
+        // Popped while it is dismantled, because its parts may be pushed in turn.
         let Some(mut pending) = PENDING.with(|all| all.borrow_mut().pop()) else {
             return false;
         };
@@ -176,8 +175,8 @@ mod tests {
         assert_eq!(waiting(), (0, 0));
     }
 
-    #[test] // A value's counted bytes go with it, and no more than are left.
-    fn items_are_freed_one_by_one() {
+    #[test] // The pending bytes never exceed the bytes that are left.
+    fn deferred_items_are_freed_one_by_one() {
         let shared = Rc::new(());
         let items: Vec<Rc<()>> = (0..5).map(|_| Rc::clone(&shared)).collect();
         defer_each(items, |item| 100 / Rc::strong_count(item));

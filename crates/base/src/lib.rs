@@ -1,6 +1,6 @@
-//! The common base of all crates: hashes, slots, numbers as Redis writes them (80-bit floats and
-//! scores too), bits, patterns, maps and stacks that never move as a whole, seeded randomness,
-//! deferred freeing, capacity that a burst needed, long checksums, and the question "must I
+//! The common base of all crates: hashes, slots, numbers as Redis writes them (long doubles and
+//! scores, too), bits, glob patterns, maps and stacks that never move as a whole, seeded
+//! randomness, deferred freeing, release of excess capacity, CRC folding, and the question "must I
 //! yield?".
 //!
 //! Not here: I/O, clocks, threads. Code that needs time or randomness takes it as an argument.

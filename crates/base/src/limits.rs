@@ -2,26 +2,26 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Databases by default, as in Redis.
+/// Default number of databases, as in Redis.
 pub const DATABASES_DEFAULT: usize = 16;
-/// Bytes of one chunk of a large string: appended, overwritten and sent chunk by chunk, a string of
-/// 512 MiB never needs a longer copy. With the two counts in front of it a chunk fills one size
-/// class of the allocator; 64 KiB of bytes would take 80 KiB, of which 68 to 72 are touched.
+/// Bytes in one chunk of a large string. Strings are appended, overwritten and sent chunk by chunk,
+/// so a string of 512 MiB never needs a longer copy. With its two counts a chunk fills one size
+/// class of the allocator; 64 KiB of data alone would need a class of 80 KiB.
 pub const CHUNK_BYTES: usize = 64 * 1024 - 2 * size_of::<usize>();
 /// Reply bytes that may be buffered for one client (DESIGN.md, P4).
 pub const REPLY_BUFFER_BYTES: usize = 1024 * 1024;
 /// Largest capacity of a buffer that is kept for the next reply; larger ones are freed.
 pub const SPARE_BYTES: usize = 128 * 1024;
-/// A slice's target, in nanoseconds of the core's time (P1).
+/// Target length of a slice, in nanoseconds of the core's time (P1).
 pub const SLICE_AIM_NS: u64 = 100_000;
-/// A slice's limit (P1).
+/// Maximum length of a slice (P1).
 pub const SLICE_MAX_NS: u64 = 500_000;
-/// Entries that a command handles in one go; above that it works in slices. They take about half a
-/// slice.
+/// Entries that a command handles in one step, about half a slice. More entries are handled in
+/// slices.
 pub const ENTRIES_AT_ONCE: usize = 256;
 
-/// Longest string in bytes, whatever `proto-max-bulk-len` says: a gap of this length, as SETRANGE
-/// may leave, is 65 536 chunks, and laying them out takes a slice.
+/// Longest string in bytes, whatever `proto-max-bulk-len` is. A gap of this length, which SETRANGE
+/// may create, has 65 536 chunks, and laying them out takes a slice.
 pub const STRING_BOUND: usize = 4 << 30;
 
 static STRING_MAX: AtomicUsize = AtomicUsize::new(512 << 20);

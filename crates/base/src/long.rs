@@ -1,8 +1,8 @@
 //! A long name (a key, field or member) in one reference-counted block, with its hash.
 //!
-//! An `Arc<[u8]>` is two words wide, and an entry of a table has room for one: so the block keeps
-//! its length and its hash in front of the bytes. The table's entry and whoever reads it share the
-//! block by reference count. A block of megabytes is freed in portions (`lazyfree`).
+//! An `Arc<[u8]>` is two words wide, but a table entry has room for one. So the block stores its
+//! length and its hash in front of the bytes. The table entry and its readers share the block by
+//! reference count. A block of megabytes is freed in portions (`lazyfree`).
 //!
 //! ```text
 //! | count: 8 | length: 8 | hash: 8 | bytes ... |
@@ -16,7 +16,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// Bytes freed at once, twice as many at the end: some 20 us.
+/// Bytes freed in one step, about 20 us of work. The last step may free twice as many.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
 #[repr(C)]
@@ -56,7 +56,7 @@ impl Long {
         }
         let block = memory.into_raw();
         let head = Head { count: AtomicUsize::new(1), len, hash: 0 };
-        // SAFETY: the block has room for the head, is aligned for it, and nobody else sees it.
+        // SAFETY: the block has room for the head, is aligned for it, and has no other reference.
         unsafe { block.cast::<Head>().write(head) };
         // SAFETY: the head is written, as are `len` bytes; the count is the result's.
         let hash = hash(unsafe { Self::borrow(block) });
@@ -94,7 +94,7 @@ impl Long {
         let len = unsafe { raw.cast::<Head>().as_ref() }.len;
         // SAFETY: the bytes follow the head.
         let bytes = unsafe { raw.add(size_of::<Head>()) };
-        // SAFETY: `len` bytes were written, and nobody changes them.
+        // SAFETY: `len` bytes were written, and are never changed.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
     }
 
@@ -117,7 +117,7 @@ impl Long {
         unsafe { raw.cast::<Head>().as_ref() }.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// True when it has another owner.
+    /// True when the block has another owner.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         // SAFETY: the head lives, as `self` holds a count.
@@ -142,7 +142,7 @@ impl Deref for Long {
 }
 
 impl Ord for Long {
-    /// An order of its own: by length, by hash, and only then by the bytes.
+    /// Orders names by length, then by hash, and only then by bytes.
     fn cmp(&self, other: &Self) -> cmp::Ordering {
         let shape = |name: &Self| (name.len(), name.hash());
         shape(self).cmp(&shape(other)).then_with(|| (**self).cmp(&**other))
@@ -172,7 +172,7 @@ impl Clone for Long {
 }
 
 impl Drop for Long {
-    /// Drops one count. With the last the block is freed, in portions when it is long.
+    /// Drops one reference. Dropping the last frees the block, in portions if it is long.
     fn drop(&mut self) {
         // SAFETY: the head lives, as `self` holds a count.
         let head = unsafe { self.0.cast::<Head>().as_ref() };
@@ -181,7 +181,7 @@ impl Drop for Long {
             return;
         }
         fence(Ordering::Acquire);
-        // SAFETY: allocated with this size; nobody else holds a count.
+        // SAFETY: allocated with this size; no other reference is left.
         unsafe { Memory::from_raw(self.0, Self::bytes_for(len)) }.release();
     }
 }
@@ -198,7 +198,7 @@ struct Memory {
     size: usize,
 }
 
-// SAFETY: it has no other owner.
+// SAFETY: the memory has no other owner.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -257,7 +257,7 @@ impl Dismantle for Memory {
         // SAFETY: allocated with this layout, and the new size is not 0.
         let Some(at) = NonNull::new(unsafe { alloc::realloc(self.at.as_ptr(), layout, size) })
         else {
-            return false; // Then all at once.
+            return false; // The rest is freed at once.
         };
         (self.at, self.size) = (at, size);
         true
@@ -289,8 +289,8 @@ mod tests {
         assert!(*other == *b"a name" && !other.is_shared());
     }
 
-    #[test] // By length, by hash, by bytes.
-    fn names_have_an_order_of_their_own() {
+    #[test]
+    fn names_are_ordered_by_length_then_hash_then_bytes() {
         let [one, twin, other] =
             [(b"a", 7), (b"a", 7), (b"b", 7)].map(|(name, hash)| Long::new(name, hash));
         assert!(one == twin && one < other);

@@ -25,7 +25,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
         if value > 9 {
             return None;
         }
-        magnitude = magnitude * 10 + u64::from(value); // 19 digits stay below 2^64.
+        magnitude = magnitude * 10 + u64::from(value); // 19 digits always stay below 2^64.
     }
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
@@ -83,16 +83,15 @@ pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
     &text[at..]
 }
 
-/// [`i64_text`] of an unsigned number.
+/// [`i64_text`] for an unsigned number.
 #[inline]
 pub fn u64_text(text: &mut [u8; U64_TEXT_MAX], value: u64) -> &[u8] {
     let at = write_digits(text, value);
     &text[at..]
 }
 
-/// Writes the decimal digits of `value` to the end of `text`; returns where they begin. Eight are
-/// written at once, also because bytes written one by one are slow to read back as a word, as a hash
-/// does.
+/// Writes the decimal digits of `value` to the end of `text`; returns their start. Eight digits are
+/// written at once, also because reading a word (as a hash does) stalls after single-byte writes.
 #[inline]
 fn write_digits(text: &mut [u8; U64_TEXT_MAX], value: u64) -> usize {
     const EIGHT: u64 = 100_000_000;
@@ -117,7 +116,7 @@ fn write_digits(text: &mut [u8; U64_TEXT_MAX], value: u64) -> usize {
     at - (8 - zeros)
 }
 
-/// The decimal digits of `value`, eight at most, the first in the lowest byte; and how many there are.
+/// The decimal digits of `value`, at most eight, the first in the lowest byte; and their number.
 #[inline]
 #[must_use]
 pub fn few_digits(value: u64) -> (u64, usize) {
@@ -126,15 +125,15 @@ pub fn few_digits(value: u64) -> (u64, usize) {
     (digits >> (8 * zeros), 8 - zeros)
 }
 
-/// How many of eight digits are zeros in front of a number; 0 has one digit.
+/// The number of leading zeros among eight digits; 0 itself has one digit.
 #[inline]
 fn leading_zeros(digits: u64) -> usize {
     // Bits 0 to 3 of each byte are the digit; the lowest byte is the first.
     ((digits & 0x0f0f_0f0f_0f0f_0f0f) | 1 << 56).trailing_zeros() as usize / 8
 }
 
-/// The eight decimal digits of `value`, the first in the lowest byte: halves, then quarters, then
-/// single digits, all of one size at once. A division by a constant is a multiplication.
+/// The eight decimal digits of `value`, the first in the lowest byte. All halves are split at once,
+/// then all quarters, then all digits. Divisions by a constant become multiplications.
 #[inline]
 fn eight_digits(value: u64) -> u64 {
     debug_assert!(value < 100_000_000, "value={value}");
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leading_numbers_are_read_as_atoi_does() {
+    fn numbers_are_read_as_by_atoi() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, i32)] = &[
             ("", 0), ("x", 0), ("1.5", 1), (" \t\n\x0b\x0c\r+2x", 2), ("-3", -3), ("- 3", 0), ("0x2", 0),
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn canonical_integers_round_trip() {
+    fn canonical_integers_are_read_and_written_unchanged() {
         for value in [0, 1, -1, 9, 10, -10, i64::MAX, i64::MIN, i64::MIN + 1, 1 << 62] {
             let text = value.to_string();
             assert_eq!(parse_i64(text.as_bytes()), Some(value), "{text}");
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_refused() {
+    fn non_canonical_integers_are_refused() {
         for text in ["", "-", "-0", "+1", "01", " 1", "1 ", "1.0", "9223372036854775808", "a"] {
             assert_eq!(parse_i64(text.as_bytes()), None, "{text}");
         }

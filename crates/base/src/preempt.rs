@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-/// Says when the running slice is over.
+/// Answers whether the running slice is over.
 ///
 /// Work of unbounded length asks after every portion of a few microseconds, and continues in a
-/// later slice when the answer is yes. The thread answers by its clock and by arrivals; the
+/// later slice if the answer is yes. A server thread answers by its clock and by new arrivals. The
 /// simulator answers at random, usually yes, so that every preemption point is exercised.
 pub trait Preempt {
     /// True when the slice is over. Cost: a read of the clock, and now and then of some words

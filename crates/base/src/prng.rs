@@ -27,7 +27,7 @@ impl Prng {
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 
-    /// True in `percent` of 100 cases.
+    /// True with a probability of `percent` in 100.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

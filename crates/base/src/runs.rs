@@ -1,16 +1,17 @@
-//! A stack of very many items that grows, and shrinks, without a long step.
+//! A stack for millions of items that grows and shrinks without a long step.
 //!
 //! A vector of a million items moves as a whole whenever it grows, and is freed as a whole, which
-//! takes milliseconds each time. Here the items are in runs: a step moves one run at most.
+//! takes milliseconds each time. Here the items are in runs of fixed size: a step moves one run at
+//! most.
 //!
 //! Invariants (`check_invariants`):
 //! - I1: all runs but the last have [`RUN`] items.
 //! - I2: no run is empty.
 
-/// Items in a run: with items of a few words some kilobytes, which move in a microsecond.
+/// Items in a run. With items of a few words that is some kilobytes, which move in a microsecond.
 pub const RUN: usize = 1_024;
 
-/// See the module.
+/// A stack in runs; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Runs<T>(Vec<Vec<T>>);
 
@@ -40,19 +41,19 @@ impl<T> Runs<T> {
         item
     }
 
-    /// How many items there are.
+    /// The number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.last().map_or(0, |last| (self.0.len() - 1) * RUN + last.len()) // I1.
     }
 
-    /// True when there is none.
+    /// True when the stack is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All items, in the order in which they were added.
+    /// All items, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
     }
@@ -70,8 +71,8 @@ mod tests {
     use super::*;
     use crate::Prng;
 
-    #[test] // Pushes and pops, mostly pushes and then mostly pops: as a vector.
-    fn runs_match_a_vector() {
+    #[test] // Mostly pushes first, then mostly pops.
+    fn random_pushes_and_pops_agree_with_a_vector() {
         for seed in 0..20 {
             let mut prng = Prng::from_seed(seed);
             let (mut runs, mut model) = (Runs::default(), Vec::new());
@@ -94,8 +95,8 @@ mod tests {
         }
     }
 
-    #[test] // Elements never move as the list grows.
-    fn items_stay_where_they_are() {
+    #[test]
+    fn items_do_not_move_while_the_stack_grows() {
         let mut runs = Runs::default();
         (0..RUN).for_each(|item| runs.push(item));
         let first = std::ptr::from_ref(runs.iter().next().expect("it is there"));

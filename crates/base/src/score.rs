@@ -2,7 +2,7 @@
 //!
 //! Redis reads with C's `strtod` and writes with `%.17g`: 17 significant digits, exact, so that
 //! every number is read back as it was. The standard library provides both roundings; this module
-//! adds the grammar of the one and the layout of the other.
+//! adds `strtod`'s grammar and `%.17g`'s layout.
 //!
 //! | score  | text                  |   | score | text    |
 //! |--------|-----------------------|---|-------|---------|
@@ -20,9 +20,9 @@ use std::fmt::Write as _;
 pub const TEXT_MAX: usize = 24;
 /// Significant digits of a text.
 const DIGITS: usize = 17;
-/// Integers below this have no more digits than a text shows: 10^16, so at most 16.
+/// Integers below this are printed with all their digits: at most 16.
 const INTEGER_END: f64 = 1e16;
-/// Words longer than this are no number: no one writes one, and reading them would take long.
+/// Longer words are refused as numbers, because reading them would take long.
 const WORD_MAX: usize = 64 * 1024;
 
 /// Reads a score: a whole word that is a number, decimal or hexadecimal, or an infinity.
@@ -38,8 +38,8 @@ pub fn parse(word: &[u8]) -> Option<f64> {
     })
 }
 
-/// Reads a short decimal number without an exponent, as nearly all are. If its digits are an exact
-/// number, so is the power of ten, and their quotient is rounded once, as it has to be. `None`: any other
+/// Fast path for a short decimal number without an exponent, the usual case. If its digits and its
+/// power of ten are both exact, their quotient is rounded once, which is correct. `None`: any other
 /// word.
 #[inline]
 fn short(word: &[u8]) -> Option<f64> {
@@ -78,8 +78,8 @@ fn short(word: &[u8]) -> Option<f64> {
     Some(sign * (digits as f64 / POWERS[fraction]))
 }
 
-/// Reads an end of a range of scores, which Redis reads less strictly: blanks may come first, an
-/// empty word is 0, a number too large is infinite, and a NUL ends the word.
+/// Reads an end of a score range. Redis is lenient here: blanks may come first, an empty word is 0,
+/// a number that is too large becomes infinite, and a NUL ends the word.
 ///
 /// Source: `zslParseRange` of Redis 7.0.15.
 #[must_use]
@@ -87,8 +87,8 @@ pub fn parse_bound(word: &[u8]) -> Option<f64> {
     read_leniently(word).map(|read| read.value)
 }
 
-/// Reads a number that SORT compares by: as an end of a range, but one that is too large or too
-/// small is refused, also where it loses digits because it is nearly 0.
+/// Reads a number that SORT compares by. As for a range end, but numbers that are too large or too
+/// small are refused, and so are decimal numbers near 0 that lose digits.
 ///
 /// Source: `sortCommandGeneric` of Redis 7.0.15.
 #[must_use]
@@ -98,7 +98,7 @@ pub fn parse_weight(word: &[u8]) -> Option<f64> {
     (!is_rounded).then_some(read.value)
 }
 
-/// Blanks may come first, an empty word is 0, and a NUL ends the word.
+/// Reads a number as `strtod` does: blanks may come first, an empty word is 0, a NUL ends the word.
 fn read_leniently(word: &[u8]) -> Option<Read> {
     let end = word.iter().position(|byte| *byte == 0).unwrap_or(word.len());
     let word = &word[..end];
@@ -110,18 +110,18 @@ fn read_leniently(word: &[u8]) -> Option<Read> {
     read(word).filter(|read| read.len == word.len())
 }
 
-/// The number that `strtod` reads.
+/// The result of `strtod`.
 struct Read {
     value: f64,
     /// The number of bytes that belong to the number.
     len: usize,
     /// The number does not fit: it became infinite, or zero.
     out_of_range: bool,
-    /// The number is decimal digits: next to 0 these are not exact.
+    /// The number was written in decimal digits; close to 0 these are inexact.
     is_decimal: bool,
 }
 
-/// Reads the number with which `word` begins. `None`: none, or NaN.
+/// Reads the number at the beginning of `word`. `None` if there is none, or if it is NaN.
 fn read(word: &[u8]) -> Option<Read> {
     if word.len() > WORD_MAX {
         return None;
@@ -146,9 +146,9 @@ fn infinity(text: &[u8]) -> Option<Read> {
     Some(Read { value: f64::INFINITY, len: word.len(), out_of_range: false, is_decimal: false })
 }
 
-/// Digits, with a point among them, at the beginning of `text`.
+/// Digits with an optional point, at the beginning of `text`.
 struct Mantissa {
-    /// How many bytes they take, and how many of these follow the point.
+    /// The bytes of the mantissa, and the number of digits after the point.
     len: usize,
     fraction: usize,
     is_zero: bool,
@@ -169,7 +169,7 @@ impl Mantissa {
     }
 }
 
-/// The bytes of an exponent at the beginning of `text`, 0 if there is none.
+/// The length of the exponent at the beginning of `text`; 0 without one.
 fn exponent_len(text: &[u8], letter: u8) -> usize {
     if !text.first().is_some_and(|byte| byte.eq_ignore_ascii_case(&letter)) {
         return 0;
@@ -199,7 +199,7 @@ fn hexadecimal(text: &[u8]) -> Option<Read> {
         if bits >> 60 == 0 {
             bits = bits << 4 | u64::from(digit);
         } else {
-            // Too many to keep: the last bit says whether any of them is not zero.
+            // Excess digits are dropped: the last bit records whether any of them is not zero.
             bits |= u64::from(digit != 0);
             beyond += 4;
         }
@@ -211,9 +211,9 @@ fn hexadecimal(text: &[u8]) -> Option<Read> {
     Some(Read { value, len, out_of_range, is_decimal: false })
 }
 
-/// The number of an exponent, as far as it matters.
+/// The value of an exponent, clamped to the range that matters.
 fn clamped(text: &[u8]) -> i64 {
-    const MOST: i64 = 1 << 24; // More than any number of digits makes up for.
+    const MOST: i64 = 1 << 24; // Larger than any number of digits could offset.
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
@@ -226,7 +226,7 @@ fn clamped(text: &[u8]) -> i64 {
 
 /// `bits * 2^power`, rounded to nearest, ties to even.
 fn scaled(bits: u64, power: i64) -> f64 {
-    /// The power of the smallest number.
+    /// The exponent of the smallest positive number.
     const POWER_MIN: i64 = -1_074;
     let used = i64::from(u64::BITS - bits.leading_zeros());
     let dropped = (used - 53).max(POWER_MIN - power).max(0);
@@ -241,7 +241,7 @@ fn scaled(bits: u64, power: i64) -> f64 {
     if mantissa == 0.0 { 0.0 } else { mantissa * power_of_two(power + dropped) }
 }
 
-/// `2^power`, infinite where it does not fit.
+/// `2^power`; infinite if it is out of range.
 fn power_of_two(power: i64) -> f64 {
     match power {
         1_024.. => f64::INFINITY,
@@ -250,7 +250,7 @@ fn power_of_two(power: i64) -> f64 {
     }
 }
 
-/// The text of a score, short enough to be kept where it is used.
+/// The text of a score, stored inline.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     bytes: [u8; TEXT_MAX],
@@ -258,10 +258,10 @@ pub struct Text {
 }
 
 impl Text {
-    /// Writes `score` with 17 significant digits, without zeros at the end; with an exponent below
+    /// Writes `score` with 17 significant digits and without trailing zeros; with an exponent below
     /// 1e-4 and from 1e17 on.
     ///
-    /// Cost: O(digits), with a short way for integers. Source: `addReplyDouble` of Redis 7.0.15, in
+    /// Cost: O(digits), with a shortcut for integers. Source: `addReplyDouble` of Redis 7.0.15, in
     /// both versions of the protocol.
     #[must_use]
     pub fn new(score: f64) -> Self {
@@ -291,7 +291,7 @@ impl Text {
 
     fn digits(&mut self, score: f64) {
         let mut scratch = Self { bytes: [0; TEXT_MAX], len: 0 };
-        // One digit, a point, the others, `e` and the exponent.
+        // Scientific notation: one digit, a point, the other digits, `e` and the exponent.
         let written = write!(scratch, "{:.*e}", DIGITS - 1, score.abs());
         debug_assert!(written.is_ok(), "{score}");
         let (mantissa, exponent) = scratch.as_str().split_once('e').unwrap_or(("0", "0"));
@@ -316,7 +316,7 @@ impl Text {
         }
     }
 
-    /// `digits` with a point after the first `whole`.
+    /// Writes `digits` with a point after the first `whole`.
     fn plain(&mut self, digits: &[u8], whole: usize) {
         self.push(&digits[..whole.min(digits.len())]);
         self.zeros(whole.saturating_sub(digits.len()));
@@ -396,8 +396,8 @@ mod tests {
         assert_eq!(parse(&vec![b'0'; WORD_MAX]), Some(0.0));
     }
 
-    #[test] // The short and the long way read equal numbers.
-    fn short_words_are_read_like_long_ones() {
+    #[test]
+    fn the_fast_path_reads_the_same_numbers() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..if cfg!(miri) { 200 } else { 200_000 } {
             let whole = prng.next_u64() >> prng.below(64);
@@ -418,8 +418,8 @@ mod tests {
         assert_eq!(short(b"0.8444218515250481"), Some(0.844_421_851_525_048_1));
     }
 
-    #[test] // Less is refused at the end of a range.
-    fn bounds_are_read_as_by_redis() {
+    #[test] // They are read more leniently than scores.
+    fn ends_of_score_ranges_are_read_as_by_redis() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, Option<f64>)] = &[
             ("1", Some(1.0)), ("", Some(0.0)), (" \t1", Some(1.0)), ("1 ", None), (" ", None), ("1\0x", Some(1.0)),
@@ -431,8 +431,8 @@ mod tests {
         }
     }
 
-    #[test] // More is refused than at the end of a range.
-    fn weights_are_read_as_by_redis() {
+    #[test] // They are read more strictly than the ends of ranges.
+    fn sort_weights_are_read_as_by_redis() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, Option<f64>)] = &[
             ("1", Some(1.0)), ("", Some(0.0)), (" \t1", Some(1.0)), ("1 ", None), (" ", None), ("1\0x", Some(1.0)),
@@ -444,8 +444,8 @@ mod tests {
         }
     }
 
-    #[test] // Any number is read back as it was, from its text and in hexadecimal.
-    fn written_numbers_are_read_back() {
+    #[test] // Also from hexadecimal.
+    fn printed_scores_are_read_back_exactly() {
         let mut prng = Prng::from_seed(9);
         for _ in 0..if cfg!(miri) { 50 } else { 50_000 } {
             let score = match prng.below(3) {

@@ -1,19 +1,19 @@
-//! From a key to its slot, and from a slot to its core: the one rule of placement.
+//! Maps a key to its slot, and a slot to its core: the one rule of placement.
 //!
 //! The slot is CRC16 (XMODEM) of the key, or of its hash tag, modulo 16 384: the rule of Redis
-//! Cluster. Cores own contiguous ranges of slots, of equal size to within one.
+//! Cluster. Each core owns a contiguous range of slots; the ranges differ in size by one at most.
 
 use crc::{CRC_16_XMODEM, Crc, Table};
 use memchr::memchr;
 
-/// Slots of the keyspace.
+/// The number of slots.
 pub const SLOTS: u16 = 16_384;
 static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_XMODEM);
 
 const _: () = assert!(SLOTS.is_power_of_two());
 
-/// The part of `key` that decides its slot: the bytes between the first `{` and the next `}`,
-/// unless that is empty; otherwise the whole key.
+/// The part of `key` that determines its slot: the bytes between the first `{` and the next `}`,
+/// unless there are none; otherwise the whole key.
 #[must_use]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = memchr(b'{', key) else { return key };
@@ -37,7 +37,7 @@ pub fn core_of(slot: u16, cores: usize) -> usize {
     usize::from(slot) * cores / usize::from(SLOTS)
 }
 
-/// The core, `0..cores`, that owns `key`. With one core the key is not looked at.
+/// The core, `0..cores`, that owns `key`. With one core the key is not read.
 #[inline]
 #[must_use]
 pub fn owner_of(key: &[u8], cores: usize) -> usize {

@@ -1,17 +1,16 @@
-//! Queues give back the capacity that a burst needed: a vector keeps its capacity, and a core its
-//! queues.
+//! Releases the capacity that a vector or a queue kept from a burst.
 
 use crate::limits::SPARE_BYTES;
 use std::collections::VecDeque;
 
-/// Frees the capacity of an empty vector, if that is more than is usually needed.
+/// Frees the capacity of an empty vector if it exceeds the usual need.
 pub fn release<T>(vec: &mut Vec<T>) {
     if vec.is_empty() && is_large::<T>(vec.capacity()) {
         *vec = Vec::new();
     }
 }
 
-/// [`release`] of a queue.
+/// [`release`] for a queue.
 pub fn release_queue<T>(queue: &mut VecDeque<T>) {
     if queue.is_empty() && is_large::<T>(queue.capacity()) {
         *queue = VecDeque::new();
@@ -26,8 +25,8 @@ fn is_large<T>(capacity: usize) -> bool {
 mod tests {
     use super::*;
 
-    #[test] // Only large and empty collections are released.
-    fn capacity_of_a_burst_is_released() {
+    #[test] // Small ones keep their capacity.
+    fn large_empty_collections_are_released() {
         for (len, is_kept) in [(SPARE_BYTES, true), (SPARE_BYTES + 1, false)] {
             let mut vec = vec![0_u8; len];
             let mut queue = VecDeque::from(vec![0_u8; len]);

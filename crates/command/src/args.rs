@@ -1,12 +1,12 @@
-//! The cursor over a request's arguments.
+//! A cursor over a request's arguments.
 
 use crate::Refusal;
 use darter_base::number;
 use darter_keyspace::{Fresh, Key};
 use darter_resp as resp;
 
-/// Arguments still to be read. The engine has checked the arity of the command's row, so reading up
-/// to it cannot fail for lack of arguments; beyond it, a missing one is a syntax error.
+/// The arguments that are still unread. The engine has checked the arity of the command's row, so
+/// required arguments are always there. A missing optional argument is a syntax error.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     all: resp::Args<'a>,
@@ -32,7 +32,7 @@ impl<'a> Args<'a> {
         self.at
     }
 
-    /// Arguments left.
+    /// Number of arguments left.
     #[inline]
     #[must_use]
     pub fn left(self) -> usize {
@@ -46,7 +46,7 @@ impl<'a> Args<'a> {
         (self.at < self.all.len()).then(|| self.all.get(self.at))
     }
 
-    /// Takes the next argument, if there is one.
+    /// Takes the next argument, or returns `None` at the end.
     #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "a cursor that is Copy is no iterator")]
     pub fn next(&mut self) -> Option<&'a [u8]> {
@@ -61,8 +61,9 @@ impl<'a> Args<'a> {
         self.next().ok_or(Refusal::Syntax)
     }
 
-    /// Takes the next argument as a word, to be compared or quoted: of a large one, which equals no
-    /// word, the first chunk. So a huge one costs no more than any other.
+    /// Takes the next argument as a word to compare or to quote. Only the first chunk of a large
+    /// argument is returned, which equals no word. So a huge argument costs no more than a small
+    /// one.
     #[inline]
     pub fn word(&mut self) -> Result<&'a [u8], Refusal> {
         let word = self.peek_word().ok_or(Refusal::Syntax)?;
@@ -70,7 +71,7 @@ impl<'a> Args<'a> {
         Ok(word)
     }
 
-    /// The next argument as a word, not consumed: see [`Args::word`].
+    /// The next argument as [`Args::word`], not consumed.
     #[inline(always)]
     #[must_use]
     pub fn peek_word(self) -> Option<&'a [u8]> {
@@ -84,14 +85,14 @@ impl<'a> Args<'a> {
         Ok(Key::hashed(bytes, self.all.hash(at)))
     }
 
-    /// The hash of the argument that was taken last.
+    /// The hash of the last argument taken.
     #[inline]
     #[must_use]
     pub fn last_hash(self) -> u64 {
         self.all.hash(self.at - 1)
     }
 
-    /// Takes the next argument as a value to be stored: in chunks if it is large.
+    /// Takes the next argument as a value to store: in chunks if it is large.
     #[inline]
     pub fn value(&mut self) -> Result<Fresh<'a>, Refusal> {
         if self.left() == 0 {
@@ -110,15 +111,15 @@ impl<'a> Args<'a> {
         number::parse_i64(self.word()?).ok_or(Refusal::NotAnInteger)
     }
 
-    /// Takes the next argument if it is `word`, in any case.
+    /// Takes the next argument if it equals `word` in any case.
     pub fn option(&mut self, word: &str) -> bool {
         let found = self.peek_word().is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()));
         self.at += usize::from(found);
         found
     }
 
-    /// True when the next argument may be an option: it begins with a letter. So scores and other
-    /// arguments that begin with a digit are not compared with every option.
+    /// True when the next argument may be an option, because it begins with a letter. So scores and
+    /// other arguments that begin with a digit are not compared with every option.
     #[inline]
     #[must_use]
     pub fn may_be_option(self) -> bool {
@@ -130,7 +131,7 @@ impl<'a> Args<'a> {
         if self.left() == 0 { Ok(()) } else { Err(Refusal::Syntax) }
     }
 
-    /// Moves on to the argument at `position` of the whole request.
+    /// Moves to the argument at `position` of the whole request.
     pub fn seek(&mut self, position: usize) {
         self.at = position.min(self.all.len());
     }

@@ -13,10 +13,11 @@ pub type MultiFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 
 /// One request for a command over several keys.
 ///
-/// Its future coordinates: it takes locks with [`Call::lock_keys`], runs closures on the shards
-/// that own the keys with [`Call::on_key`], and returns an [`Answer`]. Inside a transaction the
-/// locks are held already, and taking them does nothing. Between awaits it must stay within a portion of
-/// about 20 us: loops over arguments call `call.tx.pause().await` now and then.
+/// The future that it is passed to is the coordinator: it takes locks with [`Call::lock_keys`],
+/// runs closures on the shards that own the keys with [`Call::on_key`], and returns an [`Answer`].
+/// Inside a transaction the locks are held already, and taking them does nothing. Between awaits it
+/// must stay within a portion of about 20 us: loops over arguments call `call.tx.pause().await` now
+/// and then.
 pub struct Call {
     /// The handle to shards, locks and slices.
     pub tx: Tx,
@@ -24,7 +25,7 @@ pub struct Call {
     pub request: Arc<resp::Request>,
     /// The database that the client has selected.
     pub db: usize,
-    /// The command does not count as an access to the keys: CLIENT NO-TOUCH.
+    /// The client has set CLIENT NO-TOUCH: the command does not count as an access to the keys.
     pub no_touch: bool,
     /// The client speaks RESP3.
     pub resp3: bool,
@@ -38,12 +39,12 @@ pub struct Call {
 pub enum Answer {
     /// The whole reply.
     Done(Output),
-    /// The beginning of the reply, and the rest as a stream.
+    /// The beginning of the reply, and a stream of the rest.
     Stream(Output, Box<dyn Stream>),
 }
 
 impl Answer {
-    /// Encodes a whole reply.
+    /// Encodes a complete reply.
     pub fn encode(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Self {
         let mut out = Output::default();
         write(&mut Reply::new(&mut out, resp3));
@@ -76,13 +77,13 @@ impl Call {
         self.request.len()
     }
 
-    /// True when there is no argument; never, in practice.
+    /// True when the request has no arguments, which never happens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.request.is_empty()
     }
 
-    /// Locks keys of this call's database, each for its access. For at most a few hundred.
+    /// Locks keys of this call's database, each for its access. Pass at most a few hundred keys.
     pub async fn lock_keys(&self, keys: impl IntoIterator<Item = (usize, Access)>) -> Locked {
         let db = self.db;
         self.lock_keys_in(keys.into_iter().map(|(at, access)| (db, at, access))).await
@@ -106,8 +107,8 @@ impl Call {
         self.tx.lock(claims).await
     }
 
-    /// Runs `act` on the core that owns the key at `index` of the whole request: on this call's
-    /// database there, with the key.
+    /// Runs `act` on the core that owns the key at `index` of the whole request. `act` gets this
+    /// call's database there, and the key.
     pub async fn on_key<R: Send + 'static>(
         &self,
         index: usize,
@@ -126,8 +127,8 @@ impl Call {
         self.tx.lock(self.claims_of_all(access)).await
     }
 
-    /// Locks all keys on all cores, unless that conflicts with another lock: no one waits long
-    /// then.
+    /// Locks all keys on all cores, or returns `None` if that conflicts with another lock, so that
+    /// no command waits long.
     pub async fn try_lock_all(&self, access: Access) -> Option<Locked> {
         self.tx.try_lock(self.claims_of_all(access)).await
     }
@@ -136,14 +137,14 @@ impl Call {
         (0..self.tx.cores()).map(|core| (core, Claim::All(access))).collect()
     }
 
-    /// Encodes a whole reply for this client.
+    /// Encodes a complete reply in this client's protocol.
     #[must_use]
     pub fn answer(&self, write: impl FnOnce(&mut Reply<'_>)) -> Answer {
         Answer::encode(self.resp3, write)
     }
 }
 
-/// A key named twice is locked once, for the stronger of its accesses.
+/// Adds a lock. A key named twice is locked once, for the stronger access.
 fn add_lock(list: &mut Vec<(u64, Access)>, lock: (u64, Access)) {
     match list.iter_mut().find(|(key, _)| *key == lock.0) {
         None => list.push(lock),

@@ -6,13 +6,13 @@ use darter_resp::Reply;
 /// The outcome of a point command.
 #[must_use]
 pub enum Flow {
-    /// The reply is encoded whole.
+    /// The reply is complete.
     Done,
-    /// The reply's header (with its exact count) is encoded; the rest comes from a cut, in
+    /// The reply's header (with its exact count) is encoded. The rest is read from a cut in
     /// portions, as the socket drains. The shape *Scan*.
     Stream(Box<dyn Stream>),
-    /// Nothing is encoded yet; the work continues aside, in portions, with the key locked against
-    /// other writers. The shapes *Build* and *Edit* on one key.
+    /// Nothing is encoded yet. The work continues in portions beside the stored value, and other
+    /// writers are locked out of the key. The shapes *Build* and *Edit* on one key.
     Job(Box<dyn Job>),
 }
 
@@ -22,24 +22,24 @@ pub trait Stream: Send {
     /// while more is left.
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool;
 
-    /// Bytes that it keeps from being freed, where nothing else accounts for them. Constant from
-    /// pump to pump.
+    /// Bytes that the stream keeps from being freed and that are accounted for nowhere else.
+    /// Constant between pumps.
     fn held_bytes(&self) -> usize {
         0
     }
 
-    /// Bytes that are kept only to be read: data that has left the keyspace, which others may read
-    /// too, and data made for the reply. Cost: O(1), or a look at some of the values.
+    /// Bytes that only this reply keeps alive: data removed from the keyspace (perhaps with other
+    /// readers), and data made for the reply. Cost: O(1), or a look at a few of the values.
     fn pinned_bytes(&self) -> usize {
         0
     }
 
-    /// The final reply, if it is an error.
+    /// The error, if the final reply is one.
     fn refusal(&self) -> Option<&Refusal> {
         None
     }
 
-    /// The row of its command, once the engine has noted it.
+    /// The row of the stream's command, once the engine has set it.
     fn row(&self) -> Option<usize> {
         None
     }
@@ -59,6 +59,6 @@ pub trait Job: Send {
 pub enum Step {
     /// There is more to do.
     More,
-    /// The job is done; its reply is encoded, as far as the flow says.
+    /// The job is done. Its reply is encoded, or continues as the flow says.
     Done(Flow),
 }

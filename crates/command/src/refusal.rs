@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Bytes quoted of a word: more than anyone reads, and nothing to a slice. Redis quotes all of it.
+/// Bytes of a word that an error quotes, so that quoting costs little. Redis quotes the whole word.
 pub(crate) const QUOTED_BYTES: usize = 4_096;
 
 /// Why a command was refused: the client's mistake or the server's state, never our bug.
@@ -26,14 +26,14 @@ pub enum Refusal {
     OutOfRangePositive,
     /// An expire time is out of range, in the command of this name.
     InvalidExpire(Cow<'static, str>),
-    /// Anything else: the whole line, its code first. Bytes, as it may quote the request.
+    /// Any other refusal: the whole line, its code first. Bytes, because it may quote the request.
     Line(Cow<'static, [u8]>),
-    /// The line of an error that has been counted where it was made: the end of a script.
+    /// An error line that has already been counted in the statistics: the end of a script.
     Counted(Vec<u8>),
 }
 
 impl Refusal {
-    /// A refusal by its whole line, code first: `ERR no such thing`.
+    /// A refusal from its whole line, code first: `ERR no such thing`.
     pub fn line(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Line(match text.into() {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -41,9 +41,8 @@ impl Refusal {
         })
     }
 
-    /// A line that quotes a word of the request: its raw bytes up to a NUL, which ends a text in C,
-    /// and 4 KiB at most. Line breaks at the end are dropped; [`darter_resp::Reply::error`]
-    /// replaces others.
+    /// A line that quotes a word of the request: its raw bytes, up to a NUL (the end of a C string)
+    /// or 4 KiB. Line breaks at the end are dropped; [`darter_resp::Reply::error`] replaces others.
     #[must_use]
     pub fn quoting(before: &str, word: &[u8], after: &str) -> Self {
         let word = &word[..word.len().min(QUOTED_BYTES)];
@@ -97,8 +96,8 @@ impl From<darter_keyspace::WrongType> for Refusal {
 mod tests {
     use super::*;
 
-    #[test] // A word is quoted up to a NUL and up to the bound, whichever comes first.
-    fn words_are_quoted_in_part() {
+    #[test]
+    fn quoted_words_end_at_a_nul_or_at_the_bound() {
         let quoted = |word: &[u8]| Refusal::quoting("<", word, ">").text().into_owned();
         assert_eq!(quoted(b"word"), b"<word>");
         assert_eq!(quoted(b"wo\0rd"), b"<wo>");

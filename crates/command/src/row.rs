@@ -4,11 +4,11 @@ use crate::{Args, Call, Cx, Flow, MultiFuture, Refusal, WaitFn};
 use darter_base::number::leading_i32;
 use darter_resp as resp;
 
-/// Redis's group of a command.
+/// The group of a command, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the groups' own")]
 pub enum Group {
-    /// The commands of a type, which brings its name and its ACL category.
+    /// The commands of a data type, which provides the group's name and ACL category.
     Type {
         name: &'static str,
         category: &'static str,
@@ -38,7 +38,7 @@ impl Group {
         }
     }
 
-    /// The ACL category of its commands, with its `@`; empty for none.
+    /// The ACL category of the group's commands, with its `@`; empty for none.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
@@ -73,24 +73,24 @@ impl Flags {
     pub const SKIP_SLOWLOG: Self      = Self(1 << 10);
     pub const FAST: Self              = Self(1 << 11);
     pub const NO_AUTH: Self           = Self(1 << 12);
-    /// Held by CLIENT PAUSE WRITE, as what writes is. Redis does not name it to clients either.
+    /// Held by CLIENT PAUSE WRITE, as writes are. Redis has no public name for this flag either.
     pub const MAY_REPLICATE: Self     = Self(1 << 13);
     pub const NO_MULTI: Self          = Self(1 << 14);
     pub const MOVABLEKEYS: Self       = Self(1 << 15);
     pub const ALLOW_BUSY: Self        = Self(1 << 16);
     pub const NO_ASYNC_LOADING: Self  = Self(1 << 17);
-    /// Refused while snapshots fail, as what writes is. It has no name for clients.
+    /// Refused while snapshots fail, as writes are. It has no public name.
     pub const TELLS_OF_DISK: Self     = Self(1 << 18);
-    /// Runs at once after MULTI, instead of being queued. It has no name for clients, either.
+    /// Runs at once after MULTI, instead of being queued. It has no public name.
     pub const AT_ONCE: Self           = Self(1 << 19);
-    /// The argument is the database for the commands that follow. The same.
+    /// The argument selects the database of the following commands. It has no public name.
     pub const SELECTS: Self           = Self(1 << 20);
-    /// Allowed to subscribed clients in RESP2. It has no name for clients.
+    /// Allowed to subscribed clients in RESP2. It has no public name.
     pub const WHILE_SUBSCRIBED: Self  = Self(1 << 21);
     pub const NO_MANDATORY_KEYS: Self = Self(1 << 22);
-    /// The command keeps the setting of CLIENT CACHING for the one after it, too. The same.
+    /// Keeps the setting of CLIENT CACHING for the next command. It has no public name.
     pub const KEEPS_CACHING: Self     = Self(1 << 23);
-    /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
+    /// Flags with their names in COMMAND INFO, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),
         (Self::ADMIN, "admin"), (Self::PUBSUB, "pubsub"), (Self::NOSCRIPT, "noscript"),
@@ -103,13 +103,13 @@ impl Flags {
 }
 
 impl Flags {
-    /// Both.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The flags that are in `other`, too.
+    /// The flags that are also in `other`.
     #[must_use]
     pub const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -153,7 +153,7 @@ impl KeyFlags {
     pub const OW_UPDATE: Self = Self(&["OW", "update"]);
     pub const OW_INSERT: Self = Self(&["OW", "insert"]);
     pub const RM_DELETE: Self = Self(&["RM", "delete"]);
-    /// A name with a slot that is no key.
+    /// The argument determines a slot, but is not a key.
     pub const NOT_KEY: Self   = Self(&["not_key"]);
 }
 
@@ -170,33 +170,33 @@ pub enum Place {
         /// Index of the count.
         count: usize,
     },
-    /// The argument after the last `word`, in any case, from the second argument on. Each word of
-    /// `skips` is skipped with its number of arguments.
+    /// The keys begin after the last `word`, in any case, searched from the second argument on.
+    /// Each word in `skips` is skipped with its arguments.
     After {
         /// The word.
         word: &'static str,
-        /// Other words, and how many arguments follow each.
+        /// Other words, and the number of arguments after each.
         skips: &'static [(&'static str, usize)],
     },
-    /// Not among the arguments: the keys' names are made of data.
+    /// The keys are not arguments: their names are computed from data.
     Unnamed,
-    /// The argument behind the first `word`, in any case, from the index `from` on.
+    /// The argument after the first `word`, in any case, searched from index `from` on.
     Keyword {
         /// The word.
         word: &'static str,
-        /// The start of the search.
+        /// The index at which the search starts.
         from: usize,
     },
-    /// The first half of the arguments after `word`, which is searched from index `from` on.
+    /// The first half of the arguments after `word`, searched from index `from` on.
     HalfAfter {
         /// The word, in any case.
         word: &'static str,
-        /// The start of the options.
+        /// The index at which the options start.
         from: usize,
     },
 }
 
-/// Options before the word of a [`Place::HalfAfter`] are at most as many arguments.
+/// Most arguments before the word of a [`Place::HalfAfter`].
 const OPTIONS_MAX: usize = 64;
 
 /// One run of keys, and their use by the command.
@@ -206,18 +206,18 @@ pub struct KeySpec {
     pub place: Place,
     /// The use of the keys.
     pub flags: KeyFlags,
-    /// The reason, where Redis's COMMAND INFO gives one.
+    /// The note that Redis's COMMAND INFO prints, if any.
     pub notes: Option<&'static str>,
 }
 
 impl KeySpec {
-    /// Keys at a place, with their use.
+    /// A run of keys at a place, with their use.
     #[must_use]
     pub const fn new(place: Place, flags: KeyFlags) -> Self {
         Self { place, flags, notes: None }
     }
 
-    /// Adds the reason.
+    /// Adds the note.
     #[must_use]
     pub const fn notes(mut self, notes: &'static str) -> Self {
         self.notes = Some(notes);
@@ -233,14 +233,14 @@ impl Keys {
     /// No keys.
     pub const NONE: Self = Self(&[]);
 
-    /// Indexes of the keys of a request, name at 0, in order. Keys that a malformed request
-    /// announces and lacks are left out: the command itself refuses it.
+    /// Indexes of the keys in a request, in order; the command's name has index 0. Missing keys of
+    /// a malformed request are left out: the command itself refuses it.
     #[inline]
     pub fn positions<'a>(&'a self, args: resp::Args<'a>) -> impl Iterator<Item = usize> + 'a {
         self.flagged(args).map(|(at, _)| at)
     }
 
-    /// True when the argument at `index` is a key. Cost: O(1), however many keys there are.
+    /// True when the argument at `index` is a key. Cost: O(1) in the number of keys.
     #[must_use]
     pub fn has(&self, args: resp::Args<'_>, index: usize) -> bool {
         self.0.iter().any(|spec| {
@@ -249,8 +249,7 @@ impl Keys {
         })
     }
 
-    /// [`Keys::positions`], each with the key's use. Called for every request, hence one plain
-    /// loop.
+    /// [`Keys::positions`], each with the key's use. Runs for every request, hence one plain loop.
     #[inline]
     pub fn flagged<'a>(
         &'a self,
@@ -271,8 +270,8 @@ impl Keys {
 }
 
 impl Place {
-    /// True unless a count announces more keys than there are, or none. It is parsed as Redis does
-    /// here, not as the command will: `1.5` is 1.
+    /// True unless a count is 0 or exceeds the arguments. The count is parsed as Redis does here,
+    /// which differs from the command's own parsing: `1.5` is 1.
     #[must_use]
     pub fn is_whole(self, args: resp::Args<'_>) -> bool {
         let (count, step) = match self {
@@ -293,7 +292,7 @@ impl Place {
         keys > 0 && keys.saturating_mul(step) < args.len() - count
     }
 
-    /// First index, one past the last, and the step.
+    /// The first index, the end index, and the step.
     #[inline]
     fn bounds(self, args: resp::Args<'_>) -> (usize, usize, usize) {
         let len = args.len();
@@ -322,7 +321,7 @@ impl Place {
     }
 }
 
-/// The bounds of the argument after the last `word`, where Redis finds it.
+/// The bounds of the argument after the last `word`, searched as Redis does.
 #[cold]
 fn after(args: resp::Args<'_>, word: &str, skips: &[(&str, usize)]) -> (usize, usize, usize) {
     let is = |at: usize, word: &str| args.head(at).eq_ignore_ascii_case(word.as_bytes());
@@ -345,8 +344,9 @@ fn after_word(args: resp::Args<'_>, word: &str, from: usize) -> usize {
     (from..len.min(from + OPTIONS_MAX)).find(is_word).map_or(len, |at| at + 1)
 }
 
-/// The bounds of the keys counted by the argument at `count`, each followed by `step - 1` others. A
-/// number that the command will refuse may name keys: it is refused on the core of one of them.
+/// The bounds of the keys counted by the argument at `count`, each followed by `step - 1` other
+/// arguments. An invalid count may still name keys; the command then refuses it on the core of one
+/// of them.
 fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, usize) {
     let len = args.len();
     let keys = if count < len { leading_i32(args.get(count)) } else { 0 };
@@ -354,22 +354,22 @@ fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, us
     (count + 1, (count + 1).saturating_add(keys.saturating_mul(step)).min(len), step)
 }
 
-/// Which arguments of a command are secret: passwords.
+/// The arguments of a command that are secret: passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secret {
-    /// All of them.
+    /// All arguments.
     All,
     /// The next `count` after each argument that equals `word`, in any case.
     After {
         /// The word.
         word: &'static str,
-        /// How many arguments after it.
+        /// The number of secret arguments after it.
         count: usize,
     },
 }
 
 impl Secret {
-    /// True for the argument at index `at` of a request, name at 0.
+    /// True if the argument at index `at` of a request is secret; the command's name has index 0.
     #[must_use]
     pub fn hides(self, args: resp::Args<'_>, at: usize) -> bool {
         match self {
@@ -380,7 +380,7 @@ impl Secret {
     }
 }
 
-/// The use of a request's keys, if it depends on its arguments.
+/// Computes the use of a request's keys from its arguments.
 pub type FlagsFn = fn(resp::Args<'_>) -> KeyFlags;
 /// A command that touches one key, or keys of one shard.
 pub type PointFn = fn(&mut Cx<'_>, Args<'_>) -> Result<Flow, Refusal>;
@@ -390,17 +390,17 @@ pub type MultiFn = fn(Call) -> MultiFuture;
 /// The shape of a command's execution.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// On the shard that owns the key.
+    /// Runs on the shard that owns the key.
     Point(PointFn),
-    /// Coordinated: keys may be on several cores. If all of them are on one core, and at most
+    /// Coordinated: the keys may be on several cores. If all keys are on one core, and at most
     /// `ENTRIES_AT_ONCE`, `here` runs there instead, as a point command.
     Multi {
         /// The command for keys of one shard.
         here: Option<PointFn>,
-        /// The command for keys anywhere.
+        /// The command for keys on any cores.
         anywhere: MultiFn,
     },
-    /// About the connection or the server: the server's own table has the function.
+    /// Concerns the connection or the server: the function is in the server's own table.
     Server,
 }
 
@@ -415,12 +415,12 @@ pub enum Shape {
     Server,
 }
 
-/// A row.
+/// The row of one command.
 #[derive(Clone, Copy)]
 pub struct Command {
     /// Lower case; `parent|sub` for a subcommand.
     pub name: &'static str,
-    /// First version of Redis, or of another server, that had it.
+    /// The first version of Redis, or of another server, that had the command.
     pub since: &'static str,
     /// As in Redis: the exact number of arguments, name included; negative: at least this many.
     pub arity: i32,
@@ -444,10 +444,10 @@ pub struct Command {
     pub tips: &'static [&'static str],
     /// ACL categories beyond those implied by flags and group, each with its `@`.
     pub categories: &'static [&'static str],
-    /// Flags of COMMAND DOCS.
+    /// The flags that COMMAND DOCS prints.
     pub doc_flags: &'static [&'static str],
-    /// Index, name at 0, of the first field or member that it names: prefetched ahead of its turn; or of a
-    /// pattern, which is gathered as long names are.
+    /// Index of the first field or member, which is prefetched; or of a pattern, which is gathered
+    /// like a long name. The command's name has index 0.
     pub element: Option<usize>,
     /// Arguments that MONITOR and SLOWLOG hide.
     pub secret: Option<Secret>,
@@ -455,15 +455,15 @@ pub struct Command {
     pub deprecated: Option<(&'static str, &'static str)>,
     /// The command may change keys of another database than the selected one.
     pub leaves_database: bool,
-    /// Reads the wait of a request, for a command that waits if it finds nothing. The function runs
-    /// it without waiting.
+    /// Reads the wait of a request, for a blocking command. The row's function runs it without
+    /// blocking.
     pub waits: Option<WaitFn>,
-    /// The function.
+    /// How the command runs.
     pub run: Run,
 }
 
 impl Command {
-    /// A row of a command that touches keys; the rest is added by the methods below.
+    /// A row of a command that touches keys; the methods below add the rest.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -507,28 +507,28 @@ impl Command {
         self
     }
 
-    /// Adds its arguments, in the notation of [`crate::syntax`].
+    /// Adds the arguments, in the notation of [`crate::syntax`].
     #[must_use]
     pub const fn syntax(mut self, syntax: &'static str) -> Self {
         self.syntax = syntax;
         self
     }
 
-    /// Adds how the flags of its keys follow from a request.
+    /// Adds the function that computes the key flags of a request.
     #[must_use]
     pub const fn key_flags(mut self, flags: FlagsFn) -> Self {
         self.key_flags = Some(flags);
         self
     }
 
-    /// Adds the wait.
+    /// Adds the function that reads the wait.
     #[must_use]
     pub const fn waits(mut self, waits: WaitFn) -> Self {
         self.waits = Some(waits);
         self
     }
 
-    /// Adds versions and their changes.
+    /// Adds the history: versions and their changes.
     #[must_use]
     pub const fn history(mut self, history: &'static [(&'static str, &'static str)]) -> Self {
         self.history = history;
@@ -542,7 +542,7 @@ impl Command {
         self
     }
 
-    /// Marks it as deprecated since a version, and names its replacement.
+    /// Marks the command as deprecated since a version, and names its replacement.
     #[must_use]
     pub const fn deprecated(mut self, since: &'static str, instead: &'static str) -> Self {
         self.doc_flags = &["deprecated"];
@@ -557,7 +557,8 @@ impl Command {
         self
     }
 
-    /// True when a request does not name all keys that it may touch, or changes what belongs to no key.
+    /// True when a request may touch keys that it does not name, or changes data that belongs to no
+    /// key.
     #[must_use]
     pub fn locks_all(&self) -> bool {
         let is_unnamed = |spec: &KeySpec| spec.place == Place::Unnamed;
@@ -570,7 +571,7 @@ impl Command {
         }
     }
 
-    /// Marks it as internal.
+    /// Marks the command as internal.
     #[must_use]
     pub const fn system(mut self) -> Self {
         self.doc_flags = &["syscmd"];
@@ -584,22 +585,23 @@ impl Command {
         self
     }
 
-    /// Marks it as naming fields or members, beginning after its key.
+    /// Marks the command as naming fields or members, beginning after its key.
     #[must_use]
     pub const fn elements(self) -> Self {
         self.elements_from(2)
     }
 
-    /// Marks it as naming fields or members, beginning at `index`, name at 0.
+    /// Marks the command as naming fields or members, beginning at `index` (the name has index 0).
     #[must_use]
     pub const fn elements_from(mut self, index: usize) -> Self {
         self.element = Some(index);
         self
     }
 
-    /// A test for whether the argument at an index is a name: a key, a field or a member. Fields
-    /// begin at the row's element, or, where its syntax has that, after `FIELDS` and their number;
-    /// where it has values, or a message, each is followed by one. Whatever follows them counts as names too.
+    /// Returns a test for whether the argument at an index is a name: a key, a field or a member.
+    /// Fields begin at the row's element, or, if the syntax has `FIELDS`, after it and the count.
+    /// If each name is followed by a value or a message, those are skipped. Any arguments after the
+    /// names count as names, too.
     pub fn names<'a>(&'a self, args: resp::Args<'a>) -> impl Fn(usize) -> bool + 'a {
         /// No command has more options before its fields.
         const FIELDS_BEFORE: usize = 8;
@@ -615,14 +617,14 @@ impl Command {
         }
     }
 
-    /// Hides some of its arguments.
+    /// Marks some arguments as secret.
     #[must_use]
     pub const fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
         self
     }
 
-    /// The argument at `at` as others may see it.
+    /// The argument at `at` as it may be shown: secrets are hidden.
     #[must_use]
     pub fn shown<'a>(&self, args: resp::Args<'a>, at: usize) -> resp::Arg<'a> {
         match self.secret {
@@ -631,7 +633,7 @@ impl Command {
         }
     }
 
-    /// True when a request of `args` arguments, name included, has the right arity.
+    /// True if a request of `args` arguments (name included) has the right arity.
     #[must_use]
     pub fn accepts(&self, args: usize) -> bool {
         let args = i64::try_from(args).unwrap_or(i64::MAX);
@@ -639,7 +641,7 @@ impl Command {
         if arity >= 0 { args == arity } else { args >= -arity }
     }
 
-    /// True when it changes data.
+    /// True if the command changes data.
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.flags.has(Flags::WRITE)

@@ -14,8 +14,8 @@
 //! A name...*      may be repeated, each time after its word
 //! name:type#1     of the row's key spec 1
 //! ```
-//! The notation is that of manuals, with names for groups: redis-cli makes its hints of these
-//! trees, and prints nearly the same line. As nested constants a row would fill a page.
+//! The notation is that of manuals, with names for groups: redis-cli builds its hints from these
+//! trees, and prints nearly the same line. Written as nested constants, a row would fill a page.
 //!
 //! The keys of a line belong to the row's key specs in order, and all further ones to the last
 //! spec, unless the line names a spec.
@@ -59,11 +59,11 @@ pub struct Argument {
     pub name: String,
     /// The type.
     pub kind: ArgumentKind,
-    /// The key spec of the row that it belongs to.
+    /// The key spec of the row that the argument belongs to.
     pub key_spec: Option<usize>,
     /// The word that is, or precedes, the argument.
     pub token: Option<&'static str>,
-    /// First version that had it, if the command is older.
+    /// The first version with the argument, if the command is older.
     pub since: Option<&'static str>,
     /// The version that deprecated it.
     pub deprecated: Option<&'static str>,
@@ -71,7 +71,7 @@ pub struct Argument {
     pub optional: bool,
     /// The argument may be repeated.
     pub multiple: bool,
-    /// Then its word is repeated, too.
+    /// The argument's word is repeated with it.
     pub repeats_token: bool,
     /// The arguments of a group.
     pub arguments: Vec<Argument>,
@@ -98,7 +98,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Elements up to the end of the group, and whether they are alternatives.
+    /// Parses elements up to the end of the group, and whether they are alternatives.
     fn list(&mut self) -> (Vec<Argument>, bool) {
         let mut arguments = vec![self.element()];
         let is_choice = self.rest.starts_with(" | ");
@@ -147,7 +147,7 @@ impl Reader {
         Argument { arguments, ..named(name, kind) }
     }
 
-    /// A name, or a literal word with what follows it.
+    /// A name, or a literal word with its arguments.
     fn plain(&mut self) -> Argument {
         let word = self.word();
         if !is_token(word) {
@@ -244,7 +244,7 @@ fn begins_with(text: &str, is: impl Fn(u8) -> bool) -> bool {
 mod tests {
     use super::*;
 
-    /// An argument as one line: name, type, and everything else.
+    /// An argument as one line: name, type, then everything else.
     fn show(argument: &Argument) -> String {
         let mut text = format!("{} {}", argument.name, argument.kind.name());
         let marks = [("spec", argument.key_spec.map(|at| at.to_string()))];
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_is_read() {
+    fn every_form_of_the_notation_is_parsed() {
         #[rustfmt::skip] // A table.
         let cases: &[(&'static str, &str)] = &[
             ("", ""),
@@ -302,8 +302,8 @@ mod tests {
         }
     }
 
-    #[test] // Mistakes are found when the table is made, not by a client.
-    fn malformed_lines_panic() {
+    #[test] // So mistakes are found at start, not by a client.
+    fn malformed_syntax_lines_panic() {
         for line in ["a ", " a", "[a", "a]", "(x: a", "a | b", "(x: a | b c)", "a  b", "[]", "a@"] {
             let read = std::panic::catch_unwind(|| parse(line, 0));
             assert!(read.is_err(), "{line:?}: {read:?}");

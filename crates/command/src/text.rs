@@ -1,7 +1,7 @@
-//! Strings on their way out: the one encoder of those that may be long.
+//! Encodes string replies that may be long.
 //!
-//! A short string is copied into the reply. A long one is shared with the socket chunk by chunk, and
-//! beyond [`STREAM_MIN_BYTES`] it is a stream.
+//! A short string is copied into the reply. A long string is shared with the socket chunk by chunk,
+//! and beyond [`STREAM_MIN_BYTES`] it is streamed.
 
 use crate::{Flow, Stream};
 use darter_base::limits::CHUNK_BYTES;
@@ -11,10 +11,10 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::ops::Range;
 
-/// Longer strings are streamed to the client, not encoded at once.
+/// Longer strings are streamed to the client instead of being encoded at once.
 const STREAM_MIN_BYTES: usize = 2 * CHUNK_BYTES;
 
-/// Encodes a string as a bulk reply: at once when it is short, as a stream when it is long.
+/// Encodes a string as a bulk reply: at once if it is short, as a stream if it is long.
 pub fn reply_str(reply: &mut Reply<'_>, value: &Str<'_>) -> Flow {
     match value {
         Str::Inline(text) => {
@@ -25,7 +25,7 @@ pub fn reply_str(reply: &mut Reply<'_>, value: &Str<'_>) -> Flow {
     }
 }
 
-/// [`reply_str`] of a part of a string. Panics when the range is not within it.
+/// [`reply_str`] for a part of a string. Panics when the range is not within the string.
 pub fn reply_range(reply: &mut Reply<'_>, value: &Str<'_>, range: Range<usize>) -> Flow {
     match value {
         Str::Inline(text) => {
@@ -41,7 +41,7 @@ fn reply_blob(reply: &mut Reply<'_>, blob: &Blob, range: Range<usize>) -> Flow {
     send(reply, blob, range)
 }
 
-/// Encodes a text with its format, as [`Reply::verbatim`] does: a long one, as a stream.
+/// Encodes a text with its format, as [`Reply::verbatim`] does; a long text is streamed.
 pub fn reply_text(reply: &mut Reply<'_>, format: [u8; 3], text: &Blob) -> Flow {
     reply.verbatim_header(format, text.len());
     send(reply, text, 0..text.len())
@@ -58,22 +58,22 @@ fn send(reply: &mut Reply<'_>, blob: &Blob, range: Range<usize>) -> Flow {
     Flow::Done
 }
 
-/// Sends a part of a long string, and its end, chunk by chunk and without copying it. The header is
-/// sent.
+/// Sends a part of a long string and the final CRLF, chunk by chunk, without copying. The header
+/// has been sent.
 pub struct BlobStream {
     blob: Blob,
     range: Range<usize>,
 }
 
 impl BlobStream {
-    /// A reader's cut of `blob`, of which it sends `range`.
+    /// A cut of `blob`, of which `range` is sent.
     #[must_use]
     pub fn new(blob: &Blob, range: Range<usize>) -> Self {
         assert!(range.end <= blob.len(), "range={range:?} len={}", blob.len());
         Self { blob: blob.reader(), range }
     }
 
-    /// Puts the next chunk into the output. Its length.
+    /// Adds the next chunk to the output. Returns its length.
     fn share_next(&mut self, reply: &mut Reply<'_>) -> usize {
         let index = self.range.start / CHUNK_BYTES;
         let (piece, within) = self.blob.piece(index);
@@ -125,8 +125,8 @@ mod tests {
         (bytes, is_stream)
     }
 
-    #[test] // Within a chunk, over their borders, none and all: at once up to two chunks.
-    fn ranges_are_sent_whole() {
+    #[test] // At once up to two chunks.
+    fn ranges_within_and_across_chunks_are_sent_completely() {
         let text: Vec<u8> = (0..3 * CHUNK_BYTES + 5).map(|at| (at % 251) as u8).collect();
         let blob = Blob::from(&text[..]);
         let chunk = CHUNK_BYTES;

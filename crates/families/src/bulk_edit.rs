@@ -1,10 +1,10 @@
-//! The shape *Edit*: changes of too many entries of a collection for a slice.
+//! The shape *Edit*: changes more entries of a collection than fit a slice.
 //!
-//! A cut of the collection is edited aside in portions, and installed at the end. Writers of the
-//! key wait; readers see the previous value. Hashes have their own (`hash::edit`), as their replies
-//! may be the old values.
+//! A cut of the collection is edited in portions, and replaces the stored value at the end. Until
+//! then, other writers of the key wait and readers see the previous value. Hashes have their own
+//! bulk edit (`hash::edit`), because they may reply with the old values.
 //!
-//! Not here: changes of so few entries that they are made at once. See `unshare`.
+//! Not here: changes of a few entries, which are made at once. See `unshare`.
 
 use crate::prefetch::prefetch;
 use crate::unshare::{KEY, MANY};
@@ -18,14 +18,14 @@ use std::sync::Arc;
 /// The most changes in one portion.
 const PORTION: usize = 96;
 
-/// The most arguments whose entries are changed at once. An entry that gets a deadline grows by it
-/// and moves, and joins the list of next deaths: twice the work of adding or removing one.
+/// The most arguments whose entries are changed at once. Giving an entry a deadline takes twice the
+/// work of adding or removing one: the entry grows, moves, and joins the list of deadlines.
 pub(crate) fn args_at_once(gives_deadlines: bool) -> usize {
     if gives_deadlines { MANY } else { ENTRIES_AT_ONCE }
 }
 
-/// True when the named entries take more than a slice: by the number of their arguments, or by
-/// their bytes, which must be hashed and copied.
+/// True if changing the named entries takes more than a slice, either by their number or by their
+/// bytes, which must be hashed and copied.
 #[inline]
 pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool {
     if args.left() > args_max {
@@ -38,10 +38,10 @@ pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool
     })
 }
 
-/// The editor of a `V`.
+/// The editor of the collection type `V`.
 pub(crate) type Edit<'a, V> = <V as Collection>::Edit<'a>;
 
-/// A change of entries, and its state so far.
+/// A change applied to each named entry, and its state so far.
 pub(crate) trait Change: Send + 'static {
     /// The collection.
     type Value: Collection;
@@ -52,11 +52,11 @@ pub(crate) trait Change: Send + 'static {
     /// True when the collection may have changed.
     fn has_changed(&self) -> bool;
 
-    /// Replies, once all entries are done.
+    /// Writes the reply, once all entries are changed.
     fn reply(&mut self, cx: &mut Cx<'_>) -> Flow;
 }
 
-/// A change in progress.
+/// A bulk edit in progress.
 pub(crate) struct BulkEdit<C: Change> {
     request: Arc<Request>,
     /// Index of the next entry.
@@ -84,7 +84,7 @@ impl<C: Change> Job for BulkEdit<C> {
             }
             let Some(name) = args.next() else { break };
             self.change.apply(&mut self.draft.edit(cx.now), name, cx.now);
-            // Each may have copied a segment.
+            // Each change may have copied a segment.
             if cx.preempt.must_yield() {
                 break;
             }

@@ -1,13 +1,15 @@
-//! A sequence in chunks: one vector of ten million would move as it grows, and be freed at once.
+//! A sequence of items in chunks. A single vector of ten million items would move as a whole when
+//! it grows, and would be freed in one step.
 
 use darter_base::lazyfree::{self, Dismantle};
 use std::collections::VecDeque;
 
-/// Chunks freed at once; and items, where each may hold memory of its own.
+/// Chunks freed in one step; and items, if each may own memory.
 const FREED_AT_ONCE: usize = 16;
 const ITEMS_FREED_AT_ONCE: usize = 256;
 
-/// All chunks but the last hold `LEN`, or what was left of that when something did not fit.
+/// A sequence in chunks. All but the last are full with `LEN` items, or ended early because the
+/// next item did not fit.
 pub(crate) struct Chunks<T: 'static, const LEN: usize>(VecDeque<Vec<T>>);
 
 impl<T, const LEN: usize> Default for Chunks<T, LEN> {
@@ -22,12 +24,12 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         &self.0
     }
 
-    /// The last chunk, with room for `count` more.
+    /// The last chunk, with room for `count` more items; adds a chunk if necessary.
     #[inline]
     pub(crate) fn tail(&mut self, count: usize) -> &mut Vec<T> {
         debug_assert!(count <= LEN, "{count} do not fit a chunk of {LEN}");
         match self.0.back() {
-            None => self.0.push_back(Vec::new()), // The first grows as vectors do.
+            None => self.0.push_back(Vec::new()), // The first chunk grows as vectors do.
             Some(last) if last.len() + count > LEN => self.0.push_back(Vec::with_capacity(LEN)),
             Some(_) => {}
         }
@@ -35,17 +37,18 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         &mut self.0[last]
     }
 
-    /// The number of the last chunk, and how much it holds: where the next would begin if it fits.
+    /// The index of the last chunk, and the number of items in it: the place of the next item, if
+    /// it fits.
     pub(crate) fn end(&self) -> (usize, usize) {
         (self.0.len().saturating_sub(1), self.0.back().map_or(0, Vec::len))
     }
 
-    /// An item, by its chunk and its place there.
+    /// The item at a place: its chunk, and its index in the chunk.
     pub(crate) fn at(&mut self, (chunk, place): (usize, usize)) -> &mut T {
         &mut self.0[chunk][place]
     }
 
-    /// The chunks, for changes of elements but not of their number.
+    /// The chunks, to change items but not their number.
     pub(crate) fn slice_mut(&mut self) -> &mut [Vec<T>] {
         self.0.make_contiguous()
     }
@@ -64,7 +67,7 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         item
     }
 
-    /// Removes the last `count` items, which are in the last chunk.
+    /// Removes the last `count` items; all of them must be in the last chunk.
     pub(crate) fn cut_tail(&mut self, count: usize) {
         let Some(last) = self.0.back_mut() else { return };
         debug_assert!(count <= last.len(), "{count} of {}", last.len());
@@ -74,13 +77,13 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
         }
     }
 
-    /// Forgets everything, but for the room of the first chunk.
+    /// Removes all items, but keeps the memory of the first chunk.
     pub(crate) fn clear(&mut self) {
         self.0.truncate(1);
         self.0.iter_mut().for_each(Vec::clear);
     }
 
-    /// Chunks freed at once.
+    /// Chunks freed in one step.
     const FREED: usize = match ITEMS_FREED_AT_ONCE / LEN {
         few if std::mem::needs_drop::<T>() && few < FREED_AT_ONCE => few + (few == 0) as usize,
         _ => FREED_AT_ONCE,
@@ -101,7 +104,7 @@ impl<T: 'static, const LEN: usize> Drop for Chunks<T, LEN> {
     }
 }
 
-/// The chunks of an unused list.
+/// The chunks of a dropped sequence, waiting to be freed.
 struct FreedChunks<T, const LEN: usize>(VecDeque<Vec<T>>);
 
 impl<T: 'static, const LEN: usize> Dismantle for FreedChunks<T, LEN> {

@@ -1,23 +1,23 @@
-//! Replies of one code an entry: its outcome, as in HEXPIRE and the like.
+//! Replies with one result code per entry, as of HEXPIRE and its relatives.
 
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;
 
-/// There is no such entry.
+/// The entry does not exist.
 pub(crate) const ABSENT: i8 = -2;
 /// The entry has no deadline.
 pub(crate) const NO_DEADLINE: i8 = -1;
-/// The condition was not met: nothing has changed.
+/// The condition was not met, so nothing changed.
 pub(crate) const UNCHANGED: i8 = 0;
-/// Done; for an entry that is set: it is new.
+/// Done. For a set entry: it is new.
 pub(crate) const DONE: i8 = 1;
-/// Done, and the entry is gone, because its deadline has passed.
+/// Done, and the entry was removed because the new deadline had passed.
 pub(crate) const GONE: i8 = 2;
 
 /// Codes in one portion of a reply.
 const AT_ONCE: usize = 1_024;
 
-/// Replies with known codes.
+/// Replies with the given codes.
 pub(crate) fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
     send(reply, codes.len(), Codes::Each(codes))
 }
@@ -27,17 +27,17 @@ pub(crate) fn reply_absent(reply: &mut Reply<'_>, count: usize) -> Flow {
     send(reply, count, Codes::Absent)
 }
 
-/// Replies with `count` nulls: there are no values.
+/// Replies with `count` nulls in place of values.
 pub(crate) fn reply_nulls(reply: &mut Reply<'_>, count: usize) -> Flow {
     send(reply, count, Codes::Nulls)
 }
 
-/// Replies with known codes, each as `write` says it.
+/// Replies with the given codes, each written by `write`.
 pub(crate) fn reply_as(reply: &mut Reply<'_>, codes: Vec<i8>, write: WriteCode) -> Flow {
     send(reply, codes.len(), Codes::As(codes, write))
 }
 
-/// How a code is said.
+/// Writes a code.
 pub(crate) type WriteCode = fn(&mut Reply<'_>, i8);
 
 /// The codes of the entries.
@@ -48,7 +48,7 @@ enum Codes {
     Nulls,
 }
 
-/// Codes being sent. The header is already written.
+/// A reply of codes. Its header is already written.
 struct Sending {
     codes: Codes,
     next: usize,

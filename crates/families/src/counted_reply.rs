@@ -1,7 +1,7 @@
 //! Keys or members gathered for a reply whose count is known only at the end.
 //!
-//! They are encoded as they are found, into chunks: one vector for 200 MB of keys would be copied
-//! as a whole each time it grows.
+//! Each is encoded into chunks when it is found. One vector for 200 MB of keys would be copied as a
+//! whole each time it grows.
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
@@ -11,16 +11,16 @@ use darter_resp::{Output, Reply};
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Text};
 use std::collections::VecDeque;
 
-/// Room beyond the limit of a chunk, so that the string that crosses it seldom makes it grow.
+/// Extra capacity of a chunk, so that the string that crosses its limit rarely makes it grow.
 const CHUNK_SLACK_BYTES: usize = 1024;
-/// Chunks freed at once.
+/// Chunks freed in one step.
 const CHUNKS_FREED_AT_ONCE: usize = 8;
-/// Longer names are held, not copied.
+/// Longer names are referenced, not copied.
 const COPIED_MAX: usize = 4 * 1024;
-/// Bytes of a name that is held, sent at once.
+/// Bytes of a referenced name that are sent in one portion.
 const SENT_AT_ONCE: usize = 32 * 1024;
 
-/// Encoded bulk strings; as a stream: these, after a header that is already written.
+/// Encoded bulk strings. As a stream: sends them after a header that is already written.
 #[derive(Default)]
 pub(crate) struct CountedReply {
     full: Chunks,
@@ -28,13 +28,13 @@ pub(crate) struct CountedReply {
     count: usize,
 }
 
-/// Frees an unread reply in portions.
+/// The chunks of an unread reply, waiting to be freed in portions.
 #[derive(Default)]
 struct Chunks(VecDeque<Chunk>);
 
 enum Chunk {
     Bytes(Vec<u8>),
-    /// A long name, and how much of it was sent.
+    /// A long name, and the number of bytes already sent.
     Name(HeldKey, usize),
 }
 
@@ -73,7 +73,7 @@ fn write_header(out: &mut Vec<u8>, len: usize) {
 }
 
 impl CountedReply {
-    /// Adds one.
+    /// Adds a string.
     pub(crate) fn push(&mut self, text: Text<'_>) {
         self.make_room();
         write_bulk(&mut self.tail, text);
@@ -97,21 +97,21 @@ impl CountedReply {
         self.count += 1;
     }
 
-    /// Adds `count` encoded ones.
+    /// Adds `count` strings that are already encoded.
     pub(crate) fn append(&mut self, encoded: &[u8], count: usize) {
         self.make_room();
         self.tail.extend_from_slice(encoded);
         self.count += count;
     }
 
-    /// How many there are.
+    /// The number of strings.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     fn make_room(&mut self) {
         if self.tail.capacity() == 0 {
-            return; // The first few: it grows as vectors do, up to a chunk.
+            return; // The first chunk grows as vectors do.
         }
         if self.tail.len() >= CHUNK_BYTES {
             let next = Vec::with_capacity(CHUNK_BYTES + CHUNK_SLACK_BYTES);
@@ -119,7 +119,7 @@ impl CountedReply {
         }
     }
 
-    /// The reply: the output of `head`, then an array of the gathered elements, streamed when it is
+    /// The reply: the output of `head`, then an array of the gathered strings, streamed if it is
     /// long.
     pub(crate) fn into_answer(self, resp3: bool, head: impl FnOnce(&mut Reply<'_>)) -> Answer {
         let mut out = Output::default();
@@ -157,7 +157,7 @@ impl Stream for CountedReply {
         more
     }
 
-    /// All of it was made for this reply.
+    /// All its bytes were made for this reply.
     fn pinned_bytes(&self) -> usize {
         self.full.0.len() * CHUNK_BYTES + self.tail.capacity()
     }
@@ -176,8 +176,8 @@ mod tests {
         all
     }
 
-    #[test] // Nothing, a few, and several chunks: every byte, in order, no chunk too long.
-    fn gathered_elements_are_sent() {
+    #[test] // For none, a few and several chunks; no chunk is too long.
+    fn gathered_strings_are_sent_completely_and_in_order() {
         for count in [0, 1, 5_000, 50_000] {
             let out = match gather(count).into_answer(false, |reply| reply.simple("head")) {
                 Answer::Done(out) => out,

@@ -1,4 +1,4 @@
-//! The cursor that SCAN, HSCAN and SSCAN take, as text.
+//! Parses the cursors of SCAN, HSCAN and SSCAN.
 
 use darter_command::{Refusal, until_nul};
 
@@ -7,8 +7,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<u64, Refusal> {
     number(text).ok_or(Refusal::line("ERR invalid cursor"))
 }
 
-/// Reads as C's `strtoul` does, which Redis calls: a sign is allowed, an empty text is 0, and a NUL
-/// ends it.
+/// Parses as C's `strtoul`, which Redis calls: a sign is allowed, an empty text is 0, and a NUL
+/// ends the text.
 fn number(text: &[u8]) -> Option<u64> {
     let text = until_nul(text);
     if text.is_empty() {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_are_read_as_strtoul_does() {
+    fn cursors_are_parsed_as_by_strtoul() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, Option<u64>)] = &[
             ("", Some(0)), ("0", Some(0)), ("17", Some(17)), ("-1", Some(u64::MAX)), ("+5", Some(5)),

@@ -1,4 +1,4 @@
-//! The keyspace of one database on all cores, at one instant.
+//! Cuts of one database on all cores, taken at one instant.
 
 use darter_command::Call;
 use darter_keyspace::{Db, Found, Key, Object};
@@ -15,7 +15,7 @@ pub(crate) struct Cut {
     /// Bytes of the keys and their values.
     pub(crate) bytes: usize,
     pub(crate) now: u64,
-    /// Nothing in it was dead: every entry is visible.
+    /// No entry was expired: every entry is visible.
     pub(crate) is_whole: bool,
 }
 
@@ -35,7 +35,7 @@ impl Cut {
 pub(crate) struct Cuts(pub(crate) Vec<Cut>);
 
 impl Cuts {
-    /// Cuts of the call's database at one instant.
+    /// Takes cuts of the call's database on all cores at one instant.
     pub(crate) async fn take(call: &Call) -> Self {
         let locked = call.lock_all(Access::Cut).await;
         let cuts = Self::take_locked(call).await;
@@ -43,14 +43,15 @@ impl Cuts {
         cuts
     }
 
-    /// Cuts of the call's database, consistent for the keys that it holds locked.
+    /// Takes cuts of the call's database on all cores, consistent for the keys that the call has
+    /// locked.
     pub(crate) async fn take_locked(call: &Call) -> Self {
         let db = call.db;
         let cut = |_| move |home: &mut Home| Cut::of(home.shard.db(db));
         Self(call.tx.on_each(0..call.tx.cores(), cut).await)
     }
 
-    /// Bytes that only cuts hold: those of flushed databases.
+    /// Bytes that only these cuts keep alive, because the databases have been flushed.
     pub(crate) fn pinned_bytes(&self) -> usize {
         let flushed = self.0.iter().filter(|cut| cut.keys.is_pinned());
         flushed.map(|cut| cut.bytes).sum()

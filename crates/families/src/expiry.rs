@@ -11,7 +11,7 @@ use darter_command::{Args, Refusal};
 /// Longest time to live in Dragonfly's dialect, in seconds.
 const SECONDS_MAX: i64 = (1 << 28) - 1;
 
-/// How an expire time is given.
+/// The unit of an expire time, and whether it is relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Seconds from now: EX, EXPIRE.
@@ -36,8 +36,8 @@ impl Unit {
         option_names::meaning(word, &names)
     }
 
-    /// The absolute time of `amount` of this unit at `now`; `None` when it overflows. May be in the
-    /// past, even before 1970.
+    /// The absolute time of `amount` in this unit at `now`; `None` on overflow. The time may be in
+    /// the past, even before 1970.
     pub(crate) fn absolute(self, amount: i64, now: UnixMillis) -> Option<i64> {
         let now = i64::try_from(now).ok()?;
         match self {
@@ -83,9 +83,9 @@ pub(crate) struct Conditions {
     nx: bool,
     /// Only if there is a deadline.
     xx: bool,
-    /// Only if the new one is later.
+    /// Only if the new deadline is later.
     gt: bool,
-    /// Only if the new one is earlier.
+    /// Only if the new deadline is earlier.
     lt: bool,
 }
 
@@ -93,7 +93,7 @@ impl Conditions {
     /// Sets a deadline unconditionally.
     pub(crate) const NONE: Self = Self { nx: false, xx: false, gt: false, lt: false };
 
-    /// Reads one of the words, if it comes next: for the commands of fields.
+    /// Reads one of the words, if it comes next. For commands on fields, which take one condition.
     pub(crate) fn parse_one(args: &mut Args<'_>) -> Self {
         let one = args.peek_word().and_then(Self::of_option);
         if one.is_some() {
@@ -102,7 +102,7 @@ impl Conditions {
         one.unwrap_or(Self::NONE)
     }
 
-    /// Reads all remaining arguments: for the commands of keys, which take several.
+    /// Reads all remaining arguments. For commands on keys, which take several conditions.
     ///
     /// Errors: an unknown word, or two that contradict each other.
     pub(crate) fn parse_all(mut args: Args<'_>) -> Result<Self, Refusal> {
@@ -144,7 +144,7 @@ impl Conditions {
         }
     }
 
-    /// May the deadline `old` become `new`?
+    /// True if the deadline `old` may become `new`.
     pub(crate) fn allow(self, old: Option<UnixMillis>, new: UnixMillis) -> bool {
         !(self.nx && old.is_some()
             || self.xx && old.is_none()
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_contradict_each_other() {
+    fn contradicting_conditions_are_refused() {
         assert_eq!(parse(&[]), Ok(Conditions::NONE));
         let both = Conditions { xx: true, gt: true, ..Conditions::NONE };
         assert_eq!(parse(&["xx", "Gt", "XX"]), Ok(both));
@@ -174,8 +174,8 @@ mod tests {
         }
     }
 
-    #[test] // One row: the conditions, the old deadline, whether 100 may replace it.
-    fn no_deadline_is_later_than_any() {
+    #[test] // Rows: the conditions, the old deadline, whether 100 may replace it.
+    fn a_missing_deadline_counts_as_the_latest() {
         #[rustfmt::skip] // A table.
         let cases: &[(&[&str], Option<u64>, bool)] = &[
             (&[], None, true),       (&[], Some(5), true),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_bounded_as_dragonfly_does() {
+    fn seconds_have_the_same_bounds_as_in_dragonfly() {
         let now = 1_000;
         for refused in ["0", "-1", "268435456", "FIELDS"] {
             assert_eq!(seconds(refused.as_bytes(), now), Err(Refusal::NotAnInteger));

@@ -1,7 +1,8 @@
-//! Filters in pieces, from one Darter to another: runs of pages, numbered through all layers.
+//! Dumps of filters in pieces, from one Darter to another: runs of pages, numbered across all
+//! layers.
 //!
-//! The first piece of a dump is an outline, whose number is 1; the runs follow it from 2 on. Runs of
-//! zeros are left out.
+//! The first piece of a dump is the outline, with number 1. The runs follow, from number 2 on; runs
+//! of zeros are omitted.
 
 use crate::text::pieces;
 use darter_keyspace::Fresh;
@@ -17,7 +18,7 @@ fn runs(bits: &Pages) -> usize {
     bits.pages().div_ceil(RUN_PAGES)
 }
 
-/// The run after this piece that is not zeros, and its number.
+/// The next run after this piece that is not all zeros, and its number.
 pub(crate) fn run_after<'a>(
     layers: impl Iterator<Item = &'a Pages>,
     piece: usize,
@@ -47,12 +48,12 @@ fn bytes_of(bits: &Pages, run: usize) -> Vec<u8> {
     bytes
 }
 
-/// A piece that came, unless it is longer than any.
+/// The bytes of a received piece; `None` if it is longer than any valid piece.
 pub(crate) fn gathered(value: Fresh<'_>) -> Option<Vec<u8>> {
     (value.len() <= RUN_BYTES).then(|| pieces(value).flatten().copied().collect())
 }
 
-/// The place of a piece of this many bytes: its layer, and its first page.
+/// The place of a piece with this number and length: its layer, and its first page.
 pub(crate) fn place_of<'a>(
     layers: impl Iterator<Item = &'a Pages>,
     (piece, len): (i64, usize),

@@ -1,4 +1,4 @@
-//! The items of a request as filters see them: their hashes, made piece by piece.
+//! Hashes the items of a request for a filter, piece by piece.
 
 use crate::text::piece;
 use darter_command::Args;
@@ -7,7 +7,7 @@ use darter_resp::{self as resp, Request};
 use darter_structs::filter::{Hashing, Probe};
 use std::sync::Arc;
 
-/// All arguments from some place on.
+/// The remaining items: all arguments from some index on.
 pub(crate) struct ItemHashes {
     request: Arc<Request>,
     next: usize,
@@ -16,22 +16,22 @@ pub(crate) struct ItemHashes {
 }
 
 impl ItemHashes {
-    /// The hashes of the arguments that are left.
+    /// Hashes the remaining arguments.
     pub(crate) fn of(args: Args<'_>) -> Self {
         Self { request: args.all().to_request(), next: args.position(), begun: None }
     }
 
-    /// How many items are left.
+    /// The number of items left.
     pub(crate) fn left(&self) -> usize {
         self.request.len() - self.next
     }
 
-    /// The request that they are of.
+    /// The request with the items.
     pub(crate) fn args(&self) -> resp::Args<'_> {
         resp::Args::owned(&self.request)
     }
 
-    /// Hashes the next piece of the next item. Returns its probe after the last.
+    /// Hashes the next piece of the next item. Returns the item's probe after its last piece.
     pub(crate) fn step(&mut self) -> Option<Probe> {
         let value = Args::new(resp::Args::owned(&self.request), self.next).value();
         let value = value.unwrap_or(Fresh::Bytes(b""));

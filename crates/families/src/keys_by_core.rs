@@ -1,10 +1,10 @@
 //! The keys of a request over very many of them, split by the cores that own them.
 //!
 //! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
-//! grant. So the split is made in portions, the locks of a core are one list that is built aside,
-//! and each core works in portions on its own keys ([`KeysByCore::work`]): on a single portion at once,
-//! when the message arrives, on more as a task, in slices. Results that must be merged as they are
-//! found (MGET) come in rounds instead, in each of which every core gets the next of its keys.
+//! grant. So the keys are split in portions, and each core's locks are built as one list. Each core
+//! then works on its own keys in portions ([`KeysByCore::work`]): a single portion at once, when
+//! the message arrives; more as a task, in slices. Results that must be merged in order (MGET) come
+//! in rounds instead: in each round, every core gets its next keys.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Call;
@@ -14,24 +14,24 @@ use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, Tx, lock_key};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to this many keys of a core are locked one by one; more, as a list.
+/// With more keys on a core, they are locked as one list instead of one by one.
 const LOCKED_SINGLY_MAX: usize = 64;
-/// Keys that a core works on before it yields. Fewer would make tasks of smaller requests, and
-/// rounds of MGET, a hop each.
+/// Keys that a core processes before it yields. A smaller number would turn smaller requests into
+/// tasks, and each round of MGET into a message.
 pub(crate) const PORTION_KEYS: usize = 64;
-/// Keys that are split or locked between two reads of the clock.
+/// Keys that are split or locked between two checks of the slice.
 const BREATH_KEYS: usize = 16;
 
-/// Positions in a request, in order. One vector of a million would move as it grows, and be freed
-/// at once; so they are in chunks.
+/// Positions in a request, in order. They are stored in chunks, because one vector of a million
+/// would move when it grows, and would be freed in one step.
 #[derive(Default)]
 struct Positions {
-    /// All but the last hold [`Positions::PER_CHUNK`].
+    /// All chunks but the last hold [`Positions::PER_CHUNK`] positions.
     chunks: Vec<Vec<u32>>,
 }
 
 impl Positions {
-    /// 64 KiB of them.
+    /// 64 KiB of positions.
     const PER_CHUNK: usize = 16 * 1024;
 
     fn push(&mut self, position: usize) {
@@ -52,7 +52,7 @@ impl Positions {
     }
 }
 
-/// Chunks of positions freed at once.
+/// Chunks of positions freed in one step.
 const CHUNKS_FREED_AT_ONCE: usize = 4;
 
 impl Drop for Positions {
@@ -63,7 +63,7 @@ impl Drop for Positions {
     }
 }
 
-/// The chunks of positions that are no longer used.
+/// The chunks of a dropped list, waiting to be freed.
 struct FreedSplit(Vec<Vec<u32>>);
 
 impl Dismantle for FreedSplit {
@@ -80,35 +80,35 @@ impl Dismantle for FreedSplit {
 /// The places of the keys in a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// The argument that is the first key.
+    /// The index of the first key.
     pub(crate) first: usize,
-    /// The distance of one key from the next: 2 where there are values in between.
+    /// The distance between two keys: 2 if each is followed by a value.
     pub(crate) step: usize,
-    /// How many there are.
+    /// The number of keys.
     pub(crate) count: usize,
 }
 
 impl Layout {
-    /// Every argument after the name is a key.
+    /// The layout if every argument after the name is a key.
     pub(crate) fn all(call: &Call) -> Self {
         Self { first: call.first, step: 1, count: call.len() - call.first }
     }
 }
 
-/// See the module.
+/// The keys of a request, split by core; see the module's documentation.
 pub(crate) struct KeysByCore {
     /// For each core, the positions of its keys in the request.
     cores: Vec<Arc<Positions>>,
 }
 
-/// A core's result, its time, and the first deadline in it, by the core's clock.
+/// A core's result, the time of its clock, and the first deadline among the values read.
 struct Timed<R> {
     result: R,
     dies: Option<u64>,
     now: u64,
 }
 
-/// Some keys of one core; cheap to send there.
+/// Some keys of one core; cheap to send to that core.
 pub(crate) struct Portion {
     request: Arc<Request>,
     positions: Arc<Positions>,
@@ -116,7 +116,7 @@ pub(crate) struct Portion {
 }
 
 impl Portion {
-    /// Splits off the next keys, at most `most`. `None` when there are no more.
+    /// Splits off at most `most` of the next keys. `None` when there are no more.
     fn next(&mut self, most: usize) -> Option<Self> {
         let Range { start, end } = self.range;
         let middle = end.min(start + most);
@@ -125,12 +125,12 @@ impl Portion {
         (start < middle).then_some(Self { request, positions, range: start..middle })
     }
 
-    /// How many keys there are.
+    /// The number of keys in the portion.
     pub(crate) fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// How many keys the core has in all.
+    /// The number of all keys of the core.
     pub(crate) fn of_all(&self) -> usize {
         self.positions.len()
     }
@@ -155,7 +155,7 @@ impl Portion {
 }
 
 impl KeysByCore {
-    /// Splits the keys.
+    /// Splits the keys of a request by core.
     pub(crate) async fn of(call: &Call, layout: Layout) -> Self {
         let mut cores: Vec<Positions> = Vec::new();
         cores.resize_with(call.tx.cores(), Positions::default);
@@ -195,9 +195,9 @@ impl KeysByCore {
 
     /// Works on all the keys, each core on its own; returns the result of each owner.
     ///
-    /// `step` gets up to `most` of the remaining keys, and adds to the core's result; false ends
-    /// the core's work. If no core has more than one portion, it is done as the message arrives: a
-    /// task would be a turn later.
+    /// `step` gets up to `most` of the remaining keys, and adds to the core's result; if it returns
+    /// false, the core is done. If no core has more than one portion, the work is done when the
+    /// message arrives, because a task would start a turn later.
     pub(crate) async fn work<R, S>(
         &self,
         call: &Call,
@@ -229,7 +229,7 @@ impl KeysByCore {
         call.tx.drive_each(self.owners(), in_slices).await
     }
 
-    /// [`KeysByCore::work`] that changes the keys, with locks of all of them.
+    /// [`KeysByCore::work`] for changes, with all keys locked.
     pub(crate) async fn change<R, S>(
         &self,
         call: &Call,
@@ -251,8 +251,8 @@ impl KeysByCore {
         results
     }
 
-    /// Reads the keys of each owner as of one instant, where there are at most [`PORTION_KEYS`] of
-    /// each; otherwise `None`. `step` also returns the first deadline among the values read.
+    /// Reads the keys of each owner at one instant; `None` if an owner has more than
+    /// [`PORTION_KEYS`]. `step` also returns the first deadline among the values read.
     pub(crate) async fn read<R, F>(&self, call: &Call, step: F) -> Option<Vec<R>>
     where
         R: Send + 'static,
@@ -270,7 +270,7 @@ impl KeysByCore {
                 Timed { result, dies, now: home.shard.db_mut(db).now() }
             }
         };
-        // A core whose clock has passed the deadline may have reported the value as gone.
+        // A core whose clock has passed the deadline may have treated the value as expired.
         let agrees = |reads: &[Timed<R>]| {
             let last = reads.iter().map(|read| read.now).max();
             reads.iter().all(|read| read.dies.is_none_or(|dies| Some(dies) > last))
@@ -279,13 +279,13 @@ impl KeysByCore {
         Some(reads.into_iter().map(|read| read.result).collect())
     }
 
-    /// True when no core has more than one portion.
+    /// True if no core has more than one portion.
     fn is_small(&self, call: &Call, most: fn(&Portion) -> usize) -> bool {
         let is_small = |keys: Portion| most(&keys) >= keys.len();
         self.owners().all(|core| is_small(self.all(call, core)))
     }
 
-    /// Runs the only portion of `core` as the message arrives.
+    /// Processes the only portion of `core` when the message arrives.
     fn at_once<R, S>(
         &self,
         call: &Call,
@@ -304,12 +304,12 @@ impl KeysByCore {
         }
     }
 
-    /// The number of rounds until every core is done with its keys.
+    /// The number of rounds until every core has processed its keys.
     pub(crate) fn rounds(&self) -> usize {
         self.cores.iter().map(|list| list.len().div_ceil(PORTION_KEYS)).max().unwrap_or(0)
     }
 
-    /// The cores that have keys to work on in this round.
+    /// The cores that have keys in this round.
     pub(crate) fn busy(&self, round: usize) -> impl Iterator<Item = CoreId> + '_ {
         (0..self.cores.len()).filter(move |core| round * PORTION_KEYS < self.cores[*core].len())
     }
@@ -341,7 +341,7 @@ impl KeysByCore {
     }
 }
 
-/// Ends the slice if it is over, now and then.
+/// Yields if the slice is over; checked from time to time.
 async fn breathe(call: &Call, done: usize) {
     if done % BREATH_KEYS == BREATH_KEYS - 1 {
         call.tx.pause().await;
@@ -353,8 +353,8 @@ mod tests {
     use super::*;
     use darter_base::preempt::Never;
 
-    #[test] // Every position is found again, and very many are freed in portions.
-    fn positions_are_kept_in_order() {
+    #[test] // And very many are freed in portions.
+    fn positions_in_chunks_keep_their_order() {
         for count in [0, 1, 16_384, 16_385, 200_000] {
             let mut positions = Positions::default();
             (0..count).for_each(|at| positions.push(at * 3));

@@ -24,7 +24,7 @@ pub(super) fn getbit(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// `SETBIT key offset value`: sets or clears the bit at `offset`; the string grows to hold it.
 ///
 /// Reply: the bit before. Refusals: an offset beyond the longest string, a value other than 0 and
-/// 1, `WrongType`. The deadline stays. Cost: O(1), and O(chunks) of a gap. Source:
+/// 1, `WrongType`. The deadline stays. Cost: O(1), plus O(chunks) for a gap. Source:
 /// <https://redis.io/commands/setbit> (2.2.0).
 pub(super) fn setbit(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -44,7 +44,7 @@ pub(super) fn out_of_range() -> Refusal {
     Refusal::line("ERR bit offset is not an integer or out of range")
 }
 
-/// The offset of a bit, if a string may be long enough to have it.
+/// The offset of a bit, if some legal string could contain it.
 pub(super) fn checked(offset: i64) -> Result<usize, Refusal> {
     let offset = usize::try_from(offset).ok().filter(|offset| offset / 8 < string_max_bytes());
     offset.ok_or_else(out_of_range)
@@ -54,7 +54,7 @@ pub(super) fn checked(offset: i64) -> Result<usize, Refusal> {
 #[derive(Clone, Copy, Debug)]
 struct Bit {
     byte: usize,
-    /// Counted from the highest.
+    /// The bit's number within its byte; 0 is the highest bit.
     within: usize,
 }
 
@@ -68,8 +68,8 @@ impl Bit {
         0x80 >> self.within
     }
 
-    /// Sets or clears it. Returns what it was, and how many changes that is: one, of the bit or of the
-    /// string's length, or none.
+    /// Sets or clears the bit. Returns its previous value, and the number of changes: 1 if the bit
+    /// or the string's length changed, else 0.
     fn set(self, text: &mut TextEdit<'_>, on: bool) -> (bool, usize) {
         let old = text.text().byte(self.byte);
         let byte = old.unwrap_or(0);

@@ -1,8 +1,9 @@
 //! The result of BITOP, built aside in chunks by all cores.
 //!
 //! Chunks do not depend on each other, so each core builds a run of them, in slices. In a chunk the
-//! sources are added one by one. Where only one of them says anything, or none, the result shares
-//! that one's chunk, or a chunk of zeros: a sparse bitmap costs no more than its bits.
+//! sources are added one by one. If at most one source affects a chunk, the result shares that
+//! source's chunk, or a chunk of zeros. So a sparse bitmap takes memory only for the chunks with
+//! set bits.
 
 use super::combine::Act;
 use crate::multi_input::Queue;
@@ -13,13 +14,13 @@ use darter_tx::Tx;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Chunks for which it is worth asking another core.
+/// Fewer chunks a core are not worth a message to another core.
 const CHUNKS_EACH_MIN: usize = 8;
-/// Chunks that are joined with the result at once.
+/// Chunks that are appended to the result in one step.
 const JOINED_AT_ONCE: usize = 256;
-/// Bytes that are combined between two reads of the clock.
+/// Bytes that are combined between two checks of the slice.
 const BREATH_BYTES: usize = 32 * 1024;
-/// The cost of looking at a source, in bytes combined.
+/// The cost of fetching a source's chunk, counted in combined bytes.
 const LOOK_BYTES: usize = 512;
 
 /// The strings at the sources, `None` for those that are absent.
@@ -31,7 +32,7 @@ pub(super) async fn build(call: &Call, act: Act, sources: Strings, len: usize) -
     let chunks = len.div_ceil(CHUNK_BYTES);
     let all = call.tx.cores();
     let parts = chunks.div_ceil(CHUNKS_EACH_MIN).clamp(1, all);
-    // This core has the first part, its neighbours have the others.
+    // This core builds the first part, and the following cores the others.
     let owners = (0..parts).map(|part| (call.tx.core() + part) % all);
     let work = |core: usize| {
         let part = (core + all - call.tx.core()) % all;
@@ -58,7 +59,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Builds a run of chunks.
+    /// Builds a range of chunks.
     async fn run(&self, tx: &Tx, chunks: Range<usize>) -> Vec<Arc<[u8]>> {
         let mut built = Vec::with_capacity(chunks.len());
         let mut zeros = None;
@@ -79,7 +80,7 @@ impl Plan {
     }
 }
 
-/// A source's part of a chunk: not empty.
+/// A source's part of a chunk. Never empty.
 #[derive(Clone, Copy)]
 struct Piece<'a> {
     chunk: &'a Arc<[u8]>,
@@ -97,7 +98,7 @@ impl<'a> Piece<'a> {
         &self.chunk[..self.len]
     }
 
-    /// As a chunk of `bytes` bytes: shared if it is one.
+    /// A chunk of `bytes` bytes; shared with the source if the lengths are equal.
     fn to_chunk(self, bytes: usize) -> Arc<[u8]> {
         if self.chunk.len() == bytes {
             return Arc::clone(self.chunk);
@@ -108,13 +109,13 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// A chunk in the making. `None` stands for zeros.
+/// A result chunk being built. `None` stands for zeros.
 struct Mix<'a> {
     act: Act,
     bytes: usize,
-    /// The first source, where it is compared with the others.
+    /// The first source, for operations that compare it with the others.
     first: Option<Piece<'a>>,
-    /// The others, or all, so far.
+    /// The combination so far: of the other sources, or of all.
     sum: Option<Arc<[u8]>>,
     /// Bits that were set more than once.
     twice: Option<Arc<[u8]>>,
@@ -125,7 +126,7 @@ impl<'a> Mix<'a> {
         Self { act, bytes, first: None, sum: None, twice: None }
     }
 
-    /// Adds the source at `at`. Returns about how many bytes were combined.
+    /// Combines the source at `at`. Returns the approximate number of combined bytes.
     fn add(&mut self, at: usize, piece: Option<Piece<'a>>) -> usize {
         match self.act {
             act if act.compares_first() && at == 0 => {
@@ -143,7 +144,7 @@ impl<'a> Mix<'a> {
         piece.map_or(0, |piece| piece.len)
     }
 
-    /// Changes the sum where `piece` says something; of nothing and `piece` it is `piece`.
+    /// Combines the sum with `piece`. An empty sum becomes `piece`.
     fn join(&mut self, piece: Option<Piece<'_>>, act: impl Fn(u8, u8) -> u8) {
         let Some(piece) = piece else { return };
         match &mut self.sum {
@@ -164,7 +165,7 @@ impl<'a> Mix<'a> {
         }
     }
 
-    /// Records the bits of `piece` that were set before, too.
+    /// Records the bits of `piece` that were already set.
     fn note_twice(&mut self, piece: Option<Piece<'_>>) {
         let (Some(piece), Some(sum)) = (piece, &self.sum) else { return };
         let twice = self.twice.get_or_insert_with(|| Arc::from(vec![0; self.bytes]));
@@ -172,7 +173,7 @@ impl<'a> Mix<'a> {
         own(twice).iter_mut().zip(both).for_each(|(twice, both)| *twice |= both);
     }
 
-    /// The chunk. `zeros` is one of zeros, once there is one.
+    /// Returns the chunk. `zeros` caches a chunk of zeros.
     fn end(mut self, zeros: &mut Option<Arc<[u8]>>) -> Arc<[u8]> {
         match self.act {
             Act::And | Act::Or | Act::Xor => {}
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    /// The bit by the rule in `Act`'s words.
+    /// The expected bit, by the definition of the operation.
     fn expected(act: Act, bits: &[bool]) -> bool {
         let others = bits[1..].iter().any(|bit| *bit);
         let count = bits.iter().filter(|bit| **bit).count();

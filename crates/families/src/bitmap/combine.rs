@@ -17,21 +17,21 @@ use std::sync::Arc;
 /// How strings are combined. A string that ends early continues with clear bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Set in all.
+    /// Set in all sources.
     And,
-    /// Set in any.
+    /// Set in any source.
     Or,
-    /// Set in an odd number of them.
+    /// Set in an odd number of sources.
     Xor,
-    /// Clear in the only one.
+    /// Clear in the only source.
     Not,
-    /// Set in the first and in no other.
+    /// Set in the first source and in no other.
     Diff,
-    /// Set in another, but not in the first.
+    /// Set in another source, but not in the first.
     Diff1,
-    /// Set in the first and in another.
+    /// Set in the first source and in at least one other.
     AndOr,
-    /// Set in exactly one.
+    /// Set in exactly one source.
     One,
 }
 
@@ -47,7 +47,7 @@ const NAMES: &[(&str, Act)] = &[
 ];
 
 impl Act {
-    /// The meaning of the next argument, if it suits the number of sources.
+    /// Parses the operation, and checks the number of sources.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let word = args.word()?;
         let act = option_names::meaning(word, NAMES).ok_or(Refusal::Syntax)?;

@@ -1,4 +1,4 @@
-//! BITCOUNT: how many bits are set.
+//! BITCOUNT: counts the set bits.
 
 use super::range::{Unit, bytes_of};
 use crate::lookup::find_text;
@@ -36,7 +36,7 @@ pub(super) fn bitcount(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     }
 }
 
-/// Which bits of a string of `len` bytes are meant.
+/// The range of bits to count, in a string of `len` bytes.
 fn parse(mut args: Args<'_>, len: usize) -> Result<Range<usize>, Refusal> {
     if args.left() == 0 {
         return Ok(0..len * 8);
@@ -46,7 +46,7 @@ fn parse(mut args: Args<'_>, len: usize) -> Result<Range<usize>, Refusal> {
     }
     let (start, end) = (args.int()?, args.int()?);
     if start < 0 && end < 0 && start > end {
-        return Ok(0..0); // The other arguments are not checked.
+        return Ok(0..0); // An absent key replies 0; the other arguments are not checked.
     }
     let unit = if args.left() > 0 { Unit::parse(args.word()?)? } else { Unit::Byte };
     Ok(unit.resolve(start, end, len))
@@ -61,7 +61,7 @@ fn count_bytes(text: &Str<'_>, bytes: Range<usize>) -> usize {
     count
 }
 
-/// How many bits are set in the first and the last byte of `bits`, but outside of it.
+/// Counts the set bits that are in the first and last byte of `bits`, but outside the range.
 fn count_edges(text: &Str<'_>, bits: &Range<usize>) -> usize {
     if bits.is_empty() {
         return 0;
@@ -72,7 +72,7 @@ fn count_edges(text: &Str<'_>, bits: &Range<usize>) -> usize {
     (before.count_ones() + after.count_ones()) as usize
 }
 
-/// A count of a long string; the reply comes at the end.
+/// A running count in a long string; the reply comes at the end.
 struct Counting {
     blob: Blob,
     rest: Range<usize>,

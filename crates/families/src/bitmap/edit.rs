@@ -8,9 +8,9 @@ use darter_structs::blob::Blob;
 /// The keyspace event of every change of bits.
 pub(super) const SETBIT: &Event = &Event::new("setbit", b'$');
 
-/// Changes the string at `key` by `edit`, which also returns how many changes of bits are counted: they are
-/// an event, and growing alone is none. A long string is changed in place, a short one in a copy; an
-/// absent one begins empty. The deadline stays.
+/// Changes the string at `key` by `edit`, which also returns the number of changed bits. A changed
+/// bit publishes an event; growth alone does not. A long string is changed in place, a short one in
+/// a copy; an absent string starts empty. The deadline stays.
 ///
 /// As in Redis the encoding is `raw` from now on, even if nothing has changed.
 pub(super) fn edit<R>(

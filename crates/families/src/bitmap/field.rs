@@ -17,7 +17,7 @@ use darter_resp::{self as resp, Output, Reply, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// The most arguments of an operation, its name included.
+/// The most arguments of one operation, its name included.
 const WORDS_MAX: usize = 4;
 /// Operations in one portion.
 const PORTION: usize = 256;
@@ -42,8 +42,8 @@ pub(super) fn bitfield_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refus
     run(cx, args, Mode::ReadOnly)
 }
 
-/// The key flags of a BITFIELD: one with only GETs reads. Stops at the first word that is no
-/// subcommand.
+/// The key flags of a BITFIELD: read-only if it has only GETs. The search stops at the first
+/// unknown subcommand.
 pub(super) fn flags_of(args: resp::Args<'_>) -> KeyFlags {
     let mut at = 2;
     while at < args.len() {
@@ -64,7 +64,7 @@ enum Mode {
     ReadOnly,
 }
 
-/// An action on an integer.
+/// What an operation does to an integer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
     Get,
@@ -72,7 +72,7 @@ pub(super) enum Action {
     Add(i64),
 }
 
-/// An operation.
+/// One operation of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) integer: Integer,
@@ -123,11 +123,11 @@ fn parse_overflow(text: &[u8]) -> Result<Overflow, Refusal> {
     option_names::meaning(text, NAMES).ok_or(Refusal::line("ERR Invalid OVERFLOW type specified"))
 }
 
-/// The findings of the first pass over the arguments.
+/// The results of the first pass over the arguments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Survey {
     operations: usize,
-    /// The last byte that is written to, if any is.
+    /// The last byte that an operation writes to, if any does.
     last_byte: Option<usize>,
 }
 
@@ -177,7 +177,7 @@ fn run(cx: &mut Cx<'_>, mut args: Args<'_>, mode: Mode) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// Runs all operations. Returns their results, and how many of them have changed bits.
+/// Runs all operations. Returns their results, and the number of those that changed bits.
 fn write(
     text: &mut TextEdit<'_>,
     last_byte: usize,
@@ -219,7 +219,7 @@ fn read(text: &Str<'_>, integer: Integer) -> i64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changer {
     last_byte: usize,
-    /// The string grows, so each write is a change.
+    /// The string grows, so every write counts as a change.
     grows: bool,
     /// Operations that have changed something.
     changes: usize,
@@ -236,7 +236,7 @@ impl Changer {
         }
     }
 
-    /// Runs an operation. Its result; `None` if it does not fit.
+    /// Runs an operation. Returns its result, or `None` if the result does not fit.
     pub(super) fn run(&mut self, text: &mut TextEdit<'_>, operation: Operation) -> Option<i64> {
         let Operation { integer, action, overflow } = operation;
         let from = integer.first_byte();
@@ -260,17 +260,17 @@ impl Changer {
     }
 }
 
-/// Very many operations.
+/// A request with more operations than fit a slice.
 struct Long {
     request: Arc<Request>,
     /// The index of the key in the request.
     key: usize,
     mode: Mode,
-    /// The next argument.
+    /// The index of the next argument.
     next: usize,
     overflow: Overflow,
     survey: Survey,
-    /// Once all arguments have been read.
+    /// The second pass, once all arguments have been read.
     work: Option<FieldEdit>,
 }
 
@@ -312,7 +312,7 @@ impl Long {
         self.survey.check(self.mode)?;
         let key = Key::new(resp::Args::owned(&self.request).get(self.key));
         if self.survey.last_byte.is_none() {
-            find_text(cx.db, cx.stats, &key)?; // The search counts as a read.
+            find_text(cx.db, cx.stats, &key)?; // The lookup counts as a read.
         }
         let mut draft = cx.db.draft_text(&key)?;
         let changer = match self.survey.last_byte {

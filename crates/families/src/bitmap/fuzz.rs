@@ -20,7 +20,7 @@ impl Bits {
         Self(bits.collect())
     }
 
-    /// The integer at this bit, with this number of bits, signed or not.
+    /// The integer at this bit with this number of bits, signed or unsigned.
     fn read(&self, (from, bits, is_signed): (usize, usize, bool)) -> i128 {
         let place = self.0[from..from + bits].iter();
         let number = place.fold(0, |sum: i128, bit| sum * 2 + i128::from(*bit));
@@ -33,8 +33,7 @@ impl Bits {
     }
 }
 
-/// The expected result of an operation, if only one result is right: SET has an edge case of
-/// Redis's own.
+/// The expected result of an operation, or `None` where SET has Redis's own edge case.
 fn due(wanted: i128, bits: usize, is_signed: bool, overflow: Overflow) -> Option<i128> {
     let count = 1_i128 << bits;
     let least = if is_signed { -count / 2 } else { 0 };
@@ -47,7 +46,7 @@ fn due(wanted: i128, bits: usize, is_signed: bool, overflow: Overflow) -> Option
     }
 }
 
-/// The words of a line as an operation, and where it works.
+/// Parses the words of a line into an operation and its place.
 fn parse(line: &[u8]) -> Option<(Operation, (usize, usize, bool))> {
     let words: Vec<_> = line.split(|byte| *byte == b' ').collect();
     let [name, kind, offset, rest @ ..] = &words[..] else { return None };

@@ -1,33 +1,33 @@
-//! Integers of up to 64 bits anywhere in a string: how they are read, written and counted up.
+//! Integers of up to 64 bits anywhere in a string: how they are read, written and incremented.
 //!
 //! ```text
 //! offset 5, 12 bits:   |.....xxx|xxxxxxxx|x.......|   the highest bit first, across bytes
 //! ```
-//! Nine bytes hold any of them, wherever it begins.
+//! Any of them fits in nine bytes, at any bit offset.
 
 use super::bit::{checked, out_of_range};
 use darter_base::number;
 use darter_command::{Refusal, until_nul};
 
-/// Bytes that an integer may touch.
+/// The most bytes that an integer may touch.
 pub(super) const TOUCHED_MAX: usize = 9;
 
-/// The bytes from the first that an integer touches on; those behind the string's end are zeros.
+/// Nine bytes, starting at the first byte of an integer; bytes after the string's end are zeros.
 pub(super) type Window = [u8; TOUCHED_MAX];
 
 /// The handling of a result that does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// The bits that fit.
+    /// Keep the low bits.
     #[default]
     Wrap,
-    /// The nearest number that fits.
+    /// Use the nearest number that fits.
     Saturate,
-    /// Nothing is written.
+    /// Write nothing.
     Fail,
 }
 
-/// The type of an integer.
+/// The type of an integer: its width and its sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     bits: u32,
@@ -35,7 +35,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// `i1` to `i64` and `u1` to `u63`.
+    /// Parses `i1` to `i64` and `u1` to `u63`.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Refusal> {
         let (is_signed, digits) = match text {
             [b'i', digits @ ..] => (true, digits),
@@ -58,14 +58,14 @@ impl Kind {
         if self.is_signed { (-count / 2, count / 2 - 1) } else { (0, count - 1) }
     }
 
-    /// The number that has these bits; the others are ignored.
+    /// The number with these low bits; the higher bits are ignored.
     fn number(self, bits: u64) -> i64 {
         let spare = u64::BITS - self.bits;
         let high = bits << spare;
         if self.is_signed { high.cast_signed() >> spare } else { (high >> spare).cast_signed() }
     }
 
-    /// The number for `wanted`, if there is one.
+    /// Fits `wanted` into the type; `None` if it does not fit and the rule is FAIL.
     fn fit(self, wanted: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = self.bounds();
         let fitting = match overflow {
@@ -77,10 +77,11 @@ impl Kind {
         i64::try_from(fitting).ok()
     }
 
-    /// `value` as a number of this type: without a sign, a negative one is very large.
+    /// `value` as a number of this type. For an unsigned type, a negative value counts as very
+    /// large.
     ///
-    /// So is, as in Redis, one with a sign that lies further below the highest number than 63 bits
-    /// can say.
+    /// As in Redis, a signed value also counts as very large if its distance to the maximum exceeds
+    /// 63 bits.
     pub(super) fn set_to(self, value: i64, overflow: Overflow) -> Option<i64> {
         let below_most = self.bounds().1 - i128::from(value);
         let is_too_far = self.bits < u64::BITS && below_most > i128::from(i64::MAX);
@@ -91,7 +92,7 @@ impl Kind {
         self.fit(wanted, overflow)
     }
 
-    /// The sum, as a number of this type.
+    /// The sum of `old` and `by`, as a number of this type.
     pub(super) fn sum(self, old: i64, by: i64, overflow: Overflow) -> Option<i64> {
         self.fit(i128::from(old) + i128::from(by), overflow)
     }
@@ -122,17 +123,17 @@ impl Integer {
         Ok(Self { kind, offset: checked(offset.wrapping_mul(unit))? })
     }
 
-    /// The first byte that it touches.
+    /// The first byte that the integer touches.
     pub(super) fn first_byte(self) -> usize {
         self.offset / 8
     }
 
-    /// The last byte that it touches.
+    /// The last byte that the integer touches.
     pub(super) fn last_byte(self) -> usize {
         (self.offset + self.kind.bits as usize - 1) / 8
     }
 
-    /// Bits of a window below it.
+    /// The number of bits in the window below the integer.
     fn shift(self) -> u32 {
         let before = u32::try_from(self.offset % 8).unwrap_or(0);
         u32::try_from(TOUCHED_MAX * 8).unwrap_or(0) - before - self.kind.bits
@@ -144,7 +145,7 @@ impl Integer {
         self.kind.number(bits as u64)
     }
 
-    /// Replaces it in the window. Returns the bytes that it touches.
+    /// Replaces the integer in the window. Returns the bytes that it touches.
     pub(super) fn write(self, window: &mut Window, value: i64) -> &[u8] {
         let mask = u128::from(self.kind.mask());
         let bits = u128::from(value.cast_unsigned()) & mask;
@@ -168,8 +169,8 @@ mod tests {
         Kind::parse(text.as_bytes()).unwrap()
     }
 
-    #[test] // Bit by bit, for every type at every place in a byte.
-    fn integers_are_written_where_they_are_read() {
+    #[test] // Checked bit by bit.
+    fn integers_of_every_type_and_offset_are_read_as_written() {
         let mut prng = Prng::from_seed(1);
         for bits in 1..=64 {
             for offset in 0..8 {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn overflows_follow_the_rule() {
+    fn overflowing_results_wrap_saturate_or_fail() {
         use Overflow::{Fail, Saturate, Wrap};
         #[rustfmt::skip] // A table.
         let cases = [

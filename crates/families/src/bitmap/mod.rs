@@ -53,7 +53,7 @@ const O_N: &str = "O(N)";
 const O_FIELD: &str = "O(1) for each subcommand specified";
 const UNITS: &[(&str, &str)] = &[("7.0.0", "Added the `BYTE|BIT` option.")];
 
-/// Never run as a point command: that would lock its sources, too, while it builds.
+/// Never run as a point command: that would keep the sources locked during the build.
 const BITOP: Run = Run::Multi { here: None, anywhere: |call| Box::pin(combine::bitop(call)) };
 
 /// The rows of this family.

@@ -1,4 +1,4 @@
-//! BITPOS: where the first bit is that is set, or clear.
+//! BITPOS: finds the first bit that is set, or clear.
 
 use super::range::{Unit, bytes_of};
 use crate::lookup::find_text;
@@ -16,8 +16,8 @@ use std::ops::Range;
 ///
 /// Reply: integer, counted from the beginning of the string; -1 when there is none. A string
 /// without a given end continues with clear bits. Refusals: a bit other than 0 and 1, `WrongType`,
-/// `NotAnInteger`, `Syntax`; of an absent key only the first. Cost: O(bytes); in slices from a cut
-/// when they are many. Source: <https://redis.io/commands/bitpos> (2.8.7).
+/// `NotAnInteger`, `Syntax`. For an absent key, only the bit argument is checked. Cost: O(bytes);
+/// in slices from a cut when they are many. Source: <https://redis.io/commands/bitpos> (2.8.7).
 pub(super) fn bitpos(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let on = match args.int()? {
@@ -64,13 +64,13 @@ fn parse(mut args: Args<'_>, on: bool, len: usize) -> Result<Search, Refusal> {
 struct Search {
     on: bool,
     bits: Range<usize>,
-    /// The search continues beyond the end of the string, where all bits are clear.
+    /// The search continues after the end of the string, where all bits are clear.
     is_open: bool,
 }
 
 impl Search {
-    /// Looks through a piece that begins at the byte `at`. The place found may be behind the last
-    /// bit, in the same byte.
+    /// Searches a piece that begins at byte `at`. The position found may lie after the range's end,
+    /// within the same byte.
     fn look(&self, at: usize, piece: &[u8]) -> Option<usize> {
         let skipped: u8 = if self.on { 0 } else { 0xff };
         let place = |byte: usize, bits: u8| (at + byte) * 8 + bits.leading_zeros() as usize;

@@ -4,7 +4,7 @@ use crate::option_names;
 use darter_command::Refusal;
 use std::ops::Range;
 
-/// The unit of a client's range.
+/// The unit of a client's range: bytes or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Byte,
@@ -12,7 +12,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// The meaning of a client's word.
+    /// Parses the unit's word.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Refusal> {
         option_names::meaning(text, &[("BIT", Self::Bit), ("BYTE", Self::Byte)])
             .ok_or(Refusal::Syntax)
@@ -25,8 +25,8 @@ impl Unit {
         }
     }
 
-    /// The bits that `start..=end` means in a string of `bytes` bytes: both ends belong to it,
-    /// negative ones count from the end of the string.
+    /// The bits of `start..=end` in a string of `bytes` bytes. Both ends are included; negative
+    /// ones count from the end of the string.
     pub(super) fn resolve(self, start: i64, end: i64, bytes: usize) -> Range<usize> {
         let len = bytes * 8 / self.bits();
         let place = |at: i64| {
@@ -38,7 +38,7 @@ impl Unit {
     }
 }
 
-/// The bytes that hold some bits.
+/// The bytes that contain these bits.
 pub(super) fn bytes_of(bits: &Range<usize>) -> Range<usize> {
     bits.start / 8..bits.end.div_ceil(8)
 }

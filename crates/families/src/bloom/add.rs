@@ -1,6 +1,7 @@
-//! BF.ADD, BF.MADD, BF.INSERT: items are added.
+//! BF.ADD, BF.MADD, BF.INSERT: adding items.
 //!
-//! A few are added at once, in place. More or longer ones are a [`Long`] job, which works on a cut.
+//! A few items are added at once, in place. More or longer items are a [`Long`] job, which works on
+//! a cut.
 
 use super::make::{RESERVE, not_created, options};
 use super::value::{BloomEdit, BloomFilter, DEFAULT};
@@ -16,9 +17,10 @@ use darter_structs::filter::{Added, Bloom, Plan, Probe};
 /// The keyspace event of every addition.
 pub(super) const ADD: &Event = &Event::new("bf.add", b'd');
 
-/// Items that are added in one go: each copies a page and the nodes above it, if a cut shares them.
+/// Items that are added in one step. Each copies a page and the nodes above it, if a cut shares
+/// them.
 const ITEMS_AT_ONCE: usize = 32;
-/// Bits that are looked at in one go: most of those of a layer are in one page.
+/// Bits that are tested in one step; the bits of one layer are mostly in one page.
 pub(super) const LOOKS_AT_ONCE: usize = 1_024;
 
 const FULL: &[u8] = b"ERR non scaling filter is full";
@@ -26,15 +28,15 @@ const STUCK: &[u8] = b"ERR problem inserting into filter";
 
 /// `BF.ADD key item`: adds an item to the filter at `key`; an absent one is created.
 ///
-/// Reply: boolean, whether it seems to be new. Refusals: `WrongType`, a filter that is full. Cost:
-/// O(layers * bits of an item + bytes of the item), in slices when it is long.
+/// Reply: boolean, true if the item seems to be new. Refusals: `WrongType`, a filter that is full.
+/// Cost: O(layers * bits of an item + bytes of the item), in slices if the item is long.
 /// Source: <https://redis.io/commands/bf.add> (RedisBloom 1.0.0).
 pub(super) fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(cx, args, |_| Ok(Some(DEFAULT)), reply_one)
 }
 
-/// `BF.MADD key item [item ...]`: as BF.ADD, an answer each; none after the first for which there is no
-/// room. Source: <https://redis.io/commands/bf.madd> (RedisBloom 1.0.0).
+/// `BF.MADD key item [item ...]`: BF.ADD for several items, with a reply each. The replies end with
+/// the first item for which there is no room.
 pub(super) fn madd(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(cx, args, |_| Ok(Some(DEFAULT)), reply_each)
 }
@@ -77,7 +79,7 @@ fn insert(
     }
 }
 
-/// Creates the filter if there is none.
+/// Creates the filter if it is absent.
 fn ensure(edit: &mut BloomEdit<'_>, plan: Option<Plan>) -> Result<(), Refusal> {
     if edit.chain().is_empty() {
         let plan = plan.ok_or(Refusal::line("ERR not found"))?;
@@ -126,7 +128,7 @@ fn reply_each(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
 /// Very many items, or very long ones.
 struct LongAddition {
     long: Long,
-    /// The filter as it will be.
+    /// The new version of the filter.
     draft: Option<Draft<BloomFilter>>,
 }
 
@@ -140,7 +142,7 @@ struct Long {
 }
 
 impl LongAddition {
-    /// A cut of the filter, or a new one.
+    /// Takes a cut of the filter, or makes a new one.
     fn begin(&self, cx: &mut Cx<'_>) -> Result<Draft<BloomFilter>, Refusal> {
         let key = Key::new(self.long.probes.args().get(self.long.key));
         let mut draft = cx.db.draft::<BloomFilter>(&key)?;

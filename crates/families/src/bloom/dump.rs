@@ -1,4 +1,4 @@
-//! BF.SCANDUMP and BF.LOADCHUNK: filters in pieces. See `filter_dump`.
+//! BF.SCANDUMP and BF.LOADCHUNK: dumping and loading filters in pieces. See `filter_dump`.
 
 use super::items::{of_outline, outline};
 use super::value::{BloomEdit, BloomFilter};
@@ -21,10 +21,11 @@ fn bad_data() -> Refusal {
     Refusal::line("ERR received bad data")
 }
 
-/// `BF.SCANDUMP key iterator`: the next piece of the filter at `key`, from 0 on.
+/// `BF.SCANDUMP key iterator`: the next piece of a dump of the filter at `key`; the first iterator
+/// is 0.
 ///
-/// Reply: the next iterator and the piece; after the last, 0 and nothing. Refusals: an absent key, an
-/// iterator that is no number, `WrongType`. Cost: O(bytes of a piece).
+/// Reply: the next iterator and the piece; after the last piece, 0 and an empty bulk. Refusals: an
+/// absent key, an iterator that is not a number, `WrongType`. Cost: O(bytes of a piece).
 /// Source: <https://redis.io/commands/bf.scandump> (RedisBloom 1.0.0).
 pub(super) fn scandump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -73,7 +74,7 @@ pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     Ok(Flow::Done)
 }
 
-/// Loads a run of this length, if the filter has it.
+/// Loads a run of pages, if the filter has a run of this length there.
 fn load_run(edit: &mut BloomEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
     let (layer, first) = place_of(bits(edit.chain()), (piece, bytes.len()))?;
     let mut pages = bytes.chunks(PAGE_BYTES).enumerate();

@@ -1,9 +1,9 @@
-//! The parts of a filter, as files have them and as a dump begins.
+//! The parts of a filter: in files, and in the first piece of a dump.
 //!
 //! ```text
 //! h | growth: 4 | layers: 4                                       the chain; growth 0: one layer only
 //! l | capacity: 8 | items: 8 | error: 8 | hashes: 4 | blocks: 8 | bytes of a block: 8      a layer
-//! p | page: 8 | its bytes                                         of the layer before it; others are zeros
+//! p | page: 8 | its bytes                                         of the preceding layer; others are zeros
 //! ```
 
 use crate::page_items::Pieces;
@@ -54,12 +54,12 @@ impl Fields<'_> {
     }
 }
 
-/// The state of reading a filter.
+/// The state of reading a filter from its parts.
 #[derive(Clone, Default)]
 pub(super) struct Building {
-    /// Layers that are still to come.
+    /// Layers that have not been read yet.
     missing: u32,
-    /// Which pages of the last layer may come.
+    /// The pages of the last layer that may follow.
     taken: Pieces,
 }
 
@@ -68,7 +68,7 @@ impl Building {
         self.missing == 0
     }
 
-    /// Adds a part. False if it cannot be the next.
+    /// Adds a part. Returns false if it cannot be the next part.
     pub(super) fn take(&mut self, chain: &mut Bloom, part: &[u8]) -> bool {
         let Some((tag, fields)) = part.split_first() else { return false };
         let mut fields = Fields(fields);
@@ -110,14 +110,14 @@ impl Building {
     }
 }
 
-/// The parts of a cut.
+/// Encodes the parts of a cut.
 pub(super) struct Parts {
     chain: Bloom,
     next: Next,
     part: Vec<u8>,
 }
 
-/// The part that comes next.
+/// The next part to encode.
 enum Next {
     Head,
     Layer(usize),
@@ -164,13 +164,13 @@ impl Source for Parts {
     }
 }
 
-/// The beginning of a dump: everything but the bits.
+/// The first piece of a dump: everything but the bits.
 pub(super) fn outline(chain: &Bloom) -> Vec<u8> {
     let layers = chain.layers().iter().flat_map(of_layer);
     [MAGIC, &head(chain)].concat().into_iter().chain(layers).collect()
 }
 
-/// The filter that a dump begins with, without its bits.
+/// The filter described by the first piece of a dump, without its bits.
 pub(super) fn of_outline(bytes: &[u8]) -> Option<Bloom> {
     let (head, layers) = bytes.strip_prefix(MAGIC)?.split_at_checked(HEAD_BYTES)?;
     let (mut chain, mut building) = (Bloom::default(), Building::default());

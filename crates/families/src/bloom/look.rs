@@ -1,4 +1,4 @@
-//! BF.EXISTS, BF.MEXISTS, BF.CARD, BF.INFO: questions to a filter.
+//! BF.EXISTS, BF.MEXISTS, BF.CARD, BF.INFO: queries of a filter.
 
 use super::add::LOOKS_AT_ONCE;
 use super::value::BloomFilter;
@@ -10,20 +10,20 @@ use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::filter::{Bloom, Probe};
 
-/// Items that are looked for in one go.
+/// Items that are looked up in one step.
 const ITEMS_AT_ONCE: usize = 64;
 
-/// `BF.EXISTS key item`: whether the item seems to be in the filter at `key`.
+/// `BF.EXISTS key item`: tests whether the item seems to be in the filter at `key`.
 ///
 /// Reply: boolean. Refusals: `WrongType`. Cost: O(layers * bits of an item + bytes of the item), in
-/// portions when it is long. Source: <https://redis.io/commands/bf.exists> (RedisBloom 1.0.0).
+/// portions if the item is long. Source: <https://redis.io/commands/bf.exists> (RedisBloom 1.0.0).
 pub(super) fn exists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let chain = find_value::<BloomFilter>(cx.db, cx.stats, &key)?;
     look(&mut cx.reply, chain.as_deref().map(BloomFilter::chain), args)
 }
 
-/// `BF.MEXISTS key item [item ...]`: as BF.EXISTS, an answer each.
+/// `BF.MEXISTS key item [item ...]`: BF.EXISTS for several items, with a reply each.
 /// Source: <https://redis.io/commands/bf.mexists> (RedisBloom 1.0.0).
 pub(super) fn mexists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -32,13 +32,13 @@ pub(super) fn mexists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     look(&mut cx.reply, chain.as_deref().map(BloomFilter::chain), args)
 }
 
-/// How many items are looked for in one go.
+/// The number of items that are looked up in one step.
 fn at_once(chain: Option<&Bloom>) -> usize {
     let bits = chain.map_or(1, Bloom::hashes).max(1);
     ITEMS_AT_ONCE.min(LOOKS_AT_ONCE / bits).max(1)
 }
 
-/// Answers for the items that are left: from a cut, unless they are few.
+/// Replies for the remaining items: from a cut, unless they are few.
 fn look(reply: &mut Reply<'_>, chain: Option<&Bloom>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     if !is_long(args, at_once(chain), BYTES_AT_ONCE) {
         while let Some(item) = args.next() {
@@ -51,7 +51,7 @@ fn look(reply: &mut Reply<'_>, chain: Option<&Bloom>, mut args: Args<'_>) -> Res
     Ok(if more { Flow::Stream(Box::new(looking)) } else { Flow::Done })
 }
 
-/// Items that are being looked for.
+/// A lookup of many items, from a cut.
 struct Looking {
     probes: ItemHashes,
     chain: Option<Bloom>,
@@ -63,14 +63,15 @@ impl Stream for Looking {
             if self.probes.left() == 0 {
                 break;
             }
-            let Some(probe) = self.probes.step() else { break }; // A whole piece: enough.
+            // A whole piece was hashed: enough for this portion.
+            let Some(probe) = self.probes.step() else { break };
             reply.boolean(self.chain.as_ref().is_some_and(|chain| chain.contains(probe)));
         }
         self.probes.left() > 0
     }
 }
 
-/// `BF.CARD key`: how many items were added to the filter at `key`, 0 if it is absent.
+/// `BF.CARD key`: the number of items added to the filter at `key`, 0 if it is absent.
 ///
 /// Reply: integer. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/bf.card> (RedisBloom 2.4.4).
@@ -85,7 +86,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A fact of BF.INFO: its word, its name, its value; `None` is null.
+/// A field of BF.INFO: its word, its name, its value; `None` is null.
 type Fact = (&'static str, &'static str, fn(&Bloom) -> Option<u64>);
 
 #[rustfmt::skip] // A table.
@@ -97,16 +98,16 @@ const FACTS: &[Fact] = &[
     ("EXPANSION", "Expansion rate",           |chain| chain.growth().map(u64::from)),
 ];
 
-/// Bytes of a filter that are no bits.
+/// Bytes of a filter besides its bits.
 fn overhead(chain: &Bloom) -> u64 {
     (size_of::<BloomFilter>() + std::mem::size_of_val(chain.layers())) as u64
 }
 
-/// `BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION]`: facts about the filter at `key`. The
-/// size is that of all bits, of which those that were never near one that is set take no memory.
+/// `BF.INFO key [CAPACITY | SIZE | FILTERS | ITEMS | EXPANSION]`: facts about the filter at `key`.
+/// The size counts all bits, though pages without a set bit take no memory.
 ///
-/// Reply: map, in RESP2 an array; of one fact in RESP2 an array with its value. Refusals: an absent key,
-/// another word, `WrongType`. Cost: O(layers).
+/// Reply: map, in RESP2 an array. For a single fact in RESP2: an array with its value. Refusals: an
+/// absent key, an unknown word, `WrongType`. Cost: O(layers).
 /// Source: <https://redis.io/commands/bf.info> (RedisBloom 1.0.0).
 pub(super) fn info(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;

@@ -50,7 +50,7 @@ fn is_error(error: f64) -> bool {
     (ERROR_MIN..1.0).contains(&error)
 }
 
-/// How a reserved filter grows: the first EXPANSION counts.
+/// The growth factor of a reserved filter: the first EXPANSION counts.
 fn growth(mut args: Args<'_>) -> Result<Option<u32>, Refusal> {
     const ARGUMENTS_MAX: usize = 7;
     if args.all().len() > ARGUMENTS_MAX {
@@ -77,7 +77,7 @@ fn growth(mut args: Args<'_>) -> Result<Option<u32>, Refusal> {
     }
 }
 
-/// The factor of growth: 0 is none.
+/// The factor of growth; 0 means that the filter does not grow.
 fn grown(expansion: Option<i64>) -> Option<u32> {
     match expansion {
         Some(number) => u32::try_from(number).ok().filter(|number| *number > 0),

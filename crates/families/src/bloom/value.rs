@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The Bloom filter type: its row, its values, its editor.
 
 use super::items::{self, Building};
 use darter_keyspace::{
@@ -21,8 +21,8 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// How a filter is laid out in a file: its parts. RedisBloom's layout is a module's, with other places of
-/// bits.
+/// The file format of a filter: its parts. RedisBloom's format belongs to a module, and places the
+/// bits differently.
 const PARTS: u8 = PRIVATE + 8;
 
 /// The shape of a filter that BF.ADD creates.
@@ -92,14 +92,15 @@ impl Collection for BloomFilter {
     }
 }
 
-/// A recorded change to a filter.
+/// A change of a filter, as recorded in the log.
 #[derive(Debug)]
 pub enum BloomChange {
-    /// The filter is this one: without bits, as it was created or as a dump begins.
+    /// Replaces the filter by this one, which has no bits set: as created, or as described by a
+    /// dump.
     Assign(Bloom),
-    /// The item of this hash is in it.
+    /// Adds the item with this hash.
     Add(Probe),
-    /// A page of a layer has these bytes.
+    /// Sets the bytes of a page of a layer.
     Page(usize, usize, Vec<u8>),
 }
 
@@ -130,13 +131,13 @@ pub struct BloomEdit<'a> {
 }
 
 impl BloomEdit<'_> {
-    /// The filter as it is now.
+    /// The current state of the filter.
     #[must_use]
     pub fn chain(&self) -> &Bloom {
         self.chain
     }
 
-    /// Makes it another one, which has no bits yet.
+    /// Replaces the filter by an empty one.
     pub fn assign(&mut self, event: &'static Event, chain: Bloom) {
         *self.chain = chain;
         self.recorder.record(&[event], || BloomChange::Assign(self.chain.clone()));
@@ -151,7 +152,8 @@ impl BloomEdit<'_> {
         added
     }
 
-    /// Overwrites a page of a layer. False where there is none, or of another length.
+    /// Overwrites a page of a layer. Returns false if there is no such page, or if its length
+    /// differs.
     pub fn load(
         &mut self,
         event: &'static Event,

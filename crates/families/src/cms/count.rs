@@ -1,7 +1,7 @@
 //! CMS.INCRBY, CMS.QUERY.
 //!
-//! A few items are counted at once; many, or deep sketches, row by row in portions. Each row of an
-//! item is a cache miss, and a page that a cut holds as well must be copied.
+//! A few items are counted at once. Many items, or deep sketches, are counted row by row in
+//! portions: each row of an item is a cache miss, and a page shared with a cut must be copied.
 
 use super::value::Cms;
 use super::{MISSING, refuse};
@@ -18,20 +18,20 @@ use darter_resp::{self as resp, Reply};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Rows that are counted at once, of all items together.
+/// Rows that are counted in one step, over all items.
 const ROWS_AT_ONCE: u64 = 1_024;
-/// Pages that are copied at once.
+/// Pages that are copied in one step.
 const COPIES_AT_ONCE: usize = 16;
 /// Rows between two checks of the slice: each may copy a page.
 const ROWS: u64 = 4;
-/// Rows read in a portion of a reply.
+/// Rows that are read in one portion of a reply.
 const ROWS_READ: u64 = 128;
-/// Increments checked in a portion.
+/// Increments that are checked in one portion.
 const CHECKED: usize = 512;
-/// Counts of a portion of a reply.
+/// Counts in one portion of a reply.
 const COUNTS: usize = 1_024;
 
-/// The least counter is the count.
+/// An item's count is the minimum of its counters.
 const LEAST: (u32, Join) = (u32::MAX, u32::min);
 
 const OVERFLOW: &[u8] = b"CMS: INCRBY overflow";
@@ -39,9 +39,9 @@ const OVERFLOW: &[u8] = b"CMS: INCRBY overflow";
 /// `CMS.INCRBY key item increment [item increment ...]`: adds to the counts of items. A counter stops
 /// at 4 294 967 295.
 ///
-/// Reply: array of the new counts; an error in place of one that has stopped. Refusals: an odd number
-/// of arguments, an absent key, `WrongType`, increments that are no integers or negative; then
-/// nothing changes. Cost: O(items * depth), in slices if they are many.
+/// Reply: array of the new counts; an error in place of a counter at its maximum. Refusals: an odd
+/// number of arguments, an absent key, `WrongType`, increments that are negative or no integers;
+/// then nothing changes. Cost: O(items * depth), in slices if they are many.
 /// Source: <https://redis.io/commands/cms.incrby> (RedisBloom 2.0.0).
 pub(super) fn incrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -71,13 +71,13 @@ pub(super) fn incrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(Flow::Done)
 }
 
-/// How many pages are copied when all items are counted.
+/// The number of pages that counting all items would copy.
 fn copies(sketch: &Cms, args: Args<'_>) -> usize {
     let items = (args.position()..args.all().len()).step_by(2);
     items.map(|at| sketch.copies(darter_base::hash::digest(args.all().get(at)))).sum()
 }
 
-/// The increment that is the argument with this index.
+/// The increment given by the argument at this index.
 fn increment(all: resp::Args<'_>, at: usize) -> Result<i64, Refusal> {
     let by = number::parse_i64(all.head(at)).ok_or_else(|| refuse("CMS: Cannot parse number"))?;
     if by < 0 {
@@ -90,10 +90,10 @@ fn show(reply: &mut Reply<'_>, count: u32) {
     if count == u32::MAX { reply.error(OVERFLOW) } else { reply.int(i64::from(count)) }
 }
 
-/// Very many increments.
+/// A CMS.INCRBY of very many increments.
 struct Adding {
     items: Items,
-    /// The next increment that is not checked yet.
+    /// The index of the next increment to check.
     checked: usize,
     draft: Option<Draft<Cms>>,
     /// The counts, four bytes each.
@@ -101,7 +101,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Checks increments. True when all are numbers.
+    /// Checks a portion of the increments. Returns true when all are valid.
     fn check(&mut self) -> Result<bool, Refusal> {
         let all = resp::Args::owned(self.items.request());
         for _ in 0..CHECKED {
@@ -114,7 +114,7 @@ impl Adding {
         Ok(false)
     }
 
-    /// Counts some rows. True when all items are counted.
+    /// Counts some rows. Returns true when all items are counted.
     fn add(&mut self, draft: &mut Draft<Cms>, now: u64) -> bool {
         let (depth, request) = (draft.value().shape().depth, Arc::clone(self.items.request()));
         let (_, least) = self.items.step(depth, ROWS, |hash, rows, at| {
@@ -164,7 +164,7 @@ impl Job for Adding {
     }
 }
 
-/// Counts being sent. The header is already written.
+/// A reply of counts. Its header is already written.
 struct Sending {
     counts: Blob,
     next: usize,
@@ -187,7 +187,7 @@ impl Stream for Sending {
     }
 }
 
-/// `CMS.QUERY key item [item ...]`: the counts of items.
+/// `CMS.QUERY key item [item ...]`: the estimated counts of items.
 ///
 /// Reply: array of integers, streamed from a cut if they are many. Refusals: an absent key,
 /// `WrongType`. Cost: O(items * depth).
@@ -210,7 +210,7 @@ pub(super) fn query(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(Flow::Done)
 }
 
-/// Items being looked up.
+/// A lookup of many items, from a cut.
 struct Looking {
     sketch: Cms,
     items: Items,

@@ -8,10 +8,10 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Event, Key};
 
 /// `CMS.INITBYDIM key width depth`: makes a sketch of `depth` rows of `width` counters. Memory is
-/// taken as counters are written to.
+/// allocated as counters are written.
 ///
-/// Reply: `OK`. Refusals: a key that is there, whatever it holds; dimensions that are no positive
-/// integers, or of more than 4 GiB. Cost: O(1) up to there.
+/// Reply: `OK`. Refusals: an existing key of any type; dimensions that are not positive integers,
+/// or that need more than 4 GiB. Cost: O(1).
 /// Source: <https://redis.io/commands/cms.initbydim> (RedisBloom 2.0.0).
 pub(super) fn initbydim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = absent(cx, &mut args)?;
@@ -20,11 +20,11 @@ pub(super) fn initbydim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     create(cx, &key, INITBYDIM, CmsShape { width, depth })
 }
 
-/// `CMS.INITBYPROB key error probability`: makes a sketch whose counts are too high by more than
-/// `error` of the sum of all increments with this probability at most: 2 / error counters in a row,
-/// and a row for each halving of the probability.
+/// `CMS.INITBYPROB key error probability`: makes a sketch whose counts exceed the true count by
+/// more than `error` of the total, with at most this probability. It has 2 / error counters a row,
+/// and one row for each halving of the probability.
 ///
-/// Reply and refusals as those of CMS.INITBYDIM; numbers that are not between 0 and 1.
+/// Reply and refusals as of CMS.INITBYDIM, and numbers that are not between 0 and 1.
 /// Source: <https://redis.io/commands/cms.initbyprob> (RedisBloom 2.0.0).
 pub(super) fn initbyprob(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = absent(cx, &mut args)?;
@@ -33,7 +33,7 @@ pub(super) fn initbyprob(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     let probability = fraction(args.word()?);
     let probability = probability.ok_or_else(|| refuse("CMS: invalid prob value"))?;
     let width = (2.0 / error).ceil();
-    // Single precision rounds a number near 1 to 1.
+    // In single precision, numbers close to 1 become 1.
     let depth = ((probability as f32).log10() / 0.5_f32.log10()).ceil();
     if width >= i64::MAX as f64 || !depth.is_finite() || depth < 1.0 {
         return Err(refuse("CMS: invalid init arguments"));
@@ -60,7 +60,7 @@ pub(super) fn info(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// The key of a new sketch, which must not exist.
+/// The key of a new sketch; refused if it exists.
 fn absent<'a>(cx: &mut Cx<'_>, args: &mut Args<'a>) -> Result<Key<'a>, Refusal> {
     let key = args.key()?;
     if cx.db.read(&key).is_some() {

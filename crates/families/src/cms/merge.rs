@@ -1,8 +1,8 @@
-//! CMS.MERGE: the weighted sum of sketches, built aside in pages by all cores.
+//! CMS.MERGE: the weighted sum of sketches, computed page by page on all cores.
 //!
-//! The shape *Build*, as of BITOP: the destination is locked, cuts of the sources are taken at one
-//! instant and their locks released; pages do not depend on each other, so each core builds runs of
-//! them, in slices; the result is installed in one step.
+//! The shape *Build*, as in BITOP. The destination is locked, cuts of the sources are taken at one
+//! instant, and their locks are released. Pages are independent of each other, so each core
+//! computes runs of them, in slices. The result is installed in one step.
 
 use super::value::{Cms, CmsShape};
 use super::{MISSING, refuse};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const MERGE: &Event = &Event::new("cms.merge", b'd');
 
-/// Counters of a page, which are added up in one go.
+/// Counters of a page, which are summed in one step.
 const CELLS: usize = PAGE_BYTES / 4;
 
 impl Input for Cms {
@@ -27,7 +27,7 @@ impl Input for Cms {
     }
 }
 
-/// The place of the sources and their weights in the request.
+/// The sources and their weights, as places in the request.
 struct CmsMergeRequest {
     sources: Range<usize>,
     weights: Option<Range<usize>>,
@@ -62,7 +62,7 @@ impl CmsMergeRequest {
         let mut weights = Vec::with_capacity(self.sources.len());
         let words = darter_resp::Args::owned(&call.request);
         for (done, _) in self.sources.clone().enumerate() {
-            // Only its head: no number is as long as that.
+            // The head of the argument is enough: valid numbers are short.
             let weight = self.weights.as_ref().map(|all| words.head(all.start + done));
             let weight = weight.map_or(Some(1), number::parse_i64);
             weights.push(weight.ok_or_else(|| refuse("CMS: invalid weight value"))?);
@@ -72,13 +72,13 @@ impl CmsMergeRequest {
     }
 }
 
-/// `CMS.MERGE destination numkeys source [source ...] [WEIGHTS weight [weight ...]]`: puts the sum of
-/// the sources, each multiplied by its weight, at `destination`, a sketch of the same dimensions, which
-/// may be one of them. Weights may be negative.
+/// `CMS.MERGE destination numkeys source [source ...] [WEIGHTS weight [weight ...]]`: stores the
+/// weighted sum of the sources at `destination`, an existing sketch of the same dimensions. It may
+/// be one of the sources. Weights may be negative.
 ///
 /// Reply: `OK`. Refusals: an absent key, `WrongType`, dimensions that differ, arguments that do not
-/// fit, a count that would be negative or above 4 294 967 295; then nothing changes. Cost: O(counters
-/// of all sources), in slices, shared by the cores.
+/// match `numkeys`, a count that would be negative or above 4 294 967 295; then nothing changes.
+/// Cost: O(counters of all sources), in slices, shared by the cores.
 /// Source: <https://redis.io/commands/cms.merge> (RedisBloom 2.0.0).
 pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     let target = call.first;
@@ -95,7 +95,8 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let install = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
-        // The one that it had: by now it may be over, and the destination gone.
+        // The sketch keeps its deadline. By now that may have passed, and the destination may be
+        // gone.
         let db = home.shard.db_mut(db);
         db.install(&key, Object::new(result), Deadline::from(deadline), &[MERGE]);
     };
@@ -104,7 +105,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// The dimensions and the deadline of the sketch at the key that is the argument with this index.
+/// The dimensions and the deadline of the sketch whose key is the argument at this index.
 async fn shape_of(call: &Call, at: usize) -> Result<(CmsShape, Option<u64>), Refusal> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let read = move |home: &mut Home| {
@@ -116,13 +117,13 @@ async fn shape_of(call: &Call, at: usize) -> Result<(CmsShape, Option<u64>), Ref
     found?.ok_or_else(|| refuse(MISSING))
 }
 
-/// The sketches to add up.
+/// The sketches to merge.
 struct Plan {
     sources: Queue<(Pages, i64)>,
     bytes: usize,
 }
 
-/// The sources with their weights, and the weighted sum of their counts.
+/// Takes cuts of the sources, and the weighted sum of their totals.
 async fn plan(
     call: &Call,
     shape: CmsShape,
@@ -148,12 +149,12 @@ fn overflow() -> Refusal {
     refuse("CMS: MERGE overflow")
 }
 
-/// Adds up all counters.
+/// Sums all counters.
 async fn build(call: &Call, plan: Arc<Plan>) -> Result<Pages, Refusal> {
     let runs = plan.bytes.div_ceil(PAGE_BYTES).div_ceil(ROOT_PAGES);
     let all = call.tx.cores();
     let parts = runs.clamp(1, all);
-    // This core has the first part, its neighbours have the others.
+    // This core builds the first part, and the following cores the others.
     let owners = (0..parts).map(|part| (call.tx.core() + part) % all);
     let work = |core: usize| {
         let part = (core + all - call.tx.core()) % all;
@@ -161,7 +162,7 @@ async fn build(call: &Call, plan: Arc<Plan>) -> Result<Pages, Refusal> {
         async move |tx: Tx| plan.add_up(&tx, runs).await
     };
     let mut result = Pages::zeros(plan.bytes);
-    // All parts, even if one fails: their memory is freed in portions.
+    // All parts are awaited, even if one fails, so that their memory is freed in portions.
     for part in call.tx.drive_each(owners, work).await {
         result.join(part.ok_or_else(overflow)?);
     }
@@ -169,7 +170,7 @@ async fn build(call: &Call, plan: Arc<Plan>) -> Result<Pages, Refusal> {
 }
 
 impl Plan {
-    /// Adds up some runs of pages. `None` if a sum does not fit.
+    /// Sums some runs of pages. `None` if a sum does not fit a counter.
     async fn add_up(&self, tx: &Tx, runs: Range<usize>) -> Option<Pages> {
         let mut built = Pages::zeros(self.bytes);
         let mut sums = vec![0_i64; CELLS];
@@ -191,11 +192,11 @@ impl Plan {
     }
 }
 
-/// Adds counters, multiplied by their weight. `None` if a sum does not fit 64 bits.
+/// Adds counters multiplied by their weight. `None` if a sum does not fit 64 bits.
 fn add(sums: &mut [i64], cells: &[u8], weight: i64) -> Option<()> {
     let cells = cells.as_chunks().0.iter().map(|cell| i64::from(u32::from_le_bytes(*cell)));
     if weight.unsigned_abs() < 1 << 29 {
-        // A product below 2^61 and a sum below 2^62 fit together.
+        // If the product is below 2^61 and the sum below 2^62, the result fits.
         let mut beyond = 0;
         for (sum, cell) in sums.iter_mut().zip(cells) {
             *sum += cell * weight;
@@ -209,7 +210,7 @@ fn add(sums: &mut [i64], cells: &[u8], weight: i64) -> Option<()> {
     Some(())
 }
 
-/// Whether some sums are not 0. `None` if one is no counter.
+/// Whether some sum is not 0. `None` if a sum is out of a counter's range.
 fn fit(sums: &[i64]) -> Option<bool> {
     let all = sums.iter().fold(0, |all, sum| all | sum);
     (all >> 32 == 0).then_some(all != 0)
@@ -225,8 +226,8 @@ fn write(sums: &[i64], cells: &mut [u8]) {
 mod tests {
     use super::*;
 
-    #[test] // Up to the counters' limits in both directions, for any weights.
-    fn sums_fit_or_are_refused() {
+    #[test] // In both directions, for any weights.
+    fn merged_counters_out_of_range_are_refused() {
         let max = u32::MAX;
         let merge = |sources: &[(u32, i64)]| {
             let (mut sums, mut cell) = ([0], [0; 4]);

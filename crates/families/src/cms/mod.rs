@@ -1,8 +1,9 @@
-//! Count-Min sketches: how often items came, never too low, in rows of counters.
+//! Count-Min sketches: estimates of how often items were counted, never too low, in rows of
+//! counters.
 //!
 //! | file     | holds                                             |
 //! |----------|---------------------------------------------------|
-//! | `value`  | the type: its row, its values, how they are changed |
+//! | `value`  | the type: its row, its values, its editor          |
 //! | `create` | CMS.INITBYDIM, CMS.INITBYPROB, CMS.INFO           |
 //! | `count`  | CMS.INCRBY, CMS.QUERY                             |
 //! | `merge`  | CMS.MERGE                                         |
@@ -23,10 +24,10 @@ const fn row(name: &'static str, arity: i32, flags: Flags, keys: Keys, run: Run)
     Command::new(name, "2.0.0", arity, flags, keys, GROUP, run)
 }
 
-/// Said of a key that is not there.
+/// The error for an absent key.
 const MISSING: &str = "CMS: key does not exist";
 
-/// A refusal in RedisBloom's words, which have a code of their own.
+/// A refusal in RedisBloom's words, whose lines have their own error code.
 fn refuse(line: &'static str) -> Refusal {
     Refusal::line(line)
 }
@@ -36,7 +37,7 @@ const MERGE_KEYS: Keys = Keys(&[
     KeySpec::new(Place::Counted { count: 2 }, KeyFlags::RO_ACCESS),
 ]);
 const GROW_COUNTED: Flags = GROW.and(Flags::MOVABLEKEYS);
-/// Never run as a point command: that would lock its sources, too, while it merges.
+/// Never run as a point command: that would keep the sources locked during the merge.
 const MERGE: Run = Run::Multi { here: None, anywhere: |call| Box::pin(merge::merge(call)) };
 
 const O_ITEMS: &str = "O(n) where n is the number of items";

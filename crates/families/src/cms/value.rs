@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The Count-Min sketch type: its row, its values, its editor.
 
 use crate::page_items::Pieces;
 use crate::sketches::cells;
@@ -19,7 +19,7 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// How a sketch is laid out in a file: its head, then its counters.
+/// The file format of a sketch: its head, then its counters.
 const SKETCH: u8 = PRIVATE + 10;
 
 const ENCODINGS: &[Encoding] = &[Encoding::of(Origin::Darter, SKETCH, Layout::Singles)];
@@ -32,19 +32,19 @@ fn plan(survey: &Survey) -> Plan {
 const COUNT_MAX: u32 = u32::MAX;
 const CELL_BYTES: u64 = size_of::<u32>() as u64;
 
-/// The shape that DEBUG POPULATE makes: an error of 0.1 %.
+/// The shape that DEBUG POPULATE creates: an error of 0.1 %.
 const USUAL: CmsShape = CmsShape { width: 2_000, depth: 7 };
 
 pub(super) const INITBYDIM: &Event = &Event::new("cms.initbydim", b'd');
 pub(super) const INITBYPROB: &Event = &Event::new("cms.initbyprob", b'd');
 const INCRBY: &Event = &Event::new("cms.incrby", b'd');
 
-/// Counters in a row, and rows.
+/// The dimensions of a sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CmsShape {
     /// Counters in a row.
     pub width: u64,
-    /// Rows.
+    /// Number of rows.
     pub depth: u64,
 }
 
@@ -55,20 +55,20 @@ pub struct Cms {
     shape: CmsShape,
     /// The sum of all increments; it wraps.
     count: i64,
-    /// Row by row.
+    /// The counters, row by row.
     cells: Pages,
-    /// While a value is built from pieces: the pieces that may come next.
+    /// While the sketch is being loaded: the pieces that may follow.
     taken: Pieces,
 }
 
 impl Cms {
-    /// An empty sketch; `None` if it would be too large, or of no size.
+    /// An empty sketch; `None` if it would have no counters, or too many.
     #[must_use]
     pub fn new(shape: CmsShape) -> Option<Self> {
         Self::of(shape, 0, cells::zeros(shape.width, shape.depth, CELL_BYTES)?)
     }
 
-    /// A sketch with these counters; `None` if they are too many or too few.
+    /// A sketch with these counters; `None` if their number does not match `shape`.
     pub(super) fn of(shape: CmsShape, count: i64, cells: Pages) -> Option<Self> {
         let bytes = shape.width.checked_mul(shape.depth)?.checked_mul(CELL_BYTES)?;
         (cells.len() as u64 == bytes).then_some(Self {
@@ -91,7 +91,7 @@ impl Cms {
         self.count
     }
 
-    /// The counters, of four bytes each, the low one first.
+    /// The counters, four little-endian bytes each.
     pub(super) fn cells(&self) -> &Pages {
         &self.cells
     }
@@ -101,14 +101,14 @@ impl Cms {
         Self { cells: self.cells.reader(), ..self.clone() }
     }
 
-    /// The least counter that the item with this hash has in `rows`.
+    /// The smallest counter in `rows` of the item with this hash.
     #[must_use]
     pub fn least(&self, hash: u64, rows: Range<u64>) -> u32 {
         let cell = |row| cells::get(&self.cells, cells::place(hash, row, self.shape.width));
         rows.map(|row| u32::from_le_bytes(cell(row))).min().unwrap_or(COUNT_MAX)
     }
 
-    /// How many pages are copied when the item with this hash is counted.
+    /// The number of pages that counting the item with this hash would copy.
     pub(super) fn copies(&self, hash: u64) -> usize {
         let cell = |row: &u64| cells::place(hash, *row, self.shape.width);
         (0..self.shape.depth).filter(|row| cells::is_shared::<4>(&self.cells, cell(row))).count()
@@ -124,7 +124,7 @@ impl Cms {
         head
     }
 
-    /// Becomes the empty sketch that a head describes. False if there is none.
+    /// Becomes the empty sketch described by `head`. Returns false if `head` is invalid.
     fn take_head(&mut self, head: &[u8]) -> bool {
         let (numbers, []) = head.as_chunks() else { return false };
         let &[width, depth, count] = numbers else { return false };
@@ -181,7 +181,7 @@ impl Collection for Cms {
     }
 }
 
-/// The items of a cut: its head, and pieces of its counters.
+/// The parts of a cut for a file: its head, then pieces of its counters.
 struct Parts {
     sketch: Cms,
     has_head: bool,
@@ -209,13 +209,13 @@ impl Source for Parts {
     }
 }
 
-/// A recorded change to a sketch.
+/// A change of a sketch, as recorded in the log.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum CmsChange {
-    /// A new sketch, with these dimensions.
+    /// Creates a sketch with these dimensions.
     Create { shape: CmsShape },
-    /// The item with this hash came more often.
+    /// Adds `by` to the count of the item with this hash.
     Add { hash: u64, by: i64 },
 }
 
@@ -246,7 +246,7 @@ pub struct CmsEdit<'a> {
 }
 
 impl CmsEdit<'_> {
-    /// Gives a new one its dimensions. False if it would be too large.
+    /// Creates the sketch with these dimensions. Returns false if it would be too large.
     pub fn create(&mut self, event: &'static Event, shape: CmsShape) -> bool {
         let Some(new) = Cms::new(shape) else { return false };
         *self.sketch = new;
@@ -254,15 +254,16 @@ impl CmsEdit<'_> {
         true
     }
 
-    /// Adds to all counters of the item with this hash: see [`CmsEdit::add_in`]. Returns the least.
+    /// Adds to all counters of the item with this hash; see [`CmsEdit::add_in`]. Returns the
+    /// smallest.
     pub fn add(&mut self, hash: u64, by: i64) -> u32 {
         let least = self.add_in(hash, by, 0..self.sketch.shape.depth);
         self.end_add(hash, by);
         least
     }
 
-    /// Adds to the counters of the item with this hash in `rows`, which stop at their highest.
-    /// Returns the least. When all rows are done, [`CmsEdit::end_add`] reports it.
+    /// Adds to the counters in `rows` of the item with this hash; they stop at their maximum.
+    /// Returns the smallest. After all rows, [`CmsEdit::end_add`] records the change.
     pub fn add_in(&mut self, hash: u64, by: i64, rows: Range<u64>) -> u32 {
         let Cms { shape, cells, .. } = &mut *self.sketch;
         let by = u32::try_from(by).unwrap_or(COUNT_MAX);
@@ -279,7 +280,7 @@ impl CmsEdit<'_> {
         least
     }
 
-    /// All rows are done.
+    /// Records an addition, after all rows are done.
     pub fn end_add(&mut self, hash: u64, by: i64) {
         self.sketch.count = self.sketch.count.saturating_add(by);
         self.recorder.record(&[INCRBY], || CmsChange::Add { hash, by });

@@ -1,7 +1,7 @@
-//! CF.ADD, CF.ADDNX, CF.INSERT, CF.INSERTNX: items are added.
+//! CF.ADD, CF.ADDNX, CF.INSERT, CF.INSERTNX: adding items.
 //!
-//! A few are added at once, in place, while there is room or others have to move seldom. Otherwise it is
-//! a job, which works on a cut, and moves them in portions.
+//! A few items are added at once, in place, while there is room or few others have to move.
+//! Otherwise a job works on a cut, and moves items in portions.
 
 use super::make::{RESERVE, not_created, options};
 use super::value::{CuckooEdit, CuckooFilter, DEFAULT};
@@ -17,43 +17,43 @@ use darter_structs::filter::{Cuckoo, CuckooPlan, Moving, Probe, Put};
 /// The keyspace event of every addition.
 const ADD: &Event = &Event::new("cf.add", b'd');
 
-/// Items that are added in one go.
+/// Items that are added in one step.
 const ITEMS_AT_ONCE: usize = 32;
-/// Moves in one go, of all items together: each copies a page and the nodes above it, if a cut
-/// shares them.
+/// Moves in one step, over all items. Each copies a page and the nodes above it, if a cut shares
+/// them.
 const MOVES_AT_ONCE: usize = 32;
-/// Bytes of buckets that are looked at in one go.
+/// Bytes of buckets that are searched in one step.
 pub(super) const LOOKS_AT_ONCE: usize = 8 * 1024;
 
 const FULL: &[u8] = b"Filter is full";
 const STUCK: &[u8] = b"Maximum expansions reached";
 
-/// The request of a command.
+/// A command's parsed request.
 #[derive(Clone, Copy)]
 struct Order {
-    /// Items that seem to be there are not added.
+    /// Skip items that seem to be in the filter.
     only_new: bool,
     reply: fn(&mut Reply<'_>, Vec<i8>) -> Flow,
 }
 
-/// `CF.ADD key item`: adds an item to the filter at `key`, again if it is there; an absent filter is
-/// created.
+/// `CF.ADD key item`: adds an item to the filter at `key`, even if it is there already. An absent
+/// filter is created.
 ///
-/// Reply: boolean, true. Refusals: `WrongType`, a filter that is full. Cost: O(layers + moves + bytes of
-/// the item), in slices when they are many.
+/// Reply: boolean, true. Refusals: `WrongType`, a filter that is full. Cost: O(layers + moves +
+/// bytes of the item), in slices if they are many.
 /// Source: <https://redis.io/commands/cf.add> (RedisBloom 1.0.0).
 pub(super) fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(cx, args, |_| Ok(Some(DEFAULT)), Order { only_new: false, reply: reply_one })
 }
 
-/// `CF.ADDNX key item`: as CF.ADD, unless the item seems to be there: then the reply is false.
+/// `CF.ADDNX key item`: CF.ADD, unless the item seems to be there; then the reply is false.
 /// Source: <https://redis.io/commands/cf.addnx> (RedisBloom 1.0.0).
 pub(super) fn addnx(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(cx, args, |_| Ok(Some(DEFAULT)), Order { only_new: true, reply: reply_one })
 }
 
-/// `CF.INSERT key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]`: as CF.ADD, an answer each; of an
-/// item for which there is no room -1, in RESP3 false.
+/// `CF.INSERT key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]`: CF.ADD for several items,
+/// with a reply each. An item for which there is no room gets -1, in RESP3 false.
 /// Source: <https://redis.io/commands/cf.insert> (RedisBloom 1.0.0).
 pub(super) fn cf_insert(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(
@@ -64,8 +64,8 @@ pub(super) fn cf_insert(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal
     )
 }
 
-/// `CF.INSERTNX key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]`: as CF.INSERT, but for those
-/// that seem to be there: 0. All answers are integers.
+/// `CF.INSERTNX key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]`: as CF.INSERT, but an
+/// item that seems to be there gets 0. All replies are integers.
 /// Source: <https://redis.io/commands/cf.insertnx> (RedisBloom 1.0.0).
 pub(super) fn insertnx(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     insert(
@@ -105,7 +105,7 @@ fn insert(
     }
 }
 
-/// True when the items can be added at once: they find a place, or few moves will do.
+/// True if the items can be added at once: there are free places, or few moves are needed.
 fn is_quick(cuckoo: &Cuckoo, mut args: Args<'_>) -> bool {
     let items = args.left();
     let kicks = cuckoo.plan().moves();
@@ -118,12 +118,12 @@ fn is_quick(cuckoo: &Cuckoo, mut args: Args<'_>) -> bool {
     cuckoo.have_room(std::iter::from_fn(|| args.next()).map(Probe::of))
 }
 
-/// Bytes of buckets that one item is looked for in.
+/// Bytes of buckets that a lookup of one item searches.
 pub(super) fn looks(cuckoo: &Cuckoo) -> usize {
     2 * cuckoo.layers().len() * usize::from(cuckoo.plan().width)
 }
 
-/// Creates the filter if there is none.
+/// Creates the filter if it is absent.
 fn ensure(edit: &mut CuckooEdit<'_>, plan: Option<CuckooPlan>) -> Result<(), Refusal> {
     if edit.cuckoo().is_empty() {
         let plan = plan.ok_or(Refusal::line("ERR not found"))?;
@@ -148,7 +148,7 @@ fn add_all(edit: &mut CuckooEdit<'_>, mut args: Args<'_>, order: Order) -> Vec<i
     codes
 }
 
-/// Adds an item, unless others have to move.
+/// Adds an item, unless others would have to move.
 fn begin(edit: &mut CuckooEdit<'_>, probe: Probe, order: Order) -> Result<i8, Moving> {
     if order.only_new && edit.cuckoo().contains(probe) {
         return Ok(0);
@@ -188,7 +188,7 @@ fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
     reply_as(reply, codes, |reply, code| reply.int(i64::from(code.max(-1))))
 }
 
-/// Very many items, very long ones, or such as others have to move for.
+/// An addition of very many items, of very long items, or with moves of others.
 struct Long {
     probes: ItemHashes,
     /// The index of the key in the request.
@@ -196,16 +196,16 @@ struct Long {
     plan: Option<CuckooPlan>,
     order: Order,
     codes: Vec<i8>,
-    /// The filter as it will be.
+    /// The new version of the filter.
     draft: Option<Draft<CuckooFilter>>,
-    /// An item that others move for.
+    /// The item being added while others move.
     moving: Option<(Probe, Moving)>,
-    /// Items for which others were moved without success, as the filter does not grow.
+    /// Items that found no place despite all moves, because the filter does not grow.
     refused: usize,
 }
 
 impl Long {
-    /// A cut of the filter, or a new one.
+    /// Takes a cut of the filter, or makes a new one.
     fn begin(&self, cx: &mut Cx<'_>) -> Result<Draft<CuckooFilter>, Refusal> {
         let key = Key::new(self.probes.args().get(self.key));
         let mut draft = cx.db.draft::<CuckooFilter>(&key)?;
@@ -213,12 +213,12 @@ impl Long {
         Ok(draft)
     }
 
-    /// Does the next portion: some moves, a piece of an item, or an item.
+    /// Does the next portion: some moves, a piece of an item, or a whole item.
     fn advance(&mut self, edit: &mut CuckooEdit<'_>) {
-        /// Moves of a portion.
+        /// Moves in one portion.
         const MOVES: usize = 8;
-        /// After this many refusals, items are added only to free places. The moves until then take
-        /// 0.3 s.
+        /// After this many refused items, further items are added only to free places. The moves
+        /// until then take 0.3 s.
         const REFUSED_MAX: usize = 256;
         if let Some((probe, mut moving)) = self.moving.take() {
             match edit.go_on(ADD, (probe, &mut moving), MOVES) {
@@ -266,8 +266,8 @@ mod tests {
     use darter_structs::pages::PAGE_BYTES;
     use std::sync::Arc;
 
-    #[test] // A second item of the same buckets may have to move others.
-    fn items_that_may_move_others_are_not_quick() {
+    #[test] // A second item with the same buckets may have to move others.
+    fn items_that_may_have_to_move_others_become_a_job() {
         let mut cuckoo = Cuckoo::new(CuckooPlan { buckets: 1 << 16, ..DEFAULT }).unwrap();
         let request = Arc::new(Request::from_args([&b"x"[..]; 8]));
         let quick = |cuckoo: &Cuckoo, items: usize| {

@@ -1,4 +1,4 @@
-//! CF.SCANDUMP and CF.LOADCHUNK: filters in pieces. See `filter_dump`.
+//! CF.SCANDUMP and CF.LOADCHUNK: dumping and loading filters in pieces. See `filter_dump`.
 
 use super::items::{of_outline, outline};
 use super::value::{CuckooEdit, CuckooFilter};
@@ -20,10 +20,11 @@ fn bad_data() -> Refusal {
     Refusal::line("Couldn't load chunk!")
 }
 
-/// `CF.SCANDUMP key iterator`: the next piece of the filter at `key`, from 0 on.
+/// `CF.SCANDUMP key iterator`: the next piece of a dump of the filter at `key`; the first iterator
+/// is 0.
 ///
-/// Reply: the next iterator and the piece; after the last, 0 and nothing. Refusals: an absent key, an
-/// iterator that is no number, `WrongType`. Cost: O(bytes of a piece).
+/// Reply: the next iterator and the piece; after the last piece, 0 and an empty bulk. Refusals: an
+/// absent key, an iterator that is not a number, `WrongType`. Cost: O(bytes of a piece).
 /// Source: <https://redis.io/commands/cf.scandump> (RedisBloom 1.0.0).
 pub(super) fn scandump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -68,7 +69,7 @@ pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     Ok(Flow::Done)
 }
 
-/// Loads a run of this length, if the filter has it.
+/// Loads a run of pages, if the filter has a run of this length there.
 fn load_run(edit: &mut CuckooEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
     let (layer, first) = place_of(edit.cuckoo().layers().iter(), (piece, bytes.len()))?;
     let mut pages = bytes.chunks(PAGE_BYTES).enumerate();

@@ -52,12 +52,12 @@ fn of_head(mut part: &[u8]) -> Option<Cuckoo> {
     may.then(|| Cuckoo::bare(plan, layers, (len, deleted))).flatten()
 }
 
-/// A filter that is being read: the layer, and which of its pages may come.
+/// The state of reading a filter: the current layer, and the pages that may follow.
 #[derive(Clone, Default)]
 pub(super) struct Building(usize, Pieces);
 
 impl Building {
-    /// Adds a part. False if it cannot be the next.
+    /// Adds a part. Returns false if it cannot be the next part.
     pub(super) fn take(&mut self, cuckoo: &mut Cuckoo, part: &[u8]) -> bool {
         if cuckoo.is_empty() {
             return of_head(part).map(|made| *cuckoo = made).is_some();
@@ -76,10 +76,10 @@ impl Building {
     }
 }
 
-/// The parts of a cut.
+/// Encodes the parts of a cut.
 pub(super) struct Parts {
     cuckoo: Cuckoo,
-    /// The layer and the pages that come next; none before the head.
+    /// The layer and the pages to encode next; `None` before the head.
     next: Option<(usize, Pieces)>,
     part: Vec<u8>,
 }
@@ -124,7 +124,7 @@ pub(super) fn outline(cuckoo: &Cuckoo) -> Vec<u8> {
     [MAGIC, &head(cuckoo)].concat()
 }
 
-/// The filter that a dump begins with, without its bytes.
+/// The filter described by the first piece of a dump, with empty buckets.
 pub(super) fn of_outline(bytes: &[u8]) -> Option<Cuckoo> {
     of_head(bytes.strip_prefix(MAGIC)?)
 }

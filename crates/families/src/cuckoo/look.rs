@@ -1,4 +1,4 @@
-//! CF.EXISTS, CF.MEXISTS, CF.COUNT, CF.DEL, CF.INFO: questions to a filter, and removals.
+//! CF.EXISTS, CF.MEXISTS, CF.COUNT, CF.DEL, CF.INFO: queries and removals.
 
 use super::add::{LOOKS_AT_ONCE, looks};
 use super::value::CuckooFilter;
@@ -14,10 +14,10 @@ use darter_structs::filter::{Cuckoo, Probe};
 /// The keyspace event of a removal.
 const DEL: &Event = &Event::new("cf.del", b'd');
 
-/// Items that are looked for in one go.
+/// Items that are looked up in one step.
 const ITEMS_AT_ONCE: usize = 64;
 
-/// Writes a filter's answer about an item.
+/// Writes the reply for an item.
 type Tell = fn(&mut Reply<'_>, Option<&Cuckoo>, Probe);
 
 fn tell_whether(reply: &mut Reply<'_>, cuckoo: Option<&Cuckoo>, probe: Probe) {
@@ -28,32 +28,33 @@ fn tell_count(reply: &mut Reply<'_>, cuckoo: Option<&Cuckoo>, probe: Probe) {
     reply.int(whole(cuckoo.map_or(0, |cuckoo| cuckoo.count(probe))));
 }
 
-/// `CF.EXISTS key item`: whether the item seems to be in the filter at `key`.
+/// `CF.EXISTS key item`: tests whether the item seems to be in the filter at `key`.
 ///
-/// Reply: boolean. Refusals: `WrongType`. Cost: O(layers * bytes of a bucket + bytes of the item), in
-/// portions when it is long. Source: <https://redis.io/commands/cf.exists> (RedisBloom 1.0.0).
+/// Reply: boolean. Refusals: `WrongType`. Cost: O(layers * bytes of a bucket + bytes of the item),
+/// in portions if the item is long. Source: <https://redis.io/commands/cf.exists> (RedisBloom
+/// 1.0.0).
 pub(super) fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     look(cx, args, tell_whether, false)
 }
 
-/// `CF.MEXISTS key item [item ...]`: as CF.EXISTS, an answer each.
+/// `CF.MEXISTS key item [item ...]`: CF.EXISTS for several items, with a reply each.
 /// Source: <https://redis.io/commands/cf.mexists> (RedisBloom 1.0.0).
 pub(super) fn mexists(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     look(cx, args, tell_whether, true)
 }
 
-/// `CF.COUNT key item`: how often the item seems to be in the filter at `key`. Reply: integer.
-/// Otherwise as CF.EXISTS. Source: <https://redis.io/commands/cf.count> (RedisBloom 1.0.0).
+/// `CF.COUNT key item`: estimates how often the item is in the filter at `key`. Reply: integer.
+/// Otherwise as CF.EXISTS.
 pub(super) fn count(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     look(cx, args, tell_count, false)
 }
 
-/// How many items are looked for in one go.
+/// The number of items that are looked up in one step.
 fn at_once(cuckoo: Option<&Cuckoo>) -> usize {
     ITEMS_AT_ONCE.min(LOOKS_AT_ONCE / cuckoo.map_or(1, looks).max(1)).max(1)
 }
 
-/// Answers for the items that are left: from a cut, unless they are few.
+/// Replies for the remaining items: from a cut, unless they are few.
 fn look(cx: &mut Cx<'_>, mut args: Args<'_>, tell: Tell, is_array: bool) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let filter = find_value::<CuckooFilter>(cx.db, cx.stats, &key)?;
@@ -72,7 +73,7 @@ fn look(cx: &mut Cx<'_>, mut args: Args<'_>, tell: Tell, is_array: bool) -> Resu
     Ok(if more { Flow::Stream(Box::new(looking)) } else { Flow::Done })
 }
 
-/// Items that are being looked for.
+/// A lookup of many items, from a cut.
 struct Looking {
     probes: ItemHashes,
     cuckoo: Option<Cuckoo>,
@@ -85,15 +86,16 @@ impl Stream for Looking {
             if self.probes.left() == 0 {
                 break;
             }
-            let Some(probe) = self.probes.step() else { break }; // A whole piece: enough.
+            // A whole piece was hashed: enough for this portion.
+            let Some(probe) = self.probes.step() else { break };
             (self.tell)(reply, self.cuckoo.as_ref(), probe);
         }
         self.probes.left() > 0
     }
 }
 
-/// `CF.DEL key item`: removes an item once from the filter at `key`. An item that was never added
-/// may remove another.
+/// `CF.DEL key item`: removes one occurrence of an item from the filter at `key`. Removing an item
+/// that was never added may remove another item.
 ///
 /// Reply: boolean, whether it was there. Refusals: an absent key, `WrongType`. Cost: as CF.EXISTS.
 /// Source: <https://redis.io/commands/cf.del> (RedisBloom 1.0.0).
@@ -112,7 +114,7 @@ fn delete(cx: &mut Cx<'_>, key: &Key<'_>, probe: Probe) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// A long item is being removed.
+/// A removal of a long item.
 struct Deleting {
     probes: ItemHashes,
     /// The index of the key in the request.
@@ -131,7 +133,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A fact of CF.INFO: its name, and its value.
+/// A field of CF.INFO: its name, and its value.
 type Fact = (&'static str, fn(&Cuckoo) -> u64);
 
 #[rustfmt::skip] // A table.
@@ -146,13 +148,13 @@ const FACTS: &[Fact] = &[
     ("Max iterations",           |cuckoo| u64::from(cuckoo.plan().kicks)),
 ];
 
-/// Bytes of a filter that are no places.
+/// Bytes of a filter besides its buckets.
 fn overhead(cuckoo: &Cuckoo) -> u64 {
     (size_of::<CuckooFilter>() + std::mem::size_of_val(cuckoo.layers())) as u64
 }
 
-/// `CF.INFO key`: facts about the filter at `key`. The size is that of all places, of which those that
-/// were never near one that is used take no memory.
+/// `CF.INFO key`: facts about the filter at `key`. The size counts all places, though pages without
+/// a used place take no memory.
 ///
 /// Reply: map. Refusals: an absent key, `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/cf.info> (RedisBloom 1.0.0).

@@ -15,8 +15,9 @@ pub(super) fn not_created() -> Refusal {
     Refusal::line("Couldn't create Cuckoo Filter")
 }
 
-/// `CF.RESERVE key capacity [BUCKETSIZE size] [MAXITERATIONS times] [EXPANSION factor]`: creates an empty
-/// filter. The buckets are a power of two, and so is the factor; 0 means that it does not grow.
+/// `CF.RESERVE key capacity [BUCKETSIZE size] [MAXITERATIONS times] [EXPANSION factor]`: creates an
+/// empty filter. The number of buckets is a power of two, and so is the factor; a factor of 0 means
+/// that the filter does not grow.
 ///
 /// Reply: `OK`. Refusals: a key that exists; numbers out of range. Unknown options are ignored, as
 /// in Redis. Cost: O(1): places take no memory before they are used. Source:
@@ -66,13 +67,13 @@ fn plan(args: Args<'_>, capacity: i64) -> Result<CuckooPlan, Refusal> {
     Ok(CuckooPlan { width, kicks, growth, ..sized(capacity.unsigned_abs(), width) })
 }
 
-/// The plan with the buckets that this capacity needs.
+/// The plan of a filter for this capacity.
 fn sized(capacity: u64, width: u8) -> CuckooPlan {
     let buckets = capacity.div_ceil(u64::from(width)).checked_next_power_of_two();
     CuckooPlan { buckets: buckets.unwrap_or(0).max(2), width, ..DEFAULT }
 }
 
-/// The word after an option.
+/// The value of an option.
 fn value_of<'a>(mut args: Args<'a>, name: &str) -> Option<&'a [u8]> {
     while args.left() > 0 {
         if args.option(name) {

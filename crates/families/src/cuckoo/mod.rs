@@ -2,7 +2,7 @@
 //!
 //! | file    | holds                                                       |
 //! |---------|-------------------------------------------------------------|
-//! | `value` | the type: its row, its values, how they are changed         |
+//! | `value` | the type: its row, its values, its editor                    |
 //! | `items` | the parts of a filter in files, and the outline of a dump   |
 //! | `make`  | CF.RESERVE, and the options of CF.INSERT                    |
 //! | `add`   | CF.ADD, CF.ADDNX, CF.INSERT, CF.INSERTNX                    |

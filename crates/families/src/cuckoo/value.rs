@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The cuckoo filter type: its row, its values, its editor.
 
 use super::items::{self, Building};
 use darter_keyspace::{
@@ -21,8 +21,8 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// How a filter is laid out in a file: its parts. RedisBloom's layout is a module's, with other places of
-/// bytes.
+/// The file format of a filter: its parts. RedisBloom's format belongs to a module, and places the
+/// bytes differently.
 const PARTS: u8 = PRIVATE + 9;
 
 /// The shape of a filter that CF.ADD creates: room for 1 024 items.
@@ -77,7 +77,7 @@ impl Value for CuckooFilter {
     }
 }
 
-/// Moves an item on until it has its final place.
+/// Continues moving items until each has a place.
 fn finished(cuckoo: &mut Cuckoo, put: Put) -> Put {
     let Put::Moving(mut moving) = put else { return put };
     loop {
@@ -99,16 +99,17 @@ impl Collection for CuckooFilter {
     }
 }
 
-/// A recorded change to a filter. The moved items depend only on the content.
+/// A change of a filter, as recorded in the log. Replaying it moves the same items, because moves
+/// depend only on the content.
 #[derive(Debug)]
 pub enum CuckooChange {
-    /// The filter is this one: without items, as it was created or as a dump begins.
+    /// Replaces the filter by this one, which has no items: as created, or as described by a dump.
     Assign(Cuckoo),
-    /// The item of this hash was added once.
+    /// Adds the item with this hash once.
     Add(Probe),
-    /// An item was removed once.
+    /// Removes the item with this hash once.
     Remove(Probe),
-    /// A page of a layer has these bytes.
+    /// Sets the bytes of a page of a layer.
     Page(usize, usize, Vec<u8>),
 }
 
@@ -140,13 +141,13 @@ pub struct CuckooEdit<'a> {
 }
 
 impl CuckooEdit<'_> {
-    /// The filter as it is now.
+    /// The current state of the filter.
     #[must_use]
     pub fn cuckoo(&self) -> &Cuckoo {
         self.cuckoo
     }
 
-    /// Makes it another one, which has no items yet.
+    /// Replaces the filter by an empty one.
     pub fn assign(&mut self, event: &'static Event, cuckoo: Cuckoo) {
         *self.cuckoo = cuckoo;
         self.recorder.record(&[event], || CuckooChange::Assign(self.cuckoo.clone()));
@@ -161,7 +162,7 @@ impl CuckooEdit<'_> {
         put
     }
 
-    /// Moves others for an item, up to the limit: see [`Cuckoo::go_on`].
+    /// Moves other items to make room for an item, up to the limit: see [`Cuckoo::go_on`].
     pub fn go_on(
         &mut self,
         event: &'static Event,
@@ -175,7 +176,7 @@ impl CuckooEdit<'_> {
         put
     }
 
-    /// Removes an item once. False if it is not there.
+    /// Removes an item once. Returns false if it is absent.
     pub fn remove(&mut self, event: &'static Event, probe: Probe) -> bool {
         let is_removed = self.cuckoo.remove(probe);
         if is_removed {
@@ -184,7 +185,8 @@ impl CuckooEdit<'_> {
         is_removed
     }
 
-    /// Overwrites a page of a layer. False where there is none, or of another length.
+    /// Overwrites a page of a layer. Returns false if there is no such page, or if its length
+    /// differs.
     pub fn load(
         &mut self,
         event: &'static Event,

@@ -9,11 +9,12 @@ use darter_command::{Args, Cx, Flow, Refusal};
 const POINTS: Notation =
     Notation { width: 3, pair: |args| Ok((Cell::score_of(point(args)?), args.bytes()?)) };
 
-/// `GEOADD key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]`: adds members
-/// to a sorted set, the cells of their places as scores.
+/// `GEOADD key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]`: adds
+/// members to a sorted set; the score of each is the cell of its coordinates.
 ///
-/// Reply, events and cost as those of ZADD. Refusals: `Syntax`, `NotAFloat`, places outside of the map,
-/// `WrongType`; in this order. Source: <https://redis.io/commands/geoadd> (3.2.0; options 6.2.0).
+/// Reply, events and cost as those of ZADD. Refusals: `Syntax`, `NotAFloat`, coordinates out of
+/// range, `WrongType`; in this order. Source: <https://redis.io/commands/geoadd> (3.2.0; options
+/// 6.2.0).
 pub(super) fn geoadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let (mut nx, mut xx, mut counts_changed) = (false, false, false);

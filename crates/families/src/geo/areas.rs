@@ -1,8 +1,8 @@
-//! The cells of a search: the one with the center, in a grid so coarse that the shape reaches no
-//! farther than its neighbours, and the neighbours that the shape reaches.
+//! The cells of a search: the center's cell, and those of its neighbours that the shape reaches.
+//! The grid is so coarse that the shape reaches no farther.
 //!
-//! Source: `geohashCalculateAreasByShapeWGS84` and `membersOfAllNeighbors` of Redis 7.0.15. Their
-//! order is the order of a reply, so it is kept, and so are their estimates.
+//! Source: `geohashCalculateAreasByShapeWGS84` and `membersOfAllNeighbors` of Redis 7.0.15. The
+//! order of the cells decides the order of a reply, so it is Redis's, and so are the estimates.
 
 use super::cell::{Cell, STEP_MAX};
 use super::shape::{Bounds, Shape};
@@ -11,11 +11,11 @@ use arrayvec::ArrayVec;
 /// The cell of the center and its neighbours.
 pub(super) const AREAS_MAX: usize = 9;
 
-/// Columns to the east and rows to the north, in Redis's order.
+/// Offsets of the cells (columns to the east, rows to the north), in Redis's order.
 const BESIDE: [(i8, i8); AREAS_MAX] =
     [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
 
-/// The cells to be looked at, in their order.
+/// The cells to search, in order.
 pub(super) fn of(shape: &Shape) -> ArrayVec<Cell, AREAS_MAX> {
     let bounds = shape.bounds();
     let mut step = step_for(shape.reach_m(), shape.center.latitude);
@@ -28,7 +28,7 @@ pub(super) fn of(shape: &Shape) -> ArrayVec<Cell, AREAS_MAX> {
     let mut last = None;
     for (at, (east, north)) in BESIDE.into_iter().enumerate() {
         let cell = center.beside(east, north);
-        // Where there are few cells, neighbours on both sides are one.
+        // In a coarse grid, the neighbours on both sides may be the same cell.
         let is_again = last.is_some_and(|last| last == cell);
         if is_again || step > 1 && !is_reached(center, bounds, (east, north)) {
             continue;
@@ -41,7 +41,7 @@ pub(super) fn of(shape: &Shape) -> ArrayVec<Cell, AREAS_MAX> {
 
 /// The step of the grid whose cells are about as wide as `reach_m`.
 fn step_for(reach_m: f64, latitude: f64) -> u32 {
-    /// Half of the equator.
+    /// Half of the equator, in metres.
     const HALF_AROUND_M: f64 = 20_037_726.37;
     if reach_m == 0.0 {
         return STEP_MAX;
@@ -57,18 +57,18 @@ fn step_for(reach_m: f64, latitude: f64) -> u32 {
     step.clamp(1, STEP_MAX.cast_signed()).unsigned_abs()
 }
 
-/// True when the cells beside this one reach as far as the bounds.
+/// True if the neighbours of this cell reach as far as the bounds.
 fn is_covered(center: Cell, Bounds { longitude, latitude }: Bounds) -> bool {
     let [north, south] = [1, -1].map(|north| center.beside(0, north).area());
     let [east, west] = [1, -1].map(|east| center.beside(east, 0).area());
-    // The other way round, bounds that are no numbers would not be reached.
+    // Written in this direction so that NaN bounds count as reached.
     !(north.latitude.max < latitude.max
         || south.latitude.min > latitude.min
         || east.longitude.max < longitude.max
         || west.longitude.min > longitude.min)
 }
 
-/// True when the bounds reach beyond the center's cell to the neighbour on this side.
+/// True if the bounds reach beyond the center's cell to the neighbour on this side.
 fn is_reached(center: Cell, bounds: Bounds, (east, north): (i8, i8)) -> bool {
     let area = center.area();
     !(north < 0 && area.latitude.min < bounds.latitude.min

@@ -1,7 +1,7 @@
 //! Geohashes: cells of a grid over the world, and the numbers that stand for them.
 //!
-//! A grid of step s has 2^s by 2^s cells. The number of one has the bits of its column and of its
-//! row in turn, so that those of a coarser grid's cell are neighbours: one range of scores.
+//! A grid of step s has 2^s by 2^s cells. A cell's number interleaves the bits of its column and
+//! its row. So a cell of a coarser grid is one range of finer cells, and thus of scores.
 //!
 //! ```text
 //! bits     | x25 | y25 | x24 | y24 | ...  | x0 | y0 |      x: longitude, y: latitude; step 26: a score
@@ -14,11 +14,11 @@ use std::ops::Range;
 /// The finest grid, whose cells are scores.
 pub(super) const STEP_MAX: u32 = 26;
 
-/// Bits of longitudes, and of latitudes.
+/// Mask of the longitude's bits; the others are the latitude's.
 const X: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 const Y: u64 = X >> 1;
 
-/// A cell of the grid of a step of 1 to [`STEP_MAX`].
+/// A cell of the grid with a step of 1 to [`STEP_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     bits: u64,
@@ -33,12 +33,12 @@ pub(super) struct Area {
 }
 
 impl Cell {
-    /// The cell of a point that is within the ranges.
+    /// The cell of a point; the point must be within the ranges.
     pub(super) fn of(point: Point, step: u32) -> Self {
         Self::within(point, step, LATITUDES)
     }
 
-    /// As a score: its cell in the finest grid.
+    /// The score of a point: its cell in the finest grid.
     pub(super) fn score_of(point: Point) -> f64 {
         Self::of(point, STEP_MAX).bits as f64
     }
@@ -54,10 +54,10 @@ impl Cell {
         Self { bits: to_u64(score), step: STEP_MAX }
     }
 
-    /// The sides.
+    /// The sides of the cell.
     pub(super) fn area(self) -> Area {
         let (column, row) = (gather(self.bits >> 1), gather(self.bits));
-        let width = 1.0 / f64::from(1_u32 << self.step); // A power of two: exact.
+        let width = 1.0 / f64::from(1_u32 << self.step); // A power of two, so this is exact.
         let side = |span: Span, at: u32| Span {
             min: span.at(f64::from(at) * width),
             max: span.at(f64::from(at.wrapping_add(1)) * width),
@@ -73,7 +73,7 @@ impl Cell {
             let bits = self.bits & own;
             match by {
                 0 => bits,
-                // The other bits are set, so that a carry passes them.
+                // The other coordinate's bits are set, so that a carry passes through them.
                 1.. => bits.wrapping_add((others & mask) + 1) & own & mask,
                 ..0 => (bits | others & mask).wrapping_sub((others & mask) + 1) & own & mask,
             }
@@ -81,7 +81,7 @@ impl Cell {
         Self { bits: moved(X, Y, east) | moved(Y, X, north), step: self.step }
     }
 
-    /// The scores in it: from the first on, below the second.
+    /// The scores in the cell, as a half-open range.
     pub(super) fn scores(self) -> Range<f64> {
         let shift = 2 * (STEP_MAX - self.step);
         let score = |bits: u64| (bits << shift) as f64;
@@ -91,11 +91,11 @@ impl Cell {
 
 /// A rectangle of the finest grid.
 ///
-/// A number with spread bits compares as the number itself. So a column and a row are compared
-/// where they are among the bits of a score, without putting them together.
+/// Numbers with spread bits compare like the numbers themselves. So a score's column and row are
+/// compared in place, without gathering their bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// The first and the last.
+    /// The first and the last column, as spread bits.
     columns: [u64; 2],
     rows: [u64; 2],
 }
@@ -104,7 +104,8 @@ impl Window {
     /// The whole grid.
     pub(super) const ALL: Self = Self { columns: [0, X], rows: [0, Y] };
 
-    /// All between these sides, which are within the grid's, and one cell more at each.
+    /// The rectangle between these sides, and one more cell on each side. The sides must be within
+    /// the grid.
     pub(super) fn around(longitude: Span, latitude: Span) -> Self {
         let cells = |span: Span, grid: Span| {
             let [first, last] = [span.min, span.max].map(|at| {
@@ -117,7 +118,7 @@ impl Window {
         Self { columns, rows: cells(latitude, LATITUDES) }
     }
 
-    /// True when the place of a score is in it.
+    /// True if the rectangle contains the point of this score.
     #[inline]
     pub(super) fn contains(&self, score: f64) -> bool {
         let bits = to_u64(score);
@@ -126,15 +127,15 @@ impl Window {
     }
 }
 
-/// The place that a score stands for: the middle of its cell.
+/// The point of a score: the middle of its cell.
 pub(super) fn point_of(score: f64) -> Point {
     let Area { longitude, latitude } = Cell::of_score(score).area();
     let middle = |side: Span, span: Span| ((side.min + side.max) / 2.0).min(span.max).max(span.min);
     Point { longitude: middle(longitude, LONGITUDES), latitude: middle(latitude, LATITUDES) }
 }
 
-/// The usual geohash of eleven characters. Those have latitudes up to the poles, so the place is
-/// put into another grid; of the last character there are no bits, and it is 0.
+/// The usual geohash of eleven characters. Its latitudes go up to the poles, so the point is
+/// encoded in another grid. The last character has no bits left, and is 0.
 pub(super) fn text_of(score: f64) -> [u8; 11] {
     const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
     const POLES: Span = Span { min: -90.0, max: 90.0 };
@@ -146,14 +147,14 @@ pub(super) fn text_of(score: f64) -> [u8; 11] {
     text
 }
 
-/// Any score, converted as by C on x86-64.
+/// Converts any score as C does on x86-64.
 fn to_u64(score: f64) -> u64 {
     const HALF: f64 = (1_u64 << 63) as f64;
     if score < HALF { to_i64(score) as u64 } else { to_i64(score - HALF) as u64 ^ 1 << 63 }
 }
 
-/// A score, converted to a signed number as by C on x86-64: one that does not fit becomes the least
-/// number.
+/// Converts a score to a signed number as C does on x86-64: if it does not fit, the result is the
+/// least number.
 pub(super) fn to_i64(score: f64) -> i64 {
     const END: f64 = (1_u64 << 63) as f64;
     if (-END..END).contains(&score) { score as i64 } else { i64::MIN }
@@ -177,7 +178,7 @@ fn gather(bits: u64) -> u32 {
     (bits | bits >> 16) as u32
 }
 
-/// How far bits move, and which are left: pairs, fours, and so on.
+/// Each step's shift and mask: pairs of bits, fours, and so on.
 const STEPS: [(u32, u64); 5] = [
     (1, 0x5555_5555_5555_5555),
     (2, 0x3333_3333_3333_3333),
@@ -192,7 +193,7 @@ mod tests {
     use darter_base::Prng;
 
     #[test]
-    fn bits_are_spread_and_gathered() {
+    fn gathering_bits_reverses_spreading() {
         let mut prng = Prng::from_seed(1);
         for _ in 0..1_000 {
             let bits = prng.below(1 << 32) as u32;
@@ -205,8 +206,8 @@ mod tests {
         }
     }
 
-    #[test] // Cells from the documentation and from redis-server 7.0.15.
-    fn points_have_redis_scores() {
+    #[test] // Vectors from the documentation and from redis-server 7.0.15.
+    fn points_have_the_same_scores_as_in_redis() {
         let cases = [
             (13.361389, 38.115556, 3479099956230698.0, "sqc8b49rny0"),
             (15.087269, 37.502669, 3479447370796909.0, "sqdtr74hyu0"),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test] // In every grid, also around the world.
-    fn neighbours_are_consistent() {
+    fn moving_to_a_neighbour_and_back_returns_the_cell() {
         let mut prng = Prng::from_seed(2);
         for _ in 0..1_000 {
             let step = 1 + prng.below(26) as u32;
@@ -236,8 +237,8 @@ mod tests {
         }
     }
 
-    #[test] // In it is what is between its sides, and beyond them no more than a cell.
-    fn windows_end_at_their_sides() {
+    #[test]
+    fn windows_extend_at_most_one_cell_beyond_their_sides() {
         let mut prng = Prng::from_seed(4);
         let share = |prng: &mut Prng| prng.below(1 << 53) as f64 / (1_u64 << 53) as f64;
         for _ in 0..20_000 {
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_scores_are_converted_as_by_c() {
+    fn scores_out_of_range_are_converted_as_by_c() {
         let cases = [
             (-1.0, u64::MAX),
             (-0.5, 0),

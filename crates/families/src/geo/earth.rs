@@ -1,8 +1,7 @@
-//! Places on a sphere, and how far they are apart.
+//! Points on a sphere, and their distances.
 //!
-//! A distance takes five functions of angles. A comparison with a limit nearly always needs less:
-//! [`Near`] computes the same in polynomials, to nine digits, and says so when that does not
-//! suffice.
+//! A distance takes five trigonometric functions. A comparison with a limit nearly always needs
+//! less: [`Near`] approximates by polynomials to nine digits, and reports when that is not enough.
 
 use std::f64::consts::{FRAC_PI_2, PI};
 
@@ -21,12 +20,12 @@ pub(super) const LONGITUDES: Span = Span { min: -180.0, max: 180.0 };
 pub(super) const LATITUDES: Span = Span { min: -85.05112878, max: 85.05112878 };
 
 impl Span {
-    /// How far along it a number is: 0 at its beginning, 1 at its end.
+    /// The position of a number in the span: 0 at its start, 1 at its end.
     pub(super) fn share(self, at: f64) -> f64 {
         (at - self.min) / (self.max - self.min)
     }
 
-    /// The number that is so far along it.
+    /// The number at this position in the span.
     pub(super) fn at(self, share: f64) -> f64 {
         self.min + share * (self.max - self.min)
     }
@@ -36,7 +35,7 @@ impl Span {
     }
 }
 
-/// A place, in degrees.
+/// A point, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) longitude: f64,
@@ -51,14 +50,14 @@ pub(super) fn degrees(radians: f64) -> f64 {
     radians / (PI / 180.0)
 }
 
-/// Metres between two places along a meridian.
+/// Metres between two latitudes along a meridian.
 pub(super) fn latitude_distance(one: f64, other: f64) -> f64 {
     RADIUS_M * (radians(other) - radians(one)).abs()
 }
 
-/// Metres between two places.
+/// Metres between two points.
 ///
-/// Source: the haversine formula; each step as in Redis, so that each digit is the same.
+/// Source: the haversine formula; each step as in Redis, so that every digit is equal.
 pub(super) fn distance(one: Point, other: Point) -> f64 {
     let v = ((radians(other.longitude) - radians(one.longitude)) / 2.0).sin();
     if v == 0.0 {
@@ -70,19 +69,20 @@ pub(super) fn distance(one: Point, other: Point) -> f64 {
     2.0 * RADIUS_M * a.sqrt().asin()
 }
 
-/// A bound of a distance, known without computing it.
+/// The result of an approximate comparison of a distance with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Within,
     Beyond,
-    /// The distance is close to the limit, or half around the world.
+    /// The distance is too close to the limit, or close to half around the world.
     Unclear,
 }
 
 /// A limit that distances are compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Near {
-    /// Haversines of angles: below the one all are within, above the other all are beyond.
+    /// Haversines of two angles. Smaller haversines are surely within the limit; above the second
+    /// angle's they are surely beyond it.
     within: f64,
     beyond: f64,
 }
@@ -97,7 +97,7 @@ impl Near {
         Self { within: limit * (1.0 - Self::MARGIN), beyond: limit * (1.0 + Self::MARGIN) }
     }
 
-    /// Whether two places are within the limit. Angles in radians.
+    /// Compares the distance of two points with the limit. Angles are in radians.
     #[inline]
     pub(super) fn reach(self, from: Angles, to: Angles) -> Reach {
         let a = haversine(from, to);
@@ -111,7 +111,7 @@ impl Near {
     }
 }
 
-/// A place in radians, and the cosine of its latitude.
+/// A point in radians, and the cosine of its latitude.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Angles {
     longitude: f64,
@@ -128,7 +128,7 @@ impl Angles {
     }
 }
 
-/// The square of the sine of half the angle between two places.
+/// The haversine: the square of the sine of half the angle between two points.
 #[inline]
 fn haversine(from: Angles, to: Angles) -> f64 {
     /// The rounding error of `PI`: π − PI.
@@ -139,7 +139,7 @@ fn haversine(from: Angles, to: Angles) -> f64 {
     u * u + from.cosine * to.cosine * v * v
 }
 
-/// The sine of 0 to pi / 2: its series, whose first term that is left out is below 10^-11.
+/// The sine of an angle from 0 to pi / 2, by its series. The first omitted term is below 10^-11.
 #[inline]
 fn sine(x: f64) -> f64 {
     let square = x * x;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test] // Near and far, across the date line, and to the other side of the world.
-    fn bounds_of_distances_hold() {
+    fn approximate_comparisons_agree_with_exact_distances() {
         let mut prng = Prng::from_seed(3);
         let mut unclear = 0;
         for round in 0..200_000 {

@@ -1,8 +1,8 @@
 //! The hits of a search, in the order of the reply.
 //!
-//! Hits are collected in runs, whose members lie one behind the other. If they are to be sorted, a
-//! run is sorted when it is full, and the reply is merged from all of them: so no step is long. If
-//! only some of the nearest are wanted, there is one run, which is cut now and then.
+//! Hits are collected in runs, whose members are stored contiguously. To sort them, each full run
+//! is sorted, and the reply merges all runs: so no step is long. If only a few of the nearest are
+//! requested, there is one run, which is truncated from time to time.
 
 use crate::multi_input::Queue;
 use darter_structs::sorted::SortedEntry;
@@ -10,14 +10,14 @@ use darter_structs::table::{HeldKey, Scratch};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Hits of a run, and bytes of their members: a run is sorted in one step.
+/// Hits in a run, and bytes of their members. A run is sorted in one step.
 const RUN_HITS: usize = 1_024;
 const RUN_BYTES: usize = 64 * 1024;
-/// Runs freed at once.
+/// Runs freed in one step.
 const RUNS_FREED: usize = 2;
-/// So few of the best are kept in one run.
+/// The largest COUNT for which all hits are kept in one run.
 const BEST_MAX: usize = RUN_HITS / 2;
-/// Room of a run that begins: enough for a search nearby.
+/// Initial capacity of a run: enough for a search nearby.
 const FIRST_HITS: usize = 32;
 const FIRST_BYTES: usize = 512;
 
@@ -28,33 +28,33 @@ pub(super) enum Order {
     Farthest,
 }
 
-/// How many hits are wanted, and which.
+/// The requested number of hits, and their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) order: Option<Order>,
     pub(super) most: usize,
-    /// The first that are found.
+    /// Any hits will do: the first ones found (COUNT with ANY).
     pub(super) is_any: bool,
 }
 
-/// A hit as it is shown.
+/// A hit as passed to the reply.
 pub(super) struct Shown<'a> {
     pub(super) member: &'a [u8],
-    /// The same, if it is a long one.
+    /// The member, if it is a long one.
     pub(super) long: Option<&'a HeldKey>,
     pub(super) score: f64,
-    /// In metres.
+    /// The distance in metres.
     pub(super) distance: f64,
 }
 
-/// A hit in its run.
+/// A hit within its run.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     distance: f64,
     score: f64,
-    /// The start of its member among the bytes; for a long one, its number.
+    /// The start of its member among the bytes; for a long member, its index.
     start: u32,
-    /// Bytes of its member, or [`LONG`].
+    /// The member's length, or [`LONG`].
     len: u32,
 }
 
@@ -100,12 +100,12 @@ impl Run {
         }
     }
 
-    /// Equally far hits keep their order.
+    /// Sorts the hits; equally distant hits keep their order.
     fn sort(&mut self, order: Order) {
         self.hits.sort_by(|one, other| order.compare(one.distance, other.distance));
     }
 
-    /// Forgets all but the first `count` hits.
+    /// Drops all but the first `count` hits.
     fn keep(&mut self, count: usize) {
         self.hits.truncate(count);
         let (mut kept, mut kept_longs) = (Vec::with_capacity(self.bytes.len()), Vec::new());
@@ -137,7 +137,7 @@ impl Order {
     }
 }
 
-/// The next hit of a run.
+/// The next hit of a run, for the merge.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     order: Order,
@@ -167,16 +167,16 @@ impl PartialEq for Head {
 
 impl Eq for Head {}
 
-/// See the module.
+/// The hits of a search; see the module's documentation.
 pub(super) struct Hits {
     limit: Limit,
     open: Run,
     closed: Queue<Run, RUNS_FREED>,
     /// The heads of the closed runs, if the hits are sorted.
     heads: BinaryHeap<Reverse<Head>>,
-    /// Shown of the first closed run, if they are not.
+    /// The next hit of the first closed run, if the hits are not sorted.
     index: usize,
-    /// Hits that are left to be shown, or that were found.
+    /// The number of hits found; once closed, the number still to show.
     len: usize,
     bytes: usize,
 }
@@ -192,7 +192,7 @@ impl Hits {
         self.len.min(self.limit.most)
     }
 
-    /// True when no more are wanted.
+    /// True when no more hits are needed.
     pub(super) fn is_full(&self) -> bool {
         self.limit.is_any && self.len >= self.limit.most
     }
@@ -202,7 +202,7 @@ impl Hits {
         self.bytes + self.open.memory_bytes()
     }
 
-    /// Adds a hit; its distance matters only if they are sorted, or shown.
+    /// Adds a hit. The distance matters only if hits are sorted, or distances shown.
     pub(super) fn push(&mut self, entry: &SortedEntry<'_>, distance: f64) {
         if self.is_full() {
             return;
@@ -221,7 +221,7 @@ impl Hits {
         }
     }
 
-    /// No more are added: now they can be shown.
+    /// Ends the collection: no more hits are added, and they can be shown.
     pub(super) fn close(&mut self) {
         let mut run = std::mem::take(&mut self.open);
         let Some(order) = self.limit.order else {
@@ -241,7 +241,7 @@ impl Hits {
         self.closed.push_back(run);
     }
 
-    /// Calls `f` with the next hits, at most `most`. Returns true while some are left.
+    /// Calls `f` with at most `most` of the next hits. Returns true while some are left.
     pub(super) fn next_slice(&mut self, most: usize, f: &mut dyn FnMut(&Shown<'_>)) -> bool {
         let most = most.min(self.len());
         for _ in 0..most {
@@ -252,7 +252,7 @@ impl Hits {
         self.len() > 0
     }
 
-    /// The next one in the order of distances.
+    /// Shows the next hit by distance.
     fn merge(&mut self, f: &mut dyn FnMut(&Shown<'_>)) {
         let Some(Reverse(head)) = self.heads.pop() else { return };
         let run = &mut self.closed[head.run];
@@ -266,7 +266,7 @@ impl Hits {
         }
     }
 
-    /// The next one in the order in which they were found.
+    /// Shows the next hit in the order of discovery.
     fn follow(&mut self, f: &mut dyn FnMut(&Shown<'_>)) {
         while let Some(run) = self.closed.front()
             && self.index >= run.hits.len()
@@ -304,8 +304,8 @@ mod tests {
         set
     }
 
-    #[test] // Hits beyond the limit are not kept.
-    fn only_the_nearest_are_held() {
+    #[test]
+    fn hits_beyond_the_count_are_dropped() {
         let (set, order) = (long_members(), Some(Order::Nearest));
         let mut hits = Hits::new(Limit { order, most: 10, is_any: false });
         for entry in set.range(0..set.len()) {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test] // For any COUNT, and any number of times that the hits beyond it are dropped.
-    fn equally_far_hits_stay_in_order() {
+    fn equally_distant_hits_keep_their_order() {
         let (set, order) = (long_members(), Some(Order::Nearest));
         for most in [1, 7, BEST_MAX, 2_500] {
             let mut hits = Hits::new(Limit { order, most, is_any: false });
@@ -336,8 +336,8 @@ mod tests {
         }
     }
 
-    #[test] // Runs are of many kilobytes each: they are freed by twos.
-    fn runs_are_freed_in_portions() {
+    #[test] // Two runs a portion: each has many kilobytes.
+    fn runs_of_hits_are_freed_in_portions() {
         let mut hits = Hits::new(Limit { order: None, most: usize::MAX, is_any: false });
         let mut set = Sorted::new();
         set.insert(hash::of(b"member"), b"member", 1.0);

@@ -1,4 +1,4 @@
-//! Members one by one: GEOPOS, GEOHASH, GEODIST.
+//! Queries of members: GEOPOS, GEOHASH, GEODIST.
 
 use super::cell::{point_of, text_of};
 use super::earth::distance;
@@ -11,13 +11,13 @@ use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Members that are looked up at once, and in one portion of a long list.
+/// Members that are looked up at once, or in one portion of a long list.
 const ASKED_AT_ONCE: usize = 32;
 
-/// Shows a member by its score.
+/// Writes the reply for a member with this score.
 type Answer = fn(&mut Reply<'_>, Option<f64>);
 
-/// `GEOPOS key [member ...]`: where members are.
+/// `GEOPOS key [member ...]`: the coordinates of members.
 ///
 /// Reply: array of pairs of doubles (bulks in RESP2), longitude and latitude, and of null arrays.
 /// Refusals: `WrongType`. Cost: O(members asked for * log(members)); beyond 32 the reply is streamed
@@ -29,7 +29,7 @@ pub(super) fn geopos(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     })
 }
 
-/// `GEOHASH key [member ...]`: the names of the cells that members are in.
+/// `GEOHASH key [member ...]`: the geohashes of members.
 ///
 /// Reply: array of bulks of eleven characters, and of nulls. Otherwise as GEOPOS.
 /// Source: <https://redis.io/commands/geohash> (3.2.0).
@@ -40,9 +40,9 @@ pub(super) fn geohash(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> 
     })
 }
 
-/// `GEODIST key member member [M | KM | FT | MI]`: how far two members are apart.
+/// `GEODIST key member member [M | KM | FT | MI]`: the distance between two members.
 ///
-/// Reply: bulk, with four digits behind the point, or null. Refusals: a unit that is none, `Syntax`,
+/// Reply: bulk, with four digits after the point, or null. Refusals: an unknown unit, `Syntax`,
 /// `WrongType`. Cost: O(log(members)). Source: <https://redis.io/commands/geodist> (3.2.0).
 pub(super) fn geodist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, from, to) = (args.key()?, args.bytes()?, args.bytes()?);
@@ -86,7 +86,7 @@ fn show(reply: &mut Reply<'_>, set: &ZSet, mut args: Args<'_>, answer: Answer) {
     }
 }
 
-/// A long list of members.
+/// A reply for a long list of members, from a cut.
 struct Asking {
     request: Arc<Request>,
     next: usize,

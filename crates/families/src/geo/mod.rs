@@ -1,8 +1,8 @@
-//! Places: sorted sets whose scores are the numbers of cells of a grid over the world.
+//! Geo commands: sorted sets whose scores are numbers of cells in a grid over the world.
 //!
 //! A cell of a coarser grid is a range of scores, so a search reads some ranges and computes
-//! distances for the members there. As in Redis every digit of a reply follows from the formulas
-//! and their order, so these are the same; most distances need not be computed (`earth`).
+//! distances for the members there. The formulas and their order are Redis's, because every digit
+//! of a reply depends on them. Most distances need not be computed exactly (`earth`).
 //!
 //! | file      | holds                                                                 |
 //! |-----------|-----------------------------------------------------------------------|
@@ -10,7 +10,7 @@
 //! | `add`     | GEOADD; `member`: GEOPOS, GEOHASH, GEODIST                            |
 //! | `search`  | GEOSEARCH, the `_RO` forms; `options`: their arguments                |
 //! | `shape`   | circles, boxes, polygons; `areas`: the cells that one reaches         |
-//! | `hits`    | what was found, in its order; `reply`, `text`: how it is shown        |
+//! | `hits`    | the hits of a search, in order; `reply`, `text`: their encoding       |
 //! | `store`   | GEOSEARCHSTORE, GEORADIUS, GEORADIUSBYMEMBER                          |
 //!
 //! Not here: the type. See `zset`.
@@ -46,8 +46,8 @@ const fn row(
     Command::new(name, since, arity, flags, keys, GROUP, Run::Point(run))
 }
 
-/// A command that may store never runs as a point command: that would lock its source, too, while
-/// it builds.
+/// A command that may store never runs as a point command: that would keep its source locked during
+/// the build.
 const fn store(
     name: &'static str,
     since: &'static str,

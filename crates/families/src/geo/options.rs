@@ -14,10 +14,10 @@ use darter_base::number::parse_i64;
 use darter_base::score;
 use darter_command::{Args, Refusal};
 
-/// Corners of a polygon, and bytes of all of them: they are read in one step.
+/// Most corners of a polygon, and most bytes of all of them: corners are read in one step.
 const CORNERS_MAX: usize = 1_024;
 const CORNERS_BYTES: usize = 64 * 1024;
-/// Longer words are no numbers: no one writes one, and reading many would take long.
+/// Longer words are refused as numbers, because parsing many of them would take long.
 const NUMBER_BYTES: usize = 512;
 /// Bounds the number of options: repeats are legal, and parsing must stay within a slice.
 const OPTIONS_MAX: usize = 64;
@@ -51,18 +51,18 @@ pub(super) enum Stores {
 /// A search as a request describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
-    /// `None` where there is nothing to search.
+    /// `None` if the key is missing.
     pub(super) shape: Option<Shape>,
     pub(super) limit: Limit,
     pub(super) form: Form,
-    /// Index of the key that an option stores the result at.
+    /// Index of the key, given by an option, at which the result is stored.
     pub(super) target: Option<usize>,
     /// The stored scores are distances.
     pub(super) stores_distances: bool,
 }
 
 impl Query {
-    /// Reads the arguments behind the key of `set`, which is `None` if the key is missing.
+    /// Reads the arguments after the key of `set`, which is `None` if the key is missing.
     pub(super) fn parse(
         mut args: Args<'_>,
         dialect: Dialect,
@@ -90,7 +90,7 @@ impl Query {
     }
 }
 
-/// Which option said where the center is.
+/// The option that gave the center.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Member,
@@ -99,14 +99,14 @@ enum Origin {
     Polygon,
 }
 
-/// The options of a request, as far as they are read.
+/// The options of a request, as read so far.
 struct Read<'a> {
     dialect: Dialect,
     set: Option<&'a ZSet>,
     origin: Option<Origin>,
     center: Option<Point>,
     outline: Option<Outline>,
-    /// Metres in the unit of the shape.
+    /// The length of the shape's unit, in metres.
     unit: f64,
     order: Option<Order>,
     count: Option<usize>,
@@ -163,7 +163,7 @@ impl<'a> Read<'a> {
         Ok(())
     }
 
-    /// Reads the option `word`, which says where the center is, or what shape is around it.
+    /// Reads the option `word`, which gives the center or the shape.
     fn shape(&mut self, args: &mut Args<'_>, word: &[u8]) -> Result<(), Refusal> {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         let is_from = |origin| self.origin.is_none_or(|other| other == origin);
@@ -196,7 +196,7 @@ impl<'a> Read<'a> {
             () if is("BYPOLYGON") && left > 1 && self.origin.is_none() && outline.is_none() => {
                 self.unit = 1.0;
                 self.outline = Some(Outline::Polygon { corners: corners(args)? });
-                // The shape finds its own.
+                // A placeholder: a polygon has a center of its own.
                 let anywhere = Point { longitude: 0.0, latitude: 0.0 };
                 (self.origin, self.center) = (Some(Origin::Polygon), Some(anywhere));
             }
@@ -205,14 +205,14 @@ impl<'a> Read<'a> {
         Ok(())
     }
 
-    /// Reads a member. Where it is.
+    /// Reads a member. Returns its coordinates.
     fn member(&self, args: &mut Args<'_>) -> Result<Point, Refusal> {
         let member = args.bytes()?;
         let score = self.set.and_then(|set| set.score(member));
         score.map(point_of).ok_or(Refusal::line("ERR could not decode requested zset member"))
     }
 
-    /// Reads a radius.
+    /// Reads a radius and its unit.
     fn circle(&mut self, args: &mut Args<'_>) -> Result<(), Refusal> {
         let radius = length(args, "ERR need numeric radius")?;
         if radius < 0.0 {
@@ -223,7 +223,7 @@ impl<'a> Read<'a> {
         Ok(())
     }
 
-    /// Checks combinations of options. `name` is the command's, as it was sent.
+    /// Checks combinations of options. `name` is the command's name as sent by the client.
     fn finish(self, name: &[u8]) -> Result<Query, Refusal> {
         let is_option = self.dialect.center == Center::Option;
         if self.form.is_nested() && (self.target.is_some() || self.dialect.stores == Stores::Always)
@@ -244,7 +244,7 @@ impl<'a> Read<'a> {
         if self.is_any && self.count.is_none() {
             return Err(Refusal::line("ERR the ANY argument requires COUNT argument"));
         }
-        // The nearest ones, if not any.
+        // COUNT without ANY returns the nearest hits.
         let is_sorted = self.count.is_some() && !self.is_any;
         let order = self.order.or(is_sorted.then_some(Order::Nearest));
         let shape = self.center.zip(self.outline);
@@ -280,7 +280,7 @@ fn number(args: &mut Args<'_>, refusal: Refusal) -> Result<f64, Refusal> {
     number.ok_or(refusal)
 }
 
-/// Reads a unit: its metres.
+/// Reads a unit. Returns its length in metres.
 pub(super) fn unit(args: &mut Args<'_>) -> Result<f64, Refusal> {
     const UNITS: [(&str, f64); 4] = [("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)];
     let word = args.word()?;
@@ -294,7 +294,7 @@ fn count(args: &mut Args<'_>) -> Result<usize, Refusal> {
     count.ok_or(Refusal::line("ERR COUNT must be > 0"))
 }
 
-/// Reads how many corners a polygon has, and these.
+/// Reads the number of a polygon's corners, and their coordinates.
 fn corners(args: &mut Args<'_>) -> Result<Box<[Point]>, Refusal> {
     let count = parse_i64(args.word()?).and_then(|count| i32::try_from(count).ok());
     let count = count.ok_or(Refusal::line("ERR invalid number of vertices"))?;

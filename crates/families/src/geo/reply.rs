@@ -1,4 +1,4 @@
-//! How hits are shown.
+//! The encoding of hits.
 
 use super::cell::{point_of, to_i64};
 use super::earth::Point;
@@ -9,17 +9,17 @@ use darter_command::Stream;
 use darter_resp::Reply;
 use darter_structs::table::Text;
 
-/// Hits of one portion, and of those with coordinates, which take longer to write.
+/// Hits in one portion; and hits with coordinates, which take longer to write.
 const PORTION: usize = 512;
 const PORTION_NESTED: usize = 128;
 
-/// The facts of a hit that are shown beside its member.
+/// The facts shown about a hit besides its member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Form {
     pub(super) distance: bool,
     pub(super) hash: bool,
     pub(super) coordinates: bool,
-    /// Metres in the unit of distances.
+    /// The length of the distances' unit, in metres.
     pub(super) unit: f64,
 }
 
@@ -30,7 +30,7 @@ impl Default for Form {
 }
 
 impl Form {
-    /// True when a hit is an array.
+    /// True if a hit is an array of its own.
     pub(super) fn is_nested(self) -> bool {
         self.distance || self.hash || self.coordinates
     }
@@ -56,14 +56,14 @@ impl Form {
         bytes
     }
 
-    /// Encodes the next hits, or sends what waits. Returns true while some are left.
+    /// Encodes the next hits, or sends waiting values. Returns true while some are left.
     pub(super) fn pump(
         self,
         reply: &mut Reply<'_>,
         hits: &mut Hits,
         unsent: &mut PendingValues,
     ) -> bool {
-        /// Hits at once: 8 KiB with the longest members that are copied.
+        /// Hits in one step: 8 KiB with the longest members that are copied.
         const AT_ONCE: usize = 8;
         if !unsent.is_empty() {
             return unsent.pump(reply) || hits.len() > 0;
@@ -80,7 +80,7 @@ impl Form {
     }
 }
 
-/// Encodes a place: two doubles.
+/// Encodes a point: two doubles.
 pub(super) fn coordinates(reply: &mut Reply<'_>, place: Point) {
     reply.array(2);
     reply.double_text(&text::coordinate(place.longitude));

@@ -1,7 +1,7 @@
 //! GEOSEARCH and its predecessors: the walk through the scores of some cells.
 //!
-//! A short one is done at once, in place. When it turns out to be long, it begins again with a cut, in
-//! portions; the result is collected aside, since its header has a count.
+//! A short search runs at once, in place. If it turns out to be long, it starts again from a cut,
+//! in portions. The hits are collected first, because the reply's header has their count.
 
 use super::areas;
 use super::cell::{Cell, Window, point_of};
@@ -19,20 +19,21 @@ use darter_resp::{Output, Reply};
 use darter_structs::sorted::{End, Place, Sorted, SortedEntry, SortedReader};
 use std::ops::Range;
 
-/// Entries looked at in one portion, and when a search is done at once.
+/// Entries tested in one portion, and the most that a search at once may test.
 const LOOKED_AT: usize = 512;
 const AT_ONCE: usize = 2 * LOOKED_AT;
 
-/// `GEOSEARCH key FROMMEMBER member | FROMLONLAT longitude latitude  BYRADIUS radius unit | BYBOX width
-/// height unit  [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`, or `BYPOLYGON
-/// corners longitude latitude [longitude latitude ...]` instead of center and shape: the members in a
-/// shape, on request by their distance from its center; units are `m`, `km`, `ft` and `mi`. With
-/// `COUNT` only the nearest; with `ANY` too the first that are found.
+/// `GEOSEARCH key FROMMEMBER member | FROMLONLAT longitude latitude BYRADIUS radius unit | BYBOX
+/// width height unit [ASC | DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]`, or
+/// `BYPOLYGON corners longitude latitude [longitude latitude ...]` instead of center and shape:
+/// finds the members in a shape, on request sorted by their distance from its center. Units are
+/// `m`, `km`, `ft` and `mi`. `COUNT` limits the reply to the nearest members; with `ANY`, to the
+/// first found.
 ///
-/// Reply: array of members; with more than the member an array each, of distance, score and
-/// coordinates. Found and shown in slices when it is long, from a cut. Refusals: `WrongType`; then what
-/// is wrong in the order of arguments; then what contradicts itself. Cost: O(entries in the cells that
-/// the shape reaches + log(members)). Source: <https://redis.io/commands/geosearch> (6.2.0);
+/// Reply: array of members; with further facts, an array for each: member, distance, score,
+/// coordinates. A long search and its reply run in slices, from a cut. Refusals: `WrongType`; then
+/// invalid arguments in their order; then contradicting arguments. Cost: O(entries in the cells
+/// that the shape reaches + log(members)). Source: <https://redis.io/commands/geosearch> (6.2.0);
 /// `BYPOLYGON`: <https://valkey.io/commands/geosearch> (9.0).
 pub(super) const GEOSEARCH: Dialect = Dialect { center: Center::Option, stores: Stores::Never };
 
@@ -49,7 +50,7 @@ pub(super) const GEORADIUS_RO: Dialect =
 pub(super) const GEORADIUSBYMEMBER_RO: Dialect =
     Dialect { center: Center::Member, stores: Stores::Never };
 
-/// A search of a key on this core.
+/// Searches a key on this core.
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let set = find_value::<ZSet>(cx.db, cx.stats, &key)?;
@@ -75,7 +76,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>, dialect: Dialect) -> Res
     Ok(Flow::Done)
 }
 
-/// A search of a key on any core, from a cut of it.
+/// Searches a key on any core, from a cut.
 pub(super) async fn anywhere(
     call: &Call,
     source: usize,
@@ -96,9 +97,9 @@ pub(super) async fn anywhere(
 /// The use of the hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
-    /// The hits are shown.
+    /// Hits are shown to the client.
     Hits,
-    /// The hits are stored, with these scores.
+    /// Hits are stored with these scores.
     Scores,
     Distances,
 }
@@ -106,7 +107,8 @@ pub(super) enum Shows {
 /// A search: its shape and the hits so far.
 pub(super) struct Search {
     shape: Shape,
-    /// The window around the shape: most members of the cells are outside of it.
+    /// The window around the shape: most members of the cells are outside, and are rejected
+    /// quickly.
     window: Window,
     limit: Limit,
     needs_distances: bool,
@@ -114,7 +116,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// A search that has not begun. `None` where there is nothing to search.
+    /// A search that has not started. `None` if the key is missing.
     pub(super) fn new(query: Query, shows: Shows) -> Option<Self> {
         let (shape, limit) = (query.shape?, query.limit);
         let is_shown = query.form.distance || shows == Shows::Distances;
@@ -128,7 +130,7 @@ impl Search {
         Self { hits: Hits::new(self.limit), ..self }
     }
 
-    /// Looks at an entry.
+    /// Tests an entry.
     #[inline]
     fn look(&mut self, entry: &SortedEntry<'_>) {
         if !self.window.contains(entry.score()) {
@@ -142,7 +144,8 @@ impl Search {
         }
     }
 
-    /// Searches all of a set. False when that would take too long: then a part of it was.
+    /// Searches a whole set at once. Returns false if that would take too long; then only a part
+    /// was searched.
     fn at_once(&mut self, set: &Sorted) -> bool {
         let mut budget = AT_ONCE / self.shape.effort();
         for cell in areas::of(&self.shape) {
@@ -162,17 +165,17 @@ impl Search {
     }
 }
 
-/// A search in portions.
+/// A search of a cut in portions.
 pub(super) struct Walk {
     search: Search,
-    /// Ranks still to be looked at, the last first.
+    /// Ranges of ranks still to search, the last first.
     areas: Vec<Range<usize>>,
     cut: ZSet,
     reader: Option<SortedReader>,
 }
 
 impl Walk {
-    /// A search of a cut.
+    /// Starts a search of a cut.
     pub(super) fn new(search: Search, cut: ZSet) -> Self {
         let ranks = |cell: Cell| {
             let scores = cell.scores();
@@ -190,7 +193,7 @@ impl Walk {
             let Some(ranks) = self.areas.pop() else { return false };
             let cut = self.cut.entries().reader();
             if self.areas.is_empty() {
-                self.cut = ZSet::new(); // The reader releases the entries that it has read.
+                self.cut = ZSet::new(); // The reader frees the entries that it has read.
             }
             self.reader = Some(SortedReader::new(cut, ranks, End::Front));
             return true;
@@ -204,7 +207,7 @@ impl Walk {
         !self.search.hits.is_full() && (more || !self.areas.is_empty())
     }
 
-    /// The hits.
+    /// Returns the hits.
     pub(super) fn finish(self) -> Hits {
         let mut hits = self.search.hits;
         hits.close();
@@ -217,7 +220,7 @@ impl Walk {
     }
 }
 
-/// A search, whose result is then shown.
+/// A search whose result is then sent.
 struct Show {
     stage: SearchStage,
     form: Form,

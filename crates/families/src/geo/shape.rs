@@ -10,18 +10,19 @@ use std::f64::consts::FRAC_PI_2;
 /// The shape of a search.
 #[derive(Clone, Debug)]
 pub(super) enum Outline {
-    /// All that is so near.
+    /// All points within the radius.
     Circle {
-        /// In metres.
+        /// The radius in metres.
         radius: f64,
     },
-    /// All that is so near to the north or south, and so near to the east or west.
+    /// All points within half the height to the north or south, and half the width to the east or
+    /// west.
     Box {
-        /// In metres, from one side to the other.
+        /// The width in metres, from side to side.
         width: f64,
         height: f64,
     },
-    /// All that is between these corners on a map of longitudes and latitudes.
+    /// All points within these corners on a map of longitudes and latitudes.
     Polygon { corners: Box<[Point]> },
 }
 
@@ -35,28 +36,28 @@ impl Outline {
     }
 }
 
-/// A shape to be searched, prepared for tests of places.
+/// A shape, prepared for testing points.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     /// The origin of distances. A polygon's is the middle of its corners.
     pub(super) center: Point,
     outline: Outline,
-    /// The center.
+    /// The center, as angles.
     angles: Angles,
-    /// The radius, or half the width.
+    /// The limit for the radius, or for half the width.
     near: Near,
 }
 
-/// The sides of the box around a shape.
+/// The sides of the bounding box of a shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) longitude: Span,
     pub(super) latitude: Span,
 }
 
-/// Beyond this longitude, in degrees, places are half around the world.
+/// From this difference in longitude on, in degrees, points count as half around the world.
 const HALF_AROUND: f64 = 179.0;
-/// How much farther than the limit a latitude must be for it to be surely too far.
+/// Factor by which a latitude must exceed the limit to be surely too far.
 const SURELY: f64 = 1.0 + 1e-9;
 
 impl Shape {
@@ -69,7 +70,7 @@ impl Shape {
         Self { center, angles: Angles::of(center), near: Near::of(limit), outline }
     }
 
-    /// True when `point` is in it.
+    /// True if the shape contains `point`.
     #[inline]
     pub(super) fn contains(&self, point: Point) -> bool {
         match &self.outline {
@@ -104,7 +105,7 @@ impl Shape {
 
     /// The cost of deciding whether a point is inside, in multiples of the usual one.
     pub(super) fn effort(&self) -> usize {
-        /// Corners that are looked at in the time of a distance.
+        /// Corners that can be tested in the time of one distance.
         const CORNERS: usize = 8;
         match &self.outline {
             Outline::Polygon { corners } => corners.len().div_ceil(CORNERS),
@@ -112,7 +113,7 @@ impl Shape {
         }
     }
 
-    /// The sides of the box around it, as Redis estimates them.
+    /// The sides of the bounding box, as Redis estimates them.
     pub(super) fn bounds(&self) -> Bounds {
         let (width, height) = match &self.outline {
             Outline::Circle { radius } => (*radius, *radius),
@@ -121,7 +122,7 @@ impl Shape {
         };
         let Point { longitude, latitude } = self.center;
         let up = degrees(height / RADIUS_M);
-        // The side that is nearer to a pole is the one that has more degrees.
+        // The side nearer to a pole spans more degrees of longitude.
         let edge = if latitude < 0.0 { latitude - up } else { latitude + up };
         let aside = degrees(width / RADIUS_M / radians(edge).cos());
         Bounds {
@@ -132,9 +133,9 @@ impl Shape {
 
     /// The window that contains the whole shape.
     ///
-    /// The way to a place within `width` crosses no latitude nearer to a pole than its end by more than
-    /// `width`, and there the degrees of longitude are the shortest. A shape that is wide, near a pole or
-    /// across the date line has all of the grid.
+    /// A path of length `width` comes at most `width` closer to a pole than its end, and degrees of
+    /// longitude are shortest there. A shape that is wide, near a pole or across the date line gets
+    /// the whole grid.
     pub(super) fn window(&self) -> Window {
         /// Degrees of longitude from the center.
         const WIDE: f64 = 20.0;
@@ -161,7 +162,7 @@ impl Shape {
         }
     }
 
-    /// Metres from the center to the farthest place.
+    /// Metres from the center to the farthest point of the shape.
     pub(super) fn reach_m(&self) -> f64 {
         match &self.outline {
             Outline::Circle { radius } => *radius,
@@ -196,7 +197,7 @@ fn around(corners: &[Point]) -> Bounds {
     Bounds { longitude, latitude }
 }
 
-/// An empty span, which any number widens.
+/// An empty span, which any number extends.
 fn turned(span: Span) -> Span {
     Span { min: span.max, max: span.min }
 }
@@ -214,7 +215,7 @@ fn middle(corners: &[Point]) -> Point {
     let latitude = degrees(z.atan2((x * x + y * y).sqrt()));
     Point {
         longitude: degrees(y.atan2(x)),
-        latitude: latitude.clamp(LATITUDES.min, LATITUDES.max), // Three corners may surround a pole.
+        latitude: latitude.clamp(LATITUDES.min, LATITUDES.max), // Three corners may enclose a pole.
     }
 }
 
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    /// Between -1 and 1, and often close to either.
+    /// A random number between -1 and 1, often close to either.
     fn share(prng: &mut Prng) -> f64 {
         let even = prng.below(1 << 53) as f64 / (1_u64 << 52) as f64 - 1.0;
         if prng.chance(50) { even } else { even.signum() * (1.0 - even.abs() * 1e-4) }

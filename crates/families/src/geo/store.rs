@@ -1,4 +1,4 @@
-//! GEOSEARCHSTORE, and GEORADIUS and GEORADIUSBYMEMBER, which have an option for it.
+//! GEOSEARCHSTORE, and GEORADIUS and GEORADIUSBYMEMBER, which can store by an option.
 
 use super::hits::{Hits, Shown};
 use super::options::{Center, Dialect, Query, Stores};
@@ -10,7 +10,7 @@ use darter_keyspace::{Collection, Event};
 
 /// Members added in one portion.
 const ADDED: usize = 12;
-/// Members gathered in one portion, of very many.
+/// Members gathered in one portion, if there are very many.
 const GATHERED: usize = 16;
 
 const GEOSEARCHSTORE: &Event = &Event::new("geosearchstore", b'z');
@@ -18,8 +18,9 @@ const GEORADIUSSTORE: &Event = &Event::new("georadiusstore", b'z');
 
 const SEARCH: Dialect = Dialect { center: Center::Option, stores: Stores::Always };
 
-/// `GEORADIUS key longitude latitude radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]]
-/// [ASC | DESC] [STORE key | STOREDIST key]`: as GEORADIUS_RO, or with an option as GEOSEARCHSTORE.
+/// `GEORADIUS key longitude latitude radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count
+/// [ANY]] [ASC | DESC] [STORE key | STOREDIST key]`: GEORADIUS_RO; with STORE or STOREDIST, like
+/// GEOSEARCHSTORE.
 ///
 /// Source: <https://redis.io/commands/georadius> (3.2.0).
 pub(super) const GEORADIUS: Dialect =
@@ -31,11 +32,11 @@ pub(super) const GEORADIUS: Dialect =
 pub(super) const GEORADIUSBYMEMBER: Dialect =
     Dialect { center: Center::Member, stores: Stores::ByOption };
 
-/// `GEOSEARCHSTORE destination source ... [STOREDIST]`: puts what GEOSEARCH finds in `source` at
-/// `destination`, whatever that held, with its scores, or with the distances in the unit of the shape;
-/// if nothing is found, `destination` is removed. Both may be the same.
+/// `GEOSEARCHSTORE destination source ... [STOREDIST]`: stores the result of GEOSEARCH in `source`
+/// at `destination`, replacing any value there. Members keep their scores, or get their distances
+/// in the shape's unit. An empty result removes `destination`. Both keys may be the same.
 ///
-/// Reply: integer, members found. Refusals and cost as those of GEOSEARCH, in slices.
+/// Reply: integer, the number of members found. Refusals and cost as those of GEOSEARCH, in slices.
 /// Source: <https://redis.io/commands/geosearchstore> (6.2.0).
 pub(super) async fn geosearchstore(call: Call) -> Result<Answer, Refusal> {
     store(&call, (call.first + 1, call.first), SEARCH).await
@@ -46,8 +47,8 @@ pub(super) async fn georadius(call: Call, dialect: Dialect) -> Result<Answer, Re
     let mut args = call.args();
     let source = call.first;
     args.seek(source + 1);
-    // The destination does not depend on the source. Faults in the arguments are refused after a
-    // look at the source.
+    // The destination does not depend on the source. Invalid arguments are refused only after the
+    // source has been looked up.
     match Query::parse(args, dialect, None).ok().and_then(|query| query.target) {
         Some(target) => store(&call, (source, target), dialect).await,
         None => anywhere(&call, source, dialect).await,
@@ -82,7 +83,7 @@ async fn store(
                 call.tx.pause().await;
             }
             while bulk.sort(&|score, _| score) {
-                call.tx.pause().await; // None came twice.
+                call.tx.pause().await; // No member occurs twice.
             }
             result = bulk.finish();
         } else {
@@ -92,7 +93,7 @@ async fn store(
         }
     }
     let event = if dialect == SEARCH { GEOSEARCHSTORE } else { GEORADIUSSTORE };
-    install(call, target, result, (event, count)).await; // Redis counts the hits.
+    install(call, target, result, (event, count)).await; // Like Redis, reports the number of hits.
     drop(locked);
     Ok(call.answer(|reply| reply.count(count)))
 }

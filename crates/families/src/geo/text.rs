@@ -1,10 +1,10 @@
-//! Coordinates and distances as Redis writes them: exact decimals, cut after some digits.
+//! Coordinates and distances as Redis writes them: exact decimals with a fixed number of digits.
 
 use arrayvec::ArrayString;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 use std::fmt::Write as _;
 
-/// Room for the longest: a number of 309 digits, and those behind the point.
+/// Room for the longest text: a number of 309 digits, and the digits after the point.
 type Text = ArrayString<336>;
 
 /// Digits of a coordinate after the point.
@@ -12,7 +12,7 @@ const COORDINATE_DIGITS: u32 = 17;
 /// Digits of a distance after the point.
 const DISTANCE_DIGITS: u32 = 4;
 
-/// A coordinate, as `%.17Lf` writes it, without zeros at the end; -0 is 0.
+/// A coordinate as written by `%.17Lf`, without trailing zeros; -0 becomes 0.
 pub(super) fn coordinate(degrees: f64) -> Text {
     let mut text = decimal(degrees, COORDINATE_DIGITS);
     let len = text.trim_end_matches('0').trim_end_matches('.').len();
@@ -25,9 +25,9 @@ pub(super) fn distance(distance: f64) -> Text {
     decimal(distance, DISTANCE_DIGITS)
 }
 
-/// A number with this many digits behind the point, at most 18: rounded to even, as C does.
+/// A number with at most 18 digits after the point, rounded to even as in C.
 fn decimal(number: f64, digits: u32) -> Text {
-    /// From here on a number has no bits after the point.
+    /// Numbers from here on have no bits after the point.
     const WHOLE: f64 = (1_u64 << 52) as f64;
     let mut text = Text::new();
     if number.is_sign_negative() {
@@ -39,7 +39,7 @@ fn decimal(number: f64, digits: u32) -> Text {
     }
     let amount = number.abs();
     if amount >= WHOLE || digits == 0 {
-        // Infinity is `inf` here too.
+        // Infinity is written as `inf` here, too.
         write!(text, "{amount:.*}", digits as usize).expect("there is room for the longest");
         return text;
     }
@@ -51,12 +51,12 @@ fn decimal(number: f64, digits: u32) -> Text {
     }
     push_digits(&mut text, whole);
     let point = text.len();
-    // One in front keeps the zeros; the point takes its place.
+    // A leading 1 keeps the zeros; the point then replaces it.
     push_digits(&mut text, scale + fraction);
     with_point(&text, point)
 }
 
-/// `fraction` times `scale`, rounded to even. A fraction is below 1, and `scale` at most 10^18.
+/// `fraction` times `scale`, rounded to even. `fraction` is below 1, and `scale` at most 10^18.
 fn scaled(fraction: f64, scale: u64) -> u64 {
     const MANTISSA_BITS: u32 = 52;
     let bits = fraction.to_bits();
@@ -96,8 +96,8 @@ mod tests {
     use darter_base::Prng;
     use darter_base::extended;
 
-    #[test] // As the standard library writes them, which is exact, and as INCRBYFLOAT does.
-    fn decimals_are_exact() {
+    #[test] // And those of INCRBYFLOAT.
+    fn decimals_equal_those_of_the_standard_library() {
         let mut prng = Prng::from_seed(4);
         for _ in 0..100_000 {
             let share = prng.below(1 << 53) as f64 / (1_u64 << 53) as f64;

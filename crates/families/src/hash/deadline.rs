@@ -1,5 +1,5 @@
 //! Deadlines of fields: HEXPIRE, HPEXPIRE, HEXPIREAT, HPEXPIREAT, HPERSIST, and the arguments that
-//! these share with the rest of their family.
+//! other commands with deadlines share.
 
 use super::edit::{Answer, Change, Plan};
 use super::value::Hash;
@@ -10,13 +10,14 @@ use darter_command::{Args, Cx, Flow, Refusal};
 /// Latest deadline of a field, as in Redis.
 const DEADLINE_MAX: UnixMillis = (1 << 46) - 1;
 
-/// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`: fields die in this
-/// many seconds.
+/// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`: sets fields to expire
+/// in this many seconds.
 ///
-/// Reply: array of 1 done, 0 the condition is not met, 2 gone, for the time has passed, -2 no such
-/// field. Refusals: `WrongType`, `NotAnInteger`, a negative time, `InvalidExpire`, `FIELDS`
-/// missing, a count that does not fit, in this order. Cost: O(fields named), in slices when they
-/// are many. Source: <https://redis.io/commands/hexpire> (7.4.0).
+/// Reply: array with a code for each field: 1 done, 0 condition not met, 2 removed because the time
+/// has passed, -2 no such field. Refusals: `WrongType`, `NotAnInteger`, a negative time,
+/// `InvalidExpire`, `FIELDS` missing, a count that differs from the number of fields, in this
+/// order. Cost: O(fields named), in slices when they are many. Source:
+/// <https://redis.io/commands/hexpire> (7.4.0).
 pub(super) fn hexpire(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     expire(cx, args, Unit::Seconds, "hexpire")
 }
@@ -54,10 +55,10 @@ fn expire(
     Plan::new(Change::Expire(at, conditions), Answer::Codes).run(cx, &key, args)
 }
 
-/// `HPERSIST key FIELDS count field [field ...]`: fields live on.
+/// `HPERSIST key FIELDS count field [field ...]`: removes the deadlines of fields.
 ///
-/// Reply: array of 1 done, -1 the field has no deadline, -2 no such field. Refusals: `WrongType`,
-/// `FIELDS` missing, a count that does not fit. Cost: as HEXPIRE.
+/// Reply: array with a code for each field: 1 done, -1 the field has no deadline, -2 no such field.
+/// Refusals: `WrongType`, `FIELDS` missing, a count that does not fit. Cost: as HEXPIRE.
 /// Source: <https://redis.io/commands/hpersist> (7.4.0).
 pub(super) fn hpersist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -69,7 +70,7 @@ pub(super) fn hpersist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
 /// The family's usual error for an invalid count.
 pub(super) const COUNT_REFUSED: &str = "ERR Number of fields must be a positive integer";
 
-/// Reads `FIELDS count` and checks that as many fields follow; `refused` is the error for a count
+/// Reads `FIELDS count` and checks that `count` fields follow. `refused` is the error for a count
 /// that is not a positive integer.
 pub(super) fn fields(args: &mut Args<'_>, refused: &'static str) -> Result<(), Refusal> {
     if !args.option("FIELDS") {
@@ -82,14 +83,14 @@ pub(super) fn fields(args: &mut Args<'_>, refused: &'static str) -> Result<(), R
     if usize::try_from(count) == Ok(args.left()) { Ok(()) } else { Err(mismatch()) }
 }
 
-/// The count does not match the fields that follow.
+/// The error for a count that differs from the number of fields.
 pub(super) fn mismatch() -> Refusal {
     Refusal::line("ERR The `numfields` parameter must match the number of arguments")
 }
 
-/// The deadline given by `text` in `unit`, for `command`; it may have passed.
+/// The deadline given by `text` in `unit`, for `command`. It may be in the past.
 ///
-/// Errors: `NotAnInteger`, a negative time, `InvalidExpire` for one beyond Redis's limit.
+/// Errors: `NotAnInteger`, a negative time, `InvalidExpire` for a time beyond Redis's limit.
 pub(super) fn deadline(
     unit: Unit,
     text: &[u8],
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_are_bounded() {
+    fn deadlines_beyond_redis_limits_are_refused() {
         let now = 1_000;
         let read = |unit, text: &str| deadline(unit, text.as_bytes(), now, "hexpire");
         let invalid = || Err(Refusal::InvalidExpire("hexpire".into()));

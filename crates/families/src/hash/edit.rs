@@ -1,9 +1,9 @@
 //! Changes of fields: one engine for HSET, HDEL, HEXPIRE and the like.
 //!
 //! A command is an action on each field that it names ([`Change`]) and a reply ([`Answer`]). A few
-//! fields are changed at once. More than a slice can change is the shape *Edit*: a cut of the hash
-//! is edited aside in portions and installed at the end; writers of the key wait, readers see the
-//! previous hash.
+//! fields are changed at once. More than a slice can change take the shape *Edit*: a cut of the
+//! hash is edited in portions, and replaces the stored hash at the end. Until then, other writers
+//! of the key wait and readers see the previous hash.
 
 use super::field::Values;
 use super::value::{Hash, HashEdit, value_of};
@@ -25,28 +25,29 @@ use std::sync::Arc;
 const CHECKED: usize = 96;
 /// The most batches of changes in one portion.
 const BATCHES_MAX: usize = 6;
-/// More bytes of arguments than this are processed aside too: hashing and copying take time.
+/// With more bytes of arguments, fields are changed in portions, too: hashing and copying take
+/// time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
 
 /// An action on each named field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Set it to the value that follows it. A deadline that has passed removes it.
+    /// Set the field to the value that follows it. A deadline in the past removes the field.
     Set(Deadline),
-    /// Set it, with this deadline, if it is absent.
+    /// Set the field, with this deadline, if it is absent.
     SetAbsent(UnixMillis),
-    /// Set it; if it has no deadline, give it this one.
+    /// Set the field. If it has no deadline, give it this one.
     SetKeeping(UnixMillis),
-    /// Remove it.
+    /// Remove the field.
     Remove,
-    /// Change its deadline. One that has passed removes it.
+    /// Change the field's deadline. A deadline in the past removes the field.
     Expire(UnixMillis, Conditions),
-    /// Remove its deadline.
+    /// Remove the field's deadline.
     Persist,
 }
 
 impl Change {
-    /// Arguments a field takes.
+    /// Arguments for each field.
     fn width(self) -> usize {
         match self {
             Self::Set(_) | Self::SetAbsent(_) | Self::SetKeeping(_) => 2,
@@ -59,8 +60,8 @@ impl Change {
         self.width() == 2
     }
 
-    /// True when fields get a deadline. Setting them takes two arguments a field, so as few are
-    /// done at once with a deadline as without.
+    /// True if fields get a deadline. Setting a field takes two arguments, so with a deadline no
+    /// fewer are set at once.
     fn gives_deadlines(self) -> bool {
         matches!(self, Self::Expire(..))
     }
@@ -116,7 +117,7 @@ impl Change {
         if edit.set(field, value, deadline) { DONE } else { UNCHANGED }
     }
 
-    /// True when a field of this code may have changed.
+    /// True if this code means that the field may have changed.
     fn has_changed(self, code: i8) -> bool {
         match self {
             Self::Set(_) | Self::SetKeeping(_) => true,
@@ -149,14 +150,14 @@ fn expire(
 /// A condition on all named fields. If it does not hold, nothing is done and the reply is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
-    /// All fields are there.
+    /// All fields exist.
     AllPresent,
-    /// None of them is there.
+    /// No field exists.
     AllAbsent,
 }
 
 impl Guard {
-    /// Does it hold for the next `count` fields?
+    /// True if the condition holds for the next `count` fields.
     fn holds(self, hash: &Hash, mut args: Args<'_>, count: usize, now: UnixMillis) -> bool {
         (0..count).all(|index| {
             prefetch(index, hash.fields(), args, 2);
@@ -170,20 +171,20 @@ impl Guard {
 /// The reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// How many codes are [`DONE`].
+    /// The number of [`DONE`] codes.
     Count,
     /// `OK`.
     Ok,
     /// 1.
     One,
-    /// The codes.
+    /// The codes of all fields.
     Codes,
     /// The previous values.
     Values,
 }
 
 impl Answer {
-    /// The reply when nothing could be done, as there is no hash, or the guard does not hold.
+    /// The reply if nothing was done, because there is no hash or the guard does not hold.
     fn nothing(self, reply: &mut Reply<'_>, fields: usize) -> Flow {
         match self {
             Self::Count | Self::One | Self::Ok => reply.int(0),
@@ -194,19 +195,19 @@ impl Answer {
     }
 }
 
-/// A command, its arguments understood.
+/// A parsed command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// The action.
+    /// The action on each field.
     pub(super) change: Change,
-    /// If.
+    /// The condition on all fields, if any.
     pub(super) guard: Option<Guard>,
     /// The reply.
     pub(super) answer: Answer,
 }
 
 impl Plan {
-    /// Does `change` unconditionally.
+    /// A plan with `change`, without a condition.
     pub(super) fn new(change: Change, answer: Answer) -> Self {
         Self { change, guard: None, answer }
     }
@@ -258,7 +259,7 @@ impl Plan {
         unsent.into_flow()
     }
 
-    /// The replies that are one line.
+    /// The replies of a single value.
     pub(super) fn conclude(self, reply: &mut Reply<'_>, done: usize) {
         match self.answer {
             Answer::Count => reply.count(done),
@@ -317,20 +318,20 @@ impl unshare::EntryEdit for Plan {
     }
 }
 
-/// A change of many fields.
+/// A change of many fields in progress.
 struct BulkEdit {
     plan: Plan,
     request: Arc<Request>,
     first: usize,
     /// Index of the next field.
     next: usize,
-    /// The guard holds for all fields, or there is none.
+    /// The guard holds for all fields, or there is no guard.
     checked: bool,
-    /// The moment that decides which fields are alive: when the command began.
+    /// The time by which fields count as alive: the start of the command.
     now: UnixMillis,
     /// The new hash.
     draft: Draft<Hash>,
-    /// The previous hash, if its values are the reply.
+    /// The previous hash, if the reply is made of its values.
     before: Option<Hash>,
     done: usize,
     changed: bool,
@@ -338,7 +339,7 @@ struct BulkEdit {
 }
 
 impl BulkEdit {
-    /// How many of the next fields, at most `most`, make a portion by their bytes.
+    /// The number of the next fields, at most `most`, whose bytes make up a portion.
     fn portion(&self, all: resp::Args<'_>, most: usize) -> usize {
         let width = self.plan.change.width();
         let (mut count, mut bytes, mut at) = (0, 0, self.next);
@@ -350,7 +351,7 @@ impl BulkEdit {
         count
     }
 
-    /// Checks the guard of a portion. False when it does not hold.
+    /// Checks the guard for a portion of the fields. Returns false if it does not hold.
     fn check(&mut self, all: resp::Args<'_>) -> bool {
         let count = self.portion(all, CHECKED);
         let args = Args::new(all, self.next);
@@ -364,7 +365,7 @@ impl BulkEdit {
         holds
     }
 
-    /// Changes the next few, until the slice is over: each may copy a segment.
+    /// Changes the next fields until the slice is over, because each may copy a segment.
     fn change(&mut self, all: resp::Args<'_>, preempt: &dyn Preempt) {
         let (count, change) = (self.portion(all, BATCH), self.plan.change);
         let mut args = Args::new(all, self.next);

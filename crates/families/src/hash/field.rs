@@ -1,4 +1,4 @@
-//! Fields one by one: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
+//! Reading fields: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
 
 use super::value::{Hash, value_of};
 use crate::live_entries::reply_count;
@@ -28,7 +28,7 @@ pub(super) fn hget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     }
 }
 
-/// `HEXISTS key field`: is the field there?
+/// `HEXISTS key field`: tests whether the field exists.
 ///
 /// Reply: 1 or 0. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/hexists> (2.0.0).
@@ -52,10 +52,10 @@ pub(super) fn hstrlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     Ok(Flow::Done)
 }
 
-/// `HLEN key`: how many fields the hash has.
+/// `HLEN key`: the number of fields.
 ///
-/// Reply: integer, exact: fields that are dead but still in memory do not count. Refusals:
-/// `WrongType`. Cost: O(1); O(fields), in slices, at a moment when many of them have just died.
+/// Reply: integer, exact: expired fields are not counted, even while they are still in memory.
+/// Refusals: `WrongType`. Cost: O(1); O(fields), in slices, if many of them have just expired.
 /// Source: <https://redis.io/commands/hlen> (2.0.0).
 pub(super) fn hlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -77,8 +77,7 @@ pub(super) fn hmget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(values(&mut cx.reply, hash.as_deref(), args, cx.now))
 }
 
-/// Replies with the values of the fields among the remaining arguments; the header is already
-/// written.
+/// Replies with the values of the fields in the remaining arguments; the header is already written.
 pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>, now: u64) -> Flow {
     let empty = Hash::new();
     let hash = hash.unwrap_or(&empty);
@@ -100,8 +99,8 @@ fn asking(unsent: PendingValues, hash: &Hash, args: Args<'_>, asked: usize, now:
     Flow::Stream(Box::new(values))
 }
 
-/// Encodes the values of the next fields, until the portion is full or some value has to wait;
-/// those rejected by `shown` are null. Returns how many were processed.
+/// Encodes the values of the next fields, until the portion is full or a value has to wait. Fields
+/// rejected by `shown` become null. Returns the number of processed fields.
 fn ask(
     reply: &mut Reply<'_>,
     unsent: &mut PendingValues,
@@ -131,13 +130,13 @@ pub(super) struct Values {
     next: usize,
     hash: Hash,
     now: u64,
-    /// The codes of a change of the fields: the values of those that were absent are not shown.
+    /// The codes from changing the fields; a field that was absent replies null.
     codes: Option<Vec<i8>>,
     unsent: PendingValues,
 }
 
 impl Values {
-    /// The values in `hash`, as of `now`, of the fields among the remaining arguments.
+    /// The values in `hash`, as of `now`, of the fields in the remaining arguments.
     pub(super) fn new(hash: &Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
         let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());
         Self { request, first: next, next, hash, now, codes, unsent: PendingValues::default() }

@@ -1,4 +1,4 @@
-//! Reading fields and changing them at once: HGETEX, HGETDEL.
+//! Commands that read fields and change them: HGETEX, HGETDEL.
 
 use super::deadline::{COUNT_REFUSED, deadline, fields};
 use super::edit::{Answer, Change, Plan};
@@ -7,12 +7,13 @@ use super::value::Hash;
 use crate::expiry::{Conditions, Unit};
 use darter_command::{Args, Cx, Flow, Refusal};
 
-/// `HGETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`: the
-/// values of fields, which get that deadline. One that has passed removes them.
+/// `HGETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`: returns
+/// the values of fields, and sets their deadline. A deadline in the past removes them.
 ///
 /// Reply: array of bulks and nulls. Refusals: `WrongType`, `NotAnInteger`, a negative time,
-/// `InvalidExpire`, `FIELDS` missing, a count that does not fit, in this order. Cost: O(fields
-/// named), in slices when they are many. Source: <https://redis.io/commands/hgetex> (8.0.0).
+/// `InvalidExpire`, `FIELDS` missing, a count that differs from the number of fields, in this
+/// order. Cost: O(fields named), in slices when they are many. Source:
+/// <https://redis.io/commands/hgetex> (8.0.0).
 pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     cx.db.read_value::<Hash>(&key)?;
@@ -32,10 +33,11 @@ pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(values(&mut cx.reply, hash.as_deref(), args, cx.now))
 }
 
-/// `HGETDEL key FIELDS count field [field ...]`: the values of fields, which are removed.
+/// `HGETDEL key FIELDS count field [field ...]`: returns the values of fields, and removes the
+/// fields.
 ///
-/// Reply: array of bulks and nulls. Refusals: `WrongType`, `FIELDS` missing, a count that does not
-/// fit. Cost: as HGETEX. Source: <https://redis.io/commands/hgetdel> (8.0.0).
+/// Reply: array of bulks and nulls. Refusals: `WrongType`, `FIELDS` missing, a count that differs
+/// from the number of fields. Cost: as HGETEX. Source: <https://redis.io/commands/hgetdel> (8.0.0).
 pub(super) fn hgetdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     cx.db.read_value::<Hash>(&key)?;

@@ -1,4 +1,4 @@
-//! Counting in a field: HINCRBY, HINCRBYFLOAT. The field keeps its deadline.
+//! Incrementing fields: HINCRBY, HINCRBYFLOAT. The field keeps its deadline.
 
 use super::value::{HINCRBY, Hash, value_of};
 use darter_base::{extended, number};
@@ -7,7 +7,7 @@ use darter_keyspace::{Deadline, Event, Fresh, Str};
 
 const HINCRBYFLOAT: &Event = &Event::new("hincrbyfloat", b'h');
 
-/// `HINCRBY key field increment`: adds to the integer in a field; an absent one counts as 0.
+/// `HINCRBY key field increment`: adds to the integer in a field; an absent field counts as 0.
 ///
 /// Reply: the sum. Refusals: `NotAnInteger`, `WrongType`, a value that is not an integer,
 /// `Overflow`. Cost: O(1), one lookup of the field. Source: <https://redis.io/commands/hincrby>
@@ -31,7 +31,7 @@ pub(super) fn hincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     Ok(Flow::Done)
 }
 
-/// `HINCRBYFLOAT key field increment`: adds to the number in a field; an absent one counts as 0.
+/// `HINCRBYFLOAT key field increment`: adds to the number in a field; an absent field counts as 0.
 ///
 /// Reply: the sum as a bulk, in Redis's text: see [`extended`]. Refusals: `NotAFloat`, an infinite
 /// increment, `WrongType`, a value that is not a number, an infinite sum. Cost: O(digits).
@@ -57,7 +57,7 @@ pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
     Ok(Flow::Done)
 }
 
-/// The value as an 80-bit number. Longer than 5 KiB, it is not a number, and is not read.
+/// The value as a long double. A value longer than 5 KiB is refused unread.
 fn number(text: &Str<'_>) -> Result<extended::Extended, Refusal> {
     const TEXT_MAX_BYTES: usize = 5 * 1024;
     let short = (text.len() < TEXT_MAX_BYTES).then(|| text.to_vec());

@@ -8,10 +8,11 @@ use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Key;
 
-/// `FIELDTTL key field`: seconds that a field of a hash, or a member of a set, has left.
+/// `FIELDTTL key field`: the remaining seconds of a hash's field or a set's member.
 ///
-/// Reply: integer, rounded up; -1 it has no deadline, -2 no such key, -3 no such field. Refusals:
-/// `WrongType`. Cost: O(1). Source: Dragonfly, <https://www.dragonflydb.io/docs/command-reference>.
+/// Reply: integer, rounded up; -1 for no deadline, -2 for no such key, -3 for no such field.
+/// Refusals: `WrongType`. Cost: O(1). Source: Dragonfly,
+/// <https://www.dragonflydb.io/docs/command-reference>.
 pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     const NO_KEY: i64 = -2;
     const NO_FIELD: i64 = -3;
@@ -29,12 +30,13 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     Ok(Flow::Done)
 }
 
-/// `FIELDEXPIRE key seconds field [field ...]`: fields of a hash, or members of a set, die in
-/// `seconds`, whatever deadline they had.
+/// `FIELDEXPIRE key seconds field [field ...]`: sets fields of a hash, or members of a set, to
+/// expire in `seconds`, replacing any deadline.
 ///
-/// Reply: array of 1 done, -2 no such field, or no such key, or a key of another type. Refusals:
-/// `NotAnInteger` for a time that is invalid or out of range. Cost: O(fields named), in slices when
-/// they are many. Source: Dragonfly, <https://www.dragonflydb.io/docs/command-reference>.
+/// Reply: array with a code for each: 1 done, -2 no such field, no such key, or a key of another
+/// type. Refusals: `NotAnInteger` for a time that is invalid or out of range. Cost: O(fields
+/// named), in slices when they are many. Source: Dragonfly,
+/// <https://www.dragonflydb.io/docs/command-reference>.
 pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let at = seconds(args.bytes()?, cx.now)?;
@@ -45,7 +47,7 @@ pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     }
 }
 
-/// Fields of a hash die at `at`. Reply: see [`fieldexpire`].
+/// Sets fields of a hash to expire at `at`. Reply: see [`fieldexpire`].
 pub(crate) fn expire(
     cx: &mut Cx<'_>,
     key: &Key<'_>,

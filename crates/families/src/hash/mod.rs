@@ -1,20 +1,20 @@
 //! Hashes: fields and values, each field with an optional deadline.
 //!
-//! A command that reads more fields than a slice can works on a cut: replies are streamed from it,
-//! a change of many fields is made aside and installed. Headers and counts are exact: fields that
-//! are dead but not yet reaped are neither counted nor shown.
+//! A command on more fields than fit a slice works on a cut: long replies are streamed from the
+//! cut, and a large change edits the cut and then installs it. Headers and counts are exact:
+//! expired fields are neither counted nor shown, even before they are removed.
 //!
 //! | file       | holds                                                                |
 //! |------------|----------------------------------------------------------------------|
-//! | `value`    | the type: its row, its values, how they are changed                  |
+//! | `value`    | the type: its row, its values, its editor                            |
 //! | `field`    | HGET, HMGET, HEXISTS, HSTRLEN, HLEN                                  |
 //! | `whole`    | HGETALL, HKEYS, HVALS                                                |
 //! | `set`      | HSET, HMSET, HSETNX, HDEL; `incr`: HINCRBY, HINCRBYFLOAT             |
 //! | `random`   | HRANDFIELD; `scan`: HSCAN                                            |
-//! | `deadline` | HEXPIRE and its like, HPERSIST; `ttl`: HTTL and its like             |
+//! | `deadline` | HEXPIRE and relatives, HPERSIST; `ttl`: HTTL and relatives           |
 //! | `getex`    | HGETEX, HGETDEL; `setex`: HSETEX in two dialects                     |
 //! | `member`   | FIELDTTL, FIELDEXPIRE: of sets, too                                  |
-//! | `edit`     | how all of them change fields                                      |
+//! | `edit`     | the engine of all changes of fields                              |
 
 mod deadline;
 mod edit;

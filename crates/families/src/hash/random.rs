@@ -1,4 +1,4 @@
-//! HRANDFIELD: fields at random. How they are drawn: `random`.
+//! HRANDFIELD: random fields. For the method of drawing, see `random`.
 
 use super::value::{Hash, value_of};
 use super::whole::{All, FieldPart};
@@ -16,8 +16,8 @@ use darter_structs::table::{Entry, Reader, Scratch};
 use darter_tx::KeySet;
 use std::sync::Arc;
 
-/// `HRANDFIELD key [count [WITHVALUES]]`: a random field; or `count` different ones, all when the
-/// hash has no more; or, if `count` is negative, `-count` fields that may repeat.
+/// `HRANDFIELD key [count [WITHVALUES]]`: a random field; or `count` different ones (all, if the
+/// hash has fewer); or, with a negative count, `-count` fields that may repeat.
 ///
 /// Reply: bulk or null; array with a count (of pairs in RESP3, with values). Refusals:
 /// `NotAnInteger` and a count out of range, `Syntax`, `WrongType`. Cost: O(count), or O(fields) for
@@ -35,7 +35,7 @@ pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     Ok(draw(&mut cx.reply, &hash, wish, cx.prng))
 }
 
-/// Reads the requested number of fields, and the part of each that is shown.
+/// Reads the requested number of fields, and the parts to show of each.
 fn wish(mut args: Args<'_>) -> Result<(Wish, FieldPart), Refusal> {
     let Some(count) = args.next() else { return Ok((Wish::One, FieldPart::Field)) };
     let wish = Wish::of_count(count)?;
@@ -48,7 +48,7 @@ fn wish(mut args: Args<'_>) -> Result<(Wish, FieldPart), Refusal> {
     Ok((wish, part))
 }
 
-/// Replies from a hash without dead fields.
+/// Replies from a hash without expired fields.
 fn draw(
     reply: &mut Reply<'_>,
     hash: &Hash,
@@ -82,7 +82,7 @@ fn draw(
 struct Draws {
     hash: Hash,
     left: usize,
-    /// Hashes of those drawn before, if fields must be distinct.
+    /// Hashes of the fields drawn before, if fields must be distinct.
     seen: Option<KeySet>,
     part: FieldPart,
     prng: Prng,
@@ -127,7 +127,7 @@ impl Stream for Draws {
     }
 }
 
-/// Fields chosen in one walk.
+/// Fields chosen in one pass over the hash.
 struct Chosen {
     walk: CutWalk<Arc<Blob>>,
     choice: Reservoir,
@@ -148,7 +148,7 @@ impl Stream for Chosen {
     }
 }
 
-/// The living fields, and the request.
+/// The live fields, and the request.
 struct LiveEntries {
     hash: Hash,
     wish: (Wish, FieldPart),

@@ -1,4 +1,4 @@
-//! HSCAN: a hash, a few fields a call, with cursors that survive its growth.
+//! HSCAN: iterates over a hash, with cursors that stay valid while it grows.
 
 use super::value::Hash;
 use super::whole::FieldPart;
@@ -13,16 +13,16 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Entry;
 use std::sync::Arc;
 
-/// The encoding of hashes that are returned whole.
+/// The encoding in which Redis returns a hash whole.
 const WHOLE: &str = "listpack";
 
-/// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`: some fields with their values, and
-/// the cursor to continue with.
+/// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`: returns some fields with their
+/// values, and the cursor for the next call.
 ///
 /// Reply: array of the cursor and a flat array. A hash that Redis keeps packed is returned whole.
-/// With a large count the reply is made in slices, from a cut. Refusals: an invalid cursor,
-/// `WrongType`, `NotAnInteger`, `Syntax`, in this order; no option is looked at when the key is
-/// absent. Cost: O(count). Source: <https://redis.io/commands/hscan> (2.8.0; NOVALUES 7.4.0).
+/// With a large count the reply is built in slices, from a cut. Refusals: an invalid cursor,
+/// `WrongType`, `NotAnInteger`, `Syntax`, in this order; if the key is absent, options are not
+/// checked. Cost: O(count). Source: <https://redis.io/commands/hscan> (2.8.0; NOVALUES 7.4.0).
 pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let cursor = cursor::parse(args.bytes()?)?;

@@ -5,9 +5,9 @@ use super::value::Hash;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Deadline;
 
-/// `HSET key field value [field value ...]`: sets fields, and takes their deadlines away.
+/// `HSET key field value [field value ...]`: sets fields, and removes their deadlines.
 ///
-/// Reply: integer, fields that are new. Refusals: a field without its value, `WrongType`.
+/// Reply: integer, the number of new fields. Refusals: a field without its value, `WrongType`.
 /// Cost: O(fields named), in slices when they are many.
 /// Source: <https://redis.io/commands/hset> (2.0.0).
 pub(super) fn hset(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -35,7 +35,7 @@ fn pairs(
     if args.left() > 2 || args.all().is_owned() {
         return plan.run(cx, &key, args);
     }
-    // One field, the usual case: arguments in the parser's buffer are short.
+    // One field, the usual case. Arguments in the parser's buffer are short.
     let (field, value) = (args.key()?, args.value()?);
     let is_new =
         cx.db.edit::<Hash, _>(&key, true, |edit| edit.put(&field, value, Deadline::Clear))?;
@@ -43,7 +43,7 @@ fn pairs(
     Ok(Flow::Done)
 }
 
-/// `HSETNX key field value`: sets a field that is not there.
+/// `HSETNX key field value`: sets a field if it is absent.
 ///
 /// Reply: 1 when it was set, else 0. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/hsetnx> (2.0.0).
@@ -58,8 +58,8 @@ pub(super) fn hsetnx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 
 /// `HDEL key field [field ...]`: removes fields.
 ///
-/// Reply: integer, fields that were there. Refusals: `WrongType`. Cost: O(fields named), in slices
-/// when they are many. Source: <https://redis.io/commands/hdel> (2.0.0).
+/// Reply: integer, the number of fields removed. Refusals: `WrongType`. Cost: O(fields named), in
+/// slices when they are many. Source: <https://redis.io/commands/hdel> (2.0.0).
 pub(super) fn hdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     Plan::new(Change::Remove, Answer::Count).run(cx, &key, args)

@@ -10,10 +10,10 @@
 //!
 //! | point    | Dragonfly's                                    | Redis's                           |
 //! |----------|------------------------------------------------|-----------------------------------|
-//! | reply    | fields that are new                            | 1 done, 0 a condition is not met  |
-//! | NX       | skips fields that are there                    | Valkey's: the key must be absent  |
-//! | KEEPTTL  | who has a deadline keeps it, others get theirs | deadlines stay as they are        |
-//! | no time  | not possible                                   | deadlines are taken away          |
+//! | reply    | number of new fields                           | 1 done, 0 condition not met       |
+//! | NX       | skips existing fields                          | Valkey's: the key must be absent  |
+//! | KEEPTTL  | deadlines stay; fields without one get theirs  | deadlines stay as they are        |
+//! | no time  | not possible                                   | deadlines are removed             |
 //! | time 0   | refused                                        | the fields are removed            |
 
 use super::deadline::deadline;
@@ -27,11 +27,12 @@ use darter_keyspace::Deadline;
 
 const NAME: &str = "hsetex";
 
-/// `HSETEX`: see the module.
+/// `HSETEX`: see the module's documentation.
 ///
 /// Reply: integer. Refusals: `Syntax` and those of Redis for options that exclude each other,
-/// `NotAnInteger`, a negative time, `InvalidExpire`, a count that does not fit, a field without its
-/// value, and at last `WrongType`. Cost: O(fields named), in slices when they are many.
+/// `NotAnInteger`, a negative time, `InvalidExpire`, a count that differs from the number of
+/// fields, a field without its value, and finally `WrongType`. Cost: O(fields named), in slices
+/// when they are many.
 /// Source: <https://redis.io/commands/hsetex> (8.0.0) and Dragonfly's sources.
 pub(super) fn hsetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;

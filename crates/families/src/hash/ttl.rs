@@ -1,4 +1,4 @@
-//! How long fields live: HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME.
+//! Remaining time of fields: HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME.
 
 use super::deadline::{COUNT_REFUSED, fields};
 use super::value::Hash;
@@ -19,9 +19,9 @@ const SECOND: UnixMillis = 1_000;
 /// How a deadline is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
-    /// From now, or from 1970.
+    /// Milliseconds from this time: now, or 1970.
     SinceMillis(UnixMillis),
-    /// The same, in seconds, rounded up.
+    /// Seconds from this time, rounded up.
     SinceSeconds(UnixMillis),
 }
 
@@ -35,17 +35,17 @@ impl Clock {
     }
 }
 
-/// `HTTL key FIELDS count field [field ...]`: seconds that fields have left, rounded up.
+/// `HTTL key FIELDS count field [field ...]`: the remaining seconds of fields, rounded up.
 ///
-/// Reply: array of seconds, -1 the field has no deadline, -2 no such field. Refusals: `WrongType`,
-/// `FIELDS` missing, a count that does not fit. Cost: O(fields named), in slices when they are
-/// many. Source: <https://redis.io/commands/httl> (7.4.0).
+/// Reply: array of seconds; -1 if the field has no deadline, -2 if there is no such field.
+/// Refusals: `WrongType`, `FIELDS` missing, a count that differs from the number of fields. Cost:
+/// O(fields named), in slices when they are many. Source: <https://redis.io/commands/httl> (7.4.0).
 pub(super) fn httl(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let clock = Clock::SinceSeconds(cx.now);
     tell(cx, args, clock)
 }
 
-/// `HPTTL key FIELDS count field [field ...]`: milliseconds that fields have left. As HTTL.
+/// `HPTTL key FIELDS count field [field ...]`: HTTL in milliseconds.
 ///
 /// Source: <https://redis.io/commands/hpttl> (7.4.0).
 pub(super) fn hpttl(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -53,14 +53,14 @@ pub(super) fn hpttl(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     tell(cx, args, clock)
 }
 
-/// `HEXPIRETIME key FIELDS count field [field ...]`: when fields die, in Unix seconds, rounded up.
-/// As HTTL. Source: <https://redis.io/commands/hexpiretime> (7.4.0).
+/// `HEXPIRETIME key FIELDS count field [field ...]`: the expiry times of fields in Unix seconds,
+/// rounded up. As HTTL.
 pub(super) fn hexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     tell(cx, args, Clock::SinceSeconds(0))
 }
 
-/// `HPEXPIRETIME key FIELDS count field [field ...]`: when fields die, in Unix milliseconds. As
-/// HTTL. Source: <https://redis.io/commands/hpexpiretime> (7.4.0).
+/// `HPEXPIRETIME key FIELDS count field [field ...]`: the expiry times of fields in Unix
+/// milliseconds. As HTTL.
 pub(super) fn hpexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     tell(cx, args, Clock::SinceMillis(0))
 }
@@ -92,7 +92,7 @@ fn portion(reply: &mut Reply<'_>, hash: &Hash, mut args: Args<'_>, clock: Clock,
     }
 }
 
-/// A long reply, from a cut.
+/// A long reply of deadlines, from a cut.
 struct Telling {
     request: Arc<Request>,
     next: usize,

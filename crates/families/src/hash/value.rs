@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The hash type: its row, its values, its editor.
 
 use darter_base::hash;
 use darter_keyspace::{
@@ -25,7 +25,7 @@ static FIELDS_MAX: Bound =
 static ITEM_BYTES_MAX: Bound =
     Bound::new("hash-max-listpack-value", "64").of_bytes().formerly("hash-max-ziplist-value");
 
-// How a hash is laid out in a file; without deadlines and with.
+// The file formats of a hash: without deadlines, and with.
 const PLAIN: u8 = 4;
 const LISTPACK: u8 = 16;
 const DEADLINES: u8 = 24;
@@ -48,7 +48,7 @@ const ENCODINGS: &[Encoding] = &[
     Encoding::of(Origin::Valkey, 22, Layout::PairsDeadlineLast),
 ];
 
-/// As Redis 7.0 would write it, or 7.4 where fields have deadlines.
+/// The format of Redis 7.0, or of 7.4 if fields have deadlines.
 fn plan(survey: &Survey) -> Plan {
     if survey.has_deadlines() {
         return survey
@@ -84,7 +84,7 @@ pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
     }
 }
 
-/// Appends the value of a field, or returns it when it is long.
+/// Appends the value of a field to `out`, or returns it if it is long.
 fn write_value(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) -> Option<Arc<Blob>> {
     match entry.value() {
         ValueRef::Text(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
@@ -99,7 +99,7 @@ fn blob_bytes(blob: &Blob) -> usize {
     blob.memory_bytes() + size_of::<Blob>() + 16
 }
 
-/// A value as the table takes it; adds its out-of-line part to `blobs`.
+/// Converts a value for the table; adds the size of its out-of-line part to `blobs`.
 fn fresh<'a>(value: Fresh<'a>, blobs: &mut usize) -> New<'a, Arc<Blob>> {
     if let Fresh::Bytes(bytes) = value
         && value.inline().is_some()
@@ -118,13 +118,15 @@ impl Hash {
         Self::default()
     }
 
-    /// The table of fields: for readers of cuts, scans and samples. The dead may still be in it.
+    /// The table of fields, for readers of cuts, scans and samples. It may still contain expired
+    /// fields.
     #[must_use]
     pub fn fields(&self) -> &Table<Arc<Blob>> {
         &self.fields
     }
 
-    /// Fields, dead ones that are not yet reaped included. `live_len` of the table excludes them.
+    /// The number of fields, including expired ones that have not been removed. `live_len` of the
+    /// table excludes them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields.len()
@@ -136,19 +138,19 @@ impl Hash {
         self.fields.is_empty()
     }
 
-    /// The living entry of `field`.
+    /// The entry of `field`, if it has not expired.
     #[must_use]
     pub fn get(&self, field: &[u8], now: u64) -> Option<Entry<'_, Arc<Blob>>> {
         self.find(&Key::new(field), now)
     }
 
-    /// [`Hash::get`] of a field whose hash is known.
+    /// [`Hash::get`] for a field whose hash is known.
     #[must_use]
     pub fn find(&self, field: &Key<'_>, now: u64) -> Option<Entry<'_, Arc<Blob>>> {
         self.fields.get(field.hash, field.bytes).filter(|entry| !is_dead(entry.deadline(), now))
     }
 
-    /// [`Hash::find`] in the hash at a key, wherever it is stored: nothing is copied.
+    /// [`Hash::find`] in the hash at a key, in any representation, without copying.
     pub fn look<'a>(
         found: &Found<'a>,
         field: &Key<'_>,
@@ -163,20 +165,20 @@ impl Hash {
         self.fields.memory_bytes() + self.blob_bytes
     }
 
-    /// A cut for a long-lived reader, which does not count as an owner of the value.
+    /// A cut for a long-lived reader. It does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> Self {
         Self { fields: self.fields.reader(), ..self.clone() }
     }
 
-    /// Bytes of a deleted hash that a [`Hash::reader`] holds: see [`Table::is_pinned`].
+    /// Bytes of a deleted hash that only a [`Hash::reader`] keeps alive: see [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         if self.fields.is_pinned() { self.memory_bytes() } else { 0 }
     }
 
     fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Option<u64>) -> bool {
-        // Not computed again once grown: this is the hot path of large hashes.
+        // Once grown, it stays grown, and is not recomputed: this is the hot path of large hashes.
         self.grown = self.grown
             || self.fields.len() >= FIELDS_MAX.get() && !self.contains(field)
             || field.bytes.len().max(value.len()) > ITEM_BYTES_MAX.get();
@@ -200,7 +202,7 @@ impl Value for Hash {
         self.memory_bytes()
     }
 
-    /// By Redis's default limits.
+    /// The encoding under Redis's default limits.
     fn encoding(&self) -> &'static str {
         if self.grown { "hashtable" } else { "listpack" }
     }
@@ -211,7 +213,7 @@ impl Value for Hash {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let NewItem::Pair { name, value, deadline } = item else { return false };
-        // At time 0 nothing is dead, so an existing name is recognized.
+        // At time 0 no field is expired, so an existing name is recognized.
         self.edit_aside(0).set(name, value, Deadline::from(deadline))
     }
 
@@ -280,7 +282,7 @@ impl Value for Hash {
     }
 }
 
-/// A hash that is built of very many fields.
+/// A hash being built from very many fields.
 struct Loading {
     fields: Builder<Arc<Blob>>,
     blob_bytes: usize,
@@ -327,15 +329,15 @@ impl Collection for Hash {
     }
 }
 
-/// A change of a hash, as recorded. Deadlines are absolute, in Unix milliseconds.
+/// A change of a hash, as recorded in the log. Deadlines are absolute, in Unix milliseconds.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum HashChange {
-    /// The field holds this value now.
+    /// Sets the field to this value.
     Put { field: Name, value: StrPieces, deadline: Option<u64> },
-    /// The field's deadline changed.
+    /// Sets the field's deadline.
     Deadline { field: Name, deadline: Option<u64> },
-    /// The field is gone.
+    /// Removes the field.
     Remove { field: Name },
 }
 
@@ -363,23 +365,23 @@ pub struct HashEdit<'a> {
 }
 
 impl HashEdit<'_> {
-    /// Records the next changes as `event`.
+    /// Publishes the next changes as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }
 
-    /// The hash as it is now.
+    /// The current state of the hash.
     #[must_use]
     pub fn hash(&self) -> &Hash {
         self.hash
     }
 
-    /// Sets `field` to `value`. Returns true when the field is new (or was dead).
+    /// Sets `field` to `value`. Returns true if the field is new (or had expired).
     pub fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Deadline) -> bool {
         self.put(&Key::new(field), value, deadline)
     }
 
-    /// [`HashEdit::set`] of a field whose hash is known.
+    /// [`HashEdit::set`] for a field whose hash is known.
     pub fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Deadline) -> bool {
         let old = match deadline {
             Deadline::Keep => self.hash.find(field, self.now).and_then(|entry| entry.deadline()),
@@ -401,7 +403,7 @@ impl HashEdit<'_> {
     }
 
     /// Replaces the value of `field` by an integer that `update` computes from it, and keeps its
-    /// deadline: one lookup for HINCRBY. `Ok(None)`: there is no such living field.
+    /// deadline. This takes one lookup for HINCRBY. `Ok(None)`: no such field, or it has expired.
     pub fn update_int<E>(
         &mut self,
         field: &[u8],
@@ -425,7 +427,7 @@ impl HashEdit<'_> {
         Ok(Some(value))
     }
 
-    /// Removes `field`. Returns true when it was alive.
+    /// Removes `field`. Returns true if it existed and had not expired.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let Some(old) = self.hash.fields.remove(hash::of(field), field) else { return false };
         self.hash.forget(old.out.as_ref());
@@ -433,7 +435,7 @@ impl HashEdit<'_> {
         !is_dead(old.deadline, self.now)
     }
 
-    /// Changes the deadline of `field`. Returns false when there is no such living field.
+    /// Changes the deadline of `field`. Returns false if there is no such field, or it has expired.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<u64>) -> bool {
         let now = self.now;
         let entry = self.hash.fields.get_mut(hash::of(field), field);
@@ -461,7 +463,7 @@ impl HashEdit<'_> {
         }
     }
 
-    /// Removes fields that are dead, at most `most`.
+    /// Removes at most `most` expired fields.
     pub fn reap(&mut self, most: usize) {
         self.hash.reap(self.now, most, &mut self.recorder);
     }

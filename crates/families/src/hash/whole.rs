@@ -1,8 +1,8 @@
 //! Whole hashes: HGETALL, HKEYS, HVALS.
 //!
-//! The reply is streamed from a cut, its first portion at once. If some fields are dead at that
-//! moment, the living are counted first, in portions that encode nothing: the header is exact, and
-//! what follows is of the same instant.
+//! The reply is streamed from a cut, its first portion at once. If some fields have expired, the
+//! live fields are counted first, in portions that encode nothing. So the header is exact, and the
+//! fields are of the same instant.
 
 use super::value::{Hash, value_of};
 use crate::live_entries::{LiveEntries, is_alive};
@@ -24,16 +24,16 @@ pub(super) enum FieldPart {
     Field,
     /// The value.
     Value,
-    /// Both: a map in RESP3.
+    /// Both name and value: a map in RESP3.
     Map,
-    /// Both, flat.
+    /// Both name and value, as a flat array.
     Flat,
-    /// Both: in RESP3, in an array of two.
+    /// Both name and value: in RESP3, an array of two.
     Pairs,
 }
 
 impl FieldPart {
-    /// The header of a reply about `fields` fields.
+    /// The header of a reply with `fields` fields.
     pub(super) fn header(self, reply: &mut Reply<'_>, fields: usize) {
         match self {
             Self::Map => reply.map(fields),
@@ -69,15 +69,13 @@ pub(super) fn hgetall(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> 
     whole(cx, args, FieldPart::Map)
 }
 
-/// `HKEYS key`: all fields. Reply: array. As HGETALL.
-///
+/// `HKEYS key`: all fields. Reply: array. Otherwise as HGETALL.
 /// Source: <https://redis.io/commands/hkeys> (2.0.0).
 pub(super) fn hkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     whole(cx, args, FieldPart::Field)
 }
 
-/// `HVALS key`: all values. Reply: array. As HGETALL.
-///
+/// `HVALS key`: all values. Reply: array. Otherwise as HGETALL.
 /// Source: <https://redis.io/commands/hvals> (2.0.0).
 pub(super) fn hvals(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     whole(cx, args, FieldPart::Value)
@@ -93,19 +91,19 @@ fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: FieldPart) -> Result<Flow, R
     Ok(flow(&mut cx.reply, all))
 }
 
-/// All living fields of a cut, header included.
+/// All live fields of a cut, including the reply's header.
 pub(super) struct All {
-    /// Until the header is written.
+    /// Counts the live fields; `None` once the header is written.
     living: Option<LiveEntries<Arc<Blob>>>,
     walk: CutWalk<Arc<Blob>>,
-    /// Bytes of the hash.
+    /// Bytes of memory of the hash.
     bytes: usize,
     part: FieldPart,
     now: u64,
 }
 
 impl All {
-    /// The fields of `cut` that live at `now`; the hash takes `bytes`.
+    /// The fields of `cut` that are live at `now`. `bytes` is the memory of the hash.
     pub(super) fn new(cut: Fields, bytes: usize, part: FieldPart, now: u64) -> Self {
         let living = Some(LiveEntries::new(cut, now));
         Self { living, walk: CutWalk::new(Reader::new(Table::new())), bytes, part, now }

@@ -1,7 +1,7 @@
-//! PFADD: elements are added.
+//! PFADD: adding elements.
 //!
-//! Dense registers are raised in place; runs are changed in a copy, which is short. More or longer
-//! elements than fit a slice are a [`Long`] job, which works on a copy as well.
+//! Dense registers are raised in place. Sparse runs are changed in a copy, which is short. More or
+//! longer elements than fit a slice are a [`Long`] job, which also works on a copy.
 
 use super::dense;
 use super::format::{Encoding, HEADER_BYTES, STALE, STALE_BYTE, read};
@@ -20,14 +20,15 @@ use std::sync::Arc;
 /// The keyspace event of every change of registers.
 pub(super) const PFADD: &Event = &Event::new("pfadd", b'$');
 
-/// Elements that are added in one portion: each may go through 3 KB of runs.
+/// Elements that are added in one portion: each may scan 3 KB of runs.
 const PORTION: usize = 16;
 
-/// `PFADD key [element ...]`: adds elements to the HyperLogLog at `key`; an absent one begins empty.
+/// `PFADD key [element ...]`: adds elements to the HyperLogLog at `key`; an absent key counts as
+/// empty.
 ///
 /// Reply: integer, 1 if a register has changed, or the key is new; otherwise 0. Refusals:
-/// `WrongType`, a string that is no HyperLogLog, or a corrupt one; then nothing changes. The
-/// deadline stays. Cost: O(elements), in slices when they are many or long.
+/// `WrongType`, a string that is not a HyperLogLog or is corrupt; then nothing changes. The
+/// deadline stays. Cost: O(elements), in slices if they are many or long.
 /// Source: <https://redis.io/commands/pfadd> (2.8.9).
 pub(super) fn pfadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let first = args.position();
@@ -44,7 +45,7 @@ pub(super) fn pfadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(Flow::Done)
 }
 
-/// Adds all elements to a dense HyperLogLog. `None` if it is something else.
+/// Adds all elements to a dense HyperLogLog. `None` if the value is not one.
 fn add_in_place(text: &mut TextEdit<'_>, mut args: Args<'_>) -> Option<bool> {
     let is_dense = |text: &Blob| {
         let (text, scratch) = (Str::Blob(text), &mut Scratch::default());
@@ -80,7 +81,7 @@ pub(super) fn copy_of(db: &mut Db, key: &Key<'_>) -> Result<Option<(Sketch, bool
     Ok(Some((Sketch::new(bytes, encoding), is_raw)))
 }
 
-/// Puts a changed HyperLogLog back.
+/// Stores a changed HyperLogLog.
 pub(super) fn put_back(db: &mut Db, key: &Key<'_>, sketch: &Sketch, tells: &[&'static Event]) {
     db.set_text_raw(key, Fresh::Bytes(sketch.bytes()), Deadline::Keep, tells);
 }
@@ -98,7 +99,7 @@ fn add_aside(db: &mut Db, key: &Key<'_>, mut args: Args<'_>) -> Result<bool, Ref
         put_back(db, key, &sketch, &[PFADD]);
         db.count_more(changes - 1);
     } else if !is_raw {
-        put_back(db, key, &sketch, &[]); // As in Redis, its encoding is `raw` from now on.
+        put_back(db, key, &sketch, &[]); // As in Redis, the encoding is `raw` from now on.
     }
     Ok(changes > 0)
 }
@@ -108,7 +109,7 @@ struct Long {
     request: Arc<Request>,
     /// The index of the key in the request.
     key: usize,
-    /// The next element, the hash of its beginning, and its next piece.
+    /// The next element, the hash of the pieces before, and its next piece.
     next: usize,
     hash: Option<Portions>,
     piece: usize,
@@ -129,7 +130,8 @@ impl Long {
         Ok((cx.db.draft_text(&key)?, found.unwrap_or_default().0))
     }
 
-    /// Hashes the next piece of the next element. Returns where that goes, after its last.
+    /// Hashes the next piece of the next element. Returns the element's register and rank after its
+    /// last piece.
     fn hash_piece(&mut self) -> Option<Place> {
         let mut args = Args::new(resp::Args::owned(&self.request), self.next);
         let value = args.value().unwrap_or(Fresh::Bytes(b""));
@@ -159,7 +161,7 @@ impl Job for Long {
             }
             match self.hash_piece() {
                 Some(place) => self.changes += usize::from(sketch.add(place)?),
-                None => break, // A whole piece: enough for a portion.
+                None => break, // A whole piece was hashed: enough for a portion.
             }
         }
         if self.next < self.request.len() {

@@ -1,8 +1,8 @@
-//! PFCOUNT: how many distinct elements were added.
+//! PFCOUNT: estimates the number of distinct elements.
 //!
-//! The result for one key is kept in the string's header until an element changes a register, as in
-//! Redis, so that GET gives the same bytes: the one read that writes. It has no event, and does not
-//! count as a change of the key's time.
+//! As in Redis, the result for one key is cached in the string's header until an element changes a
+//! register, so that GET returns the same bytes. So this read command writes; it publishes no
+//! event, and does not update the key's modification time.
 
 use super::add::{copy_of, put_back};
 use super::estimate::{Registers, count_of};
@@ -20,12 +20,12 @@ use std::sync::Arc;
 /// Sources that are merged at once, or in one portion.
 const PORTION: usize = 4;
 
-/// `PFCOUNT key [key ...]`: about how many distinct elements were added to the HyperLogLogs at the
-/// keys together, with a standard error of 0.81 percent.
+/// `PFCOUNT key [key ...]`: estimates the number of distinct elements in the union of the
+/// HyperLogLogs at the keys, with a standard error of 0.81 percent.
 ///
-/// Reply: integer; absent keys are empty. Refusals: a key that is no string, no HyperLogLog, or a
-/// corrupt one. Cost: for one key O(1), or a pass over the registers after a change; otherwise
-/// O(keys), in slices. Source: <https://redis.io/commands/pfcount> (2.8.9).
+/// Reply: integer; absent keys are empty. Refusals: a key that is not a string or not a
+/// HyperLogLog, or is corrupt. Cost: for one key O(1), or a pass over the registers after a change;
+/// otherwise O(keys), in slices. Source: <https://redis.io/commands/pfcount> (2.8.9).
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     if args.left() == 1 {
         let count = count_one(cx.db, cx.stats, &args.key()?)?;
@@ -44,7 +44,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Stream(Box::new(counting)))
 }
 
-/// PFCOUNT of keys on several cores, or of very many.
+/// PFCOUNT for keys on several cores, or for very many.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     if call.len() == call.first + 1 {
         let (request, db, no_touch) = (Arc::clone(&call.request), call.db, call.no_touch);
@@ -62,7 +62,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.int(count.cast_signed())))
 }
 
-/// The count of one key; keeps it in the header.
+/// Counts one key, and caches the result in the header.
 fn count_one(db: &mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Result<u64, Refusal> {
     let Some(text) = find_text(db, stats, key)? else { return Ok(0) };
     let mut scratch = Scratch::default();
@@ -85,7 +85,7 @@ fn count_one(db: &mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Result<u64, 
     Ok(count)
 }
 
-/// A count of several keys.
+/// A PFCOUNT of several keys in progress.
 struct Counting {
     sources: Sources,
     merged: Registers,
@@ -93,7 +93,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// Merges some sources. True while there are more.
+    /// Merges some sources. Returns true while more are left.
     fn step(&mut self) -> Result<bool, Refusal> {
         for _ in 0..PORTION {
             match self.sources.pop_front() {

@@ -1,4 +1,4 @@
-//! PFDEBUG and PFSELFTEST: for tests.
+//! PFDEBUG and PFSELFTEST, two commands for testing.
 
 use super::add::{copy_of, put_back};
 use super::format::{Encoding, REGISTERS, corrupt};
@@ -13,11 +13,11 @@ use std::fmt::Write;
 /// Registers that are sent in one portion.
 const SENT_AT_ONCE: usize = 1_024;
 
-/// `PFDEBUG GETREG | DECODE | ENCODING | TODENSE key`: the registers of the HyperLogLog at `key`
-/// (which becomes dense), its runs, its encoding; or makes it dense.
+/// `PFDEBUG GETREG | DECODE | ENCODING | TODENSE key`: returns the registers of the HyperLogLog at
+/// `key` (and makes it dense), its runs, or its encoding; or makes it dense.
 ///
 /// Reply: array of integers; bulk; simple string; integer, 1 if it was sparse. Refusals: an absent
-/// key, `WrongType`, a string that is no HyperLogLog, or a corrupt one, an unknown word.
+/// key, `WrongType`, a string that is not a HyperLogLog or is corrupt, an unknown word.
 /// Source: <https://redis.io/commands/pfdebug> (2.8.9).
 pub(super) fn pfdebug(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let word = args.word()?;
@@ -54,7 +54,7 @@ fn make_dense(cx: &mut Cx<'_>, key: &Key<'_>, sketch: &mut Sketch) -> Result<(),
     Ok(())
 }
 
-/// The runs as Redis shows them.
+/// The runs in Redis's notation.
 fn decoded(sketch: &Sketch) -> String {
     let mut text = String::new();
     for run in runs(sketch.bytes()) {
@@ -88,7 +88,7 @@ impl Stream for Sending {
 /// `PFSELFTEST`: adds elements to a HyperLogLog, sparse and then dense, and compares the encodings
 /// and the estimate.
 ///
-/// Reply: `OK`. Refusals: the fault found; in practice none. Cost: O(registers), in slices. Source:
+/// Reply: `OK`. Refusals: the fault, if one is found. Cost: O(registers), in slices. Source:
 /// <https://redis.io/commands/pfselftest> (2.8.9).
 pub(super) fn pfselftest(_: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
     let mut dense = Sketch::default();
@@ -101,7 +101,7 @@ pub(super) fn pfselftest(_: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
     })))
 }
 
-/// A test in progress.
+/// A self-test in progress.
 struct SelfTest {
     sparse: Sketch,
     dense: Sketch,
@@ -110,7 +110,7 @@ struct SelfTest {
 }
 
 impl SelfTest {
-    /// Elements of the test, and of a portion.
+    /// Elements of the whole test, and of one portion.
     const ELEMENTS: u64 = 10_000;
     const PORTION: u64 = 16;
 

@@ -1,13 +1,13 @@
-//! Registers of 6 bits, one after the other, the first in the lowest bits.
+//! Dense registers: 6 bits each, the first in the lowest bits.
 
 use super::format::{DENSE_BYTES, REGISTERS};
 
-/// Registers in a group, which fills whole bytes.
+/// Registers in a group; a group fills whole bytes.
 const GROUP: usize = 8;
 const GROUP_BYTES: usize = GROUP * 6 / 8;
 const RANK: u16 = 0x3f;
 
-/// The place of a register: its first byte, and its bit in that and the next.
+/// The place of a register: its first byte, and its lowest bit in the 16 bits from there.
 fn place(register: usize) -> (usize, u32) {
     let bit = register * 6;
     (bit / 8, u32::try_from(bit % 8).unwrap_or(0))
@@ -21,7 +21,7 @@ pub(super) fn get(registers: &[u8], register: usize) -> u8 {
     (both >> shift & RANK).to_le_bytes()[0]
 }
 
-/// The bytes to be written from the first returned on, so that a register holds `rank`.
+/// The bytes that set a register to `rank`, and the index of the first byte to write.
 pub(super) fn with(registers: &[u8], register: usize, rank: u8) -> (usize, [u8; 2]) {
     let (at, shift) = place(register);
     let next = registers.get(at + 1).copied().unwrap_or(0);
@@ -29,7 +29,7 @@ pub(super) fn with(registers: &[u8], register: usize, rank: u8) -> (usize, [u8; 
     (at, (both & !(RANK << shift) | u16::from(rank) << shift).to_le_bytes())
 }
 
-/// Raises a register to `rank`. Returns false if it was that high already.
+/// Raises a register to `rank`. Returns false if it was at least as high.
 pub(super) fn raise(registers: &mut [u8], register: usize, rank: u8) -> bool {
     if get(registers, register) >= rank {
         return false;
@@ -41,7 +41,8 @@ pub(super) fn raise(registers: &mut [u8], register: usize, rank: u8) -> bool {
 
 /// Raises each of `all` to the value in `registers`. Cost: O(registers).
 ///
-/// Eight registers at a time are spread from six bytes to eight: halves, quarters, then eighths.
+/// Eight registers at a time are spread from six bytes to eight bytes: by halves, quarters, then
+/// eighths.
 pub(super) fn raise_all(all: &mut [u8; REGISTERS], registers: &[u8; DENSE_BYTES]) {
     let (groups, _) = registers.as_chunks::<GROUP_BYTES>();
     for (to, group) in all.as_chunks_mut::<GROUP>().0.iter_mut().zip(groups) {
@@ -62,7 +63,7 @@ mod tests {
     use darter_base::Prng;
 
     #[test]
-    fn registers_agree_with_an_array() {
+    fn random_changes_of_dense_registers_agree_with_an_array() {
         let mut prng = Prng::from_seed(2);
         let (mut registers, mut model) = ([0; DENSE_BYTES], [0_u8; REGISTERS]);
         for step in 0..100_000 {

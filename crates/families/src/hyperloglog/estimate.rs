@@ -1,9 +1,9 @@
-//! How many distinct elements left these registers.
+//! Estimates the number of distinct elements from the registers.
 //!
 //! Source: Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017),
-//! which needs no correction for small or large counts: the registers' histogram goes through two
-//! functions that stand for those still untouched, and those at the highest rank. The steps and
-//! their order are Redis's, as the last digit of the result depends on them.
+//! which needs no correction for small or large counts. Two functions account for registers that
+//! are untouched, and for registers at the highest rank. The steps and their order are Redis's,
+//! because the last digit of the result depends on them.
 
 use super::format::{Encoding, HEADER_BYTES, REGISTERS, corrupt};
 use super::hash::RANK_MAX;
@@ -13,10 +13,11 @@ use darter_command::Refusal;
 /// 1 / (2 ln 2).
 const ALPHA: f64 = 0.721_347_520_444_481_7;
 
-/// How many registers hold each rank. Ranks above the highest come from strings of clients.
+/// The number of registers with each rank. Ranks above the highest occur in strings written by
+/// clients.
 type Histogram = [u32; 64];
 
-/// All registers of a HyperLogLog, or the highest of several, a byte each.
+/// The registers of a HyperLogLog, or the maximum of several, a byte each.
 #[derive(Clone)]
 pub(super) struct Registers(pub(super) Box<[u8; REGISTERS]>);
 
@@ -45,14 +46,15 @@ impl Registers {
         Ok(())
     }
 
-    /// Raises them to others.
+    /// Raises the registers to those of `other`.
     pub(super) fn merge_registers(&mut self, other: &Self) {
         self.0.iter_mut().zip(&*other.0).for_each(|(to, rank)| *to = (*to).max(*rank));
     }
 
-    /// About how many distinct elements there were. Cost: O(registers).
+    /// The estimated number of distinct elements. Cost: O(registers).
     pub(super) fn count(&self) -> u64 {
-        let mut histograms = [[0_u32; 64]; 4]; // Four, as neighbours are often equal.
+        // Four histograms, because neighbours are often equal.
+        let mut histograms = [[0_u32; 64]; 4];
         for some in self.0.as_chunks::<4>().0 {
             for (histogram, rank) in histograms.iter_mut().zip(some) {
                 histogram[usize::from(rank & 63)] += 1;
@@ -62,7 +64,7 @@ impl Registers {
     }
 }
 
-/// About how many distinct elements a HyperLogLog has seen.
+/// The estimated number of distinct elements of a HyperLogLog.
 pub(super) fn count_of(bytes: &[u8], encoding: Encoding) -> Result<u64, Refusal> {
     if encoding == Encoding::Dense {
         let mut registers = Registers::default();
@@ -95,7 +97,7 @@ fn count(histogram: &Histogram) -> u64 {
     }
     sum += registers * sigma(f64::from(histogram[0]) / registers);
     let count = (ALPHA * registers * registers / sum).round();
-    // Registers that no element can leave: Redis's conversion gives this.
+    // Invalid registers may give an infinite count: the result is that of C's conversion.
     if count.is_finite() { count as u64 } else { 1 << 63 }
 }
 

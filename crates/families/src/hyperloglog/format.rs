@@ -8,15 +8,15 @@
 //!                                          01llllll llllllll    l + 1 zeros
 //!                                          1vvvvvll             v + 1, l + 1 times
 //! ```
-//! The cardinality is what PFCOUNT found last; its highest bit says that it is out of date.
+//! The cardinality is the last result of PFCOUNT; its highest bit marks it as stale.
 //!
-//! Anyone can write such bytes with SET. So nothing here trusts them: faults are refused.
+//! Clients can write any bytes with SET, so nothing here trusts them: faults are refused.
 
 use darter_command::Refusal;
 use darter_keyspace::Str;
 use darter_structs::table::Scratch;
 
-/// Registers of each HyperLogLog.
+/// The number of registers.
 pub(super) const REGISTERS: usize = 1 << 14;
 /// Bytes in front of the registers.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -24,7 +24,7 @@ pub(super) const HEADER_BYTES: usize = 16;
 pub(super) const DENSE_BYTES: usize = REGISTERS * 6 / 8;
 /// The place of the cardinality.
 pub(super) const CARDINALITY: std::ops::Range<usize> = 8..HEADER_BYTES;
-/// The byte with the bit that says that it is out of date.
+/// The byte with the bit that marks the cardinality as stale.
 pub(super) const STALE_BYTE: usize = HEADER_BYTES - 1;
 /// The bit of a stale cardinality.
 pub(super) const STALE: u8 = 0x80;
@@ -32,24 +32,24 @@ pub(super) const STALE: u8 = 0x80;
 const MAGIC: &[u8; 4] = b"HYLL";
 const ENCODING: usize = 4;
 
-/// How registers are kept.
+/// The encoding of the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Dense,
     Sparse,
 }
 
-/// A string that is no HyperLogLog.
+/// The refusal of a string that is not a HyperLogLog.
 fn invalid() -> Refusal {
     Refusal::line("WRONGTYPE Key is not a valid HyperLogLog string value.")
 }
 
-/// A HyperLogLog whose registers are not.
+/// The refusal of a HyperLogLog with invalid registers.
 pub(super) fn corrupt() -> Refusal {
     Refusal::line("INVALIDOBJ Corrupted HLL object detected")
 }
 
-/// The encoding that the header says, of a string of `len` bytes.
+/// The encoding given by the header of a string of `len` bytes.
 fn check(head: &[u8], len: usize) -> Result<Encoding, Refusal> {
     if len < HEADER_BYTES || !head.starts_with(MAGIC) {
         return Err(invalid());
@@ -63,8 +63,8 @@ fn check(head: &[u8], len: usize) -> Result<Encoding, Refusal> {
 
 /// The bytes of a string, if it is a HyperLogLog, and its encoding.
 ///
-/// Errors: it is none, or so long that its registers must be corrupt: a byte or two for each of
-/// them fit a piece.
+/// Errors: not a HyperLogLog, or so long that its registers must be corrupt (even two bytes for
+/// each register would fit one piece).
 pub(super) fn read<'t>(
     text: &'t Str<'_>,
     scratch: &'t mut Scratch,
@@ -81,7 +81,7 @@ pub(super) fn read<'t>(
     }
 }
 
-/// The header of an empty one.
+/// The header of an empty HyperLogLog.
 pub(super) fn new_header(encoding: Encoding) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..MAGIC.len()].copy_from_slice(MAGIC);

@@ -1,5 +1,5 @@
-//! The fuzz target of HyperLogLogs: any string is refused, or has the registers of the format in
-//! each encoding, also after additions.
+//! The fuzz target of HyperLogLogs: any string is either refused, or its registers match a naive
+//! reading in each encoding, also after additions.
 
 use super::format::{Encoding, HEADER_BYTES, REGISTERS, read};
 use super::hash::Place;
@@ -10,7 +10,7 @@ use darter_structs::table::{Scratch, Text};
 /// Elements that are added: pairs of bytes from the end of the input.
 const ADDED: usize = 64;
 
-/// The registers of runs, read one by one; `None` unless they are just as many as there are.
+/// The registers of runs, read one by one; `None` if their number is wrong.
 fn naive(mut runs: &[u8]) -> Option<Vec<u8>> {
     let mut registers = Vec::new();
     while let [first, rest @ ..] = runs {
@@ -31,7 +31,7 @@ fn naive(mut runs: &[u8]) -> Option<Vec<u8>> {
     (registers.len() == REGISTERS).then_some(registers)
 }
 
-/// The registers of one that is dense, bit by bit.
+/// The registers of a dense HyperLogLog, read bit by bit.
 fn bits(bytes: &[u8]) -> Vec<u8> {
     let bit = |at: usize| bytes[at / 8] >> (at % 8) & 1;
     let rank = |register: usize| (0..6).map(|low| bit(register * 6 + low) << low).sum();
@@ -46,7 +46,7 @@ fn registers(sketch: &Sketch) -> Option<Vec<u8>> {
     }
 }
 
-/// See the module.
+/// See the module's documentation.
 ///
 /// # Panics
 /// When the registers are others.
@@ -66,7 +66,7 @@ pub fn fuzz_hyperloglog(data: &[u8]) {
         let register = usize::from(u16::from_le_bytes([pair[0], pair[1]])) % REGISTERS;
         let rank = 1 + pair[0] % 51;
         let (was_dense, added) = (changed.encoding(), changed.add(Place { register, rank }));
-        let Some(model) = &mut model else { continue }; // Without a model any reply is right.
+        let Some(model) = &mut model else { continue }; // Without a model any reply is correct.
         assert_eq!(added.ok(), Some(model[register] < rank), "{register} {rank} {was_dense:?}");
         model[register] = model[register].max(rank);
     }

@@ -1,4 +1,4 @@
-//! The place of an element: its register and its rank.
+//! Maps an element to its register and its rank.
 //!
 //! Source: Austin Appleby's MurmurHash2 for 64-bit platforms (`MurmurHash64A`, public domain), with
 //! Redis's seed. The lowest 14 bits select the register; the rank is the number of zeros below the
@@ -16,7 +16,7 @@ pub(super) const RANK_MAX: u8 = 64 - 14 + 1;
 
 const _: () = assert!(RANK_MAX as u32 == u64::BITS - INDEX_BITS + 1);
 
-/// A register, and the least value that it must have.
+/// A register, and the minimum rank that an element gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) register: usize,
@@ -24,7 +24,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The hash of a short element.
+    /// The register and rank of a short element.
     pub(super) fn of(element: &[u8]) -> Self {
         let mut hash = Portions::new(element.len());
         hash.add(element);
@@ -38,17 +38,17 @@ impl Place {
     }
 }
 
-/// The hash of an element that comes in portions.
+/// The hash of an element that arrives in portions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portions(u64);
 
 impl Portions {
-    /// Begins the hash of an element of `len` bytes.
+    /// Starts the hash of an element of `len` bytes.
     pub(super) fn new(len: usize) -> Self {
         Self(SEED ^ (len as u64).wrapping_mul(FACTOR))
     }
 
-    /// Adds bytes: all but the last portion are multiples of 8 bytes long. Cost: O(bytes).
+    /// Adds bytes. The length of all portions but the last must be a multiple of 8. Cost: O(bytes).
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
@@ -63,7 +63,7 @@ impl Portions {
         }
     }
 
-    /// The place of the element.
+    /// The register and rank of the element.
     pub(super) fn finish(self) -> Place {
         let hash = (self.0 ^ self.0 >> SHIFT).wrapping_mul(FACTOR);
         Place::of_hash(hash ^ hash >> SHIFT)
@@ -76,7 +76,7 @@ mod tests {
     use darter_base::limits::CHUNK_BYTES;
 
     #[test]
-    fn long_elements_hash_like_short_ones() {
+    fn elements_in_portions_have_the_same_hash() {
         let bytes = darter_base::Prng::from_seed(3).bytes(3 * CHUNK_BYTES..=3 * CHUNK_BYTES);
         for len in [0, 1, 7, 8, 9, CHUNK_BYTES, CHUNK_BYTES + 5, bytes.len()] {
             let mut portions = Portions::new(len);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_end_at_the_highest() {
+    fn a_hash_of_zeros_gives_the_highest_rank() {
         assert_eq!(Place::of_hash(0), Place { register: 0, rank: RANK_MAX });
         assert_eq!(Place::of_hash(u64::MAX), Place { register: REGISTERS - 1, rank: 1 });
     }

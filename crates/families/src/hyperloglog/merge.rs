@@ -1,8 +1,7 @@
-//! PFMERGE, and the part that it shares with PFCOUNT: the highest registers of several
+//! PFMERGE, and the merge that it shares with PFCOUNT: the maximum of each register over several
 //! HyperLogLogs.
 //!
-//! Raising registers does not depend on the order, so each core does a part of the sources, in
-//! slices.
+//! The maximum does not depend on the order, so each core merges a part of the sources, in slices.
 
 use super::add::{PFADD, put_back};
 use super::estimate::Registers;
@@ -18,12 +17,12 @@ use darter_structs::table::Scratch;
 use darter_tx::{Home, Tx};
 use std::sync::Arc;
 
-/// Sources for which it is worth asking another core.
+/// With fewer sources a core, other cores are not involved.
 const SOURCES_EACH_MIN: usize = 32;
-/// Registers that are written between two reads of the clock.
+/// Registers that are written between two checks of the slice.
 const WRITTEN_AT_ONCE: usize = 128;
 
-/// The value at a source: a string, or another type, which is refused in its turn.
+/// The value at a source key: a string, or another type, which the merge refuses.
 pub(super) struct Source(Option<Blob>);
 
 impl Input for Source {
@@ -33,7 +32,7 @@ impl Input for Source {
 }
 
 impl Source {
-    /// Calls `work` with its bytes, if it is a HyperLogLog.
+    /// Calls `work` with the bytes, if the source is a HyperLogLog.
     fn with<R>(
         &self,
         work: impl FnOnce(&[u8], Encoding) -> Result<R, Refusal>,
@@ -44,7 +43,7 @@ impl Source {
         work(bytes, encoding)
     }
 
-    /// Raises `registers` to its own. Returns whether it is dense.
+    /// Merges the source into `registers`. Returns true if its encoding is dense.
     pub(super) fn merge_into(&self, registers: &mut Registers) -> Result<bool, Refusal> {
         self.with(|bytes, encoding| {
             registers.merge(bytes, encoding)?;
@@ -53,21 +52,21 @@ impl Source {
     }
 }
 
-/// The highest registers of some sources.
+/// The maximum registers of some sources.
 #[derive(Default)]
 pub(super) struct Merged {
     pub(super) registers: Registers,
     has_dense: bool,
 }
 
-/// Sources at the keys of a request.
+/// The sources at the keys of a request.
 pub(super) type Sources = Queue<Option<Source>>;
 
-/// Merges sources, on all cores. The first that is refused decides.
+/// Merges sources on all cores. If several are refused, the first one determines the error.
 pub(super) async fn merge(call: &Call, sources: Arc<Sources>) -> Result<Merged, Refusal> {
     let (count, all) = (sources.len(), call.tx.cores());
     let parts = count.div_ceil(SOURCES_EACH_MIN).clamp(1, all);
-    // This core has the first part, its neighbours have the others.
+    // This core merges the first part, and the following cores the others.
     let owners = (0..parts).map(|part| (call.tx.core() + part) % all);
     let work = |core: usize| {
         let part = (core + all - call.tx.core()) % all;
@@ -91,10 +90,10 @@ pub(super) async fn merge(call: &Call, sources: Arc<Sources>) -> Result<Merged, 
     Ok(merged)
 }
 
-/// `PFMERGE destination [source ...]`: puts the union of all at `destination`, which counts as a
-/// source itself. It is dense if one of them is. Absent keys are empty.
+/// `PFMERGE destination [source ...]`: stores the union of the sources and of `destination` itself
+/// at `destination`. The result is dense if any of them is. Absent keys count as empty.
 ///
-/// Reply: `OK`. Refusals: a source that is no string, no HyperLogLog, or a corrupt one; then
+/// Reply: `OK`. Refusals: a source that is not a string or not a HyperLogLog, or is corrupt; then
 /// nothing changes. The deadline of the destination stays. Cost: O(keys), in slices, shared by the
 /// cores. Source: <https://redis.io/commands/pfmerge> (2.8.9).
 pub(super) async fn pfmerge(call: Call) -> Result<Answer, Refusal> {

@@ -1,15 +1,16 @@
-//! HyperLogLogs: how many distinct elements were added, in 12 KiB at most.
+//! HyperLogLogs: estimates of the number of distinct elements, in 12 KiB at most.
 //!
-//! They are strings, whose bytes are Redis's: the same after the same commands. A new one is runs of
-//! equal registers, and becomes dense when these would take more than `hll-sparse-max-bytes`.
+//! They are stored as strings. After the same commands, the bytes are the same as in Redis. A new
+//! HyperLogLog is sparse: runs of equal registers. It becomes dense when the runs would take more
+//! than `hll-sparse-max-bytes`.
 //!
 //! | file       | holds                                                                     |
 //! |------------|---------------------------------------------------------------------------|
 //! | `add`      | PFADD; `count`: PFCOUNT; `merge`: PFMERGE; `debug`: PFDEBUG, PFSELFTEST   |
 //! | `format`   | the bytes, and their header; `dense`, `sparse`: the registers             |
-//! | `sketch`   | one in memory of its own                                                  |
+//! | `sketch`   | a working copy of a HyperLogLog                                           |
 //! | `fuzz`     | the fuzz target of strings from outside                                   |
-//! | `hash`     | which register an element raises; `estimate`: what registers say          |
+//! | `hash`     | which register an element raises; `estimate`: the count from registers    |
 
 mod add;
 mod count;
@@ -28,7 +29,7 @@ pub use fuzz::fuzz_hyperloglog;
 use crate::rows::{GROW, GROW_FAST, READ, range};
 use darter_command::{Command, Flags, Group, KeyFlags, Keys, Run, specs};
 
-/// PFCOUNT: it keeps its result in the value.
+/// PFCOUNT counts as writing, because it caches its result in the value.
 const COUNT_KEYS: Keys = Keys(&[range(1, -1, KeyFlags(&["RW", "access"])).notes(
     "RW because it may change the internal representation of the key, and propagate to replicas",
 )]);
@@ -55,7 +56,7 @@ const O_MERGE: &str = "O(N) to merge N HyperLogLogs, but with high constant time
 
 const COUNT: Run =
     Run::Multi { here: Some(count::here), anywhere: |call| Box::pin(count::anywhere(call)) };
-/// Never run as a point command: that would lock its sources, too, while it merges.
+/// Never run as a point command: that would keep the sources locked during the merge.
 const MERGE: Run = Run::Multi { here: None, anywhere: |call| Box::pin(merge::pfmerge(call)) };
 
 /// The rows of this family.

@@ -1,4 +1,4 @@
-//! One HyperLogLog in memory of its own, to be changed and put back.
+//! A working copy of a HyperLogLog, which is changed and then stored.
 
 use super::format::{
     CARDINALITY, Encoding, HEADER_BYTES, REGISTERS, STALE, STALE_BYTE, corrupt, new_header,
@@ -10,7 +10,7 @@ use super::{dense, sparse};
 use darter_command::Refusal;
 use darter_keyspace::HLL_SPARSE_MAX_BYTES;
 
-/// See the module.
+/// A working copy; see the module's documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Sketch {
     bytes: Vec<u8>,
@@ -43,7 +43,7 @@ impl Sketch {
         dense::get(&self.bytes[HEADER_BYTES..], register)
     }
 
-    /// Raises a register. Returns whether that is a change.
+    /// Raises a register. Returns true if that is a change.
     pub(super) fn add(&mut self, place: Place) -> Result<bool, Refusal> {
         self.add_after(place, &mut Cursor::default())
     }
@@ -63,7 +63,7 @@ impl Sketch {
         Ok(dense::raise(&mut self.bytes[HEADER_BYTES..], register, rank))
     }
 
-    /// Changes the encoding, and nothing else. Returns false if it is dense already.
+    /// Makes the encoding dense; registers stay the same. Returns false if it was dense already.
     pub(super) fn make_dense(&mut self) -> Result<(), Refusal> {
         if self.encoding == Encoding::Dense {
             return Ok(());
@@ -84,7 +84,7 @@ impl Sketch {
         Ok(())
     }
 
-    /// The cardinality in the header is no longer right.
+    /// Marks the cardinality in the header as stale.
     pub(super) fn invalidate(&mut self) {
         self.bytes[STALE_BYTE] |= STALE;
     }

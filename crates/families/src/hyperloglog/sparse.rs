@@ -1,17 +1,17 @@
-//! Registers as runs: see `format`.
+//! Sparse registers: runs of equal registers; see `format`.
 //!
-//! Runs are split and joined step by step as Redis does it, so that the bytes are the same after
-//! the same commands. A change looks for its run from the beginning; when registers are changed in
-//! ascending order, a [`Cursor`] lets each continue where the one before was.
+//! Runs are split and joined exactly as in Redis, so that the bytes are the same after the same
+//! commands. A change searches its run from the beginning. If registers are changed in ascending
+//! order, a [`Cursor`] continues from the previous change.
 
 use super::format::{HEADER_BYTES, REGISTERS};
 
 /// The highest rank of a run.
 pub(super) const RANK_MAX: u8 = 32;
-/// The longest run of a rank, and those of zeros in one byte and in two.
+/// The longest run of a rank, and the longest runs of zeros in one byte and in two.
 const RUN_MAX: usize = 4;
 const SHORT_ZEROS_MAX: usize = 64;
-/// Runs that are checked for joining, from the one before the change on.
+/// Runs that are checked for joining, starting with the run before the change.
 const JOIN_AMONG: usize = 5;
 
 /// A run of equal registers.
@@ -19,12 +19,12 @@ const JOIN_AMONG: usize = 5;
 pub(super) struct Run {
     pub(super) rank: u8,
     pub(super) len: usize,
-    /// Bytes that it takes.
+    /// The bytes of the run's encoding.
     pub(super) bytes: usize,
 }
 
 impl Run {
-    /// The run at `at`; `None` behind the last. A second byte that is missing reads as 0.
+    /// The run at `at`; `None` after the last. A missing second byte reads as 0.
     pub(super) fn at(bytes: &[u8], at: usize) -> Option<Self> {
         let first = *bytes.get(at)?;
         Some(match first >> 6 {
@@ -49,8 +49,8 @@ pub(super) fn runs(bytes: &[u8]) -> impl Iterator<Item = Run> {
     })
 }
 
-/// Passes each run of a rank to `each`, with its first register. False if the runs do not cover
-/// all registers exactly.
+/// Passes each nonzero run to `each`, with its first register. Returns false if the runs do not
+/// cover all registers exactly.
 pub(super) fn ranks(bytes: &[u8], mut each: impl FnMut(usize, Run)) -> bool {
     let covered = runs(bytes).try_fold(0, |from, run| {
         let next = from + run.len;
@@ -62,7 +62,7 @@ pub(super) fn ranks(bytes: &[u8], mut each: impl FnMut(usize, Run)) -> bool {
     covered == Some(REGISTERS)
 }
 
-/// Appends a run; of no registers, nothing.
+/// Appends a run; an empty run appends nothing.
 fn push_run(out: &mut Vec<u8>, rank: u8, len: usize) {
     let Some(more) = len.checked_sub(1).and_then(|more| u16::try_from(more).ok()) else { return };
     let [high, low] = more.to_be_bytes();
@@ -73,26 +73,26 @@ fn push_run(out: &mut Vec<u8>, rank: u8, len: usize) {
     }
 }
 
-/// Bytes of a HyperLogLog without elements, after its header.
+/// The sparse encoding of no elements, without the header.
 pub(super) fn empty() -> Vec<u8> {
     let mut bytes = Vec::new();
     push_run(&mut bytes, 0, REGISTERS);
     bytes
 }
 
-/// The outcome for a register.
+/// The outcome of raising a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raised {
     Yes,
-    /// The register was that high already.
+    /// The register was at least as high already.
     No,
-    /// Runs would take too many bytes, or cannot hold the rank.
+    /// The runs would take too many bytes, or cannot hold the rank.
     TooLarge,
-    /// No run has this register.
+    /// No run covers this register.
     Corrupt,
 }
 
-/// A run's first byte, and its first register.
+/// The start of a run: its first byte, and its first register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Start {
     at: usize,
@@ -101,11 +101,11 @@ struct Start {
 
 const BEGINNING: Start = Start { at: HEADER_BYTES, register: 0 };
 
-/// The start of a search for a run.
+/// The position from which runs are searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     run: Start,
-    /// The two runs before it, as far as they are known: the beginning has none.
+    /// The two preceding runs, if known; at the beginning there are none.
     before: Option<Start>,
     earlier: Option<Start>,
 }
@@ -117,7 +117,7 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// Moves on to the run that holds `register`.
+    /// Moves to the run that covers `register`.
     fn find(&mut self, bytes: &[u8], register: usize) -> Option<Run> {
         loop {
             let run = Run::at(bytes, self.run.at)?;
@@ -130,8 +130,7 @@ impl Cursor {
         }
     }
 
-    /// After a change, which may have joined the run before with what follows: back to that, if
-    /// it is known what precedes it.
+    /// Moves back by one run, if the run before that is known: the change may have joined the two.
     fn step_back(&mut self) {
         *self = match (self.before, self.earlier) {
             (Some(run), before) if run == BEGINNING || before.is_some() => {
@@ -142,8 +141,8 @@ impl Cursor {
     }
 }
 
-/// Raises a register to `rank`, in at most `bytes_max` bytes. The cursor must not be behind the
-/// register; it moves to where registers behind this one can be raised.
+/// Raises a register to `rank`, in at most `bytes_max` bytes. The cursor must not be past the
+/// register. It moves to a place from which later registers can be raised.
 pub(super) fn raise(
     bytes: &mut Vec<u8>,
     (register, rank): (usize, u8),
@@ -175,7 +174,7 @@ pub(super) fn raise(
     Raised::Yes
 }
 
-/// Joins neighbours of the same rank, from the run at `at` on.
+/// Joins neighbouring runs of the same rank, starting with the run at `at`.
 fn join(bytes: &mut Vec<u8>, mut at: usize) {
     let mut looks = JOIN_AMONG;
     while at < bytes.len() && looks > 0 {
@@ -210,11 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn runs_agree_with_an_array() {
+    fn random_changes_of_sparse_registers_agree_with_an_array() {
         let mut prng = Prng::from_seed(1);
         for round in 0..30 {
             let (mut bytes, mut model) = (fresh(), vec![0_u8; REGISTERS]);
-            // Few registers, so that runs are joined; and all of them.
+            // Either few registers, so that runs are joined, or all of them.
             let span = if round % 2 == 0 { 40 } else { REGISTERS as u64 };
             for step in 0..400 {
                 let register = usize::try_from(prng.below(span)).unwrap();
@@ -229,8 +228,8 @@ mod tests {
         }
     }
 
-    #[test] // A cursor saves time and changes nothing.
-    fn ascending_changes_are_the_same_with_a_cursor() {
+    #[test] // For registers that are raised in ascending order.
+    fn a_cursor_does_not_change_the_bytes() {
         let mut prng = Prng::from_seed(2);
         for round in 0..200 {
             let (mut one, mut other) = (fresh(), fresh());
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_read() {
+    fn runs_of_arbitrary_bytes_are_read_without_a_panic() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..20_000 {
             let mut bytes = fresh();

@@ -1,4 +1,4 @@
-//! The changes that commands make to the value at a place, one place at a time.
+//! The changes that commands make to the value at one place of a document.
 
 use super::found;
 use super::test::double;
@@ -21,27 +21,27 @@ const ARRINSERT: &Event = &Event::new("json.arrinsert", b'd');
 const ARRPOP: &Event = &Event::new("json.arrpop", b'd');
 const ARRTRIM: &Event = &Event::new("json.arrtrim", b'd');
 
-/// An action on each place that a path finds.
+/// A change made at each place that a path finds.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
-    /// The value there becomes this.
+    /// Replaces the value by this one.
     Assign(Value),
-    /// This is merged into the value there: RFC 7396.
+    /// Merges this value into the existing one: RFC 7396.
     Merge(Value),
-    /// The value is deleted.
+    /// Deletes the value.
     Delete,
-    /// Arrays and objects become empty, numbers 0.
+    /// Empties arrays and objects, and sets numbers to 0.
     Clear,
-    /// `true` and `false` change places.
+    /// Inverts `true` and `false`.
     Toggle,
-    /// A number is added, or multiplied with it.
+    /// Adds a number, or multiplies by it.
     Number {
         by: Number,
         is_product: bool,
     },
-    /// This text is added to a string.
+    /// Appends this text to a string.
     StrAppend(Value),
-    /// Values, in an array.
+    /// Appends these values to an array; they are given as an array.
     ArrAppend(Value),
     ArrInsert {
         at: i64,
@@ -93,44 +93,44 @@ impl Number {
     }
 }
 
-/// The outcomes so far.
+/// The results so far.
 #[derive(Default)]
 pub(super) struct Outcomes {
-    /// Places that were changed.
+    /// The number of changed places.
     pub(super) changed: usize,
-    /// A number for each place; null where the value was of another kind. Encoded, one after the
-    /// other, and how many.
+    /// A number for each place, or null if the value was of another kind. Encoded one after
+    /// another, with their count.
     pub(super) answers: crate::counted_reply::CountedReply,
-    /// The last that was not null.
+    /// The last result that was not null.
     pub(super) last: Option<Vec<u8>>,
-    /// Elements that were removed.
+    /// The removed elements.
     pub(super) popped: Waiting,
     /// Bytes of `answers`.
     pub(super) bytes: usize,
-    /// Values that were added to the array at the present place, or bytes to the string, while more
-    /// are to come.
+    /// Values already added to the array at the current place (or bytes added to the string), while
+    /// more are still to be added.
     within: usize,
-    /// How far a patch is merged into the value there.
+    /// The progress of merging a patch at the current place.
     merging: Option<Merging>,
     /// A result was not finite.
     pub(super) is_infinite: bool,
 }
 
-/// Values added to an array in one step, and bytes to a string.
+/// Values added to an array, and bytes added to a string, in one step.
 const ADDED_AT_ONCE: usize = 32;
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// How answers are encoded.
+/// The encoding of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As the protocol's integers, doubles, bulks.
+    /// Integers, doubles and bulks of the protocol.
     Resp { resp3: bool },
-    /// As JSON, for a reply that is one text.
+    /// JSON text, for a reply that is a single text.
     Json,
 }
 
 impl Outcomes {
-    /// True if the current place is not finished.
+    /// True while the change at the current place is unfinished.
     pub(super) fn is_amid(&self) -> bool {
         self.within > 0 || self.merging.is_some()
     }
@@ -156,7 +156,7 @@ fn encoded(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
     out.flatten()
 }
 
-/// A number as an answer.
+/// A number, encoded as a result.
 fn number(number: Number, form: Form) -> Vec<u8> {
     let mut text = Vec::new();
     json::scalar(number.view(), &mut text);
@@ -170,7 +170,7 @@ fn number(number: Number, form: Form) -> Vec<u8> {
 }
 
 impl Act {
-    /// The expected kind of value, in the words of an error.
+    /// The kind of value that the change needs, in an error's words.
     pub(super) fn expects(&self) -> &'static str {
         match self {
             Self::Toggle => "not a bool",
@@ -180,7 +180,7 @@ impl Act {
         }
     }
 
-    /// Values that it adds or merges at each place, one at least; more than `most` are not counted.
+    /// The number of values added or merged at each place, at least 1 and at most about `most`.
     pub(super) fn values(&self, most: usize) -> usize {
         match self {
             Self::Merge(patch) => values_in(patch.view(), most),
@@ -191,9 +191,9 @@ impl Act {
         }
     }
 
-    /// Does it at a place, or some of it (`Outcomes::is_amid`). Values that have gone in the
-    /// meantime count as of another kind. Without a document, the assigned or merged value makes
-    /// one.
+    /// Makes the change at a place, or a part of it (`Outcomes::is_amid`). A value that has
+    /// disappeared counts as one of another kind. If there is no document, the assigned or merged
+    /// value becomes one.
     pub(super) fn apply(
         &self,
         edit: &mut JsonEdit<'_>,
@@ -285,7 +285,7 @@ impl Act {
         }
     }
 
-    /// Makes a document of it, where there is none.
+    /// Creates the document, if there is none.
     fn create(&self, edit: &mut JsonEdit<'_>, out: &mut Outcomes) {
         match self {
             Self::Assign(value) => {
@@ -307,7 +307,7 @@ impl Act {
     ) -> Option<usize> {
         let within = out.within;
         let from_front = |index: i64| {
-            // The length before values were added counts.
+            // The reported length includes only the values before this one.
             let signed = i64::try_from(len - within).unwrap_or(i64::MAX);
             if index < 0 { index.saturating_add(signed) } else { index }
         };
@@ -350,7 +350,7 @@ impl Act {
         }
     }
 
-    /// Adds a member to the object at a place, or some of it, where the whole path finds nothing.
+    /// Adds a member to the object at a place, or a part of it, if the whole path found nothing.
     pub(super) fn add(
         &self,
         edit: &mut JsonEdit<'_>,
@@ -379,7 +379,7 @@ impl Act {
     }
 }
 
-/// The values of a patch, those in its objects included; more than `most` are not counted.
+/// The number of values in a patch, including nested objects, counted up to about `most`.
 fn values_in(patch: View<'_>, most: usize) -> usize {
     let mut count = 1;
     if let View::Node(node) = patch
@@ -395,7 +395,7 @@ fn values_in(patch: View<'_>, most: usize) -> usize {
     count
 }
 
-/// Values in the array or object at a place.
+/// The number of values in the array or object at a place.
 fn node_len(edit: &JsonEdit<'_>, path: &[usize]) -> usize {
     match edit.root().and_then(|root| root.at(path)) {
         Some(View::Node(node)) => node.len(),
@@ -403,7 +403,7 @@ fn node_len(edit: &JsonEdit<'_>, path: &[usize]) -> usize {
     }
 }
 
-/// The value that JSON.CLEAR leaves; none if it is empty already.
+/// The value that JSON.CLEAR leaves; `None` if it is empty already.
 fn emptied(view: View<'_>) -> Option<Value> {
     match view {
         View::Node(node) => (!node.is_empty()).then(|| Value::empty(node.is_object())),
@@ -414,7 +414,7 @@ fn emptied(view: View<'_>) -> Option<Value> {
     }
 }
 
-/// Adds the next values to an array, from a place on. Returns how many.
+/// Adds the next values to an array, starting at an index. Returns their number.
 fn add_some(
     edit: &mut JsonEdit<'_>,
     (event, path, place): (&'static Event, &[usize], usize),
@@ -435,7 +435,7 @@ fn add_some(
     more
 }
 
-/// A string with the next part of the appended text, and its length.
+/// The string extended by the next part of the appended text, and its length.
 fn joined(text: JsonText<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
     let View::Text(more) = more.view() else { unreachable!("a text is added") };
     let part = more.part(out.within..out.within + BYTES_AT_ONCE);
@@ -454,23 +454,23 @@ fn joined(text: JsonText<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize
     (joined, text.len() + part.len())
 }
 
-/// Members of a patch that are merged in one step. A long name counts as one more for each such
-/// number of bytes, as it may be compared with 64 names.
+/// Members of a patch that are merged in one step. A long name counts as one more member for each
+/// such number of bytes, because it may be compared with 64 names.
 const MERGED_AT_ONCE: usize = 16;
 const NAME_BYTES: usize = 1024;
-/// An object of a patch with more bytes is merged member by member, as the patch itself.
+/// Objects within a patch that are larger than this are merged member by member.
 const MERGED_BYTES_MAX: usize = 512;
 
-/// How far a patch is merged: the objects of it that are begun, each within the one before.
+/// The progress of merging a patch: the unfinished objects, each nested in the previous one.
 #[derive(Debug)]
 struct Merging(Vec<Level>);
 
 #[derive(Debug)]
 struct Level {
-    /// Its place in the patch, and that of its next member.
+    /// The object's place in the patch, and the index of its next member.
     patch: Vec<usize>,
     next: usize,
-    /// The place that it is merged into.
+    /// The place in the document into which the object is merged.
     target: Vec<usize>,
 }
 
@@ -526,7 +526,7 @@ impl Merging {
     }
 }
 
-/// The place of the member with the name of `child`, which is an object from now on.
+/// The place of the member named like `child`, which is made an object if necessary.
 fn object_at_member(
     edit: &mut JsonEdit<'_>,
     path: &[usize],
@@ -557,8 +557,8 @@ fn merge_member(edit: &mut JsonEdit<'_>, path: &[usize], child: json::Child<'_>,
     }
 }
 
-/// A value with a patch merged into it: members of the patch that are null are removed, others
-/// replaced, objects merged.
+/// Merges a patch into a value: members that are null in the patch are removed, objects are merged,
+/// all others are replaced.
 fn merge(target: Value, patch: &Value) -> Value {
     let Some(node) = patch.node().filter(|node| node.is_object()) else { return patch.clone() };
     let is_object = target.node().is_some_and(|node| node.is_object());
@@ -578,7 +578,7 @@ fn merge(target: Value, patch: &Value) -> Value {
     target
 }
 
-/// The refusal of a path in the older form that finds no value of the right kind.
+/// The refusal for a legacy path that finds no value of the right kind.
 pub(super) fn refusal(act: &Act, path: &super::path::Path) -> darter_command::Refusal {
     match act {
         Act::Number { .. } => darter_command::Refusal::quoting(

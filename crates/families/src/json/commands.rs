@@ -1,11 +1,11 @@
-//! The commands that change documents, each as an order.
+//! The commands that change documents.
 
 use super::path::Path;
 use super::write::{Only, Order, change};
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 
-/// The path that may come next; the root if there is none.
+/// Reads an optional path; the default is the root.
 fn path_or_root(cx: &Cx<'_>, args: &mut Args<'_>) -> Result<Path, Refusal> {
     match args.left() {
         0 => Ok(Path::root(!cx.reply.is_resp3())),
@@ -13,12 +13,13 @@ fn path_or_root(cx: &Cx<'_>, args: &mut Args<'_>) -> Result<Path, Refusal> {
     }
 }
 
-/// `JSON.SET key path value [NX | XX]`: puts a value where the path leads: in the place of each that
-/// it finds, or as a new member.
+/// `JSON.SET key path value [NX | XX]`: sets the values that the path finds, or adds a member if it
+/// finds none.
 ///
-/// Reply: `OK`, or null if the condition does not hold or there is nothing to add it to. Refusals: a
-/// path, a value that is none; a new document below the root; another type. Cost: O(value + values
-/// followed), in slices. Source: <https://redis.io/commands/json.set> (RedisJSON 1.0.0).
+/// Reply: `OK`, or null if the condition does not hold or the value cannot be added anywhere.
+/// Refusals: an invalid path or value; a new document at a path below the root; another type. Cost:
+/// O(value + values followed), in slices. Source: <https://redis.io/commands/json.set> (RedisJSON
+/// 1.0.0).
 pub(super) fn set(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
     let path = Path::take(&mut args)?;
@@ -38,8 +39,9 @@ pub(super) fn set(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     change(cx, args, path, Order::Assign(only), at..at + 1)
 }
 
-/// `JSON.MERGE key path value`: merges a value into those that the path finds: null removes a member.
-/// Otherwise as JSON.SET. Source: <https://redis.io/commands/json.merge> (RedisJSON 2.6.0).
+/// `JSON.MERGE key path value`: merges a value into each value that the path finds; a null in it
+/// removes a member. Otherwise as JSON.SET. Source: <https://redis.io/commands/json.merge>
+/// (RedisJSON 2.6.0).
 pub(super) fn merge(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
     let path = Path::take(&mut args)?;
@@ -47,9 +49,10 @@ pub(super) fn merge(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     change(cx, args, path, Order::Merge, at..at + 1)
 }
 
-/// `JSON.DEL key [path]`: removes the values that the path finds; the key with the root.
+/// `JSON.DEL key [path]`: removes the values that the path finds; removing the root removes the
+/// key.
 ///
-/// Reply: integer, how many. Cost: O(values followed), in slices.
+/// Reply: integer, the number of removed values. Cost: O(values followed), in slices.
 /// Source: <https://redis.io/commands/json.del> (RedisJSON 1.0.0).
 pub(super) fn del(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
@@ -57,7 +60,8 @@ pub(super) fn del(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     change(cx, args, path, Order::Delete, 0..0)
 }
 
-/// `JSON.CLEAR key [path]`: empties arrays and objects, sets numbers to 0. Reply: integer, how many.
+/// `JSON.CLEAR key [path]`: empties arrays and objects, sets numbers to 0. Reply: integer, the
+/// number of changed values.
 /// Source: <https://redis.io/commands/json.clear> (RedisJSON 2.0.0).
 pub(super) fn clear(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
@@ -65,9 +69,9 @@ pub(super) fn clear(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     change(cx, args, path, Order::Clear, 0..0)
 }
 
-/// `JSON.TOGGLE key path`: makes true false, and false true.
+/// `JSON.TOGGLE key path`: inverts booleans.
 ///
-/// Reply: array of integers, null for other values; for a path of the older form `true` or `false`.
+/// Reply: array of integers, null for other values; for a legacy path `true` or `false`.
 /// Source: <https://redis.io/commands/json.toggle> (RedisJSON 2.0.0).
 pub(super) fn toggle(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
@@ -75,24 +79,24 @@ pub(super) fn toggle(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     change(cx, args, path, Order::Toggle, 0..0)
 }
 
-/// `JSON.NUMINCRBY key path value`: adds a number to those that the path finds.
+/// `JSON.NUMINCRBY key path value`: adds a number to each number that the path finds.
 ///
 /// Reply: their new values as the text of an array, null for other values; in RESP3 an array. For a
-/// path of the older form the text of the last. Source: <https://redis.io/commands/json.numincrby>
+/// legacy path, the text of the last value. Source: <https://redis.io/commands/json.numincrby>
 /// (RedisJSON 1.0.0).
 pub(super) fn numincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     with_values(cx, args, Order::Number { is_product: false }, 1)
 }
 
-/// `JSON.NUMMULTBY key path value`: as JSON.NUMINCRBY, multiplies.
+/// `JSON.NUMMULTBY key path value`: as JSON.NUMINCRBY, but multiplies.
 /// Source: <https://redis.io/commands/json.nummultby> (RedisJSON 1.0.0).
 pub(super) fn nummultby(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     with_values(cx, args, Order::Number { is_product: true }, 1)
 }
 
-/// `JSON.STRAPPEND key [path] value`: adds a string to those that the path finds.
+/// `JSON.STRAPPEND key [path] value`: appends a string to each string that the path finds.
 ///
-/// Reply: array of their lengths, null for other values; for a path of the older form the last.
+/// Reply: array of their lengths, null for other values; for a legacy path, the last length.
 /// Source: <https://redis.io/commands/json.strappend> (RedisJSON 1.0.0).
 pub(super) fn strappend(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
@@ -107,16 +111,16 @@ pub(super) fn strappend(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     change(cx, args, path, Order::StrAppend, at..at + 1)
 }
 
-/// `JSON.ARRAPPEND key path value [value ...]`: adds values to the arrays that the path finds.
+/// `JSON.ARRAPPEND key path value [value ...]`: appends values to the arrays that the path finds.
 ///
-/// Reply: array of their lengths, null for other values; for a path of the older form the last.
+/// Reply: array of their lengths, null for other values; for a legacy path, the last length.
 /// Source: <https://redis.io/commands/json.arrappend> (RedisJSON 1.0.0).
 pub(super) fn arrappend(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let count = args.left() - 2;
     with_values(cx, args, Order::ArrAppend, count)
 }
 
-/// Reads a key and a path; the values follow.
+/// Reads a key and a path, which the values follow.
 fn with_values(
     cx: &mut Cx<'_>,
     mut args: Args<'_>,
@@ -129,8 +133,9 @@ fn with_values(
     change(cx, args, path, order, at..at + count)
 }
 
-/// `JSON.ARRINSERT key path index value [value ...]`: adds values before the one with this index; a
-/// negative one counts from the end. Otherwise as JSON.ARRAPPEND; null where there is no such index.
+/// `JSON.ARRINSERT key path index value [value ...]`: inserts values before the element at this
+/// index; a negative index counts from the end. Otherwise as JSON.ARRAPPEND. The result is null if
+/// there is no such index.
 /// Source: <https://redis.io/commands/json.arrinsert> (RedisJSON 1.0.0).
 pub(super) fn arrinsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
@@ -139,19 +144,19 @@ pub(super) fn arrinsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     change(cx, args, path, Order::ArrInsert { at }, values)
 }
 
-/// `JSON.ARRPOP key [path [index]]`: removes an element of each array, the last where none is named.
+/// `JSON.ARRPOP key [path [index]]`: removes an element of each array, by default the last.
 ///
-/// Reply: array of their texts, null for other values and of empty arrays; for a path of the older
-/// form the last. Source: <https://redis.io/commands/json.arrpop> (RedisJSON 1.0.0).
+/// Reply: array of their texts, null for other values and for empty arrays; for a legacy path, the
+/// last text. Source: <https://redis.io/commands/json.arrpop> (RedisJSON 1.0.0).
 pub(super) fn arrpop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
     let path = path_or_root(cx, &mut args)?;
-    // RedisJSON reads an index that is no number as the last.
+    // RedisJSON treats an invalid index as the last one.
     let at = if args.left() > 0 { number::parse_i64(args.word()?).unwrap_or(-1) } else { -1 };
     change(cx, args, path, Order::ArrPop { at }, 0..0)
 }
 
-/// `JSON.ARRTRIM key path start stop`: keeps the elements from one index to another, in each array.
+/// `JSON.ARRTRIM key path start stop`: trims each array to the elements from `start` to `stop`.
 /// Otherwise as JSON.ARRAPPEND. Source: <https://redis.io/commands/json.arrtrim> (RedisJSON 1.0.0).
 pub(super) fn arrtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;

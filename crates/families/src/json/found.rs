@@ -1,4 +1,4 @@
-//! Finds the places of a path in slices, and refuses where there are none.
+//! Collects the places that a path finds, in slices, and refuses paths that find too much.
 
 use super::path::Path;
 use super::places::{Places, Sorting};
@@ -8,48 +8,50 @@ use darter_command::{Cx, Refusal};
 use darter_keyspace::Key;
 use darter_structs::json::Value;
 
-/// Values that are followed in one portion.
+/// Values that are visited in one portion.
 pub(super) const PORTION: usize = 256;
 
-/// Values that a path may find, and may follow, for each byte of a document, and for so many bytes
-/// more. A value takes a byte at least, and is found once by most paths; but `$[0,0][0,0]..` finds
-/// twice as many with every step, and has no end.
+/// Bounds the values that a path may find or visit: this many per byte of the document, plus a
+/// constant. A value takes at least one byte, and most paths find it once. But `$[0,0][0,0]..`
+/// finds twice as many values with every step, without end.
 const FOUND_A_BYTE: usize = 4;
 const FOLLOWED_A_BYTE: usize = 1024;
 const BYTES_MORE: usize = 1024;
-/// Bytes that the places may take for each byte of the document, and so many more: each has its whole
-/// way, so those of small values at the deepest level take a thousand times as much as the values.
+/// Bounds the memory of the places: this many bytes per byte of the document, plus a constant. Each
+/// place stores its whole path, so the places of small values at the deepest level take a thousand
+/// times as much as the values.
 const MEMORY_A_BYTE: usize = 64;
 const MEMORY_MORE: usize = 16 * 1024 * 1024;
 
-/// A path, and its values so far.
+/// A path, and the places found so far.
 pub(super) struct Found {
     pub(super) path: Path,
     select: Option<Select>,
     sorting: Option<Sorting>,
     pub(super) places: Places,
-    /// The most levels above one of them.
+    /// The greatest depth of any place found.
     pub(super) levels: usize,
-    /// Values that were followed.
+    /// The number of visited values.
     followed: usize,
-    /// No value is kept that is within another, and all are in order.
+    /// Nested places are left out, and all are in order.
     is_apart: bool,
 }
 
 impl Found {
-    /// Nothing so far.
+    /// A search that has found nothing yet.
     pub(super) fn new(path: Path) -> Self {
         let select = Some(Select::new(path.steps.clone()));
         let places = Places::default();
         Self { path, select, sorting: None, places, levels: 0, followed: 0, is_apart: false }
     }
 
-    /// For removals: values within others are left out, and the others are in order.
+    /// A search for removals: values within others are left out, and places are in order.
     pub(super) fn apart(path: Path) -> Self {
         Self { is_apart: true, ..Self::new(path) }
     }
 
-    /// Seeks on; the first is enough if `one`. True while there may be more.
+    /// Continues the search; stops at the first value if `one`. Returns true while there may be
+    /// more.
     pub(super) fn seek(&mut self, root: &Value, one: bool) -> Result<bool, Refusal> {
         if let Some(sorting) = &mut self.sorting {
             let Some(places) = sorting.step() else { return Ok(true) };
@@ -94,7 +96,7 @@ impl Found {
         matches!(first, First::More)
     }
 
-    /// Refuses a path that finds or follows the same values too often.
+    /// Refuses a path that finds or visits too many values.
     fn check(&self, root: &Value) -> Result<(), Refusal> {
         let bytes = root.memory_bytes().saturating_add(BYTES_MORE);
         let is_much = self.places.len() > bytes.saturating_mul(FOUND_A_BYTE)
@@ -102,12 +104,12 @@ impl Found {
         if is_much { Err(too_many()) } else { check_memory(root, self.memory_bytes()) }
     }
 
-    /// Values that were followed.
+    /// The number of visited values.
     pub(super) fn followed(&self) -> usize {
         self.followed
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.places.memory_bytes() + self.sorting.as_ref().map_or(0, Sorting::memory_bytes)
     }
@@ -140,7 +142,7 @@ pub(super) fn no_document() -> Refusal {
     Refusal::line("ERR could not perform this operation on a key that doesn't exist")
 }
 
-/// RedisJSON's error for a path in the older form that finds nothing.
+/// RedisJSON's error for a legacy path that finds nothing.
 pub(super) fn no_path(path: &Path) -> Refusal {
     Refusal::quoting("ERR Path '", &path.text, "' does not exist")
 }
@@ -150,7 +152,7 @@ pub(super) fn no_path_or(path: &Path, or: &str) -> Refusal {
     Refusal::quoting("ERR Path '", &path.text, &format!("' does not exist or {or}"))
 }
 
-/// The name that JSON.TYPE has for a value.
+/// The name of a value's type in JSON.TYPE.
 pub(super) fn type_name(view: darter_structs::json::View<'_>) -> &'static str {
     use darter_structs::json::View;
     match view {

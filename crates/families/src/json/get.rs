@@ -1,7 +1,7 @@
 //! The text of the values at paths: JSON.GET, JSON.MGET.
 //!
 //! A reply begins with its length, so a long one is printed twice: once to be measured, once to be
-//! sent. A document of 100 MB takes no memory beside its cut.
+//! sent. So a document of 100 MB takes no memory besides its cut.
 
 use super::found::{self, Found};
 use super::path::{self, Path};
@@ -15,33 +15,33 @@ use darter_resp::{Output, Reply};
 use darter_structs::json::{self, Format, JsonText, Printer, Token, Value, Walk};
 use std::collections::HashSet;
 
-/// Tokens printed in one portion, and between two looks at how much that was.
+/// Tokens printed in one portion, and between two checks of the output's size.
 const TOKENS: usize = 512;
 const TOKENS_AT_ONCE: usize = 64;
-/// Bytes of most tokens: those of longer lines are fewer at once.
+/// The size of most tokens in bytes. If lines are longer, fewer tokens are printed at once.
 const TOKEN_BYTES: usize = 64;
-/// Levels that a few tokens may add.
+/// Levels of nesting that a few tokens may add.
 const LEVELS_AT_ONCE: usize = 8;
-/// Bytes of one portion.
+/// Bytes printed in one portion.
 const BYTES: usize = 32 * 1024;
-/// A text up to this long is printed once.
+/// Texts up to this length are printed once and kept.
 const KEPT_MAX: usize = 64 * 1024;
 /// The most paths and options after the key.
 const ARGS_MAX: usize = 1024;
-/// The longest INDENT, NEWLINE or SPACE: at the deepest level a line takes 32 KiB.
+/// The longest INDENT, NEWLINE or SPACE. At the deepest level, a line takes 32 KiB.
 const FORMAT_BYTES_MAX: usize = 64;
-/// Paths begun in one portion.
+/// Paths started in one portion.
 const PATHS: usize = 16;
-/// Documents of one portion, and the bytes of their texts, which the last one may exceed.
+/// Documents in one portion, and bytes of their texts; the last text may exceed it.
 const TEXTS: usize = 64;
 const TEXT_BYTES: usize = 2 * 1024;
 
 /// `JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [path [path ...]]`: the text of
 /// the values that the paths find.
 ///
-/// Reply: bulk: an array for a path with `$`, the value itself for one of the older form, an object
-/// by path for several; null where there is no key. Refusals: a path that is none, or that finds
-/// nothing and is of the older form; another type. Cost: O(document), in slices, from a cut.
+/// Reply: bulk: an array for a path with `$`, the value itself for a legacy path, an object keyed
+/// by path for several paths; null if the key is absent. Refusals: an invalid path, a legacy path
+/// that finds nothing, another type. Cost: O(document), in slices, from a cut.
 /// Source: <https://redis.io/commands/json.get> (RedisJSON 1.0.0).
 pub(super) fn get(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -56,7 +56,7 @@ pub(super) fn get(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     Ok(flow(&mut cx.reply, Getting::new(root, paths, format, Missing::Refused)))
 }
 
-/// Reads what follows the key of JSON.GET.
+/// Reads the arguments after the key of JSON.GET.
 fn options(mut args: Args<'_>) -> Result<(Format, Vec<Path>), Refusal> {
     if args.left() > ARGS_MAX {
         return Err(Refusal::line("ERR too many paths"));
@@ -89,34 +89,34 @@ fn options(mut args: Args<'_>) -> Result<(Format, Vec<Path>), Refusal> {
     Ok((format, paths))
 }
 
-/// The reply where a path of the older form finds nothing.
+/// The reply if a legacy path finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refused,
     Null,
 }
 
-/// A text on its way.
+/// A JSON.GET in progress.
 struct Getting {
     root: Value,
     parts: Vec<Found>,
-    /// The bytes of those that have found all.
+    /// Bytes of the places found by completed searches.
     found_bytes: usize,
     /// Several paths were given.
     is_many: bool,
-    /// All of them are of the older form.
+    /// All paths are legacy paths.
     is_legacy: bool,
     missing: Missing,
     format: Format,
     stage: JsonGetStage,
-    /// Bytes of the text, once it is measured; the text itself while it is short.
+    /// The length of the text, once measured; and the text itself, if it is short.
     len: usize,
     kept: Option<Vec<u8>>,
     refusal: Option<Refusal>,
 }
 
 enum JsonGetStage {
-    /// This path is sought.
+    /// Searching for this path.
     Seeking(usize),
     Measuring(Printing),
     Sending(Printing),
@@ -144,7 +144,8 @@ impl Getting {
         }
     }
 
-    /// Seeks on. True when all is found; then, or after a refusal, the reply may be complete.
+    /// Continues the search. Returns true when all paths are done. After that, or after a refusal,
+    /// the reply may be complete.
     fn seek(&mut self, from: usize) -> Result<bool, Refusal> {
         let mut followed = 0;
         for at in from..self.parts.len().min(from + PATHS) {
@@ -171,7 +172,7 @@ impl Getting {
         Printing::new(self.format.clone(), self.is_many, self.is_legacy)
     }
 
-    /// Measures on. True when the length is known.
+    /// Continues measuring. Returns true when the length is known.
     fn measure(&mut self, printing: &mut Printing) -> bool {
         let mut text = self.kept.take().unwrap_or_default();
         let before = text.len();
@@ -239,20 +240,20 @@ impl Stream for Getting {
     }
 }
 
-/// How far the text is printed.
+/// The progress of printing.
 struct Printing {
     printer: Printer,
     is_many: bool,
     is_legacy: bool,
     is_begun: bool,
-    /// Which path, whether it is begun, and the next value that it has found.
+    /// The current path, whether it has been started, and its next value.
     part: usize,
     is_part_begun: bool,
     next: (usize, usize),
     walk: Option<Walk>,
-    /// Levels above the value: each slice goes down to it again.
+    /// Levels above the value: each slice must descend to it again.
     levels: usize,
-    /// Bytes that a level adds to a line.
+    /// Bytes that each level adds to a line.
     indent: usize,
 }
 
@@ -272,7 +273,7 @@ impl Printing {
         }
     }
 
-    /// Prints on. True while there is more.
+    /// Continues printing. Returns true while more is left.
     fn run(&mut self, root: &Value, parts: &[Found], out: &mut Vec<u8>) -> bool {
         let (before, mut left) = (out.len(), TOKENS);
         while left > 0 && out.len() - before < BYTES {
@@ -299,7 +300,7 @@ impl Printing {
         true
     }
 
-    /// Goes on to the next value. False after the last.
+    /// Moves to the next value. Returns false after the last.
     fn advance(&mut self, parts: &[Found], out: &mut Vec<u8>) -> bool {
         let open = |is_object| Token::Open { is_object, len: 0 };
         if self.is_many && !std::mem::replace(&mut self.is_begun, true) {
@@ -332,7 +333,7 @@ impl Printing {
     }
 }
 
-/// A document of JSON.MGET; none for another type.
+/// A document for JSON.MGET; `None` if the key has another type.
 struct Document(Option<Value>);
 
 impl Input for Document {
@@ -341,10 +342,11 @@ impl Input for Document {
     }
 }
 
-/// `JSON.MGET key [key ...] path`: the text of the values that a path finds in each document.
+/// `JSON.MGET key [key ...] path`: returns the text of the values that a path finds in each
+/// document.
 ///
-/// Reply: array of bulks, null where there is no document or, for a path of the older form, nothing
-/// is found. Refusals: a path that is none. Cost: O(documents), in slices, from cuts.
+/// Reply: array of bulks, null where there is no document, or where a legacy path finds nothing.
+/// Refusals: an invalid path. Cost: O(documents), in slices, from cuts.
 /// Source: <https://redis.io/commands/json.mget> (RedisJSON 1.0.0).
 pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let count = args.left() - 1;
@@ -356,7 +358,7 @@ pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal
     Ok(flow(&mut cx.reply, Texts::new(waiting, path)))
 }
 
-/// JSON.MGET of documents on several cores.
+/// JSON.MGET for documents on several cores.
 pub(super) async fn mget_anywhere(call: Call) -> Result<Answer, Refusal> {
     let path = Path::at(call.args().all(), call.len() - 1)?;
     let cuts = multi_input::anywhere::<Document>(&call, call.first..call.len() - 1).await?;
@@ -372,12 +374,12 @@ pub(super) async fn mget_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(if rest.pump(&mut reply) { Answer::Stream(out, Box::new(rest)) } else { Answer::Done(out) })
 }
 
-/// The document in the value at a key.
+/// The document at a key.
 fn document(cut: Option<Document>) -> Option<Value> {
     cut.and_then(|document| document.0)
 }
 
-/// The texts of several documents, one after the other.
+/// The texts of several documents, one after another.
 pub(super) struct Texts {
     waiting: Waiting,
     path: Path,
@@ -389,7 +391,7 @@ impl Texts {
         Self { waiting, path, current: None }
     }
 
-    /// Sends a value that is small and is wanted whole. False if it is not.
+    /// Sends a value whole, if it is small. Returns false if it is not.
     fn send_small(&self, root: &Value, reply: &mut Reply<'_>) -> bool {
         let is_small = self.path.is_legacy && self.path.is_root() && root.packed().is_some();
         if is_small {

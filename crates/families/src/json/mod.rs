@@ -2,16 +2,16 @@
 //!
 //! | file       | holds                                                             |
 //! |------------|-------------------------------------------------------------------|
-//! | `value`    | the type: its row, its values, how they are changed               |
+//! | `value`    | the type: its row, its values, its editor                         |
 //! | `path`, `test` | the language of paths, and of the tests in them               |
 //! | `select`   | following a path, in slices                                       |
-//! | `places`   | where it leads                                                    |
-//! | `found`    | a path and what it has found; errors                              |
+//! | `places`   | the places that a path finds, in order                            |
+//! | `found`    | a path and its search; errors                                     |
 //! | `get`      | JSON.GET, JSON.MGET                                               |
 //! | `probe`    | JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG |
 //! | `commands` | the commands that change a document                               |
-//! | `write`    | how they do: parse, seek, change each place, reply                |
-//! | `acts`     | what becomes of one place                                         |
+//! | `write`    | their steps: parse, search, change each place, reply              |
+//! | `acts`     | the change at one place                                           |
 //! | `mset`     | JSON.MSET                                                         |
 //! | `waiting`  | values whose texts are still to be sent                           |
 

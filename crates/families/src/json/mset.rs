@@ -1,7 +1,7 @@
-//! JSON.MSET: several documents, or parts of some, at one instant.
+//! JSON.MSET: sets several documents, or parts of them, atomically.
 //!
-//! Each document is changed aside, on its core and in slices, while all keys are locked. Only when
-//! nothing was refused are they put in their places: all or none.
+//! Each core changes copies of its documents in slices, while all keys are locked. The copies are
+//! installed only if none was refused: all or nothing.
 
 use super::acts::{Act, Form};
 use super::found;
@@ -18,28 +18,28 @@ use std::sync::Arc;
 
 const ORDER: Order = Order::Assign(Only::Always);
 
-/// Triples, or documents, of a chunk.
+/// Triples, or documents, in one chunk.
 const CHUNK: usize = 64;
 
-/// A document, or a part of one. Its path stays in the request: parsed, it may take a hundred times as
-/// much.
+/// One key, path and value of the request. The path stays in the request, because a parsed path may
+/// take a hundred times the memory.
 struct Triple {
-    /// The position of the key among the arguments.
+    /// The index of the key among the arguments.
     at: usize,
     act: Act,
 }
 
-/// A document that is changed aside, and the position of its key.
+/// The changed copy of a document, and the index of its key.
 struct Changed {
     at: usize,
     draft: Draft<Json>,
     is_changed: bool,
 }
 
-/// A core, and its part.
+/// A core, and its items.
 type OfCore<T> = (CoreId, Chunks<T, CHUNK>);
 
-/// `JSON.MSET key path value [key path value ...]`: JSON.SET of several keys, all at one instant.
+/// `JSON.MSET key path value [key path value ...]`: JSON.SET for several keys, atomically.
 ///
 /// Reply: `OK`. Refusals: as JSON.SET; then nothing is changed. Cost: O(values + values followed), in
 /// slices. Source: <https://redis.io/commands/json.mset> (RedisJSON 2.6.0).
@@ -56,7 +56,7 @@ pub(super) async fn mset(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Parses the values, and the paths to see whether they are some. The triples of each core.
+/// Parses the values, and validates the paths. Returns the triples of each core.
 async fn parsed(call: &Call) -> Result<Vec<OfCore<Triple>>, Refusal> {
     let mut cores: Vec<_> = (0..call.tx.cores()).map(|core| (core, Chunks::default())).collect();
     for at in (call.first..call.len()).step_by(3) {
@@ -74,7 +74,7 @@ async fn parsed(call: &Call) -> Result<Vec<OfCore<Triple>>, Refusal> {
     Ok(cores)
 }
 
-/// Changes all documents aside; the refusal of the first that cannot be.
+/// Changes copies of all documents. Returns the first refusal, if any.
 async fn aside(
     call: &Call,
     mut triples: Vec<OfCore<Triple>>,
@@ -101,7 +101,8 @@ async fn aside(
     refused.map_or(Ok(changed), |(_, refusal)| Err(refusal))
 }
 
-/// Changes the documents of one core aside. The position of the key of one that cannot be, and why.
+/// Changes copies of one core's documents. On a refusal, returns the index of its key, and the
+/// error.
 async fn change(
     tx: Tx,
     request: Arc<Request>,
@@ -136,11 +137,11 @@ async fn change(
     Ok(drafts.changed)
 }
 
-/// The documents of a core, each once, however often the request names its key. A map of all would
-/// move as it grows.
+/// The documents of a core, each once, however often the request names its key. In chunks, because
+/// one map would move as a whole when it grows.
 struct Drafts {
     changed: Chunks<Changed, CHUNK>,
-    /// By the hash of the key: that, and where the document is.
+    /// Buckets by the key's hash: the hash, and the document's place.
     buckets: Chunks<Vec<(u64, (usize, usize))>, CHUNK>,
     buckets_len: usize,
 }
@@ -148,7 +149,7 @@ struct Drafts {
 impl Drafts {
     /// A table for at most this many keys.
     async fn for_triples(tx: &Tx, most: usize) -> Self {
-        /// Documents of a bucket, and most buckets: those of four million are of 256.
+        /// Keys per bucket, and the most buckets: with four million keys, each has 256.
         const BUCKET: usize = 16;
         const BUCKETS_MAX: usize = 16 * 1024;
         let buckets_len = (most / BUCKET).clamp(1, BUCKETS_MAX);
@@ -171,7 +172,7 @@ impl Drafts {
         same.find(|(_, place)| args.get(changed.at(*place).at) == key.bytes).map(|(_, at)| *at)
     }
 
-    /// Adds the document of a key that has none here.
+    /// Adds a document. Its key must not have one here.
     fn add(&mut self, key: &Key<'_>, document: Changed) -> (usize, usize) {
         self.changed.tail(1).push(document);
         let (chunk, len) = self.changed.end();
@@ -186,7 +187,7 @@ impl Drafts {
     }
 }
 
-/// Sets the values that a path leads to.
+/// Sets the values that a path finds.
 async fn change_one(tx: &Tx, changed: &mut Changed, path: Path, act: &Act) -> Result<(), Refusal> {
     let (mut change, now) = (Change::new(Targets::new(ORDER, path)), tx.home().shard.now());
     while change.targets.seek(changed.draft.value().root())? {
@@ -207,7 +208,7 @@ async fn change_one(tx: &Tx, changed: &mut Changed, path: Path, act: &Act) -> Re
     Ok(())
 }
 
-/// Puts all documents in their places.
+/// Installs all documents.
 async fn install(call: &Call, mut changed: Vec<OfCore<Changed>>) {
     let cores: Vec<_> = changed.iter().map(|(core, _)| *core).collect();
     let (db, no_touch) = (call.db, call.no_touch);

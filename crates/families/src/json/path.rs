@@ -1,11 +1,11 @@
-//! The language of paths: JSONPath as RedisJSON has it, and its older form.
+//! The language of paths: JSONPath as in RedisJSON, and its legacy form.
 //!
-//! A path that begins with `$` finds any number of values, and its replies are arrays. Any other is
-//! of the older form, `.a.b[0]`: it names one value, the first that is found.
+//! A path that begins with `$` finds any number of values, and its replies are arrays. Any other
+//! path is a legacy path, such as `.a.b[0]`: it denotes one value, the first that is found.
 //!
-//! The libraries for JSONPath follow RFC 9535, which refuses much of what RedisJSON's users write
-//! (`$.[0]`, `$.a-b`, `..a`, `$["a"].1b`, `[?(@.x=="y")]` without a singular path). So the parser is
-//! here; it is small.
+//! Libraries for JSONPath follow RFC 9535, which refuses many forms that RedisJSON accepts
+//! (`$.[0]`, `$.a-b`, `..a`, `$["a"].1b`, `[?(@.x=="y")]` without a singular path). So this is our
+//! own small parser.
 //!
 //! ```text
 //! path    $ or nothing, steps             step    .name  .*  [pick, ..]  .[..]     ..step: at any depth
@@ -18,25 +18,25 @@ use darter_command::{Args, Refusal};
 use darter_resp as resp;
 use std::sync::Arc;
 
-/// The longest path, and all that one command has: they are parsed in one step.
+/// The longest path, and the most bytes of all paths of a command: they are parsed in one step.
 pub(super) const BYTES_MAX: usize = 16 * 1024;
-/// Brackets within one another in a test.
+/// The deepest nesting of brackets in a test.
 const DEPTH_MAX: usize = 32;
 
 /// A path.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// As it was given.
+    /// The path as the client sent it.
     pub(super) text: Vec<u8>,
-    /// True for the older form, which names one value.
+    /// True for a legacy path, which denotes one value.
     pub(super) is_legacy: bool,
     pub(super) steps: Arc<[Step]>,
 }
 
-/// A step from values to others.
+/// A step from values to other values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Leads to the value itself and to all within it.
+    /// Leads to the value itself and to all values within.
     Descend,
     /// Leads to the picked values of an array or an object.
     Pick(Vec<Pick>),
@@ -47,18 +47,18 @@ pub(super) enum Step {
 pub(super) enum Pick {
     /// All values.
     All,
-    /// The member of this name.
+    /// The member with this name.
     Name(Vec<u8>),
-    /// The value at this place of an array; negative ones count from the end.
+    /// The element at this index of an array; negative indexes count from the end.
     Index(i64),
     /// Elements from `start` to before `end`, each `step` apart.
     Slice { start: Option<i64>, end: Option<i64>, step: usize },
-    /// Picks the values for which this holds.
+    /// The values for which this test holds.
     Test(Test),
 }
 
 impl Path {
-    /// The root: as it is meant where no path is given.
+    /// The root path; the default if no path is given.
     pub(super) fn root(is_legacy: bool) -> Self {
         let text = if is_legacy { b"." } else { b"$" };
         Self { text: text.to_vec(), is_legacy, steps: Arc::default() }
@@ -74,7 +74,7 @@ impl Path {
         Self::at(args.all(), at)
     }
 
-    /// The path that is the argument at `index`. One that is too long is not brought into one piece.
+    /// The path in the argument at `index`. A path that is too long is refused without copying it.
     pub(super) fn at(args: resp::Args<'_>, index: usize) -> Result<Self, Refusal> {
         if args.arg(index).len() > BYTES_MAX {
             return Err(too_long());
@@ -102,12 +102,12 @@ impl Path {
         Ok(Self { text: text.to_vec(), is_legacy, steps: steps.into() })
     }
 
-    /// True for the root itself.
+    /// True if the path is the root.
     pub(super) fn is_root(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The name that its last step picks, and the steps before it.
+    /// The name picked by the last step, and the steps before it.
     pub(super) fn split_name(&self) -> Option<(&[Step], &[u8])> {
         let (last, before) = self.steps.split_last()?;
         match last.only() {
@@ -116,14 +116,14 @@ impl Path {
         }
     }
 
-    /// True when it finds at most one value in any document.
+    /// True if the path finds at most one value in any document.
     pub(super) fn is_single(&self) -> bool {
         self.steps.iter().all(|step| step.only().is_some())
     }
 }
 
 impl Step {
-    /// The name or the index that it picks, if that is all.
+    /// The name or the index that the step picks, if it has a single pick.
     pub(super) fn only(&self) -> Option<&Pick> {
         let Self::Pick(picks) = self else { return None };
         let [pick @ (Pick::Name(_) | Pick::Index(_))] = &picks[..] else { return None };
@@ -131,7 +131,7 @@ impl Step {
     }
 }
 
-/// The refusal of paths that are too long, of one or of all of a command.
+/// The refusal if one path, or all paths of a command together, are too long.
 pub(super) fn too_long() -> Refusal {
     Refusal::line("ERR path is too long")
 }
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         if self.takes(word) { Ok(()) } else { Err(self.refuse()) }
     }
 
-    /// Steps, as far as there are some.
+    /// Parses the steps until the end of the path.
     fn steps(&mut self, steps: &mut Vec<Step>) -> Result<(), Refusal> {
         loop {
             if self.takes(b"..") {
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `*`, or a name without quotes.
+    /// Parses `*`, or a name without quotes.
     fn bare(&mut self) -> Result<Pick, Refusal> {
         if self.takes(b"*") {
             return Ok(Pick::All);
@@ -237,7 +237,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An index, or a slice.
+    /// Parses an index, or a slice.
     fn places(&mut self) -> Result<Pick, Refusal> {
         let start = self.int()?;
         self.skip_space();
@@ -265,7 +265,7 @@ impl<'a> Parser<'a> {
         Ok(Some(value))
     }
 
-    /// A text in quotes of either kind.
+    /// Parses a text in single or double quotes.
     fn quoted(&mut self) -> Result<Vec<u8>, Refusal> {
         let quote = self.peek().ok_or_else(|| self.refuse())?;
         self.at += 1;
@@ -311,8 +311,8 @@ impl<'a> Parser<'a> {
         self.chain(test, (b"&&", false), Self::one)
     }
 
-    /// Conditions with a word between them. A condition with this result decides, without those
-    /// after it.
+    /// Parses conditions joined by an operator. A condition with the result `decides` skips the
+    /// remaining ones.
     fn chain(
         &mut self,
         test: &mut Test,
@@ -417,8 +417,8 @@ mod tests {
         Step::Pick(vec![Pick::Name(name.as_bytes().to_vec())])
     }
 
-    #[test] // The older form is the newer one without its first sign.
-    fn both_forms_are_parsed() {
+    #[test]
+    fn legacy_paths_have_the_same_steps_as_paths_with_a_dollar_sign() {
         for (old, new) in [
             (".", "$"),
             (".a.b", "$.a.b"),
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn picks_are_parsed() {
+    fn indexes_names_slices_and_stars_in_brackets_are_parsed() {
         let Step::Pick(picks) = &steps("$[1, -2, 'x', :3, 1:-1:2, *]")[0] else { panic!("a pick") };
         let expected = [
             Pick::Index(1),

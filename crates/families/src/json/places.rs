@@ -1,24 +1,24 @@
-//! Places in a document, as they were found, and their order.
+//! Lists of places in a document, and their sorting.
 
 use crate::chunks::Chunks;
 use std::collections::VecDeque;
 
-/// Numbers of a chunk.
+/// Numbers in one chunk.
 const CHUNK: usize = 4 * 1024;
 /// Paths that are sorted at once, and merged in one portion.
 const SORTED: usize = 64;
 
 const _: () = assert!(darter_structs::json::LEVELS_MAX + 2 <= CHUNK, "every path fits");
 
-/// Paths of places, in the order in which they were found.
+/// The places of values, in the order of discovery. A place is a path of indexes.
 pub(super) struct Places {
-    /// Each path: its length, its places, its length.
+    /// For each place: its length, its indexes, its length again.
     chunks: Chunks<usize, CHUNK>,
-    /// Numbers of the first chunk that are gone.
+    /// The numbers already removed from the first chunk.
     gone: usize,
     len: usize,
     last: Vec<usize>,
-    /// Each is after the one before, and not below it.
+    /// Places are in order, and none is within another.
     is_apart: bool,
 }
 
@@ -30,20 +30,20 @@ impl Default for Places {
 }
 
 impl Places {
-    /// The root alone.
+    /// The list with only the root.
     pub(super) fn root() -> Self {
         let mut root = Self::default();
         root.push(&[]);
         root
     }
 
-    /// How many.
+    /// The number of places.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// True when each is after the one before, and not below it: then they can be removed from the
-    /// last to the first.
+    /// True if places are in order and none is within another. Then they can be removed from last
+    /// to first.
     pub(super) fn is_apart(&self) -> bool {
         self.is_apart
     }
@@ -64,14 +64,14 @@ impl Places {
         self.len += 1;
     }
 
-    /// [`Places::push`], unless the last one is a part of the way there.
+    /// [`Places::push`], unless the place is within the last one.
     pub(super) fn push_apart(&mut self, path: &[usize]) {
         if self.len == 0 || !path.starts_with(&self.last) {
             self.push(path);
         }
     }
 
-    /// The path from `cursor` on, which moves to the next.
+    /// The place at `cursor`, which then moves to the next.
     pub(super) fn next(&self, cursor: &mut (usize, usize)) -> Option<&[usize]> {
         let chunks = self.chunks.chunks();
         let mut chunk = chunks.get(cursor.0)?;
@@ -85,12 +85,12 @@ impl Places {
         Some(path)
     }
 
-    /// The first path.
+    /// The first place.
     fn first(&self) -> Option<&[usize]> {
         self.next(&mut (0, self.gone))
     }
 
-    /// Removes the first path, and frees its memory.
+    /// Removes the first place, and frees its memory.
     fn skip(&mut self) {
         let Some(first) = self.first() else { return };
         self.gone += first.len() + 2;
@@ -101,7 +101,7 @@ impl Places {
         }
     }
 
-    /// Takes the last path.
+    /// Removes and returns the last place.
     pub(super) fn pop(&mut self) -> Option<Vec<usize>> {
         debug_assert_eq!(self.gone, 0, "from the front or from the back");
         let len = self.chunks.pop()?;
@@ -113,10 +113,10 @@ impl Places {
     }
 }
 
-/// Brings places in order, each once, and none below another, in portions.
+/// Sorts places in portions, and drops duplicates and places within others.
 ///
-/// A few at a time are sorted, then merged, the shortest runs first. Places that were read are
-/// freed.
+/// A few places at a time are sorted, then runs are merged, the shortest first. Places that have
+/// been read are freed.
 pub(super) struct Sorting {
     fresh: Places,
     runs: VecDeque<Places>,
@@ -131,7 +131,7 @@ impl Sorting {
         Self { fresh, runs: VecDeque::new(), runs_bytes: 0, merge: None }
     }
 
-    /// Sorts on. The places, once they are in order.
+    /// Continues sorting. Returns the places once they are in order.
     pub(super) fn step(&mut self) -> Option<Places> {
         if self.fresh.len() > 0 {
             let run = self.sorted();
@@ -173,7 +173,7 @@ impl Sorting {
         Some(run)
     }
 
-    /// The next few, in order.
+    /// Takes and sorts the next few places.
     fn sorted(&mut self) -> Places {
         let mut few = Vec::with_capacity(SORTED);
         while few.len() < SORTED
@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Sorting in portions equals one sort, and drops places below another.
-    fn places_are_sorted_in_portions() {
+    #[test] // Places within others are dropped.
+    fn sorting_places_in_portions_equals_one_sort() {
         for seed in 0..50 {
             let mut prng = Prng::from_seed(seed);
             let mut path = || -> Vec<usize> {
@@ -232,14 +232,14 @@ mod tests {
         }
     }
 
-    #[test] // Places that wait to be merged are counted.
-    fn memory_of_sorting_is_counted() {
+    #[test]
+    fn sorting_counts_the_memory_of_unmerged_places() {
         let mut places = Places::default();
         (0..20_000).rev().for_each(|at| places.push(&[at, 1]));
         let mut sorting = Sorting::new(places);
         let sorted = loop {
             let bytes = 20_000 * 4 * size_of::<usize>();
-            // A part of a run, or of a chunk, may be read already.
+            // A part of a run, or of a chunk, may already have been read.
             let slack = 4 * CHUNK * size_of::<usize>();
             assert!(
                 sorting.memory_bytes() + slack >= bytes,

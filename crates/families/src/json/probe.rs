@@ -1,8 +1,7 @@
-//! Questions about values: JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG
-//! MEMORY.
+//! Queries of values: JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG MEMORY.
 //!
-//! Each value that a path finds is asked; its answer is encoded at once. Answers that are long
-//! themselves (the keys of an object, the elements of RESP) are gathered in portions.
+//! Each value that a path finds is queried, and its answer is encoded at once. Long answers (the
+//! keys of an object, the elements of RESP) are built in portions.
 
 use super::found::{self, Found};
 use super::path::Path;
@@ -13,15 +12,15 @@ use darter_keyspace::Key;
 use darter_resp::{Output, Reply};
 use darter_structs::json::{self, JsonText, Token, Value, View, Walk};
 
-/// Steps of one portion.
+/// Steps in one portion.
 const PORTION: usize = 512;
 
-/// Bytes of names of one portion.
+/// Bytes of names in one portion.
 const NAME_BYTES: usize = 32 * 1024;
-/// The longest text of a value that JSON.ARRINDEX looks for: it is compared in one go.
+/// The longest value that JSON.ARRINDEX searches for: it is compared in one step.
 const WANTED_BYTES_MAX: usize = 16 * 1024;
 
-/// A question to each value.
+/// The query of each value.
 #[derive(Clone, Debug)]
 enum Question {
     Type,
@@ -34,15 +33,15 @@ enum Question {
     Memory,
 }
 
-/// The replies where the key, or a value, is missing.
+/// The replies if the key or a value is missing.
 struct Manners {
-    /// For a path with `$`: whether a missing key is refused, and in which words.
+    /// For a path with `$`: the reply if the key is missing.
     no_key: NoKey,
-    /// For a path of the older form: whether a missing value is null, or refused.
+    /// For a legacy path: true if a missing value replies null, false if it is refused.
     is_null: bool,
-    /// The words that follow "does not exist or".
+    /// The text after "does not exist or" in the error.
     or: Option<&'static str>,
-    /// The expected kind, if a value of another kind is refused for its type.
+    /// The required kind, if a value of another kind is refused as a wrong type.
     expected: Option<&'static str>,
 }
 
@@ -50,7 +49,7 @@ struct Manners {
 enum NoKey {
     Null,
     Refused,
-    /// As a path that finds nothing.
+    /// The same reply as for a path that finds nothing.
     NoPath,
 }
 
@@ -70,7 +69,7 @@ impl Question {
         Manners { no_key, is_null, or, expected }
     }
 
-    /// True when a value of this kind has an answer.
+    /// True if a value of this kind can be queried.
     fn fits(&self, view: View<'_>) -> bool {
         match self {
             Self::Type | Self::Resp | Self::Memory => true,
@@ -122,13 +121,13 @@ fn ask(
     Ok(flow(&mut cx.reply, asking))
 }
 
-/// Asks values, one after the other.
+/// Queries values one after another.
 struct Asking {
     root: Value,
     found: Found,
     question: Question,
     next: (usize, usize),
-    /// The value whose answer is long, and how far it is given.
+    /// The value whose long answer is unfinished, and the progress.
     amid: Option<(Vec<usize>, Amid)>,
     answers: CountedReply,
     is_sending: bool,
@@ -136,12 +135,12 @@ struct Asking {
 }
 
 enum Amid {
-    /// The place of the next.
+    /// The cursor of the next place.
     At(usize),
     Walk(Walk),
 }
 
-/// An answer, or a part of it, as it is sent.
+/// An answer, or a part of it, encoded for sending.
 fn encoded(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
     let mut out = Output::default();
     write(&mut Reply::new(&mut out, resp3));
@@ -149,7 +148,7 @@ fn encoded(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
 }
 
 impl Asking {
-    /// Asks on. True while there is more.
+    /// Continues with the queries. Returns true while more are left.
     fn ask(&mut self, resp3: bool) -> bool {
         let (root, mut left) = (self.root.clone(), PORTION);
         while left > 0 {
@@ -172,7 +171,7 @@ impl Asking {
         true
     }
 
-    /// Answers for a value, or begins to.
+    /// Answers for a value, or starts a long answer.
     fn begin(&mut self, view: View<'_>, path: &[usize], resp3: bool) -> Option<Amid> {
         let answers = &mut self.answers;
         let mut add = |answer: Vec<u8>| answers.append(&answer, 1);
@@ -210,7 +209,8 @@ impl Asking {
         None
     }
 
-    /// Goes on with a long answer, `None` at its end; and how many steps that took.
+    /// Continues a long answer. Returns its new progress (`None` at its end) and the number of
+    /// steps.
     fn go_on(&mut self, view: View<'_>, amid: Amid, resp3: bool) -> (Option<Amid>, usize) {
         match (&self.question, view, amid) {
             (Question::ObjKeys, View::Node(node), Amid::At(from)) => {
@@ -234,7 +234,7 @@ impl Asking {
                 };
                 let mut place = from;
                 let mut index = None;
-                // Long values are compared with fewer others at once.
+                // The longer the value, the fewer are compared in one step.
                 let steps = 1 + wanted.memory_bytes() / 64;
                 let most = (PORTION / steps).max(1);
                 for child in node.iter(from).take(most.min(end.saturating_sub(from))) {
@@ -267,7 +267,7 @@ impl Asking {
         }
     }
 
-    /// The reply's beginning. False if that is all.
+    /// Writes the beginning of the reply. Returns false if that is the whole reply.
     fn head(&mut self, reply: &mut Reply<'_>) -> bool {
         let path = &self.found.path;
         let is_type = matches!(self.question, Question::Type);
@@ -344,14 +344,15 @@ impl Stream for Asking {
     }
 }
 
-/// An index as ARRINDEX takes it.
+/// An index, clamped as by ARRINDEX.
 fn bound(index: i64, len: usize) -> usize {
     let signed = i64::try_from(len).unwrap_or(i64::MAX);
     let index = if index < 0 { (index + signed).max(0) } else { index.min(signed) };
     usize::try_from(index).unwrap_or(len)
 }
 
-/// True for equal values: numbers of one kind, texts; arrays and objects by their text.
+/// True for equal values: numbers of one kind, and texts. Arrays and objects are compared by their
+/// text.
 fn is_same(one: View<'_>, two: View<'_>) -> bool {
     match (one, two) {
         (View::Null, View::Null) => true,
@@ -371,7 +372,7 @@ fn is_same(one: View<'_>, two: View<'_>) -> bool {
     }
 }
 
-/// Bytes of a value: 8 in place, and its bytes elsewhere.
+/// Bytes of a value: 8 in place, plus its bytes elsewhere.
 fn memory(view: View<'_>) -> usize {
     const PLACE: usize = 8;
     PLACE
@@ -383,7 +384,7 @@ fn memory(view: View<'_>) -> usize {
         }
 }
 
-/// A token as JSON.RESP has it.
+/// A token in the form of JSON.RESP.
 fn as_resp(token: Token<'_>, resp3: bool) -> Vec<u8> {
     match token {
         Token::Open { is_object, len } => encoded(resp3, |reply| {
@@ -427,37 +428,38 @@ pub(super) fn r#type(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     ask(cx, &key, path, Question::Type)
 }
 
-/// `JSON.STRLEN key [path]`: bytes of strings. Otherwise as JSON.TYPE; null for other values, which a
-/// path of the older form refuses. Source: <https://redis.io/commands/json.strlen> (1.0.0).
+/// `JSON.STRLEN key [path]`: the lengths of strings in bytes. Otherwise as JSON.TYPE. For other
+/// values the result is null; a legacy path is refused. Source:
+/// <https://redis.io/commands/json.strlen> (1.0.0).
 pub(super) fn strlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, path(&mut args)?);
-    // RedisJSON's default is that of RESP2, here alone.
+    // Only here, RedisJSON's default is the legacy form.
     ask(cx, &key, path.or(Some(Path::root(true))), Question::StrLen)
 }
 
-/// `JSON.ARRLEN key [path]`: as JSON.STRLEN, of arrays.
+/// `JSON.ARRLEN key [path]`: the lengths of arrays. Otherwise as JSON.STRLEN.
 /// Source: <https://redis.io/commands/json.arrlen> (1.0.0).
 pub(super) fn arrlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, path(&mut args)?);
     ask(cx, &key, path, Question::ArrLen)
 }
 
-/// `JSON.OBJLEN key [path]`: as JSON.STRLEN, of objects.
+/// `JSON.OBJLEN key [path]`: the numbers of members of objects. Otherwise as JSON.STRLEN.
 /// Source: <https://redis.io/commands/json.objlen> (1.0.0).
 pub(super) fn objlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, path(&mut args)?);
     ask(cx, &key, path, Question::ObjLen)
 }
 
-/// `JSON.OBJKEYS key [path]`: the names in objects, each an array.
+/// `JSON.OBJKEYS key [path]`: the member names of objects, an array for each.
 /// Source: <https://redis.io/commands/json.objkeys> (1.0.0).
 pub(super) fn objkeys(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, path(&mut args)?);
     ask(cx, &key, path, Question::ObjKeys)
 }
 
-/// `JSON.ARRINDEX key path value [start [stop]]`: where arrays have the value first; -1 where they do
-/// not. Source: <https://redis.io/commands/json.arrindex> (1.0.0).
+/// `JSON.ARRINDEX key path value [start [stop]]`: the index of the value's first occurrence in each
+/// array, or -1. Source: <https://redis.io/commands/json.arrindex> (1.0.0).
 pub(super) fn arrindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, Path::take(&mut args)?);
     if args.all().arg(args.position()).len() > WANTED_BYTES_MAX {
@@ -471,14 +473,14 @@ pub(super) fn arrindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     ask(cx, &key, Some(path), Question::ArrIndex { wanted, start, stop })
 }
 
-/// `JSON.RESP key [path]`: values as those of the protocol: an object or array as an array that
-/// begins with `{` or `[`. Source: <https://redis.io/commands/json.resp> (1.0.0).
+/// `JSON.RESP key [path]`: values as RESP types. Objects and arrays become arrays that begin with
+/// `{` or `[`. Source: <https://redis.io/commands/json.resp> (1.0.0).
 pub(super) fn resp(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, path(&mut args)?);
     ask(cx, &key, path, Question::Resp)
 }
 
-/// `JSON.DEBUG MEMORY key [path]`: bytes that values take, arrays and objects with all in them.
+/// `JSON.DEBUG MEMORY key [path]`: the memory of values in bytes, including all nested values.
 /// Source: <https://redis.io/commands/json.debug-memory> (1.0.0).
 pub(super) fn memory_usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, path(&mut args)?);

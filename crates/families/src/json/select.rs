@@ -1,31 +1,31 @@
-//! Finding the values that a path leads to, in slices.
+//! Finds the values that a path leads to, in slices.
 //!
-//! The search is a stack of frames, each at a value and a step. Between slices they keep places
-//! only, so any cut can be searched. Values are found in the order of their text, each array or
-//! object before its contents.
+//! The search is a stack of frames, each with a value and a step. Between slices the frames hold
+//! only places, so any version of the document can be searched. Values are found in the order of
+//! the text, each array or object before its contents.
 
 use super::path::{Pick, Step};
 use super::test::Testing;
 use darter_structs::json::{Iter, JsonText, Node, Value, View};
 use std::sync::Arc;
 
-/// See the module.
+/// A search for the values of a path; see the module's documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Select {
     steps: Arc<[Step]>,
     frames: Vec<Frame>,
     path: Vec<usize>,
-    /// A test that is under way: of the value to which the last frame comes next.
+    /// A running test of the value that the last frame would visit next.
     testing: Option<Box<Testing>>,
 }
 
-/// A value, and how far one step from it was followed.
+/// A value, and the progress of one step from there.
 #[derive(Clone, Debug)]
 struct Frame {
     /// Length of the path to the value.
     depth: usize,
     step: usize,
-    /// Which of the step's picks is followed, and the place of the next value in its turn.
+    /// The current pick of the step, and the index of the next value for it.
     pick: usize,
     next: usize,
 }
@@ -36,20 +36,20 @@ struct Live<'a> {
     iter: Option<Iter<'a>>,
 }
 
-/// How far a search has come.
+/// The outcome of advancing a search.
 enum Progress {
-    /// The search has come to a value that the path leads to.
+    /// A value was found.
     Found,
-    /// The search has come to the end of its budget.
+    /// The budget is used up.
     Pause,
     End,
 }
 
-/// The first value that is found.
+/// The outcome of a search for the first value.
 pub(super) enum First {
     At(Vec<usize>),
     None,
-    /// The value was not found yet: the budget is used up.
+    /// No value was found before the budget was used up.
     More,
 }
 
@@ -60,8 +60,8 @@ impl Select {
         Self { steps, frames: vec![first], path: Vec::new(), testing: None }
     }
 
-    /// Follows values, and takes them from `budget`, those of tests included. Calls `f` with the place
-    /// of each that is found. True while there may be more.
+    /// Visits values until `budget` is used up; tests cost, too. Calls `f` with the place of each
+    /// value found. Returns true while there may be more.
     pub(super) fn run(
         &mut self,
         from: View<'_>,
@@ -79,7 +79,7 @@ impl Select {
         }
     }
 
-    /// Seeks the first value, as [`Select::run`].
+    /// Searches for the first value, as [`Select::run`].
     pub(super) fn first(&mut self, from: View<'_>, root: &Value, budget: &mut usize) -> First {
         match self.advance(&mut self.revive(from), root, budget) {
             Progress::Found => First::At(std::mem::take(&mut self.path)),
@@ -88,7 +88,7 @@ impl Select {
         }
     }
 
-    /// Follows values until one is found.
+    /// Visits values until one is found.
     fn advance<'a>(
         &mut self,
         live: &mut Vec<Live<'a>>,
@@ -130,7 +130,7 @@ impl Select {
         Progress::Pause
     }
 
-    /// Looks up the borrowed parts of all frames at the beginning of a slice.
+    /// Looks up the borrowed parts of all frames at the start of a slice.
     fn revive<'a>(&self, from: View<'a>) -> Vec<Live<'a>> {
         let (mut view, mut depth) = (from, 0);
         let mut live = Vec::with_capacity(self.frames.len() + 4);
@@ -146,19 +146,19 @@ impl Select {
     }
 }
 
-/// The way from a frame.
+/// The next move from a frame.
 enum Next<'a> {
-    /// Nowhere this time.
+    /// No value at this pick: try the next one.
     None,
-    /// Back.
+    /// The frame is done: return to the one below.
     End,
-    /// Continues with the next step from the same value.
+    /// Apply the next step to the same value.
     Same,
-    /// Continues with a value in it; by the next step, or by the same.
+    /// Visit a child: with the next step, or with the same step.
     Child(usize, View<'a>, bool),
 }
 
-/// First the value itself, then all within.
+/// Visits the value itself first, then all values within it.
 fn descend<'a>(frame: &mut Frame, at: &mut Live<'a>) -> Next<'a> {
     if frame.next == 0 {
         frame.next = 1;
@@ -221,19 +221,19 @@ fn pick<'a>(
     Next::Child(place, view, true)
 }
 
-/// Bytes of names that are compared for a value of a budget.
+/// Bytes of compared names that cost as much as one visited value.
 const NAME_BYTES: usize = 2 * 1024;
-/// Members of an object without an index: all their names are compared.
+/// Most members of an object without an index, whose names are all compared.
 const UNINDEXED_MAX: usize = 64;
 
 impl Pick {
-    /// The cost of finding the place, in values of the budget, beside one.
+    /// The additional cost of finding the place, in visited values.
     pub(super) fn cost(&self, node: Node<'_>) -> usize {
         let Self::Name(name) = self else { return 0 };
         name.len() * node.len().min(UNINDEXED_MAX) / NAME_BYTES
     }
 
-    /// The place that a name or an index means, if it is one; an index may be beyond the end.
+    /// The index that a name or a number denotes, if it denotes one; it may be past the end.
     pub(super) fn place(&self, node: Node<'_>) -> Option<usize> {
         match self {
             Self::Name(name) => node.find(JsonText::Bytes(name)),
@@ -243,7 +243,7 @@ impl Pick {
     }
 }
 
-/// The value at a place, by an iterator where the last one was before it.
+/// The child at an index. An iterator is used if the previous child was just before it.
 fn child<'a>(at: &mut Live<'a>, place: usize) -> Option<View<'a>> {
     let View::Node(node) = at.view else { return None };
     let iter = match &mut at.iter {
@@ -253,7 +253,7 @@ fn child<'a>(at: &mut Live<'a>, place: usize) -> Option<View<'a>> {
     iter.next().map(|child| child.value)
 }
 
-/// An index from the front; `None` before it.
+/// The index counted from the front; `None` if it lies before the start.
 fn from_front(index: i64, len: usize) -> Option<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     usize::try_from(if index < 0 { index + len } else { index }).ok()

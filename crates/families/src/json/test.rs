@@ -1,7 +1,7 @@
 //! Tests in paths: `[?(@.price < 10 && @.name == "x")]`.
 //!
-//! A test is a list of instructions and one result, so that between two slices it is an index. It
-//! may search the whole document, and compare texts of megabytes.
+//! A test is compiled to a list of instructions with one current result, so that between two slices
+//! its state is an index. It may search the whole document, and compare texts of megabytes.
 //!
 //! ```text
 //! a && (b || !c)      Compare a   Skip false -> end   Compare b   Skip true -> end   Compare c   Not   end
@@ -13,7 +13,7 @@ use darter_structs::json::{JsonText, Value, View};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Bytes of two texts that are compared at once, and their cost in values.
+/// Bytes of two texts that are compared in one step, and their cost in values.
 const COMPARED: usize = 16 * 1024;
 const COMPARED_COST: usize = 16;
 
@@ -21,15 +21,16 @@ const COMPARED_COST: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Test(pub(super) Vec<Op>);
 
-/// An instruction; its result is the result so far.
+/// An instruction, which may change the current result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Compare(Operand, Operator, Operand),
-    /// There is such a value.
+    /// True if the operand finds a value.
     Exists(Operand),
-    /// The contrary of the result.
+    /// Inverts the result.
     Not,
-    /// Leaves out what follows, up to `to`, if the result is this: it would make no difference.
+    /// Jumps to `to` if the result has this value, because the instructions between cannot change
+    /// it.
     Skip {
         result: bool,
         to: usize,
@@ -50,11 +51,11 @@ pub(super) enum Operand {
     Root(Route),
 }
 
-/// The steps to the value that is compared: the first that they find.
+/// The steps to the compared value: the first one found.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Route {
     steps: Arc<[Step]>,
-    /// Each names one value: nothing is searched.
+    /// Each step names one value, so no search is needed.
     is_direct: bool,
 }
 
@@ -74,7 +75,7 @@ impl Route {
         Self { steps: steps.into(), is_direct }
     }
 
-    /// The value that it leads to, if it is direct. Takes the steps from `budget`.
+    /// The value that a direct route leads to. Takes the steps from `budget`.
     fn follow<'a>(&self, from: View<'a>, budget: &mut usize) -> Option<View<'a>> {
         let mut view = from;
         for step in &*self.steps {
@@ -87,15 +88,15 @@ impl Route {
     }
 }
 
-/// How far a test has come.
+/// The progress of a test.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Testing {
-    /// The next instruction, and the result so far.
+    /// The index of the next instruction, and the current result.
     at: usize,
     result: bool,
-    /// The values found for the two sides of a comparison, if that takes a search.
+    /// The values found for both sides of a comparison, if that takes a search.
     sides: [Side; 2],
-    /// Bytes of them that are the same.
+    /// Bytes of the two texts that are known to be equal.
     compared: usize,
 }
 
@@ -109,8 +110,8 @@ enum Side {
 }
 
 impl Testing {
-    /// Tests on, and takes what that costs from `budget`. `None` when that is used up: then `here` and
-    /// `root` are the same the next time.
+    /// Continues the test, and takes the cost from `budget`. `None` when that is used up; the next
+    /// call must get the same `here` and `root`.
     pub(super) fn run(
         &mut self,
         test: &Test,
@@ -149,7 +150,7 @@ impl Testing {
         Some(self.result)
     }
 
-    /// The value of an operand, or that there is none. `None` when the budget is used up.
+    /// The value of an operand, if it has one. `None` when the budget is used up.
     fn value<'a>(
         &mut self,
         side: usize,
@@ -183,7 +184,8 @@ impl Testing {
         Some(if let Side::At(path) = side { from.at(path) } else { None })
     }
 
-    /// Values of one kind, compared; `Some(None)` for others. `None` when the budget is used up.
+    /// Compares two values; `Some(None)` if they are of different kinds. `None` when the budget is
+    /// used up.
     fn compare(
         &mut self,
         left: View<'_>,
@@ -228,7 +230,7 @@ fn is_ordered(view: View<'_>) -> bool {
     !matches!(view, View::Null | View::Bool(_))
 }
 
-/// Values of one kind but texts, compared; `None` for others.
+/// Compares two values that are not both texts; `None` if they are of different kinds.
 fn compare(left: View<'_>, right: View<'_>) -> Option<Ordering> {
     match (left, right) {
         (View::Null, View::Null) => Some(Ordering::Equal),

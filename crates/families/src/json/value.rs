@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The JSON type: its row, its values, its editor.
 
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
@@ -20,11 +20,11 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// How a document is laid out in a file: its tokens. RedisJSON's layout is a module's, which
-/// redis-server loads only with the module.
+/// The file format of a document: its tokens. RedisJSON's format belongs to a module, and
+/// redis-server loads it only with that module.
 const TOKENS: u8 = PRIVATE + 7;
 
-/// The longest token of a file: parts of long texts are shorter.
+/// The longest token in a file; parts of long texts are shorter.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 const ENCODINGS: &[Encoding] = &[Encoding::of(Origin::Darter, TOKENS, Layout::Singles)];
@@ -39,11 +39,11 @@ pub struct Json(State);
 
 #[derive(Clone, Default)]
 enum State {
-    /// Nothing: no key has it.
+    /// No document; never stored at a key.
     #[default]
     Empty,
     Whole(json::Value),
-    /// As far as its tokens have come.
+    /// A document being loaded, as far as its tokens have arrived.
     Building(Box<Building>),
 }
 
@@ -53,17 +53,17 @@ struct Building {
     long: Option<LongText>,
 }
 
-/// A long text, as far as it has come.
+/// A long text being loaded.
 #[derive(Clone, Default)]
 struct LongText {
     text: Blob,
     is_name: bool,
-    /// The beginning of a character whose end is in the next part.
+    /// The first bytes of a character that continues in the next part.
     begun: Vec<u8>,
 }
 
 impl LongText {
-    /// Adds a part. False if the text is none of UTF-8, or too long a name.
+    /// Adds a part. Returns false if the text is not UTF-8, or is a name that is too long.
     fn take(&mut self, part: &[u8]) -> bool {
         self.text.append(part);
         if self.is_name && self.text.len() > json::NAME_BYTES_MAX {
@@ -80,19 +80,19 @@ impl LongText {
 }
 
 impl Json {
-    /// A document of this value.
+    /// A document with this value as its root.
     #[must_use]
     pub fn of(value: json::Value) -> Self {
         Self(State::Whole(value))
     }
 
-    /// The root.
+    /// The root value.
     #[must_use]
     pub fn root(&self) -> Option<&json::Value> {
         if let State::Whole(value) = &self.0 { Some(value) } else { None }
     }
 
-    /// Adds a token of a file. False if it cannot be the next.
+    /// Adds a token of a file. Returns false if it cannot be the next one.
     fn take_token(&mut self, token: &[u8]) -> bool {
         if let State::Empty = self.0 {
             self.0 = State::Building(Box::default());
@@ -116,7 +116,8 @@ impl Building {
         self.builder.memory_bytes() + long
     }
 
-    /// Adds a token. False if it cannot be the next, or is none that a text could say.
+    /// Adds a token. Returns false if it cannot be the next one, or could not come from a JSON
+    /// text.
     fn take(&mut self, token: &[u8]) -> bool {
         let Some((tag, rest)) = token.split_first() else { return false };
         if rest.len() > TOKEN_BYTES_MAX {
@@ -159,8 +160,8 @@ impl Building {
     }
 }
 
-/// The value of a token that is no array, no object and no long text. `None` for what is none, and for
-/// one that another tag would have: a value is written in one way.
+/// The value of a token other than an array, an object or a long text. `None` if it is invalid, or
+/// if the value should have another tag: each value has one encoding.
 fn scalar(tag: u8, rest: &[u8]) -> Option<View<'_>> {
     let eight = || <[u8; 8]>::try_from(rest).ok();
     match tag {
@@ -181,7 +182,7 @@ fn scalar(tag: u8, rest: &[u8]) -> Option<View<'_>> {
     }
 }
 
-/// A token as it is in a file.
+/// Writes a token in the file format.
 ///
 /// ```text
 /// n null   t true   f false   i, u, d + 8 bytes: an integer, one without a sign, a double
@@ -279,25 +280,25 @@ impl Collection for Json {
     }
 }
 
-/// The tokens of a cut.
+/// The tokens of a cut, for a file.
 struct Tokens {
     root: Option<json::Value>,
     walk: Walk,
-    /// Tokens, one after the other.
+    /// Encoded tokens, one after another.
     bytes: Vec<u8>,
-    /// The ends of the tokens still to come.
+    /// The ends of the tokens that have not been returned yet.
     ends: VecDeque<usize>,
     /// The start of the next token.
     at: usize,
 }
 
 impl Tokens {
-    /// Reads some more where none is left. Returns how many tokens' worth of work it was besides.
+    /// Reads more tokens if none is left. Returns the cost of that, as a number of tokens.
     fn read(&mut self) -> usize {
-        /// Read at a time: the way back to where the last ones ended costs as much as some.
+        /// Tokens read at a time. Returning to the current place costs as much as several tokens.
         const BATCH: usize = 64;
-        /// Tokens that cost as much as a level of that way: it is looked up twice, in a tree or in some
-        /// hundred bytes.
+        /// The cost of each level of that way, in tokens: a lookup in a tree or in some hundred
+        /// bytes.
         const LEVEL_LOOKS: usize = 2;
         let Self { root, walk, bytes, ends, at } = self;
         let (Some(root), mut levels) = (root.as_ref(), 0) else { return 0 };
@@ -335,19 +336,19 @@ impl Source for Tokens {
     }
 }
 
-/// A recorded change to a document. A path is a list of places.
+/// A change of a document, as recorded in the log. A path is a list of indexes.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum JsonChange {
-    /// The value at the end of the path is this.
+    /// Sets the value at the path.
     Assign { path: Vec<usize>, value: json::Value },
-    /// The member of the object there is this.
+    /// Sets a member of the object at the path.
     Put { path: Vec<usize>, name: Vec<u8>, value: json::Value },
-    /// The value is in the array there, before the one that had this place.
+    /// Inserts the value into the array at the path, before the element at `place`.
     Insert { path: Vec<usize>, place: usize, value: json::Value },
-    /// The value at the end of the path is gone.
+    /// Removes the value at the path.
     Remove { path: Vec<usize> },
-    /// These are gone from the array there.
+    /// Removes these elements of the array at the path.
     RemoveRange { path: Vec<usize>, places: Range<usize> },
 }
 
@@ -373,14 +374,14 @@ impl Change for JsonChange {
     }
 }
 
-/// Changes a document, and records the effects. Paths must lead to values that are there.
+/// Changes a document, and records the effects. Paths must lead to existing values.
 pub struct JsonEdit<'a> {
     json: &'a mut Json,
     recorder: Recorder<'a>,
 }
 
 impl JsonEdit<'_> {
-    /// The document as it is now.
+    /// The current state of the document.
     #[must_use]
     pub fn root(&self) -> Option<&json::Value> {
         self.json.root()
@@ -391,7 +392,7 @@ impl JsonEdit<'_> {
         root.edit(path, f)
     }
 
-    /// Puts a value in the place of another; at the root, also of none.
+    /// Replaces a value. At the root there need not be one.
     pub fn set(&mut self, event: &'static Event, path: &[usize], value: &json::Value) {
         if path.is_empty() {
             self.json.0 = State::Whole(value.clone());
@@ -402,7 +403,7 @@ impl JsonEdit<'_> {
         self.recorder.record(&[event], change);
     }
 
-    /// Gives a member of an object this value.
+    /// Sets a member of an object.
     pub fn put(&mut self, event: &'static Event, path: &[usize], name: &[u8], value: &json::Value) {
         self.change(path, |object| object.put(JsonText::Bytes(name), value));
         self.recorder.record(&[event], || JsonChange::Put {
@@ -412,7 +413,7 @@ impl JsonEdit<'_> {
         });
     }
 
-    /// Adds a value to an array, before the one at this place or at the end.
+    /// Inserts a value into an array, before the element at `place` or at the end.
     pub fn insert(
         &mut self,
         event: &'static Event,
@@ -425,7 +426,7 @@ impl JsonEdit<'_> {
         self.recorder.record(&[event], change);
     }
 
-    /// Removes a value; the root with the key.
+    /// Removes a value. Removing the root removes the key.
     pub fn remove(&mut self, event: &'static Event, path: &[usize]) {
         match path.split_last() {
             None => self.json.0 = State::Empty,
@@ -434,7 +435,7 @@ impl JsonEdit<'_> {
         self.recorder.record(&[event], || JsonChange::Remove { path: path.to_vec() });
     }
 
-    /// Removes the values at these places of an array.
+    /// Removes these elements of an array.
     pub fn remove_range(&mut self, event: &'static Event, path: &[usize], places: Range<usize>) {
         if !places.is_empty() {
             self.change(path, |array| array.remove_range(places.clone()));

@@ -1,27 +1,27 @@
-//! Values whose texts are still to be sent: elements that were popped, documents of JSON.MGET.
+//! Values whose texts have not been sent yet: popped elements, or documents of JSON.MGET.
 
 use crate::chunks::Chunks;
 use darter_structs::json::Value;
 use std::vec::IntoIter;
 
-/// Values of a chunk.
+/// Values in one chunk.
 const CHUNK: usize = 256;
 
-/// Values in order; `None` for one without a text.
+/// Values in order; `None` stands for a missing value.
 #[derive(Default)]
 pub(super) struct Waiting {
     chunks: Chunks<Option<Value>, CHUNK>,
-    /// The chunk at the front, once it is begun.
+    /// The first chunk, once reading it has started.
     front: IntoIter<Option<Value>>,
     len: usize,
     /// The place of the last value.
     last: Option<(usize, usize)>,
-    /// Bytes that the values hold for which nothing else accounts.
+    /// Bytes of the values that are accounted for nowhere else.
     bytes: usize,
 }
 
 impl Waiting {
-    /// Adds a value that nothing else accounts for.
+    /// Adds a value that is accounted for nowhere else.
     pub(super) fn push_own(&mut self, value: Option<Value>) {
         self.bytes += value.as_ref().map_or(0, Value::memory_bytes);
         self.push(value);
@@ -38,23 +38,23 @@ impl Waiting {
         }
     }
 
-    /// How many there are.
+    /// The number of values.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Takes the first one.
+    /// Removes the first value.
     pub(super) fn pop_front(&mut self) -> Option<Option<Value>> {
         if self.front.len() == 0 {
             self.front = self.chunks.pop_front()?.into_iter();
         }
-        // Subtracts a proportion: the bytes of each were not noted.
+        // Subtracts an average, because the size of each value was not recorded.
         self.bytes -= self.bytes / self.len.max(1);
         self.len -= 1;
         self.front.next()
     }
 
-    /// The last one that is a value, alone. None of them may have been taken.
+    /// Keeps only the last real value. None may have been removed before.
     pub(super) fn into_last(self) -> Self {
         let mut last = Self::default();
         let value = self.last.and_then(|(chunk, at)| self.chunks.chunks()[chunk][at].clone());
@@ -74,7 +74,7 @@ mod tests {
     use darter_structs::json::JsonText;
 
     #[test]
-    fn each_value_that_leaves_takes_its_share_along() {
+    fn removed_values_are_subtracted_from_the_memory() {
         let mut waiting = Waiting::default();
         let text = "x".repeat(100);
         let value = Value::text(JsonText::Bytes(text.as_bytes()));

@@ -1,7 +1,7 @@
-//! Changes of a document: the values are parsed, the path is followed, each place is changed.
+//! Changing a document: the values are parsed, the path is searched, each place is changed.
 //!
-//! Short changes are made at once, in place. Longer ones are made aside, in slices: writers of the
-//! key wait, readers see the previous document.
+//! Short changes are made at once, in place. Longer ones change a copy in slices: other writers of
+//! the key wait, and readers see the previous document.
 
 use super::acts::{self, Act, Form, Number, Outcomes};
 use super::found::{self, Found};
@@ -16,23 +16,23 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::json::{self, Parser, Value, View};
 use std::sync::Arc;
 
-/// Bytes of values that are parsed at once.
+/// Bytes of values that are parsed in one step.
 const BYTES_AT_ONCE: usize = 8 * 1024;
-/// Values that are parsed and added at once.
+/// Values that are parsed and added in one step.
 const VALUES_AT_ONCE: usize = 32;
-/// Bytes parsed between two checks of the slice.
+/// Bytes that are parsed between two checks of the slice.
 const BYTES: usize = 2 * 1024;
-/// Portions of the search, and places, of a change that is made at once.
+/// Search portions, and places, up to which a change is made at once.
 const PORTIONS_AT_ONCE: usize = 2;
 const PLACES_AT_ONCE: usize = 16;
 /// Values that are added or merged at once, at all places together.
 const WORK_AT_ONCE: usize = 32;
 /// Places changed between two checks of the slice.
 const PLACES: usize = 4;
-/// Levels above the places that are changed at once, and between two looks.
+/// Total depth of the places changed at once, and between two checks of the slice.
 const LEVELS_AT_ONCE: usize = 256;
 
-/// The command, and its further arguments.
+/// A command and its further arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     Assign(Only),
@@ -52,14 +52,14 @@ pub(super) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Only {
     Always,
-    /// NX: there is nothing yet.
+    /// NX: the path must find nothing.
     Absent,
-    /// XX: there is something.
+    /// XX: the path must find something.
     Present,
 }
 
 impl Order {
-    /// Makes the act of it, with the values that were given.
+    /// Combines the command with its parsed values.
     pub(super) fn act(self, values: Value) -> Result<Act, Refusal> {
         let one = |values: &Value| values.copy_at(&[0]).expect("the arity says so");
         Ok(match self {
@@ -90,7 +90,7 @@ impl Order {
         })
     }
 
-    /// True when it makes a document, or a member, that is not there.
+    /// True if the change may create a document or a member.
     fn creates(self) -> bool {
         matches!(self, Self::Assign(_) | Self::Merge)
     }
@@ -104,18 +104,19 @@ impl Order {
         if is_text { Form::Json } else { Form::Resp { resp3 } }
     }
 
-    /// True when it may add levels below a place.
+    /// True if the change may add levels of nesting below a place.
     fn deepens(self) -> bool {
         self.creates() || matches!(self, Self::ArrAppend | Self::ArrInsert { .. })
     }
 }
 
-/// The places of a change, all found before the first is changed: every refusal happens here.
+/// The places of a change. All are found before the first is changed, so every refusal happens
+/// here.
 pub(super) struct Targets {
     order: Order,
     path: Path,
     found: Found,
-    /// There is nothing where the path leads: these are the objects that get a new member.
+    /// The path found nothing: these are the objects that get a new member.
     is_adding: bool,
 }
 
@@ -128,12 +129,12 @@ impl Targets {
         Self { order, path, found, is_adding: false }
     }
 
-    /// Places that are changed between two looks: fewer where each is below many levels.
+    /// The number of places changed between two checks; fewer if places are deep.
     pub(super) fn places_at_once(&self) -> usize {
         (LEVELS_AT_ONCE / self.found.levels.max(1)).clamp(1, PLACES)
     }
 
-    /// Seeks on in the document, if there is one. True while there may be more.
+    /// Continues the search in the document, if there is one. Returns true while there may be more.
     pub(super) fn seek(&mut self, root: Option<&Value>) -> Result<bool, Refusal> {
         let Some(root) = root else {
             self.found.places = Places::root();
@@ -157,7 +158,7 @@ impl Targets {
         Ok(false)
     }
 
-    /// Begins to seek the objects that the steps before the last find.
+    /// Starts the search for the objects found by all steps but the last.
     fn seek_parents(&mut self) -> Result<bool, Refusal> {
         let Some((before, _)) = self.path.split_name() else {
             let is_index = self.path.is_single();
@@ -172,8 +173,8 @@ impl Targets {
     }
 }
 
-/// Changes the values at the places of a path; `values` are the positions of the arguments with the
-/// values for it.
+/// Changes the values at the places of a path. `values` are the indexes of the arguments with the
+/// new values.
 pub(super) fn change(
     cx: &mut Cx<'_>,
     args: Args<'_>,
@@ -207,7 +208,7 @@ pub(super) fn change(
     Ok(Flow::Job(Box::new(Changing { request, change: Change::new(targets), draft, stage })))
 }
 
-/// Replies if there is no document. `None` if there is one.
+/// Replies if there is no document. Returns `None` if there is one.
 fn missing(
     cx: &mut Cx<'_>,
     key: &Key<'_>,
@@ -230,7 +231,7 @@ fn missing(
     Ok(None)
 }
 
-/// Follows the path, if that is short. False if it is not, or finds much.
+/// Searches for the path. Returns false if that takes long, or finds many places.
 fn seek_at_once(cx: &mut Cx<'_>, key: &Key<'_>, targets: &mut Targets) -> Result<bool, Refusal> {
     let json = cx.db.read_value::<Json>(key).map_err(|_| found::wrong_type())?;
     let root = json.as_ref().and_then(|json| json.root());
@@ -242,7 +243,7 @@ fn seek_at_once(cx: &mut Cx<'_>, key: &Key<'_>, targets: &mut Targets) -> Result
     Ok(false)
 }
 
-/// Changes a few places in place.
+/// Changes a few places, in place.
 fn at_once(cx: &mut Cx<'_>, key: &Key<'_>, act: &Act, targets: Targets) -> Result<Flow, Refusal> {
     let (form, mut change) = (targets.order.form(cx.reply.is_resp3()), Change::new(targets));
     let creates = change.targets.order.creates();
@@ -263,7 +264,8 @@ impl Change {
         Self { targets, next: (0, 0), outcomes: Outcomes::default() }
     }
 
-    /// Changes the next place, or some of it. True while there are more. Nothing is refused here.
+    /// Changes the next place, or a part of it. Returns true while more are left. Nothing is
+    /// refused here.
     pub(super) fn step(&mut self, act: &Act, edit: &mut JsonEdit<'_>, form: Form) -> bool {
         let Self { targets, next, outcomes } = self;
         let Targets { order, path, found, is_adding } = targets;
@@ -285,15 +287,15 @@ impl Change {
     }
 }
 
-/// Parses the values among the arguments, one after the other.
+/// Parses the values among the arguments, one after another.
 pub(super) struct Parsing {
     positions: std::ops::Range<usize>,
     order: Order,
-    /// The next piece of the current one, and the next byte in it.
+    /// The next piece of the current argument, and the next byte in the piece.
     piece: usize,
     byte: usize,
     parser: Parser,
-    /// The parsed values, in an array.
+    /// The values parsed so far, as an array.
     values: Value,
 }
 
@@ -303,7 +305,7 @@ impl Parsing {
         Self { positions, order, piece: 0, byte: 0, parser, values }
     }
 
-    /// Parses all at once.
+    /// Parses all values at once.
     fn all(&mut self, args: resp::Args<'_>) -> Result<Act, Refusal> {
         loop {
             if let Some(act) = self.some(args)? {
@@ -312,13 +314,13 @@ impl Parsing {
         }
     }
 
-    /// Parses a portion. The act, once all is parsed.
+    /// Parses a portion. Returns the change once all values are parsed.
     pub(super) fn some(&mut self, args: resp::Args<'_>) -> Result<Option<Act>, Refusal> {
         if self.positions.is_empty() {
             return self.order.act(std::mem::replace(&mut self.values, Value::null())).map(Some);
         }
         let refuse = |fault: json::Fault| {
-            // RedisJSON gives no code where a document is set.
+            // RedisJSON's errors of JSON.SET have no code.
             let code = if self.order.creates() { "" } else { "ERR " };
             Refusal::line(format!("{code}{fault}"))
         };
@@ -341,7 +343,7 @@ impl Parsing {
     }
 }
 
-/// A change aside.
+/// A change of a copy in progress.
 struct Changing {
     request: Arc<Request>,
     change: Change,
@@ -384,7 +386,7 @@ impl Job for Changing {
 }
 
 impl Changing {
-    /// Changes some places; after the last, installs the document and replies.
+    /// Changes some places. After the last, installs the document and replies.
     fn apply(&mut self, cx: &mut Cx<'_>, act: Act) -> Result<Step, Refusal> {
         let Self { change, draft, .. } = self;
         let form = change.targets.order.form(cx.reply.is_resp3());
@@ -457,7 +459,7 @@ fn reply(
     Ok(Flow::Done)
 }
 
-/// Replies with the elements that were removed.
+/// Replies with the removed elements.
 fn popped(
     reply: &mut Reply<'_>,
     path: &Path,
@@ -475,7 +477,7 @@ fn popped(
     Ok(flow(reply, super::get::Texts::new(outcomes.popped, Path::root(true))))
 }
 
-/// A reply in progress, and its end.
+/// The end of a reply, which is sent in portions.
 struct Ending {
     answers: CountedReply,
     end: &'static [u8],

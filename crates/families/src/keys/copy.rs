@@ -1,4 +1,4 @@
-//! COPY and MOVE: a value goes to another key, or to another database, by pointer. A copy shares
+//! COPY and MOVE: a value is copied or moved to another key or database, by pointer. A copy shares
 //! its source's memory until either is written.
 
 use crate::lookup::find;
@@ -10,7 +10,7 @@ use darter_resp as resp;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// The key is new whatever was there, which is deleted first.
+/// The destination counts as new even if it existed, because its old value is deleted first.
 const COPIED: Tells<'_> = &[NEW, &Event::new("copy_to", b'g')];
 const MOVE_FROM: &Event = &Event::new("move_from", b'g');
 const MOVE_TO: &Event = &Event::new("move_to", b'g');
@@ -33,12 +33,12 @@ fn database(args: &mut Args<'_>, databases: usize) -> Result<usize, Refusal> {
     index.ok_or(Refusal::line("ERR DB index is out of range"))
 }
 
-/// `COPY source destination [DB index] [REPLACE]`: makes `destination` hold what `source` holds,
-/// with its deadline.
+/// `COPY source destination [DB index] [REPLACE]`: copies the value and the deadline of `source` to
+/// `destination`.
 ///
-/// Reply: 1, or 0 when `source` is absent, or `destination` holds something and need not be
-/// replaced. Refusals: `Syntax`, `NotAnInteger`, an index that does not fit, a key copied onto
-/// itself. Cost: O(1). Source: <https://redis.io/commands/copy> (6.2.0).
+/// Reply: 1, or 0 when `source` is absent, or `destination` exists and REPLACE is not given.
+/// Refusals: `Syntax`, `NotAnInteger`, an index out of range, a key copied onto itself. Cost: O(1).
+/// Source: <https://redis.io/commands/copy> (6.2.0).
 pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     let databases = call.tx.home().shard.databases();
     let (from, to) = (call.first, call.first + 1);
@@ -61,7 +61,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     let claims = [(call.db, from, Access::Shared), (to_db, to, Access::Exclusive)];
     let locked = call.lock_keys_in(claims).await;
     let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
-    // Across cores, the order of the two keys within a transaction would be lost.
+    // If the keys were on two cores, their order in a transaction would be lost.
     let is_near = call.owner(from) == call.owner(to);
     let hold = move |home: &mut Home| {
         let key = Key::new(resp::Args::owned(&request).get(from));
@@ -90,8 +90,8 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
 
 /// `MOVE key index`: moves the value at `key`, with its deadline, to another database.
 ///
-/// Reply: 1, or 0 when the key is absent here, or there is one there. Refusals: `NotAnInteger`, an
-/// index that does not fit, the database that is selected. Cost: O(1).
+/// Reply: 1, or 0 when the key is absent here or exists there. Refusals: `NotAnInteger`, an index
+/// out of range, the selected database. Cost: O(1).
 /// Source: <https://redis.io/commands/move> (1.0.0).
 pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
     let databases = call.tx.home().shard.databases();

@@ -1,19 +1,19 @@
-//! DEL and UNLINK. They are the same here: a value is detached at once, and freed in slices.
+//! DEL and UNLINK. Both are the same here: a value is detached at once, and freed in slices.
 
 use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Db;
 use darter_tx::{Home, Tx};
 
-/// At least this many keys of a core, if they are a large enough part of all its keys, are removed
-/// loosely: walking its table afterwards then costs less than a check after each.
+/// The fewest keys of a core that are removed loosely, provided they are a large part of all its
+/// keys. Settling the whole table afterwards then costs less than a check after each removal.
 const LOOSELY_MIN: usize = 4_096;
 const LOOSELY_PART: usize = 8;
 
 /// `DEL key [key ...]`, `UNLINK key [key ...]`: removes the keys.
 ///
-/// Reply: how many were there. Refusals: none. Cost: O(keys), whatever they hold; in slices when
-/// they are many. Source: <https://redis.io/commands/del> (1.0.0),
+/// Reply: the number of keys that existed. Refusals: none. Cost: O(keys), whatever they hold; in
+/// slices if there are many keys. Source: <https://redis.io/commands/del> (1.0.0),
 /// <https://redis.io/commands/unlink> (4.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let mut removed = 0;
@@ -24,7 +24,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// As above, for keys of several cores, or very many: they are locked until the last is gone.
+/// DEL for keys on several cores, or for very many: they stay locked until the last is removed.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let spread = KeysByCore::of(&call, Layout::all(&call)).await;
     let db = call.db;
@@ -40,11 +40,11 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(removed.iter().map(|removed| removed.count).sum())))
 }
 
-/// The keys that a core has removed.
+/// The removals of one core.
 #[derive(Default)]
 struct Removed {
     count: usize,
-    /// Some of it was removed loosely: the table must be settled.
+    /// Some keys were removed loosely: the table must be settled.
     loosely: bool,
 }
 
@@ -61,7 +61,7 @@ impl Removed {
     }
 }
 
-/// Reclaims the gaps on all cores, each in slices of its own.
+/// Settles the tables of all cores, each in its own slices.
 async fn settle(call: &Call) {
     let db = call.db;
     let settle = |_| {

@@ -1,4 +1,4 @@
-//! EXISTS and TOUCH: both count keys, and TOUCH counts as an access to them.
+//! EXISTS and TOUCH. Both count keys, and TOUCH also counts as an access.
 
 use crate::cut::{Cuts, KEYS_AT_ONCE};
 use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
@@ -10,7 +10,7 @@ use darter_resp as resp;
 use darter_tx::{Access, CoreId, Home};
 use std::sync::Arc;
 
-/// `EXISTS key [key ...]`: counts the existing keys; one that is named twice counts twice.
+/// `EXISTS key [key ...]`: counts the existing keys; a key that is named twice counts twice.
 ///
 /// Reply: integer. Refusals: none. Cost: O(keys), in slices when they are many.
 /// Source: <https://redis.io/commands/exists> (1.0.0).
@@ -38,7 +38,7 @@ pub(super) fn touch_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     Ok(Flow::Done)
 }
 
-/// EXISTS of keys of several cores, or very many.
+/// EXISTS for keys on several cores, or for very many.
 pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
     let count = if is_long(&call) {
         count_in_cuts(&call).await
@@ -48,8 +48,9 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// TOUCH of keys of several cores, or very many. They are touched first and counted then: a cut
-/// would preserve their times. No lock is needed, as a time of access is not data.
+/// TOUCH for keys on several cores, or for very many. Keys are touched first and then counted,
+/// because a cut would preserve their old access times. No lock is needed: an access time is not
+/// data.
 pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     let count = if is_long(&call) {
         let spread = KeysByCore::of(&call, Layout::all(&call)).await;
@@ -61,7 +62,7 @@ pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// True for more keys than may be counted while they are locked.
+/// True if there are more keys than may be counted while they are locked.
 fn is_long(call: &Call) -> bool {
     call.len() - call.first > ENTRIES_AT_ONCE
 }
@@ -73,7 +74,8 @@ fn answer(call: &Call, count: usize) -> Answer {
     call.answer(|reply| reply.count(count))
 }
 
-/// The number of keys that `look` finds; they are locked for the few slices that it takes.
+/// The number of keys for which `look` is true. The keys are locked during the few slices that this
+/// takes.
 async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
     let spread = KeysByCore::of(call, Layout::all(call)).await;
     let locked = spread.lock(call, Access::Shared).await;
@@ -82,7 +84,7 @@ async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize
     count
 }
 
-/// Counts the keys that `look` finds, each core as it gets to them.
+/// The number of keys for which `look` is true; each core looks when it gets to them.
 async fn count_found(
     call: &Call,
     spread: &KeysByCore,
@@ -97,7 +99,7 @@ async fn count_found(
     spread.work(call, |_| PORTION_KEYS, step).await.into_iter().sum()
 }
 
-/// As above, for very many keys: they are looked up in cuts, so that no client waits.
+/// The number of existing keys among very many: looked up in cuts, so that no client waits.
 async fn count_in_cuts(call: &Call) -> usize {
     let cuts = Cuts::take(call).await;
     let (mut count, args) = (0, resp::Args::owned(&call.request));
@@ -117,7 +119,7 @@ async fn count_in_cuts(call: &Call) -> usize {
     count
 }
 
-/// Records misses for the keys at these arguments, each on its own core, if there is a subscriber.
+/// Records misses for the keys at these indexes, each on its own core, if there is a subscriber.
 async fn tell_missed(call: &Call, missed: Vec<usize>) {
     if missed.is_empty() || !call.tx.home().shard.hears_misses() {
         return;

@@ -1,4 +1,4 @@
-//! EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT: when a key dies.
+//! EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT: setting a key's deadline.
 
 use crate::expiry::{Conditions, Unit};
 use darter_base::number;
@@ -6,9 +6,9 @@ use darter_command::{Args, Cx, Flow, Refusal};
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`: sets the deadline of `key`, counted from now.
 ///
-/// A deadline that has passed already removes the key. Reply: 1, or 0 when the key is absent or a
-/// condition does not hold. Refusals: an unknown option or two that contradict each other,
-/// `NotAnInteger`, `InvalidExpire` when the time does not fit. Cost: O(1).
+/// A deadline in the past removes the key. Reply: 1, or 0 when the key is absent or a condition
+/// does not hold. Refusals: an unknown option or two that contradict each other, `NotAnInteger`,
+/// `InvalidExpire` when the time is out of range. Cost: O(1).
 /// Source: <https://redis.io/commands/expire> (1.0.0, options 7.0.0).
 pub(super) fn expire(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     set(cx, args, Unit::Seconds, "expire")
@@ -43,7 +43,7 @@ fn set(
     let conditions = Conditions::parse_all(args)?;
     let amount = number::parse_i64(amount).ok_or(Refusal::NotAnInteger)?;
     let at = unit.absolute(amount, cx.now).ok_or(Refusal::InvalidExpire(command.into()))?;
-    let at = u64::try_from(at).unwrap_or(0); // Not after 1970 began: passed either way.
+    let at = u64::try_from(at).unwrap_or(0); // A time before 1970 has passed in any case.
 
     let old = cx.db.read(&key).map(|found| found.deadline());
     let allowed = old.is_some_and(|old| conditions.allow(old, at));

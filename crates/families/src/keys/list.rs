@@ -1,8 +1,8 @@
-//! KEYS: all keys that match a pattern, at one instant, without blocking anyone.
+//! KEYS: all keys that match a pattern, at one instant, without blocking other clients.
 //!
-//! Cuts of the keyspace of all cores are taken at one instant, and walked in portions. The reply's
-//! header needs the count, so matches are gathered first; if every key is to be listed, the count
-//! is known, and they are streamed from the cuts.
+//! Cuts of the keyspace of all cores are taken at one instant, and searched in portions. The
+//! reply's header needs the count, so matches are collected first. If every key is listed, the
+//! count is known, and keys are streamed from the cuts.
 
 use crate::counted_reply::CountedReply;
 use crate::cut::{Cut, Cuts};
@@ -13,7 +13,8 @@ use darter_keyspace::{Found, Object};
 use darter_resp::{Output, Reply};
 use darter_structs::table::{Reader, Scratch};
 
-/// Keys that are matched before the slice may end: a pattern of many stars costs a microsecond.
+/// Keys that are matched between two checks of the slice: a pattern of many stars costs a
+/// microsecond.
 const MATCHED_AT_ONCE: usize = 32;
 
 /// `KEYS pattern`: the keys that match `pattern`.
@@ -46,7 +47,7 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
     Ok(found.into_answer(call.resp3, |_| ()))
 }
 
-/// All keys of cuts without dead ones.
+/// All keys of cuts without expired ones.
 fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
     let walk = |cut: Cut| CutWalk::new(Reader::of_value(cut.keys, cut.bytes));
     let walks: Vec<_> = cuts.into_iter().map(walk).collect();
@@ -57,7 +58,7 @@ fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
     if all.pump(&mut reply) { Answer::Stream(out, Box::new(all)) } else { Answer::Done(out) }
 }
 
-/// The rest of the list: the last walk is next.
+/// The rest of the list; the last walk is the current one.
 struct All {
     walks: Vec<CutWalk<Object>>,
 }

@@ -1,20 +1,20 @@
-//! MEMORY USAGE. Its siblings are about the server, and are there.
+//! MEMORY USAGE. The other MEMORY subcommands concern the server, and are there.
 
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Found, memory_bytes};
 use darter_structs::table::{Text, ValueRef};
 
-/// The size of every entry without its texts: flags, and its fingerprint and offset in the index.
+/// The size of each entry without its texts: flags, fingerprint, and offset in the index.
 const ENTRY_BYTES: usize = 1 + 3;
 /// The size of a deadline: Unix milliseconds of this century as a varint.
 const DEADLINE_BYTES: usize = 6;
 const POINTER_BYTES: usize = 8;
-/// The bytes before a small collection in an entry: its length, its note, its slack.
+/// The bytes before a small collection stored in an entry: its length, its note, its slack.
 const PACK_BYTES: usize = 4;
 
 /// `MEMORY USAGE key [SAMPLES count]`: bytes that the entry and its value take.
 ///
-/// Exact except for the slack of pages; nothing is sampled, so `count` changes nothing. Reply:
+/// Exact except for the slack of pages. Nothing is sampled, so `count` has no effect. Reply:
 /// integer, null when the key is absent. Refusals: `Syntax`, `NotAnInteger`. Cost: O(1).
 /// Source: <https://redis.io/commands/memory-usage> (4.0.0).
 pub(super) fn usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {

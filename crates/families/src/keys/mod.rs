@@ -2,15 +2,15 @@
 //!
 //! Nothing here depends on the size of a value. Removing detaches it, renaming and moving pass it
 //! by pointer, copying shares it. Commands over all keys read cuts taken at one instant or, like
-//! SCAN, short portions; those that name very many keys work through them in portions.
+//! SCAN, short portions. Commands that name very many keys process them in portions.
 //!
 //! | file     | holds                                                                     |
 //! |----------|---------------------------------------------------------------------------|
 //! | `exists` | EXISTS, TOUCH; `del`: DEL, UNLINK; `rename`: RENAME, RENAMENX             |
 //! | `copy`   | COPY, MOVE; `whole`: DBSIZE, FLUSHDB, FLUSHALL, SWAPDB                    |
-//! | `expire` | EXPIRE and its like; `ttl`: TTL and its like, PERSIST                     |
+//! | `expire` | EXPIRE and relatives; `ttl`: TTL and relatives, PERSIST                   |
 //! | `object` | TYPE, OBJECT; `memory`: MEMORY USAGE                                      |
-//! | `list`   | KEYS; `scan`: SCAN; `random`: RANDOMKEY; `cut`: what two of them read     |
+//! | `list`   | KEYS; `scan`: SCAN; `random`: RANDOMKEY; `cut`: the cuts that they read   |
 //! | `rm`     | RM                                                                        |
 
 mod copy;
@@ -58,7 +58,7 @@ const fn row(
     Command::new(name, since, arity, flags, keys, Group::Generic, run)
 }
 
-/// A command over whole databases: no keys, and of Redis's group `server`.
+/// A command over whole databases: it has no keys, and is in Redis's group `server`.
 const fn whole(
     name: &'static str,
     since: &'static str,

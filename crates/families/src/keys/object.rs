@@ -1,9 +1,9 @@
-//! TYPE, and OBJECT with its subcommands: how a value is represented.
+//! TYPE and OBJECT: a value's type and representation.
 
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Found;
 
-/// Redis shares the objects of these integers among all keys, and shows it by this count.
+/// Redis shares the objects of these integers among all keys, and OBJECT REFCOUNT shows that.
 const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
 const SHARED_COUNT: i64 = i32::MAX as i64;
 
@@ -31,7 +31,7 @@ pub(super) fn encoding(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// `OBJECT REFCOUNT key`: 1, or the count of the integers that Redis shares; a copy is not shared.
+/// `OBJECT REFCOUNT key`: 1, or Redis's count for its shared integers. Copies are not counted.
 ///
 /// Reply: integer, null when the key is absent. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/object-refcount> (2.2.3).
@@ -42,7 +42,7 @@ pub(super) fn refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// The number of references to a value that Redis would show.
+/// The reference count that Redis would show.
 #[must_use]
 pub fn shown_count(found: &Found<'_>) -> i64 {
     let value = found.text().ok().filter(|_| found.is_int()).and_then(|text| text.as_int());
@@ -50,7 +50,8 @@ pub fn shown_count(found: &Found<'_>) -> i64 {
     if is_shared && !found.is_copied_int() { SHARED_COUNT } else { 1 }
 }
 
-/// `OBJECT FREQ key`: refused, as by a Redis without an LFU policy: there is none here.
+/// `OBJECT FREQ key`: refused, as by a Redis without an LFU policy, because there is no LFU policy
+/// here.
 ///
 /// Reply: null when the key is absent. Source: <https://redis.io/commands/object-freq> (4.0.0).
 pub(super) fn freq(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

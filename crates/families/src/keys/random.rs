@@ -8,12 +8,12 @@ use darter_keyspace::{Db, Found};
 use darter_structs::table::Reader;
 use darter_tx::{CoreId, Home};
 
-/// Draws on one core before the number of its keys is read again.
+/// Draws on one core before its number of keys is read again.
 const DRAWS_AT_ONCE: usize = 16;
-/// Rounds of draws before all keys are walked: reached only where nearly all are dead.
+/// Rounds of draws before all keys are searched. Reached only if nearly all keys have expired.
 const ROUNDS_MAX: usize = 8;
 
-/// `RANDOMKEY`: a key of the database, each with the same probability.
+/// `RANDOMKEY`: a random key of the database; all are equally likely.
 ///
 /// Reply: bulk, null when there are no keys. Refusals: none. Cost: O(1), expected.
 /// Source: <https://redis.io/commands/randomkey> (1.0.0).
@@ -43,7 +43,7 @@ pub(super) async fn randomkey(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// A core at random, weighted by its keys; `None` when there are none at all.
+/// A random core, weighted by its keys; `None` if there are no keys.
 async fn draw_core(call: &Call) -> Option<CoreId> {
     let db = call.db;
     let count = |_| move |home: &mut Home| home.shard.db(db).len() as u64;
@@ -58,7 +58,7 @@ async fn draw_core(call: &Call) -> Option<CoreId> {
     })
 }
 
-/// A living key at random, if a few draws find one.
+/// A random live key, if a few draws find one.
 fn draw_key(db: &Db, prng: &mut Prng) -> Option<Vec<u8>> {
     for _ in 0..DRAWS_AT_ONCE {
         let entry = db.keys().random(&mut || prng.next_u64())?;
@@ -69,7 +69,7 @@ fn draw_key(db: &Db, prng: &mut Prng) -> Option<Vec<u8>> {
     None
 }
 
-/// Any living key.
+/// Any live key.
 async fn find_any(call: &Call) -> Option<Vec<u8>> {
     for cut in Cuts::take(call).await.0 {
         let mut reader = Reader::new(cut.keys);

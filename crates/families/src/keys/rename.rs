@@ -9,15 +9,15 @@ use darter_tx::Access;
 use std::sync::Arc;
 
 const RENAME_FROM: &Event = &Event::new("rename_from", b'g');
-/// The key is new whatever was there, which is deleted first.
+/// The new name counts as a new key even if it existed, because its old value is deleted first.
 const RENAMED: Tells<'_> = &[NEW, &Event::new("rename_to", b'g')];
 
-/// Which of the commands is meant.
+/// RENAME or RENAMENX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// RENAME: over any value at the new name.
+    /// RENAME: replaces any value at the new name.
     Over,
-    /// RENAMENX: only if the new name is free.
+    /// RENAMENX: only if the new name does not exist.
     IfAbsent,
 }
 
@@ -32,7 +32,7 @@ impl Form {
 
 /// `RENAME key newkey`: moves the value at `key`, with its deadline, to `newkey`.
 ///
-/// Reply: `OK`. Refusals: `NoSuchKey`. Cost: O(1); what `newkey` held is freed in slices.
+/// Reply: `OK`. Refusals: `NoSuchKey`. Cost: O(1); the old value of `newkey` is freed in slices.
 /// Source: <https://redis.io/commands/rename> (1.0.0).
 pub(super) fn rename_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     here(cx, args, Form::Over)
@@ -46,12 +46,12 @@ pub(super) fn renamenx_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Ref
     here(cx, args, Form::IfAbsent)
 }
 
-/// RENAME between cores.
+/// RENAME with keys on two cores.
 pub(super) async fn rename_anywhere(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Form::Over).await
 }
 
-/// RENAMENX between cores.
+/// RENAMENX with keys on two cores.
 pub(super) async fn renamenx_anywhere(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Form::IfAbsent).await
 }
@@ -88,13 +88,13 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
         db.take_to(key, (None, resp::Args::owned(&request).get(to)), &[RENAME_FROM])
     };
     let held = call.on_key(from, take).await;
-    let held = held.ok_or(Refusal::NoSuchKey)?; // The key may have died in the meantime.
+    let held = held.ok_or(Refusal::NoSuchKey)?; // The key may have expired since.
     call.on_key(to, move |db, key| db.put_taken(key, held, RENAMED)).await;
     drop(locked);
     Ok(call.answer(|reply| form.reply(reply, true)))
 }
 
-/// True when the argument at `at` is a key that is there.
+/// True if the key at `at` exists.
 async fn exists(call: &Call, at: usize) -> bool {
     call.on_key(at, |db, key| db.read(key).is_some()).await
 }

@@ -1,4 +1,4 @@
-//! RM: SCAN that removes the keys it finds.
+//! RM: a SCAN that removes the keys it finds.
 
 use super::scan::{KEYS_AT_ONCE, Plan, join, split, visit};
 use crate::cursor;
@@ -7,11 +7,11 @@ use darter_keyspace::{Db, Key};
 use darter_tx::{Access, Claim, Home, lock_key};
 use std::sync::Arc;
 
-/// `RM cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys after the
+/// `RM cursor [MATCH pattern] [COUNT count] [TYPE type]`: examines about `count` keys after the
 /// cursor, and removes those that match.
 ///
-/// Reply: the next cursor, and how many are gone. Refusals: as SCAN. Each key is removed by itself; one
-/// that a long command holds is waited for. Cost: O(count), in slices.
+/// Reply: the next cursor, and the number of removed keys. Refusals: as SCAN. Each key is removed
+/// on its own; if a long command holds a key, RM waits for it. Cost: O(count), in slices.
 /// Source: <https://www.dragonflydb.io/docs/command-reference/generic/rm>.
 pub(super) async fn rm(call: Call) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -43,15 +43,15 @@ pub(super) async fn rm(call: Call) -> Result<Answer, Refusal> {
 
 /// The result of one portion.
 struct Portion {
-    /// The table's cursor to continue with; 0 at the end of the core.
+    /// The table's next cursor; 0 at the end of the core.
     cursor: u64,
     visited: usize,
     removed: usize,
-    /// Keys that others hold.
+    /// Matching keys that other commands hold locked.
     held: Vec<Vec<u8>>,
 }
 
-/// Removes the matching ones of about `most` keys from `cursor` on, except locked keys.
+/// Examines about `most` keys from `cursor` on, and removes those that match and are not locked.
 fn remove_portion(home: &mut Home, db: usize, plan: &Plan, from: (u64, usize)) -> Portion {
     let (mut found, mut held, mut removed) = (Vec::new(), Vec::new(), 0);
     let (cursor, visited) =
@@ -67,7 +67,7 @@ fn remove_portion(home: &mut Home, db: usize, plan: &Plan, from: (u64, usize)) -
     Portion { cursor, visited, removed, held }
 }
 
-/// Removes a key that was held by another, if it still matches then.
+/// Waits for a locked key, and removes it if it still matches.
 async fn remove_held(call: &Call, plan: &Arc<Plan>, name: Vec<u8>) -> bool {
     let (plan, db, core) = (Arc::clone(plan), call.db, call.tx.core_of(&name));
     let claim = vec![(lock_key(db, Key::new(&name).hash), Access::Exclusive)];

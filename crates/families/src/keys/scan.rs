@@ -1,10 +1,10 @@
-//! SCAN: the keyspace in portions that the client asks for, without state here.
+//! SCAN: iterates over the keyspace, one call at a time, without state in the server.
 //!
 //! ```text
 //! cursor  | 10: the core | 43: the table's cursor on that core |      0: start, and end
 //! ```
-//! It visits core after core. Elements that exist from the first call to the last are returned, by
-//! the guarantee of each table's own cursor. A call works in slices, whatever its COUNT.
+//! The scan visits one core after another. Each table's cursor guarantees that elements which exist
+//! from the first call to the last are returned. A call works in slices, whatever its COUNT.
 
 use crate::TYPES;
 use crate::counted_reply::{CountedReply, write_bulk};
@@ -19,15 +19,15 @@ use std::sync::Arc;
 
 /// The lowest bit of the core's number in a cursor.
 const CORE_SHIFT: u32 = CURSOR_BITS;
-/// Calls of the table's scan in one portion: empty groups take time, too.
+/// Calls of the table's scan in one portion, because empty groups take time, too.
 const GROUPS_AT_ONCE: usize = 64;
-/// Keys looked at in one portion.
+/// Keys examined in one portion.
 pub(super) const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 
 /// The request.
 pub(super) struct Plan {
     options: Options,
-    /// The type that values must have; `Some(None)`: an unknown one.
+    /// The type that values must have; `Some(None)` for an unknown type.
     kind: Option<Option<&'static Type>>,
 }
 
@@ -45,12 +45,12 @@ impl Plan {
         Ok(Self { options, kind })
     }
 
-    /// Keys to be looked at.
+    /// The number of keys to examine.
     pub(super) fn count(&self) -> usize {
         self.options.count
     }
 
-    /// True for a key that is asked for.
+    /// True if the key matches the request.
     pub(super) fn wants(&self, found: &Found<'_>) -> bool {
         self.kind.is_none_or(|kind| kind == Some(found.kind()))
             && self.options.wants(&found.entry().key())
@@ -59,17 +59,17 @@ impl Plan {
 
 /// The result of one portion.
 struct Portion {
-    /// The table's cursor to continue with; 0 at the end of the core.
+    /// The table's next cursor; 0 at the end of the core.
     cursor: u64,
-    /// Keys looked at.
+    /// The number of examined keys.
     visited: usize,
-    /// Keys found, and their encoding.
+    /// The number of matching keys, and their encoded names.
     found: usize,
     encoded: Vec<u8>,
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys after the
-/// cursor, and gives those that match.
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`: examines about `count` keys after the
+/// cursor, and returns those that match.
 ///
 /// Reply: the next cursor, and an array. Refusals: a cursor that is not a number, `Syntax`,
 /// `NotAnInteger`. Cost: O(count), in slices. Source: <https://redis.io/commands/scan> (2.8.0).
@@ -99,7 +99,7 @@ pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// Looks at about `most` keys from `cursor` on.
+/// Examines about `most` keys from `cursor` on.
 fn read_portion(home: &mut Home, db: usize, plan: &Plan, cursor: u64, most: usize) -> Portion {
     let (mut found, mut encoded) = (0, Vec::new());
     let (cursor, visited) = visit(home.shard.db(db), plan, (cursor, most), &mut |key| {
@@ -109,8 +109,8 @@ fn read_portion(home: &mut Home, db: usize, plan: &Plan, cursor: u64, most: usiz
     Portion { cursor, visited, found, encoded }
 }
 
-/// Calls `f` with the keys that are asked for among about `most` from `cursor` on. Returns the
-/// cursor to continue with, and how many were looked at.
+/// Calls `f` with the matching keys among about `most` from `cursor` on. Returns the next cursor,
+/// and the number of examined keys.
 pub(super) fn visit(
     db: &Db,
     plan: &Plan,
@@ -132,13 +132,14 @@ pub(super) fn visit(
     (cursor, visited)
 }
 
-/// The core and the table's cursor; `None` when there is no such core: the scan ends there.
+/// Splits a cursor into the core and the table's cursor; `None`, which ends the scan, if there is
+/// no such core.
 pub(super) fn split(cursor: u64, cores: usize) -> Option<(CoreId, u64)> {
     let core = usize::try_from(cursor >> CORE_SHIFT).ok().filter(|core| *core < cores)?;
     Some((core, cursor & ((1 << CORE_SHIFT) - 1)))
 }
 
-/// The cursor after the keys read; `None` at the end of the last core.
+/// The cursor for the next call; `None` at the end of the last core.
 pub(super) fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
     debug_assert!(at >> CORE_SHIFT == 0, "at={at:#x}");
     let core = if at == 0 { core + 1 } else { core };
@@ -149,8 +150,8 @@ pub(super) fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    #[test] // From core to core, and 0 only at the start and at the end.
-    fn cursors_go_through_all_cores() {
+    #[test]
+    fn cursors_lead_from_core_to_core_and_end_at_zero() {
         assert_eq!(split(0, 3), Some((0, 0)));
         assert_eq!(join(0, 77, 3), Some(77));
         assert_eq!(join(0, 0, 3), Some(1 << 43));
@@ -160,8 +161,8 @@ mod tests {
         assert_eq!(split(u64::MAX, 3), None);
     }
 
-    #[test] // Clients may keep cursors as doubles.
-    fn cursors_of_many_cores_are_exact_as_doubles() {
+    #[test] // Clients may store cursors as doubles.
+    fn cursors_of_1024_cores_stay_below_2_to_the_53() {
         const CORES_MAX: usize = 1_024;
         for core in [1, 32, 63, CORES_MAX - 1] {
             let cursor = join(core, (1 << CORE_SHIFT) - 1, CORES_MAX).unwrap();

@@ -6,7 +6,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 const NO_DEADLINE: i64 = -1;
 const ABSENT: i64 = -2;
 
-/// `TTL key`: the seconds that `key` has left, rounded.
+/// `TTL key`: the remaining seconds of `key`, rounded.
 ///
 /// Reply: integer; -1 without a deadline, -2 when the key is absent. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/ttl> (1.0.0).
@@ -14,27 +14,27 @@ pub(super) fn ttl(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     read(cx, args, |deadline, now| seconds(deadline.saturating_sub(now)))
 }
 
-/// `PTTL key`: the milliseconds that `key` has left. Otherwise as TTL.
+/// `PTTL key`: the remaining milliseconds of `key`. Otherwise as TTL.
 /// Source: <https://redis.io/commands/pttl> (2.6.0).
 pub(super) fn pttl(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     read(cx, args, u64::saturating_sub)
 }
 
-/// `EXPIRETIME key`: the Unix time, in seconds, rounded, at which `key` dies. Otherwise as TTL.
+/// `EXPIRETIME key`: the Unix time, in seconds, rounded, at which `key` expires. Otherwise as TTL.
 /// Source: <https://redis.io/commands/expiretime> (7.0.0).
 pub(super) fn expiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     read(cx, args, |deadline, _| seconds(deadline))
 }
 
-/// `PEXPIRETIME key`: the Unix time, in milliseconds, at which `key` dies. Otherwise as TTL.
+/// `PEXPIRETIME key`: the Unix time, in milliseconds, at which `key` expires. Otherwise as TTL.
 /// Source: <https://redis.io/commands/pexpiretime> (7.0.0).
 pub(super) fn pexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     read(cx, args, |deadline, _| deadline)
 }
 
-/// `PERSIST key`: lifts the deadline of `key`.
+/// `PERSIST key`: removes the deadline of `key`.
 ///
-/// Reply: 1, or 0 when the key is absent or has none. Refusals: none. Cost: O(1).
+/// Reply: 1, or 0 when the key is absent or has no deadline. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/persist> (2.2.0).
 pub(super) fn persist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -66,7 +66,7 @@ fn read(
     Ok(Flow::Done)
 }
 
-/// Milliseconds in seconds, rounded to the nearest.
+/// Converts milliseconds to seconds, rounded to the nearest.
 fn seconds(ms: u64) -> u64 {
     ms.saturating_add(500) / 1_000
 }

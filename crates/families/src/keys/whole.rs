@@ -6,14 +6,14 @@ use darter_keyspace::{Db, Object, Shard};
 use darter_structs::table::{LiveCount, Table};
 use darter_tx::{Access, Home};
 
-/// Segments searched for the dead at once.
+/// Segments that are searched for expired keys in one step.
 const SEGMENTS_AT_ONCE: usize = 8;
 
-/// The keys of one core.
+/// The number of keys on one core.
 enum Size {
-    /// This many are alive.
+    /// The number of live keys.
     Known(usize),
-    /// A cut to be counted, and its time.
+    /// A cut to be counted, and the time of the cut.
     Uncounted(Table<Object>, u64),
 }
 
@@ -28,7 +28,7 @@ impl Size {
 
 /// `DBSIZE`: the number of keys of the database, on all cores at one instant.
 ///
-/// Reply: integer. Refusals: none. Cost: O(cores); where very many keys have just died, in slices.
+/// Reply: integer. Refusals: none. Cost: O(cores); in slices if very many keys have just expired.
 /// Source: <https://redis.io/commands/dbsize> (1.0.0).
 pub(super) async fn dbsize(call: Call) -> Result<Answer, Refusal> {
     let locked = call.lock_all(Access::Cut).await;
@@ -54,8 +54,9 @@ pub(super) async fn dbsize(call: Call) -> Result<Answer, Refusal> {
 
 /// `FLUSHDB [ASYNC | SYNC]`: removes all keys of the database.
 ///
-/// Either way the keys are gone when the reply comes, and their memory follows in slices. Reply:
-/// `OK`. Refusals: `Syntax`. Cost: O(cores). Source: <https://redis.io/commands/flushdb> (1.0.0).
+/// With either option, the keys are gone before the reply is sent, and their memory is freed in
+/// slices. Reply: `OK`. Refusals: `Syntax`. Cost: O(cores). Source:
+/// <https://redis.io/commands/flushdb> (1.0.0).
 pub(super) async fn flushdb(call: Call) -> Result<Answer, Refusal> {
     let db = call.db;
     flush(call, move |shard| shard.db_mut(db).flush()).await
@@ -82,9 +83,9 @@ async fn flush(
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// `SWAPDB index1 index2`: exchanges two databases, for all clients at one instant.
+/// `SWAPDB index1 index2`: exchanges two databases for all clients, atomically.
 ///
-/// Reply: `OK`. Refusals: indexes that do not fit. Cost: O(cores).
+/// Reply: `OK`. Refusals: indexes out of range. Cost: O(cores).
 /// Source: <https://redis.io/commands/swapdb> (4.0.0).
 pub(super) async fn swapdb(call: Call) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -101,7 +102,8 @@ pub(super) async fn swapdb(call: Call) -> Result<Answer, Refusal> {
     let swap = |core| {
         move |home: &mut Home| {
             home.shard.swap(one, other);
-            home.shard.db_mut(0).count_more(usize::from(core == 0)); // One change in all.
+            // Counts as one change over all cores.
+            home.shard.db_mut(0).count_more(usize::from(core == 0));
         }
     };
     call.tx.on_each(0..call.tx.cores(), swap).await;
