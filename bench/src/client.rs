@@ -298,8 +298,8 @@ pub(crate) fn bulk(request: &mut Vec<u8>, word: &[u8]) {
 mod tests {
     use super::*;
 
-    #[test] // The number of replies does not depend on how the stream is split.
-    fn counter_is_blind_to_cuts() {
+    #[test]
+    fn reply_count_does_not_depend_on_how_the_stream_is_split() {
         let stream =
             b"+OK\r\n*3\r\n$1\r\na\r\n*2\r\n:1\r\n$-1\r\n-no\r\n%1\r\n+k\r\n+v\r\n*0\r\n$0\r\n\r\n";
         for step in 1..stream.len() {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_arrays_of_bulks() {
+    fn commands_are_encoded_as_arrays_of_bulks() {
         let mut request = Vec::new();
         command(&mut request, &["GET", "k"]);
         assert_eq!(request, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");

@@ -159,8 +159,8 @@ mod tests {
     use super::*;
     use crate::process::Processors;
 
-    #[test] // No loop is shorter than its time, at either pace, and the control ends when asked.
-    fn control_loops_last_and_end() {
+    #[test] // At either pace.
+    fn control_loops_take_their_time_and_end_on_request() {
         let processors = Processors::allowed().unwrap();
         let span = Duration::from_millis(20);
         let control = Control::start(processors.server(1), span);
@@ -170,8 +170,8 @@ mod tests {
         assert!(delays.ran_ns >= LOOP_NS, "{delays:?}");
     }
 
-    #[test] // A host that stalls ten loops a second is expected to do so to a server.
-    fn expected_stalls_follow_the_rate() {
+    #[test]
+    fn expected_stalls_are_proportional_to_the_hosts_rate() {
         let mut one = Delays::default();
         for at in 0..1_000 {
             one.add(if at % 100 == 0 { LOOP_NS + STALL_NS } else { LOOP_NS });

@@ -222,8 +222,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // A second of load, TTL of a second: redis-server is empty again, and the report says so.
-    fn redis_becomes_empty() {
+    #[test] // One second of load with a TTL of one second; the report says so.
+    fn redis_is_empty_again_after_all_keys_expire() {
         let folder = TempFolder::create().unwrap();
         let words = ["expiry", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());

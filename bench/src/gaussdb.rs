@@ -235,8 +235,8 @@ fn part_text(run: &Run, beat_s: f64, beats: std::ops::Range<u32>) -> String {
 mod tests {
     use super::*;
 
-    #[test] // In miniature: redis-server serves the load, loses the sets, and the report is written.
-    fn the_scenario_works_on_redis() {
+    #[test] // In miniature: redis-server serves the load, and loses the sets.
+    fn the_scenario_runs_on_redis_and_writes_its_report() {
         let folder = TempFolder::create().unwrap();
         let words = ["gaussdb", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());

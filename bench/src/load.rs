@@ -204,8 +204,8 @@ fn delays(starts: &[Start]) -> [String; 3] {
 mod tests {
     use super::*;
 
-    #[test] // In miniature: redis-server writes and loads a file of each type.
-    fn all_types_are_loaded() {
+    #[test] // In miniature.
+    fn redis_writes_and_loads_a_file_of_each_type() {
         let folder = TempFolder::create().unwrap();
         let words = ["load", "--darter", "/nonexistent", "--cores", "1"];
         run(&Options::miniature(&words, folder.path())).unwrap();

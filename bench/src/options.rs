@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         command().debug_assert();
         let words = ["b", "bigkey", "--quick", "--only", "hgetall,del", "--cores", "1"];
         let options = Options::of(&command().get_matches_from(words)).unwrap();

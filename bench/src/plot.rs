@@ -307,15 +307,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round() {
+    fn axis_ticks_are_round_numbers() {
         assert_eq!(ticks(-1.0, 9.0, 10), (-1..10).map(f64::from).collect::<Vec<_>>());
         assert_eq!(ticks(0.0, 61.0, 6), [0.0, 20.0, 40.0, 60.0]);
         assert_eq!(number_text(-0.0), "0");
         assert_eq!(number_text(0.25), "0.25");
     }
 
-    #[test] // A picture is well-formed as far as its tags go, and names its servers.
-    fn stall_names_and_closes() {
+    #[test]
+    fn the_stall_picture_names_its_servers_and_closes_its_tags() {
         let samples: Vec<Sample> =
             (0..4_000).map(|n| Sample { due_ns: n * 1_000_000, latency_ns: 50_000 + n }).collect();
         let panel = |name: &str| Panel {

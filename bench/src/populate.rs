@@ -98,8 +98,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // In miniature: the report shows redis-server's figures, and that Darter is absent.
-    fn report_is_written() {
+    #[test] // In miniature.
+    fn the_report_shows_redis_figures_without_a_darter() {
         let folder = TempFolder::create().unwrap();
         let words = ["populate", "--darter", "/nonexistent", "--cores", "1"];
         run(&Options::miniature(&words, folder.path())).unwrap();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn below_stays_below() {
+    fn below_returns_numbers_under_the_bound() {
         let mut prng = Prng::from_seed(1);
         let mut seen = [false; 10];
         for _ in 0..1_000 {

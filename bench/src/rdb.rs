@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(CRC64.checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
     }
 
-    #[test] // A small file, byte by byte.
-    fn file_has_the_drawn_shape() {
+    #[test]
+    fn a_small_file_has_the_documented_bytes() {
         let path = std::env::temp_dir().join(format!("darter-bench-rdb-{}", std::process::id()));
         let mut writer = Writer::create(&path, 2).unwrap();
         writer.string(b"k", b"v").unwrap();

@@ -161,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_become_dates() {
+    fn days_since_1970_are_converted_to_dates() {
         assert_eq!(civil(0), (1970, 1, 1));
         assert_eq!(civil(19_782), (2024, 2, 29));
         assert_eq!(civil(20_454), (2026, 1, 1));
     }
 
     #[test]
-    fn tables_line_up() {
+    fn columns_of_tables_are_aligned() {
         let mut table = Table::new(&["a", "bbbb"]);
         table.row(vec!["xx".to_owned()]);
         assert_eq!(table.markdown(), "| a   | bbbb |\n| ----| ---: |\n| xx  |      |\n");

@@ -289,7 +289,7 @@ fn cells(run: &Saved, first: Option<&Saved>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test] // A small run with redis-server: two saves, and a report with pictures.
+    #[test] // Two saves by redis-server, and a report with pictures.
     fn a_small_run_writes_its_report() {
         let folder = TempFolder::create().unwrap();
         let words = ["save", "--cores", "1", "--darter", "/nonexistent"];

@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // In miniature: every row is measured on redis-server, and the report is written.
-    fn all_rows_are_measured() {
+    #[test] // In miniature.
+    fn every_row_is_measured_on_redis_and_reported() {
         let folder = TempFolder::create().unwrap();
         let words = ["scaling", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
-    #[test] // redis-server gets I/O threads, but not more than help it.
-    fn redis_is_compared_with_its_threads() {
+    #[test]
+    fn redis_gets_as_many_io_threads_as_help_it() {
         let folder = TempFolder::create().unwrap();
         let mut options = Options::miniature(&["scaling", "--cores", "1,2,16"], folder.path());
         options.processors = process::Processors::of(16);

@@ -627,8 +627,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // In miniature: all kinds and sizes of redis-server's, and that Darter is absent.
-    fn report_is_written() {
+    #[test] // In miniature, on redis-server.
+    fn the_report_shows_all_kinds_and_sizes_without_a_darter() {
         let folder = TempFolder::create().unwrap();
         let words = ["small", "--darter", "/nonexistent", "--cores", "1", "--only", "of 5,of 20"];
         run(&Options::miniature(&words, folder.path())).unwrap();

@@ -1,4 +1,4 @@
-//! Latencies as percentiles, and numbers as medians_of_few_and_no_values.
+//! Latencies as percentiles, and numbers as medians.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_of_a_ramp() {
+    fn percentiles_of_a_ramp_are_its_values() {
         let summary = Summary::of((1..=1_000).map(|step| step * 1_000));
         assert_eq!(summary.max_ns, 1_000_000);
         assert!(summary.p50_ns.abs_diff(500_000) < 1_000, "{summary:?}");
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_few_and_no_values() {
+    fn medians_of_few_or_no_values_are_defined() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 
     #[test]
-    fn times_read_well() {
+    fn times_are_printed_with_a_fitting_unit() {
         for (ns, text) in [(900, "0.90 µs"), (12_345, "12.3 µs"), (1_500_000, "1.50 ms")] {
             assert_eq!(time_text(ns), text);
         }

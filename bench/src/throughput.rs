@@ -334,8 +334,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // The request of every workload is answered as announced, under load too.
-    fn workloads_are_as_announced() {
+    #[test] // Under load, too.
+    fn each_workloads_request_gets_the_announced_reply() {
         let folder = TempFolder::create().unwrap();
         let words = ["throughput", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());
@@ -348,8 +348,8 @@ mod tests {
         }
     }
 
-    #[test] // The floor answers each workload's request as redis-server does, under load too.
-    fn the_floor_has_the_traffic_of_a_server() {
+    #[test] // To each workload's request, under load too.
+    fn the_floor_server_sends_the_same_replies_as_redis() {
         let folder = TempFolder::create().unwrap();
         let options = Options::miniature(&["throughput", "--floor", &floor()], folder.path());
         let redis = prepared(&options, &options.subjects()[0]).unwrap();
@@ -377,8 +377,8 @@ mod tests {
         built.to_str().unwrap().to_owned()
     }
 
-    #[test] // The figures of redis-benchmark are found in its output.
-    fn redis_benchmark_is_understood() {
+    #[test]
+    fn redis_benchmark_output_is_parsed() {
         let folder = TempFolder::create().unwrap();
         let words = ["throughput", "--quick", "--cores", "1"];
         let options = Options::miniature(&words, folder.path());

@@ -67,8 +67,8 @@ fn count(line: &str) -> usize {
 mod tests {
     use super::*;
 
-    #[test] // Code counts, of crates, before their tests.
-    fn assertions_are_counted() {
+    #[test]
+    fn assertions_before_the_tests_are_counted() {
         let text = "//! An assert!\n\nfn f() {\n    debug_assert_eq!(1, 1); // assert\n}\n\
                     assert!(a); assert_ne!(b, c);\n#[cfg(test)]\nmod tests {\n    assert!(d);\n}\n";
         assert_eq!(code(text).count(), 4);

@@ -233,8 +233,8 @@ mod tests {
         faults.into_iter().map(|(place, fault)| format!("{place} {fault}")).collect()
     }
 
-    #[test] // A sentence is refused wherever it begins; questions and drawings are not.
-    fn openings_are_found_in_comments() {
+    #[test] // Anywhere in a comment; questions and drawings are allowed.
+    fn refused_openings_of_sentences_are_found() {
         for (text, count) in [
             ("/// What was sent.", 1),
             ("//! Sent bytes. Who\n//! reads them does not matter.", 1),
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    #[test] // Only names of tests count, and only whole words.
+    #[test] // Only whole words in names of tests.
     fn clauses_in_test_names_are_found() {
         let text = "#[test]\nfn who_leaves() {}\nfn what() {}\n#[test] // x\nfn whole() {}\n";
         assert_eq!(
@@ -259,7 +259,7 @@ mod tests {
         );
     }
 
-    #[test] // Only names that the crate can see count, and the first of them is no fault.
+    #[test] // Only visible names; the first one is allowed.
     fn repeated_types_are_found() {
         let text = "pub struct A;\npub(crate) enum A {}\nstruct A;\npub(super) struct A;\n";
         assert_eq!(found("crates/tx/src/x.rs", text), ["crates/tx crates/tx/src/x.rs:2: A"]);

@@ -103,8 +103,8 @@ fn parse(tree: &str) -> Vec<Package> {
 mod tests {
     use super::*;
 
-    #[test] // The imports of this workspace point downwards.
-    fn layering_holds() {
+    #[test]
+    fn imports_of_this_workspace_point_downwards() {
         let packages = packages(&crate::root()).unwrap();
         for (name, _) in RANKS {
             assert!(packages.iter().any(|package| package.name == *name), "{name} is gone");
@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(faults(&packages), Vec::<String>::new());
     }
 
-    #[test] // An import upwards, sideways, or of internals by a test is a fault.
-    fn wrong_edges_are_found() {
+    #[test] // Upwards, sideways, or of internals by a test.
+    fn imports_against_the_layering_are_found() {
         let tree = "0darter-resp v0.1.0 (/x)\n1darter-server v0.1.0 (/x)\n1darter-base v0\n\
                     0darter-runtime v0\n1darter-resp v0\n0darter-server v0\n0darter-base v0\n\
                     0darter-limits v0\n1darter-server v0\n1darter-base v0\n1rustix v1\n";

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_read() {
+    fn the_command_line_is_parsed() {
         let parse =
             |line: &str| parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let sample = |count, seed, parts: &[&str]| {
@@ -188,8 +188,8 @@ mod tests {
         );
     }
 
-    #[test] // Shards are no larger than requested, and every seed selects one that exists.
-    fn samples_are_small_enough() {
+    #[test] // And every seed selects one that exists.
+    fn samples_do_not_exceed_the_requested_size() {
         for (places, count, seed, expected) in
             [(100, 50, 0, "0/2"), (101, 50, 5, "2/3"), (10, 50, 7, "0/1"), (443, 56, 9, "1/8")]
         {
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    #[test] // Each part's package and files exist.
-    fn packages_and_folders_of_parts_exist() {
+    #[test]
+    fn every_part_names_an_existing_package_and_files() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         for part in PARTS {
             let folder = root.join(part.files.trim_end_matches("/**"));

@@ -207,8 +207,8 @@ mod tests {
         server.named_by(&module).iter().map(|to| to.join("::")).collect()
     }
 
-    #[test] // Trees, plain paths and parents count; names that are re-exported lead to their origin.
-    fn names_lead_to_modules() {
+    #[test] // Re-exported names lead to their origin.
+    fn use_paths_are_resolved_to_modules() {
         let files = [
             ("lib.rs", "mod a; mod b; mod c;"),
             ("a/mod.rs", "mod one;\nmod two;\npub use one::{One, First as Second};"),

@@ -122,8 +122,8 @@ mod tests {
         all.into_iter().filter(|fault| !fault.starts_with("no longer")).collect()
     }
 
-    #[test] // Names upwards and sideways are faults, and so is a module that has no rank.
-    fn wrong_names_are_found() {
+    #[test] // Also a module without a rank.
+    fn names_of_higher_or_equal_rank_are_found() {
         let files = [
             ("engine/mod.rs", "pub use turn::Turn;"),
             ("engine/turn.rs", "use super::sleep::Wait;\nuse super::stats::CoreStats;"),
@@ -145,8 +145,8 @@ mod tests {
         );
     }
 
-    #[test] // An exception that no code uses must go, or it would permit a new fault.
-    fn exceptions_are_needed() {
+    #[test]
+    fn unused_exceptions_are_faults() {
         let all = faults(Path::new("/w"), std::iter::empty());
         assert_eq!(all.len(), EXCEPTIONS.len());
     }

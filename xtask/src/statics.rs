@@ -94,7 +94,7 @@ mod tests {
         faults(root, paths.iter().map(|path| path.as_path()).zip(texts), LIST)
     }
 
-    #[test] // Only what is listed, by its name and file or by its type; tables and tests are free.
+    #[test] // By name and file, or by type; tables and tests are exempt.
     fn statics_missing_from_the_list_are_found() {
         let hash = "static SEED: AtomicU64 = AtomicU64::new(1);\nstatic T: &[u8] = b\"\";\n\
             #[cfg(test)]\nmod tests {\n    static LOCK: Mutex<()> = Mutex::new(());\n}\n";

@@ -197,8 +197,8 @@ fn reasons(root: &Path, _: &[Source]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test] // A mark needs a colon and a sentence; words that contain it do not count.
-    fn bare_marks_are_found() {
+    #[test]
+    fn to_do_marks_without_a_sentence_are_found() {
         let mark = concat!("TO", "DO");
         assert!(is_bare(&format!("// {mark}")));
         assert!(is_bare(&format!("x(); // {mark}: soon")));
@@ -206,8 +206,8 @@ mod tests {
         assert!(!is_bare(&format!("let x = \"{mark}\";")));
     }
 
-    #[test] // A file of each fault is found by its rule.
-    fn rules_find_their_faults() {
+    #[test]
+    fn each_rule_finds_a_file_that_breaks_it() {
         let root = Path::new("/w");
         let source = |path: &str, text: String| Source { path: root.join(path), text };
         let long = source("crates/tx/src/lib.rs", "x\n".repeat(LINES_MAX + 1));

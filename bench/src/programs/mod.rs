@@ -616,8 +616,8 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // In miniature: redis-server does everything as announced, and the report is written.
-    fn programs_are_as_announced() {
+    #[test] // In miniature.
+    fn all_programs_run_on_redis_and_write_a_report() {
         let folder = TempFolder::create().unwrap();
         let words = ["programs", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());
@@ -639,8 +639,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nobody to compare with");
     }
 
-    #[test] // The verdict is on Darter only, and the picture shows shares of redis-server.
-    fn ratios_are_held_against_their_bars() {
+    #[test] // The picture shows ratios to redis-server.
+    fn only_darters_ratios_are_judged_against_their_bars() {
         let folder = TempFolder::create().unwrap();
         let options = Options::miniature(&["programs", "--cores", "1"], folder.path());
         let subjects = options.subjects();

@@ -1,8 +1,8 @@
-//! The types of values, and the commands over them, one file each and one row each.
+//! The value types and their commands: one file and one row for each command.
 //!
-//! A family is a folder: its `value.rs` holds the type, where it has one of its own, its other
-//! files the functions, its `mod.rs` the table of rows. A command sees a database of one shard, its
-//! arguments and a reply; it knows no sockets, files, threads, nor the privates of other families.
+//! A family is a folder: `value.rs` holds its type (if it has its own), `mod.rs` the table of rows,
+//! the other files the functions. A command sees one shard's database, its arguments and a reply.
+//! It knows no sockets, files or threads, and nothing private to other families.
 //!
 //! Files that several families share are next to them:
 //!
@@ -12,10 +12,10 @@
 //! | `option_names`, `expiry`, `cursor`       | arguments: options, expire times, cursors         |
 //! | `live_entries`, `counted_reply`, `scan`  | long replies: exact counts, late counts, cursors  |
 //! | `pending_values`, `pinned_values`        | long values in a reply; memory that they pin      |
-//! | `code_replies`                           | replies of one outcome code an entry              |
+//! | `code_replies`                           | replies with one result code per entry            |
 //! | `filter_hashes`                          | hashes of a request's items, for filters          |
 //! | `filter_dump`, `page_items`              | filters and sketches as pieces of dumps and files |
-//! | `random`, `reservoir`                    | entries at random                                 |
+//! | `random`, `reservoir`                    | random entries                                    |
 //! | `unshare`, `bulk_edit`                   | changes of several entries, and of very many      |
 //! | `multi_input`                            | cuts of the values at several keys                |
 //! | `keys_by_core`, `cut`                    | very many keys, over several cores                |
@@ -94,7 +94,7 @@ pub static TYPES: Types = types![
     tdigest::TDigest::TYPE,
 ];
 
-/// Gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
+/// Sets the deadline of entries of the value at a key, and replies as FIELDEXPIRE does.
 type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
 
 /// The types whose entries have deadlines, and the functions that set these.

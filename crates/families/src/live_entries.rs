@@ -1,4 +1,4 @@
-//! The living among entries of which some may be dead: which they are, and their exact number.
+//! Counts and iterates over the live entries of a table, of which some may have expired.
 
 use darter_base::UnixMillis;
 use darter_command::{Flow, Stream};
@@ -8,13 +8,13 @@ use darter_structs::table::{LiveCount, OutOfLine, Table};
 /// Segments counted in one portion.
 pub(crate) const SEGMENTS_AT_ONCE: usize = 4;
 
-/// True when an entry with this deadline is alive at `now`.
+/// True if an entry with this deadline is live at `now`.
 pub(crate) fn is_alive(deadline: Option<UnixMillis>, now: UnixMillis) -> bool {
     deadline.is_none_or(|deadline| deadline > now)
 }
 
-/// Replies how many entries of `table` live at `now`: at once, or where many have just died, in
-/// portions from a cut.
+/// Replies with the number of entries of `table` that are live at `now`: at once, or in portions
+/// from a cut if many have just expired.
 pub(crate) fn reply_count<X: OutOfLine>(
     reply: &mut Reply<'_>,
     table: &Table<X>,
@@ -29,7 +29,7 @@ pub(crate) fn reply_count<X: OutOfLine>(
     }
 }
 
-/// A count in progress, then the reply.
+/// A count in progress, whose result is the reply.
 struct Count<X: OutOfLine>(LiveCount<X>);
 
 impl<X: OutOfLine> Stream for Count<X> {
@@ -42,28 +42,28 @@ impl<X: OutOfLine> Stream for Count<X> {
     }
 }
 
-/// A cut whose living entries are being counted, since a reply's header needs the number before the
-/// first of them; there is nothing to do if nothing is dead.
+/// A cut whose live entries are being counted, because a reply's header needs their number. Nothing
+/// is counted if none has expired.
 pub(crate) struct LiveEntries<X: OutOfLine> {
     cut: Table<X>,
     count: Option<LiveCount<X>>,
 }
 
 impl<X: OutOfLine> LiveEntries<X> {
-    /// The entries of `cut` that live at `now`.
+    /// The live entries of `cut` at `now`.
     pub(crate) fn new(cut: Table<X>, now: UnixMillis) -> Self {
         let has_dead = !is_alive(cut.earliest_deadline(), now);
         let count = has_dead.then(|| LiveCount::new(cut.clone(), now));
         Self { cut, count }
     }
 
-    /// Bytes that only readers hold, without those of out-of-line values.
+    /// Bytes that only readers keep alive, without the bytes of out-of-line values.
     pub(crate) fn pinned_bytes(&self) -> usize {
         if self.cut.is_pinned() { self.cut.memory_bytes() } else { 0 }
     }
 
-    /// Counts a portion. Returns the number, and the cut itself, once all are counted; not called
-    /// again.
+    /// Counts a portion. When all are counted, returns their number and the cut; do not call it
+    /// again then.
     pub(crate) fn portion(&mut self) -> Option<(usize, Table<X>)> {
         let living = match &mut self.count {
             None => self.cut.len(),

@@ -1,11 +1,11 @@
-//! Finding a key for a command that reads it: an access, counted as a hit or a miss.
+//! Looks up a key for a reading command: counts as an access, and as a hit or a miss.
 //!
-//! As [`darter_command::Cx::find`], for commands that reply while they read the value: the rest of
-//! the context stays free.
+//! It does the same as [`darter_command::Cx::find`], for commands that reply while they read the
+//! value: the other parts of the context are not borrowed.
 
 use darter_keyspace::{Db, Found, Key, Lent, ShardStats, Str, Typed, WrongType};
 
-/// The living entry of `key`.
+/// The entry of `key`, if it is live.
 pub(crate) fn find<'d>(db: &'d mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Option<Found<'d>> {
     let found = db.find(key);
     stats.count(found.is_some());

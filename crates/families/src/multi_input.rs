@@ -1,10 +1,10 @@
-//! The inputs of a command over several collections: cuts of all of them, at one instant, and a
-//! queue of one for each key.
+//! The inputs of a command over several collections: cuts taken at one instant, in a queue with one
+//! for each key.
 //!
-//! If all keys are on this core, taking them is counting references. Otherwise the keys are locked,
-//! the cuts are sent here by pointer, and the locks are released before anything is computed:
-//! readers never hold one while they work. Freeing a hundred thousand collections takes milliseconds,
-//! so a long queue of them is dropped through `lazyfree`.
+//! If all keys are on this core, taking the cuts only counts references. Otherwise the keys are
+//! locked, the cuts are sent here by pointer, and the locks are released before the computation:
+//! readers never hold a lock while they work. Freeing a hundred thousand collections takes
+//! milliseconds, so a dropped queue of many is freed through `lazyfree`.
 
 use crate::lookup::find;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -17,19 +17,19 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-/// The collections at some keys, in their order; `None` for a key that is absent.
+/// The collections at several keys, in order; `None` for an absent key.
 pub(crate) type InputCuts<I> = Vec<Option<I>>;
 
-/// How a collection is held.
+/// The way in which a command holds its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// By a reader.
+    /// As a reader's cut.
     Reader,
-    /// As a value whose memory the result may share.
+    /// As a value, whose memory the result may share.
     Value,
 }
 
-/// A collection that a command works on with others.
+/// A collection that can be an input of such a command.
 pub(crate) trait Input: Sized + Send + 'static {
     /// A cut of the value.
     fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType>;
@@ -58,7 +58,7 @@ fn cut<I: Input>(
     find(db, stats, &Key::new(key)).map(|found| I::cut(&found, hold)).transpose()
 }
 
-/// The collections at the keys at `keys`, wherever they are, for a reader.
+/// The collections at the keys given by `keys`, on any core, for a reader.
 pub(crate) async fn anywhere<I: Input>(
     call: &Call,
     keys: Range<usize>,
@@ -70,10 +70,10 @@ pub(crate) async fn anywhere<I: Input>(
     cuts
 }
 
-/// The collections at the keys at `keys`, to build from, with the destination at `target` locked
-/// until the guard is dropped: no command reads or writes it until then. A reader that saw its old
-/// value after a source had already changed since the cut would observe that the two did not happen
-/// in one order. Only cuts of all keys see the old value, while no source has changed.
+/// The collections at the keys given by `keys`, as sources of a build. The destination at `target`
+/// stays locked until the guard is dropped, even for readers. Otherwise a reader could see the
+/// destination's old value after a source has changed, which no single order of commands would
+/// explain. Only cuts of all keys see the old value, and only while no source has changed.
 pub(crate) async fn for_target<I: Input>(
     call: &Call,
     keys: Range<usize>,
@@ -87,7 +87,7 @@ pub(crate) async fn for_target<I: Input>(
     Ok((cuts, locked))
 }
 
-/// Positions of keys, for each core that owns one.
+/// The indexes of keys, for each core that owns any.
 type Parts = Vec<(CoreId, Arc<Vec<usize>>)>;
 
 async fn split(call: &Call, keys: Range<usize>) -> Parts {
@@ -100,7 +100,7 @@ async fn split(call: &Call, keys: Range<usize>) -> Parts {
     owned.map(|(core, list)| (core, Arc::new(list))).collect()
 }
 
-/// Locks the keys for reading, and the one at `target` for a change.
+/// Locks the keys for reading, and the key at `target` for writing.
 async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     let few = parts.iter().map(|(_, list)| list.len()).sum::<usize>() <= ENTRIES_AT_ONCE;
     if few {
@@ -133,7 +133,8 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     call.tx.lock(claims).await
 }
 
-/// The collections at the keys, which are locked. They become sources of the build, if any.
+/// Takes the collections at the keys, which are locked, and registers them as sources of the build,
+/// if there is one.
 async fn take<I: Input>(
     call: &Call,
     parts: &Parts,
@@ -194,17 +195,17 @@ fn watch_portion(
     positions.iter().for_each(|at| shard.watch_source(build, db, &Key::new(args.get(*at))));
 }
 
-/// Ends the slice if it is over, checked once in a portion.
+/// Yields if the slice is over; checked once in a portion.
 pub(crate) async fn pause_now_and_then(call: &Call, done: usize) {
     if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
         call.tx.pause().await;
     }
 }
 
-/// Collections freed at once.
+/// Collections freed in one step.
 pub(crate) const FREED_AT_ONCE: usize = 128;
 
-/// Inputs that wait for their turn, freed this many at once.
+/// A queue of inputs. When dropped, at most this many are freed in one step.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<I: Send + 'static, const FREED: usize = FREED_AT_ONCE>(VecDeque<I>);
 
@@ -242,7 +243,7 @@ impl<I: Send + 'static, const FREED: usize> Drop for Queue<I, FREED> {
     }
 }
 
-/// Inputs that are no longer read.
+/// The inputs of a dropped queue, waiting to be freed.
 struct FreedCollections<I, const FREED: usize>(VecDeque<I>);
 
 impl<I: Send, const FREED: usize> Dismantle for FreedCollections<I, FREED> {
@@ -251,7 +252,7 @@ impl<I: Send, const FREED: usize> Dismantle for FreedCollections<I, FREED> {
         !self.0.is_empty()
     }
 
-    /// The sequence itself: the inputs' contents may be the keyspace's.
+    /// The size of the queue itself: its inputs may still be in the keyspace.
     fn bytes(&self) -> usize {
         self.0.len() * size_of::<I>()
     }

@@ -1,9 +1,10 @@
-//! Words among arguments: the names of options, in any case.
+//! Option names among the arguments, in any case.
 
 use darter_command::{Args, Refusal};
 use darter_resp::Arg;
 
-/// More options than these are refused: said again and again, a million of them would take a slice.
+/// The most options of a command. Without this limit, a million repeated options would take a
+/// slice.
 const OPTIONS_MAX: usize = 64;
 
 /// Counts the options of a command.
@@ -11,14 +12,14 @@ const OPTIONS_MAX: usize = 64;
 pub(crate) struct Count(usize);
 
 impl Count {
-    /// Counts one more. Refusals: `Syntax`, when they are too many.
+    /// Counts one more option. Refusals: `Syntax` if there are too many.
     pub(crate) fn add(&mut self) -> Result<(), Refusal> {
         self.0 += 1;
         if self.0 <= OPTIONS_MAX { Ok(()) } else { Err(Refusal::Syntax) }
     }
 }
 
-/// Takes the next argument as an option's word, or as a short value. One that came in chunks is no
+/// Takes the next argument as an option's name or a short value. An argument in chunks is no
 /// option: it reads as empty, and is never gathered into one piece.
 pub(crate) fn take<'a>(args: &mut Args<'a>) -> Option<&'a [u8]> {
     let at = args.position();
@@ -32,12 +33,12 @@ pub(crate) fn take<'a>(args: &mut Args<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// True when `word` is `name`.
+/// True if `word` equals `name` in any case.
 pub(crate) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The meaning of `word` in a table of names.
+/// Looks up `word` in a table of names.
 pub(crate) fn meaning<T: Copy>(word: &[u8], names: &[(&str, T)]) -> Option<T> {
     names.iter().find(|(name, _)| is(word, name)).map(|(_, meaning)| *meaning)
 }

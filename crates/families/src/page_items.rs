@@ -1,16 +1,17 @@
-//! Pages as items of files: each behind its place, in their order. Pages of zeros are left out.
+//! Pages of an array as items of a file: each with its index in front, in order. Pages of zeros are
+//! omitted.
 
 use darter_structs::pages::Pages;
 
-/// The pages of an array that are not all zeros.
+/// Iterates over the pages of an array that are not all zeros.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Pieces {
     next: usize,
 }
 
 impl Pieces {
-    /// Looks for the next one; subtracts those of zeros from `looks`. False when these are used up
-    /// before it was found, or the end.
+    /// Finds the next page, and subtracts skipped pages from `looks`. Returns false if the end is
+    /// reached or `looks` is used up.
     pub(crate) fn find(&mut self, pages: &Pages, looks: &mut usize) -> bool {
         while *looks > 0 {
             let Some(at) = pages.next_held(self.next) else { return true };
@@ -23,7 +24,7 @@ impl Pieces {
         false
     }
 
-    /// Puts the next one behind its place into `item`. False when there is none.
+    /// Writes the next page into `item`, after its index. Returns false if there is none.
     pub(crate) fn next(&mut self, pages: &Pages, item: &mut Vec<u8>) -> bool {
         self.find(pages, &mut { usize::MAX });
         let Some(bytes) = pages.next_held(self.next).and_then(|at| pages.page(at)) else {
@@ -35,7 +36,7 @@ impl Pieces {
         true
     }
 
-    /// The place of an item, and its bytes; `None` if it does not follow those before.
+    /// The index and the bytes of an item; `None` if it does not follow the previous items.
     pub(crate) fn take<'a>(&mut self, item: &'a [u8]) -> Option<(usize, &'a [u8])> {
         let (place, bytes) = item.split_first_chunk()?;
         let at = usize::try_from(u64::from_le_bytes(*place)).ok()?;
@@ -54,8 +55,8 @@ mod tests {
     use super::*;
     use darter_structs::pages::PAGE_BYTES;
 
-    #[test] // Pages of zeros are left out, and all others come back.
-    fn pieces_are_the_array() {
+    #[test]
+    fn an_array_is_restored_from_its_nonzero_pages() {
         let len = 100 * PAGE_BYTES + 33;
         let mut pages = Pages::zeros(len);
         for (page, byte) in [(0, 1), (1, 0), (50, 0), (51, 7), (100, 3)] {

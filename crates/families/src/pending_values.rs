@@ -1,8 +1,8 @@
 //! Names, values and elements of any length that are being sent.
 //!
-//! A value in a page is copied into the reply. An out-of-line one is shared, chunk by chunk, and a
-//! value of 512 MB has 8 192 of them: so it waits here together with whatever follows it, and
-//! leaves in portions. Replies of short values never touch the queue.
+//! A value stored in a page is copied into the reply. An out-of-line value is shared chunk by
+//! chunk, and a value of 512 MB has 8 192 chunks. So it is queued here, together with everything
+//! after it, and sent in portions. Replies of short values never use the queue.
 
 use darter_base::number;
 use darter_command::{BlobStream, Flow, Stream, reply_str};
@@ -12,33 +12,33 @@ use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table, Text};
 use std::collections::VecDeque;
 
-/// Bytes that one portion of a reply aims at.
+/// The target size of one portion of a reply, in bytes.
 pub(crate) const PORTION_BYTES: usize = 32 * 1024;
 /// Names up to this length are copied as they are read: [`ENTRIES`] of them come to 128 KiB.
 const NAME_AT_ONCE: usize = 4 * 1024;
-/// Entries read at once: 32 KiB with the longest names and values that fit a page.
+/// Entries that are read in one step: 32 KiB with the longest names and values that fit a page.
 const ENTRIES: usize = 32;
 /// Entries of one portion.
 const PORTION_ENTRIES: usize = 384;
 
-/// See the module.
+/// The queue of values being sent; see the module's documentation.
 #[derive(Default)]
 pub(crate) struct PendingValues {
     waiting: VecDeque<Piece>,
 }
 
-/// A piece that waits.
+/// A queued piece of the reply.
 enum Piece {
-    /// Encoded.
+    /// Encoded bytes.
     Bytes(Vec<u8>),
-    /// A long value, its header sent.
+    /// A long value, whose header has been sent.
     Blob(BlobStream),
-    /// A long name, its header sent, and the number of its bytes sent.
+    /// A long name whose header has been sent, and the number of its bytes already sent.
     Name(HeldKey, usize),
 }
 
 impl PendingValues {
-    /// True when nothing waits.
+    /// True if the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -55,7 +55,8 @@ impl PendingValues {
         self.held_or_text(reply, &key, || entry.hold_key())
     }
 
-    /// Appends a name, which `hold` holds if it is long. Returns the bytes to charge to this portion.
+    /// Appends a name; `hold` returns a reference to it if it is long. Returns the bytes to charge
+    /// to this portion.
     #[inline]
     pub(crate) fn held_or_text(
         &mut self,
@@ -154,12 +155,12 @@ impl PendingValues {
         self.tail().extend_from_slice(&out.flatten());
     }
 
-    /// The rest of a reply that has been encoded completely.
+    /// The rest of a completely encoded reply.
     pub(crate) fn into_flow(self) -> Flow {
         if self.waiting.is_empty() { Flow::Done } else { Flow::Stream(Box::new(self)) }
     }
 
-    /// The buffer at the end of the queue.
+    /// The buffer of encoded bytes at the end of the queue.
     fn tail(&mut self) -> &mut Vec<u8> {
         if !matches!(self.waiting.back(), Some(Piece::Bytes(_))) {
             self.waiting.push_back(Piece::Bytes(Vec::new()));
@@ -225,23 +226,23 @@ impl PendingValues {
     }
 }
 
-/// Walks a cut, and releases the entries that it has read.
+/// Iterates over a cut, and frees the entries that it has read.
 pub(crate) struct CutWalk<X: OutOfLine> {
     reader: Reader<X>,
     unsent: PendingValues,
 }
 
-/// Encodes an entry, or not; returns the bytes to charge to the portion.
+/// Encodes an entry, or skips it. Returns the bytes to charge to the portion.
 pub(crate) type Encode<'a, X> =
     dyn FnMut(&mut Reply<'_>, &mut PendingValues, &Entry<'_, X>) -> usize + 'a;
 
 impl<X: OutOfLine> CutWalk<X> {
-    /// Takes over the cut that `reader` reads.
+    /// Takes over the cut of `reader`.
     pub(crate) fn new(reader: Reader<X>) -> Self {
         Self { reader, unsent: PendingValues::default() }
     }
 
-    /// Bytes that only readers hold.
+    /// Bytes that only readers keep alive.
     pub(crate) fn pinned_bytes(&self) -> usize {
         self.reader.pinned_bytes() + self.unsent.pinned_bytes()
     }
@@ -251,7 +252,7 @@ impl<X: OutOfLine> CutWalk<X> {
         self.reader.left()
     }
 
-    /// Reads a portion, or sends what waits. True while more is left.
+    /// Reads a portion, or sends queued pieces. Returns true while more is left.
     pub(crate) fn portion(&mut self, reply: &mut Reply<'_>, encode: &mut Encode<'_, X>) -> bool {
         let Self { reader, unsent } = self;
         if !unsent.is_empty() {
@@ -267,7 +268,7 @@ impl<X: OutOfLine> CutWalk<X> {
         !unsent.is_empty() || reader.left() > 0
     }
 
-    /// Releases the rest of the cut; true while something waits to be sent.
+    /// Frees the rest of the cut. Returns true while anything is queued.
     pub(crate) fn finish(&mut self) -> bool {
         self.reader = Reader::new(Table::new());
         !self.unsent.is_empty()

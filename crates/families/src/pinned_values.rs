@@ -1,26 +1,26 @@
-//! Values that wait to be read, and how much of them only the reader still holds.
+//! A queue of values that will be read, and the bytes that only the reader keeps alive.
 //!
-//! A reply of sixteen thousand values cannot check each of them, whenever the total is asked for,
-//! for still being in use: that is a cache miss each. So a check looks at some, the next one
-//! continues from there, and findings are kept: a freed value never comes back. The sum of a long
-//! reply lags by the checks that it takes, and is never too large.
+//! Checking each of sixteen thousand values whenever the total is needed would cost a cache miss
+//! each. So each check looks at a few values and continues where the previous check stopped.
+//! Results are remembered, because a deleted value never comes back. The total of a long reply may
+//! therefore lag, but is never too large.
 
 use darter_keyspace::StrPieces;
 use darter_structs::Watch;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Values looked at in one check.
+/// Values that are looked at in one check.
 const ASKED_AT_ONCE: usize = 128;
 
 /// A value that may be deleted while it is read.
 pub(crate) trait Pinned {
-    /// Bytes of it that only readers hold.
+    /// Bytes of the value that only readers keep alive.
     fn pinned_bytes(&self) -> usize;
 }
 
 impl Pinned for Option<StrPieces> {
-    /// A short one is a copy: only its reader has it.
+    /// A short value is a copy that only its reader has.
     fn pinned_bytes(&self) -> usize {
         match self {
             None => 0,
@@ -36,38 +36,38 @@ impl Pinned for Watch {
     }
 }
 
-/// See the module.
+/// The queue of values; see the module's documentation.
 pub(crate) struct PinnedValues<T> {
     values: VecDeque<(T, Cell<usize>)>,
-    /// The sum of the findings.
+    /// The sum of the results so far.
     found: Cell<usize>,
     /// The start of the next check.
     next: Cell<usize>,
 }
 
 impl<T: Pinned> PinnedValues<T> {
-    /// The values, in the order in which they leave.
+    /// A queue of the values, in the order in which they are read.
     pub(crate) fn new(values: impl IntoIterator<Item = T>) -> Self {
         let values = values.into_iter().map(|value| (value, Cell::new(0))).collect();
         Self { values, found: Cell::new(0), next: Cell::new(0) }
     }
 
-    /// Adds a value, which leaves last.
+    /// Adds a value at the end.
     pub(crate) fn push(&mut self, value: T) {
         self.values.push_back((value, Cell::new(0)));
     }
 
-    /// Values that have not left.
+    /// The number of values left.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// The next to leave.
+    /// The first value.
     pub(crate) fn front(&self) -> Option<&T> {
         self.values.front().map(|(value, _)| value)
     }
 
-    /// The next leaves.
+    /// Removes the first value.
     pub(crate) fn pop_front(&mut self) {
         if let Some((_, found)) = self.values.pop_front() {
             self.found.set(self.found.get() - found.get());
@@ -75,7 +75,7 @@ impl<T: Pinned> PinnedValues<T> {
         }
     }
 
-    /// Bytes that only readers hold, as far as it is known. Cost: a look at some of the values.
+    /// Bytes that only readers keep alive, as far as known. Cost: a look at some of the values.
     pub(crate) fn pinned_bytes(&self) -> usize {
         let len = self.values.len();
         for _ in 0..len.min(ASKED_AT_ONCE) {
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    #[test] // Each deleted value counts once, until it leaves, however far the checks have come.
+    #[test] // For any number of values checked so far.
     fn deleted_values_count_until_they_are_sent() {
         for count in [1_usize, 100, 1_000] {
             let kept: Vec<_> = (0..count).map(|_| std::rc::Rc::new(())).collect();

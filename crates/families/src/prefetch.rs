@@ -1,21 +1,22 @@
 //! Prefetching the entries that arguments name, before they are looked up.
 //!
 //! In a table that does not fit the caches, a lookup waits for memory, first for the index line of
-//! an entry, then for the entry. Sixteen that are prefetched together arrive in the time of one.
+//! an entry, then for the entry. Sixteen entries that are prefetched together arrive in the time of
+//! one.
 
 use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_command::Args;
 use darter_keyspace::Ahead;
 
-/// Entries prefetched together. More lines in flight than a core has buffers for gain nothing.
+/// Entries prefetched together. A core has only so many line buffers, so more gain nothing.
 pub(crate) const BATCH: usize = 16;
-/// A table of fewer entries is in the caches anyway.
+/// Smaller tables are in the caches anyway.
 const ENTRIES_MIN: usize = 4_096;
 
-/// Call it before the entry of each `index` is looked up: with the first of a batch, it prefetches
-/// all of it. Each entry takes `width` arguments, of which the first is its name; `args` is at the
-/// entry of `index`.
+/// Call this before looking up the entry of each `index`: for the first of a batch, it prefetches
+/// the whole batch. Each entry takes `width` arguments, and its name is the first. `args` is
+/// positioned at the entry of `index`.
 pub(crate) fn prefetch<N: Ahead + ?Sized>(
     index: usize,
     ahead: &N,

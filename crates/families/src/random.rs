@@ -1,13 +1,13 @@
 //! Random entries: the common part of HRANDFIELD and SRANDMEMBER.
 //!
-//! One entry costs a few draws of places in the table. Distinct entries are drawn and checked
-//! against those drawn before, while they are few; many are chosen in one walk, each with the
-//! remaining chance, which needs no memory at all. Both are uniform over all subsets.
+//! One entry takes a few random draws of places in the table. A few distinct entries are drawn and
+//! checked against the earlier draws. Many are chosen in one pass over the table, each with the
+//! remaining probability, which needs no memory. Both methods are uniform over all subsets.
 //!
-//! Everything is drawn from a cut without dead entries. If some have just died, the living are
-//! copied first, in slices.
+//! Entries are drawn from a cut without expired entries. If some have just expired, the live ones
+//! are copied first, in slices.
 //!
-//! Not here: how an entry is shown.
+//! Not here: the encoding of an entry.
 
 use crate::live_entries::is_alive;
 use crate::reservoir::Reservoir;
@@ -19,7 +19,7 @@ use darter_tx::KeySet;
 
 /// Draws in one portion.
 pub(crate) const DRAWS: usize = 48;
-/// Entries are drawn one by one while they are at most this small a part of the table.
+/// Entries are drawn one by one if they are at most one in this many entries of the table.
 pub(crate) const DRAWN_PART: usize = 16;
 /// Entries copied in one portion.
 const COPIES: usize = 96;
@@ -29,14 +29,15 @@ const COPIES: usize = 96;
 pub(crate) enum Wish {
     /// One entry, or null.
     One,
-    /// This many, with repetitions.
+    /// `count` entries, with repetitions.
     Repeated(usize),
-    /// At most this many, all distinct.
+    /// At most `count` entries, all distinct.
     Distinct(usize),
 }
 
 impl Wish {
-    /// Reads a count: this many distinct ones, or if it is negative, this many that may repeat.
+    /// Parses a count: a positive count for distinct entries, a negative one for entries that may
+    /// repeat.
     pub(crate) fn of_count(text: &[u8]) -> Result<Self, Refusal> {
         let count = number::parse_i64(text).ok_or(Refusal::NotAnInteger)?;
         if count == i64::MIN {
@@ -49,7 +50,7 @@ impl Wish {
         Ok(if count < 0 { Self::Repeated(size) } else { Self::Distinct(size) })
     }
 
-    /// How to fulfil it from a table of `entries`, all alive.
+    /// Chooses the method for a table of `entries` live entries.
     pub(crate) fn way(self, entries: usize, prng: &mut Prng) -> Way {
         match self {
             Self::One => Way::One,
@@ -65,35 +66,34 @@ impl Wish {
     }
 }
 
-/// How to fulfil a wish.
+/// The method of choosing entries.
 pub(crate) enum Way {
     /// Draw one entry, if there is any.
     One,
-    /// Draw this many, one by one; if they must be distinct, these are the hashes of those drawn
-    /// before.
+    /// Draw this many, one by one; if they must be distinct, with the hashes of the earlier draws.
     Draw(usize, Option<KeySet>),
-    /// Take them all.
+    /// Take all entries.
     All,
-    /// Choose this many in one walk.
+    /// Choose this many in one pass.
     Choose(usize, Reservoir),
 }
 
-/// A hash or a set that is filled with living entries, to draw from.
+/// A hash or a set that is filled with live entries, to draw from.
 pub(crate) trait Urn: Send + 'static {
-    /// The out-of-line values of its entries.
+    /// The type of its out-of-line values.
     type Out: OutOfLine;
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory held.
     fn bytes(&self) -> usize;
 
     /// Adds a copy of an entry, without its deadline.
     fn put(&mut self, entry: &Entry<'_, Self::Out>, now: UnixMillis);
 
-    /// Replies from the added entries.
+    /// Replies with entries drawn from it.
     fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow;
 }
 
-/// Copies the living, then draws from the copy.
+/// Copies the live entries, then draws from the copy.
 pub(crate) struct Purge<U: Urn> {
     reader: Reader<U::Out>,
     urn: U,
@@ -103,7 +103,8 @@ pub(crate) struct Purge<U: Urn> {
 }
 
 impl<U: Urn> Purge<U> {
-    /// Draws from the living entries in `cut` at `now`, by way of `urn`; the value takes `bytes`.
+    /// Draws from the entries of `cut` that are live at `now`, by way of `urn`. `bytes` is the
+    /// memory of the value.
     pub(crate) fn new(
         (cut, bytes): (Table<U::Out>, usize),
         urn: U,
@@ -138,13 +139,13 @@ impl<U: Urn> Stream for Purge<U> {
         }
     }
 
-    /// The draw may be from a copy made for it.
+    /// The draw may be from a copy made for this reply.
     fn pinned_bytes(&self) -> usize {
         self.reader.pinned_bytes() + self.urn.bytes()
     }
 }
 
-/// An independent generator, for work that is interleaved with other work.
+/// A generator with an independent state, for work that is interleaved with other work.
 pub(crate) fn fork(prng: &mut Prng) -> Prng {
     Prng::from_seed(prng.next_u64())
 }

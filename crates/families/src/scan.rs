@@ -1,7 +1,7 @@
-//! The options that SCAN, HSCAN and SSCAN share, and for the last two the walk through a part of
-//! one table, and the reply from it.
+//! The options shared by SCAN, HSCAN and SSCAN; and, for HSCAN and SSCAN, the walk through a part
+//! of one table and the reply.
 //!
-//! Not here: how an entry is shown, and the text of the cursor (`cursor`).
+//! Not here: the encoding of an entry, and the text of the cursor (`cursor`).
 
 use crate::live_entries::is_alive;
 use crate::pending_values::PendingValues;
@@ -10,25 +10,25 @@ use darter_command::{Args, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::table::{CURSOR_BITS, Entry, OutOfLine, Scratch, Table, Text};
 
-/// Entries a call, if the client gives no count.
+/// The default COUNT.
 const COUNT_DEFAULT: usize = 10;
-/// Places of the table visited for each wanted entry: an almost empty table does not hold a call
-/// up.
+/// Places of the table visited for each wanted entry at most, so that an almost empty table does
+/// not prolong a call.
 const PLACES_PER_ENTRY: usize = 10;
 /// Places in one portion of a long call.
 const PORTION: usize = 24;
-/// Cursors of the table are shorter than ours by the bits it leaves to its caller.
+/// The table's cursors have fewer bits than ours: some bits are left to the caller.
 const CURSOR_MASK: u64 = (1 << CURSOR_BITS) - 1;
 
 /// The client's options.
 pub(crate) struct Options {
     pattern: Option<Vec<u8>>,
-    /// Entries that the call should visit.
+    /// The target number of visited entries.
     pub(crate) count: usize,
 }
 
 impl Options {
-    /// Reads the options. `own` is called for each other word: true if it took it.
+    /// Parses the options. `own` is called for each other word, and returns true if it accepts it.
     pub(crate) fn parse(
         mut args: Args<'_>,
         mut own: impl FnMut(&mut Args<'_>) -> bool,
@@ -48,21 +48,21 @@ impl Options {
         Ok(options)
     }
 
-    /// True when an entry with this key should be returned.
+    /// True if an entry with this key matches.
     pub(crate) fn wants(&self, key: &Text<'_>) -> bool {
         let matches = |pattern: &Vec<u8>| glob::matches(pattern, key.bytes(&mut Scratch::new()));
         self.pattern.as_ref().is_none_or(matches)
     }
 }
 
-/// A walk through the part of a cut that one call returns: until `count` entries were seen,
-/// matching or not. It is made twice, first to count and to find the cursor, which are at the
-/// beginning of the reply, then to send. Nothing is gathered, however large the count.
+/// A walk through the part of a cut that one call returns: `count` entries, matching or not. The
+/// walk is made twice: first to get the reply's count and cursor, which come first, then to send
+/// the entries. Nothing is collected, whatever the count.
 pub(crate) struct ScanWalk<X: OutOfLine> {
     cut: Table<X>,
     options: Options,
     now: u64,
-    /// The start of the part.
+    /// The cursor at which the part starts.
     first: u64,
     next: u64,
     entries: usize,
@@ -70,13 +70,13 @@ pub(crate) struct ScanWalk<X: OutOfLine> {
 }
 
 impl<X: OutOfLine> ScanWalk<X> {
-    /// The part of `cut` that begins at a client's `cursor`.
+    /// The part of `cut` that starts at a client's `cursor`.
     pub(crate) fn new(cut: Table<X>, options: Options, cursor: u64, now: u64) -> Self {
         let first = cursor & CURSOR_MASK;
         Self { cut, options, now, first, next: first, entries: 0, places: 0 }
     }
 
-    /// Visits the next place of the table, and calls `take` with the living matches there. True
+    /// Visits the next place of the table, and calls `take` with its live matches. Returns true
     /// while the part continues.
     pub(crate) fn place(&mut self, take: &mut dyn FnMut(&Entry<'_, X>)) -> bool {
         let Self { cut, options, now, next, entries, .. } = self;
@@ -93,18 +93,18 @@ impl<X: OutOfLine> ScanWalk<X> {
         self.next != 0 && !is_enough
     }
 
-    /// The cursor after the entries visited.
+    /// The cursor after the visited entries.
     pub(crate) fn cursor(&self) -> u64 {
         self.next
     }
 
-    /// Goes back to where the part begins.
+    /// Restarts at the beginning of the part.
     pub(crate) fn restart(&mut self) {
         (self.next, self.entries, self.places) = (self.first, 0, 0);
     }
 }
 
-/// The reply of a call from the entries of a table.
+/// The encoding of a reply with entries of a table.
 pub(crate) trait Show<X: OutOfLine>: Copy + Send + 'static {
     /// The header for `entries` entries.
     fn header(self, reply: &mut Reply<'_>, entries: usize);
@@ -113,7 +113,7 @@ pub(crate) trait Show<X: OutOfLine>: Copy + Send + 'static {
     fn encode(self, reply: &mut Reply<'_>, unsent: &mut PendingValues, entry: &Entry<'_, X>);
 }
 
-/// A call: counts, then sends.
+/// A call in progress: first counts, then sends.
 pub(crate) struct Scan<X: OutOfLine, S: Show<X>> {
     walk: ScanWalk<X>,
     show: S,
@@ -122,7 +122,7 @@ pub(crate) struct Scan<X: OutOfLine, S: Show<X>> {
     unsent: PendingValues,
 }
 
-/// How far a call has got.
+/// The phase of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Counting,
@@ -130,7 +130,7 @@ enum Phase {
     Sent,
 }
 
-/// Replies that there is nothing, and that the scan is over.
+/// Replies with no entries and cursor 0.
 pub(crate) fn nothing(reply: &mut Reply<'_>) {
     header(reply, 0);
     reply.array(0);
@@ -143,7 +143,7 @@ fn header(reply: &mut Reply<'_>, cursor: u64) {
 }
 
 impl<X: OutOfLine, S: Show<X>> Scan<X, S> {
-    /// The call that takes `walk`.
+    /// A call over `walk`.
     pub(crate) fn new(walk: ScanWalk<X>, show: S) -> Self {
         Self { walk, show, matches: 0, phase: Phase::Counting, unsent: PendingValues::default() }
     }

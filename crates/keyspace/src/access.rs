@@ -53,7 +53,7 @@ mod tests {
 
     const NOW: u64 = 1_900_000_000_123;
 
-    #[test] // Never more than has passed, and less by two seconds at most; 0 at once.
+    #[test] // Never above the true time, and at most two seconds below; 0 right after an access.
     fn idle_times_are_rounded_down() {
         for access in [NOW, NOW + 876, NOW + 877, 0, MASK * 1_000, (MASK + 1) * 1_000 - 1] {
             for passed in [0, 1, 999, 1_000, 1_999, 2_000, 3_000, 86_400_000, IDLE_MAX * 1_000] {
@@ -63,8 +63,8 @@ mod tests {
         }
     }
 
-    #[test] // A given time is reported, up to the longest, and grows like any other.
-    fn given_idle_times_are_reported() {
+    #[test] // Up to the longest.
+    fn a_given_idle_time_is_reported_and_grows() {
         for seconds in [0, 1, 1_000, GIVEN_MAX - 1, GIVEN_MAX, GIVEN_MAX + 1, IDLE_MAX, u64::MAX] {
             let (stamp, given) = (stamp_of_idle(seconds, NOW), seconds.min(GIVEN_MAX));
             for later in [0, 1, 5, GIVEN_MAX] {

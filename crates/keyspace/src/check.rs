@@ -169,7 +169,7 @@ mod tests {
         db
     }
 
-    #[test] // The database changes during the walk: the result is that of the moment when it began.
+    #[test] // Changes during the check do not affect the result.
     fn a_database_is_checked_in_slices() {
         let mut db = db();
         let (mut checker, mut slices) = (db.checker(), 1);
@@ -199,8 +199,8 @@ mod tests {
         db.check_invariants();
     }
 
-    #[test] // Values in entries, and values too large for one.
-    fn packs_are_checked_a_few_at_a_time() {
+    #[test]
+    fn packed_values_are_checked_a_few_at_a_time() {
         let mut db = Db::default();
         for number in 0..200 {
             let (name, names) = (format!("key:{number}"), if number % 2 == 0 { 5 } else { 200 });
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "an empty pack")]
-    fn a_pack_that_is_not_sound_is_found() {
+    fn a_damaged_packed_value_is_detected() {
         let pack = ROLL.pack(false, &[1, 0, 0]); // Names, and none.
         let pack = super::Pending::Inline(pack.note, pack.bytes.to_vec());
         let mut checker = super::Checker { packs: vec![pack], ..db().checker() };
@@ -232,14 +232,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "I1")]
-    fn accounts_that_do_not_fit_are_found() {
+    fn wrong_totals_are_detected() {
         let mut checker = super::Checker { expires: 1, ..db().checker() };
         while checker.next_slice() {}
     }
 
     #[test]
     #[should_panic(expected = "without its pair")]
-    fn values_without_a_pair_are_detected() {
+    fn live_values_without_a_clock_are_detected() {
         let (db, mut cursor) = (db(), 0);
         loop {
             cursor = super::values(db.keys(), &crate::clocks::Clocks::default(), cursor);

@@ -581,8 +581,8 @@ mod tests {
         shard.iter().filter(|(_, db)| !db.is_empty()).map(|(at, _)| at).collect()
     }
 
-    #[test] // Two billion databases: the work follows those in use.
-    fn databases_cost_nothing_until_they_are_used() {
+    #[test] // With two billion databases, work depends only on those in use.
+    fn unused_databases_cost_nothing() {
         let mut shard = Shard::new(DATABASES, 1);
         for db in [0, 63, 64, 1_000_000, DATABASES - 1] {
             assert!(shard.db(db).is_empty());
@@ -601,7 +601,7 @@ mod tests {
         assert_eq!(used(&shard), []);
     }
 
-    #[test] // Reading one database after the other leaves no memory behind.
+    #[test] // Reading one database after another leaves no memory behind.
     fn empty_databases_are_freed() {
         let mut shard = Shard::new(DATABASES, 1);
         for db in 0..10_000 {

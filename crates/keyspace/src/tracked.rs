@@ -353,7 +353,7 @@ mod tests {
         }
     }
 
-    #[test] // At the limit, one key is dropped for each new one, and its readers are notified.
+    #[test] // At the limit, each new key evicts one, and its readers are notified.
     fn evicted_keys_are_invalidated() {
         let (mut tracked, mut prng) = (Tracked::default(), Prng::from_seed(1));
         tracked.limit(10);
@@ -371,8 +371,8 @@ mod tests {
         assert_eq!(tracked.sizes(), (23, 23), "0: any number");
     }
 
-    #[test] // Each touch with its author; flushes only on request.
-    fn requested_touches_are_observed() {
+    #[test] // Flushes are reported only on request.
+    fn touches_are_reported_with_their_author() {
         let mut tracked = Tracked::default();
         tracked.hear_touch(b"k", 0);
         tracked.hear_flush();
@@ -392,8 +392,8 @@ mod tests {
         assert_eq!(authors.collect::<Vec<_>>(), expected);
     }
 
-    #[test] // A hundred thousand readers of a key, and as many keys, are freed in portions.
-    fn nothing_is_freed_at_once() {
+    #[test] // A hundred thousand readers of one key, and as many keys.
+    fn tracked_keys_and_readers_are_freed_in_portions() {
         let (mut tracked, mut prng) = (Tracked::default(), Prng::from_seed(1));
         for client in 0..100_000_u64 {
             tracked.remember(client, &Key::new(b"k"), &mut prng);

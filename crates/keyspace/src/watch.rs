@@ -499,8 +499,8 @@ mod tests {
         shard.db_mut(db).set_text(&Key::new(key), Fresh::Bytes(b"v"), deadline);
     }
 
-    #[test] // The sources of a build count as changed after a touch, and if they may expire.
-    fn changed_sources_of_builds_are_known() {
+    #[test] // Also if they may expire.
+    fn build_sources_count_as_changed_after_a_touch() {
         let mut shard = Shard::new(2, 1);
         for key in [b"a", b"b"] {
             set(&mut shard, 0, key, Deadline::Clear);
@@ -528,8 +528,8 @@ mod tests {
         assert!(!shard.is_watched());
     }
 
-    #[test] // A table that has grown is freed in pieces, also by the last of very many keys.
-    fn a_large_table_is_freed_later() {
+    #[test] // Also when its last key is removed.
+    fn a_large_watch_table_is_freed_in_portions() {
         let (mut shard, before) = (Shard::new(2, 1), lazyfree::waiting());
         for at in 0..20_000 {
             shard.watch(CLIENT, 0, &Key::new(format!("key:{at}").as_bytes()));
@@ -548,8 +548,8 @@ mod tests {
         assert_eq!(lazyfree::waiting(), before, "a small one is freed at once");
     }
 
-    #[test] // Redis's rules for keys that are there, that are not, and that have died.
-    fn events_that_touch_a_key() {
+    #[test] // Existing, absent and expired keys.
+    fn watched_keys_are_touched_as_in_redis() {
         type Act = fn(&mut Shard);
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[u8], Act, bool)] = &[
@@ -597,8 +597,8 @@ mod tests {
         }
     }
 
-    #[test] // Many clients and many keys, in portions: as a model that marks at once.
-    fn watches_agree_with_a_model() {
+    #[test] // Many clients and keys, in portions.
+    fn random_watches_agree_with_a_model() {
         for seed in 0..40 {
             let mut prng = Prng::from_seed(seed);
             let mut shard = Shard::new(2, 1);
@@ -642,7 +642,7 @@ mod tests {
         }
     }
 
-    #[test] // A thousand clients may go in one step: it must not remove keys for each of them.
+    #[test] // A thousand clients may disconnect in one step, which must not remove all their keys.
     fn unwatch_cost_is_bounded() {
         let keys_of = |watches: &Watches| watches.keys.len();
         for each in [FEW, FEW + 1, AT_ONCE, RUN + 1] {
@@ -664,8 +664,8 @@ mod tests {
         }
     }
 
-    #[test] // A hundred thousand watches of one key, and a hundred thousand keys of one client.
-    fn nothing_is_done_at_once() {
+    #[test] // A hundred thousand of one key, and of one client.
+    fn very_many_watches_are_touched_and_removed_in_portions() {
         const MANY: u64 = 100_000;
         let mut shard = Shard::new(1, 1);
         (0..MANY).for_each(|client| shard.watch(client, 0, &Key::new(b"k")));

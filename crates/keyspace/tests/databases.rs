@@ -180,8 +180,8 @@ impl Run {
     }
 }
 
-#[test] // Whatever is done to one of them, the sums are as if all had been walked.
-fn sums_over_databases_match_a_walk() {
+#[test] // After any change of one of them.
+fn totals_over_databases_equal_a_recount() {
     for seed in 0..SEEDS {
         let mut run = Run::new(seed);
         for _ in 0..STEPS {
@@ -195,7 +195,7 @@ fn sums_over_databases_match_a_walk() {
     }
 }
 
-#[test] // FLUSHALL frees a few databases in each portion.
+#[test] // By FLUSHALL, a few in each portion.
 fn many_databases_are_freed_in_portions() {
     const MANY: usize = 20_000;
     let mut shard = Shard::new(usize::MAX, 1);
@@ -227,8 +227,8 @@ fn many_databases_are_freed_in_portions() {
     shard.check_invariants();
 }
 
-#[test] // The sweeper goes from one that has dead to the next, and those that are empty then go.
-fn the_dead_of_many_databases_are_found() {
+#[test] // Databases that become empty are freed.
+fn the_sweeper_finds_expired_keys_in_all_databases() {
     let mut shard = Shard::new(usize::MAX, 1);
     shard.set_now(NOW);
     for at in 0..5_000 {

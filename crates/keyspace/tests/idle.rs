@@ -146,7 +146,7 @@ impl Run {
 }
 
 #[test]
-fn times_of_access_match_a_map() {
+fn access_times_agree_with_a_map() {
     for seed in 0..30 {
         let mut run = Run::new(seed);
         for step in 0..3_000 {

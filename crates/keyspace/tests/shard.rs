@@ -27,8 +27,8 @@ fn member(shard: &mut Shard, db: usize, key: &str, member: &str, deadline: Deadl
     assert_eq!(added, Ok(Some(true)));
 }
 
-#[test] // The shard's totals are the sums over its databases, near and far.
-fn sums_are_over_all_databases() {
+#[test]
+fn shard_totals_are_sums_over_its_databases() {
     let mut shard = shard();
     assert_eq!((shard.databases(), shard.now()), (10_000, NOW));
     let empty = shard.memory_bytes();
@@ -47,8 +47,8 @@ fn sums_are_over_all_databases() {
     assert!(shard.iter().all(|(_, db)| db.is_empty()));
 }
 
-#[test] // Each change counts once, wherever it was made; expiry does not count.
-fn changes_are_counted() {
+#[test] // In any database.
+fn each_change_counts_once_and_expiry_does_not() {
     let mut shard = shard();
     for db in USED {
         text(&mut shard, db, "text", Deadline::Clear);
@@ -64,8 +64,8 @@ fn changes_are_counted() {
     assert_eq!(shard.changes(), 9, "databases that were let go of");
 }
 
-#[test] // Reads are counted by whether they found their key.
-fn reads_are_counted() {
+#[test]
+fn reads_count_as_hits_or_misses() {
     let mut shard = shard();
     (0..5).for_each(|at| shard.stats.count(at < 3));
     let (db, _, stats) = shard.parts(3);
@@ -73,8 +73,8 @@ fn reads_are_counted() {
     assert_eq!((shard.stats.hits, shard.stats.misses), (4, 2));
 }
 
-#[test] // CLIENT NO-TOUCH holds for the one command that came with it.
-fn no_touch_ends_with_its_command() {
+#[test]
+fn no_touch_applies_to_a_single_command() {
     let mut shard = shard();
     for db in [3, 5_000] {
         text(&mut shard, db, "k", Deadline::Clear);
@@ -89,7 +89,7 @@ fn no_touch_ends_with_its_command() {
     }
 }
 
-#[test] // Tables that have shrunk are compacted in any database, also one that has been emptied since.
+#[test] // Also in a database that has become empty.
 fn shrunk_tables_of_all_databases_are_compacted() {
     const KEYS: usize = if cfg!(miri) { 0 } else { 30_000 };
     let mut shard = shard();
@@ -122,7 +122,7 @@ fn shrunk_tables_of_all_databases_are_compacted() {
     shard.check_invariants();
 }
 
-#[test] // A clock that was set back does not put off what waits for a second of quiet.
+#[test] // Setting the clock back does not delay work that waits for a quiet second.
 #[cfg_attr(miri, ignore = "it takes many keys")]
 fn a_shrunk_table_does_not_wait_for_a_clock_that_was_set_back() {
     let mut shard = shard();
@@ -138,8 +138,8 @@ fn a_shrunk_table_does_not_wait_for_a_clock_that_was_set_back() {
     assert_eq!(shard.next_compaction(), Some(NOW - 99_000));
 }
 
-#[test] // The first death of any database is reported, and all dead are swept, fields before keys.
-fn deaths_of_all_databases_are_found() {
+#[test] // The earliest deadline is reported, and fields are swept before keys.
+fn expiry_is_found_in_all_databases() {
     let mut shard = shard();
     assert_eq!((shard.next_key_death(), shard.next_field_death()), (None, None));
     assert!(!shard.reap(10));
@@ -172,8 +172,8 @@ fn deaths_of_all_databases_are_found() {
     assert_eq!(shard.expired_count(), 4);
 }
 
-#[test] // Records applied to an empty shard make an equal one, exchanges included.
-fn effects_make_the_same_shard() {
+#[test] // SWAPDB included.
+fn replayed_records_make_an_equal_shard() {
     let mut shard = shard();
     text(&mut shard, 0, "unheard", Deadline::Clear);
     assert!(shard.take_records().is_empty());
@@ -205,8 +205,8 @@ fn effects_make_the_same_shard() {
     assert!(shard.take_records().is_empty());
 }
 
-#[test] // Records of a transaction are marked up to its end, whatever the database.
-fn parts_of_transactions_are_marked() {
+#[test] // In any database.
+fn records_of_a_transaction_are_marked_to_its_end() {
     let mut shard = shard();
     shard.join(Wants::CHANGES);
     let part = Part { transaction: 7, parts: 2 };

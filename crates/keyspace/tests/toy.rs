@@ -23,8 +23,8 @@ fn sum(db: &Db, key: &[u8]) -> Result<Option<u64>, WrongType> {
     Ok(db.value::<Heap>(&Key::new(key))?.map(|heap| heap.0.iter().sum()))
 }
 
-#[test] // Type, encoding and bytes come from the type itself.
-fn values_are_described_by_their_type() {
+#[test]
+fn a_new_type_reports_its_name_encoding_and_bytes() {
     let db = db();
     let found = db.get(&Key::new(b"heap")).unwrap();
     assert_eq!((found.kind().name, found.encoding()), ("heap", "vector"));
@@ -36,8 +36,8 @@ fn values_are_described_by_their_type() {
     db.check_invariants();
 }
 
-#[test] // A request for another type is refused, and changes nothing.
-fn other_types_are_refused() {
+#[test] // And changes nothing.
+fn access_as_another_type_is_refused() {
     let mut db = db();
     let key = Key::new(b"heap");
     assert!(db.edit::<Roll, _>(&key, true, |edit| edit.enter(b"m", Deadline::Clear)).is_err());
@@ -52,8 +52,8 @@ fn other_types_are_refused() {
     db.check_invariants();
 }
 
-#[test] // A cut stays as it was; a value moves and is installed by pointer; dead and empty ones go.
-fn it_is_cut_moved_and_removed() {
+#[test] // Expired and empty values are removed.
+fn a_value_of_a_new_type_is_cut_moved_and_removed() {
     let mut db = db();
     let (key, other) = (Key::new(b"heap"), Key::new(b"other"));
     let cut = db.get(&key).unwrap().hold();
@@ -73,8 +73,8 @@ fn it_is_cut_moved_and_removed() {
     db.check_invariants();
 }
 
-#[test] // Changes are recorded by the type's own names, and make an equal value of nothing.
-fn changes_are_recorded_and_made_again() {
+#[test]
+fn replayed_changes_of_a_new_type_make_an_equal_value() {
     let (mut db, mut copy) = (Db::default(), Db::default());
     db.set_now(1_000);
     db.listen(true);

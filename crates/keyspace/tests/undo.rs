@@ -193,7 +193,7 @@ fn filled(prng: &mut Prng, prefixes: &[&str]) -> Shard {
 
 // An undone transaction, among others that changed other keys during it, leaves all as it was.
 #[test]
-fn an_undone_transaction_has_done_nothing() {
+fn an_undone_transaction_leaves_no_trace() {
     for seed in 0..400 {
         let mut prng = Prng::from_seed(seed);
         let is_shared = prng.chance(50);
@@ -252,7 +252,7 @@ fn told(record: &Record) -> String {
 // Records leave at the commit as they would have left at once, in one transaction; a copy becomes
 // equal.
 #[test]
-fn a_committed_transaction_is_as_any_other() {
+fn a_committed_undoable_transaction_equals_an_ordinary_one() {
     for seed in 0..200 {
         let mut prng = Prng::from_seed(seed);
         let (steps, parts) = (prng.below(30), 1 + usize::try_from(prng.below(2)).unwrap());
@@ -305,7 +305,7 @@ fn put(shard: &mut Shard, name: &[u8], deadline: Deadline) {
 // Watches observe it at its commit; they observe an undone one only if they saw a state that is
 // gone.
 #[test]
-fn watches_are_touched_at_the_end() {
+fn undoable_transactions_touch_watches_at_their_end() {
     let mut shard = shard();
     put(&mut shard, b"there", Deadline::Clear);
     shard.watch(1, 0, &Key::new(b"there"));
@@ -333,8 +333,8 @@ fn watches_are_touched_at_the_end() {
     }
 }
 
-#[test] // Also by FLUSHALL and SWAPDB.
-fn watches_of_whole_databases_are_touched_at_the_end() {
+#[test] // FLUSHALL and SWAPDB.
+fn flushes_in_undoable_transactions_touch_watches_at_their_end() {
     for (at, is_undone) in [(0, true), (0, false), (1, true), (1, false), (2, true), (2, false)] {
         let mut shard = shard();
         put(&mut shard, b"there", Deadline::Clear);
@@ -386,8 +386,8 @@ fn no_key_expires_during_an_undoable_step() {
     }
 }
 
-#[test] // A million keys, and a value of very many entries: a portion at a time, and a count for a value.
-fn very_many_are_undone_in_portions() {
+#[test] // A million keys, and a value of very many entries.
+fn very_many_changes_are_undone_in_portions() {
     const KEYS: usize = 100_000;
     let mut shard = shard();
     let big = Key::new(b"big");

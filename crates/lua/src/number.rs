@@ -63,8 +63,8 @@ mod tests {
         general(&mut [0; 64], value, digits).to_owned()
     }
 
-    #[test] // As C writes them, with the precisions that scripts see.
-    fn numbers_are_written_as_c_writes_them() {
+    #[test] // With the precisions that scripts see.
+    fn numbers_are_written_as_by_c() {
         assert_eq!(written(1.0 / 3.0, 14), "0.33333333333333");
         assert_eq!(written(2_f64.powi(53), 14), "9.007199254741e+15");
         assert_eq!(written(0.1, 17), "0.10000000000000001");
@@ -72,8 +72,8 @@ mod tests {
         assert_eq!(written(-f64::NAN, 17), "-nan");
     }
 
-    #[test] // Around the bounds of numbers that are written without C.
-    fn whole_numbers_are_written_as_c_writes_them() {
+    #[test] // Around the bounds of the fast path.
+    fn whole_numbers_are_written_as_by_c() {
         assert_eq!(written(0.0, 14), "0");
         assert_eq!(written(-0.0, 14), "-0");
         assert_eq!(written(-70.0, 17), "-70");
@@ -89,8 +89,8 @@ mod tests {
         assert_eq!(written(12.0, 1), "1e+01");
     }
 
-    #[test] // The number at the start of a text, and its length.
-    fn leading_numbers_are_found() {
+    #[test] // With its length.
+    fn a_number_at_the_start_of_a_text_is_parsed() {
         assert_eq!(leading(b"12.5e1]"), (125.0, 6));
         assert_eq!(leading(b"0x10"), (16.0, 4));
         assert_eq!(leading(b"-inf,"), (f64::NEG_INFINITY, 4));
@@ -98,8 +98,8 @@ mod tests {
         assert_eq!(leading(b"").1, 0);
     }
 
-    #[test] // Around the bounds of numbers that are read without C.
-    fn leading_whole_numbers_are_found() {
+    #[test] // Around the bounds of the fast path.
+    fn a_whole_number_at_the_start_of_a_text_is_parsed() {
         assert_eq!(leading(b"12"), (12.0, 2));
         assert_eq!(leading(b"-012,5"), (-12.0, 4));
         assert_eq!(leading(b"3e2"), (300.0, 3));

@@ -189,8 +189,8 @@ const SCRIPTS: &[(&str, Result<&str, &str>)] = &[
     ("x y", Err("script:1: '=' expected near 'y'")),
 ];
 
-#[test] // Every place can wait.
-fn scripts_wait_everywhere() {
+#[test]
+fn scripts_can_be_suspended_at_every_kind_of_call() {
     let mut vm = vm(64 * MEBI);
     for (text, expected) in SCRIPTS {
         let result = run(&mut vm, text);
@@ -200,8 +200,8 @@ fn scripts_wait_everywhere() {
     assert!(vm.host().waits > 40);
 }
 
-#[test] // Many VMs take turns, with slices of random lengths; some runs are thrown away.
-fn scripts_survive_random_switches() {
+#[test] // Many VMs take turns; some runs are abandoned.
+fn vms_with_random_slices_give_the_same_results() {
     for seed in 0..20 {
         let mut prng = Prng::from_seed(seed);
         let mut vms: Vec<_> = (0..8).map(|_| vm(64 * MEBI)).collect();
@@ -257,8 +257,8 @@ fn collect(vm: &mut Vm<Host>) -> usize {
     vm.used_bytes()
 }
 
-#[test] // Thousands of abandoned runs leave no memory and no work behind.
-fn abandoned_runs_leave_nothing() {
+#[test] // Thousands of them.
+fn abandoned_runs_leave_no_memory_and_no_work() {
     let mut vm = vm(64 * MEBI);
     let mut prng = Prng::from_seed(1);
     let text = "local t = {} for i = 1, 300 do t[i] = {i, 'x' .. i} end
@@ -289,8 +289,8 @@ fn abandoned_runs_leave_nothing() {
     assert!(vm.host().drops.get() + 2 >= waits, "{} of {waits}", vm.host().drops.get());
 }
 
-#[test] // A parser under way holds memory that no collector knows.
-fn abandoned_parsers_leave_nothing() {
+#[test] // A running parser holds memory outside the collector.
+fn abandoned_parsers_leave_no_memory() {
     let mut vm = vm(64 * MEBI);
     let before = collect(&mut vm);
     for _ in 0..200 {
@@ -322,7 +322,7 @@ const ENDLESS: &[&str] = &[
     "while true do loadstring(('x = 1 '):rep(1000)) end",
 ];
 
-#[test] // Each is interrupted again and again, and can be thrown away.
+#[test] // Repeatedly, and the run can be abandoned.
 fn endless_loops_are_interrupted() {
     let mut vm = vm(64 * MEBI);
     for text in ENDLESS {
@@ -339,8 +339,8 @@ fn endless_loops_are_interrupted() {
     assert_eq!(run(&mut vm, "return 1"), Ok("1".into()));
 }
 
-#[test] // The line at which a script was suspended.
-fn a_suspended_script_has_a_location() {
+#[test]
+fn a_suspended_script_reports_its_line() {
     let mut vm = vm(64 * MEBI);
     vm.begin(Box::new(Script("local x = 1\nwhile true do x = x + 1 end")));
     while vm.location().is_none() {
@@ -354,8 +354,8 @@ fn a_suspended_script_has_a_location() {
     assert_eq!(vm.location().unwrap().line, 3);
 }
 
-#[test] // A run that has not begun is nowhere, whatever thread the last one paused in.
-fn the_place_of_the_last_run_is_forgotten() {
+#[test]
+fn a_new_run_reports_no_line_of_the_previous_run() {
     let mut vm = vm(1 << 20);
     vm.begin(Box::new(Script("coroutine.wrap(function() while true do end end)()")));
     while vm.location().is_none() {
@@ -366,8 +366,8 @@ fn the_place_of_the_last_run_is_forgotten() {
     assert!(vm.location().is_none());
 }
 
-#[test] // Memory is limited: an error, which pcall sees, and the VM lives on.
-fn memory_is_limited() {
+#[test] // pcall sees it, and the VM stays usable.
+fn exceeding_the_memory_limit_raises_a_lua_error() {
     let mut vm = vm(8 * MEBI);
     let cases = [
         "local t = {} for i = 1, 1e9 do t[i] = {} end",
@@ -388,8 +388,8 @@ fn memory_is_limited() {
     assert_eq!(run(&mut vm, text), Ok("1".into()));
 }
 
-#[test] // The deepest calls that Lua allows fit onto the stack.
-fn deep_recursion_fits() {
+#[test]
+fn the_deepest_recursion_fits_the_stack() {
     let mut vm = vm(64 * MEBI);
     let nested = [
         "local function f(n) return (('x'):gsub('x', function() return f(n + 1) end)) end f(1)",
@@ -409,8 +409,8 @@ fn deep_recursion_fits() {
     assert_eq!(run(&mut vm, text), Ok("1".into()));
 }
 
-#[test] // A panic in a function of the host passes Lua's frames by.
-fn panics_reach_the_caller() {
+#[test] // Across Lua's frames.
+fn a_panic_in_a_host_function_reaches_the_caller() {
     let mut vm = vm(64 * MEBI);
     vm.begin(Box::new(Script("pcall(function() panics() end)")));
     let result = catch_unwind(AssertUnwindSafe(|| vm.resume(&Never)));
@@ -418,8 +418,8 @@ fn panics_reach_the_caller() {
     assert_eq!(run(&mut vm, "return 1"), Ok("1".into()));
 }
 
-#[test] // A VM with a run under way can be dropped.
-fn running_vms_are_dropped() {
+#[test]
+fn a_vm_with_an_unfinished_run_can_be_dropped() {
     for portions in 0..50 {
         let mut vm = vm(64 * MEBI);
         vm.begin(Box::new(Script("local t = fill(20000) while true do t[#t + 1] = wait(1) end")));
@@ -427,8 +427,8 @@ fn running_vms_are_dropped() {
     }
 }
 
-#[test] // Holes of published Lua stay closed: bytecode, ranges, long brackets.
-fn known_holes_are_closed() {
+#[test] // Bytecode, ranges, long brackets.
+fn known_vulnerabilities_of_lua_are_closed() {
     let mut vm = vm(64 * MEBI);
     let text = "return select(2, loadstring(string.dump(function() end)))";
     let error = run(&mut vm, text).unwrap();

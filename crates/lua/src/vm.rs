@@ -27,7 +27,7 @@ use std::ptr::{self, NonNull};
 use std::rc::Weak;
 
 /// The stack of a VM: of what Lua allows, 200 calls through C need most, some 600 KiB (the test
-/// `deep_recursion_fits` reaches it). Only touched pages take memory; a guard page follows.
+/// `the_deepest_recursion_fits_the_stack` reaches it). Only touched pages take memory; a guard page follows.
 pub const STACK_BYTES: usize = 1 << 20;
 
 /// Instructions between two checks of the clock: 4 to 8 µs.

@@ -208,7 +208,7 @@ fn dumps_are_restored_by_either_server() {
 }
 
 #[test]
-fn large_values_go_in_portions() {
+fn large_values_are_dumped_and_restored_in_portions() {
     let mut engine = Engine::new();
     let members = (0..20_000).map(|at| format!("member:{at}").into_bytes());
     engine.put(b"set", &Value::Set(members.collect()));
@@ -219,8 +219,8 @@ fn large_values_go_in_portions() {
     assert_eq!(engine.record(b"copy"), engine.record(b"set"));
 }
 
-#[test] // Where a member comes twice, too, that is found before anything is there.
-fn large_sorted_sets_are_put_in_order_in_portions() {
+#[test] // A duplicate member is found before the key exists.
+fn restore_sorts_large_sorted_sets_in_portions() {
     let mut engine = Engine::new();
     for at in 0..20_000_u32 {
         let member = format!("member:{at}").into_bytes();
@@ -255,8 +255,8 @@ fn packed(copies: usize) -> Bytes {
     [packed, operations].concat()
 }
 
-#[test] // Names, values and packed collections that are packed to a ninetieth of their size.
-fn long_packed_texts_are_unpacked_in_portions() {
+#[test] // Names, values and packed collections, compressed to a ninetieth.
+fn compressed_texts_are_unpacked_in_portions() {
     const COPIES: usize = 15_000;
     let mut engine = Engine::new();
     let long = vec![b'v'; 1 + 264 * COPIES];
@@ -286,8 +286,8 @@ fn long_packed_texts_are_unpacked_in_portions() {
     }
 }
 
-#[test] // Values of fields and elements of lists: none is awaited, nor copied, as a whole.
-fn long_values_are_read_in_parts() {
+#[test] // Fields of hashes and elements of lists.
+fn long_values_are_restored_without_collecting_them_whole() {
     let len = 1 + 264 * 15_000_usize;
     let raw = [&[0x80][..], &(len as u32).to_be_bytes(), &vec![b'v'; len]].concat();
     for text in [raw, packed(15_000)] {
@@ -310,8 +310,8 @@ fn long_values_are_read_in_parts() {
     }
 }
 
-#[test] // A field of megabytes, without a deadline and beside one that has one.
-fn a_huge_field_goes_in_portions() {
+#[test] // With and without deadlines in its hash.
+fn a_huge_field_is_dumped_and_restored_in_portions() {
     let mut engine = Engine::new();
     let huge = (b"huge".to_vec(), (vec![b'v'; 3_000_000], None));
     let timed = (b"timed".to_vec(), (vec![b'w'; 70_001], Some(NOW + 100_000)));
@@ -325,8 +325,8 @@ fn a_huge_field_goes_in_portions() {
     }
 }
 
-#[test] // Names of megabytes: of fields with short values and long ones, and of members.
-fn huge_names_go_in_portions() {
+#[test] // Fields and members of megabytes.
+fn huge_names_are_dumped_and_restored_in_portions() {
     let mut engine = Engine::new();
     let huge = |byte| vec![byte; 3_000_000];
     for at in [None, Some(NOW + 100_000)] {
@@ -361,8 +361,8 @@ fn huge_names_go_in_portions() {
     }
 }
 
-#[test] // Each pass over dead entries is sliced, although none is removed.
-fn the_dead_are_passed_over_in_portions() {
+#[test]
+fn dump_skips_expired_entries_in_portions() {
     const DEAD: usize = 20_000;
     let mut engine = Engine::new();
     let dead = (0..DEAD).map(|at| (at.to_string().into(), (Bytes::new(), Some(NOW + 5))));
@@ -458,7 +458,7 @@ fn payload(body: &[u8], version: u16) -> Bytes {
 }
 
 #[test]
-fn replies_and_errors_are_the_real_servers() {
+fn replies_and_errors_of_dump_and_restore_equal_those_of_redis() {
     let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
     let good = payload(b"\x00\xc1\x39\x30", 10);
     let mut bad = good.clone();
@@ -544,7 +544,7 @@ fn payloads_are_refused_and_accepted_like_redis() {
 }
 
 #[test]
-fn the_dead_are_neither_dumped_nor_restored() {
+fn expired_keys_and_fields_are_neither_dumped_nor_restored() {
     let mut engine = Engine::new();
     assert_eq!(engine.call(&[b"DUMP", b"absent"]), b"$-1\r\n");
     let fields = (0..2_000).map(|at: u32| (at.to_string().into(), (Bytes::new(), Some(NOW + 5))));
@@ -567,8 +567,8 @@ fn the_dead_are_neither_dumped_nor_restored() {
     assert_eq!(engine.record(b"to"), None);
 }
 
-#[test] // Published as by redis-server 7.0.15: RESTORE deletes first, so its key is new.
-fn events_are_the_real_servers() {
+#[test] // RESTORE deletes first, so its key is new.
+fn restore_publishes_the_same_events_as_redis() {
     let mut engine = Engine::new();
     engine.shard.join(Wants::ALL);
     let mut told = |words: &[&[u8]]| -> Vec<&str> {
@@ -590,7 +590,7 @@ fn events_are_the_real_servers() {
 }
 
 #[test]
-fn the_rows_are_the_real_servers() {
+fn command_rows_of_dump_and_restore_equal_those_of_redis() {
     let mut oracle = Oracle::start(&[]);
     for Command { name, arity, flags, tips, .. } in TABLE {
         let Reply::Array(infos) = oracle.must(&[b"COMMAND", b"INFO", name.as_bytes()]) else {

@@ -70,7 +70,7 @@ fn written() -> Bytes {
 }
 
 #[test]
-fn the_worked_example_is_true() {
+fn the_documented_file_is_written_byte_for_byte() {
     let bytes = example();
     let file = read(&bytes, 1, false).unwrap_or_else(|broken| panic!("{}", broken.0));
     assert_eq!(file.keys, expected());
@@ -93,7 +93,7 @@ impl Source for Text {
 }
 
 #[test]
-fn the_payload_of_the_example_is_true() {
+fn the_documented_payload_is_written_byte_for_byte() {
     let lines = block("dump");
     let bytes = bytes_of(lines[0]);
     assert_eq!(dump::write(Text(b"12345", false), kind("string")), bytes);

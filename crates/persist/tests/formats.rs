@@ -61,8 +61,8 @@ const LP_0: &[u8] = &[0x00, 1];
 const LP_DEADLINE: &[u8] = &[0xf4, 0x00, 0x68, 0xe5, 0xcf, 0x8b, 0x01, 0, 0, 9];
 const DEADLINE: u64 = 1_700_000_000_000;
 
-#[test] // Without a checksum.
-fn the_oldest_versions_read() {
+#[test] // They have no checksum.
+fn files_of_the_oldest_versions_are_read() {
     for version in 1..=4 {
         let bytes = format!("REDIS000{version}\u{0}\u{1}k\u{1}v").into_bytes();
         let bytes = [&bytes[..], b"\xff"].concat();
@@ -98,7 +98,7 @@ fn zipmaps_are_read() {
 }
 
 #[test]
-fn ziplists_read_every_coding() {
+fn ziplists_with_every_entry_encoding_are_read() {
     let entries: &[(&[u8], &str)] = &[
         (b"\x01a", "a"),
         (b"\x40\x03abc", "abc"),
@@ -155,8 +155,8 @@ fn list(elements: &[&str]) -> Value {
     Value::List(elements.iter().map(|element| element.as_bytes().to_vec()).collect())
 }
 
-#[test] // As Redis 2 and 3 wrote them, as 3.2 to 6.2 did, and nodes of all kinds of 7.0.
-fn lists_read_in_every_layout() {
+#[test] // Redis 2 and 3, 3.2 to 6.2, and all kinds of nodes of 7.0.
+fn lists_in_every_format_are_read() {
     let plain = [&[2][..], &short(b"a"), &short(b"12")].concat();
     assert_eq!(only(one(b"REDIS0006", 1, &plain).unwrap()), list(&["a", "12"]));
     let packed = short(&ziplist(&["a", "bc", "12"]));
@@ -192,7 +192,7 @@ fn lists_read_in_every_layout() {
 }
 
 #[test]
-fn sets_as_listpacks_and_intsets_read() {
+fn sets_as_listpacks_and_intsets_are_read() {
     let value = short(&listpack(&[LP_A, LP_7, LP_MINUS_1], 3));
     assert_eq!(only(one(b"REDIS0011", 20, &value).unwrap()), set(&["a", "7", "-1"]));
     let uncounted = short(&listpack(&[LP_A], u16::MAX));
@@ -202,7 +202,7 @@ fn sets_as_listpacks_and_intsets_read() {
 }
 
 #[test]
-fn field_deadlines_read_in_all_five_forms() {
+fn field_deadlines_in_all_five_formats_are_read() {
     let expected = hash(&[("a", "b", Some(DEADLINE)), ("b", "7", None)]);
     let triples = listpack(&[LP_A, LP_B, LP_DEADLINE, LP_B, LP_7, LP_0], 6);
     let origin = (DEADLINE - 9).to_le_bytes();
@@ -233,7 +233,7 @@ fn field_deadlines_out_of_range_are_refused() {
 }
 
 #[test]
-fn packed_collections_that_contradict_themselves_are_refused() {
+fn inconsistent_packed_collections_are_refused() {
     let cases: &[(u8, Vec<u8>, &str)] = &[
         (16, listpack(&[LP_A], 1), "a field without a value"),
         (16, listpack(&[LP_A, LP_B], 4), "its count differs from its entries"),
@@ -255,7 +255,7 @@ fn packed_collections_that_contradict_themselves_are_refused() {
 }
 
 #[test]
-fn lzf_strings_that_lie_are_refused() {
+fn lzf_strings_with_wrong_lengths_are_refused() {
     let cases: &[(&[u8], &str)] = &[
         (b"\xc3\x02\x7f\xff\x00a", "LZF string: 2 bytes cannot become 16383"),
         (b"\xc3\x02\x02\x00a", "LZF string: the announced length is wrong"),
@@ -273,7 +273,7 @@ fn lzf_strings_that_lie_are_refused() {
 }
 
 #[test]
-fn every_opcode_passes() {
+fn every_opcode_is_accepted() {
     let module_id = 0_u64; // "AAAAAAAAA", version 0.
     let body = [
         &b"\xfa\x09redis-ver\x057.4.0"[..],
@@ -305,7 +305,7 @@ fn every_opcode_passes() {
 }
 
 #[test]
-fn heads_and_ends_are_judged() {
+fn invalid_headers_and_trailers_are_refused() {
     let cases: &[(&[u8], &str)] = &[
         (b"RODIS0011\xff", "neither REDIS nor VALKEY: not an RDB file at offset 0"),
         (b"REDIS00x1\xff", "neither REDIS nor VALKEY: not an RDB file at offset 0"),
@@ -342,7 +342,7 @@ fn heads_and_ends_are_judged() {
 }
 
 #[test]
-fn a_billion_announced_allocates_nothing() {
+fn a_header_announcing_a_billion_elements_allocates_nothing() {
     let heads: &[&[u8]] = &[
         b"\x04\x01k\x80\x3b\x9a\xca\x00", // A hash of a billion fields.
         b"\x02\x01k\x81\xff\xff\xff\xff\xff\xff\xff\xff", // A set of 2^64 - 1 members.
@@ -365,7 +365,7 @@ fn a_billion_announced_allocates_nothing() {
 }
 
 #[test]
-fn payloads_are_judged_by_trailer_and_length() {
+fn payloads_with_a_wrong_trailer_or_length_are_refused() {
     let payload = |version: u16, value: &[u8]| {
         let mut bytes = [value, &version.to_le_bytes()].concat();
         let crc = crc64::of(&bytes);
@@ -401,7 +401,7 @@ fn payloads_are_judged_by_trailer_and_length() {
 }
 
 #[test]
-fn a_large_field_is_given_back() {
+fn memory_of_a_large_field_is_freed_after_it_is_read() {
     let len = 20_000_000_u32;
     let large = [&b"\x01f\x80"[..], &len.to_be_bytes(), &vec![7; len as usize]].concat();
     let mut reader = Reader::new(TYPES.kinds(), Limits::default());

@@ -76,7 +76,7 @@ fn damage(bytes: &mut Vec<u8>, prng: &mut Prng) {
 }
 
 #[test]
-fn damaged_files_keep_every_promise() {
+fn damaged_files_are_refused_or_read_within_the_limits() {
     let (mut parsed, mut refused) = (0, 0);
     for seed in 0..6000 {
         let mut prng = Prng::from_seed(seed);
@@ -99,7 +99,7 @@ fn damaged_files_keep_every_promise() {
 }
 
 #[test]
-fn damaged_payloads_keep_every_promise() {
+fn damaged_payloads_are_refused_or_read_within_the_limits() {
     let mut survivors = 0;
     for seed in 0..4000 {
         let mut prng = Prng::from_seed(seed);
@@ -118,7 +118,7 @@ fn damaged_payloads_keep_every_promise() {
 }
 
 #[test]
-fn noise_is_refused() {
+fn random_bytes_are_refused() {
     for seed in 0..3000 {
         let mut prng = Prng::from_seed(seed);
         let mut bytes = prng.bytes(0..=400);

@@ -130,8 +130,8 @@ fn fill(oracle: &mut Oracle, prng: &mut Prng) -> Vec<Bytes> {
     keys
 }
 
-#[test] // Compression off, so that the bytes are deterministic.
-fn payloads_equal_the_oracles_byte_for_byte() {
+#[test] // Without compression, which is not deterministic.
+fn payloads_equal_those_of_redis_byte_for_byte() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no"]);
     let mut prng = Prng::from_seed(11);
     let keys = fill(&mut oracle, &mut prng);
@@ -147,7 +147,7 @@ fn payloads_equal_the_oracles_byte_for_byte() {
 }
 
 #[test]
-fn values_travel_to_the_oracle_and_back() {
+fn values_restored_by_redis_are_dumped_and_restored_here() {
     let mut oracle = Oracle::start(&[]); // Compression on: it dumps LZF.
     let mut prng = Prng::from_seed(12);
     let mut keys = fill(&mut oracle, &mut prng);
@@ -211,8 +211,8 @@ fn slices_of_any_size_make_the_same_payload() {
     }
 }
 
-#[test] // Items of a byte count as well: bytes alone would be very many of them.
-fn short_items_are_few_at_a_time() {
+#[test] // A bound in bytes alone would allow very many items of one byte.
+fn portions_of_short_items_are_bounded_by_their_number() {
     let mut builder = JsonBuilder::default();
     builder.open(false);
     (0..20_000).for_each(|_| assert!(builder.open(false) && builder.close()));
@@ -228,8 +228,8 @@ fn short_items_are_few_at_a_time() {
     assert!(written > 75_000, "{written}");
 }
 
-#[test] // Redis 7.0 has no field deadlines: what is written for 7.4 is read back here.
-fn field_deadlines_read_back() {
+#[test] // In the format of 7.4, which redis-server 7.0 cannot read.
+fn hashes_with_field_deadlines_are_written_and_read_back() {
     for (count, span, encoding) in [(5, 1_u64 << 20, 25), (600, 1 << 20, 24), (600, 1 << 40, 24)] {
         let mut prng = Prng::from_seed(count);
         let fields = (0..count).map(|index| {
@@ -266,7 +266,7 @@ fn field_deadlines_read_back() {
 }
 
 #[test]
-fn whole_files_load_in_the_oracle() {
+fn snapshot_files_load_in_redis() {
     let mut source = Oracle::start(&[]);
     let mut prng = Prng::from_seed(14);
     let keys = fill(&mut source, &mut prng);

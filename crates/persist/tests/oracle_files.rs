@@ -73,7 +73,7 @@ fn fill_deadlines(oracle: &mut Oracle) {
 }
 
 #[test]
-fn files_in_every_encoding_read_back() {
+fn redis_files_in_every_encoding_are_read() {
     let settings: &[&[&str]] = &[
         &[],
         &["--rdbcompression", "no", "--rdbchecksum", "no"],
@@ -113,7 +113,7 @@ fn files_in_every_encoding_read_back() {
 }
 
 #[test]
-fn a_stream_reads_back() {
+fn a_redis_file_with_a_stream_is_read() {
     let mut oracle = Oracle::start(&[]);
     oracle.must(&[b"XADD", b"key", b"1-1", b"a", b"b"]);
     oracle.must(&[b"XGROUP", b"CREATE", b"key", b"group", b"0"]);
@@ -155,7 +155,7 @@ fn chunks_of_any_size_give_the_same_events() {
 }
 
 #[test]
-fn a_cut_at_any_offset_is_found_there() {
+fn truncation_at_any_offset_is_reported_at_that_offset() {
     let (bytes, whole) = small_file();
     for cut in 0..bytes.len() {
         let (error, part) = *read(&bytes[..cut], 64, true).expect_err("a refusal");
@@ -166,8 +166,8 @@ fn a_cut_at_any_offset_is_found_there() {
     }
 }
 
-#[test] // The checksum finds every single flip; most are found earlier, by the structure.
-fn a_flipped_bit_is_always_found() {
+#[test] // By the structure, or at last by the checksum.
+fn a_flipped_bit_is_always_detected() {
     let (mut bytes, whole) = small_file();
     let mut early = 0;
     for bit in 0..bytes.len() * 8 {

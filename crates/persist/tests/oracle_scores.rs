@@ -82,8 +82,8 @@ fn ascending(entries: &Entries) -> Entries {
     all
 }
 
-#[test] // Both layouts of 7.0, byte for byte; and redis-server loads ours.
-fn payloads_equal_the_oracles_byte_for_byte() {
+#[test] // Both formats of 7.0; redis-server loads ours.
+fn sorted_set_payloads_equal_those_of_redis_byte_for_byte() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no"]);
     let mut prng = Prng::from_seed(21);
     for (count, longest, encoding) in
@@ -113,8 +113,8 @@ fn payload(body: &[u8]) -> Bytes {
     payload
 }
 
-#[test] // Scores as texts, in any order; -0; what is no number, and members that come twice.
-fn invalid_scores_are_refused() {
+#[test] // Valid ones include scores as texts in any order, and -0.
+fn invalid_scores_and_duplicate_members_are_refused() {
     let texts = payload(b"\x03\x03\x01a\x03 1\x30\x01b\xfe\x01c\x05-2.25");
     assert_eq!(read(&texts, 100), None, "a blank");
     let texts = payload(b"\x03\x03\x01a\x0210\x01b\xfe\x01c\x05-2.25");

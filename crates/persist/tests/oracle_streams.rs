@@ -246,8 +246,8 @@ fn told(oracle: &mut Oracle, key: &str) -> Vec<Reply> {
     }
 }
 
-#[test] // A dump of the oracle is read in any pieces; the oracle restores one of ours.
-fn streams_survive_both_ways() {
+#[test] // Our reader gets the payload in pieces of any size.
+fn streams_are_exchanged_with_redis_in_both_directions() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no", "--sanitize-dump-payload", "yes"]);
     let mut prng = Prng::from_seed(23);
     let mut equal = 0;
@@ -268,8 +268,8 @@ fn streams_survive_both_ways() {
     assert!(equal > 8, "where nothing was deleted the bytes are the oracle's: {equal}");
 }
 
-#[test] // Entries that are too long to be gathered, and such that are just short enough.
-fn long_entries_are_written_as_they_come() {
+#[test] // Longer entries are not collected before writing.
+fn stream_entries_around_the_size_limit_are_written_and_read() {
     let mut oracle = Oracle::start(&["--sanitize-dump-payload", "yes"]);
     let mut prng = Prng::from_seed(4);
     let mut parts = Parts::default();
@@ -330,7 +330,7 @@ fn sealed(mut body: Bytes) -> Bytes {
 }
 
 #[test]
-fn the_worked_example_is_read() {
+fn the_documented_stream_payload_is_read() {
     let parts = read(&sealed(bytes(EXAMPLE)), 7).expect("it is redis-server's");
     let texts = parts.all.iter().filter_map(|part| match part {
         Part::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -361,8 +361,8 @@ fn the_worked_example_is_read() {
     assert_eq!(read(&sealed(bytes(empty)), 3).expect("it is redis-server's").all.len(), 2);
 }
 
-#[test] // Redis 5's layout lacks the read counts of groups, which are computed.
-fn the_first_layout_is_read() {
+#[test] // The format lacks the groups' read counts, which are computed.
+fn streams_in_the_format_of_redis_5_are_read() {
     let list = "1d0000000f00 0201 0001 0101 816102 0001 0201 0001 0001 0101 0401 0201 0101 0001 0201 0401 ff";
     let size = format!("{:02x}000000", bytes(list).len());
     let list = list.replacen("1d000000", &size, 1);
@@ -386,8 +386,8 @@ fn the_first_layout_is_read() {
     }
 }
 
-#[test] // Contradictions are refused, with the place.
-fn damaged_streams_are_refused() {
+#[test]
+fn inconsistent_streams_are_refused_with_the_offset() {
     let cases = [
         ("13 01 10", "13 01 0f", "a key that is no ID"),
         ("0301 0101 0201", "0201 0101 0201", "more entries than it says"),
@@ -417,8 +417,8 @@ fn damaged_streams_are_refused() {
     }
 }
 
-#[test] // Any bytes end in an error or in a stream, the same in all pieces.
-fn any_bytes_are_survived() {
+#[test] // Pieces of any size give equal results.
+fn arbitrary_bytes_give_an_error_or_a_stream() {
     let mut prng = Prng::from_seed(77);
     let whole = bytes(EXAMPLE);
     for _ in 0..20_000 {
@@ -457,8 +457,8 @@ fn events(payload: &[u8], mut each: impl FnMut(Item<'_>)) {
     }
 }
 
-#[test] // Names are reported, and kept, once for all entries that have them.
-fn names_are_not_copied_for_each_entry() {
+#[test] // And reported once for all their entries.
+fn shared_field_names_are_stored_once() {
     let all = ["--stream-node-max-bytes", "0", "--stream-node-max-entries", "0"];
     let mut oracle = Oracle::start(&[&all[..], &["--rdbcompression", "no"]].concat());
     for len in [40, 100, 900, 1_100, 60_000] {
@@ -491,8 +491,8 @@ fn names_are_not_copied_for_each_entry() {
     }
 }
 
-#[test] // When a stream has all the shapes that it may have, further ones do not multiply names.
-fn names_are_shared_without_a_shape() {
+#[test]
+fn field_names_are_shared_beyond_the_limit_of_shapes() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no"]);
     for shape in 0..70 {
         run(&mut oracle, &format!("XADD x * shape:{shape} v"));
@@ -517,7 +517,7 @@ fn names_are_shared_without_a_shape() {
 
 // Values of any length, among short ones, to names that are a shape, or too long, or one too many.
 #[test]
-fn values_of_common_names_are_read_back() {
+fn entries_with_shared_field_names_are_read_back() {
     let mut prng = Prng::from_seed(1);
     let (mut stream, mut wanted) = (Stream::new(), Vec::new());
     let mut id = StreamId::MIN;
@@ -560,8 +560,8 @@ fn values_of_common_names_are_read_back() {
     }
 }
 
-#[test] // Deleted entries are passed over in portions.
-fn deleted_entries_are_passed_over() {
+#[test]
+fn deleted_entries_are_skipped_in_portions() {
     let all = ["--stream-node-max-bytes", "0", "--stream-node-max-entries", "0"];
     let mut oracle = Oracle::start(&all);
     let wide: String = (0..3_000).map(|at| format!(" f{at} v")).collect();

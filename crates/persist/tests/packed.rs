@@ -110,7 +110,7 @@ fn listpack(entries: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn listpacks_of_every_coding_are_read() {
+fn listpacks_with_every_entry_encoding_are_read() {
     let all = entries();
     let expected = Value::Set(all.iter().cloned().collect());
     assert_eq!(value_of(SET_LISTPACK, &listpack(&all)), Ok(expected));
@@ -170,7 +170,7 @@ fn hash(entries: &[Vec<u8>]) -> Value {
 }
 
 #[test]
-fn ziplists_of_every_coding_are_read() {
+fn ziplists_are_read_and_wrong_tails_and_counts_are_refused() {
     let mut all = entries();
     all.truncate(all.len() / 2 * 2);
     assert_eq!(value_of(HASH_ZIPLIST, &ziplist(&all, all.len() as u16)), Ok(hash(&all)));

@@ -159,7 +159,7 @@ fn fill(shard: &mut Shard, prng: &mut Prng) -> Model {
 
 // Whatever the style; and the cut is of one instant, though all is overwritten during the snapshot.
 #[test]
-fn snapshots_save_the_cut() {
+fn changes_after_the_cut_are_not_in_the_snapshot() {
     for seed in 0..4 {
         let (mut shard, mut prng) = (shard(), Prng::from_seed(seed));
         let model = fill(&mut shard, &mut prng);
@@ -184,8 +184,8 @@ fn snapshots_save_the_cut() {
     }
 }
 
-#[test] // Also if the chunk is full with its last item, and nothing comes behind it.
-fn the_last_value_is_ended() {
+#[test]
+fn the_last_value_is_complete_even_if_it_fills_a_chunk() {
     let mut shard = shard();
     let all = (0..200).map(|n| (format!("field-{n}").into_bytes(), (vec![b'v'; 100], None)));
     let record = set_fields(&mut shard, 0, b"hash", &all.collect());
@@ -210,8 +210,8 @@ fn compression_makes_a_snapshot_smaller() {
     assert!(bytes(true) * 10 < bytes(false), "{} and {}", bytes(true), bytes(false));
 }
 
-#[test] // A value packed to nearly nothing is no more in one step than others.
-fn steps_count_the_bytes_they_read() {
+#[test] // Also for a value that compresses to nearly nothing.
+fn steps_are_bounded_by_the_bytes_they_read() {
     let mut shard = shard();
     let name = |at: u64| at.to_string().into_bytes();
     let fields: Fields = (0..1_000).map(|at| (name(at), (vec![0; 4_000], None))).collect();
@@ -227,7 +227,7 @@ fn steps_count_the_bytes_they_read() {
 }
 
 #[test]
-fn the_dead_are_left_out() {
+fn expired_keys_and_fields_are_not_saved() {
     let mut shard = shard();
     set_text(&mut shard, 0, b"alive", b"v", Some(NOW + 10_000));
     set_text(&mut shard, 0, b"dead", b"v", Some(NOW + 10));
@@ -239,8 +239,8 @@ fn the_dead_are_left_out() {
     assert_eq!(names, [b"alive"]);
 }
 
-#[test] // In Redis 7.4's types for hashes, and in our own for sets.
-fn deadlines_of_items_stay() {
+#[test] // Hashes in Redis 7.4's format, sets in our own.
+fn deadlines_of_fields_and_members_are_saved() {
     let (mut shard, mut prng) = (shard(), Prng::from_seed(1));
     let mut model = Model::new();
     for (key, count) in [("small", 10), ("large", 5_000)] {

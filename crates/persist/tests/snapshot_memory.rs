@@ -66,7 +66,7 @@ fn most_beside(shard: &mut Shard, write: &mut dyn FnMut(&mut Shard, &mut Prng)) 
 }
 
 #[test]
-fn large_values_are_released_as_they_are_read() {
+fn large_deleted_values_are_freed_while_they_are_saved() {
     let mut shard = Shard::new(16, 1);
     for number in 0..ITEMS {
         write(&mut shard, number, b"a value");

@@ -59,8 +59,8 @@ fn digest(shard: &Shard, key: &[u8]) -> Sum {
     }
 }
 
-#[test] // Few and many, at once and in portions; the other types refuse what is not theirs.
-fn it_is_dumped_and_restored() {
+#[test] // Small and large ones; other types refuse its payload.
+fn a_value_of_a_new_type_is_dumped_and_restored() {
     let mut shard = Shard::new(1, 1);
     for count in [1, 200, 100_000] {
         let numbers: Vec<u64> = (0..count).map(|at| at * 7).collect();
@@ -88,8 +88,8 @@ fn it_is_dumped_and_restored() {
     shard.db(0).check_invariants();
 }
 
-#[test] // The order of a toy counts, as its row says.
-fn its_digest_is_of_the_order() {
+#[test]
+fn the_digest_of_an_ordered_type_depends_on_the_order() {
     let mut shard = Shard::new(1, 1);
     for (key, numbers) in [(b"one", [1, 2]), (b"two", [2, 1])] {
         let edit = shard.db_mut(0).edit::<Heap, _>(&Key::new(key), true, |edit| {

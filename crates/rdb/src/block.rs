@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    #[test] // Reading several at once gives the same items, and the same errors.
+    #[test] // With the same errors.
     fn reading_several_items_equals_reading_single_ones() {
         let mut prng = Prng::from_seed(7);
         for _ in 0..2_000 {

@@ -55,14 +55,14 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // The check value that Redis's own source and the CRC catalogue give.
+    #[test] // As in Redis's source and the CRC catalogue.
     fn crc64_has_the_published_check_value() {
         assert_eq!(of(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
         assert_eq!(of(b""), 0);
     }
 
-    #[test] // Any cut of the bytes gives the checksum that the crate computes.
-    fn portions_add_up_to_the_whole() {
+    #[test]
+    fn checksums_of_portions_combine_to_that_of_the_whole() {
         let bytes = Prng::from_seed(5).bytes(9_000..=9_000);
         let whole = ALGORITHM.checksum(&bytes);
         for cut in [0, 1, 15, 16, 17, 255, 256, 257, 500, 4_000, 8_999, 9_000] {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_read_back() {
+    fn encoded_strings_are_read_back() {
         let mut texts: Vec<Vec<u8>> = EDGES.iter().map(|v| v.to_string().into_bytes()).collect();
         texts.extend([b"".to_vec(), b"-0".to_vec(), b"007".to_vec(), vec![b'x'; 20_000]]);
         for bytes in texts {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn listpack_entries_read_back() {
+    fn encoded_listpack_entries_are_read_back() {
         let mut prng = Prng::from_seed(5);
         let mut texts: Vec<Vec<u8>> = EDGES.iter().map(|v| v.to_string().into_bytes()).collect();
         for len in [0, 1, 62, 63, 64, 125, 126, 4095, 4096, 16_380, 16_390, 2_097_200] {

@@ -132,8 +132,8 @@ mod tests {
         Ok(texts)
     }
 
-    #[test] // Packed or not, short, numbers and long.
-    fn libraries_come_back() {
+    #[test] // Compressed or not, short, long, and like numbers.
+    fn function_libraries_are_written_and_read_back() {
         let mut prng = Prng::from_seed(1);
         let mut texts: Vec<Vec<u8>> = [0, 1, 20, 21, 100, 16_384, 16_385, 100_000]
             .map(|len| b"function of nothing "[..].repeat(len / 20 + 1)[..len].to_vec())

@@ -565,8 +565,8 @@ mod tests {
         request
     }
 
-    #[test] // Counted bytes stay counted up to their end, whatever others hold or drop in between.
-    fn deferred_blocks_are_counted() {
+    #[test] // Whatever other holders do in between.
+    fn bytes_pending_to_be_freed_stay_counted() {
         let held = |request: &Request, block: usize| match &request.blocks[block] {
             Block::Big { chunks, .. } => chunks.clone(),
             Block::Small { .. } => panic!("a large one"),
@@ -590,8 +590,8 @@ mod tests {
         assert_eq!(lazyfree::waiting(), (0, 0));
     }
 
-    #[test] // Arguments are found in whichever block they are, and in their existing pieces.
-    fn arguments_of_all_blocks_are_read() {
+    #[test] // In their existing pieces.
+    fn arguments_in_any_block_are_found() {
         let big = 2 * CHUNK_BYTES + 9;
         let request = Arc::new(request(&[None, Some(big), None, Some(CHUNK_BYTES), None]));
         let args = Args::owned(&request);
@@ -617,8 +617,8 @@ mod tests {
         assert!(Arc::ptr_eq(&args.to_request(), &request));
     }
 
-    #[test] // A copy that outlives the buffer is equal.
-    fn flat_arguments_are_copied() {
+    #[test]
+    fn copied_arguments_outlive_the_buffer() {
         let spans = [span(4, 7), span(9, 9), span(11, 12)];
         let args = Args::flat(b"....GET..  k", &spans);
         let copy = args.to_request();
@@ -638,8 +638,8 @@ mod tests {
         assert!(none.to_request().is_empty() && !copy.is_empty());
     }
 
-    #[test] // Bytes that a table has taken over are counted there, also while the rest is freed.
-    fn shared_blocks_are_counted_once() {
+    #[test] // Also while the rest is being freed.
+    fn bytes_taken_over_by_a_table_are_not_counted_twice() {
         let (big, small) = (20 * CHUNK_BYTES, 5 + 2 * size_of::<Span>());
         let request = Arc::new(request(&[None, Some(big), Some(big)]));
         let args = Args::owned(&request);
@@ -659,7 +659,7 @@ mod tests {
         while lazyfree::run(&Countdown::new(0)) {}
     }
 
-    #[test] // Only memory that takes long to free is deferred, and freed in portions.
+    #[test] // Small ones are freed at once.
     fn large_requests_are_freed_in_portions() {
         let chunks = |count: usize| Some(count * CHUNK_BYTES);
         let cases: &[(&[Option<usize>], usize)] = &[

@@ -117,7 +117,7 @@ mod tests {
     use super::split;
 
     #[test]
-    fn words_and_quotes() {
+    fn inline_requests_are_split_into_words_and_quoted_texts() {
         let words = |line: &str| split(line.as_bytes());
         let expect = |texts: &[&[u8]]| Some(texts.iter().map(|text| text.to_vec()).collect());
         assert_eq!(words("  set  a   b "), expect(&[b"set", b"a", b"b"]));

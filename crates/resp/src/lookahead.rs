@@ -135,8 +135,8 @@ mod tests {
         count
     }
 
-    #[test] // Both sides of each bound.
-    fn a_look_ahead_is_bounded() {
+    #[test]
+    fn parsing_ahead_stops_at_each_bound() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, usize, usize, usize, usize)] = &[
             // what                       requests  args  bytes  cut
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    #[test] // Requests that are incomplete or not plain are left to the parser's states.
-    fn only_complete_plain_requests_are_cut() {
+    #[test] // All others are left to the parser's states.
+    fn only_complete_plain_requests_take_the_fast_path() {
         let whole = [request(12, 10), request(2, 0)].concat();
         let first = request(12, 10).len();
         for len in 0..=whole.len() {

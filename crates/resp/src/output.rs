@@ -239,8 +239,8 @@ mod tests {
     use darter_base::Prng;
     use darter_base::preempt::Countdown;
 
-    #[test] // Whatever is encoded, shared, appended, undone and taken, a vector of bytes agrees.
-    fn outputs_match_a_vector() {
+    #[test] // Encoding, sharing, appending, undoing, taking.
+    fn random_output_operations_agree_with_a_vector() {
         let piece: Arc<[u8]> = Prng::from_seed(1).bytes(40_000..=40_000).into();
         for seed in 0..60 {
             let mut prng = Prng::from_seed(seed);
@@ -298,7 +298,7 @@ mod tests {
         out.flatten()
     }
 
-    #[test] // Output for a slow reader is freed part by part; shared parts are not counted.
+    #[test] // Shared parts are not counted.
     fn unsent_output_is_freed_in_portions() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         let mut out = Output::default();
@@ -320,8 +320,8 @@ mod tests {
         assert!(lazyfree::is_empty() && Arc::strong_count(&piece) == 1);
     }
 
-    #[test] // A piece is sent without a copy from 16 KiB on, and small ones join the tail.
-    fn large_pieces_are_shared() {
+    #[test]
+    fn pieces_of_16_kib_and_more_are_shared_without_copying() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         for (len, parts) in [(16_383, 1), (16_384, 2), (20_000, 2)] {
             let mut out = Output::default();
@@ -332,8 +332,8 @@ mod tests {
         }
     }
 
-    #[test] // Output after long bytes does not double their memory.
-    fn long_copies_take_their_length() {
+    #[test]
+    fn output_after_long_bytes_does_not_double_their_memory() {
         for len in [9, ALONE_MIN_BYTES - 1, ALONE_MIN_BYTES, 3 * ALONE_MIN_BYTES] {
             let (bytes, mut out) = (vec![b'x'; len], Output::default());
             for _ in 0..3 {
@@ -354,8 +354,8 @@ mod tests {
         }
     }
 
-    #[test] // Small pieces fill parts up to their limit; no part doubles.
-    fn small_pieces_make_parts() {
+    #[test] // No part doubles.
+    fn small_pieces_fill_parts_up_to_the_limit() {
         let (mut out, mut model) = (Output::default(), Vec::new());
         for number in 0..5_000_u32 {
             let piece = number.to_le_bytes().repeat(10);
@@ -374,8 +374,8 @@ mod tests {
         assert_eq!(out.flatten(), model);
     }
 
-    #[test] // A closed part is not undone; the rest is.
-    fn closed_parts_are_not_undone() {
+    #[test]
+    fn undo_stops_at_closed_parts() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         let mut out = Output::default();
         out.tail().extend_from_slice(b"ab");
@@ -409,8 +409,8 @@ mod tests {
         assert!(out.take_some(1).is_empty());
     }
 
-    #[test] // A single run of bytes is taken whole, and only that.
-    fn flat_output_is_taken_flat() {
+    #[test]
+    fn output_in_one_piece_is_taken_whole() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         let mut out = Output::default();
         out.tail().extend_from_slice(b"ab");

@@ -63,7 +63,7 @@ fn encode(requests: &[Vec<Vec<u8>>]) -> Vec<u8> {
     bytes
 }
 
-#[test] // Thousands of short arguments, long ones between them, and an empty block: each is found.
+#[test] // Thousands of short arguments, with long ones and an empty block between them.
 fn every_argument_is_found_in_its_block() {
     let runs = [(3_000, 2), (5, 70_000), (1, 200_000), (2_047, 30), (1_024, 1), (20_000, 9)];
     let lens = || runs.iter().flat_map(|&(count, len)| std::iter::repeat_n(len, count));
@@ -85,8 +85,8 @@ fn every_argument_is_found_in_its_block() {
     }
 }
 
-#[test] // Whatever the sizes of requests and of pieces, what was sent is what is read.
-fn requests_survive_any_cut() {
+#[test]
+fn requests_split_anywhere_are_parsed_the_same() {
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);
         let requests: Vec<Vec<Vec<u8>>> = (0..1 + prng.below(4))
@@ -106,7 +106,7 @@ fn requests_survive_any_cut() {
 }
 
 #[test]
-fn errors_have_redis_texts() {
+fn protocol_errors_have_the_texts_of_redis() {
     #[rustfmt::skip] // A table.
     let cases: &[(&[u8], &str)] = &[
         (b"*abc\r\n",              "invalid multibulk length"),
@@ -127,8 +127,8 @@ fn errors_have_redis_texts() {
     assert_eq!(parse(&endless, 4_096).1, Some(ProtocolError::Text("too big inline request")));
 }
 
-#[test] // Redis looks for the end of a line up to the first NUL.
-fn behind_a_nul_no_line_ends() {
+#[test] // As in Redis.
+fn line_ends_after_a_nul_are_not_seen() {
     for input in [&b"PI\0NG\r\n"[..], b"\0\r\n", b"*1\0\r\n", b"*1\r\n$4\0\r\nPING\r\n"] {
         let mut long = input.to_vec();
         assert_eq!(parse(input, input.len()), (vec![], None), "{input:?}");
@@ -138,14 +138,14 @@ fn behind_a_nul_no_line_ends() {
 }
 
 #[test]
-fn empty_requests_are_passed_over() {
+fn empty_requests_are_skipped() {
     let (requests, error) = parse(b"*0\r\n*-1\r\n\r\n\n*1\r\n$4\r\nPING\r\nPING\r\n", 3);
     assert_eq!(error, None);
     assert_eq!(requests, vec![vec![b"PING".to_vec()]; 2]);
 }
 
-#[test] // A header of a billion elements, or of 512 MB, costs nothing before the bytes arrive.
-fn announcements_allocate_nothing() {
+#[test] // A billion elements, or 512 MB, before the bytes arrive.
+fn headers_of_huge_requests_allocate_nothing() {
     for header in [&b"*1000000000\r\n"[..], b"*2\r\n$3\r\nSET\r\n$536870912\r\n"] {
         let mut parser = Parser::new(512 << 20, true);
         parser.feed(header);
@@ -154,8 +154,8 @@ fn announcements_allocate_nothing() {
     }
 }
 
-#[test] // A call parses only a portion of what has arrived, and the buffer drains.
-fn a_request_of_many_arguments_is_cut_in_portions() {
+#[test] // The buffer drains in between.
+fn a_request_of_many_arguments_is_parsed_in_portions() {
     let request: Vec<Vec<u8>> = (0..100_000).map(|at| format!("key:{at}").into_bytes()).collect();
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(&encode(std::slice::from_ref(&request)));
@@ -184,8 +184,8 @@ fn outcome(parser: &mut Parser, bytes: &[u8]) -> &'static str {
     }
 }
 
-#[test] // Both sides of each limit.
-fn limits_are_exact() {
+#[test]
+fn requests_at_the_limits_pass_and_beyond_them_fail() {
     let line = |start: &str, len: usize| [start, &"1".repeat(len - start.len())].concat();
     let bulk = |len: usize| format!("*1\r\n${len}\r\n");
     #[rustfmt::skip] // A table.
@@ -216,8 +216,8 @@ fn limits_are_exact() {
     }
 }
 
-#[test] // Limits hold from the next header on, for what was parsed ahead too.
-fn limits_change_between_requests() {
+#[test] // Also to requests that were parsed ahead.
+fn changed_limits_apply_from_the_next_header_on() {
     let ten = encode(&[vec![b"PING".to_vec()], vec![vec![b'x'; 10]; 11]]);
     let mut parser = Parser::new(9, true);
     assert_eq!(outcome(&mut parser, &ten), "request");
@@ -260,7 +260,7 @@ fn requests_are_parsed_ahead_once() {
     assert_eq!(parser.parse_ahead(), 1);
 }
 
-#[test] // A parser reports pending bytes, begun requests, and freeable memory.
+#[test] // Pending bytes, incomplete requests, and freeable memory.
 fn parsers_count_the_bytes_they_hold() {
     let mut parser = Parser::new(512 << 20, true);
     assert_eq!((parser.pending_bytes(), parser.memory_bytes()), (0, 0));
@@ -290,8 +290,8 @@ fn parsers_count_the_bytes_they_hold() {
     assert_eq!(outcome(&mut parser, b"\n"), "request");
 }
 
-#[test] // A short argument takes more memory than its bytes: its span is counted as well.
-fn many_short_arguments_are_counted_with_their_spans() {
+#[test]
+fn memory_of_short_arguments_includes_their_spans() {
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(b"*999999\r\n");
     for _ in 0..100 {
@@ -304,8 +304,8 @@ fn many_short_arguments_are_counted_with_their_spans() {
     assert!(parser.memory_bytes() >= told);
 }
 
-#[test] // So do requests that were parsed ahead.
-fn requests_parsed_ahead_are_counted_with_their_spans() {
+#[test]
+fn memory_of_requests_parsed_ahead_includes_their_spans() {
     const ARGS: usize = 4;
     let requests = vec![vec![b"GET".to_vec(); ARGS]; lookahead::LOOKAHEAD_MAX];
     let mut parser = Parser::new(512 << 20, true);
@@ -317,8 +317,8 @@ fn requests_parsed_ahead_are_counted_with_their_spans() {
     assert!((places..2 * places).contains(&grown), "{grown} for {places}");
 }
 
-#[test] // Arriving bytes move those of requests that wait for their turn: all are still found.
-fn requests_parsed_ahead_move_with_the_buffer() {
+#[test]
+fn requests_parsed_ahead_are_found_after_the_buffer_moves() {
     const FIRST: usize = 12;
     let request = |at: usize| vec![format!("{at}").into_bytes(), vec![at as u8; 12_000]];
     let requests: Vec<Vec<Vec<u8>>> = (0..16).map(request).collect();
@@ -339,8 +339,8 @@ fn requests_parsed_ahead_move_with_the_buffer() {
     assert!(moved_with > 1, "{moved_with} waited when the buffer moved");
 }
 
-#[test] // A client disconnects mid-request: what has arrived of it is not freed at once.
-fn arrived_bytes_are_freed_in_portions() {
+#[test] // After the client disconnects.
+fn bytes_of_an_incomplete_request_are_freed_in_portions() {
     let mid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
     let amid_many = b"*999999\r\n".to_vec();
     let cases: [(Vec<u8>, &[u8], usize); 3] = [
@@ -366,7 +366,7 @@ fn arrived_bytes_are_freed_in_portions() {
     }
 }
 
-#[test] // The buffer stays small for any amount of input, cut anywhere.
+#[test] // For any amount of input, split anywhere.
 fn the_buffer_stays_small() {
     let small = encode(&vec![vec![vec![b'x'; 100]; 3]; 30_000]);
     let many = encode(&[vec![vec![b'x'; 10]; 500_000]]);
@@ -389,8 +389,8 @@ fn the_buffer_stays_small() {
     }
 }
 
-#[test] // Only arguments longer than a chunk are moved.
-fn requests_are_borrowed_up_to_a_chunk() {
+#[test]
+fn only_arguments_longer_than_a_chunk_are_moved() {
     for (arg_bytes, moved) in [(100, false), (CHUNK_BYTES / 2, false), (CHUNK_BYTES - 8, true)] {
         let mut parser = Parser::new(512 << 20, true);
         let before = encode(&vec![vec![b"PING".to_vec()]; 3_000]);
@@ -424,8 +424,8 @@ fn a_large_buffer_grows_once_to_its_full_size() {
     }
 }
 
-#[test] // Each request has its own note when its turn comes, whatever arrives before.
-fn notes_wait_with_their_requests() {
+#[test] // Whatever arrives before their turn.
+fn notes_stay_with_their_requests() {
     let requests: Vec<Vec<Vec<u8>>> = (0..5)
         .map(|at| format!("GET key:{at} more rest"))
         .map(|words| words.split(' ').map(|word| word.as_bytes().to_vec()).collect())
@@ -454,7 +454,7 @@ fn notes_wait_with_their_requests() {
     }
 }
 
-#[test] // Requests, long arguments and a request of many arguments, cut anywhere by blocks.
+#[test] // Requests, long arguments and a request of many arguments, split anywhere by blocks.
 fn pending_bytes_beyond_the_buffer_are_parsed_in_order() {
     let many = vec![b"argument".to_vec(); 100_000];
     let long = vec![b"SET".to_vec(), b"k".to_vec(), vec![b'x'; 3 * BUFFER_MAX_BYTES]];
@@ -475,7 +475,7 @@ fn pending_bytes_beyond_the_buffer_are_parsed_in_order() {
     }
 }
 
-#[test] // A client leaves with a long backlog: no step frees more than a block.
+#[test] // After the client disconnects, no step frees more than a block.
 fn a_backlog_is_freed_in_slices() {
     let mut parser = Parser::new(512 << 20, true);
     (0..100).for_each(|_| parser.feed(&vec![b'*'; BUFFER_MAX_BYTES]));
@@ -489,7 +489,7 @@ fn a_backlog_is_freed_in_slices() {
 
 /// Random bytes, biased towards the protocol's own, never panic; requests end within the input.
 #[test]
-fn random_bytes_do_no_harm() {
+fn random_bytes_cause_no_panic() {
     let alphabet = b"*$\r\n0123456789-\"'\\xabPING \0";
     for seed in 0..2_000 {
         let mut prng = Prng::from_seed(seed);

@@ -246,8 +246,8 @@ mod tests {
         String::from_utf8(out.flatten()).unwrap()
     }
 
-    #[test] // Integers have every length and both signs.
-    fn numbers_are_encoded() {
+    #[test]
+    fn integers_of_every_length_are_encoded() {
         let long = (3..19).flat_map(|digits| [10_i64.pow(digits) - 1, 10_i64.pow(digits)]);
         for value in (-1_100..=1_100).chain(long).chain([12_345, i64::MAX, i64::MIN]) {
             assert_eq!(encode(false, |reply| reply.int(value)), format!(":{value}\r\n"));
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");
     }
 
-    #[test] // Each method of the reply.
+    #[test] // Every kind of reply.
     fn replies_are_encoded_in_both_versions() {
         type Write = fn(&mut Reply<'_>);
         #[rustfmt::skip] // A table.

@@ -55,7 +55,7 @@ mod tests {
     use darter_base::limits::CHUNK_BYTES;
 
     #[test]
-    fn chunks_are_joined_once() {
+    fn an_argument_in_chunks_is_joined_only_once() {
         let bytes = Prng::from_seed(4).bytes(2 * CHUNK_BYTES + 7..=2 * CHUNK_BYTES + 7);
         let chunks: Vec<Arc<[u8]>> = bytes.chunks(CHUNK_BYTES).map(Arc::from).collect();
         let whole = Whole::default();

@@ -126,8 +126,8 @@ mod tests {
         each("thread_cpu_nanos", &thread_cpu_nanos);
     }
 
-    #[test] // Work counts as CPU time of the thread and of the process.
-    fn work_counts_as_cpu_time() {
+    #[test] // Both the thread's and the process's.
+    fn busy_work_increases_cpu_time() {
         let (thread, process) = (thread_cpu_nanos(), process_cpu_nanos());
         while thread_cpu_nanos() - thread < 2_000_000 {}
         let (thread, process) = (thread_cpu_nanos() - thread, process_cpu_nanos() - process);
@@ -138,8 +138,8 @@ mod tests {
         assert!(ours >= 2_000 && all >= ours / 2, "ours={ours} all={all}");
     }
 
-    #[test] // Touched memory is resident, and counts in the peak.
-    fn touched_memory_is_resident() {
+    #[test] // Also in the peak.
+    fn touched_memory_counts_as_resident() {
         let before = resident_bytes().unwrap();
         let block = std::hint::black_box(vec![1_u8; 32 << 20]);
         let during = resident_bytes().unwrap();

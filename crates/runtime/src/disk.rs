@@ -178,8 +178,8 @@ mod tests {
         was_direct
     }
 
-    #[test] // Around a block's end, in pieces that divide it and that do not, synced or not.
-    fn all_arrives_in_order() {
+    #[test] // Pieces of many sizes around a block's end, synced or not.
+    fn written_pieces_arrive_in_order() {
         let folder = std::env::temp_dir();
         for total in [0, 1, 4_096, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3_500_000] {
             for piece in [997, 4_096, 131_072, 2 * BLOCK_BYTES + 7] {
@@ -188,15 +188,15 @@ mod tests {
         }
     }
 
-    #[test] // tmpfs refuses O_DIRECT, or since Linux 6.6 ignores it.
-    fn a_file_system_in_memory_is_written_too() {
+    #[test] // It refuses O_DIRECT, or since Linux 6.6 ignores it.
+    fn files_on_tmpfs_are_written() {
         let folder = Path::new("/dev/shm");
         if folder.is_dir() {
             write(folder, 3_000_000, 131_072, true);
         }
     }
 
-    #[test] // As after a write that was cut short: at a place that is no multiple of a block.
+    #[test] // As after an incomplete write.
     fn unaligned_writes_go_through_the_page_cache() {
         let place = Place::new(&std::env::temp_dir(), "unaligned");
         let mut disk = Disk::create(&place.0).unwrap();

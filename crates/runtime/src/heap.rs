@@ -161,8 +161,8 @@ mod tests {
     /// One test at a time allocates large blocks: the count is that of the process.
     static LARGE: Mutex<()> = Mutex::new(());
 
-    #[test] // Held memory is counted until it is freed, also by another thread.
-    fn held_memory_is_counted_once() {
+    #[test] // Also by another thread.
+    fn allocated_memory_is_counted_until_it_is_freed() {
         const BYTES: usize = 64 << 20; // Other tests run at the same time.
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let about = |bytes: usize| {
@@ -185,8 +185,8 @@ mod tests {
         assert!(about(before), "{before} became {}", held_bytes());
     }
 
-    #[test] // The pages after its new end are returned to the system; the bytes before it stay.
-    fn a_large_block_shrinks_where_it_is() {
+    #[test] // The pages after its new end are returned to the system.
+    fn a_large_block_shrinks_in_place() {
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut block = vec![1_u8; 16 << 20];
         let (at, len) = (block.as_ptr(), 2 << 20);
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!((block[len - 1], block[len]), (1, 2));
     }
 
-    #[test] // Their defaults distinguish them from their neighbours.
-    fn option_names_have_the_expected_defaults() {
+    #[test] // So the option numbers are right.
+    fn allocator_options_have_the_expected_defaults() {
         assert_eq!(option(GENERIC_COLLECT), 10_000);
         prepare();
         assert_eq!((option(PURGE_DELAY), option(GENERIC_COLLECT)), (0, GENERIC_COLLECT_MAX));

@@ -32,8 +32,8 @@ pub fn open_files() -> u64 {
 mod tests {
     use super::*;
 
-    #[test] // The limit reported is the system's.
-    fn the_limit_is_never_lowered() {
+    #[test]
+    fn raising_the_file_limit_never_lowers_it() {
         let before = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(raise_open_files(1), before);
         let after = raise_open_files(before.saturating_add(1));

@@ -299,8 +299,8 @@ mod tests {
         (0..count).map(|_| Waker::new().unwrap()).collect()
     }
 
-    #[test] // Full rings keep the order, and the rest stays until there is room.
-    fn overflow_keeps_order() {
+    #[test]
+    fn messages_beyond_a_full_ring_keep_their_order() {
         let mut boxes = mesh::<u32>(wakers(2), 4);
         let mut other = boxes.pop().unwrap();
         let mut one = boxes.pop().unwrap();
@@ -320,8 +320,8 @@ mod tests {
         assert_eq!(got, (0..10).map(|message| (0, message)).collect::<Vec<_>>());
     }
 
-    #[test] // A flush sends all or nothing: nothing while one of the rings is full.
-    fn a_flush_is_whole() {
+    #[test] // None while one of the rings is full.
+    fn a_flush_sends_all_messages_or_none() {
         let mut boxes = mesh::<u32>(wakers(3), 1);
         let mut third = boxes.pop().unwrap();
         let mut second = boxes.pop().unwrap();
@@ -341,8 +341,8 @@ mod tests {
         assert_eq!(got, [1, 2, 3]);
     }
 
-    #[test] // Unpublished messages in the ring are not taken, and no core sleeps over them.
-    fn unpublished_messages_wait() {
+    #[test]
+    fn unpublished_messages_are_not_received_and_prevent_sleep() {
         let mut boxes = mesh::<u32>(wakers(3), 4);
         let mut other = boxes.pop().unwrap();
         let mut one = boxes.pop().unwrap();
@@ -356,8 +356,8 @@ mod tests {
         assert!(other.before_sleep());
     }
 
-    #[test] // An answer to one message of a flush is never taken before the others of that flush.
-    fn answers_do_not_overtake() {
+    #[test]
+    fn replies_never_overtake_the_rest_of_a_flush() {
         const ROUNDS: u64 = if cfg!(miri) { 50 } else { 20_000 };
         let mut boxes = mesh::<u64>(wakers(4), 64).into_iter();
         let (mut writer, mut checker) = (boxes.next().unwrap(), boxes.next().unwrap());
@@ -394,8 +394,8 @@ mod tests {
         echoes.into_iter().for_each(|echo| echo.join().unwrap());
     }
 
-    #[test] // A wake goes to sleepers only, and once.
-    fn only_sleepers_are_woken() {
+    #[test] // Once each.
+    fn only_sleeping_cores_are_woken() {
         let mut boxes = mesh::<u32>(wakers(2), 4);
         let mut other = boxes.pop().unwrap();
         let mut one = boxes.pop().unwrap();
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(other.drain(|_, _| {}), 2);
     }
 
-    #[test] // Cores that sleep whenever they can miss no message, and get each once.
+    #[test] // And receive each once.
     fn sleeping_cores_miss_no_message() {
         const ROUNDS: u32 = 3_000;
         let wakers = wakers(3);

@@ -231,8 +231,8 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::atomic::AtomicBool;
 
-    #[test] // Random steps agree with a `VecDeque`, full and empty rings included.
-    fn ring_matches_vecdeque() {
+    #[test] // Full and empty rings included.
+    fn random_ring_operations_agree_with_a_vecdeque() {
         for seed in 0..50 {
             let mut prng = Prng::from_seed(seed);
             let capacity = 1 << prng.below(6);
@@ -267,8 +267,8 @@ mod tests {
         }
     }
 
-    #[test] // Between two threads nothing is lost, doubled or reordered.
-    fn two_threads_agree() {
+    #[test]
+    fn nothing_is_lost_or_reordered_between_two_threads() {
         let count: u64 = if cfg!(miri) { 500 } else { 300_000 };
         for capacity in [1, 2, 64] {
             let (mut producer, mut consumer) = ring::<Box<u64>>(capacity);
@@ -303,7 +303,7 @@ mod tests {
 
     // Values left in a ring are dropped with it, once; a panic loses only those it was given.
     #[test]
-    fn leftovers_are_dropped() {
+    fn dropping_a_ring_drops_its_unread_items() {
         let dropped = Arc::new(AtomicUsize::new(0));
         struct Item(Arc<AtomicUsize>);
         impl Drop for Item {

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn words_reach_a_path_and_an_abstract_name() {
+    fn notifications_reach_path_and_abstract_sockets() {
         let name = format!("darter-notify-{}", std::process::id());
         let abstractly = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&abstractly).unwrap();

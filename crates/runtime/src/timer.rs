@@ -74,8 +74,8 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Random settings, cancels and times agree with a sorted list.
-    fn timers_match_a_list() {
+    #[test]
+    fn random_timer_operations_agree_with_a_list() {
         for seed in 0..50 {
             let mut prng = Prng::from_seed(seed);
             let (mut timers, mut model) = (Timers::default(), Vec::<(TimerId, u64, u32)>::new());

@@ -95,7 +95,7 @@ fn quota_of(folder: &Path) -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[test] // It runs on that processor only, until it is pinned elsewhere.
+    #[test] // Until they are pinned elsewhere.
     fn pinned_threads_stay_on_their_processor() {
         let allowed = processors();
         assert!((1..=allowed.len()).contains(&default_cores()));
@@ -110,8 +110,8 @@ mod tests {
         assert!(pin_thread(CpuSet::MAX_CPU).is_err());
     }
 
-    #[test] // In both hierarchies, with those of ancestors.
-    fn the_least_quota_counts() {
+    #[test] // In both cgroup hierarchies.
+    fn the_smallest_cpu_quota_of_all_ancestors_applies() {
         let root = std::env::temp_dir().join(format!("darter-cgroup-{}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);

@@ -41,8 +41,8 @@ fn many_connections_are_echoed_at_once() {
     }
 }
 
-#[test] // All is sent back, in bounded memory.
-fn a_client_may_send_much_before_it_reads() {
+#[test]
+fn bytes_sent_before_reading_are_echoed_in_bounded_memory() {
     const BYTES: usize = 24 << 20;
     for backend in backends() {
         for in_parts in [false, true] {
@@ -89,8 +89,8 @@ fn half_closed_connections_are_echoed_to_the_end() {
     }
 }
 
-#[test] // A paused connection is not read from; resumed, it loses nothing.
-fn pause_and_resume() {
+#[test] // Nothing is received while it is paused.
+fn a_resumed_connection_loses_no_bytes() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut paused = server.connect();
@@ -117,8 +117,8 @@ fn pause_and_resume() {
     }
 }
 
-#[test] // The core does not spin, and the client's bytes are received after the pause.
-fn a_paused_client_may_send_and_close() {
+#[test] // The core does not spin in between.
+fn bytes_of_a_client_that_closes_while_paused_are_received() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
         let mut paused = server.connect();
@@ -136,8 +136,8 @@ fn a_paused_client_may_send_and_close() {
     }
 }
 
-#[test] // With its reason.
-fn a_reset_ends_the_connection_once() {
+#[test]
+fn a_reset_ends_the_connection_once_with_its_reason() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
@@ -149,8 +149,8 @@ fn a_reset_ends_the_connection_once() {
     }
 }
 
-#[test] // Closing abandons a send that the client does not take, and returns its buffer.
-fn close_with_send_in_flight() {
+#[test]
+fn closing_abandons_a_send_in_flight_and_returns_its_buffer() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
@@ -169,8 +169,8 @@ fn close_with_send_in_flight() {
     }
 }
 
-#[test] // Ending our direction lets what was sent before arrive; both ended, it closes by itself.
-fn shutdown_after_send() {
+#[test] // Once both directions have ended, the connection closes.
+fn bytes_sent_before_a_shutdown_arrive() {
     const BYTES: usize = 16 << 20;
     for backend in backends() {
         let server = Server::start(backend, Options::default());
@@ -188,8 +188,8 @@ fn shutdown_after_send() {
     }
 }
 
-#[test] // More senders than buffers in the ring: receives run dry and are armed again.
-fn buffers_run_out() {
+#[test] // With more senders than buffers in the ring.
+fn receives_continue_after_the_buffers_run_out() {
     for backend in backends() {
         let server = Server::start(backend, Options::default());
         let mut streams: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
@@ -212,8 +212,8 @@ fn buffers_run_out() {
     }
 }
 
-#[test] // Thousands of connections at once, as far as this machine's limits go.
-fn thousands_of_connections() {
+#[test] // As many as this machine's limits allow.
+fn thousands_of_connections_are_served() {
     // Both ends are ours, and other tests run in parallel.
     let files = raise_open_files(20_000).saturating_sub(2_000);
     let count = (files / 2).clamp(10, 5_000) as usize;
@@ -291,8 +291,8 @@ fn poll_for<T>(net: &mut Net, mut wanted: impl FnMut(Event<'_>) -> Option<T>) ->
     found.unwrap()
 }
 
-#[test] // A listener releases its address at once, for anyone to reopen; its clients stay.
-fn listeners_come_and_go() {
+#[test] // Its clients stay connected.
+fn a_closed_listener_releases_its_address_at_once() {
     for backend in backends() {
         let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
         let mut id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();
@@ -316,8 +316,8 @@ fn listeners_come_and_go() {
     }
 }
 
-#[test] // Not even for the next connection of the same index.
-fn dead_tokens_have_no_effect() {
+#[test] // Even if their index is reused.
+fn tokens_of_closed_connections_have_no_effect() {
     for backend in backends() {
         let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
         let id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();

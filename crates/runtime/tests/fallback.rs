@@ -39,8 +39,8 @@ fn fall_back_without(number: libc::c_long) -> String {
     std::thread::spawn(fall_back).join().unwrap()
 }
 
-#[test] // Docker's default profile refuses the ring itself, some kernels the ring of buffers only.
-fn falls_back_and_says_why() {
+#[test] // Docker's default profile refuses it; some kernels lack the ring of buffers.
+fn a_refused_io_uring_falls_back_to_epoll_with_a_reason() {
     let reason = fall_back_without(libc::SYS_io_uring_setup);
     assert!(reason.starts_with("io_uring_setup: "), "{reason}");
     if Net::open(BackendChoice::Uring, &Waker::new().unwrap()).is_ok() {
@@ -49,8 +49,8 @@ fn falls_back_and_says_why() {
     }
 }
 
-#[test] // Asking for epoll yields epoll, and no reason.
-fn epoll_by_choice() {
+#[test]
+fn requested_epoll_is_used_without_a_reason() {
     let (net, reason) = Net::open(BackendChoice::Epoll, &Waker::new().unwrap()).unwrap();
     assert_eq!((net.back_name(), reason), ("epoll", None));
 }

@@ -47,8 +47,8 @@ fn wait_for_ends(servers: &[Server; 2]) {
     });
 }
 
-#[test] // Requests of all lengths are echoed whole and in order; then each client half-closes.
-fn nothing_is_lost_on_the_way() {
+#[test] // Requests of all lengths are echoed in order; then each client half-closes.
+fn moving_connections_lose_no_bytes() {
     for backend in backends() {
         let servers = start_two(backend);
         let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| servers[0].connect()).collect();
@@ -90,8 +90,8 @@ fn talk(seed: u64, mut stream: TcpStream) {
     assert_eq!(rest, b"last words");
 }
 
-#[test] // Clients that reset their connections at any moment: each ends once.
-fn resets_are_met() {
+#[test] // At any moment.
+fn moving_connections_that_are_reset_end_once() {
     for backend in backends() {
         let servers = start_two(backend);
         let mut prng = Prng::from_seed(2);
@@ -115,8 +115,8 @@ fn resets_are_met() {
     }
 }
 
-#[test] // Given away and closed at once: it ends, or goes, but not both.
-fn close_and_release_exclude_each_other() {
+#[test]
+fn a_connection_released_and_closed_does_only_one_of_both() {
     for backend in backends() {
         let servers = start_two(backend);
         for _ in 0..50 {

@@ -2,7 +2,7 @@
 
 use darter_runtime::net::{BackendChoice, Event, Net, Wait, Waker};
 
-#[test] // A wake that is known, and not handled yet, is not a newer one, and is taken once.
+#[test] // Until it is handled, it does not count as a new one.
 fn a_wake_is_reported_once() {
     for choice in [BackendChoice::Epoll, BackendChoice::Auto] {
         let waker = Waker::new().unwrap();

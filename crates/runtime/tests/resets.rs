@@ -94,7 +94,7 @@ fn resets_during_sends_end_connections() {
     }
 }
 
-#[test] // Paused connections are not received from, and never resumed; still their end is noticed.
+#[test] // Though nothing is received from them.
 fn paused_connections_notice_a_reset() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
@@ -115,8 +115,8 @@ fn paused_connections_notice_a_reset() {
     }
 }
 
-#[test] // A reset of a client whose pause begins when the reset has arrived unseen.
-fn before_a_pause() {
+#[test]
+fn a_reset_that_arrives_before_a_pause_is_noticed() {
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for _ in 0..ROUNDS {
@@ -137,8 +137,8 @@ fn before_a_pause() {
     }
 }
 
-#[test] // The end right after the last bytes, in one wake-up, also on a unix socket.
-fn ends_after_bytes() {
+#[test] // In one wake-up, also on a Unix socket.
+fn an_end_right_after_the_last_bytes_is_reported() {
     for backend in backends() {
         let name = format!("darter-ends-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -168,8 +168,8 @@ fn ends_after_bytes() {
     }
 }
 
-#[test] // A flooding client that is closed is gone at once, not when it has sent all.
-fn closed_amid_a_flood() {
+#[test]
+fn closing_a_flooding_client_takes_effect_at_once() {
     const FLOODS: usize = 8;
     for backend in backends() {
         let server = Server::start(backend, Options { silent: true, ..Options::default() });

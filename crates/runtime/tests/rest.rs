@@ -47,9 +47,9 @@ fn limit_for(count: usize) -> u64 {
     (0..).filter(|fd| used.binary_search(fd).is_err()).nth(count).unwrap()
 }
 
-/// Sequential: both look at the whole process.
+/// One test for both: each looks at the whole process.
 #[test]
-fn rest() {
+fn idle_cores_and_cores_out_of_descriptors_do_not_spin() {
     for backend in BACKENDS {
         idle_costs_nothing(backend);
         no_descriptors_no_spin(backend);

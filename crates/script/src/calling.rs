@@ -247,8 +247,8 @@ mod tests {
         redis.register_function('global', function() x = 1 end)
         redis.register_function('unknown', function() return KEYS end)";
 
-    #[test] // The replies are those of redis-server 7.0.15.
-    fn functions_are_called_as_in_redis() {
+    #[test] // redis-server 7.0.15.
+    fn fcall_replies_equal_those_of_redis() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let library = load(&mut machine, TEXT).unwrap();
         assert_eq!(library.functions.len(), 6);
@@ -275,8 +275,8 @@ mod tests {
         );
     }
 
-    #[test] // The variables of a library stay in its machine; another machine has its own.
-    fn state_belongs_to_a_machine() {
+    #[test]
+    fn variables_of_a_library_are_separate_in_each_machine() {
         let mut machines = [(); 2].map(|()| Machine::for_functions(LIMIT).unwrap());
         let library = load(&mut machines[0], TEXT).unwrap();
         for (machine, count) in [(0, 1), (0, 2), (1, 1), (0, 3), (1, 2)] {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_libraries_leave_nothing() {
+    fn refused_libraries_leave_no_functions() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         for (code, refusal) in [
             ("", "No functions registered"),
@@ -319,8 +319,8 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "count"), ":1\r\n");
     }
 
-    #[test] // One that cannot be loaded here: its error is the reply.
-    fn a_library_that_another_machine_refuses() {
+    #[test] // Although another machine could load it.
+    fn a_library_that_fails_to_load_here_replies_its_error() {
         let text = format!(
             "#!lua name=a\nlocal s = ('x'):rep({}) redis.register_function('f', function() return #s end)",
             6 << 20
@@ -334,8 +334,8 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "f"), format!(":{}\r\n", 6 << 20));
     }
 
-    #[test] // A call abandoned while its library is loaded does not begin later.
-    fn abandoned_calls_do_not_begin() {
+    #[test]
+    fn a_call_abandoned_during_loading_never_starts() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let library = load(&mut Machine::for_functions(LIMIT).unwrap(), TEXT).unwrap();
         let (keys, arguments, client) = (Vec::new(), Vec::new(), Protocol::Two);
@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(call(&mut machine, &library, "count"), ":1\r\n");
     }
 
-    #[test] // Deleted libraries and aborted loads leave no memory.
-    fn deleted_libraries_are_freed() {
+    #[test]
+    fn deleted_libraries_and_aborted_loads_leave_no_memory() {
         let mut machine = Machine::for_functions(LIMIT).unwrap();
         let used = |machine: &mut Machine| {
             load(machine, "#!lua name=last\nredis.register_function('f', redis.log)").unwrap();

@@ -176,8 +176,8 @@ pub struct Library {
 mod tests {
     use super::*;
 
-    #[test] // As redis-server 7.0.15 answers.
-    fn first_lines_are_read() {
+    #[test] // redis-server 7.0.15.
+    fn library_headers_are_parsed_as_by_redis() {
         let name = |text: &str| Source::read(text.into()).unwrap().name;
         let refused =
             |text: &str| String::from_utf8(Source::read(text.into()).unwrap_err()).unwrap();

@@ -357,8 +357,8 @@ impl Work<Session> for Sizing {
 mod tests {
     use super::*;
 
-    #[test] // As x86 casts and shifts.
-    fn integers_are_cut_as_in_c() {
+    #[test] // On x86.
+    fn struct_pack_truncates_integers_as_c_does() {
         assert_eq!(integer_bytes(300.0, 1, false), [44]);
         assert_eq!(integer_bytes(-2.0, 4, true), [255, 255, 255, 254]);
         assert_eq!(integer_bytes(-2.0, 10, false)[8..], [0, 0]);

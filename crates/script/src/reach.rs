@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trust_is_earned_once_and_lost_for_good() {
+    fn a_script_that_leaves_its_keys_once_is_never_trusted_again() {
         let reach = Reach::default();
         for _ in 0..PROVEN_RUNS {
             assert!(!reach.is_named_keys());

@@ -256,8 +256,8 @@ mod tests {
         }
     }
 
-    #[test] // Random changes: each map is as it was made, whatever is made from it.
-    fn maps_agree_with_a_model() {
+    #[test] // Random changes, compared with a model.
+    fn changing_a_registry_does_not_affect_earlier_versions() {
         let mut prng = Prng::from_seed(3);
         let mut model: BTreeMap<String, Arc<Library>> = BTreeMap::new();
         let mut registry = Registry::default();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test] // As Redis counts them, and without its end.
-    fn names_that_differ_in_case() {
+    fn function_names_differ_by_case_as_in_redis() {
         let mut registry = Registry::default();
         let both = library("a", &["f".into(), "F".into()]);
         link(&mut registry, &both).unwrap();

@@ -171,8 +171,8 @@ fn unescaped(text: &[u8], quote: u8) -> (u8, usize) {
 mod tests {
     use super::*;
 
-    #[test] // As redis-server 7.0.15 answers.
-    fn first_lines_are_read() {
+    #[test] // redis-server 7.0.15.
+    fn script_headers_are_parsed_as_by_redis() {
         let refused = |text: &str| String::from_utf8(read(text.as_bytes()).unwrap_err()).unwrap();
         assert_eq!(read(b"return 1"), Ok((Flags::COMPATIBLE, &b"return 1"[..])));
         assert_eq!(read(b"#!lua\nx"), Ok((Flags::default(), &b"\nx"[..])));

@@ -49,8 +49,8 @@ fn evaluate(machine: &mut Machine, run: Run, prng: &mut Prng) -> String {
     }
 }
 
-#[test] // Replies that come in parts, and errors of all kinds.
-fn commands_are_answered_in_parts() {
+#[test]
+fn replies_in_parts_and_errors_reach_the_script() {
     let mut machine = Machine::new(LIMIT).unwrap();
     let mut prng = Prng::from_seed(1);
     let mut reply = |text| evaluate(&mut machine, run_of(text, &[b"a"]), &mut prng);
@@ -72,8 +72,8 @@ const PARSERS: &str = "local text, half = ARGV[1], ARGV[1]:sub(#ARGV[1] / 2)
     pcall(struct.size, text) pcall(string.find, half, text) pcall(string.gsub, text, half, '%1')
     pcall(string.format, text, 1, 'a') pcall(loadstring, text) return 1";
 
-#[test] // Any bytes: an error or a value, and the machine lives on.
-fn parsers_survive_any_bytes() {
+#[test] // An error or a value; the machine stays usable.
+fn cjson_and_cmsgpack_survive_any_bytes() {
     let seeds: [&[u8]; 5] = [
         br#"{"a":[1,-2.5e3,true,null,"x\u00e9\ud83d\ude00"],"b":{"c":[]}}"#,
         b"\x82\xa1a\x93\x01\xcb\x3f\xf0\0\0\0\0\0\0\xd9\x03abc\xdd\0\0\0\x02\xc0\xc3",
@@ -103,7 +103,7 @@ fn parsers_survive_any_bytes() {
     }
 }
 
-#[test] // Scripts that are thrown away anywhere leave no memory behind.
+#[test] // At whatever point they are abandoned.
 fn abandoned_scripts_leave_no_memory() {
     let text = "local t = {} for i = 1, 200 do t[i] = {i, tostring(i)} end
         while true do
@@ -137,8 +137,8 @@ fn abandoned_scripts_leave_no_memory() {
     assert!(used[1] <= used[0] + 8192, "{used:?}");
 }
 
-#[test] // The error of a killed script names its line; the machine stays usable.
-fn killed_scripts_say_where() {
+#[test] // The machine stays usable.
+fn the_error_of_a_killed_script_names_its_line() {
     let mut machine = Machine::new(LIMIT).unwrap();
     let run = run_of("local x = 0\nwhile true do x = x + 1 end", &[]);
     let name = run.script.name.clone();
@@ -152,8 +152,8 @@ fn killed_scripts_say_where() {
     assert!(machine.abandon(&Never));
 }
 
-#[test] // A script that is only compiled is not run, and its error is the reply.
-fn scripts_are_checked() {
+#[test] // An error is the reply.
+fn script_load_compiles_without_running() {
     let mut machine = Machine::new(LIMIT).unwrap();
     for (text, expected) in [
         ("while true do end", ""),
@@ -168,8 +168,8 @@ fn scripts_are_checked() {
     }
 }
 
-#[test] // The run continues.
-fn logs_are_cut() {
+#[test] // The script continues.
+fn long_log_messages_are_truncated() {
     const MOST: usize = (1 << 20) - 2 * 64;
     let mut machine = Machine::new(LIMIT).unwrap();
     let text = "redis.log(3, 'short') redis.log(3, string.rep('x', 2000000), 'y')
@@ -179,8 +179,8 @@ fn logs_are_cut() {
     assert_eq!(lens, [5, MOST - 5]);
 }
 
-#[test] // The log's messages, and the target of writes.
-fn logs_and_replication_are_kept() {
+#[test]
+fn log_messages_and_the_replication_target_are_reported() {
     let mut machine = Machine::new(LIMIT).unwrap();
     let mut prng = Prng::from_seed(1);
     let text = "redis.log(redis.LOG_NOTICE, 'a', 1.5, nil, 'b') redis.set_repl(redis.REPL_AOF)";
@@ -189,8 +189,8 @@ fn logs_and_replication_are_kept() {
     assert_eq!(machine.replication(), 1);
 }
 
-#[test] // The memory of a long command and its reply is freed.
-fn long_buffers_are_released() {
+#[test]
+fn buffers_of_long_commands_and_replies_are_freed() {
     const MOST: usize = 64 << 10;
     let mut machine = Machine::new(LIMIT).unwrap();
     let mut prng = Prng::from_seed(1);
@@ -202,8 +202,8 @@ fn long_buffers_are_released() {
     assert_eq!(evaluate(&mut machine, run_of("return 1", &[]), &mut prng), ":1\r\n");
 }
 
-#[test] // Memory: an error, not more.
-fn memory_is_limited() {
+#[test]
+fn a_script_beyond_the_memory_limit_fails() {
     let mut machine = Machine::new(4 << 20).unwrap();
     let mut prng = Prng::from_seed(1);
     for text in [
@@ -219,7 +219,7 @@ fn memory_is_limited() {
 }
 
 #[test] // `pairs` gives the order of tables that grew word by word.
-fn short_words_make_the_same_tables() {
+fn keys_and_argv_tables_keep_luas_own_order() {
     let text = "KEYS[#KEYS + 2] = 'x' KEYS.y = 1 local t = {#KEYS, #ARGV}
         for k, v in pairs(KEYS) do t[#t + 1] = k .. '=' .. v end
         for k, v in pairs(ARGV) do t[#t + 1] = k .. '=' .. v end return t";
@@ -247,8 +247,8 @@ fn short_words_make_the_same_tables() {
     }
 }
 
-#[test] // A run that is thrown away before its first portion takes its words with it.
-fn words_go_with_their_run() {
+#[test]
+fn a_run_abandoned_before_its_start_frees_its_arguments() {
     let mut machine = Machine::new(LIMIT).unwrap();
     for _ in 0..2 {
         assert!(machine.take_words([&b"k"[..]].into_iter(), [&b"a"[..]].into_iter()));
@@ -262,7 +262,7 @@ fn words_go_with_their_run() {
 
 // A request too large for a machine leaves nothing, and the memory of short replies is used again.
 #[test]
-fn words_and_replies_leave_no_memory() {
+fn arguments_and_replies_leave_no_memory() {
     let mut machine = Machine::new(4 << 20).unwrap();
     let long = vec![b'x'; 8 << 20];
     assert!(!machine.take_words([&*long].into_iter(), [].into_iter()));

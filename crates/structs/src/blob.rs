@@ -416,8 +416,8 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Random writes and cuts agree with a plain vector.
-    fn blob_matches_a_vector() {
+    #[test] // Cuts do not change.
+    fn random_writes_to_a_blob_agree_with_a_vector() {
         for seed in 0..20 {
             let mut prng = Prng::from_seed(seed);
             let (mut blob, mut model) = (Blob::default(), Vec::new());
@@ -449,8 +449,8 @@ mod tests {
         }
     }
 
-    #[test] // Gaps of several groups: zeros, cheap to make, and independent once written.
-    fn gaps_are_zeros_until_somebody_writes() {
+    #[test] // Creating a gap is cheap.
+    fn gaps_read_as_zeros_and_are_written_independently() {
         let mut blob = Blob::from(&b"begin"[..]);
         let far = 5 * GROUP_CHUNKS * CHUNK_BYTES + 5 * CHUNK_BYTES + 77;
         blob.write_at(far, b"end");
@@ -476,8 +476,8 @@ mod tests {
         while lazyfree::run(&darter_base::preempt::Never) {}
     }
 
-    #[test] // Until it is written to, by whichever of its holders.
-    fn pieces_are_shared_until_they_are_written_to() {
+    #[test]
+    fn pieces_are_shared_until_a_holder_writes() {
         for len in [100, 200 * CHUNK_BYTES] {
             let mut blob = Blob::from(&vec![7; len][..]);
             let shared = |blob: &Blob| (0..blob.pieces()).filter(|at| blob.is_shared(*at)).count();
@@ -493,15 +493,15 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_the_parser_become_a_blob() {
+    fn parser_chunks_become_a_blob_without_copying() {
         let bytes: Vec<u8> = (0..200_000_u32).map(|at| at.to_le_bytes()[1]).collect();
         let chunks: Vec<Arc<[u8]>> = bytes.chunks(CHUNK_BYTES).map(Arc::from).collect();
         assert_eq!(Blob::from_chunks(&chunks).to_vec(), bytes);
         assert_eq!(Blob::from(&bytes[..]).to_vec(), bytes);
     }
 
-    #[test] // A reader pins nothing while the value or a copy exists, then all of it.
-    fn readers_pin_deleted_values() {
+    #[test] // And of all copies.
+    fn a_reader_pins_a_blob_only_after_its_deletion() {
         for len in [1_000, 10 * CHUNK_BYTES] {
             let value = Blob::from(&vec![7; len][..]);
             let (reader, copy) = (value.reader(), value.clone());
@@ -516,8 +516,8 @@ mod tests {
         }
     }
 
-    #[test] // A shared value's bytes are not freed yet: only the last owner reports them.
-    fn shared_memory_is_not_about_to_be_freed() {
+    #[test]
+    fn only_the_last_owner_reports_bytes_to_free() {
         let value = Blob::from(&vec![7; 10 * CHUNK_BYTES][..]);
         let (reader, bytes) = (value.reader(), value.memory_bytes());
         drop(value);

@@ -355,8 +355,8 @@ mod tests {
         (0..pages.pages()).flat_map(page).collect()
     }
 
-    #[test] // Changes at random, to a value and to its cuts, agree with plain vectors.
-    fn pages_match_vectors() {
+    #[test] // Cuts do not change.
+    fn random_changes_of_pages_agree_with_vectors() {
         for seed in 0..20 {
             let mut prng = Prng::from_seed(seed);
             let most = [5_000, 300_000, 5_000_000][seed as usize % 3];
@@ -388,8 +388,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Also beside readers and other holders of a page.
-    fn parts_are_joined() {
+    #[test] // Also with readers and other holders of a page.
+    fn joined_parts_equal_the_whole_array() {
         for len in [3_000, 9_000_000] {
             let (mut whole, mut model) = (Pages::zeros(len), vec![0; len]);
             for run in 0..len.div_ceil(ROOT_PAGES * PAGE_BYTES) {
@@ -416,8 +416,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // An array of gigabytes is nothing until it is written to, and is freed whole.
-    fn zeros_take_no_memory() {
+    #[test] // Until it is written to.
+    fn an_array_of_zeros_takes_no_memory() {
         assert_eq!(Pages::zeros(PAGE_BYTES).memory_bytes(), 0);
         let mut pages = Pages::zeros(64 << 30);
         assert!(pages.memory_bytes() < 200_000, "{}", pages.memory_bytes());

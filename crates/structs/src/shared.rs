@@ -376,7 +376,7 @@ mod tests {
     member!(Feather, "feather", self, self.0.len(), self.0.push(0));
 
     #[test]
-    fn values_keep_their_type() {
+    fn a_shared_value_can_be_read_only_as_its_own_type() {
         let one: Shared<Things> = Shared::new(Feather(vec![1, 2]));
         assert_eq!((*one.row(), one.weight(), one.mark(), one.count()), ("feather", 2, 0, 1));
         assert_eq!(one.get::<Feather>(), Some(&Feather(vec![1, 2])));
@@ -386,8 +386,8 @@ mod tests {
         assert_eq!(size_of::<Option<Shared<Things>>>(), size_of::<usize>());
     }
 
-    #[test] // A cut does not change; changing the value copies it once.
-    fn a_cut_is_copied_on_change() {
+    #[test] // The cut does not change.
+    fn changing_a_shared_value_copies_it_once() {
         let mut one: Shared<Things> = Shared::new(Feather(vec![1]));
         one.set_mark(7);
         let cut = one.clone();
@@ -406,8 +406,8 @@ mod tests {
         assert_eq!((cut.mark(), marked.mark()), (7, 9));
     }
 
-    #[test] // Several threads share a value, and it is freed once.
-    fn the_last_owner_frees_the_value() {
+    #[test]
+    fn a_value_shared_by_threads_is_freed_once() {
         let owned = Arc::new(());
         let one: Shared<Things> = Shared::new(Stone(Arc::clone(&owned), 5));
         std::thread::scope(|scope| {

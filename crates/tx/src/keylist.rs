@@ -136,15 +136,15 @@ mod tests {
         list
     }
 
-    #[test] // Whatever the estimate of their number, all are found, and no others.
-    fn locks_are_found() {
+    #[test] // Whatever the estimate of their number.
+    fn all_locks_of_a_list_are_found() {
         for guess in [0, 1, 100, 50_000, 10_000_000] {
             let list = list(guess, (0..50_000).map(|number| number * 3));
             assert!((0..150_000).all(|at| list.contains(lock(at)) == (at % 3 == 0)), "{guess}");
         }
     }
 
-    #[test] // Two keys a hundred thousand times: no part takes long to scan, or to move.
+    #[test] // Two keys a hundred thousand times; no part is slow to scan or to move.
     fn repeated_keys_are_listed_once() {
         let list = list(100_000, (0..100_000).map(|at| at % 2));
         let longest = list.parts.iter().map(Vec::len).max();
@@ -153,8 +153,8 @@ mod tests {
         assert!(list.contains(lock(0)) && list.contains(lock(1)) && !list.contains(lock(2)));
     }
 
-    #[test] // Bytes waiting to be freed are reported: a word a lock, and the unused room of its part.
-    fn a_long_one_is_freed_in_portions() {
+    #[test] // Pending bytes include the unused room of each part.
+    fn a_long_list_of_locks_is_freed_in_portions() {
         const LOCKS: usize = 100_000;
         drop(list(LOCKS, 0..LOCKS));
         let (_, bytes) = lazyfree::waiting();

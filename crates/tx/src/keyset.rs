@@ -117,8 +117,8 @@ mod tests {
     use super::*;
     use darter_base::preempt::Countdown;
 
-    #[test] // Every key is found once, whatever the estimate of their number, and parts stay even.
-    fn keys_are_found_in_their_parts() {
+    #[test] // Whatever the estimate of their number.
+    fn keys_are_found_once_in_even_parts() {
         for guess in [0, 1, 100_000, 10_000_000] {
             let mut set = KeySet::with_capacity(guess);
             for key in 0..100_000_u64 {
@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    #[test] // 32 parts at a time, and those of a small set at once. Pending bytes are estimated.
-    fn a_large_one_is_freed_in_portions() {
+    #[test] // 32 parts at a time; a small set at once.
+    fn a_large_key_set_is_freed_in_portions() {
         for (guess, expected) in [(0, 0), (256 * 32, 0), (256 * 64, 2), (100_000, 16)] {
             let mut set = KeySet::with_capacity(guess);
             assert!((0..guess.max(1) as u64).all(|key| set.insert(key)));

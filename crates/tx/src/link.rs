@@ -896,8 +896,8 @@ mod tests {
         }
     }
 
-    #[test] // Each core works in slices of its own; the results come in order, for one hop each.
-    fn work_of_many_portions_is_one_hop() {
+    #[test] // The results come in order.
+    fn sliced_work_on_several_cores_takes_one_hop_each() {
         let core = |id| Tx::new(id, 3, Shard::new(1, 1), Rc::new(Countdown::new(0)));
         let cores = [core(0), core(1), core(2)];
         let (done, result) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));

@@ -641,8 +641,8 @@ mod tests {
         assert!(locks.is_free());
     }
 
-    #[test] // A stream of readers cannot starve a writer, and grants come in order.
-    fn queues_are_first_come_first_served() {
+    #[test] // A stream of readers cannot starve a writer.
+    fn claims_are_granted_in_order_of_arrival() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Shared)])));
         assert!(!locks.acquire(2, keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]), (0, 2)));
@@ -653,8 +653,8 @@ mod tests {
         assert_eq!(locks.release(2), [(0, 3), (0, 4)]);
     }
 
-    #[test] // A kept lock still blocks others; a released one does not.
-    fn a_claim_can_be_narrowed() {
+    #[test] // The remaining lock still blocks others.
+    fn a_narrowed_claim_releases_its_other_locks() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Shared)])));
         assert!(!locks.acquire(2, keys(&[(2, Access::Exclusive)]), (0, 2)));
@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_claims_meet_narrow_ones() {
+    fn claims_of_all_keys_conflict_with_single_locks() {
         let mut locks = LockTable::default();
         let many = list_of(1_000);
         assert!(locks.try_acquire(1, &keys(&[(5, Access::Shared)])));
@@ -703,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_table_is_noticed() {
+    fn a_corrupted_lock_table_is_detected() {
         let shared = || keys(&[(1, Access::Shared)]);
         let waits = |tx| Waiting { tx, claim: shared(), notify: (0, 9) };
         assert_eq!(broken(|_| {}), None);
@@ -718,7 +718,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "does not hold")]
-    fn a_claim_is_not_narrowed_to_more() {
+    fn narrowing_a_claim_to_other_keys_panics() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Update), (2, Access::Exclusive)])));
         locks.narrow(1, 1, Access::Exclusive);

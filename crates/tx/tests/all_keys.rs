@@ -46,7 +46,7 @@ fn pass_time(all: &[Tx], now: u64) {
     settle(all);
 }
 
-#[test] // A key that is held for long stops neither point commands nor claims of other keys.
+#[test] // A long-held key stops neither point commands nor claims of other keys.
 fn claims_of_free_keys_pass_a_waiting_claim_of_all_keys() {
     for count in [1, 2, 3] {
         for (held_on, access) in [(0, Access::Shared), (count - 1, Access::Exclusive)] {
@@ -85,8 +85,8 @@ fn refused(all: &[Tx]) -> (Held, Held) {
     (whole, held)
 }
 
-#[test] // Short claims that overlap cannot starve a claim of all keys.
-fn a_claim_of_all_keys_queues_after_refusals() {
+#[test] // So overlapping short claims cannot starve it.
+fn a_repeatedly_refused_claim_of_all_keys_joins_the_queues() {
     let all = cores(2);
     let (whole, held) = refused(&all);
     let next = lock(&all, 0, one_key(0, 9));
@@ -100,8 +100,8 @@ fn a_claim_of_all_keys_queues_after_refusals() {
     assert_eq!((all[0].next_alarm(), all[1].next_alarm()), (None, None));
 }
 
-#[test] // A claim of all keys stands in queues for at most ten milliseconds.
-fn a_claim_of_all_keys_leaves_its_queues() {
+#[test]
+fn a_claim_of_all_keys_leaves_its_queues_after_10_ms() {
     let all = cores(2);
     let (whole, held) = refused(&all);
     let next = lock(&all, 0, one_key(0, 9));
@@ -134,8 +134,8 @@ fn build(all: &[Tx]) -> Held {
     held
 }
 
-#[test] // A cut of all keys passes a build, and claims that wait for it. Others wait.
-fn cuts_pass_builds() {
+#[test] // Nor for claims that wait for the build. Other claims wait.
+fn a_cut_of_all_keys_does_not_wait_for_a_build() {
     let all = cores(2);
     let built = build(&all);
     let reader = lock(&all, 1, vec![(0, keys(&[(1, Access::Shared)]))]);
@@ -156,8 +156,8 @@ fn cuts_pass_builds() {
     assert!(!all[1].home().shard.is_watched());
 }
 
-#[test] // A cut that sees a later value of a source waits for the build.
-fn cuts_wait_for_builds_with_changed_sources() {
+#[test]
+fn a_cut_waits_for_a_build_after_its_source_changed() {
     for core in [0, 1] {
         let all = cores(2);
         let built = build(&all);

@@ -135,8 +135,8 @@ fn claim(prng: &mut Prng) -> Claim {
     }
 }
 
-#[test] // Every late grant and refusal is what the rules say; the table stays sound.
-fn late_keys_match_the_rules() {
+#[test] // Every grant and refusal; the table stays valid.
+fn random_late_locks_agree_with_the_rules() {
     let (mut granted, mut refused) = (0, 0);
     for seed in 0..600 {
         let mut prng = Prng::from_seed(seed);
@@ -191,8 +191,8 @@ fn lock(number: u64) -> u64 {
     hash::of(&number.to_le_bytes())
 }
 
-#[test] // As soon as they are very many, they are the transaction's own, and released as one.
-fn very_many_late_keys_stand_against_others() {
+#[test]
+fn very_many_late_keys_conflict_and_are_released_together() {
     const MANY: u64 = 50_000;
     let mut locks = LockTable::default();
     assert!(locks.acquire(1, exclusive(lock(0)), (0, 1)));
@@ -276,8 +276,8 @@ fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
     cores.iter().map(|tx| tx.home().locks.counts()).collect()
 }
 
-#[test] // Held keys cost nothing, at home as elsewhere; commands and tasks find late keys.
-fn late_keys_cost_a_message_each_way() {
+#[test] // Keys that are already held cost none.
+fn a_late_key_on_another_core_costs_two_messages() {
     let all = cores(3);
     let begun = async |tx: Tx| tx.begin_open(vec![(1, exclusive(1))]).await;
     let (transaction, messages) = finish(&all, 1, begun);
@@ -319,7 +319,7 @@ fn late_keys_cost_a_message_each_way() {
 
 #[test]
 #[should_panic(expected = "which is not held")]
-fn unrequested_keys_are_not_held() {
+fn keys_that_were_not_requested_stay_unlocked() {
     let all = cores(2);
     let wants_more = async |tx: Tx| {
         let transaction = tx.begin_open(vec![(0, exclusive(1))]).await;
@@ -329,8 +329,8 @@ fn unrequested_keys_are_not_held() {
     finish(&all, 0, wants_more);
 }
 
-#[test] // Refused by one core: what it held stays, and the next run is given all that it has met.
-fn a_refused_transaction_begins_again_with_all_that_it_met() {
+#[test] // Locks that it held stay.
+fn a_refused_transaction_restarts_with_all_keys_seen_so_far() {
     let all = cores(3);
     let other = all[2].try_lock_here(7, Access::Shared).unwrap();
     let met = async |tx: Tx| {
@@ -357,8 +357,8 @@ fn a_refused_transaction_begins_again_with_all_that_it_met() {
     finish(&all, 0, again);
 }
 
-#[test] // Thousands of late keys become one list, with the keys of earlier lists.
-fn very_many_met_keys_are_a_list() {
+#[test] // With the keys of earlier lists.
+fn thousands_of_late_keys_become_one_list() {
     let all = cores(2);
     let met = async |tx: Tx| {
         let begun = vec![(0, list((0..100).map(lock), Access::Update))];
@@ -384,7 +384,7 @@ fn very_many_met_keys_are_a_list() {
 
 // Few keys or very many: a call that waits for one of them is served before all other claims on it.
 #[test]
-fn late_keys_pass_to_their_waiters() {
+fn released_late_keys_are_granted_to_their_waiters() {
     for count in [1, 10, 10_000] {
         let all = cores(2);
         all[0].home().waited.add(lock(0));
@@ -415,8 +415,8 @@ fn late_keys_pass_to_their_waiters() {
     }
 }
 
-#[test] // At whatever point a task stops, asking or not, nothing stays locked.
-fn a_task_that_stops_leaves_no_late_key() {
+#[test] // At whatever point it stops.
+fn a_stopped_task_releases_its_late_keys() {
     for steps in 0..12 {
         let all = cores(3);
         let is_over = Rc::new(Cell::new(false));
@@ -514,7 +514,7 @@ async fn lock_in_order(tx: Tx, seed: u64) {
     drop(locked);
 }
 
-#[test] // Whatever the order of messages: all end, and nothing stays locked.
+#[test] // In any order of messages; nothing stays locked.
 fn random_transactions_all_end() {
     let refused = Rc::new(Cell::new(0));
     for seed in 0..300 {
@@ -594,7 +594,7 @@ fn told(all: &[Tx]) -> Told {
 
 // On all cores: undone changes are not observed, and all committed ones are one transaction.
 #[test]
-fn changes_on_several_cores_are_undone_or_leave() {
+fn changes_on_several_cores_are_undone_or_published() {
     let all = cores(3);
     all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
     let claims = || (0..3).map(|core| (core, Claim::All(Access::Exclusive))).collect();
@@ -623,8 +623,8 @@ fn changes_on_several_cores_are_undone_or_leave() {
     assert!(all.iter().all(|tx| tx.home().shard.lasting_changes() == 2));
 }
 
-#[test] // A change by another command between its steps is that command's own.
-fn others_between_its_steps_are_not_concerned() {
+#[test]
+fn changes_by_others_between_steps_are_not_undone() {
     let all = cores(1);
     all[0].home().shard.join(Wants::CHANGES);
     let tx = all[0].clone();

@@ -60,7 +60,7 @@ pub(crate) fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
     cores.iter().map(|tx| tx.home().locks.counts()).collect()
 }
 
-#[test] // At home a hop is a call; elsewhere it is a message each way.
+#[test] // On the same core a hop is a call.
 fn a_hop_costs_two_messages() {
     let all = cores(3);
     for (to, messages) in [(1, 0), (0, 2), (2, 2)] {
@@ -85,7 +85,7 @@ fn a_hop_costs_two_messages() {
     assert_eq!(finish(&all, 1, others), (vec![0], 2));
 }
 
-#[test] // Cores know themselves, their number, and the owner of a key.
+#[test] // Cores know their own number, the number of cores, and a key's owner.
 fn every_key_has_one_core() {
     for count in [1, 2, 5] {
         let all = cores(count);
@@ -103,7 +103,7 @@ fn every_key_has_one_core() {
     }
 }
 
-#[test] // Free locks are taken by one request to each core; otherwise core by core, in order.
+#[test] // Free locks take one request to each core; otherwise cores are locked in order.
 fn locks_are_taken_on_all_cores_or_in_order() {
     let all = cores(3);
     let exclusive = |key| keys(&[(key, Access::Exclusive)]);
@@ -156,7 +156,7 @@ async fn change_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) -> Vec<C
 
 // Work that one other core does at once is one message; more is locked, asked, and released.
 #[test]
-fn a_change_costs_few_messages() {
+fn a_change_over_two_cores_costs_few_messages() {
     let cases: [(&[CoreId], usize); 5] =
         [(&[1], 0), (&[0], 2), (&[2, 1], 2), (&[1, 0], 2), (&[2, 0, 1], 10)];
     for (asked, messages) in cases {
@@ -177,8 +177,8 @@ fn a_change_costs_few_messages() {
     }
 }
 
-#[test] // The locks at home are held until the other core has changed its keys.
-fn changes_over_cores_are_seen_whole() {
+#[test] // Local locks are held until the other core has changed its keys.
+fn readers_see_changes_over_cores_completely() {
     let all = cores(2);
     all[0].spawn({
         let tx = all[0].clone();
@@ -200,8 +200,8 @@ fn changes_over_cores_are_seen_whole() {
     assert_eq!(([has_key(0), has_key(1)], counts(&all)), ([true; 2], vec![(0, 0); 2]));
 }
 
-#[test] // Where a key is held, here or there, it waits in the queues, and holds nothing until then.
-fn a_refused_change_waits_for_its_locks() {
+#[test] // On either core.
+fn a_change_of_a_held_key_waits_without_holding_others() {
     for held_on in 0..2 {
         let all = cores(2);
         all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
@@ -225,7 +225,7 @@ fn a_refused_change_waits_for_its_locks() {
 
 #[test]
 #[should_panic(expected = "readers pass")]
-fn a_change_is_exclusive() {
+fn a_change_excludes_readers_and_writers() {
     let change = async |tx: Tx| {
         let claims = vec![(0, keys(&[(1, Access::Shared)])), (1, keys(&[(1, Access::Exclusive)]))];
         tx.change(claims, |core| move |_: &mut Home| core).await
@@ -240,8 +240,8 @@ async fn read_on_each(tx: Tx, cores: Vec<CoreId>) -> Vec<(CoreId, usize)> {
     tx.read(claims.collect(), count, |_| true).await
 }
 
-#[test] // The locks come with the values; no task waits for their release.
-fn a_read_costs_few_messages() {
+#[test] // Locks come with the values, and no task waits for their release.
+fn a_read_over_cores_costs_few_messages() {
     let cases: [(&[CoreId], usize); 5] =
         [(&[1], 0), (&[0], 3), (&[2, 1], 3), (&[1, 0], 3), (&[2, 0, 1], 6)];
     for (asked, messages) in cases {
@@ -254,8 +254,8 @@ fn a_read_costs_few_messages() {
     }
 }
 
-#[test] // Reads that disagree are repeated, with all locks held before.
-fn a_read_that_does_not_agree_is_done_again() {
+#[test]
+fn an_inconsistent_read_is_repeated_under_locks() {
     let all = cores(2);
     let read = async |tx: Tx| {
         let claims = [0, 1].map(|core| (core, keys(&[(7, Access::Shared)])));
@@ -288,8 +288,8 @@ fn a_read_locks_all_keys_during_a_rebuild() {
     }
 }
 
-#[test] // A change that waits for one of the keys does not come between the reads.
-fn read_keys_stay_until_all_are_read() {
+#[test]
+fn no_change_comes_between_the_reads_of_several_cores() {
     let all = cores(3);
     all[0].spawn({
         let tx = all[0].clone();
@@ -308,7 +308,7 @@ fn read_keys_stay_until_all_are_read() {
     assert_eq!(counts(&all), [(0, 0); 3]);
 }
 
-#[test] // The claims are sent without waiting for replies. A claim of one core may wait.
+#[test] // Without waiting for replies; a claim of one core may wait.
 fn claims_of_several_cores_are_sent_at_once() {
     let all = cores(3);
     let (at_once, granted) = (When::AtOnce, When::Granted);
@@ -334,14 +334,14 @@ fn claims_of_several_cores_are_sent_at_once() {
 
 #[test]
 #[should_panic(expected = "completed twice")]
-fn a_ticket_is_completed_once() {
+fn completing_a_ticket_twice_panics() {
     let tx = cores(1).remove(0);
     let (ticket, _answer) = tx.ticket::<i32>();
     tx.complete(ticket, Box::new(1));
     tx.complete(ticket, Box::new(2));
 }
 
-#[test] // A waiter on its own core, or on another, is notified when its turn has come.
+#[test] // On the same core and on another.
 fn waiting_tasks_are_notified() {
     let all = cores(2);
     let exclusive = keys(&[(7, Access::Exclusive)]);
@@ -365,8 +365,8 @@ fn waiting_tasks_are_notified() {
     assert_eq!(counts(&all), [(0, 0); 2]);
 }
 
-#[test] // Among locks on three cores one key of one core is kept, at home or remote.
-fn locks_are_narrowed_to_one_key() {
+#[test] // A local or a remote one.
+fn narrowing_keeps_one_key_among_locks_on_three_cores() {
     for kept in 0..3 {
         let all = cores(3);
         let claims: Vec<(CoreId, Claim)> = (0..3)
@@ -388,8 +388,8 @@ fn locks_are_narrowed_to_one_key() {
     }
 }
 
-#[test] // Transactions of all cores have distinct numbers, or one would release another's locks.
-fn transactions_do_not_share_numbers() {
+#[test] // Otherwise one would release another's locks.
+fn transaction_numbers_are_distinct_over_all_cores() {
     let all = cores(3);
     let mut held = Vec::new();
     for round in 0..5 {
@@ -407,8 +407,8 @@ fn transactions_do_not_share_numbers() {
     }
 }
 
-#[test] // A task sleeps until its ticket is completed, before or after it asks.
-fn tickets_complete_tasks() {
+#[test] // Before or after it starts to wait.
+fn a_task_sleeps_until_its_ticket_is_completed() {
     let all = cores(1);
     let sum = Rc::new(Cell::new(0));
     let (tx, into) = (all[0].clone(), Rc::clone(&sum));
@@ -432,8 +432,8 @@ fn tickets_complete_tasks() {
     assert_eq!((sum.get(), all[0].tasks_len()), (34, 0));
 }
 
-#[test] // A pause ends the slice only when it is over; others run during it.
-fn pauses_let_others_run() {
+#[test]
+fn a_pause_yields_only_after_the_slice_is_over() {
     for (allowed, runs) in [(0, 4), (1, 3), (3, 1)] {
         let tx = Tx::new(0, 1, Shard::new(1, 1), Rc::new(Countdown::new(allowed)));
         let task = tx.clone();
@@ -498,7 +498,7 @@ fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
     records.collect()
 }
 
-#[test] // Changes of several cores under their locks are one transaction; each core ends its part.
+#[test] // Each core ends its own part.
 fn changes_of_several_cores_are_one_transaction() {
     let all = cores(3);
     all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
@@ -518,7 +518,7 @@ fn set_here(tx: &Tx, key: &[u8]) {
     home.shard.db_mut(0).set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear);
 }
 
-#[test] // Sliced work is one transaction, too, on one core or several, including its tasks elsewhere.
+#[test] // On one core or several, including tasks elsewhere.
 fn work_in_slices_is_one_transaction() {
     let all = cores(2);
     all.iter().for_each(|tx| _ = tx.home().shard.join(Wants::CHANGES));
@@ -558,23 +558,23 @@ fn set_outside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
     finish(&all, 0, work);
 }
 
-#[test] // The core's part of the transaction would never end.
+#[test] // That core's part of the transaction would never end.
 #[should_panic(expected = "holds a claim")]
-fn a_change_on_a_core_without_a_claim_is_noticed() {
+fn a_change_on_an_unclaimed_core_panics() {
     set_outside(b"k", 2, b"k");
 }
 
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "what it does not hold")]
-fn a_change_of_a_key_without_a_claim_is_noticed() {
+fn a_change_of_an_unclaimed_key_panics() {
     set_outside(b"k", 1, b"other");
 }
 
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "what it does not hold")]
-fn changes_without_a_claim_panic() {
+fn changes_without_any_claim_panic() {
     set_outside(b"k", 0, b"other");
 }
 
@@ -610,7 +610,7 @@ fn commands_of_a_transaction_take_no_locks() {
     assert_eq!(counts(&all), [(0, 0), (0, 0)]);
 }
 
-#[test] // A task that it starts elsewhere works under its locks, too, and so does a lock here.
+#[test] // Tasks on other cores work under its locks, too.
 fn tasks_of_a_transaction_take_no_locks() {
     let all = cores(2);
     let run = async |tx: Tx| {
@@ -632,7 +632,7 @@ fn tasks_of_a_transaction_take_no_locks() {
 
 #[test]
 #[should_panic(expected = "which is not held")]
-fn transactions_hold_the_keys_of_their_commands() {
+fn a_transaction_holds_the_keys_of_all_its_commands() {
     let all = cores(2);
     let run = async |tx: Tx| {
         let transaction = tx.begin(claims_of_two()).await;
@@ -641,8 +641,8 @@ fn transactions_hold_the_keys_of_their_commands() {
     finish(&all, 0, run);
 }
 
-#[test] // A command alone that changes one key is no transaction; one of several commands is.
-fn a_transaction_on_one_core_is_recorded_as_one() {
+#[test] // A single command that changes one key is not.
+fn several_commands_on_one_core_are_recorded_as_a_transaction() {
     let all = cores(1);
     all[0].home().shard.join(Wants::CHANGES);
     let set = |name: &'static [u8]| {
@@ -680,7 +680,7 @@ async fn until<R>(is_over: Rc<Cell<bool>>, task: impl Future<Output = R>) -> Opt
     .await
 }
 
-#[test] // Whatever it waits for, what it asked for comes back unwanted, and no lock stays.
+#[test] // Replies to a stopped task's requests are released on arrival.
 fn stopped_tasks_leave_no_locks() {
     let all_of = |core| (core, Claim::All(Access::Exclusive));
     for core in [0, 1] {
@@ -729,8 +729,8 @@ fn stopped_tasks_leave_no_locks() {
     }
 }
 
-#[test] // A task's own changes count, and changes made for it elsewhere, or possibly being made.
-fn a_task_knows_whether_it_has_changed_anything() {
+#[test] // Also changes that may still be in progress.
+fn has_changed_includes_changes_on_other_cores() {
     fn set(home: &mut Home) {
         home.shard.db_mut(0).set_text(&Key::new(b"k"), Fresh::Bytes(b"v"), Deadline::Clear);
     }
@@ -772,7 +772,7 @@ fn exclusive(key: &[u8]) -> Claim {
 
 // A run that began without locks is one transaction with the task that it becomes, and holds all.
 #[test]
-fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
+fn a_run_continued_as_a_task_stays_one_transaction() {
     let all = cores(1);
     let tx = &all[0];
     tx.home().shard.join(Wants::CHANGES);
@@ -803,8 +803,8 @@ fn a_run_that_begins_at_once_goes_on_as_one_transaction() {
     assert_eq!(recorded(tx), wanted);
 }
 
-#[test] // The lock of a continued run comes before waiting claims, as with point commands.
-fn continued_runs_pass_waiters() {
+#[test] // As with point commands.
+fn locks_of_a_continued_run_precede_waiting_claims() {
     let all = cores(1);
     let order = Rc::new(RefCell::new(Vec::new()));
     let both = keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]);
@@ -830,15 +830,15 @@ fn continued_runs_pass_waiters() {
 
 #[test]
 #[should_panic(expected = "somebody holds")]
-fn runs_that_touched_held_keys_are_noticed() {
+fn a_run_that_touched_a_held_key_panics() {
     let all = cores(1);
     let _held = all[0].try_lock_here(1, Access::Update);
     let begun = all[0].begin_at_once();
     all[0].go_on(begun, keys(&[(1, Access::Update)]), async |_| ());
 }
 
-#[test] // A run that ends in its turn leaves without a mark, or not at all.
-fn an_open_run_ends_in_its_turn() {
+#[test]
+fn an_open_run_that_ends_in_its_turn_leaves_no_mark() {
     let all = cores(1);
     let tx = &all[0];
     tx.home().shard.join(Wants::CHANGES);
@@ -857,8 +857,8 @@ fn an_open_run_ends_in_its_turn() {
     assert_eq!(recorded(tx), [record("before"), record("k"), record("after")]);
 }
 
-#[test] // An open run continues with its locks, and all of it is committed or undone.
-fn an_open_run_goes_on_and_may_be_undone() {
+#[test] // It keeps its locks.
+fn a_continued_open_run_is_committed_or_undone_completely() {
     for is_undone in [false, true] {
         let all = cores(1);
         let tx = &all[0];
@@ -890,7 +890,7 @@ fn an_open_run_goes_on_and_may_be_undone() {
 
 #[test]
 #[should_panic(expected = "somebody holds")]
-fn open_runs_that_touched_held_keys_are_noticed() {
+fn an_open_run_that_touched_a_held_key_panics() {
     let all = cores(1);
     let _held = all[0].try_lock_here(1, Access::Update);
     all[0].go_on_open(None, vec![(1, Access::Update)], async |_| ());

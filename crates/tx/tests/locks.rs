@@ -157,8 +157,8 @@ fn claim(prng: &mut Prng) -> Claim {
     }
 }
 
-#[test] // Every grant, refusal and wait is what the table says, in the order of arrival.
-fn locks_match_the_table() {
+#[test] // Every grant, refusal and wait, in order of arrival.
+fn random_locks_agree_with_a_model() {
     for seed in 0..400 {
         let mut prng = Prng::from_seed(seed);
         let (mut locks, mut model) = (LockTable::default(), Model::default());
@@ -247,8 +247,8 @@ fn check(locks: &LockTable, model: &Model, seed: u64, tx: TxId) {
     assert_eq!(locks.is_free(), model.held.is_empty() && model.waiting.is_empty(), "seed {seed}");
 }
 
-#[test] // A key's lock name depends on its database and its hash.
-fn names_of_keys_differ() {
+#[test]
+fn lock_names_differ_by_database_and_key() {
     let mut names = KeySet::with_capacity(0);
     assert!(names.is_empty());
     for db in 0..16 {

@@ -125,8 +125,8 @@ mod tests {
         bytes.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
-    #[test] // Each generator gives its arguments.
-    fn generators_are_expanded() {
+    #[test]
+    fn argument_generators_are_expanded() {
         assert_eq!(words("SET \"a b\" %rep(3,xy)"), ["SET", "a b", "xyxyxy"]);
         assert_eq!(words("DEL %seq(1,3,k#)"), ["DEL", "k1", "k2", "k3"]);
         assert_eq!(words("HSET h %pairs(1,2,f#,v#)"), ["HSET", "h", "f1", "v1", "f2", "v2"]);

@@ -246,8 +246,8 @@ mod tests {
         }
     }
 
-    #[test] // Prefixes, marks and literals land where they belong.
-    fn reads_all_parts_of_a_line() {
+    #[test] // Prefixes, marks and literals.
+    fn all_parts_of_a_script_line_are_parsed() {
         let cases = parse("== a b [3] [new 8.0]\n3| B: @near(5) TTL k\n=> nil\n").unwrap();
         let step = &cases[0].steps[0];
         assert_eq!((step.connection, step.only), ('B', Some(Protocol::Resp3)));

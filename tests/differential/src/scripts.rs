@@ -246,8 +246,8 @@ mod tests {
         Command { script: Some(script), ..of(words) }
     }
 
-    #[test] // Neighbours of one script are one command; a part of them is a script as well.
-    fn calls_of_a_script_are_folded() {
+    #[test] // A part of them is a script as well.
+    fn adjacent_calls_are_folded_into_one_script() {
         let commands = [
             of(&["GET", "a"]),
             called(&["SET", "b", "it's\n"], 1, Form::Eval),

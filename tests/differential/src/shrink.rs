@@ -35,8 +35,8 @@ pub(crate) fn shrink<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> boo
 mod tests {
     use super::*;
 
-    #[test] // The two items that matter are found among a hundred, whatever their distance.
-    fn finds_the_pair_that_fails() {
+    #[test] // Whatever their distance.
+    fn shrinking_finds_the_two_failing_items_among_a_hundred() {
         for (first, second) in [(3, 77), (0, 99), (50, 51)] {
             let items: Vec<usize> = (0..100).collect();
             let fails = |part: &[usize]| part.contains(&first) && part.contains(&second);

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_lost_on_the_way() {
+    fn moving_connections_lose_no_request() {
         let mut moves = 0;
         for cores in [2, 3, 5] {
             for seed in 0..20 {

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipeline_is_seen_in_its_order() {
+    fn other_clients_see_a_pipeline_in_its_order() {
         for cores in [2, 3, 5] {
             for seed in 0..10 {
                 assert_eq!(watch(seed, cores, Flaw::None), Ok(()), "seed {seed}, {cores} cores");

@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_once_and_in_order() {
+    fn messages_arrive_once_and_in_order() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..8 {
                 assert_eq!(publish(seed, cores, Flaw::None), Ok(()), "seed {seed}, {cores} cores");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_and_circles_are_distinguished() {
+    fn cyclic_message_orders_are_detected() {
         let edges = |pairs: &[(usize, usize)]| -> BTreeSet<(Id, Id)> {
             pairs.iter().map(|(one, other)| ((0, *one), (0, *other))).collect()
         };

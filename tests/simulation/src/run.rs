@@ -487,8 +487,8 @@ fn explain(history: &[Event]) -> String {
 mod tests {
     use super::*;
 
-    #[test] // A seed repeats exactly: the same replies at the same steps.
-    fn runs_of_one_seed_repeat_exactly() {
+    #[test] // Including every reply and its step.
+    fn runs_with_equal_seeds_are_identical() {
         for seed in [3, 4, 5] {
             let run = || {
                 let (history, _) = Run::new(&Plan::of_seed(seed, None, false)).play().unwrap();
@@ -498,7 +498,7 @@ mod tests {
         }
     }
 
-    #[test] // One client pipelines long commands: each waits for a task.
+    #[test] // One client pipelines long commands, which each wait for a task.
     fn sleeping_cores_miss_no_message() {
         for seed in 0..60 {
             let plan = Plan {

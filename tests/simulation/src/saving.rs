@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_of_one_instant() {
+    fn a_snapshot_shows_one_instant() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..5 {
                 assert_eq!(save(seed, cores, false), Ok(()), "seed {seed}, {cores} cores");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_hold_writers() {
+    fn snapshots_throttle_writers() {
         for cores in [1, 3] {
             let mut run = Run::new(2, cores, false);
             while run.made < SNAPSHOTS {
@@ -365,8 +365,8 @@ mod tests {
         }
     }
 
-    #[test] // The file has no room, and all cores sleep, when the snapshot is aborted.
-    fn sleeping_cores_release_an_aborted_file() {
+    #[test] // The disk is full.
+    fn a_snapshot_aborted_while_all_cores_sleep_releases_its_file() {
         const SAVER: usize = 2 * WRITERS;
         for seed in 0..10 {
             let mut run = Run::new(seed, 2, false);

@@ -493,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_group_gets_every_entry_once_and_readers_all() {
+    fn groups_receive_each_entry_once_and_readers_receive_all() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..10 {
                 let outcome = wait_for(seed, cores, ["XREADGROUP", "XREAD"]);

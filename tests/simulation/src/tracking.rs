@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_do_not_outlive_their_values() {
+    fn client_caches_are_invalidated_when_values_change() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..10 {
                 assert_eq!(

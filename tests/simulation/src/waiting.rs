@@ -507,7 +507,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiters_are_served_in_order_and_nothing_is_lost() {
+    fn blocked_clients_are_served_in_order_and_no_element_is_lost() {
         for cores in [1, 2, 3, 5] {
             for seed in 0..10 {
                 assert_eq!(wait_for(seed, cores, "BLPOP"), Ok(()), "seed {seed}, {cores} cores");

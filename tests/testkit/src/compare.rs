@@ -155,8 +155,8 @@ mod tests {
         check(&read(want).unwrap().encode(), &read(got).unwrap().encode(), how).is_ok()
     }
 
-    #[test] // Each mark tolerates only the differences that it names.
-    fn marks_forgive_the_differences_they_name() {
+    #[test]
+    fn marks_tolerate_only_the_differences_they_name() {
         let (ab, ba) = ("[\"a\", \"b\"]", "[\"b\", \"a\"]");
         assert!(!ok(ab, ba, &Match::Exact));
         assert!(ok(ab, ba, &Match::Sorted));

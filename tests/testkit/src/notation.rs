@@ -239,8 +239,8 @@ impl Notation<'_> {
 mod tests {
     use super::*;
 
-    #[test] // A printed reply can be read again.
-    fn printed_replies_can_be_read() {
+    #[test]
+    fn printed_replies_can_be_parsed_again() {
         for text in [
             "+OK",
             "-ERR syntax error, really",
@@ -260,8 +260,8 @@ mod tests {
         }
     }
 
-    #[test] // Mistakes in a script are reported, not guessed at.
-    fn refuses_mistakes() {
+    #[test]
+    fn mistakes_in_the_notation_are_reported() {
         for text in ["", "x", "[:1", "\"a", ":one", "\"a\" b"] {
             assert!(read(text).is_err(), "{text}");
         }

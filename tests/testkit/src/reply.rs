@@ -308,8 +308,8 @@ mod tests {
         b"|1\r\n+a\r\n*1\r\n:1\r\n+b\r\n",
     ];
 
-    #[test] // Every sample is framed whole, never early, and survives a round trip.
-    fn frames_and_round_trips() {
+    #[test] // Never before they are complete.
+    fn replies_are_framed_and_decoded_unchanged() {
         for sample in SAMPLES {
             for cut in 0..sample.len() {
                 assert_eq!(frame_len(&sample[..cut]), Ok(None), "{sample:?} cut at {cut}");
@@ -319,15 +319,15 @@ mod tests {
         }
     }
 
-    #[test] // Unknown types and headers without numbers are failures, not waits.
-    fn refuses_garbage() {
+    #[test] // Unknown types, and headers without numbers.
+    fn invalid_replies_are_errors() {
         assert_eq!(frame_len(b"?x\r\n"), Err(Malformed::UnknownType(b'?')));
         assert_eq!(frame_len(b"$x\r\n"), Err(Malformed::BadHeader));
         assert!(parse(b"+a\r\n+b\r\n").is_err());
     }
 
-    #[test] // The translation that servers do for clients of the older protocol.
-    fn translates_to_resp2() {
+    #[test] // As servers do for older clients.
+    fn resp3_replies_are_translated_to_resp2() {
         let map = parse(b"%1\r\n$1\r\na\r\n_\r\n").unwrap();
         assert_eq!(map.to_resp2().encode(), b"*2\r\n$1\r\na\r\n$-1\r\n");
     }

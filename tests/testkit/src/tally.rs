@@ -58,8 +58,8 @@ impl Tally {
 mod tests {
     use super::*;
 
-    #[test] // Failures, errors and panics are counted apart from passes.
-    fn counts_all_outcomes() {
+    #[test]
+    fn passes_failures_errors_and_panics_are_counted() {
         let mut tally = Tally::default();
         tally.run("good", || Ok(()));
         tally.run("bad", || Err("no".to_owned()));

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_keep_the_order_of_the_jobs() {
+    fn results_are_in_the_order_of_the_jobs() {
         let outcomes = over_threads(100, |at| match at {
             7 => panic!("on purpose"),
             _ if at % 10 == 0 => Err(at.to_string()),

@@ -64,7 +64,7 @@ enum Mode {
     ReadOnly,
 }
 
-/// What an operation does to an integer.
+/// The effect of an operation on an integer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
     Get,

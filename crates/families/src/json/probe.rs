@@ -49,7 +49,7 @@ struct Manners {
 enum NoKey {
     Null,
     Refused,
-    /// The same reply as for a path that finds nothing.
+    /// Replies as for a path that finds nothing.
     NoPath,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH, BLMOVEM.
+//! Blocking list commands: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH, BLMOVEM.
 
 use super::value::{List, sent};
 use super::{movem, mpop, transfer};
@@ -10,7 +10,7 @@ use darter_command::{
 use darter_keyspace::Key;
 use darter_structs::list::End;
 
-/// Whether the list at a key has at least `count` elements. A client that waits already keeps
+/// Whether the list at a key has at least `count` elements. A client that is already waiting keeps
 /// waiting while the key holds another type.
 fn look(call: &Looking<'_>, count: usize) -> Look {
     match call.db.value::<List>(&call.key) {
@@ -20,12 +20,12 @@ fn look(call: &Looking<'_>, count: usize) -> Look {
     }
 }
 
-/// The condition that there are `count` elements.
+/// The condition that the list has `count` elements.
 fn condition(count: usize) -> Option<Condition> {
     Some(Condition("list", count as u64, Box::default()))
 }
 
-/// One element at an end.
+/// Takes one element from an end.
 struct Element(End);
 
 impl Want for Element {
@@ -57,22 +57,23 @@ fn element(args: Args<'_>, end: End) -> Result<Wait, Refusal> {
     Ok(Wait { keys: first..last, patience, want: Box::new(Element(end)) })
 }
 
-/// `BLPOP key [key ...] timeout`: removes the first element of the first list that is there; waits
-/// for one until the timeout, in seconds.
+/// `BLPOP key [key ...] timeout`: removes the first element of the first existing list; waits for
+/// one for at most `timeout` seconds.
 ///
-/// Reply: array of the key and the element, or a null array. Refusals: of the timeout, `WrongType` of
-/// a key before the first list. Cost: O(keys). Source: <https://redis.io/commands/blpop> (2.0.0).
+/// Reply: array of the key and the element, or a null array. Refusals: an invalid timeout,
+/// `WrongType` of a key before the first list. Cost: O(keys). Source:
+/// <https://redis.io/commands/blpop> (2.0.0).
 pub(super) fn blpop(args: Args<'_>) -> Result<Wait, Refusal> {
     element(args, End::Front)
 }
 
-/// `BRPOP key [key ...] timeout`: as BLPOP, the last element.
+/// `BRPOP key [key ...] timeout`: BLPOP for the last element.
 /// Source: <https://redis.io/commands/brpop> (2.0.0).
 pub(super) fn brpop(args: Args<'_>) -> Result<Wait, Refusal> {
     element(args, End::Back)
 }
 
-/// Some elements at an end.
+/// Takes several elements from an end.
 struct Elements {
     end: End,
     count: usize,
@@ -95,7 +96,7 @@ impl Want for Elements {
     }
 }
 
-/// `BLMPOP timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]`: LMPOP that waits.
+/// `BLMPOP timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]`: blocking LMPOP.
 ///
 /// Source: <https://redis.io/commands/blmpop> (7.0.0).
 pub(super) fn blmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
@@ -106,7 +107,7 @@ pub(super) fn blmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys: asked.keys, patience, want: Box::new(want) })
 }
 
-/// An element for another list.
+/// Moves an element to another list.
 struct Transfer(transfer::Ends);
 
 impl Want for Transfer {
@@ -139,49 +140,50 @@ fn transfer(args: Args<'_>, ends: transfer::Ends) -> Result<Wait, Refusal> {
     Ok(Wait { keys: first..first + 1, patience, want: Box::new(Transfer(ends)) })
 }
 
-/// `BLMOVE source destination LEFT|RIGHT LEFT|RIGHT timeout`: LMOVE that waits.
+/// `BLMOVE source destination LEFT|RIGHT LEFT|RIGHT timeout`: blocking LMOVE.
 ///
-/// Reply: bulk, or a null array when the time is over. Refusals: those of LMOVE, the destination's
-/// when an element is there; of the timeout. Source: <https://redis.io/commands/blmove> (6.2.0).
+/// Reply: bulk, or a null array after the timeout. Refusals: those of LMOVE (the destination's type
+/// is checked only when there is an element); an invalid timeout. Source:
+/// <https://redis.io/commands/blmove> (6.2.0).
 pub(super) fn blmove(args: Args<'_>) -> Result<Wait, Refusal> {
     let ends = transfer::Ends::read(&mut { args })?;
     transfer(args, ends)
 }
 
-/// `BRPOPLPUSH source destination timeout`: RPOPLPUSH that waits.
+/// `BRPOPLPUSH source destination timeout`: blocking RPOPLPUSH.
 /// Source: <https://redis.io/commands/brpoplpush> (2.2.0).
 pub(super) fn brpoplpush(args: Args<'_>) -> Result<Wait, Refusal> {
     transfer(args, transfer::Ends::ROTATION)
 }
 
-/// BLMOVE where no client may wait.
+/// BLMOVE where blocking is not allowed.
 pub(super) fn blmove_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     blmove(args)?;
     transfer::carry(cx.db, &mut cx.reply, args, transfer::Ends::read(&mut { args })?)
 }
 
-/// BRPOPLPUSH where no client may wait.
+/// BRPOPLPUSH where blocking is not allowed.
 pub(super) fn brpoplpush_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     brpoplpush(args)?;
     transfer::carry(cx.db, &mut cx.reply, args, transfer::Ends::ROTATION)
 }
 
-/// [`blmove_here`] between cores.
+/// [`blmove_here`] for lists on two cores.
 pub(super) async fn blmove_anywhere(call: Call) -> Result<Answer, Refusal> {
     blmove(call.args())?;
     let ends = transfer::Ends::read(&mut call.args())?;
     transfer::anywhere(call, ends).await
 }
 
-/// [`brpoplpush_here`] between cores.
+/// [`brpoplpush_here`] for lists on two cores.
 pub(super) async fn brpoplpush_anywhere(call: Call) -> Result<Answer, Refusal> {
     brpoplpush(call.args())?;
     transfer::anywhere(call, transfer::Ends::ROTATION).await
 }
 
-/// Several elements for another list.
+/// Moves several elements to another list.
 struct Block {
-    /// At least this many.
+    /// The fewest elements that are moved.
     count: usize,
 }
 
@@ -194,7 +196,7 @@ impl Want for Block {
         condition(self.count)
     }
 
-    /// Both lists are changed wherever they are: see [`Want::second`].
+    /// Unused: `second` names the other list, so `take_across` does the work.
     fn take(&self, _: &mut Taking<'_>, _: usize) -> Result<Flow, Refusal> {
         unreachable!("BLMOVEM has no form for one shard")
     }
@@ -205,10 +207,10 @@ impl Want for Block {
 }
 
 /// `BLMOVEM source destination LEFT|RIGHT LEFT|RIGHT timeout [COUNT count|EXACTLY count OBO|BULK]`:
-/// LMOVEM that waits: for one element, or for the number that EXACTLY asks for.
+/// blocking LMOVEM: waits for one element, or for the number given by EXACTLY.
 ///
-/// Reply: as LMOVEM, or a null array when the time is over. Source:
-/// <https://redis.io/commands/blmovem> (8.10.0).
+/// Reply: as LMOVEM, or a null array after the timeout. Source: <https://redis.io/commands/blmovem>
+/// (8.10.0).
 pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
     let first = args.position();
     let (asked, timeout) = movem::MoveRequest::parse_waiting(args)?;
@@ -217,17 +219,17 @@ pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys: first..first + 1, patience, want: Box::new(want) })
 }
 
-/// BLPOP where no client may wait.
+/// BLPOP where blocking is not allowed.
 pub(super) fn blpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, blpop)
 }
 
-/// BRPOP where no client may wait.
+/// BRPOP where blocking is not allowed.
 pub(super) fn brpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, brpop)
 }
 
-/// BLMPOP where no client may wait.
+/// BLMPOP where blocking is not allowed.
 pub(super) fn blmpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     waiting::here(cx, args, blmpop)
 }

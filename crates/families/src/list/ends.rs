@@ -1,7 +1,8 @@
-//! The ends: LPUSH, RPUSH, LPUSHX, RPUSHX, LPOP, RPOP.
+//! Pushing and popping: LPUSH, RPUSH, LPUSHX, RPUSHX, LPOP, RPOP.
 //!
-//! A few elements are pushed at once; more than a slice can push, aside, on a cut that is installed
-//! at the end: writers of the key wait, readers see the previous list.
+//! A few elements are pushed at once. More than a slice can push are added to a cut, which replaces
+//! the stored list at the end: until then other writers of the key wait, and readers see the
+//! previous list.
 
 use super::read::Popped;
 use super::value::{List, sent};
@@ -16,35 +17,35 @@ use darter_resp::{self as resp, Request};
 use darter_structs::list::End;
 use std::sync::Arc;
 
-/// More bytes of elements than this are pushed aside too: copying takes time.
+/// With more bytes of elements, the push runs in portions, too: copying takes time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
 /// Elements pushed between two checks of the slice.
 const PUSHES: usize = 8;
 /// Elements pushed in one portion.
 const PORTION_PUSHES: usize = 512;
 
-/// `LPUSH key element [element ...]`: adds elements before the first, each before the one named
-/// before it.
+/// `LPUSH key element [element ...]`: adds the elements at the front, one after another; so the
+/// last one named becomes the first.
 ///
-/// Reply: integer, elements of the list. Refusals: `WrongType`. Cost: O(elements named), in slices
-/// when they are many. Source: <https://redis.io/commands/lpush> (1.0.0).
+/// Reply: integer, the new length. Refusals: `WrongType`. Cost: O(elements named), in slices if
+/// they are many. Source: <https://redis.io/commands/lpush> (1.0.0).
 pub(super) fn lpush(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     push(cx, args, End::Front, true)
 }
 
-/// `RPUSH key element [element ...]`: as LPUSH, behind the last.
+/// `RPUSH key element [element ...]`: LPUSH at the back.
 /// Source: <https://redis.io/commands/rpush> (1.0.0).
 pub(super) fn rpush(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     push(cx, args, End::Back, true)
 }
 
-/// `LPUSHX key element [element ...]`: as LPUSH, if the list exists; else the reply is 0.
+/// `LPUSHX key element [element ...]`: LPUSH if the list exists; otherwise the reply is 0.
 /// Source: <https://redis.io/commands/lpushx> (2.2.0).
 pub(super) fn lpushx(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     push(cx, args, End::Front, false)
 }
 
-/// `RPUSHX key element [element ...]`: as RPUSH, if the list exists; else the reply is 0.
+/// `RPUSHX key element [element ...]`: RPUSH if the list exists; otherwise the reply is 0.
 /// Source: <https://redis.io/commands/rpushx> (2.2.0).
 pub(super) fn rpushx(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     push(cx, args, End::Back, false)
@@ -71,7 +72,7 @@ fn push(cx: &mut Cx<'_>, mut args: Args<'_>, end: End, create: bool) -> Result<F
     Ok(Flow::Done)
 }
 
-/// A push of many elements.
+/// A push of many elements in progress.
 struct Pushing {
     request: Arc<Request>,
     /// Index of the next element.
@@ -107,13 +108,13 @@ impl Job for Pushing {
 /// `LPOP key [count]`: removes the first element, or the first `count`.
 ///
 /// Reply: bulk, or null without a list; with a count an array, or a null array. Long elements are
-/// streamed. Refusals: more arguments, a count that is no number or negative, `WrongType`. Cost:
+/// streamed. Refusals: more arguments, a count that is negative or not a number, `WrongType`. Cost:
 /// O(log n + elements replied). Source: <https://redis.io/commands/lpop> (1.0.0).
 pub(super) fn lpop(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     pop(cx, args, End::Front, "lpop")
 }
 
-/// `RPOP key [count]`: as LPOP, the last elements, the very last first.
+/// `RPOP key [count]`: LPOP at the back, the last element first.
 /// Source: <https://redis.io/commands/rpop> (1.0.0).
 pub(super) fn rpop(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     pop(cx, args, End::Back, "rpop")

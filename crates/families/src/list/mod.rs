@@ -2,7 +2,7 @@
 //!
 //! | file    | holds                                                 |
 //! |---------|-------------------------------------------------------|
-//! | `value` | the type: its row, its values, how they are changed   |
+//! | `value` | the type: its row, its values, its editor            |
 //! | `ends`  | LPUSH, RPUSH, LPUSHX, RPUSHX, LPOP, RPOP              |
 //! | `read`  | LLEN, LINDEX, LRANGE                                  |
 //! | `place` | LSET, LTRIM                                           |
@@ -28,7 +28,7 @@ use darter_command::{
 
 pub use value::{List, ListChange, ListEdit};
 
-/// Changes by version.
+/// A command's history: versions, and their changes.
 type History = &'static [(&'static str, &'static str)];
 
 const GROUP: Group = Group::Type { name: "list", category: "@list" };

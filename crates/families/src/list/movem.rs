@@ -1,8 +1,8 @@
 //! LMOVEM: several elements from one list to another, perhaps on another core.
 //!
-//! The elements leave as one list, which is joined to the other: O(log n) however many they are.
-//! Only where they arrive in reverse are they put together one by one, aside, while both keys are
-//! locked.
+//! The elements are split off as one list and joined to the other list, in O(log n) whatever their
+//! number. Only if their order is to be reversed are they copied one by one, in portions, while
+//! both keys are locked.
 
 use super::read::Ranging;
 use super::transfer::Ends;
@@ -15,7 +15,7 @@ use darter_structs::list::{self, End, ListReader, NewElement};
 use darter_tx::Access;
 use std::ops::Range;
 
-/// Elements put together between two pauses.
+/// Elements that are copied between two pauses.
 const REVERSED_AT_ONCE: usize = 32;
 
 /// The move that a request asks for.
@@ -25,19 +25,19 @@ pub(super) struct MoveRequest {
     count: usize,
     /// Moves exactly this many elements or none.
     is_exact: bool,
-    /// Moves elements one after the other: the first one at the one end becomes the last at the
-    /// other, if that is the same.
+    /// Moves elements one by one: so between equal ends their order is reversed.
     is_one_by_one: bool,
 }
 
 impl MoveRequest {
-    /// Reads the arguments after the two keys.
+    /// Parses the arguments after the two keys.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let ends = Ends::read(&mut args)?;
         Self::parse_number(ends, args)
     }
 
-    /// As above, with a timeout between the ends and the number. The timeout is returned, too.
+    /// Parses the arguments of the blocking form, with a timeout between the ends and the count.
+    /// Returns the timeout, too.
     pub(super) fn parse_waiting(mut args: Args<'_>) -> Result<(Self, &[u8]), Refusal> {
         let ends = Ends::read(&mut args)?;
         let timeout = args.word()?;
@@ -60,12 +60,12 @@ impl MoveRequest {
         Ok(asked)
     }
 
-    /// With fewer elements nothing is moved.
+    /// The fewest elements that are moved; with fewer in the list, none is.
     pub(super) fn least(&self) -> usize {
         if self.is_exact { self.count } else { 1 }
     }
 
-    /// How many of `len` elements are moved.
+    /// The number of elements moved from a list of `len`.
     fn count_of(&self, len: usize) -> usize {
         if self.is_exact && len < self.count { 0 } else { len.min(self.count) }
     }
@@ -74,7 +74,7 @@ impl MoveRequest {
         self.is_one_by_one && self.ends.from == self.ends.to
     }
 
-    /// Their indexes.
+    /// The indexes of the moved elements in a list of `len`.
     fn indexes(&self, len: usize) -> Range<usize> {
         let count = self.count_of(len);
         if self.ends.from == End::Front { 0..count } else { len - count..len }
@@ -85,16 +85,16 @@ impl MoveRequest {
 /// elements from an end of one list to an end of another.
 ///
 /// Reply: array of the moved elements, in the order of the destination; streamed when long. Null if
-/// EXACTLY asks for more than there are. Refusals: another word, a count that is not positive,
-/// `WrongType` of the source, or of the destination if something is to be moved. Cost: O(log n),
-/// and three hops when the keys live on different cores; O(elements) in slices, if they are
-/// reversed. Source: <https://redis.io/commands/lmovem> (8.10.0).
+/// there are fewer elements than EXACTLY requires. Refusals: an unknown word, a count that is not
+/// positive, `WrongType` of the source, or of the destination if any element is to be moved. Cost:
+/// O(log n), plus three messages between cores if the keys are on different cores; O(elements) in
+/// slices, if they are reversed. Source: <https://redis.io/commands/lmovem> (8.10.0).
 pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
     let asked = MoveRequest::parse(call.args())?;
     run(call, asked).await
 }
 
-/// `BLMOVEM`, where no client may wait.
+/// `BLMOVEM` where blocking is not allowed.
 pub(super) async fn blmovem(call: Call) -> Result<Answer, Refusal> {
     let (asked, timeout) = MoveRequest::parse_waiting(call.args())?;
     crate::waiting::seconds(timeout)?;
@@ -118,18 +118,18 @@ async fn run(call: Call, asked: MoveRequest) -> Result<Answer, Refusal> {
     }
 }
 
-/// An LMOVEM, with its keys locked: the elements found do not change until they are moved, but they
-/// may die.
+/// An LMOVEM whose keys are locked. The elements found cannot change before they are moved, but the
+/// key may expire.
 struct Move<'c> {
     call: &'c Call,
     asked: MoveRequest,
-    /// Indexes of the two keys.
+    /// The index of the source key.
     from: usize,
     to: usize,
 }
 
 impl Move<'_> {
-    /// Moves; returns a cut of the moved elements, unless there are none.
+    /// Moves the elements. Returns a cut of them, unless there are none.
     async fn run(&self) -> Result<Option<ListReader>, Refusal> {
         let Some(reader) = self.find().await? else { return Ok(None) };
         let is_one_key = self.call.arg(self.from) == self.call.arg(self.to);
@@ -143,7 +143,8 @@ impl Move<'_> {
         Ok(if is_one_key { self.turn(reversed).await } else { self.carry(reversed).await })
     }
 
-    /// Runs a closure on the list at one of the keys. `None` if there is no list, and none is made.
+    /// Runs a closure on the list at one of the keys. `None` if there is no list, and none is
+    /// created.
     async fn edit<R: Send + 'static>(
         &self,
         at: usize,
@@ -155,7 +156,7 @@ impl Move<'_> {
         changed.expect("its type has been checked, and it is locked")
     }
 
-    /// A cut of the elements to be moved.
+    /// A cut of the elements that will be moved.
     async fn find(&self) -> Result<Option<ListReader>, WrongType> {
         let asked = self.asked;
         let look = move |db: &mut Db, key: &Key<'_>| {
@@ -170,7 +171,7 @@ impl Move<'_> {
         self.call.on_key(self.to, |db, key| db.read_value::<List>(key).map(|_| ())).await
     }
 
-    /// The elements in reverse.
+    /// Copies the elements in reverse order.
     async fn reverse(&self, mut reader: ListReader) -> list::List {
         let mut reversed = list::List::new();
         while reader.next_slice(REVERSED_AT_ONCE, &mut |element| match element {
@@ -182,7 +183,7 @@ impl Move<'_> {
         reversed
     }
 
-    /// Moves within one list, which is never empty during the move.
+    /// Moves elements within one list, which is never empty in between.
     async fn turn(&self, reversed: Option<list::List>) -> Option<ListReader> {
         let asked = self.asked;
         let turn = self.edit(self.from, false, move |edit| {
@@ -195,7 +196,7 @@ impl Move<'_> {
         turn.await
     }
 
-    /// From one list to another.
+    /// Moves elements from one list to another.
     async fn carry(&self, reversed: Option<list::List>) -> Option<ListReader> {
         let Ends { from, to } = self.asked.ends;
         let count = self.asked.count;
@@ -210,7 +211,7 @@ impl Move<'_> {
     }
 }
 
-/// A cut of all elements.
+/// A cut of all elements of a list.
 fn read(list: &list::List) -> ListReader {
     ListReader::new(list.reader(), 0..list.len())
 }

@@ -1,4 +1,4 @@
-//! LMPOP: from the first of several lists that is there.
+//! LMPOP: removes elements of the first existing list among several keys.
 
 use super::read::Popped;
 use super::transfer;
@@ -13,10 +13,10 @@ use darter_structs::list::{self, End};
 use darter_tx::Access;
 use std::ops::Range;
 
-/// Keys asked between two pauses.
+/// Keys that are checked between two pauses.
 const KEYS_AT_ONCE: usize = 32;
 
-/// The request.
+/// A parsed request.
 pub(super) struct MultiPopRequest {
     /// Indexes of the keys.
     pub(super) keys: Range<usize>,
@@ -44,18 +44,19 @@ impl MultiPopRequest {
     }
 }
 
-/// A number above zero; `text` refuses another.
+/// Reads a positive number; `text` is the error for any other.
 pub(super) fn positive(args: &mut Args<'_>, text: &'static str) -> Result<usize, Refusal> {
     let number = number::parse_i64(args.word()?).and_then(|number| usize::try_from(number).ok());
     number.filter(|number| *number > 0).ok_or(Refusal::line(text))
 }
 
 /// `LMPOP numkeys key [key ...] LEFT|RIGHT [COUNT count]`: removes elements at one end of the first
-/// list that is there.
+/// existing list.
 ///
-/// Reply: array of the key and an array of elements, or a null array. Refusals: numbers that are not
-/// positive, another word, `WrongType` of a key before the first list. Cost: O(keys + elements), and
-/// a hop for each key. Source: <https://redis.io/commands/lmpop> (7.0.0).
+/// Reply: array of the key and an array of elements, or a null array. Refusals: numbers that are
+/// not positive, an unknown word, `WrongType` of a key before the first list. Cost: O(keys +
+/// elements), and a message to the owner of each key. Source: <https://redis.io/commands/lmpop>
+/// (7.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = MultiPopRequest::parse(args)?;
     for at in asked.keys {
@@ -85,7 +86,7 @@ pub(super) fn reply(reply: &mut Reply<'_>, key: &[u8], popped: list::List, end: 
     flow(reply, Popped::new(popped, end))
 }
 
-/// LMPOP from lists on several cores.
+/// LMPOP for lists on several cores.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let MultiPopRequest { keys, end, count } = MultiPopRequest::parse(call.args())?;
     let _locked = if keys.len() > ENTRIES_AT_ONCE {

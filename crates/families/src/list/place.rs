@@ -4,7 +4,7 @@ use super::read::{index, range};
 use super::value::List;
 use darter_command::{Args, Cx, Flow, Refusal};
 
-/// `LSET key index element`: puts an element in the place of another.
+/// `LSET key index element`: replaces the element at an index.
 ///
 /// Reply: OK. Refusals: `NoSuchKey`, `WrongType`, `NotAnInteger`, an index out of range.
 /// Cost: O(log n). Source: <https://redis.io/commands/lset> (1.0.0).
@@ -24,7 +24,7 @@ pub(super) fn lset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// `LTRIM key start stop`: keeps the elements from one index to another.
+/// `LTRIM key start stop`: keeps only the elements from `start` to `stop`.
 ///
 /// Reply: OK. Refusals: `NotAnInteger`, `WrongType`. Cost: O(log n); the removed elements are freed
 /// later. Source: <https://redis.io/commands/ltrim> (1.0.0).

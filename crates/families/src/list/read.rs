@@ -1,4 +1,4 @@
-//! Reading: LLEN, LINDEX, LRANGE.
+//! Reading lists: LLEN, LINDEX, LRANGE.
 
 use super::value::{List, sent};
 use crate::lookup::{find, find_value};
@@ -10,11 +10,11 @@ use darter_resp::Reply;
 use darter_structs::list::{self, Element, End, ListPackRef, ListReader};
 use std::ops::Range;
 
-/// Elements read at once, and elements of one portion.
+/// Elements that are read at once, or in one portion.
 const ELEMENTS: usize = 32;
 const PORTION_ELEMENTS: usize = 512;
 
-/// `LLEN key`: elements of the list.
+/// `LLEN key`: the number of elements.
 ///
 /// Reply: integer. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/llen> (1.0.0).
@@ -25,10 +25,10 @@ pub(super) fn llen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// `LINDEX key index`: the element there; a negative index counts from the end.
+/// `LINDEX key index`: the element at `index`; a negative index counts from the end.
 ///
-/// Reply: bulk, or null; streamed when long. Refusals: `WrongType`, `NotAnInteger`, both of a list
-/// that is there. Cost: O(log n). Source: <https://redis.io/commands/lindex> (1.0.0).
+/// Reply: bulk, or null; streamed when long. Refusals: `WrongType`, `NotAnInteger`, both only if
+/// the list exists. Cost: O(log n). Source: <https://redis.io/commands/lindex> (1.0.0).
 pub(super) fn lindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let Some(list) = Listed::find(cx.db, cx.stats, &key)? else {
@@ -44,7 +44,8 @@ pub(super) fn lindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     }
 }
 
-/// `LRANGE key start stop`: the elements from one index to another; negative ones count from the end.
+/// `LRANGE key start stop`: the elements from `start` to `stop`; negative indexes count from the
+/// end.
 ///
 /// Reply: array. Refusals: `NotAnInteger`, `WrongType`. Cost: O(log n + elements); beyond 256 the
 /// reply is streamed from a cut. Source: <https://redis.io/commands/lrange> (1.0.0).
@@ -67,8 +68,8 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(unsent.into_flow())
 }
 
-/// A list to be read in place: a small one is in its key's entry, and copying it would cost more
-/// than reading it.
+/// A list to read in place. A small list is stored in its key's entry, and copying it would cost
+/// more than reading it.
 #[derive(Clone, Copy)]
 enum Listed<'d> {
     Pack(ListPackRef<'d>),
@@ -112,7 +113,7 @@ pub(super) struct Ranging {
 }
 
 impl Ranging {
-    /// The header is sent.
+    /// Starts the reply; its header has been sent.
     pub(super) fn new(reader: ListReader) -> Self {
         Self { reader, unsent: PendingValues::default() }
     }
@@ -142,7 +143,7 @@ impl Stream for Ranging {
     }
 }
 
-/// Elements that were removed, on their way out: from one end on.
+/// A reply of removed elements, from one end to the other.
 pub(super) struct Popped {
     list: list::List,
     end: End,
@@ -150,7 +151,7 @@ pub(super) struct Popped {
 }
 
 impl Popped {
-    /// The header is sent.
+    /// Starts the reply; its header has been sent.
     pub(super) fn new(list: list::List, end: End) -> Self {
         Self { list, end, unsent: PendingValues::default() }
     }
@@ -172,13 +173,13 @@ impl Stream for Popped {
         !unsent.is_empty() || !list.is_empty()
     }
 
-    /// Only this reply has them.
+    /// Only this reply holds the elements.
     fn pinned_bytes(&self) -> usize {
         self.list.memory_bytes() + self.unsent.pinned_bytes()
     }
 }
 
-/// The indexes from `start` to `stop`, as commands name them, of a list of `len` elements.
+/// The indexes in a list of `len` elements for `start` and `stop` as given by a command.
 pub(super) fn range(start: i64, stop: i64, len: usize) -> Range<usize> {
     let len_signed = i64::try_from(len).unwrap_or(i64::MAX);
     let from_front = |index: i64| if index < 0 { index.saturating_add(len_signed) } else { index };
@@ -187,7 +188,8 @@ pub(super) fn range(start: i64, stop: i64, len: usize) -> Range<usize> {
     usize::try_from(start).unwrap_or(len)..usize::try_from(end).unwrap_or(len)
 }
 
-/// The index that a command names, if it may be one of `len` elements.
+/// The index in a list of `len` elements for an index as given by a command; `None` if out of
+/// range.
 pub(super) fn index(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add(i64::try_from(len).ok()?)? } else { index };
     usize::try_from(index).ok().filter(|index| *index < len)

@@ -1,8 +1,8 @@
-//! By value: LPOS, LREM, LINSERT.
+//! Finding elements by value: LPOS, LREM, LINSERT.
 //!
-//! An element is looked for as bytes, some gigabytes a second. A short search is made at once. A
-//! long one that only reads (LPOS) goes on in a cut; one that is to change the list (LREM, LINSERT),
-//! aside: writers of the key wait, readers see the previous list.
+//! The search compares bytes, at some gigabytes a second. A short search is made at once. A long
+//! search that only reads (LPOS) continues in a cut. A long change (LREM, LINSERT) edits a copy in
+//! portions: other writers of the key wait, and readers see the previous list.
 
 use super::value::{List, new};
 use crate::counted_reply::CountedReply;
@@ -16,21 +16,21 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::list::{self, End, Needle, Progress, Removal, Search};
 use std::sync::Arc;
 
-/// Runs of elements that are looked at for a reply at once, or in one portion.
+/// Runs that are searched at once, or in one portion of a reply.
 const RUNS: usize = 32;
-/// Runs of a removal between two checks of the slice, as many may match.
+/// Runs that a removal searches between two checks of the slice, because many elements may match.
 const REMOVAL_RUNS: usize = 2;
-/// Such looks in one step.
+/// Searches of [`REMOVAL_RUNS`] in one step.
 const LOOKS: usize = 64;
-/// Lists of this many bytes are gone through at once: at most five runs.
+/// Lists up to this many bytes are searched at once: they have at most five runs.
 const SHORT_BYTES: usize = 16 * 1024;
-/// Finds of one portion: some ns each.
+/// Matches in one portion; each takes a few ns.
 const FINDS: usize = 1_024;
 
-/// `LPOS key element [RANK rank] [COUNT count] [MAXLEN len]`: where the element is.
+/// `LPOS key element [RANK rank] [COUNT count] [MAXLEN len]`: the index of an element.
 ///
-/// Reply: integer or null; with COUNT an array. Refusals: options, `WrongType`. Cost: O(bytes looked
-/// at), in slices, from a cut. Source: <https://redis.io/commands/lpos> (6.0.6).
+/// Reply: integer or null; with COUNT an array. Refusals: options, `WrongType`. Cost: O(bytes
+/// searched), in slices, from a cut. Source: <https://redis.io/commands/lpos> (6.0.6).
 pub(super) fn lpos(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, element) = (args.key()?, args.value()?);
     let wanted = Wanted::parse(args)?;
@@ -45,12 +45,12 @@ pub(super) fn lpos(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(flow(&mut cx.reply, Finding { list, looking, is_done, is_begun: false }))
 }
 
-/// A LPOS, whose reply begins when all is found.
+/// An LPOS whose reply starts when the search is complete.
 struct Finding {
     list: list::List,
     looking: Looking,
     is_done: bool,
-    /// The header is sent.
+    /// The header has been sent.
     is_begun: bool,
 }
 
@@ -83,14 +83,14 @@ impl Stream for Finding {
     }
 }
 
-/// A search, and its findings.
+/// A search and its matches so far.
 struct Looking {
     wanted: Wanted,
     search: Search,
-    /// Matches that do not count.
+    /// Matches that were skipped because of RANK.
     skipped: usize,
     first: Option<usize>,
-    /// The indexes, encoded.
+    /// The indexes of the matches, encoded.
     found: CountedReply,
 }
 
@@ -100,7 +100,7 @@ impl Looking {
         Self { wanted, search, skipped: 0, first: None, found: CountedReply::default() }
     }
 
-    /// Looks at the next runs. True when all is found.
+    /// Searches the next runs. Returns true when the search is complete.
     fn look(&mut self, list: &list::List) -> bool {
         let mut runs = RUNS;
         for _ in 0..FINDS {
@@ -125,14 +125,14 @@ impl Looking {
     }
 }
 
-/// The request of LPOS.
+/// A parsed LPOS.
 struct Wanted {
     from: End,
-    /// Which match is the first that counts: 1 is the first.
+    /// The number of the first match that is reported: 1 for the first.
     rank: usize,
-    /// How many; `None`: one, and not as an array.
+    /// How many matches to report; `None` for one that is not in an array.
     count: Option<usize>,
-    /// How many elements are looked at.
+    /// The most elements to search.
     len_max: usize,
 }
 
@@ -156,7 +156,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The indexes that are looked at.
+    /// The indexes to search, in a list of `len` elements.
     fn range(&self, len: usize) -> std::ops::Range<usize> {
         match self.from {
             End::Front => 0..len.min(self.len_max),
@@ -164,7 +164,7 @@ impl Wanted {
         }
     }
 
-    /// Replies that there is no such element.
+    /// Replies that no element matches.
     fn nothing(&self, reply: &mut Reply<'_>) {
         match self.count {
             Some(_) => reply.array(0),
@@ -181,22 +181,23 @@ fn rank(rank: i64) -> Result<(End, usize), Refusal> {
         ));
     }
     if rank == i64::MIN {
-        return Ok((End::Back, 1)); // The smallest number has no opposite, in Redis as well.
+        return Ok((End::Back, 1)); // The smallest number has no opposite, in Redis either.
     }
     let end = if rank > 0 { End::Front } else { End::Back };
     Ok((end, usize::try_from(rank.unsigned_abs()).unwrap_or(usize::MAX)))
 }
 
-/// A number that is not negative.
+/// Reads a number that is not negative.
 fn natural(args: &mut Args<'_>, text: &'static str) -> Result<usize, Refusal> {
     let number = number::parse_i64(args.word()?);
     number.and_then(|number| usize::try_from(number).ok()).ok_or(Refusal::line(text))
 }
 
-/// `LREM key count element`: removes elements that are equal to this: all, or the first of them from
-/// the front or, where `count` is negative, from the back.
+/// `LREM key count element`: removes elements equal to `element`: all if `count` is 0, else the
+/// first `count` from the front, or from the back if `count` is negative.
 ///
-/// Reply: integer, how many. Refusals: `NotAnInteger`, `WrongType`. Cost: O(bytes), aside, in slices.
+/// Reply: integer, the number of removed elements. Refusals: `NotAnInteger`, `WrongType`. Cost:
+/// O(bytes), in slices.
 /// Source: <https://redis.io/commands/lrem> (1.0.0).
 pub(super) fn lrem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, count, element) = (args.key()?, args.int()?, args.value()?);
@@ -221,7 +222,7 @@ pub(super) fn lrem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// A LREM from a long list.
+/// An LREM of a long list in progress.
 struct Removing {
     key: Vec<u8>,
     /// The new list.
@@ -247,11 +248,11 @@ impl Job for Removing {
     }
 }
 
-/// `LINSERT key BEFORE | AFTER pivot element`: puts an element beside the first that is equal to the
-/// pivot.
+/// `LINSERT key BEFORE | AFTER pivot element`: inserts an element before or after the first element
+/// equal to the pivot.
 ///
-/// Reply: integer, elements of the list; -1 without a pivot, 0 without a list. Refusals: another
-/// word, `WrongType`. Cost: O(bytes before the pivot), aside, in slices.
+/// Reply: integer, the new length; -1 without a pivot, 0 without a list. Refusals: an unknown word,
+/// `WrongType`. Cost: O(bytes before the pivot), in slices.
 /// Source: <https://redis.io/commands/linsert> (2.2.0).
 pub(super) fn linsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -285,10 +286,10 @@ pub(super) fn linsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     Ok(Flow::Done)
 }
 
-/// A LINSERT whose pivot is far from the front.
+/// A LINSERT in progress, whose pivot is far from the front.
 struct Inserting {
     request: Arc<Request>,
-    /// Index of the element.
+    /// The argument index of the new element.
     place: usize,
     is_before: bool,
     draft: Draft<List>,

@@ -1,7 +1,7 @@
-//! From one list to another, perhaps on another core: LMOVE, RPOPLPUSH.
+//! LMOVE, RPOPLPUSH: moving an element between two lists, perhaps on two cores.
 //!
-//! As in Redis, the element is added before it is removed; so a list of one element that is moved to
-//! its own other end is never empty.
+//! As in Redis, the element is added before it is removed. So a list of one element that is rotated
+//! is never empty.
 
 use super::value::{List, sent};
 use crate::waiting::counted;
@@ -11,7 +11,7 @@ use darter_resp::{Output, Reply};
 use darter_structs::list::End;
 use darter_tx::Access;
 
-/// The end to take from, and the end to add to.
+/// The end of the source to take from, and the end of the destination to add to.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) from: End,
@@ -19,10 +19,10 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// The ends of RPOPLPUSH.
+    /// The ends used by RPOPLPUSH.
     pub(super) const ROTATION: Self = Self { from: End::Back, to: End::Front };
 
-    /// Reads the ends after the two keys, with no further arguments.
+    /// Reads the ends after the two keys; no further arguments are allowed.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let ends = Self::read(&mut args)?;
         args.end()?;
@@ -36,7 +36,7 @@ impl Ends {
     }
 }
 
-/// The end that the next argument names.
+/// Reads the next argument as an end.
 pub(super) fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
     if args.option("LEFT") {
         return Ok(End::Front);
@@ -47,9 +47,9 @@ pub(super) fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
 /// `LMOVE source destination LEFT|RIGHT LEFT|RIGHT`: moves an element from an end of one list to an
 /// end of another.
 ///
-/// Reply: bulk, or null without a source. Refusals: another word, `WrongType` of the source, or of
-/// the destination if the source is there. Cost: O(1), and three hops when the keys live on different
-/// cores. Source: <https://redis.io/commands/lmove> (6.2.0).
+/// Reply: bulk, or null without a source. Refusals: an unknown word, `WrongType` of the source, or
+/// of the destination if the source exists. Cost: O(1), plus three messages between cores if the
+/// keys are on different cores. Source: <https://redis.io/commands/lmove> (6.2.0).
 pub(super) fn lmove_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     here(cx, args, Ends::parse(args)?)
 }
@@ -98,11 +98,11 @@ fn add(db: &mut Db, key: &Key<'_>, end: End, element: &StrPieces) -> Result<(), 
     Ok(())
 }
 
-/// Counts nothing: it was counted where the element was added.
+/// Does not count as a change: the addition of the element has been counted.
 fn remove(db: &mut Db, key: &Key<'_>, end: End) {
     let removed =
         db.counted_as(|db| (db.edit::<List, _>(key, false, |edit| edit.pop(end, |_| {})), 0));
-    // The member may have died in the meantime.
+    // The key may have expired since.
     debug_assert!(removed.is_ok(), "its type was just checked");
 }
 
@@ -116,13 +116,13 @@ fn reply(reply: &mut Reply<'_>, element: &StrPieces) -> Flow {
     }
 }
 
-/// [`lmove_here`] between cores.
+/// [`lmove_here`] for lists on two cores.
 pub(super) async fn lmove(call: Call) -> Result<Answer, Refusal> {
     let ends = Ends::parse(call.args())?;
     anywhere(call, ends).await
 }
 
-/// [`rpoplpush_here`] between cores.
+/// [`rpoplpush_here`] for lists on two cores.
 pub(super) async fn rpoplpush(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Ends::ROTATION).await
 }
@@ -131,7 +131,8 @@ pub(super) async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> 
     across(call, ends, When::Called).await
 }
 
-/// Both keys are locked, so the element found does not change until it is moved.
+/// Moves an element between two cores. Both keys are locked, so the element found does not change
+/// before it is moved.
 pub(super) async fn across(call: Call, ends: Ends, when: When) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let _locked = call.lock_keys([from, to].map(|at| (at, Access::Exclusive))).await;

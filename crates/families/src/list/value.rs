@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The list type: its row, its values, its editor.
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_keyspace::{
@@ -22,19 +22,19 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// How a list is laid out in a file.
+/// The file format of a list.
 const NODES: u8 = 18;
 
 #[rustfmt::skip] // A table.
 const ENCODINGS: &[Encoding] = &[
     Encoding::new(NODES, Layout::Nodes(Form::Listpack)),
-    // Before 7.0, before 3.2: the short ones, and the long ones.
+    // Before 7.0, before 3.2: small lists, and large lists.
     Encoding::new(14, Layout::Blocks(Form::Ziplist)),
     Encoding::new(10, Layout::Block(Form::Ziplist, 1)),
     Encoding::new(1,  Layout::Singles),
 ];
 
-/// As Redis 7.0 would write it.
+/// The format that Redis 7.0 would write.
 fn plan(survey: &Survey) -> Plan {
     survey.nodes(NODES)
 }
@@ -52,7 +52,7 @@ const LTRIM: &Event = &Event::new("ltrim", b'l');
 #[derive(Clone, Default)]
 pub struct List(list::List);
 
-/// An element as the string that is sent.
+/// An element, as a string for a reply.
 #[inline]
 pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
     match *element {
@@ -61,7 +61,7 @@ pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
     }
 }
 
-/// An element to be put into a list.
+/// Converts an element for the list.
 pub(super) fn new(element: Fresh<'_>) -> NewElement<'_> {
     match element {
         Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => NewElement::Bytes(bytes),
@@ -82,7 +82,7 @@ impl List {
         &self.0
     }
 
-    /// Reads the elements with these indexes from a cut, which does not count as a version of the
+    /// A reader for the elements at these indexes in a cut; it does not count as a version of the
     /// list.
     #[must_use]
     pub fn reader(&self, indexes: Range<usize>) -> ListReader {
@@ -154,15 +154,15 @@ impl Collection for List {
 
 /// The elements of a cut, one by one; the long ones in parts.
 struct Elements {
-    /// For the second pass, which releases what it has read.
+    /// The cut, for the second pass, which frees the elements it has read.
     cut: Option<list::List>,
     reader: ListReader,
     element: Vec<u8>,
-    /// A long element that is being returned, and how much of it was.
+    /// A long element being returned, and the number of its bytes already returned.
     long: Option<(Blob, usize)>,
 }
 
-/// Bytes of a part of a long element, which is hashed in one go.
+/// Bytes in one part of a long element; a part is hashed in one step.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
 
 impl Elements {
@@ -215,23 +215,23 @@ impl Source for Elements {
     }
 }
 
-/// A recorded change to a list. Indexes count from the front.
+/// A change of a list, as recorded in the log. Indexes count from the front.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum ListChange {
-    /// The element was added at an end.
+    /// Adds the element at an end.
     Push { end: End, element: StrPieces },
-    /// The element at an end is gone.
+    /// Removes the element at an end.
     Pop { end: End },
-    /// The elements were added at an end, in this order.
+    /// Adds the elements at an end, in this order.
     Attach { end: End, elements: list::List },
-    /// Only the elements with these indexes are left.
+    /// Keeps only the elements at these indexes.
     Keep { indexes: Range<usize> },
-    /// The element is at this index now, in the place of another.
+    /// Replaces the element at this index.
     Replace { index: usize, element: StrPieces },
-    /// The element is before the one that had this index.
+    /// Inserts the element before the one at this index.
     Insert { index: usize, element: StrPieces },
-    /// The element with this index is gone.
+    /// Removes the element at this index.
     Remove { index: usize },
 }
 
@@ -261,7 +261,7 @@ pub struct ListEdit<'a> {
 }
 
 impl ListEdit<'_> {
-    /// The elements as they are now.
+    /// The current elements.
     #[must_use]
     pub fn elements(&self) -> &list::List {
         self.list
@@ -300,7 +300,7 @@ impl ListEdit<'_> {
         gone
     }
 
-    /// Adds all elements of another list at one end, in their order. Cost: O(log n).
+    /// Appends all elements of another list at one end, in order. Cost: O(log n).
     pub fn attach(&mut self, end: End, elements: list::List) {
         let Some(more) = elements.len().checked_sub(1) else { return };
         self.recorder.count_more(more);
@@ -315,19 +315,19 @@ impl ListEdit<'_> {
         }
     }
 
-    /// Keeps the elements with these indexes. Cost: O(log n).
+    /// Keeps only the elements at these indexes. Cost: O(log n).
     pub fn keep(&mut self, indexes: Range<usize>) {
         let len = self.list.len();
         let indexes = indexes.start.min(len)..indexes.end.min(len);
         let gone = len - indexes.len();
         self.list.cut(End::Back, len - indexes.end);
         self.list.cut(End::Front, indexes.start.min(self.list.len()));
-        // Redis publishes its event even so, and counts the removed elements.
+        // Redis publishes its event even if nothing is removed, and counts the removed elements.
         self.recorder.count_more(gone);
         self.recorder.record_death(&[LTRIM], || ListChange::Keep { indexes });
     }
 
-    /// Puts another element in the place of the one with this index. False if there is none.
+    /// Replaces the element at this index. Returns false if there is none.
     pub fn set(&mut self, index: usize, element: Fresh<'_>) -> bool {
         if index >= self.list.len() {
             return false;
@@ -338,20 +338,20 @@ impl ListEdit<'_> {
         true
     }
 
-    /// Adds an element before the one with this index, or at the end.
+    /// Inserts an element before the one at this index, or at the end.
     pub fn insert(&mut self, index: usize, element: Fresh<'_>) {
         self.list.insert(index, new(element));
         let change = || ListChange::Insert { index, element: element.to_pieces() };
         self.recorder.record(&[LINSERT], change);
     }
 
-    /// Removes the element with this index. Panics when there is none.
+    /// Removes the element at this index. Panics if there is none.
     fn remove(&mut self, index: usize) {
         self.list.remove(index);
         self.recorder.record(&[LREM], || ListChange::Remove { index });
     }
 
-    /// Goes on with the removal of elements by their value: see [`Removal::next_slice`].
+    /// Continues removing elements by value: see [`Removal::next_slice`].
     pub fn remove_some(&mut self, removal: &mut Removal, max_runs: usize) -> Progress {
         let recorder = &mut self.recorder;
         removal.next_slice(self.list, max_runs, &mut |index| {

@@ -1,8 +1,9 @@
 //! SINTER, SUNION, SDIFF: replies with the combination of several sets.
 //!
-//! Two walks: the first decides, the second sends. In between there is one bit a member, 1.25 MB
-//! for ten million, so that the exact count can go first and no member is copied. A result of up to
-//! [`KEPT_BYTES`] is kept as it will be sent, and needs no second walk.
+//! There are two passes: the first decides which members belong to the result, the second sends
+//! them. In between there is one bit a member (1.25 MB for ten million). So the exact count can be
+//! sent first, and no member is copied. A result of up to [`KEPT_BYTES`] is encoded in the first
+//! pass, and needs no second one.
 
 use super::build::Build;
 use super::plan::{Act, Inputs, Leg};
@@ -17,12 +18,12 @@ use darter_structs::Watch;
 use darter_structs::table::{Never, Table, Text};
 use std::collections::VecDeque;
 
-/// Bytes of members that are kept in addition to their bits.
+/// Bytes of encoded members that are kept in addition to the bits.
 const KEPT_BYTES: usize = 64 * 1024;
 /// Lookups and decisions in one portion.
 const PORTION: usize = 400;
 
-/// `SINTER key [key ...]`: the members that all the sets have. An absent key is an empty set.
+/// `SINTER key [key ...]`: the members that are in all the sets. An absent key is an empty set.
 ///
 /// Reply: set (array in RESP2); computed in slices and streamed when large, from cuts of all
 /// inputs. Refusals: `WrongType` of any key. Cost: O(smallest set * sets).
@@ -31,7 +32,7 @@ pub(super) fn sinter_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refus
     here(cx, args, Act::Inter)
 }
 
-/// `SUNION key [key ...]`: the members that any of the sets has.
+/// `SUNION key [key ...]`: the members that are in any of the sets.
 ///
 /// Otherwise as SINTER. Cost: O(members of all sets).
 /// Source: <https://redis.io/commands/sunion> (1.0.0).
@@ -39,7 +40,7 @@ pub(super) fn sunion_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refus
     here(cx, args, Act::Union)
 }
 
-/// `SDIFF key [key ...]`: the members of the first set that no other has.
+/// `SDIFF key [key ...]`: the members of the first set that are in no other.
 ///
 /// Otherwise as SINTER. Cost: O(members of all sets).
 /// Source: <https://redis.io/commands/sdiff> (1.0.0).
@@ -55,7 +56,7 @@ fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     Ok(flow(cx, small, combine))
 }
 
-/// SINTER, SUNION or SDIFF of sets on several cores, or of very many.
+/// SINTER, SUNION or SDIFF for sets on several cores, or for very many.
 pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let cuts = multi_input::anywhere(&call, call.first..call.len()).await?;
     let now = call.tx.home().shard.now();
@@ -63,10 +64,10 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(Output::default(), Box::new(combine)))
 }
 
-/// A result being sent.
+/// A reply being sent.
 pub(super) struct Combine {
     stage: SetAlgebraStage,
-    /// The inputs, until the result is decided on.
+    /// The inputs, until the first pass is done.
     inputs: PinnedValues<Watch>,
 }
 
@@ -76,21 +77,21 @@ enum SetAlgebraStage {
     Sending(Box<dyn Stream>),
 }
 
-/// The first walk.
+/// The first pass.
 struct Deciding {
     walks: VecDeque<Walk>,
-    /// The inputs for the second walk.
+    /// The inputs for the second pass.
     cuts: VecDeque<Table<Never>>,
     bits: Bits,
     count: usize,
-    /// The members found so far, until they are too many.
+    /// The encoded members so far, until they are too many.
     kept: Option<CountedReply>,
     kept_bytes: usize,
     now: u64,
 }
 
 impl Combine {
-    /// The combination of `inputs`, as of `now`. Nothing of the reply is encoded yet.
+    /// The combination of `inputs` as of `now`. Nothing of the reply is encoded yet.
     pub(super) fn new(mut inputs: Inputs, now: u64) -> Self {
         let watched = inputs.watch();
         if inputs.is_built() {
@@ -108,7 +109,7 @@ impl Combine {
 }
 
 impl Deciding {
-    /// True while there is more to decide.
+    /// Continues the first pass. Returns true while it is unfinished.
     fn step(&mut self) -> bool {
         let Some(walk) = self.walks.front_mut() else { return false };
         let (bits, count) = (&mut self.bits, &mut self.count);
@@ -133,7 +134,7 @@ impl Deciding {
         !self.walks.is_empty()
     }
 
-    /// Begins the reply.
+    /// Starts the reply.
     fn send(&mut self, reply: &mut Reply<'_>) -> Box<dyn Stream> {
         Form::Set.header(reply, self.count);
         match self.kept.take() {

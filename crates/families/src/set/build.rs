@@ -1,9 +1,9 @@
-//! A set that is built aside, in portions, for the STORE forms to install.
+//! Builds a set in portions, for the STORE forms to install.
 //!
-//! If most of the result is one of the inputs, the work begins with that: a cut of it, which shares
-//! all memory, and the changes are made to it. SUNIONSTORE begins with the largest input and adds
-//! the others; SDIFFSTORE begins with the first and removes the others, if these have fewer
-//! members. An input whose members have deadlines is copied instead: the result has none.
+//! If one input makes up most of the result, the build starts with a cut of it, which shares its
+//! memory, and applies changes. SUNIONSTORE starts with the largest input and adds the others.
+//! SDIFFSTORE starts with the first and removes the others, if these have fewer members. An input
+//! whose members have deadlines is copied instead, because the result has no deadlines.
 
 use super::plan::{Act, Inputs};
 use super::sets::Turns;
@@ -11,31 +11,31 @@ use super::value::Set;
 use super::walk::Walk;
 use darter_keyspace::{Collection, Deadline};
 
-/// Sets up to this size are always built from scratch: they are cheap, and their encoding follows
-/// from their contents, as in Redis.
+/// Sets up to this size are always built from scratch: that is cheap, and the encoding then depends
+/// on the contents, as in Redis.
 const NEW_MAX: usize = 512;
-/// Changes in one portion: each may copy a segment.
+/// Changes in one portion; each may copy a segment.
 const PORTION: usize = 4;
 
-/// Bytes copied by a change of a set that shares its memory: about a segment.
+/// Bytes that a change copies if the set shares its memory: about a segment.
 const COPIED_BYTES: usize = 40 * 1024;
 
-/// An action on the members that a walk keeps.
+/// The action on the members kept by a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
     Remove,
 }
 
-/// See the module.
+/// A set being built; see the module's documentation.
 pub(super) struct Build {
     result: Set,
     turns: Turns,
     change: Change,
     now: u64,
-    /// The result began as a cut of an input.
+    /// The result started as a cut of an input.
     shares: bool,
-    /// Members added and removed.
+    /// The number of members added and removed.
     changes: usize,
 }
 
@@ -58,7 +58,7 @@ impl Build {
         let turns = if shares || inputs.act == Act::Union {
             Turns::new(inputs.sets, now)
         } else {
-            // One leg, or none.
+            // There is one leg, or none.
             let mut legs = inputs.legs();
             let walk: Option<Walk> = legs.first_mut().map(|leg| leg.walk(now));
             walk.map(Turns::of).unwrap_or_default()
@@ -67,29 +67,29 @@ impl Build {
         Self { result, turns, change, now, shares, changes: 0 }
     }
 
-    /// Builds nothing.
+    /// An empty result.
     pub(super) fn empty() -> Self {
         let (result, turns) = (Set::new(), Turns::default());
         Self { result, turns, change: Change::Add, now: 0, shares: false, changes: 0 }
     }
 
-    /// Bytes of the result that are not an input's: all, or at most what the changes have copied.
+    /// Bytes of the result that are not an input's: all, or at most the bytes copied by changes.
     pub(super) fn own_bytes(&self) -> usize {
         let bytes = self.result.memory_bytes();
         if self.shares { bytes.min(self.changes.saturating_mul(COPIED_BYTES)) } else { bytes }
     }
 
-    /// Members of the result so far.
+    /// The number of members so far.
     pub(super) fn len(&self) -> usize {
         self.result.len()
     }
 
-    /// True when the result only grows from here on.
+    /// True if the result only grows from now on.
     pub(super) fn grows(&self) -> bool {
         self.change == Change::Add || self.turns.is_done()
     }
 
-    /// Does the next portion. Returns true while there is more to do.
+    /// Does the next portion. Returns true while more is left.
     pub(super) fn step(&mut self) -> bool {
         let (mut edit, change) = (self.result.edit_aside(self.now), self.change);
         let changes = &mut self.changes;
@@ -112,7 +112,8 @@ impl Build {
         if !self.shares || self.result.len() > NEW_MAX {
             return self.result;
         }
-        // Few are left of a large set: its encoding starts again, as in Redis.
+        // If few members are left of a large set, its encoding starts again from a new set, as in
+        // Redis.
         let mut small = Set::new();
         let mut edit = small.edit_aside(self.now);
         self.result.members().for_each(&mut |entry| {

@@ -1,7 +1,7 @@
 //! SINTERCARD, SUNIONCARD, SDIFFCARD: the number of members of a combination of several sets.
 //!
-//! Walks as for the members themselves, which end at the limit. A union of many sets is built aside
-//! to be counted. `APPROX` estimates a union in 16 KiB, whatever the inputs.
+//! The sets are walked as for the members themselves, but only up to the limit. A union of many sets is
+//! built in order to count it. `APPROX` estimates a union in 16 KiB, whatever the inputs.
 
 use super::build::Build;
 use super::estimate::Estimate;
@@ -20,18 +20,18 @@ use std::collections::VecDeque;
 /// Lookups and decisions in one portion.
 const PORTION: usize = 400;
 
-/// `SINTERCARD numkeys key [key ...] [LIMIT limit]`: how many members all the sets have; counting
-/// ends at `limit`, unless that is 0.
+/// `SINTERCARD numkeys key [key ...] [LIMIT limit]`: the size of the intersection; counting ends at
+/// `limit`, unless that is 0.
 ///
-/// Reply: integer; counted in slices when large. Refusals: numbers that do not fit, `Syntax`,
+/// Reply: integer; counted in slices when large. Refusals: numbers out of range, `Syntax`,
 /// `WrongType` of any key. Cost: O(smallest set * sets).
 /// Source: <https://redis.io/commands/sintercard> (7.0.0).
 pub(super) fn sintercard_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     here(cx, args, Act::Inter)
 }
 
-/// `SUNIONCARD numkeys key [key ...] [APPROX] [LIMIT limit]`: how many members any of the sets has;
-/// with `APPROX` an estimate, usually within 1 percent.
+/// `SUNIONCARD numkeys key [key ...] [APPROX] [LIMIT limit]`: the size of the union; with `APPROX`
+/// an estimate, usually within 1 percent.
 ///
 /// Otherwise as SINTERCARD. Cost: O(members of all sets).
 /// Source: <https://redis.io/commands/sunioncard> (8.10.0).
@@ -39,7 +39,8 @@ pub(super) fn sunioncard_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, R
     here(cx, args, Act::Union)
 }
 
-/// `SDIFFCARD numkeys key [key ...] [LIMIT limit]`: how many members of the first set no other has.
+/// `SDIFFCARD numkeys key [key ...] [LIMIT limit]`: the number of members of the first set that are
+/// in no other.
 ///
 /// Otherwise as SINTERCARD. Cost: O(members of all sets).
 /// Source: <https://redis.io/commands/sdiffcard> (8.10.0).
@@ -47,18 +48,18 @@ pub(super) fn sdiffcard_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Re
     here(cx, args, Act::Diff)
 }
 
-/// The request.
+/// A parsed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Options {
-    /// How many keys follow.
+    /// The number of keys that follow.
     keys: usize,
-    /// The end of the count.
+    /// The number at which counting stops.
     limit: usize,
     approx: bool,
 }
 
 impl Options {
-    /// Reads the arguments; `args` stays at the first key.
+    /// Parses the arguments; leaves `args` at the first key.
     fn parse(args: &mut Args<'_>, act: Act) -> Result<Self, Refusal> {
         let keys = number::parse_i64(args.bytes()?)
             .and_then(|keys| usize::try_from(keys).ok())
@@ -135,14 +136,14 @@ impl Counting {
         Self { way, inputs: watched, count: 0, limit: options.limit }
     }
 
-    /// True while there is more to count.
+    /// Continues counting. Returns true while it is unfinished.
     fn step(&mut self) -> bool {
         let count = &mut self.count;
         match &mut self.way {
             Way::Exact(walks) => walk(walks, &mut |_, kept| *count += usize::from(kept)),
             Way::Built(build) => {
                 let more = build.step();
-                // While members are still being removed, the size of the result says nothing.
+                // While members are still being removed, the size is not yet meaningful.
                 if !more || build.grows() {
                     *count = build.len();
                 }
@@ -150,7 +151,7 @@ impl Counting {
             }
             Way::Estimated(turns, estimate) => {
                 let more = turns.step(PORTION, &mut |member, _| estimate.add(member));
-                // Reading the estimate costs as much as a portion: once, at the end.
+                // Reading the estimate costs as much as a portion, so it is read once, at the end.
                 if !more {
                     *count = estimate.count();
                 }

@@ -8,10 +8,10 @@ use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Key, Touch, Type, Typed};
 
-/// Members of a set die at `at`.
+/// Sets members of a set to expire at `at`.
 ///
-/// Reply: array of a code each, as HEXPIRE's: [`DONE`] or [`ABSENT`]. Cost: O(members named), in
-/// slices when they are many.
+/// Reply: array with a code for each, as of HEXPIRE: [`DONE`] or [`ABSENT`]. Cost: O(members
+/// named), in slices if they are many.
 pub(crate) fn expire(
     cx: &mut Cx<'_>,
     key: &Key<'_>,
@@ -25,7 +25,7 @@ pub(crate) fn expire(
     }
 }
 
-/// A new deadline for members of a set.
+/// Sets a new deadline of members.
 #[derive(Clone, Copy)]
 struct Expire(UnixMillis);
 
@@ -46,7 +46,7 @@ impl unshare::EntryEdit for Expire {
                 reply.int(i64::from(apply(edit, member, self.0)));
             }
         })?;
-        // The key may have died since the copies for its members were begun.
+        // The key may have expired since the copying of its members started.
         Ok(done.map_or_else(|| reply_absent(reply, left), |()| Flow::Done))
     }
 }
@@ -64,7 +64,7 @@ fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Resu
     Ok(BulkEdit::start(args, draft, Coded { at, codes }))
 }
 
-/// A new deadline for many members of a set, and the result for each.
+/// A new deadline for many members of a set, with a result for each.
 struct Coded {
     at: UnixMillis,
     codes: Vec<i8>,

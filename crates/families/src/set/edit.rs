@@ -1,7 +1,7 @@
 //! Adding and removing members: SADD, SADDEX, SREM.
 //!
-//! A few are changed at once, after copying the parts they share with cuts (`unshare`). More than a
-//! slice can change are changed aside (`bulk_edit`).
+//! A few members are changed at once, after copying the parts that they share with cuts
+//! (`unshare`). More than a slice can change are a bulk edit (`bulk_edit`).
 
 use super::value::{Set, SetEdit};
 use crate::bulk_edit::{self, BulkEdit, args_at_once, is_long};
@@ -12,22 +12,22 @@ use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Deadline, Key, Touch, Type, Typed};
 
-/// More bytes of members than this are processed aside too: hashing and copying take time.
+/// With more bytes of members, the change is a bulk edit, too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// An action on the named members.
+/// The action on the named members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
-    /// Add until then; existing members get the deadline too.
+    /// Add until this time; existing members get the deadline, too.
     AddUntil(UnixMillis),
-    /// Add until then; existing members keep their deadlines.
+    /// Add until this time; existing members keep their deadlines.
     AddNewUntil(UnixMillis),
     Remove,
 }
 
 impl Change {
-    /// Changes one member. Returns true when it counts.
+    /// Changes one member. Returns true if the reply counts it.
     fn apply(self, edit: &mut SetEdit<'_>, member: &Key<'_>, now: UnixMillis) -> bool {
         match self {
             Self::Add => edit.put(member, Deadline::Keep),
@@ -39,7 +39,7 @@ impl Change {
         }
     }
 
-    /// Changes all members that are left. Returns how many of them count.
+    /// Changes all remaining members. Returns the number that the reply counts.
     fn apply_to(self, edit: &mut SetEdit<'_>, mut args: Args<'_>, now: UnixMillis) -> usize {
         let mut changed = 0;
         for index in 0..args.left() {
@@ -50,21 +50,21 @@ impl Change {
         changed
     }
 
-    /// True when members get a deadline.
+    /// True if members get a deadline.
     fn gives_deadlines(self) -> bool {
         matches!(self, Self::AddUntil(_) | Self::AddNewUntil(_))
     }
 
-    /// True when members that do not count may have changed nevertheless.
+    /// True if members may change even though the reply does not count them.
     fn is_silent(self) -> bool {
         matches!(self, Self::AddUntil(_))
     }
 }
 
-/// `SADD key member [member ...]`: adds members. One that is there keeps its deadline.
+/// `SADD key member [member ...]`: adds members. An existing member keeps its deadline.
 ///
-/// Reply: integer, members that are new. Refusals: `WrongType`. Cost: O(members named), in slices
-/// when they are many. Source: <https://redis.io/commands/sadd> (1.0.0).
+/// Reply: integer, the number of new members. Refusals: `WrongType`. Cost: O(members named), in
+/// slices if they are many. Source: <https://redis.io/commands/sadd> (1.0.0).
 pub(super) fn sadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     change(cx, &key, args, Change::Add)
@@ -72,18 +72,18 @@ pub(super) fn sadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 
 /// `SREM key member [member ...]`: removes members.
 ///
-/// Reply: integer, members that were there. Otherwise as SADD.
+/// Reply: integer, the number of removed members. Otherwise as SADD.
 /// Source: <https://redis.io/commands/srem> (1.0.0).
 pub(super) fn srem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     change(cx, &key, args, Change::Remove)
 }
 
-/// `SADDEX key [KEEPTTL] seconds member [member ...]`: adds members that live for so long. An
+/// `SADDEX key [KEEPTTL] seconds member [member ...]`: adds members that expire after `seconds`. An
 /// existing member gets the new deadline, or with `KEEPTTL` keeps its own.
 ///
-/// Reply: integer, members that are new. Refusals: `WrongType`, `NotAnInteger` for a time that is
-/// none or does not fit, the number of arguments. Otherwise as SADD.
+/// Reply: integer, the number of new members. Refusals: `WrongType`, `NotAnInteger` for a time that
+/// is invalid or out of range, the number of arguments. Otherwise as SADD.
 /// Source: <https://www.dragonflydb.io/docs/command-reference/sets/saddex>.
 pub(super) fn saddex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -136,7 +136,7 @@ fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result
     Ok(BulkEdit::start(args, draft, Counted { what, changed: 0 }))
 }
 
-/// A change of many members, and how many of them count.
+/// A change of many members, and the number that the reply counts.
 struct Counted {
     what: Change,
     changed: usize,

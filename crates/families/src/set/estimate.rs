@@ -1,8 +1,8 @@
 //! An estimate of the number of distinct members, in 16 KiB: HyperLogLog.
 //!
-//! Each member's hash selects a register, and the register keeps the longest run of leading zero
-//! bits in the rest of such a hash. The harmonic mean over all registers gives the count; while
-//! many registers are untouched, their number is the better estimate. The standard error is 0.81
+//! Each member's hash selects a register. The register keeps the longest run of leading zero bits
+//! seen in the rest of a hash. The harmonic mean over all registers gives the count; while many
+//! registers are untouched, their number is the better estimate. The standard error is 0.81
 //! percent.
 //!
 //! Source: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal
@@ -26,7 +26,7 @@ impl Default for Estimate {
 }
 
 impl Estimate {
-    /// Adds a member; one that was added before changes nothing.
+    /// Adds a member; adding it again changes nothing.
     pub(super) fn add(&mut self, member: &[u8]) {
         let hash = hash::of(member);
         let register = hash as usize % REGISTERS;
@@ -35,7 +35,7 @@ impl Estimate {
         self.registers[register] = self.registers[register].max(run);
     }
 
-    /// About how many distinct members were added. Cost: O(registers).
+    /// The estimated number of distinct members. Cost: O(registers).
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimates_are_near() {
+    fn estimates_are_within_the_expected_error() {
         for count in [0_usize, 1, 4, 100, 5_000, 40_000, 300_000] {
             let mut estimate = Estimate::default();
             for round in 0..2 {

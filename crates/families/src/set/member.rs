@@ -1,4 +1,4 @@
-//! Members one by one: SISMEMBER, SMISMEMBER, SCARD, SMEMBERS.
+//! Reading sets: SISMEMBER, SMISMEMBER, SCARD, SMEMBERS.
 
 use super::reply::{Form, Members, flow, is_small};
 use super::value::Set;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Members that a long SMISMEMBER looks up in one portion.
 const ASKED_AT_ONCE: usize = 128;
 
-/// `SISMEMBER key member`: is it in the set?
+/// `SISMEMBER key member`: tests whether the member is in the set.
 ///
 /// Reply: 1 or 0. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/sismember> (1.0.0).
@@ -29,7 +29,7 @@ pub(super) fn sismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     Ok(Flow::Done)
 }
 
-/// `SMISMEMBER key member [member ...]`: which of them are in the set?
+/// `SMISMEMBER key member [member ...]`: tests for each member whether it is in the set.
 ///
 /// Reply: array of 1 and 0. Refusals: `WrongType`. Cost: O(members asked for); beyond 256 the reply
 /// is streamed from a cut. Source: <https://redis.io/commands/smismember> (6.2.0).
@@ -57,7 +57,7 @@ fn ask(reply: &mut Reply<'_>, set: &Set, mut args: Args<'_>, count: usize, now: 
     }
 }
 
-/// A long SMISMEMBER.
+/// A long SMISMEMBER in progress.
 struct Asking {
     request: Arc<Request>,
     next: usize,
@@ -78,10 +78,10 @@ impl Stream for Asking {
     }
 }
 
-/// `SCARD key`: how many members the set has.
+/// `SCARD key`: the number of members.
 ///
-/// Reply: integer, exact: members that are dead but still in memory do not count. Refusals:
-/// `WrongType`. Cost: O(1); O(members), in slices, at a moment when many of them have just died.
+/// Reply: integer, exact: expired members are not counted, even while they are still in memory.
+/// Refusals: `WrongType`. Cost: O(1); O(members), in slices, if many of them have just expired.
 /// Source: <https://redis.io/commands/scard> (1.0.0).
 pub(super) fn scard(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;

@@ -1,19 +1,19 @@
 //! Sets: members without order, each with an optional deadline.
 //!
-//! Integers and UUIDs are packed by the table. A command that reads more members than a slice can
-//! works on a cut: replies are streamed, changes of many members are made aside and installed. The
-//! algebra reads cuts of all its inputs from any core, and copies none of them.
+//! Integers and UUIDs are packed by the table. A command on more members than fit a slice works on
+//! a cut: long replies are streamed from it, and large changes edit the cut and then install it.
+//! The algebra reads cuts of all its inputs from any core, and copies none of them.
 //!
 //! | file       | holds                                                        |
 //! |------------|--------------------------------------------------------------|
-//! | `value`    | the type: its row, its values, how they are changed          |
+//! | `value`    | the type: its row, its values, its editor                    |
 //! | `member`   | SISMEMBER, SMISMEMBER, SCARD, SMEMBERS                       |
 //! | `edit`     | SADD, SADDEX, SREM                                           |
 //! | `random`   | SRANDMEMBER; `pop`: SPOP; `smove`: SMOVE; `scan`: SSCAN      |
 //! | `algebra`  | SINTER, SUNION, SDIFF; `card`: their counts; `store`: their STORE forms |
-//! | `plan`     | in what order the inputs are gone through                    |
-//! | `deadline` | what FIELDEXPIRE does with members                           |
-//! | `walk`     | the inner loop; `build`: a result built aside                |
+//! | `plan`     | the order in which the inputs are read                       |
+//! | `deadline` | FIELDEXPIRE for members                                      |
+//! | `walk`     | the inner loop; `build`: builds a set for STORE              |
 //! | `reply`    | long replies; `estimate`: HyperLogLog                        |
 
 mod algebra;
@@ -76,7 +76,7 @@ const O_POP: &str =
 const O_RANDOM: &str = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.";
 const O_REM: &str = "O(N) where N is the number of members to be removed.";
 
-/// The STORE forms are never run as point commands: those would lock their sources, too, while they
+/// The STORE forms never run as point commands: that would keep the sources locked during the
 /// build.
 const fn store(anywhere: darter_command::MultiFn) -> Run {
     Run::Multi { here: None, anywhere }

@@ -1,14 +1,14 @@
-//! The plan of the algebra of sets: which set is walked, which are asked.
+//! The plan of set operations: which sets are walked, and which are probed for each member.
 //!
-//! | act   | gone through                           | asked                 | kept when |
+//! | act   | walked                                 | probed                | kept when |
 //! |-------|----------------------------------------|-----------------------|-----------|
 //! | inter | the smallest                           | the others, small first | in all  |
 //! | union | all, large first                       | those before          | in none   |
 //! | diff  | the first                              | the others, large first | in none |
 //!
-//! So nothing is copied: a member of the result is one that was kept, and it stays in place. With
-//! many sets, asking all of them for each member of a union or a difference would be quadratic in
-//! their number; those are built aside instead (see `build`).
+//! So nothing is copied: the members of the result stay in the walked sets. With many sets, probing
+//! all of them for each member of a union or a difference would be quadratic; such results are
+//! built instead (see `build`).
 
 use super::sets::Sets;
 use super::value::Set;
@@ -22,29 +22,29 @@ use darter_structs::table::{Never, Table};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// With more sets than this, a union is built aside.
+/// With more sets than this, a union is built.
 const ASKED_MAX: usize = 4;
-/// Up to this many sets are sorted, in one step. With more, the first one decides most.
+/// Up to this many sets are sorted, in one step. With more, the first set matters most.
 const SORTED_MAX: usize = 1_024;
 
-/// How several sets are combined.
+/// The operation that combines several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// The members of all.
+    /// The members that are in all sets.
     Inter,
-    /// The members of any.
+    /// The members that are in any set.
     Union,
-    /// The members of the first that are in no other.
+    /// The members of the first set that are in no other.
     Diff,
 }
 
-/// Which set to walk, and which to ask.
+/// One walk: the set to walk, and the sets to probe.
 pub(super) struct Leg {
-    /// Gone through.
+    /// The set that is walked.
     pub(super) walked: Table<Never>,
-    /// Asked.
+    /// The sets that are probed.
     pub(super) asked: Sets,
-    /// When a member is kept.
+    /// The condition for keeping a member.
     pub(super) wanted: Wanted,
 }
 
@@ -53,30 +53,30 @@ impl Leg {
         Self { walked: walked.members().clone(), asked, wanted }
     }
 
-    /// Starts a walk, as of `now`. The leg keeps its cut, for a second walk.
+    /// Starts the walk as of `now`. The leg keeps its cut, for a second walk.
     pub(super) fn walk(&mut self, now: u64) -> Walk {
         Walk::new(self.walked.clone(), std::mem::take(&mut self.asked), self.wanted, now)
     }
 }
 
-/// The inputs without those that do not matter; the first, or the smallest, comes first.
+/// The relevant inputs; the first, or the smallest, is in front.
 pub(super) struct Inputs {
-    /// How they are combined.
+    /// The operation that combines the inputs.
     pub(super) act: Act,
-    /// None of them is empty. No sets: the result is empty.
+    /// The inputs; none of them is empty. Without any, the result is empty.
     pub(super) sets: Sets,
-    /// Members of all sets together.
+    /// The total number of members of all sets.
     total: usize,
-    /// How much of them only readers hold.
+    /// Measures the bytes that only readers keep alive.
     watched: PinnedValues<Watch>,
-    /// The inputs that are watched.
+    /// The inputs that are measured.
     seen: BTreeSet<usize>,
-    /// The result is empty already.
+    /// The result is known to be empty.
     is_void: bool,
 }
 
 impl Inputs {
-    /// Sorts the inputs, all at once: a few.
+    /// Sorts the inputs in one step, for a few.
     pub(super) fn here(act: Act, cuts: InputCuts<Set>) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for cut in cuts {
@@ -97,17 +97,17 @@ impl Inputs {
 
     fn new(act: Act, count: usize) -> Self {
         let (mut sets, watched, seen) = (Sets::default(), PinnedValues::new([]), BTreeSet::new());
-        sets.reserve_exact(count); // The vector never moves.
+        sets.reserve_exact(count); // Reserved in full, so the vector never moves.
         Self { act, sets, total: 0, watched, seen, is_void: false }
     }
 
-    /// Adds the next one. Cost: O(1), of a watched one O(log(watched)).
+    /// Adds the next input. Cost: O(1); O(log(watched)) for a measured one.
     fn push(&mut self, cut: Option<Set>) {
         let is_needed = self.act == Act::Inter || self.act == Act::Diff && self.sets.is_empty();
         self.is_void |= cut.is_none() && is_needed;
         let Some(set) = cut.filter(|_| !self.is_void) else { return };
         let watch = set.members().watch();
-        // Named twice it is held once; one that is too small to be counted is not worth asking.
+        // A set named twice is measured once. A set that is too small to be measured is skipped.
         if watch.value().is_some_and(|value| self.seen.insert(value)) {
             self.watched.push(watch);
         }
@@ -116,7 +116,7 @@ impl Inputs {
         self.bring_forward(self.sets.len() - 1);
     }
 
-    /// Swaps the operand at `last` with the first, if it should come before it.
+    /// Swaps the set at `last` with the first one, if it should come before it.
     fn bring_forward(&mut self, last: usize) {
         let first = usize::from(self.act == Act::Diff);
         let (Some(old), new) = (self.sets.get(first), &self.sets[last]) else { return };
@@ -129,7 +129,7 @@ impl Inputs {
         }
     }
 
-    /// Sorts them; of very many only the first is in its place.
+    /// Sorts the inputs; of very many, only the first gets its place.
     fn sorted(mut self) -> Self {
         if self.is_void {
             self.sets = Sets::default();
@@ -148,18 +148,18 @@ impl Inputs {
         self
     }
 
-    /// How much of them only readers hold: each value once, however often it is named. The caller
-    /// owns it from here on.
+    /// Measures the bytes that only readers keep alive, counting each value once. The caller owns
+    /// the measurement from now on.
     pub(super) fn watch(&mut self) -> PinnedValues<Watch> {
         std::mem::replace(&mut self.watched, PinnedValues::new([]))
     }
 
-    /// Members of all but the first together.
+    /// The total number of members of all sets but the first.
     pub(super) fn others(&self) -> usize {
         self.total - self.sets.front().map_or(0, Set::len)
     }
 
-    /// Members that are walked.
+    /// The number of members that are walked.
     pub(super) fn walked(&self) -> usize {
         match self.act {
             Act::Union => self.total,
@@ -167,12 +167,12 @@ impl Inputs {
         }
     }
 
-    /// True when the whole work fits the running slice.
+    /// True if the whole operation fits the running slice.
     pub(super) fn is_small(&self) -> bool {
         self.walked() * self.sets.len().max(1) <= 2 * ENTRIES_AT_ONCE
     }
 
-    /// True when asking would cost more than building the result aside.
+    /// True if probing would cost more than building the result.
     pub(super) fn is_built(&self) -> bool {
         match self.act {
             Act::Inter => false,
@@ -184,8 +184,8 @@ impl Inputs {
         }
     }
 
-    /// The walks whose kept members, one after the other, are the result. Cost: O(1), except for a
-    /// union: a large one is built.
+    /// The walks whose kept members, in sequence, are the result. Cost: O(1), except for a union; a
+    /// large union is built.
     pub(super) fn legs(mut self) -> Vec<Leg> {
         if self.act == Act::Union {
             let each = self.sets.iter().enumerate();

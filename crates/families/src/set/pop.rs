@@ -1,12 +1,13 @@
-//! SPOP: members at random, taken out.
+//! SPOP: removes random members.
 //!
-//! - The whole set is removed by detaching it: the reply is streamed from the detached set.
-//! - A few members are drawn and removed at once; so are some dozens of those without deadlines,
-//!   once their places are copied where a cut holds them too (see `unshare`).
-//! - More are the shape *Edit*: chosen and removed aside, in portions, then installed in one step.
-//!   The reply is streamed afterwards: from the gathered members while they are a small part of the
-//!   set, otherwise from the cut, with one bit a member for those that were taken (1.25 MB for ten
-//!   million). If most of the set is taken, the rest is rebuilt instead.
+//! - The whole set is removed by detaching it; the reply is streamed from the detached set.
+//! - A few members are drawn and removed at once. So are some dozens of members without deadlines,
+//!   after copying the parts that a cut shares (see `unshare`).
+//! - More take the shape *Edit*: they are chosen and removed in a copy, in portions, and the copy
+//!   is installed in one step. The reply is streamed afterwards: from the collected members if they
+//!   are a small part of the set, otherwise from the cut, with one bit a member for the removed
+//!   ones (1.25 MB for ten million). If most of the set is removed, the rest is built as a new set
+//!   instead.
 
 use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
 use super::value::Set;
@@ -29,20 +30,20 @@ use std::sync::Arc;
 
 const SPOP: &Event = &Event::new("spop", b's');
 
-/// Up to this many members are simply drawn and removed, though each removal may copy a segment.
+/// Up to this many members are drawn and removed directly, though each removal may copy a segment.
 const FEW: usize = 4;
 /// Members that are drawn and removed at once.
 const AT_ONCE: usize = 64;
-/// The index of the first member in a request that names them.
+/// The index of the first member in a request that names members.
 const FIRST: usize = 2;
-/// Members drawn and removed in one portion of a job, until the slice is over: each removal may
+/// Members drawn and removed in one portion of a job, or fewer if the slice ends: each removal may
 /// copy a segment.
 const DRAWS: usize = 64;
-/// Members walked in one portion, until the slice is over, which is checked after this many.
+/// Members visited between two checks of the slice.
 const WALKED: usize = 512;
 const WALKED_AT_ONCE: usize = 8;
 
-/// `SPOP key [count]`: removes a random member; or `count` of them, all when the set has no more.
+/// `SPOP key [count]`: removes a random member; or `count` members (all, if the set has fewer).
 ///
 /// Reply: bulk or null; with a count set (array in RESP2). Refusals: `OutOfRangePositive`,
 /// `WrongType`, `Syntax`. Cost: O(count), or O(members) for a large part of the set; in slices.
@@ -67,7 +68,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         return Ok(Flow::Done);
     }
     if set.members().earliest_deadline().is_some_and(|earliest| earliest <= now) {
-        // Usually only a few have died since the last reaping.
+        // Usually only a few members have expired since the last removal of expired ones.
         cx.db.edit::<Set, _>(&key, false, |edit| edit.reap(ENTRIES_AT_ONCE))?;
     }
     let Some(set) = cx.db.read_value::<Set>(&key)? else {
@@ -102,7 +103,7 @@ enum Wish {
 }
 
 impl Wish {
-    /// Replies that there is nothing.
+    /// Replies that the set is absent.
     fn nothing(self, reply: &mut Reply<'_>) {
         match self {
             Self::One => reply.null(),
@@ -117,31 +118,32 @@ impl Wish {
         }
     }
 
-    /// The header of a reply of `count` members.
+    /// The header of a reply with `count` members.
     fn header(self, reply: &mut Reply<'_>, count: usize) {
         match self {
-            Self::One => {} // A bulk has none.
+            Self::One => {} // A bulk has no header.
             Self::Many(_) => reply.set(count),
         }
     }
 }
 
-/// Removes the key, and replies with all living members.
+/// Removes the key, and replies with all live members.
 fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
     let cut = cx.db.take(key, &[SPOP, DEL]);
     let cut = cut.as_ref().and_then(|held| held.get::<Set>()).map(|set| set.members().clone());
     let cut = cut.unwrap_or_default();
-    cx.db.count_more(cut.len().saturating_sub(1)); // Redis counts the members.
+    cx.db.count_more(cut.len().saturating_sub(1)); // Redis counts each member as a change.
     let (small, members) = (is_small(cut.len()), Members::new(cut, Form::Set, cx.now));
     flow(cx, small, members)
 }
 
-/// A request that names `count` different members of a larger set, none of which has a deadline.
-/// `None` when they are too long to be handled at once, or hard to find.
+/// A request that names `count` random distinct members of a larger set without deadlines. `None`
+/// if they are too long to be handled at once, or hard to find.
 fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<Request>> {
-    /// Bytes of all of them.
+    /// The most bytes of all of them together.
     const BYTES_MAX: usize = 4 * 1024;
-    /// Draws that found nothing new. A set of one more member takes 5 a member on average.
+    /// The most draws that find no new member. In a set with one more member, a member takes 5
+    /// draws on average.
     const MISSES_MAX: usize = 32 * AT_ONCE;
     let (mut seen, mut scratch) = (KeySet::with_capacity(count), Scratch::new());
     let mut members: Vec<Vec<u8>> = Vec::with_capacity(count);
@@ -167,7 +169,7 @@ fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<
     Some(Arc::new(Request::from_args([&b"SPOP"[..], key.bytes].into_iter().chain(names))))
 }
 
-/// The removal of members that were drawn.
+/// Removes members that were drawn.
 #[derive(Clone, Copy)]
 struct Drawn;
 
@@ -184,8 +186,7 @@ impl unshare::EntryEdit for Drawn {
         let members = || (args.position()..args.all().len()).map(|at| args.all().get(at));
         cx.reply.set(args.left());
         members().for_each(|member| cx.reply.bulk(member));
-        // If the key has died in the meantime, there is nothing left to remove: the pop came
-        // before.
+        // If the key has expired since, nothing is left to remove: the pop happened before.
         cx.db.edit::<Set, _>(key, false, |edit| {
             edit.tell_as(SPOP);
             members().for_each(|member| _ = edit.remove(member))
@@ -194,7 +195,7 @@ impl unshare::EntryEdit for Drawn {
     }
 }
 
-/// Draws and removes `count` members of a set that has at least `count`, and replies with them.
+/// Draws and removes `count` members of a set that has at least that many, and replies with them.
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
     let mut unsent = PendingValues::default();
@@ -211,7 +212,7 @@ fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     Ok(unsent.into_flow())
 }
 
-/// A member that outlives its entry.
+/// A copy of a member, or a reference, that outlives its entry.
 enum Member {
     Held(HeldKey),
     Copied(Vec<u8>),
@@ -230,7 +231,7 @@ impl Member {
     }
 }
 
-/// A pop of many members, or of some of a set in which many are dead.
+/// A pop of many members, or of some members of a set in which many have expired.
 struct Pop {
     key: Vec<u8>,
     wish: Wish,
@@ -243,13 +244,13 @@ struct Pop {
     way: Way,
 }
 
-/// How the members are found.
+/// The method of finding the members.
 enum Way {
-    /// How many are alive?
+    /// First counts the live members.
     Counting(LiveCount<Never>),
     /// Draws members one by one.
     Drawing(CountedReply, usize),
-    /// Chooses members in one walk.
+    /// Chooses members in one pass.
     Choosing(Box<Choosing>),
 }
 
@@ -257,7 +258,7 @@ struct Choosing {
     reader: Reader<Never>,
     choice: Reservoir,
     bits: Bits,
-    /// The set starts empty, and the untaken members are added.
+    /// The new set starts empty, and the members that are not popped are added.
     anew: bool,
     count: usize,
 }
@@ -269,7 +270,7 @@ impl Pop {
         Self { key: key.to_vec(), wish, seed, cut, left, now, way }
     }
 
-    /// Decides how to proceed, once the number of the living is known.
+    /// Chooses the method, once the number of live members is known.
     fn choose(&mut self, living: usize) {
         let count = self.wish.count().min(living);
         let is_clean = living == self.cut.len();
@@ -290,7 +291,7 @@ impl Pop {
         }));
     }
 
-    /// Does the next portion. True while there is more to do.
+    /// Does the next portion. Returns true while more is left.
     fn portion(&mut self, cx: &mut Cx<'_>) -> bool {
         match &mut self.way {
             Way::Counting(count) => {
@@ -322,7 +323,7 @@ impl Pop {
         }
     }
 
-    /// Installs the rest, and replies.
+    /// Installs the new set, and replies.
     fn finish(&mut self, cx: &mut Cx<'_>) -> Flow {
         let key = Key::new(&self.key);
         let mut left = std::mem::take(&mut self.left);
@@ -349,7 +350,7 @@ impl Pop {
 }
 
 impl Choosing {
-    /// Walks a portion. True while there is more to do.
+    /// Processes a portion of the pass. Returns true while more is left.
     fn portion(&mut self, left: &mut Draft<Set>, now: UnixMillis, preempt: &dyn Preempt) -> bool {
         let Self { reader, choice, bits, anew, .. } = self;
         let mut walked = 0;

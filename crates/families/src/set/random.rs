@@ -1,4 +1,4 @@
-//! SRANDMEMBER: members at random. How they are drawn: `random`.
+//! SRANDMEMBER: random members. For the method of drawing, see `random`.
 
 use super::reply::{Form, Members};
 use super::value::Set;
@@ -13,8 +13,8 @@ use darter_resp::Reply;
 use darter_structs::table::{Entry, Never, Reader, Scratch};
 use darter_tx::KeySet;
 
-/// `SRANDMEMBER key [count]`: a random member; or `count` different ones, all when the set has no
-/// more; or, if `count` is negative, `-count` members that may repeat.
+/// `SRANDMEMBER key [count]`: a random member; or `count` different ones (all, if the set has
+/// fewer); or, with a negative count, `-count` members that may repeat.
 ///
 /// Reply: bulk or null; array with a count. Refusals: `WrongType`, `NotAnInteger` and a count out
 /// of range, `Syntax`. Cost: O(count), or O(members) for a large part of the set; in slices, from a
@@ -41,7 +41,7 @@ fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
     Wish::of_count(count)
 }
 
-/// Replies from a set without dead members.
+/// Replies from a set without expired members.
 fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
     let members = set.members();
     match wish.way(set.len(), prng) {
@@ -69,7 +69,7 @@ fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
 struct Draws {
     set: Set,
     left: usize,
-    /// Hashes of those drawn before, if members must be distinct.
+    /// Hashes of the members drawn before, if members must be distinct.
     seen: Option<KeySet>,
     prng: Prng,
     unsent: PendingValues,
@@ -107,7 +107,7 @@ impl Stream for Draws {
     }
 }
 
-/// Members chosen in one walk.
+/// Members chosen in one pass over the set.
 struct Chosen {
     walk: CutWalk<Never>,
     choice: Reservoir,
@@ -127,7 +127,7 @@ impl Stream for Chosen {
     }
 }
 
-/// The living members, and the request.
+/// The live members, and the request.
 struct LiveEntries {
     set: Set,
     wish: Wish,

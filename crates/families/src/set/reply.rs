@@ -1,8 +1,8 @@
-//! Long replies of members: exact count first, then the members, in portions.
+//! Long replies of members: first the exact count, then the members in portions.
 //!
-//! A count that is not known when the reply begins (because of dead members, or for the result of
-//! SINTER) is computed first, in portions that encode nothing; no lock is held, as everything is
-//! read from cuts.
+//! A count that is not known at the start (because members have expired, or for the result of
+//! SINTER) is computed first, in portions that encode nothing. No lock is held meanwhile, because
+//! everything is read from cuts.
 
 use crate::live_entries::{LiveEntries, is_alive};
 use crate::pending_values::CutWalk;
@@ -12,7 +12,8 @@ use darter_resp::Reply;
 use darter_structs::table::{Never, Reader, Table};
 use std::collections::VecDeque;
 
-/// A stream of which a small one is sent within the running slice, unless its members are long.
+/// Replies by a stream. If it is small and its members are short, it is sent within the running
+/// slice.
 pub(super) fn flow(cx: &mut Cx<'_>, small: bool, mut stream: impl Stream + 'static) -> Flow {
     let mut goes_on = small;
     while goes_on {
@@ -24,12 +25,12 @@ pub(super) fn flow(cx: &mut Cx<'_>, small: bool, mut stream: impl Stream + 'stat
     Flow::Stream(Box::new(stream))
 }
 
-/// Whether the reply says that its members are distinct: RESP3 distinguishes sets from arrays.
+/// The RESP3 type of the reply: a set or an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// An array.
     Array,
-    /// A set, in RESP3.
+    /// A set (in RESP3).
     Set,
 }
 
@@ -43,25 +44,26 @@ impl Form {
     }
 }
 
-/// All living members of a cut: SMEMBERS.
+/// A reply of all live members of a cut: SMEMBERS.
 pub(super) struct Members {
-    /// Until the header is written.
+    /// Counts the live members; `None` once the header is written.
     living: Option<LiveEntries<Never>>,
     walk: CutWalk<Never>,
     form: Form,
     now: u64,
-    /// Members of the cut, and bytes that were made for this reply.
+    /// The number of members of the cut.
     len: usize,
     own_bytes: usize,
 }
 
 impl Members {
-    /// The members of `cut` that live at `now`.
+    /// The members of `cut` that are live at `now`.
     pub(super) fn new(cut: Table<Never>, form: Form, now: u64) -> Self {
         Self::made(cut, 0, form, now)
     }
 
-    /// As above, for a cut that was made for this reply: at most `own_bytes` of it.
+    /// [`Members::new`] for a cut that was made for this reply; `own_bytes` of it, at most, belong
+    /// to nothing else.
     pub(super) fn made(cut: Table<Never>, own_bytes: usize, form: Form, now: u64) -> Self {
         let (len, walk) = (cut.len(), CutWalk::new(Reader::new(Table::new())));
         Self { living: Some(LiveEntries::new(cut, now)), walk, form, now, len, own_bytes }
@@ -91,7 +93,7 @@ impl Stream for Members {
     }
 }
 
-/// One bit for each living member of some cuts, in the order in which these are read.
+/// One bit for each live member of some cuts, in reading order.
 #[derive(Default)]
 pub(super) struct Bits {
     words: Vec<u64>,
@@ -99,7 +101,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Room for `bits`, so that pushing never copies. It is not touched before it is used.
+    /// Reserves room for `bits`, so that pushing never copies. Unused memory is not touched.
     pub(super) fn with_capacity(bits: usize) -> Self {
         Self { words: Vec::with_capacity(bits.div_ceil(64)), len: 0 }
     }
@@ -125,19 +127,20 @@ impl Bits {
     }
 }
 
-/// The members of cuts whose bit is set. The header is already written.
+/// A reply of the members whose bit is set. The header has been written.
 pub(super) struct Chosen {
     cuts: VecDeque<Table<Never>>,
     walk: CutWalk<Never>,
     bits: Bits,
     at: usize,
-    /// Members still to come: nothing is read beyond the last.
+    /// Members still to send; after the last, nothing more is read.
     left: usize,
     now: u64,
 }
 
 impl Chosen {
-    /// `count` bits are set, one bit for each member that lives at `now`.
+    /// Replies with `count` members: one bit for each member that is live at `now`, of which
+    /// `count` are set.
     pub(super) fn new(cuts: VecDeque<Table<Never>>, bits: Bits, count: usize, now: u64) -> Self {
         let walk = CutWalk::new(Reader::new(Table::new()));
         Self { cuts, walk, bits, at: 0, left: count, now }
@@ -167,13 +170,14 @@ impl Stream for Chosen {
     }
 
     fn pinned_bytes(&self) -> usize {
-        let waiting = self.cuts.iter().filter(|cut| cut.is_pinned()); // No more than are asked at a time.
+        // At most as many as one check looks at.
+        let waiting = self.cuts.iter().filter(|cut| cut.is_pinned());
         let waiting: usize = waiting.map(Table::memory_bytes).sum();
         self.walk.pinned_bytes() + waiting + self.bits.memory_bytes()
     }
 }
 
-/// True when walking a set of `members` fits the running slice.
+/// True if walking a set of `members` fits the running slice.
 pub(super) fn is_small(members: usize) -> bool {
     members <= ENTRIES_AT_ONCE
 }

@@ -1,4 +1,4 @@
-//! SSCAN: a set, a few members a call, with cursors that survive its growth.
+//! SSCAN: iterates over a set, with cursors that stay valid while it grows.
 
 use super::reply::flow;
 use super::value::Set;
@@ -11,15 +11,16 @@ use darter_keyspace::Value;
 use darter_resp::Reply;
 use darter_structs::table::{Entry, Never};
 
-/// The encoding of sets that are returned whole.
+/// The encoding in which Redis returns a set whole.
 const WHOLE: &str = "intset";
 
-/// `SSCAN key cursor [MATCH pattern] [COUNT count]`: some members, and the cursor to continue with.
+/// `SSCAN key cursor [MATCH pattern] [COUNT count]`: returns some members, and the cursor for the
+/// next call.
 ///
 /// Reply: array of the cursor and an array of members. A set of few integers is returned whole.
-/// With a large count the reply is made in slices, from a cut. Refusals: an invalid cursor,
-/// `WrongType`, `NotAnInteger`, `Syntax`, in this order; no option is looked at when the key is
-/// absent. Cost: O(count). Source: <https://redis.io/commands/sscan> (2.8.0).
+/// With a large count the reply is built in slices, from a cut. Refusals: an invalid cursor,
+/// `WrongType`, `NotAnInteger`, `Syntax`, in this order; if the key is absent, options are not
+/// checked. Cost: O(count). Source: <https://redis.io/commands/sscan> (2.8.0).
 pub(super) fn sscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let cursor = cursor::parse(args.bytes()?)?;
@@ -37,7 +38,7 @@ pub(super) fn sscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(flow(cx, small, Scan::new(walk, Member)))
 }
 
-/// A member, as SSCAN shows it.
+/// The encoding of a member in SSCAN.
 #[derive(Clone, Copy)]
 struct Member;
 

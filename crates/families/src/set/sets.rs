@@ -1,14 +1,15 @@
-//! A sequence of sets, one for each key of a request, walked one by one: a walk is larger than a
-//! small set, so there is only one at a time.
+//! A sequence of sets that are walked one after another. A walk takes more memory than a small set,
+//! so only one exists at a time.
 
 use super::value::Set;
 use super::walk::{Walk, Wanted};
 use crate::multi_input::Queue;
 
-/// See the module.
+/// A sequence of sets; see the module's documentation.
 pub(super) type Sets = Queue<Set>;
 
-/// All members of some sets, one set after the other; each is released once it has been read.
+/// Walks all members of several sets, one set after another; each set is freed once it has been
+/// read.
 #[derive(Default)]
 pub(super) struct Turns {
     walk: Option<Walk>,
@@ -17,17 +18,17 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// The sets of `sets` with members that live at `now`. Cost: O(1).
+    /// Walks the members of `sets` that are live at `now`. Cost: O(1).
     pub(super) fn new(sets: Sets, now: u64) -> Self {
         Self { walk: None, waiting: sets, now }
     }
 
-    /// One walk that has begun.
+    /// A walk of a single set that has already started.
     pub(super) fn of(walk: Walk) -> Self {
         Self { walk: Some(walk), ..Self::default() }
     }
 
-    /// [`Walk::step`] of the current set.
+    /// [`Walk::step`] for the current set.
     pub(super) fn step(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], bool)) -> bool {
         if self.walk.is_none() {
             let next = self.waiting.pop_front();
@@ -55,8 +56,8 @@ mod tests {
     use darter_base::preempt::Countdown;
     use darter_keyspace::{Collection, Deadline, lazyfree};
 
-    #[test] // A very long sequence is freed in portions, wherever it is dropped.
-    fn a_long_sequence_is_freed_in_portions() {
+    #[test]
+    fn a_dropped_queue_of_many_sets_is_freed_in_portions() {
         let mut set = Set::new();
         set.edit_aside(0).add(b"member", Deadline::Clear);
         let row: Sets = std::iter::repeat_n(set, FREED_AT_ONCE * 10).collect();

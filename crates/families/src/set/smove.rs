@@ -1,4 +1,4 @@
-//! SMOVE: a member from one set to another, perhaps on another core.
+//! SMOVE: moves a member between two sets, perhaps on two cores.
 
 use super::value::Set;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
@@ -7,12 +7,12 @@ use darter_resp as resp;
 use darter_tx::Access;
 use std::sync::Arc;
 
-/// `SMOVE source destination member`: moves the member, with its deadline. A destination that has
-/// it already keeps its own.
+/// `SMOVE source destination member`: moves the member, with its deadline. If the destination
+/// already has the member, it keeps its own deadline.
 ///
 /// Reply: 1, or 0 when the source has no such member. Refusals: `WrongType` of the source, or of
-/// the destination if the source is there. Cost: O(1), and three hops when the keys live on
-/// different cores. Source: <https://redis.io/commands/smove> (1.0.0).
+/// the destination if the source exists. Cost: O(1), plus three messages between cores if the keys
+/// are on different cores. Source: <https://redis.io/commands/smove> (1.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (from, to, member) = (args.key()?, args.key()?, args.bytes()?);
     let moved = match source_of(cx.db, &from, member)? {
@@ -32,11 +32,12 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// The source, as found.
+/// The result of looking up the source.
 enum Source {
-    /// No key.
+    /// The source key is absent.
     Absent,
-    /// A set, which has the member, with this deadline, or not.
+    /// The source is a set; the outer `Option` is `None` if it lacks the member, the inner one is
+    /// the deadline.
     There { member: Option<Option<u64>> },
 }
 
@@ -52,7 +53,7 @@ fn check(db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
 
 fn remove(db: &mut Db, key: &Key<'_>, member: &[u8]) {
     let removed = db.edit::<Set, _>(key, false, |edit| edit.remove(member));
-    // The member may have died in the meantime.
+    // The member may have expired since.
     debug_assert!(removed.is_ok(), "its type was just checked");
 }
 
@@ -66,7 +67,7 @@ fn add(db: &mut Db, key: &Key<'_>, member: &[u8], deadline: Option<u64>) {
     debug_assert!(added.is_ok(), "its type was just checked");
 }
 
-/// SMOVE between cores: both keys are locked, so the member found does not change until it is done.
+/// SMOVE between cores. Both keys are locked, so the member found does not change before the move.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let keys = [from, to].map(|at| (at, Access::Exclusive));
@@ -93,7 +94,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.int(i64::from(found.is_some()))))
 }
 
-/// The member, behind the two keys.
+/// The member, which follows the two keys.
 fn member(request: &Arc<resp::Request>, from: usize) -> &[u8] {
     resp::Args::owned(request).get(from + 2)
 }

@@ -1,8 +1,8 @@
 //! SINTERSTORE, SUNIONSTORE, SDIFFSTORE: the combination of several sets, stored at a key.
 //!
 //! The shape *Build*, across cores: the destination is locked, cuts of the sources are taken at one
-//! instant and their locks released, the result is built aside in slices on the coordinating core,
-//! and installed in one step on the core of the destination. Only commands on the destination wait.
+//! instant and their locks released, the result is built in slices on the coordinating core, and
+//! installed in one step on the core of the destination. Only commands on the destination wait.
 
 use super::build::Build;
 use super::plan::{Act, Inputs};
@@ -12,12 +12,13 @@ use darter_keyspace::{Deadline, Event, Key, Object};
 use darter_tx::Home;
 use std::sync::Arc;
 
-/// `SINTERSTORE destination key [key ...]` and its like: puts the result at `destination`, whatever
-/// that held; an empty result removes it. The destination may be one of the sources.
+/// `SINTERSTORE destination key [key ...]` and relatives: store the result at `destination`,
+/// replacing any value there. An empty result removes the key. The destination may be one of the
+/// sources.
 ///
-/// Reply: integer, members of the result. Refusals: `WrongType` of any source; then nothing
-/// changes. Cost: as SINTER, SUNION, SDIFF; in slices. Memory: a source that makes up most of the
-/// result is shared with it. Source: <https://redis.io/commands/sinterstore> (1.0.0).
+/// Reply: integer, the number of members of the result. Refusals: `WrongType` of any source; then
+/// nothing changes. Cost: as SINTER, SUNION, SDIFF; in slices. Memory: a source that makes up most
+/// of the result is shared with it. Source: <https://redis.io/commands/sinterstore> (1.0.0).
 pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     let target = call.first;
     let (cuts, locked) = multi_input::for_target(&call, target + 1..call.len(), target).await?;

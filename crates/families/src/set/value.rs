@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The set type: its row, its values, its editor.
 
 use crate::multi_input::{Hold, Input};
 use darter_base::{hash, number};
@@ -21,13 +21,13 @@ static TYPE: &Type = &Type {
 
 static INTEGERS_MAX: Bound = Bound::new("set-max-intset-entries", "512");
 
-// How a set is laid out in a file.
+// The file format of a set.
 const PLAIN: u8 = 2;
 const INTSET: u8 = 11;
 const LISTPACK: u8 = 20;
-/// Redis has no layout of members with deadlines. A set that has some is the hash whose fields are
-/// the members, under a number of Darter's own: others refuse it, instead of keeping members that
-/// should have died.
+/// Redis has no format for members with deadlines. Such a set is written as a hash whose fields are
+/// the members, under a type number of Darter's own. So other servers refuse it instead of keeping
+/// members that should have expired.
 const DEADLINES: u8 = PRIVATE + 24;
 const DEADLINES_LISTPACK: u8 = PRIVATE + 25;
 
@@ -38,12 +38,12 @@ const ENCODINGS: &[Encoding] = &[
     Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 1)),
     Encoding::of(Origin::Darter, DEADLINES,          Layout::PairsFromEarliest),
     Encoding::of(Origin::Darter, DEADLINES_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
-    // As above, without deadlines: sets whose members with a deadline have all died.
+    // This layout without deadlines: for sets whose members with deadlines have all expired.
     Encoding::of(Origin::Darter, PRIVATE + 4,     Layout::Pairs),
     Encoding::of(Origin::Darter, PRIVATE + 16,    Layout::Block(Form::Listpack, 2)),
 ];
 
-/// As Redis 7.0 would write it.
+/// The format that Redis 7.0 would write.
 fn plan(survey: &Survey) -> Plan {
     if survey.has_deadlines() {
         return survey
@@ -70,13 +70,15 @@ impl Set {
         Self::default()
     }
 
-    /// The table of members: for readers of cuts, scans and samples. The dead may still be in it.
+    /// The table of members, for readers of cuts, scans and samples. It may still contain expired
+    /// members.
     #[must_use]
     pub fn members(&self) -> &Table<Never> {
         &self.members
     }
 
-    /// Members, dead ones that are not yet reaped included. `live_len` of the table excludes them.
+    /// The number of members, including expired ones that have not been removed. `live_len` of the
+    /// table excludes them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
@@ -88,19 +90,19 @@ impl Set {
         self.members.is_empty()
     }
 
-    /// The living entry of `member`.
+    /// The entry of `member`, if it is live.
     #[must_use]
     pub fn get(&self, member: &[u8], now: u64) -> Option<Entry<'_, Never>> {
         self.members.get(hash::of(member), member).filter(|entry| !is_dead(entry.deadline(), now))
     }
 
-    /// True when `member` is in the set, alive.
+    /// True if `member` is in the set and live.
     #[must_use]
     pub fn contains(&self, member: &[u8], now: u64) -> bool {
         self.get(member, now).is_some()
     }
 
-    /// [`Set::contains`] of the set at a key, wherever it is stored: nothing is copied.
+    /// [`Set::contains`] for the set at a key, in any representation, without copying.
     pub fn has(found: &Found<'_>, member: &[u8], now: u64) -> Result<bool, WrongType> {
         let entry = found.look::<Self>(&Key::new(member))?;
         Ok(entry.is_some_and(|entry| !is_dead(entry.deadline(), now)))
@@ -112,13 +114,13 @@ impl Set {
         self.members.memory_bytes()
     }
 
-    /// A cut for a long-lived reader, which does not count as an owner of the value.
+    /// A cut for a long-lived reader. It does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> Self {
         Self { members: self.members.reader(), ..self.clone() }
     }
 
-    /// Bytes of a deleted set that a [`Set::reader`] holds: see [`Table::is_pinned`].
+    /// Bytes of a deleted set that only a [`Set::reader`] keeps alive: see [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         if self.members.is_pinned() { self.memory_bytes() } else { 0 }
@@ -130,7 +132,7 @@ impl Value for Set {
         self.memory_bytes()
     }
 
-    /// By Redis's default limits.
+    /// The encoding under Redis's default limits.
     fn encoding(&self) -> &'static str {
         if self.grown { "hashtable" } else { "intset" }
     }
@@ -144,7 +146,7 @@ impl Value for Set {
         else {
             return false;
         };
-        // At time 0 nothing is dead, so an existing name is recognized.
+        // At time 0 no member is expired, so an existing name is recognized.
         self.edit_aside(0).add(name, Deadline::from(deadline))
     }
 
@@ -210,7 +212,7 @@ impl Value for Set {
     }
 }
 
-/// A set that is built of very many members.
+/// A set being built from very many members.
 struct Loading {
     members: Builder<Never>,
     grown: bool,
@@ -265,13 +267,13 @@ impl Collection for Set {
     }
 }
 
-/// A change of a set, as recorded. Deadlines are absolute, in Unix milliseconds.
+/// A change of a set, as recorded in the log. Deadlines are absolute, in Unix milliseconds.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum SetChange {
-    /// The member belongs to the set now, with this deadline.
+    /// Adds the member, or sets its deadline.
     Add { member: Name, deadline: Option<u64> },
-    /// The member is gone.
+    /// Removes the member.
     Remove { member: Name },
 }
 
@@ -297,24 +299,24 @@ pub struct SetEdit<'a> {
 }
 
 impl SetEdit<'_> {
-    /// Records the next changes as `event`.
+    /// Publishes the next changes as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }
 
-    /// The set as it is now.
+    /// The current state of the set.
     #[must_use]
     pub fn set(&self) -> &Set {
         self.set
     }
 
-    /// Adds `member`; `deadline` also changes that of an existing member. Returns true when the
-    /// member is new (or was dead).
+    /// Adds `member`; `deadline` also applies to an existing member. Returns true if the member is
+    /// new (or had expired).
     pub fn add(&mut self, member: &[u8], deadline: Deadline) -> bool {
         self.put(&Key::new(member), deadline)
     }
 
-    /// [`SetEdit::add`] of a member whose hash is known.
+    /// [`SetEdit::add`] for a member whose hash is known.
     pub(super) fn put(&mut self, member: &Key<'_>, deadline: Deadline) -> bool {
         self.put_told(member, deadline, &[SADD])
     }
@@ -334,17 +336,19 @@ impl SetEdit<'_> {
         !was_alive
     }
 
-    /// Removes `member`. Returns true when it was alive.
+    /// Removes `member`. Returns true if it existed and had not expired.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let Some(old) = self.set.members.remove(hash::of(member), member) else { return false };
         self.recorder.record(&[SREM], || SetChange::Remove { member: Name::from(member) });
         !is_dead(old.deadline, self.now)
     }
 
-    /// Changes the deadline of `member`. Returns false when there is no such living member.
+    /// Changes the deadline of `member`. Returns false if there is no such member, or it has
+    /// expired.
     pub fn set_deadline(&mut self, member: &[u8], deadline: Option<u64>) -> bool {
         self.set.contains(member, self.now) && {
-            self.put_told(&Key::new(member), Deadline::from(deadline), &[]); // Redis has no such event.
+            // Redis publishes no such event.
+            self.put_told(&Key::new(member), Deadline::from(deadline), &[]);
             true
         }
     }
@@ -360,7 +364,7 @@ impl SetEdit<'_> {
         }
     }
 
-    /// Removes members that are dead, at most `most`.
+    /// Removes at most `most` expired members.
     pub fn reap(&mut self, most: usize) {
         self.set.reap(self.now, most, &mut self.recorder);
     }

@@ -1,12 +1,11 @@
-//! Walking one set while asking others: the inner loop of the algebra of sets.
+//! Walks one set while probing others: the inner loop of set operations.
 //!
-//! Looking a member up in a set of ten million is a cache miss, and waiting for it is most of what
-//! a naive loop does. So members are taken in batches: the index lines of the whole batch are
-//! prefetched, then the batch is looked up. The state between batches, and between the sets that
-//! are asked, is kept, so a portion is as short as its caller wants, whether there are two sets or
-//! a million.
+//! Looking up a member in a set of ten million is a cache miss, and a naive loop mostly waits for
+//! it. So members are processed in batches: the index lines of a whole batch are prefetched, then
+//! the batch is looked up. The state between batches, and between probed sets, is kept, so a
+//! portion is as short as the caller wants, with two sets or a million.
 //!
-//! Not here: the use of the members that are kept.
+//! Not here: the use of the kept members.
 
 use super::sets::Sets;
 use crate::live_entries::is_alive;
@@ -15,12 +14,12 @@ use darter_base::hash;
 use darter_base::limits::CHUNK_BYTES;
 use darter_structs::table::{Entry, HeldKey, Never, Reader, Scratch, Table};
 
-/// Longer members are held, not copied.
+/// Longer members are referenced, not copied.
 const COPIED_MAX: usize = 1024;
-/// Bytes of a member that take as long to compare as a lookup does.
+/// Bytes of a member whose comparison takes as long as a lookup.
 const LOOKUP_BYTES: usize = 1024;
 
-/// The condition, on the other sets, for keeping a member.
+/// The condition on the probed sets for keeping a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The member is in all of them.
@@ -29,30 +28,30 @@ pub(super) enum Wanted {
     InNone,
 }
 
-/// See the module.
+/// A walk in progress; see the module's documentation.
 pub(super) struct Walk {
     reader: Reader<Never>,
     asked: Sets,
     wanted: Wanted,
     now: u64,
     batch: Batch,
-    /// Index of the set that the batch is looked up in next.
+    /// The index of the set in which the batch is looked up next.
     next: usize,
-    /// Members of the batch that were passed to the sink.
+    /// Members of the batch already passed to the sink.
     given: usize,
 }
 
-/// A batch of members being looked up in the sets that are asked.
+/// A batch of members that is looked up in the probed sets.
 #[derive(Default)]
 struct Batch {
-    /// Copies of the short ones.
+    /// Copies of the short members.
     bytes: Vec<u8>,
     ends: [usize; BATCH],
-    /// The long ones, with their indexes.
+    /// References to the long members, with their indexes.
     held: Vec<(usize, HeldKey)>,
     hashes: [u64; BATCH],
     len: usize,
-    /// One bit a member: still kept.
+    /// One bit a member: it is kept so far.
     kept: u32,
 }
 
@@ -87,7 +86,7 @@ impl Batch {
         &self.bytes[start..self.ends[index]]
     }
 
-    /// Indexes of the members that are kept so far.
+    /// The indexes of the members kept so far.
     fn kept(&self) -> impl Iterator<Item = usize> + use<> {
         let mut left = self.kept;
         std::iter::from_fn(move || {
@@ -97,9 +96,9 @@ impl Batch {
         })
     }
 
-    /// The cost of one more lookup in each, in lookups of short members.
+    /// The cost of a lookup of the whole batch, in lookups of short members.
     fn cost(&self) -> usize {
-        // Members above are compared by the facts known of them.
+        // Longer members are compared by their hash and length.
         let compared =
             |held: &HeldKey| if held.bytes().len() > CHUNK_BYTES { 0 } else { held.bytes().len() };
         let bytes: usize = self.held.iter().map(|(_, held)| compared(held)).sum();
@@ -114,16 +113,15 @@ impl Batch {
 }
 
 impl Walk {
-    /// Walks `walked`, as of `now`, and asks `asked`, in that order: the most selective ones should
-    /// come first.
+    /// Walks `walked` as of `now`, and probes the sets in `asked` in that order; put the most
+    /// selective first.
     pub(super) fn new(walked: Table<Never>, asked: Sets, wanted: Wanted, now: u64) -> Self {
         let reader = Reader::new(walked);
         Self { reader, asked, wanted, now, batch: Batch::default(), next: 0, given: 0 }
     }
 
-    /// Does about `budget` lookups, and passes at most `budget` living members that are decided on
-    /// to `sink`, in the order of the table, with whether they are kept. Returns true while members
-    /// are left.
+    /// Does about `budget` lookups. Passes at most `budget` decided live members to `sink`, in the
+    /// table's order, each with whether it is kept. Returns true while members are left.
     pub(super) fn step(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], bool)) -> bool {
         let mut budget = budget;
         while budget > 0 {
@@ -172,7 +170,7 @@ impl Walk {
         self.next += 1;
     }
 
-    /// Passes at most `most` members of the batch to `sink`. Returns how many.
+    /// Passes at most `most` members of the batch to `sink`. Returns their number.
     fn give(&mut self, most: usize, sink: &mut dyn FnMut(&[u8], bool)) -> usize {
         let end = self.batch.len.min(self.given + most);
         for index in self.given..end {

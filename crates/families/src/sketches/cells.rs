@@ -1,13 +1,13 @@
-//! Arrays of cells of a fixed size, in rows: the counters of sketches, in pages.
+//! Arrays of fixed-size cells in rows, stored in pages: the counters of sketches.
 
 use darter_structs::pages::{PAGE_BYTES, Pages};
 
-/// The most bytes of an array: laying out its roots takes a microsecond.
+/// The largest array in bytes; laying out its roots takes a microsecond.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;
 
 const _: () = assert!(PAGE_BYTES.is_multiple_of(8), "a cell lies within a page");
 
-/// Cells of `cell_bytes`, all zeros; `None` if they would be none, or too many.
+/// A zeroed array with cells of `cell_bytes`; `None` if it would be empty or too large.
 pub(crate) fn zeros(width: u64, depth: u64, cell_bytes: u64) -> Option<Pages> {
     let bytes = width.checked_mul(depth)?.checked_mul(cell_bytes)?;
     (1..=BYTES_MAX).contains(&bytes).then(|| Pages::zeros(bytes as usize))
@@ -20,19 +20,19 @@ pub(crate) fn get<const N: usize>(cells: &Pages, index: u64) -> [u8; N] {
     *page[offset % PAGE_BYTES..].first_chunk().expect("a cell lies within a page")
 }
 
-/// Writes the cell at `index`, of N bytes. A page that others hold as well is copied.
+/// Writes the N-byte cell at `index`. A page shared with other holders is copied.
 pub(crate) fn set<const N: usize>(cells: &mut Pages, index: u64, cell: [u8; N]) {
     let offset = index as usize * N;
     let page = &mut cells.page_mut(offset / PAGE_BYTES)[offset % PAGE_BYTES..];
     page[..N].copy_from_slice(&cell);
 }
 
-/// True when writing to the cell at `index`, of N bytes, copies a page.
+/// True if writing the N-byte cell at `index` would copy a page.
 pub(crate) fn is_shared<const N: usize>(cells: &Pages, index: u64) -> bool {
     cells.is_shared(index as usize * N / PAGE_BYTES)
 }
 
-/// The cell of an item in a row: a hash of its own for each row.
+/// The cell of an item in a row; each row has its own hash.
 pub(crate) fn place(hash: u64, row: u64, width: u64) -> u64 {
     // The steps of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
     // generators", 2014).
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_as_they_were_written() {
+    fn cells_are_read_as_written() {
         let mut cells = zeros(50_000, 2, 4).unwrap();
         let written = [0, 1, 1_019, 1_020, 1_021, 99_999];
         for index in written {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_bounded() {
+    fn empty_and_too_large_arrays_are_refused() {
         for (width, depth, fits) in [
             (0, 1, false),
             (1, 0, false),
@@ -76,8 +76,8 @@ mod tests {
         }
     }
 
-    #[test] // In each row an item has a cell of that row, and all cells are about as likely.
-    fn places_are_spread() {
+    #[test]
+    fn items_are_spread_evenly_over_the_cells_of_each_row() {
         let mut counts = vec![0; 3 * 64];
         for item in 0_u64..64_000 {
             let hash = darter_base::hash::digest(&item.to_le_bytes());

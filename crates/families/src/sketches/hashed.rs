@@ -1,5 +1,5 @@
-//! Hashes of arguments, equal in every process, for saved data; and the items of a request by
-//! these, each row by row of a sketch.
+//! Process-independent hashes of arguments, for data in files; and the items of a request, visited
+//! row by row.
 
 use crate::text::piece;
 use darter_base::hash::{XxhDigest, digest};
@@ -10,18 +10,19 @@ use darter_resp::{self as resp, Request};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are hashed in the time of a row.
+/// Bytes whose hashing takes as long as one row.
 const BYTES_A_ROW: u64 = 1_024;
 
-/// The hash of an argument that may be long, in portions of a piece.
+/// Hashes an argument that may be long, piece by piece.
 #[derive(Default)]
 pub(crate) struct Hashing {
-    /// The hash of the bytes read so far, and the next piece.
+    /// The unfinished hash, and the next piece.
     begun: Option<(Box<XxhDigest>, usize)>,
 }
 
 impl Hashing {
-    /// Hashes the next piece. Returns the hash after the last one, and starts again.
+    /// Hashes the next piece. After the last piece, returns the hash, and is ready for the next
+    /// argument.
     pub(crate) fn step(&mut self, value: Fresh<'_>) -> Option<u64> {
         if let (None, Fresh::Bytes(bytes)) = (&self.begun, value)
             && bytes.len() <= CHUNK_BYTES
@@ -42,24 +43,24 @@ impl Hashing {
     }
 }
 
-/// Which of two counts of an item is its count.
+/// Combines two counters of an item into its count: their minimum or maximum.
 pub(crate) type Join = fn(u32, u32) -> u32;
 
-/// The items of a request, one after the other, each row by row.
+/// The items of a request, one after another, each row by row.
 pub(crate) struct Items {
     request: Arc<Request>,
-    /// The next item, and how far the one after it is.
+    /// The index of the next item to count, and the progress of hashing the one after it.
     next: usize,
     step: usize,
     hashing: Hashing,
-    /// The hash of the item that is being counted, its next row, and its count so far.
+    /// The hash of the item being counted, its next row, and its count so far.
     begun: Option<(u64, u64, u32)>,
-    /// The count before the first row, and the way to combine two counts.
+    /// The initial count, and the function that combines two counts.
     join: (u32, Join),
 }
 
 impl Items {
-    /// All arguments that are left, or every second one.
+    /// All remaining arguments, or every second one.
     pub(crate) fn new(args: Args<'_>, step: usize, join: (u32, Join)) -> Self {
         let (request, next) = (args.all().to_request(), args.position());
         Self { request, next, step, hashing: Hashing::default(), begun: None, join }
@@ -74,8 +75,8 @@ impl Items {
         self.next >= self.request.len()
     }
 
-    /// Hashes the item further, or calls `count` for its next rows, at most `most`, with its hash and
-    /// its index. Returns what that cost, in rows, and its count after the last row.
+    /// Hashes a piece of the item, or calls `count` for at most `most` of its next rows, with its
+    /// hash and its index. Returns the cost in rows, and the item's count after the last row.
     pub(crate) fn step(
         &mut self,
         depth: u64,
@@ -106,8 +107,8 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    #[test] // In one piece, or in chunks as the parser gathers them.
-    fn chunks_do_not_change_a_hash() {
+    #[test]
+    fn an_argument_in_chunks_has_the_same_hash() {
         let bytes = darter_base::Prng::from_seed(3).bytes(200_000..=200_000);
         for len in [0, 1, 1_000, CHUNK_BYTES, CHUNK_BYTES + 1, bytes.len()] {
             let bytes = &bytes[..len];

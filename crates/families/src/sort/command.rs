@@ -15,24 +15,25 @@ use darter_resp::{self as resp, Output, Reply};
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
 use std::sync::Arc;
 
-/// Portions of a result that are looked up before its command ends: their lookups are counted.
+/// Portions of a result that are looked up before the command ends; only these lookups count as
+/// hits and misses.
 const COUNTED_PORTIONS: usize = 16;
 
-/// Options that are read between two checks of the slice.
+/// Options that are parsed between two checks of the slice.
 const OPTIONS_AT_ONCE: usize = 64;
 
 const SORTSTORE: &Event = &Event::new("sortstore", b'l');
 
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE
-/// destination]`: the elements in the order of the numbers that they are; of their bytes with
-/// ALPHA; with BY, of what is at the key that the pattern names with an element in the place of its
-/// star, or in a field of the hash there. A pattern of BY without a star: as they come. Each
-/// pattern of GET replies with the value at such a key in the place of the element, and `#` with
-/// the element.
+/// destination]`: sorts the elements as numbers, or with ALPHA as texts. With BY, they are sorted
+/// by weights: the values at keys made from the pattern by replacing its star with the element, or
+/// in a field of the hash there. A BY pattern without a star leaves them unsorted. Each GET pattern
+/// replies with the value at such a key instead of the element, and `#` with the element itself.
 ///
-/// Reply: array, streamed when long; null where GET finds no string. With STORE an integer,
-/// elements of the list that is at `destination` then, whatever that held; an empty one removes it.
-/// Refusals: `Syntax`, `NotAnInteger`; `WrongType`; a sort key that is no number. Cost: O(n * log
+/// Reply: array, streamed when long; null where GET finds no string. With STORE: an integer, the
+/// length of the list stored at `destination`, which replaces any value there. An empty list
+/// removes the key.
+/// Refusals: `Syntax`, `NotAnInteger`; `WrongType`; a weight that is not a number. Cost: O(n * log
 /// n), or O(n + wanted) with LIMIT, in slices, from cuts of one instant. Source:
 /// <https://redis.io/commands/sort> (1.0.0).
 pub(super) async fn sort(call: Call) -> Result<Answer, Refusal> {
@@ -82,7 +83,7 @@ async fn run(call: Call, dialect: Dialect) -> Result<Answer, Refusal> {
     }
 }
 
-/// A cut of the source; with STORE, the destination is locked.
+/// Takes a cut of the source. With STORE, the destination is locked.
 async fn take_one(
     call: &Call,
     options: &Options,
@@ -98,7 +99,7 @@ async fn take_one(
     Ok((cuts.pop().flatten(), locked))
 }
 
-/// Cuts of all keys at one instant, and of the source among them; with STORE, the destination is
+/// Takes cuts of all keys at one instant, including the source. With STORE, the destination is
 /// locked.
 async fn take_all(
     call: &Call,
@@ -114,7 +115,7 @@ async fn take_all(
     };
     let cores = 0..call.tx.cores();
     let mut locked = call.tx.lock(cores.map(|core| (core, claim(core))).collect()).await;
-    touch(call).await; // Before the cut, which would keep the time.
+    touch(call).await; // Before the cut, which would preserve the old access time.
     let cuts = Cuts::take_locked(call).await;
     let name = call.arg(call.first);
     let cut = &cuts.0[owner_of(name, cuts.0.len())];
@@ -127,7 +128,7 @@ async fn take_all(
     Ok((source, Some(cuts), None))
 }
 
-/// Accesses the source, and counts whether it is there.
+/// Counts an access to the source, as a hit or a miss.
 async fn touch(call: &Call) {
     let (request, at, db) = (Arc::clone(&call.request), call.first, (call.db, call.no_touch));
     let touch = move |home: &mut Home| {
@@ -137,7 +138,7 @@ async fn touch(call: &Call) {
     call.tx.on(call.owner(at), touch).await;
 }
 
-/// Adds the hits and misses of lookups to the counters, and publishes the misses.
+/// Adds the hits and misses of lookups to the statistics, and publishes the misses.
 async fn count(call: &Call, lookup: &mut Option<Lookup>) {
     let Some(lookup) = lookup else { return };
     let ShardStats { hits, misses } = std::mem::take(&mut lookup.stats);
@@ -148,7 +149,7 @@ async fn count(call: &Call, lookup: &mut Option<Lookup>) {
     lookup.tell_missed(call, 1).await;
 }
 
-/// The reply: its first portions, and the rest as a stream.
+/// Replies with the first portions, and streams the rest.
 async fn answer(call: &Call, mut show: Show) -> Answer {
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, call.resp3);
@@ -161,12 +162,12 @@ async fn answer(call: &Call, mut show: Show) -> Answer {
         call.tx.pause().await;
     }
     count(call, &mut show.lookup).await;
-    // Misses of the rest are not published.
+    // Misses in the streamed rest are not published.
     show.lookup.iter_mut().for_each(|lookup| lookup.missed = None);
     if more { Answer::Stream(out, Box::new(show)) } else { Answer::Done(out) }
 }
 
-/// Puts the result at the key at `target`, which is locked.
+/// Stores the result at the key at `target`, which is locked.
 async fn store(
     call: &Call,
     mut show: Show,
@@ -181,7 +182,7 @@ async fn store(
         let key = Key::new(resp::Args::owned(&request).get(target));
         let db = home.shard.db_mut(db);
         db.install(&key, Object::new(list), Deadline::Clear, &[SORTSTORE]);
-        db.count_more(len.saturating_sub(1)); // Redis counts the elements.
+        db.count_more(len.saturating_sub(1)); // Redis counts each element as a change.
     };
     call.tx.on(call.owner(target), install).await;
     drop(locked);

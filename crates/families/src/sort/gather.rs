@@ -1,4 +1,4 @@
-//! Reading the elements with their sort keys, and sorting them, in portions.
+//! Reads the elements and their weights, and sorts them, in portions.
 
 use super::numbers::{Numbers, is_ordered};
 use super::options::Options;
@@ -9,23 +9,23 @@ use super::source::{Reader, Source};
 use super::texts::{Shown, TextId, Texts};
 use darter_command::{Call, Refusal};
 
-/// Elements read at once, whose keys are looked up together.
+/// Elements that are read together, and whose keys are looked up together.
 const BATCH: usize = 32;
-/// Batches read in one portion, if they are nothing but integers.
+/// Batches in one portion, if all elements are integers.
 const BATCHES: usize = 8;
-/// Integers that are sorted among other elements, in one portion.
+/// Integers passed to the general sorter in one portion.
 const MIXED_AT_ONCE: usize = 256;
-/// Integers are sorted for themselves unless LIMIT wants fewer than one of so many. As many bytes are
-/// held for each as for one in the sorter; that forgets the rest as it comes.
+/// With LIMIT, integers use the integer sort only if at least one in this many is wanted. The
+/// general sorter takes this many times the memory for each, but drops unwanted ones early.
 const WANTED_SHARE: usize = 8;
-/// Bytes of elements that are read as numbers in one portion, unless one alone has more.
+/// Bytes of elements that are parsed as numbers in one portion, unless a single element has more.
 const RANKED_BYTES: usize = 16 * 1024;
 
 /// The result of a request, in order.
 pub(super) struct Sorted {
     /// The sorted elements, if all are integers.
     pub(super) numbers: Numbers,
-    /// The sorted elements otherwise. They are read from the back if `is_backwards`.
+    /// Other sorted elements. They are read from the back if `is_backwards`.
     pub(super) run: Run,
     pub(super) is_backwards: bool,
     pub(super) texts: Texts,
@@ -39,7 +39,7 @@ pub(super) async fn sorted(
     lookup: Option<&mut Lookup>,
 ) -> Result<Sorted, Refusal> {
     let mut order = options.order(source.is_set(), call.is_script);
-    // A source that keeps its own order is read directly.
+    // A source in its own order is read directly.
     let is_in_order = order.by == By::Nothing && !source.is_set();
     let (len, now) = (source.len(), call.tx.home().shard.now());
     let wanted = options.range(len);
@@ -52,7 +52,7 @@ pub(super) async fn sorted(
         order.skipped = common_bytes(call, &source, end).await;
     }
     let reader = Reader::new(&source, places, now);
-    drop(source); // The source releases the elements read.
+    drop(source); // Frees the elements that have been read.
     let weights = options.weights().filter(|_| matches!(order.by, By::Numbers | By::Weights(_)));
     let by_value = order.by == By::Numbers && weights.is_none();
     let mut gather = Gather {
@@ -83,7 +83,7 @@ pub(super) async fn sorted(
     Ok(Sorted { numbers, run, is_backwards: is_in_order && options.is_descending, texts })
 }
 
-/// The length of the common prefix of all elements. Few elements are read if there is none.
+/// The length of the common prefix of all elements. Reads only a few if there is none.
 async fn common_bytes(call: &Call, source: &Source, end: End) -> usize {
     let (mut common, mut bytes) = (Common::default(), 0);
     let now = call.tx.home().shard.now();
@@ -100,25 +100,25 @@ async fn common_bytes(call: &Call, source: &Source, end: End) -> usize {
 }
 
 struct Gather {
-    /// Elements are compared by the numbers that they are; and integers are sorted for themselves.
+    /// Elements are compared as numbers, so integers can use the integer sort.
     by_value: bool,
     keeps_numbers: bool,
     reader: Reader,
     order: Order,
-    /// The integers among the elements, as far as they are in the order of their values.
+    /// The integers among the elements, as long as Redis orders them by value.
     numbers: Numbers,
-    /// All others.
+    /// All other elements.
     sorter: Sorter,
     /// The texts of the items.
     texts: Texts,
-    /// The elements at hand, and their texts.
+    /// The current batch of elements.
     batch: Vec<TextId>,
     fresh: Texts,
-    /// Elements so far.
+    /// The number of elements so far.
     count: usize,
 }
 
-/// The error if an element, or its weight, is not a number.
+/// The error for an element or a weight that is not a number.
 fn not_a_number() -> Refusal {
     Refusal::line("ERR One or more scores can't be converted into double")
 }
@@ -164,7 +164,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Passes the integers to the sorter: they are not all there is.
+    /// Moves the integers to the general sorter, because other elements have appeared.
     async fn mix(&mut self, call: &Call) {
         let Self { order, numbers, sorter, texts, .. } = self;
         let mut some = Vec::with_capacity(MIXED_AT_ONCE);
@@ -182,8 +182,8 @@ impl Gather {
         }
     }
 
-    /// Reads the next elements: integers up to where there is something else at hand as well. Returns
-    /// true while some are left.
+    /// Reads the next batch; stops after a batch that is not all integers. Returns true while
+    /// elements are left.
     fn read(&mut self) -> bool {
         let Self { by_value, keeps_numbers, order, reader, numbers, sorter, batch, fresh, .. } =
             self;
@@ -206,8 +206,8 @@ impl Gather {
         more
     }
 
-    /// Passes some of the elements at hand to the sorter. Returns false if one should be a number, and
-    /// is none.
+    /// Passes some elements of the batch to the sorter. Returns false if one is not a number but
+    /// must be.
     fn take(&mut self) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
         let (mut is_valid, mut taken, mut bytes) = (true, 0, 0);
@@ -236,7 +236,7 @@ impl Gather {
         is_valid
     }
 
-    /// [`Gather::take`] of the first elements, which are compared by what is at keys made of them.
+    /// [`Gather::take`] with weights at other keys, for the first elements of the batch.
     fn take_by(&mut self, pattern: &[Pattern], lookup: &mut Lookup) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
         let now = &batch[..together(pattern, (batch, fresh))];

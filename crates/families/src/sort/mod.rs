@@ -1,17 +1,17 @@
 //! SORT: the elements of a list, a set or a sorted set in the order of their values, or of the
 //! values at other keys.
 //!
-//! The elements are read from a cut, sorted aside in slices, and streamed, or stored in one step.
-//! Keys that BY and GET make of elements are read in cuts of all keys, of the same instant: see
-//! docs/design/0021-sort.md.
+//! The elements are read from a cut, sorted in slices, and streamed, or stored in one step. The
+//! keys that BY and GET construct from elements are read in cuts of all keys, taken at the same
+//! instant: see docs/design/0021-sort.md.
 //!
 //! | file      | holds                                                                   |
 //! |-----------|-------------------------------------------------------------------------|
 //! | `command` | SORT, SORT_RO: from the request to the reply                            |
-//! | `options` | what a request asks for; `pattern`: BY and GET; `name`: a long key      |
-//! | `source`  | what is sorted; `gather`: reading it                                    |
-//! | `order`   | what is compared; `sorter`: sorting in portions; `numbers`: integers    |
-//! | `texts`   | the elements meanwhile                                                  |
+//! | `options` | the parsed request; `pattern`: BY and GET; `name`: a long key           |
+//! | `source`  | the sorted key; `gather`: reading its elements                          |
+//! | `order`   | the comparison; `sorter`: sorting in portions; `numbers`: integers      |
+//! | `texts`   | the elements' texts during the sort                                     |
 //! | `show`    | the result                                                              |
 
 mod command;
@@ -28,7 +28,7 @@ mod texts;
 use crate::rows::{GROW, READ, range};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, Run};
 
-/// Redis counts it among the generic commands, but not to the category of those.
+/// Redis puts SORT in the generic group, but not in that group's ACL category.
 const GROUP: Group = Group::Type { name: "generic", category: "" };
 
 const PATTERNS: KeySpec = KeySpec::new(Place::Unnamed, KeyFlags::RO_ACCESS).notes("For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort");
@@ -42,7 +42,7 @@ const CATEGORIES: &[&str] = &["@set", "@sortedset", "@list", "@dangerous"];
 
 const O_SORT: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).";
 
-/// Always as a task: it may read keys that it does not name.
+/// Always a task, because it may read keys that the request does not name.
 const fn task(anywhere: MultiFn) -> Run {
     Run::Multi { here: None, anywhere }
 }

@@ -1,11 +1,11 @@
-//! Integers in order, which nearly all that is sorted are: a radix sort, in portions.
+//! Sorts integers, the usual elements: a radix sort, in portions.
 //!
-//! An integer in the place of its value needs nothing but the value: 8 bytes, no text, and no
-//! comparison, whose outcome no processor can predict. A pass orders the integers by up to eight of
-//! their bits, the low ones first. First, it counts the keys of each kind; the counts say where the
-//! first key of each kind belongs. Then it moves each key after the earlier ones of its kind. So
-//! keys that are equal in one pass keep the order of the passes before. Bits that all keys share
-//! need no pass: a million consecutive numbers take three passes, and sorted input takes none.
+//! An integer needs only its value: 8 bytes, no text, and no comparisons, which mispredict. A pass
+//! orders the keys by up to eight of their bits, the low bits first. It first counts the keys for
+//! each value of these bits, which gives the place of the first key of each. Then it moves each key
+//! behind the earlier ones with the same bits, so the order of earlier passes is preserved. Bits
+//! that all keys share need no pass: a million consecutive numbers take three passes, and sorted
+//! input takes none.
 //!
 //! ```text
 //! number --xor--> key, unsigned      pages: | 4 096 keys | 4 096 keys | ..   --pass-->   spare: | ..
@@ -16,9 +16,9 @@
 use super::order::EXACT_MAX;
 use crate::chunks::Chunks;
 
-/// Keys of a page, and of one portion of a pass.
+/// Keys in a page, and in one portion of a pass.
 const PAGE: usize = 4_096;
-/// Up to this many keys are sorted at once, by comparing them.
+/// Up to this many keys are sorted at once, by comparisons.
 const SORTED_AT_ONCE: usize = 1_024;
 /// Bits of a pass, and the number of their values.
 const WIDTH: u32 = 8;
@@ -26,11 +26,11 @@ const KINDS: usize = 1 << WIDTH;
 
 const SIGN: u64 = 1 << 63;
 
-/// True when Redis orders this number by its value. It compares doubles, and equal ones by their
-/// texts: beyond 2^53 that is another order below 0, and around the powers of ten, where texts are
-/// of two lengths.
+/// True if Redis orders this number by its value. Redis compares as doubles, and equal doubles as
+/// texts. Beyond 2^53 that is a different order for negative numbers, and around powers of ten,
+/// where the lengths of texts differ.
 pub(super) fn is_ordered(number: i64) -> bool {
-    /// Up to `i64::MAX` no two integers are the same double that are further apart.
+    /// Up to `i64::MAX`, two integers that differ by more than this are never the same double.
     const APART_MAX: u64 = 1 << (63 - f64::MANTISSA_DIGITS);
     const POWERS: [i64; 3] =
         [10_000_000_000_000_000, 100_000_000_000_000_000, 1_000_000_000_000_000_000];
@@ -38,45 +38,46 @@ pub(super) fn is_ordered(number: i64) -> bool {
         || number > 0 && POWERS.iter().all(|power| number.abs_diff(*power) > APART_MAX)
 }
 
-/// The next step.
+/// The next step of the sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SortStage {
-    /// Finding the bits in which the keys differ.
+    /// Finds the bits in which the keys differ.
     Survey,
-    /// Counting the keys of each kind.
+    /// Counts the keys for each value of the pass's bits.
     Count,
-    /// Moving them.
+    /// Moves the keys.
     Move,
     /// The keys are in order.
     Sorted,
 }
 
-/// See the module.
+/// The integer sorter; see the module's documentation.
 pub(super) struct Numbers {
-    /// The numbers are read from the last one on.
+    /// The numbers are returned in descending order.
     is_descending: bool,
     pages: Chunks<u64, PAGE>,
-    /// The pages that a pass moves them to.
+    /// The pages that a pass moves the keys to.
     spare: Chunks<u64, PAGE>,
     stage: SortStage,
-    /// The next page of this stage.
+    /// The next page to process in this stage.
     page: usize,
-    /// The bits in which keys differ, the last key surveyed, and whether all so far were in order.
+    /// The bits in which keys differ, the last key surveyed, and whether all keys so far were in
+    /// order.
     differing: u64,
     last: u64,
     is_sorted: bool,
-    /// The bits of this pass: from which on, and how many.
+    /// The bits of this pass: the lowest one, and how many.
     shift: u32,
     width: u32,
-    /// For each kind: the number of its keys, then the place of the next one.
+    /// For each value of the bits: the number of keys, then the place of the next key.
     places: Box<[usize; KINDS]>,
-    /// Keys of the first page that were taken, unless from the end, and keys left.
+    /// Keys already taken from the first page (when reading from the front), and keys left.
     taken: usize,
     len: usize,
 }
 
 impl Numbers {
-    /// None so far.
+    /// A sorter without numbers.
     pub(super) fn new(is_descending: bool) -> Self {
         Self {
             is_descending,
@@ -103,7 +104,7 @@ impl Numbers {
         self.len += 1;
     }
 
-    /// Numbers left.
+    /// The number of numbers left.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -129,7 +130,7 @@ impl Numbers {
         self.stage != SortStage::Sorted
     }
 
-    /// Goes on to the next stage.
+    /// Moves to the next stage.
     fn advance(&mut self) {
         self.page = 0;
         match self.stage {
@@ -151,14 +152,15 @@ impl Numbers {
         }
     }
 
-    /// Begins the next pass, by bits from this one on, if keys differ in any.
+    /// Starts the next pass at bit `shift` or above, if keys differ in any of these bits.
     fn begin(&mut self, shift: u32) {
         let left = self.differing.checked_shr(shift).unwrap_or(0);
         if left == 0 {
             (self.stage, self.spare) = (SortStage::Sorted, Chunks::default());
             return;
         }
-        // As few passes as will do, of about as many bits each: few kinds are moved faster.
+        // As few passes as possible, with about the same number of bits each, because fewer values
+        // are moved faster.
         let bits = u64::BITS - left.leading_zeros() - left.trailing_zeros();
         self.shift = shift + left.trailing_zeros();
         self.width = bits.div_ceil(bits.div_ceil(WIDTH));
@@ -176,7 +178,7 @@ impl Numbers {
         if self.page == 0 {
             self.last = first;
         }
-        // Bits that are the same from each key to the next are the same in all.
+        // A bit that is equal in each pair of neighbouring keys is equal in all.
         let before = self.last;
         self.differing |= page.iter().fold(before ^ first, |bits, key| bits | (key ^ first));
         self.is_sorted = self.is_sorted && before <= first && page.is_sorted();
@@ -205,13 +207,13 @@ impl Numbers {
         }
     }
 
-    /// The bits of this pass: how far to the right they are moved, and their mask.
+    /// The shift and the mask that select the bits of this pass.
     fn kinds(&self) -> (u32, usize) {
         debug_assert!((1..=WIDTH).contains(&self.width), "{} bits", self.width);
         (self.shift, (KINDS - 1) >> (WIDTH - self.width))
     }
 
-    /// Removes the next numbers, at most `most` and those of one page, and appends them to `out`.
+    /// Removes at most `most` of the next numbers, all from one page, and appends them to `out`.
     pub(super) fn take(&mut self, most: usize, out: &mut Vec<i64>) {
         let count = self.near(most);
         let number = |key: &u64| (key ^ SIGN).cast_signed();
@@ -226,7 +228,8 @@ impl Numbers {
         self.skip(count);
     }
 
-    /// Removes some of the next `left` numbers, which are counted down. True while there are more.
+    /// Drops some of the next `left` numbers, and subtracts them from `left`. Returns true while
+    /// more must be dropped.
     pub(super) fn drop_front(&mut self, left: &mut usize) -> bool {
         let count = self.near(*left);
         self.skip(count);
@@ -234,19 +237,19 @@ impl Numbers {
         *left > 0 && self.len > 0
     }
 
-    /// Forgets all numbers but the next ones.
+    /// Drops all but the next `len` numbers.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// How many of the next `most` are in one page.
+    /// How many of the next `most` numbers are in one page.
     fn near(&self, most: usize) -> usize {
         let pages = self.pages.chunks();
         let page = if self.is_descending { pages.back() } else { pages.front() };
         most.min(self.len).min(page.map_or(0, Vec::len) - self.taken)
     }
 
-    /// Removes the next numbers, which are in one page.
+    /// Removes the next `count` numbers, which must be in one page.
     fn skip(&mut self, count: usize) {
         self.len -= count;
         if self.is_descending {
@@ -267,7 +270,7 @@ mod tests {
     use darter_base::lazyfree;
     use darter_base::preempt::Never;
 
-    /// Sorts numbers in steps, none of which is asked for once they are in order.
+    /// Sorts numbers step by step; stops at the first step that reports that they are in order.
     fn sorted(numbers: &[i64], is_descending: bool) -> Numbers {
         let mut sorter = Numbers::new(is_descending);
         numbers.iter().for_each(|number| sorter.push(*number));
@@ -287,8 +290,8 @@ mod tests {
         out
     }
 
-    #[test] // Any number of them, in any bits: as the standard library sorts.
-    fn numbers_are_sorted() {
+    #[test] // Any number of them, with any bits.
+    fn integers_are_sorted_as_by_the_standard_library() {
         let mut prng = Prng::from_seed(5);
         for round in 0..300 {
             let count = prng.below(if round % 10 == 0 { 30_000 } else { 3_000 });
@@ -311,8 +314,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // The first ones are dropped page by page, the last ones forgotten.
-    fn any_part_is_wanted() {
+    #[test] // The first ones are dropped page by page, the last ones truncated.
+    fn any_range_of_the_sorted_integers_is_returned() {
         let numbers: Vec<i64> = (0..50_000).map(|at| at * 7_919 % 50_021).collect();
         let mut expected = numbers.clone();
         expected.sort_unstable();
@@ -334,8 +337,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // A page read is a page released, and the second copy is gone once they are in order.
-    fn memory_is_bounded() {
+    #[test]
+    fn pages_are_freed_after_sorting_and_after_reading() {
         let numbers: Vec<i64> = (0..100_000).rev().collect();
         let mut sorter = Numbers::new(false);
         numbers.iter().for_each(|number| sorter.push(*number));
@@ -351,8 +354,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Where the order of values is that of doubles and then of texts, and only there.
-    fn values_are_in_order_where_they_should_be() {
+    #[test] // Redis compares doubles, and then texts.
+    fn integers_are_sorted_by_value_only_if_redis_does_so() {
         let mut near = Vec::new();
         for center in (53..63).map(|bit| 1_i64 << bit).chain([
             10_000_000_000_000_000,

@@ -5,10 +5,10 @@ use super::pattern::Pattern;
 use darter_command::{Args, Refusal};
 use std::ops::Range;
 
-/// Which of the two commands.
+/// SORT or SORT_RO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// SORT, which may store.
+    /// SORT, which may store its result.
     Sort,
     /// SORT_RO.
     ReadOnly,
@@ -19,21 +19,22 @@ pub(super) enum Dialect {
 pub(super) struct Options {
     pub(super) is_descending: bool,
     is_alpha: bool,
-    /// The index of the first wanted element, and the number of wanted ones: negative for all.
+    /// The index of the first wanted element, and the number of wanted elements; a negative number
+    /// means all.
     offset: i64,
     count: i64,
     /// The last pattern of BY.
     by: Option<Pattern>,
-    /// A pattern names no key: nothing is sorted.
+    /// The last BY pattern has no star: nothing is sorted.
     is_unsorted: bool,
     /// The patterns of GET.
     pub(super) get: Vec<Pattern>,
-    /// Index of the destination.
+    /// Argument index of the destination.
     pub(super) store: Option<usize>,
 }
 
 impl Options {
-    /// None so far.
+    /// The options before any is parsed.
     pub(super) fn new() -> Self {
         Self {
             is_descending: false,
@@ -47,7 +48,7 @@ impl Options {
         }
     }
 
-    /// Reads the next of those that follow the key.
+    /// Parses the next option after the key.
     pub(super) fn read(&mut self, args: &mut Args<'_>, dialect: Dialect) -> Result<(), Refusal> {
         let follow = args.left() - 1;
         if args.option("ASC") {
@@ -73,18 +74,18 @@ impl Options {
         Ok(())
     }
 
-    /// The pattern of the weights, if elements are compared by these.
+    /// The pattern of the weights, if elements are sorted by weights.
     pub(super) fn weights(&self) -> Option<&Pattern> {
         self.by.as_ref().filter(|_| !self.is_unsorted)
     }
 
-    /// True when keys are read that the request does not name.
+    /// True if keys are read that the request does not name.
     pub(super) fn reads_others(&self) -> bool {
         self.weights().is_some() || self.get.iter().any(Pattern::names_keys)
     }
 
-    /// The sort key of elements. Elements of a set are sorted in any case if they are stored or go
-    /// to a script, so that the result depends on nothing else.
+    /// The order of elements. A set's elements are always sorted if they are stored or returned to
+    /// a script, so that the result is deterministic.
     pub(super) fn order(&self, is_set: bool, is_script: bool) -> Order {
         let end = if self.store.is_some() { End::Whole } else { End::Nul };
         let by = match (self.is_unsorted, self.is_alpha, &self.by) {
@@ -97,7 +98,7 @@ impl Options {
         Order { by, is_descending: self.is_descending, skipped: 0 }
     }
 
-    /// Which of `len` elements are wanted, by their places in the result.
+    /// The wanted range of `len` sorted elements.
     pub(super) fn range(&self, len: usize) -> Range<usize> {
         let start = usize::try_from(self.offset.max(0)).unwrap_or(usize::MAX).min(len);
         start..usize::try_from(self.count).map_or(len, |count| start.saturating_add(count).min(len))

@@ -1,8 +1,8 @@
 //! The order of elements: Redis's `sortCompare`.
 //!
-//! Most comparisons are decided by a number made once an element, its *rank*: for a score its bits,
-//! in the order of the scores; for a text eight of its bytes, the first one after the common
-//! beginning of all texts. Only where two ranks are equal are texts looked at.
+//! Most comparisons are decided by an element's *rank*, a number computed once. The rank of a score
+//! is its bits, mapped to the order of scores. The rank of a text is the eight bytes after the
+//! common prefix of all texts. Texts are compared only if two ranks are equal.
 
 use super::texts::{TextId, Texts};
 use darter_base::score;
@@ -11,26 +11,26 @@ use darter_keyspace::Str;
 use darter_structs::table::Scratch;
 use std::cmp::Ordering;
 
-/// Bytes of texts compared at once, and the further cost of a comparison, in bytes.
+/// Bytes of texts compared in one step, and the fixed cost of a comparison, in bytes.
 const COMPARED: usize = 4 * 1024;
 pub(super) const LOOK: usize = 48;
-/// Integers up to this have different scores.
+/// Integers up to this value are exact as scores.
 pub(super) const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
-/// The longest text that may be a number.
+/// The longest text that can be a number.
 const NUMBER_MAX: usize = 64 * 1024;
 
-/// An element in its place.
+/// An element during the sort.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    /// Decides, unless it is equal.
+    /// Decides the order, unless two ranks are equal.
     pub(super) rank: u64,
-    /// The element, or a pair with its weight.
+    /// The element's text, or the pair of the element and its weight.
     pub(super) text: TextId,
 }
 
 impl Item {
-    /// Itself, or `other`. Without a branch: which it is cannot be predicted, and a wrong guess
-    /// costs more than all else in a merge.
+    /// Returns itself or `other`, without a branch: the choice is unpredictable, and a
+    /// misprediction would cost more than anything else in a merge.
     #[inline(always)]
     pub(super) fn or(self, other: Self, is_other: bool) -> Self {
         let mask = u64::from(is_other).wrapping_neg();
@@ -39,16 +39,16 @@ impl Item {
     }
 }
 
-/// The sort key of elements.
+/// The criterion by which elements are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// Numbers; equal ones by the elements themselves.
+    /// Their values as numbers; equal numbers by the elements' texts.
     Numbers,
-    /// The elements' bytes.
+    /// Their bytes.
     Texts(End),
-    /// The bytes of their weights; those without one come first.
+    /// The bytes of their weights; elements without a weight come first.
     Weights(End),
-    /// Nothing: they stay in the order in which they came.
+    /// Nothing: they stay in their original order.
     Nothing,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum By {
 pub(super) enum End {
     /// At its last byte.
     Whole,
-    /// At the first NUL: Redis compares with `strcoll` if it does not store.
+    /// At the first NUL: without STORE, Redis compares with `strcoll`.
     Nul,
 }
 
@@ -70,7 +70,7 @@ impl End {
     }
 }
 
-/// See the module.
+/// The complete order of elements; see the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) by: By,
@@ -80,8 +80,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The rank of a text, that of the element or of its weight. `None`: it should be a number, and
-    /// is none.
+    /// The rank of a text (the element or its weight). `None` if it must be a number but is not.
     pub(super) fn rank(self, text: &Str<'_>) -> Option<u64> {
         let rank = match self.by {
             By::Nothing => 0,
@@ -97,7 +96,7 @@ impl Order {
         if self.is_descending { !rank } else { rank }
     }
 
-    /// The cost of comparing this item with one of the same rank, in bytes.
+    /// The cost of comparing this item with another of the same rank, in bytes.
     pub(super) fn cost(self, item: &Item, texts: &Texts) -> usize {
         match (self.by, item.text.as_int()) {
             (By::Nothing, _) => 0,
@@ -107,14 +106,14 @@ impl Order {
         }
     }
 
-    /// The rank of an element whose weight is missing: that of 0, and before all texts.
+    /// The rank of an element without a weight: as a number that of 0, as a text before all others.
     pub(super) fn rank_of_none(self) -> u64 {
         let rank = if self.by == By::Numbers { bits(0.0) } else { 0 };
         if self.is_descending { !rank } else { rank }
     }
 
-    /// The order of two items of the same rank, whose texts are the same in their first `at` bytes.
-    /// `None` when `budget` is used up before it is known: then `at` has moved.
+    /// Compares two items of the same rank, whose texts agree in their first `at` bytes. `None` if
+    /// `budget` is used up first; then `at` has advanced.
     pub(super) fn compare(
         self,
         (one, other): (&Item, &Item),
@@ -136,14 +135,14 @@ impl Order {
         Some(if self.is_descending { order.reverse() } else { order })
     }
 
-    /// [`Order::compare`] to the end: for short texts.
+    /// [`Order::compare`] to the end, for short texts.
     pub(super) fn compare_all(self, one: &Item, other: &Item, texts: &Texts) -> Ordering {
         let (mut at, mut budget) = (0, usize::MAX);
         self.compare((one, other), texts, &mut at, &mut budget).unwrap_or(Ordering::Equal)
     }
 }
 
-/// The number that a text is, as SORT reads it.
+/// The number that a text stands for, as SORT reads it.
 fn number(text: &Str<'_>) -> Option<f64> {
     if let Some(number) = text.as_int() {
         return Some(number as f64);
@@ -154,13 +153,13 @@ fn number(text: &Str<'_>) -> Option<f64> {
     score::parse_weight(&text.to_vec())
 }
 
-/// The bits of a number, which is not NaN, in the order of numbers; 0 and -0 are equal.
+/// Maps a number (not NaN) to bits in the order of numbers; 0 and -0 are equal.
 fn bits(number: f64) -> u64 {
     let bits = (number + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// Eight bytes of a text from `at` on, the first one high.
+/// Eight bytes of a text from `at` on, as a big-endian number.
 fn eight(text: &Str<'_>, end: End, at: usize) -> u64 {
     let mut word = [0; 8];
     window(text, at, word.len(), |bytes| {
@@ -170,7 +169,7 @@ fn eight(text: &Str<'_>, end: End, at: usize) -> u64 {
     u64::from_be_bytes(word)
 }
 
-/// Calls `f` with `len` bytes of a text from `at` on, or with those that there are.
+/// Calls `f` with at most `len` bytes of a text from `at` on.
 fn window<R>(text: &Str<'_>, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> R {
     if let Str::Inline(text) = text {
         let mut scratch = Scratch::new();
@@ -182,15 +181,15 @@ fn window<R>(text: &Str<'_>, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) 
     f(&bytes)
 }
 
-/// The common beginning of all texts, as far as they are compared: at most [`COMMON_MAX`] bytes.
+/// Finds the common prefix of all texts, up to [`COMMON_MAX`] bytes.
 #[derive(Debug, Default)]
 pub(super) struct Common(Option<Vec<u8>>);
 
-/// Bytes of a common beginning that are looked for.
+/// The longest common prefix that is detected.
 const COMMON_MAX: usize = 64;
 
 impl Common {
-    /// Adds a text. Returns how many bytes all have in common.
+    /// Adds a text. Returns the length of the common prefix of all so far.
     pub(super) fn add(&mut self, text: &Str<'_>, end: End) -> usize {
         window(text, 0, COMMON_MAX, |bytes| {
             let bytes = end.cut(bytes);
@@ -205,7 +204,7 @@ impl Common {
     }
 }
 
-/// The order of two texts; none comes first. See [`Order::compare`].
+/// Compares two texts; a missing text comes first. See [`Order::compare`].
 fn compare(
     texts: &Texts,
     (one, other): (TextId, TextId),

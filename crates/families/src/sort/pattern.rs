@@ -1,8 +1,8 @@
-//! The patterns of BY and GET: the keys that they name, and the values there.
+//! The patterns of BY and GET: the keys that they construct, and the values at these keys.
 //!
 //! Such keys depend on the elements, and may be on any core. They are read in cuts of the keyspace
-//! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
-//! their cache misses overlap. docs/design/0021-sort.md says why.
+//! of all cores, taken at the same instant as the cut of the elements. Several keys are looked up
+//! together, so that their cache misses overlap. For the reasons, see docs/design/0021-sort.md.
 
 use super::texts::{Shown, TextId, Texts};
 use crate::cut::{Cut, Cuts};
@@ -14,12 +14,12 @@ use darter_keyspace::{Found, Key, ShardStats, Str};
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
-/// Bytes of names that are made, and of elements that are shown, together, unless one alone has
-/// more.
+/// Bytes of names that are constructed together, or of elements that are sent together, unless a
+/// single one has more.
 pub(super) const NAME_BYTES: usize = 64 * 1024;
-/// The longest pattern: the names that it makes are built and hashed in one go.
+/// The longest pattern: its names are constructed and hashed in one step.
 const PATTERN_BYTES_MAX: usize = 64 * 1024;
-/// Names of missed keys that are published together, and their bytes.
+/// The number of missed keys that are published together.
 pub(super) const MISSED_AT_ONCE: usize = ENTRIES_AT_ONCE;
 const MISSED_BYTES: usize = 64 * 1024;
 
@@ -28,21 +28,22 @@ const MISSED_BYTES: usize = 64 * 1024;
 pub(super) enum Pattern {
     /// `#`: the element itself.
     Element,
-    /// Without a star: no key.
+    /// A pattern without a star: no key.
     Nothing,
-    /// The element stands between two texts; perhaps a field of the hash at that key is meant.
+    /// A key with the element between two texts; perhaps a field of the hash at that key.
     Key {
         /// The text before the element.
         prefix: Vec<u8>,
-        /// The text after it.
+        /// The text after the element.
         suffix: Vec<u8>,
-        /// The field.
+        /// The field of the hash, if any.
         field: Option<Vec<u8>>,
     },
 }
 
 impl Pattern {
-    /// The next argument, which is a pattern. One that is too long is not brought into one piece.
+    /// Takes the next argument as a pattern. A pattern that is too long is refused without copying
+    /// it.
     pub(super) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
         if args.all().arg(args.position()).len() > PATTERN_BYTES_MAX {
             return Err(Refusal::line("ERR BY or GET pattern is too long"));
@@ -50,7 +51,8 @@ impl Pattern {
         args.bytes().map(Self::parse)
     }
 
-    /// Parses a pattern. As in Redis the star and the arrow are looked for before the first NUL.
+    /// Parses a pattern. As in Redis, the star and the arrow are searched only before the first
+    /// NUL.
     pub(super) fn parse(pattern: &[u8]) -> Self {
         let text = until_nul(pattern);
         if text == b"#" {
@@ -67,12 +69,12 @@ impl Pattern {
         }
     }
 
-    /// True when it names keys.
+    /// True if the pattern constructs keys.
     pub(super) fn names_keys(&self) -> bool {
         matches!(self, Self::Key { .. })
     }
 
-    /// How often it copies the element, and how many bytes beside it.
+    /// The number of copies of the element in the result, and the number of other bytes.
     fn around(&self) -> (usize, usize) {
         match self {
             Self::Element => (1, 0),
@@ -83,8 +85,8 @@ impl Pattern {
         }
     }
 
-    /// The pattern's value at a key that was found: none if its type differs, or without such a
-    /// field.
+    /// The pattern's value at a key that was found; `None` if its type differs, or the field is
+    /// missing.
     fn value<'a>(&self, found: Found<'a>, now: u64) -> Option<Str<'a>> {
         match self {
             Self::Key { field: Some(field), .. } => {
@@ -96,8 +98,8 @@ impl Pattern {
     }
 }
 
-/// How many of the first `elements` are looked up, or shown, together: those whose names are of few
-/// bytes, and one in any case.
+/// How many of the first `elements` are looked up or sent together: as many as keep the names
+/// short, but at least one.
 pub(super) fn together(patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) -> usize {
     let (mut names, mut around, mut bytes) = (0, 0, 0_usize);
     for pattern in patterns {
@@ -111,7 +113,8 @@ pub(super) fn together(patterns: &[Pattern], (elements, texts): (&[TextId], &Tex
     elements.iter().take_while(fits).count().max(1).min(elements.len())
 }
 
-/// The first of `patterns` whose names for the first of `elements` are short; at least one.
+/// The first of `patterns` whose names for the first of `elements` are short together; at least
+/// one.
 pub(super) fn few<'a>(
     patterns: &'a [Pattern],
     (elements, texts): (&[TextId], &Texts),
@@ -129,27 +132,27 @@ pub(super) fn few<'a>(
 /// Looks keys up for patterns, and counts hits and misses.
 pub(super) struct Lookup {
     cuts: Cuts,
-    /// The names of the keys at hand, one after the other, and where each ends.
+    /// The names of the current keys, concatenated, and the end of each.
     names: Vec<u8>,
     ends: Vec<usize>,
     /// The numbers of hits and misses.
     pub(super) stats: ShardStats,
-    /// The names of the misses, if a subscriber wants them.
+    /// The names of missed keys, if a subscriber wants them.
     pub(super) missed: Option<Vec<Vec<u8>>>,
     missed_bytes: usize,
 }
 
 impl Lookup {
-    /// Looks in `cuts`, those of all cores.
+    /// Looks up keys in `cuts`, which are of all cores.
     pub(super) fn new(cuts: Cuts, notes_missed: bool) -> Self {
         let (names, ends) = (Vec::new(), Vec::new());
         let (stats, missed) = (ShardStats::default(), notes_missed.then(Vec::new));
         Self { cuts, names, ends, stats, missed, missed_bytes: 0 }
     }
 
-    /// Calls `f`, in their order, with what each of the patterns stands for for each of `elements`:
-    /// all of the first element, then all of the second. These are looked up together: a few. Ends
-    /// when `f` is false: no more is counted.
+    /// Calls `f` with the value of each pattern for each of `elements`: all patterns of the first
+    /// element, then of the second, and so on. The keys are looked up together, so pass only a few.
+    /// Stops when `f` returns false; later lookups are not counted.
     pub(super) fn each(
         &mut self,
         patterns: &[Pattern],
@@ -200,13 +203,13 @@ impl Lookup {
         call.tx.on_each(0..cores, tell).await;
     }
 
-    /// Bytes that only the cuts hold.
+    /// Bytes that only the cuts keep alive.
     pub(super) fn pinned_bytes(&self) -> usize {
         self.cuts.pinned_bytes()
     }
 
-    /// Writes the names of the keys. An element that is longer than a name may be names no key: only
-    /// one byte more than that is written of it.
+    /// Writes the names of the keys. If an element is longer than any name may be, only one byte
+    /// more than that limit is written, which matches no key.
     fn name(&mut self, patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) {
         self.names.clear();
         self.ends.clear();
@@ -229,13 +232,13 @@ fn pairs<'a>(
     elements.iter().flat_map(|element| patterns.iter().map(|pattern| (*element, pattern)))
 }
 
-/// Names that are written one after the other, each up to one of `ends`.
+/// Splits concatenated names at `ends`.
 fn names_of<'a>(names: &'a [u8], ends: &[usize]) -> impl Iterator<Item = &'a [u8]> {
     let starts = std::iter::once(&0).chain(ends);
     starts.zip(ends).map(|(start, end)| &names[*start..*end])
 }
 
-/// The values at some keys, each with the cut of its core and its name. They are prefetched
+/// The values at some keys, each with the cut of its core and its name. The keys are prefetched
 /// together.
 fn find<'a>(
     cuts: &'a Cuts,

@@ -1,4 +1,4 @@
-//! The result: as a reply, or as a list to be stored.
+//! Returns the result: as a reply, or as a list to store.
 
 use super::gather::Sorted;
 use super::pattern::{Lookup, MISSED_AT_ONCE, NAME_BYTES, Pattern, few, together};
@@ -12,31 +12,32 @@ use darter_structs::blob::Blob;
 use darter_structs::list::End;
 use darter_structs::table::{HeldKey, Scratch};
 
-/// Values of one portion, whose keys are looked up together.
+/// Values in one portion, whose keys are looked up together.
 const VALUES: usize = 64;
-/// Integers of one portion, where nothing else is shown.
+/// Integers in one portion, if only elements are returned.
 const NUMBERS: usize = 512;
-/// Bytes of a long name that are copied at once.
+/// Bytes of a long name that are copied in one step.
 const COPIED_AT_ONCE: usize = 32 * 1024;
 
-/// The reply to show the elements, portion by portion.
+/// Sends the result, portion by portion.
 pub(super) struct Show {
     sorted: Sorted,
-    /// The patterns that are shown of each element; the element itself, if there are none.
+    /// The GET patterns; if there are none, the element itself is returned.
     get: Vec<Pattern>,
-    /// The cuts in which keys are looked up.
+    /// The cuts in which the keys are looked up.
     pub(super) lookup: Option<Lookup>,
-    /// The current elements, and the progress in the first one, whose values may exceed a portion.
+    /// The current elements, and the next pattern of the first one, if its values exceeded a
+    /// portion.
     elements: Vec<TextId>,
     shown: usize,
     unsent: PendingValues,
-    /// Only the elements are shown, and these are integers: those at hand.
+    /// Only elements are returned, and all are integers: the current ones.
     only_numbers: bool,
     numbers: Vec<i64>,
 }
 
 impl Show {
-    /// Shows the `get` patterns of all elements.
+    /// Returns the values of the `get` patterns for all elements.
     pub(super) fn new(sorted: Sorted, get: Vec<Pattern>, lookup: Option<Lookup>) -> Self {
         let get = if get.is_empty() { vec![Pattern::Element] } else { get };
         let lookup = lookup.filter(|_| get.iter().any(Pattern::names_keys));
@@ -53,12 +54,12 @@ impl Show {
         }
     }
 
-    /// Values to be shown.
+    /// The number of values to return.
     pub(super) fn len(&self) -> usize {
         self.sorted.len() * self.get.len()
     }
 
-    /// Builds a list of all values, in slices; an absent one is an empty string.
+    /// Builds a list of all values, in slices; a missing value is an empty string.
     pub(super) async fn build(&mut self, call: &Call) -> List {
         let mut list = List::new();
         while self.only_numbers && self.has_more() {
@@ -75,7 +76,7 @@ impl Show {
                         edit.push(End::Back, Fresh::Bytes(text.bytes(&mut Scratch::new())));
                     }
                     Shown::Text(Str::Blob(blob)) => edit.push(End::Back, Fresh::Blob(blob)),
-                    // A portion of such long values is one value, which is also the last.
+                    // A value this long is a portion of its own, so it is the last.
                     Shown::Name(long) if long.bytes().len() > NAME_BYTES => {
                         assert!(name.is_none(), "two long names in a portion");
                         name = Some(long.clone());
@@ -95,7 +96,7 @@ impl Show {
         list
     }
 
-    /// How many patterns are shown next, of how many elements.
+    /// The number of patterns to evaluate next, and for how many elements.
     fn next(&mut self) -> (usize, usize) {
         let Self { sorted, get, elements, shown, .. } = self;
         if elements.is_empty() {
@@ -139,7 +140,7 @@ impl Show {
         }
     }
 
-    /// The next integers, where nothing else is shown.
+    /// The next integers, if only elements are returned.
     fn take_numbers(&mut self) -> &[i64] {
         debug_assert!(self.only_numbers, "there may be patterns");
         self.numbers.clear();
@@ -147,7 +148,7 @@ impl Show {
         &self.numbers
     }
 
-    /// True while there are values to be shown.
+    /// True while values are left.
     fn has_more(&self) -> bool {
         self.sorted.len() > 0 || !self.elements.is_empty()
     }
@@ -179,7 +180,7 @@ impl Stream for Show {
     }
 }
 
-/// A copy of a long name, made in portions.
+/// Copies a long name in portions.
 async fn copied(name: &HeldKey, call: &Call) -> Blob {
     let mut blob = Blob::from(&b""[..]);
     for part in name.bytes().chunks(COPIED_AT_ONCE) {
@@ -190,13 +191,13 @@ async fn copied(name: &HeldKey, call: &Call) -> Blob {
 }
 
 impl Sorted {
-    /// Elements left.
+    /// The number of elements left.
     fn len(&self) -> usize {
         self.numbers.len() + self.run.len()
     }
 
-    /// Removes the next elements, at most `most`. If they are integers, the texts of the elements
-    /// before are dropped.
+    /// Removes at most `most` of the next elements. If they are integers, the texts of earlier
+    /// elements are dropped.
     fn next(&mut self, most: usize) -> Vec<TextId> {
         let Self { numbers, run, is_backwards, texts } = self;
         if numbers.len() > 0 {
@@ -210,7 +211,7 @@ impl Sorted {
         std::iter::from_fn(next).take(most).map(|item| texts.element(item.text)).collect()
     }
 
-    /// Bytes of memory that were made.
+    /// Bytes of memory held by the result.
     fn memory_bytes(&self) -> usize {
         self.numbers.memory_bytes() + self.run.memory_bytes() + self.texts.memory_bytes()
     }

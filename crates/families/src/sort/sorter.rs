@@ -1,42 +1,43 @@
-//! Sorting in portions: runs of up to a thousand are sorted at once as they fill, and merged in
-//! pairs. Where texts decide, their bytes count: long ones are in runs of few, down to one, and a
-//! merge may pause within a comparison of two of them.
+//! Sorts in portions: runs of up to a thousand items are sorted when they are full, and then merged
+//! in pairs. If texts must be compared, their bytes count, too: runs of long texts have few items,
+//! down to one, and a merge may pause within a comparison.
 //!
-//! A merge reads its runs chunk by chunk, and releases the items read; so items are in memory once,
-//! but for some chunks. Runs are merged as soon as two have gone through equally many merges: each
-//! item goes through log2(runs), and the shortest are merged while they are in the caches. The
-//! order is stable: of two equal items the earlier one stays first. If a part of one run comes
-//! before all remaining items of the other, it is copied at once: so sorted input costs next to
-//! nothing.
+//! A merge reads its runs chunk by chunk, and frees the items read; so apart from a few chunks,
+//! items are in memory once. Two runs are merged as soon as both have gone through the same number
+//! of merges. So each item is merged log2(runs) times, and short runs are merged while they are in
+//! the caches. The order is stable: of two equal items the earlier one stays first. If a part of
+//! one run comes before all remaining items of the other, it is copied at once: so sorted input
+//! costs next to nothing.
 //!
-//! Where only the first few are wanted (LIMIT), no run is longer than that. Once a run is, nothing
-//! that comes after its last item can be among them, and most items are refused as they come.
+//! With LIMIT, no run is longer than the wanted number of items. Once a run has that length, items
+//! after its last one are not wanted, and most are rejected on arrival.
 
 use super::order::{By, Item, LOOK, Order};
 use super::texts::Texts;
 use crate::chunks::Chunks;
 use std::cmp::Ordering;
 
-/// Items of a chunk, which is sorted at once, by their ranks.
+/// Items in a chunk; a chunk is sorted in one step, by rank.
 const CHUNK: usize = 1_024;
-/// The highest cost of comparing their texts, in bytes: each is compared some eight times.
+/// The highest cost of comparing a chunk's texts, in bytes: each text is compared about eight
+/// times.
 const SORTED_BYTES: usize = 256 * LOOK;
-/// Items merged in one portion, and bytes of their texts, each of which may be a cache miss.
+/// Items merged in one portion, and bytes of their texts, which may each be a cache miss.
 const MERGED: usize = 1_024;
 const MERGED_BYTES: usize = 256 * LOOK;
-/// Bytes that are compared to know whether an item may be wanted.
+/// Bytes compared at most to decide whether an item may be wanted.
 const BOUND_BYTES: usize = 4 * 1024;
-/// Chunks released in one portion.
+/// Chunks freed in one portion.
 const CHUNKS_AT_ONCE: usize = 16;
 
 /// Items in order.
 #[derive(Default)]
 pub(super) struct Run {
     chunks: Chunks<Item, CHUNK>,
-    /// Items of the first chunk that are gone.
+    /// Items already removed from the first chunk.
     skipped: usize,
     len: usize,
-    /// Merges that it has gone through.
+    /// The number of merges that the run has gone through.
     level: u32,
 }
 
@@ -57,7 +58,7 @@ impl Run {
         self.len += 1;
     }
 
-    /// The items at the front that are in one piece; none if there are no more.
+    /// The contiguous items at the front; empty at the end.
     fn front(&self) -> &[Item] {
         let chunk = self.chunks.chunks().front().map_or(&[][..], |chunk| &chunk[self.skipped..]);
         &chunk[..chunk.len().min(self.len)]
@@ -89,12 +90,13 @@ impl Run {
         self.chunks.pop()
     }
 
-    /// Forgets all items but the first: none of these may be taken from the back.
+    /// Drops all but the first `len` items; none may have been taken from the back.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Removes some of the first `left` items, which are counted down. True while there are more.
+    /// Drops some of the first `left` items, and subtracts them from `left`. Returns true while
+    /// more must be dropped.
     pub(super) fn drop_front(&mut self, left: &mut usize) -> bool {
         for _ in 0..CHUNKS_AT_ONCE {
             let count = (*left).min(self.front().len());
@@ -109,12 +111,12 @@ impl Run {
     }
 }
 
-/// Two runs that become one.
+/// A merge of two runs into one.
 struct Merge {
     left: Run,
     right: Run,
     into: Run,
-    /// Bytes in which the texts of the first two are known to be the same.
+    /// Bytes in which the texts of the two first items are known to agree.
     compared: usize,
 }
 
@@ -134,7 +136,7 @@ impl Merge {
         self.into.len < keep && self.left.len + self.right.len > 0
     }
 
-    /// Moves some items, as far as all they are in is one piece each. Returns how many.
+    /// Moves some items of contiguous parts. Returns their number.
     fn copy(&mut self, most: usize, order: Order, texts: &Texts, budget: &mut usize) -> usize {
         let Self { left: one, right: other, into, compared } = self;
         let (one, other) = (one.front(), other.front());
@@ -162,7 +164,7 @@ impl Merge {
                     let order = order.compare((&right, &left), texts, compared, budget);
                     let Some(order) = order else { break };
                     *compared = 0;
-                    // The left one is the earlier: it stays first where they are equal.
+                    // The left item is the earlier one, so it stays first if both are equal.
                     order == Ordering::Less
                 } else {
                     right.rank < left.rank
@@ -179,20 +181,20 @@ impl Merge {
     }
 }
 
-/// See the module.
+/// Sorts items; see the module's documentation.
 pub(super) struct Sorter {
     order: Order,
-    /// How many of the first items are wanted.
+    /// The number of wanted items.
     keep: usize,
-    /// Items that are not sorted yet, and the cost of comparing their texts.
+    /// Items not sorted yet, and the cost of comparing their texts.
     fresh: Vec<Item>,
     fresh_bytes: usize,
     /// Sorted runs, the longest first.
     runs: Vec<Run>,
     merge: Option<Merge>,
-    /// No item after this one is wanted.
+    /// Items after this one are not wanted.
     bound: Option<Item>,
-    /// Nothing more will come.
+    /// No more items will be added.
     is_closed: bool,
 }
 
@@ -212,12 +214,12 @@ impl Sorter {
         }
     }
 
-    /// False for an item of this rank that is certainly not wanted.
+    /// False if an item of this rank is certainly not wanted.
     pub(super) fn may_want(&self, rank: u64) -> bool {
         self.bound.is_none_or(|bound| rank <= bound.rank)
     }
 
-    /// True as long as it keeps nothing.
+    /// True while there are no items.
     pub(super) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.runs.is_empty() && self.merge.is_none()
     }
@@ -241,7 +243,7 @@ impl Sorter {
         }
     }
 
-    /// Whether `one` comes before `other`, if that is soon known.
+    /// Whether `one` comes before `other`, if a short comparison can decide.
     fn is_before(&self, one: &Item, other: &Item, texts: &Texts) -> Option<bool> {
         if one.rank != other.rank {
             return Some(one.rank < other.rank);
@@ -251,13 +253,13 @@ impl Sorter {
         Some(order == Ordering::Less)
     }
 
-    /// Nothing more will come.
+    /// Ends the input.
     pub(super) fn close(&mut self, texts: &Texts) {
         self.sort_fresh(texts);
         self.is_closed = true;
     }
 
-    /// Does the next portion of merging, if there is one. Returns true while there is more to do.
+    /// Does the next portion of merging, if any. Returns true while more is left.
     pub(super) fn step(&mut self, texts: &Texts) -> bool {
         let Some(merge) = &mut self.merge else { return self.begin_merge() };
         if !merge.step(self.order, texts, self.keep)
@@ -268,7 +270,7 @@ impl Sorter {
         true
     }
 
-    /// The items in order, once there is nothing more to do.
+    /// The items in order, once no step is left.
     pub(super) fn into_run(mut self) -> Run {
         debug_assert!(self.is_closed && self.runs.len() <= 1, "{} runs are left", self.runs.len());
         self.runs.pop().unwrap_or_default()
@@ -278,7 +280,7 @@ impl Sorter {
         if self.fresh.is_empty() {
             return;
         }
-        // By the ranks alone: without a look at texts there is no branch in it.
+        // Sorts by rank alone: without texts the comparison has no branch.
         self.fresh.sort_by_key(|item| item.rank);
         for same in self.fresh.chunk_by_mut(|one, other| one.rank == other.rank) {
             if same.len() > 1 {
@@ -303,10 +305,11 @@ impl Sorter {
         self.runs.push(run);
     }
 
-    /// Begins to merge the last two runs, if it is time to.
+    /// Starts merging the last two runs, if it is time to.
     fn begin_merge(&mut self) -> bool {
         let [.., one, other] = &self.runs[..] else { return false };
-        // Several runs may have come since the last merge: then a later one may be of a higher level.
+        // Several runs may have been added since the last merge, so a later one may be of a higher
+        // level.
         if !self.is_closed && one.level > other.level {
             return false;
         }
@@ -328,7 +331,7 @@ mod tests {
     use darter_keyspace::Str;
     use darter_structs::table::Text;
 
-    /// Sorts texts, and returns the first `keep` of them, and the most items that were in memory.
+    /// Sorts texts. Returns the first `keep`, and the highest number of items in memory.
     fn sort(words: &[Vec<u8>], mut order: Order, keep: usize) -> (Vec<Vec<u8>>, usize) {
         if let By::Texts(end) = order.by {
             let mut common = Common::default();
@@ -357,8 +360,8 @@ mod tests {
         (sorted, most)
     }
 
-    #[test] // Any number of items, any number of which is wanted: as the standard library sorts.
-    fn items_are_sorted() {
+    #[test] // Any number of items, with any LIMIT.
+    fn texts_are_sorted_as_by_the_standard_library() {
         let mut prng = Prng::from_seed(3);
         for round in 0..200 {
             let count = prng.below(if round % 10 == 0 { 20_000 } else { 700 });
@@ -391,8 +394,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Runs that do not overlap: the input is in ascending or descending order.
-    fn runs_in_order_are_merged() {
+    #[test] // The runs do not overlap.
+    fn sorted_and_reversed_input_is_sorted() {
         let up: Vec<Vec<u8>> = (0..20_000).map(|at| format!("{at:05}").into_bytes()).collect();
         let down: Vec<Vec<u8>> = up.iter().rev().cloned().collect();
         let halves: Vec<Vec<u8>> = [&up[10_000..], &up[..10_000]].concat();
@@ -413,8 +416,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Texts that begin alike, of which some end there or have a NUL there.
-    fn texts_that_begin_alike_are_sorted() {
+    #[test] // Some end after the prefix, or have a NUL there.
+    fn texts_with_a_common_prefix_are_sorted() {
         let mut prng = Prng::from_seed(11);
         for common in [0, 1, 7, 8, 9, 63, 64, 65, 200] {
             let mut words: Vec<Vec<u8>> = (0..2_000)
@@ -437,8 +440,8 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
-    #[test] // Items beyond LIMIT are released in portions.
-    fn the_front_is_dropped_in_portions() {
+    #[test]
+    fn items_before_the_limits_offset_are_dropped_in_portions() {
         let mut run = Run::default();
         let item = |at: u64| Item { rank: at, text: TextId::NONE };
         (0..100 * CHUNK as u64).for_each(|at| run.push(item(at)));
@@ -453,8 +456,8 @@ mod tests {
         assert_eq!(run.len(), 0);
     }
 
-    #[test] // Items that compare as equal keep their order.
-    fn equal_items_stay_in_order() {
+    #[test]
+    fn equal_items_keep_their_order() {
         let order = Order { by: By::Texts(End::Nul), is_descending: true, skipped: 0 };
         let words: Vec<Vec<u8>> =
             (0..10_000_u32).map(|at| [&b"same\0"[..], &at.to_be_bytes()].concat()).collect();

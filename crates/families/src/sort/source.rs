@@ -11,7 +11,7 @@ use darter_structs::sorted::{self, End};
 use darter_structs::table::{self, HeldKey, Never};
 use std::ops::Range;
 
-/// See the module.
+/// The elements to sort.
 pub(super) enum Source {
     List(List),
     Members(Members),
@@ -37,12 +37,12 @@ impl Default for Source {
 }
 
 impl Source {
-    /// True for a set, whose members are in no order.
+    /// True for a set, whose members have no order.
     pub(super) fn is_set(&self) -> bool {
         matches!(self, Self::Members(_))
     }
 
-    /// Elements, dead ones of a set included.
+    /// The number of elements, including expired members of a set.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::List(list) => list.elements().len(),
@@ -60,7 +60,7 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// Reads the elements at `places`, or all members of a set that live at `now`.
+    /// Reads the elements at `places`, or all members of a set that are live at `now`.
     pub(super) fn new(source: &Source, places: Range<usize>, now: u64) -> Self {
         match source {
             Source::List(list) => Self::List(list.reader(places)),
@@ -71,8 +71,8 @@ impl Reader {
         }
     }
 
-    /// Calls `f` for the next elements, at most `most`. A long name is passed with a function that
-    /// shares it. Returns true while elements are left.
+    /// Calls `f` with at most `most` of the next elements. A long name is passed with a function
+    /// that returns a reference to it. Returns true while elements are left.
     pub(super) fn next_slice(
         &mut self,
         most: usize,
@@ -95,5 +95,5 @@ impl Reader {
     }
 }
 
-/// Shares the block of a long name.
+/// Returns a reference to the block of a long name.
 pub(super) type Share<'a> = &'a dyn Fn() -> Option<HeldKey>;

@@ -1,8 +1,8 @@
-//! The elements that are being sorted, and their sort keys: the small ones copied, one after the
-//! other, the long ones shared.
+//! The texts of elements and weights during a sort: small texts are copied into chunks, long ones
+//! are shared.
 //!
 //! ```text
-//! id:   number << 3 | INT        an integer of at most 61 bits: the id is all there is
+//! id:   number << 3 | INT        an integer of at most 61 bits, stored in the id
 //!       place  << 3 | SHORT      | len: 2 | bytes |
 //!       index  << 3 | LONG       a blob, or a long name
 //!       place  << 3 | PAIR       | id: 8 | id: 8 |, an element and its weight
@@ -20,7 +20,7 @@ use darter_structs::table::{HeldKey, Scratch, Text};
 const SHORT_MAX: usize = 1_024;
 /// Bytes of a chunk of short texts.
 const CHUNK: usize = 32 * 1024;
-/// Long texts of a chunk: each may be the last reference to what is freed then.
+/// Long texts in a chunk. Each may be the last reference to memory that is then freed.
 const LONGS: usize = 8;
 
 const TAG_BITS: u32 = 3;
@@ -31,7 +31,7 @@ const PAIR: u64 = 3;
 
 const _: () = assert!(SHORT_MAX + 2 <= CHUNK);
 
-/// A text among [`Texts`].
+/// The id of a text in [`Texts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextId(u64);
 
@@ -51,24 +51,24 @@ impl TextId {
         (self.0 >> TAG_BITS) as usize
     }
 
-    /// Itself where `mask` is 0, `other` where all of its bits are set.
+    /// Returns itself if `mask` is 0, and `other` if all bits of `mask` are set.
     #[inline(always)]
     pub(super) fn or(self, other: Self, mask: u64) -> Self {
         Self(self.0 ^ ((self.0 ^ other.0) & mask))
     }
 
-    /// The integer that it is.
+    /// The integer, if the id stores one.
     pub(super) fn as_int(self) -> Option<i64> {
         (self.tag() == INT).then_some(self.0.cast_signed() >> TAG_BITS)
     }
 }
 
-/// The text that is shown for an element.
+/// The form in which an element is returned.
 pub(super) enum Shown<'a> {
-    /// Nothing is there.
+    /// There is no value.
     Nothing,
     Text(&'a Str<'a>),
-    /// A long name, which is in one piece.
+    /// A long name, in one piece.
     Name(&'a HeldKey),
 }
 
@@ -78,7 +78,7 @@ enum Long {
     Name(HeldKey),
 }
 
-/// See the module.
+/// The texts; see the module's documentation.
 #[derive(Default)]
 pub(super) struct Texts {
     short: Chunks<u8, CHUNK>,
@@ -86,7 +86,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Adds a text; `hold` shares it if it is a long name.
+    /// Adds a text; `hold` returns a reference to it if it is a long name.
     pub(super) fn push(
         &mut self,
         text: &Str<'_>,
@@ -136,7 +136,7 @@ impl Texts {
         TextId::of(self.place_before(16), PAIR)
     }
 
-    /// The element of a pair; any other text is its own.
+    /// The element of a pair; any other text is the element itself.
     pub(super) fn element(&self, id: TextId) -> TextId {
         if id.tag() == PAIR { self.part(id, 0) } else { id }
     }
@@ -161,7 +161,7 @@ impl Texts {
         f(&Str::Inline(Text::raw(bytes)))
     }
 
-    /// Bytes of a text, about; 0 of [`TextId::NONE`].
+    /// The approximate length of a text; 0 for [`TextId::NONE`].
     pub(super) fn len(&self, id: TextId) -> usize {
         match id.tag() {
             INT => I64_TEXT_MAX,
@@ -174,7 +174,7 @@ impl Texts {
         }
     }
 
-    /// Calls `f` with a text as it is shown.
+    /// Calls `f` with a text in the form in which it is returned.
     pub(super) fn show<R>(&self, id: TextId, f: impl FnOnce(Shown<'_>) -> R) -> R {
         if id.tag() == LONG
             && let Long::Name(name) = self.long(id)
@@ -184,13 +184,13 @@ impl Texts {
         self.with(id, |text| f(Shown::Text(text)))
     }
 
-    /// Forgets everything; for a few texts.
+    /// Removes all texts; call this only with a few.
     pub(super) fn clear(&mut self) {
         self.short.clear();
         self.long.clear();
     }
 
-    /// Bytes of memory that were made.
+    /// Bytes of memory held for the sort.
     pub(super) fn memory_bytes(&self) -> usize {
         self.short.memory_bytes() + self.long.memory_bytes()
     }
@@ -209,7 +209,7 @@ impl Texts {
         TextId::of(chunk * LONGS + len - 1, LONG)
     }
 
-    /// The start of the last `bytes`.
+    /// The place of the last `bytes` bytes.
     fn place_before(&self, bytes: usize) -> usize {
         let (chunk, len) = self.short.end();
         chunk * CHUNK + len - bytes
@@ -223,7 +223,7 @@ impl Texts {
     }
 
     fn short_bytes(&self, id: TextId) -> &[u8] {
-        // An empty text may be at the end of its chunk, where there is no place.
+        // An empty text may be at the very end of its chunk.
         &self.bytes(id.value(), 2 + self.short_len(id))[2..]
     }
 

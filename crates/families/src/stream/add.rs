@@ -1,7 +1,7 @@
 //! XADD.
 //!
-//! An entry of a few fields is added at once. The fields of one that takes more than a slice to copy
-//! are gathered aside, in portions, in a list that the entry then has.
+//! An entry of a few fields is added at once. If copying the fields takes more than a slice, they
+//! are first collected in portions, in a list that the entry then uses.
 
 use super::id::{self, Wanted};
 use super::idempotent::{self, Message};
@@ -19,27 +19,29 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::stream::{End, List, StreamId};
 use std::sync::Arc;
 
-/// More bytes of fields than this are gathered aside: copying takes time.
+/// With more bytes, the fields are collected in portions.
 const BYTES_AT_ONCE: usize = 128 * 1024;
-/// Fields gathered in one portion.
+/// Fields that are collected in one portion.
 const PORTION_FIELDS: usize = 512;
-/// Fields gathered between two checks of the slice.
+/// Fields that are collected between two checks of the slice.
 const FIELDS: usize = 8;
-/// The most bytes of fields that an entry of a file may have.
+/// The most bytes of fields that an entry in a file may have.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMP producer message | IDMPAUTO producer] [MAXLEN |
-/// MINID [= | ~] threshold [LIMIT count]] * | id field value [field value ...]`: adds an entry behind all
-/// others, then trims as XTRIM does.
+/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMP producer message | IDMPAUTO producer]
+/// [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field value ...]`: appends
+/// an entry, then trims as XTRIM does.
 ///
-/// - `*`: the ID is the time, or follows the last one. `ms-*`: the next one of that time.
+/// - `*`: the ID is the current time, or the next ID after the last one. `ms-*`: the next ID of
+///   that millisecond.
 /// - `NOMKSTREAM`: a missing key stays missing.
-/// - `IDMP`: if the producer has sent this message lately, nothing is added, and the reply is the ID that
-///   it got; `IDMPAUTO`: a message of these fields, in any order.
+/// - `IDMP`: if the producer has recently sent this message, nothing is added, and the reply is the
+///   ID of that entry. `IDMPAUTO`: the message is identified by its fields, in any order.
 ///
-/// Reply: bulk, the ID; null for `NOMKSTREAM` without a stream. Refusals: those of XTRIM's options, an
-/// ID that is none, the arity, an ID that is not behind all others, `WrongType`. Cost: O(log n + bytes),
-/// in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options 6.2.0, 8.2, 8.6).
+/// Reply: bulk, the ID; null for `NOMKSTREAM` without a stream. Refusals: those of XTRIM's options,
+/// an invalid ID, the arity, an ID that is not above the last one, `WrongType`. Cost: O(log n +
+/// bytes), in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options
+/// 6.2.0, 8.2, 8.6).
 pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let mut adding = Adding::parse(&mut args)?;
@@ -64,7 +66,7 @@ pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     adding.run(cx, &key, |edit, id| edit.append(id, Fields(args)))
 }
 
-/// The request, without its fields.
+/// The parsed request, without its fields.
 #[derive(Clone, Copy, Debug)]
 struct Adding {
     wanted: Wanted,
@@ -77,7 +79,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Leaves `args` at the first field.
+    /// Parses the request; leaves `args` at the first field.
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let (mut options, mut creates, mut idempotent) = (trim::Options::default(), true, None);
         let mut said = option_names::Count::default();
@@ -107,12 +109,14 @@ impl Adding {
         Ok(Self { wanted, trim, refs, idempotent, message: None, creates })
     }
 
-    /// Digests a message that has a name; returns how one is digested that has none.
+    /// Computes the digest of a named message; for a message without a name, returns the digest to
+    /// be continued over its fields.
     fn begin_digest(&mut self, all: resp::Args<'_>) -> Option<idempotent::Fields> {
         self.idempotent?.begin(all, &mut self.message)
     }
 
-    /// Adds an entry, then trims, looking at references. `None` if there are none, and nothing was done.
+    /// Adds an entry, then trims with regard to references. `None` if that does not apply; then
+    /// nothing was done.
     fn run_with_refs(
         self,
         cx: &mut Cx<'_>,
@@ -133,7 +137,7 @@ impl Adding {
         work::run(cx, args, KEY, is_long, AddAndTrim { id, new, message, trimming }).map(Some)
     }
 
-    /// Adds the entry that `append` adds under an ID, trims, and replies.
+    /// Adds an entry by calling `append` with its ID, trims, and replies.
     fn run(
         self,
         cx: &mut Cx<'_>,
@@ -167,13 +171,13 @@ impl Adding {
 enum New {
     /// The arguments from this index on.
     Arguments(usize),
-    /// Gathered.
+    /// A list that was collected.
     List(List),
     /// The entry was added.
     Nothing,
 }
 
-/// An entry that is added, and others that are trimmed for it.
+/// An entry to add, and the trimming after it.
 struct AddAndTrim {
     id: StreamId,
     new: New,
@@ -198,7 +202,7 @@ impl StreamJob for AddAndTrim {
     }
 }
 
-/// The arguments that are left, as fields.
+/// The remaining arguments, as fields.
 #[derive(Clone)]
 struct Fields<'a>(Args<'a>);
 
@@ -211,7 +215,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// An entry whose fields are being gathered.
+/// An entry whose fields are being collected.
 struct Gathering {
     request: Arc<Request>,
     /// Index of the next field.
@@ -220,7 +224,7 @@ struct Gathering {
     fields: List,
     /// Bytes of the fields so far.
     bytes: usize,
-    /// The digest of the message, until all fields are gathered.
+    /// The digest of the message, until all fields are collected.
     digesting: Option<idempotent::Fields>,
 }
 

@@ -10,7 +10,7 @@ use darter_command::{Args, Cx, Flow, Refusal, Stream as Portions};
 use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;
 
-/// Groups that are asked in one step, and entries that are deleted.
+/// Groups that are searched in one step, and entries that are deleted in one step.
 const LOOKED_AT_ONCE: usize = 8;
 /// Codes in one portion.
 const SHOWN_AT_ONCE: usize = 512;
@@ -18,16 +18,17 @@ const SHOWN_AT_ONCE: usize = 512;
 /// There is no such entry, or it is not pending.
 const ABSENT: i8 = -1;
 const DELETED: i8 = 1;
-/// Some group has not got the entry, or not acknowledged it.
+/// Some group has not read or not acknowledged the entry.
 const HELD: i8 = 2;
 
 /// `XDELEX key [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: deletes entries. Pending
-/// references to them stay (KEEPREF), go with them (DELREF), or keep them (ACKED), as does a group
-/// that has not got them.
+/// references to them stay (KEEPREF) or are removed (DELREF). With ACKED, an entry is deleted only
+/// if all groups have read and acknowledged it.
 ///
 /// Reply: array of a code for each: 1 deleted, 2 held, -1 absent. Refusals: `Syntax`, an invalid
 /// count, invalid IDs if there is a stream, `WrongType`; then nothing changes. Cost: O(log n) for
-/// each in each group, aside if that is much. Source: <https://redis.io/commands/xdelex> (8.2.0).
+/// each in each group, in portions if that takes long. Source: <https://redis.io/commands/xdelex>
+/// (8.2.0).
 pub(super) fn xdelex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
     let key = args.key()?;
@@ -37,8 +38,8 @@ pub(super) fn xdelex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     delete(cx, args, at, Deleting::new(None, refs, ids), groups)
 }
 
-/// `XACKDEL key group [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: acknowledges entries, and deletes
-/// those that were pending as XDELEX does.
+/// `XACKDEL key group [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: acknowledges entries, and
+/// deletes those that were pending, as XDELEX does.
 ///
 /// Reply: array of a code for each: 1 acknowledged and deleted, 2 acknowledged and held, -1 not pending.
 /// Refusals and cost: XDELEX's. Source: <https://redis.io/commands/xackdel> (8.2.0).
@@ -52,7 +53,7 @@ pub(super) fn xackdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     delete(cx, args, at, Deleting::new(Some(group.to_vec()), refs, ids), groups)
 }
 
-/// Reads the word that says what becomes of references, and where the IDs are, in any order.
+/// Reads the option for references, and the position of the IDs, in any order.
 fn options(mut args: Args<'_>) -> Result<(Refs, Ids), Refusal> {
     let (mut refs, mut ids) = (None, None);
     while args.left() > 0 {
@@ -96,13 +97,13 @@ fn delete(
     work::run(cx, args, at, is_long, work)
 }
 
-/// IDs that are still to be looked at.
+/// A deletion in progress.
 struct Deleting {
-    /// The group in which they are acknowledged.
+    /// The group in which the entries are acknowledged.
     group: Option<Vec<u8>>,
     refs: Refs,
     ids: Ids,
-    /// The entry at hand, and the first group that was not looked at.
+    /// The current entry, and the first group that has not been searched for it.
     entry: Option<(StreamId, usize)>,
     codes: Vec<i8>,
 }
@@ -112,7 +113,7 @@ impl Deleting {
         Self { group, refs, ids, entry: None, codes: Vec::new() }
     }
 
-    /// The code of an entry of which no group needs to be asked.
+    /// The code of an entry for which no group must be searched.
     fn known(&self, edit: &mut StreamEdit<'_>, id: StreamId) -> Option<i8> {
         if let Some(group) = &self.group {
             return (!edit.acknowledge(group, id)).then_some(ABSENT);
@@ -164,7 +165,7 @@ impl StreamJob for Deleting {
     }
 }
 
-/// Codes being shown.
+/// A reply of codes.
 struct Codes(std::vec::IntoIter<i8>);
 
 impl Portions for Codes {

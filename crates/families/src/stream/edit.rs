@@ -17,7 +17,8 @@ const PORTION_DELETIONS: usize = 32;
 
 /// `XDEL key id [id ...]`: deletes entries.
 ///
-/// Reply: integer, entries deleted. Refusals: `WrongType`, an ID that is none; then nothing is deleted.
+/// Reply: integer, the number of deleted entries. Refusals: `WrongType`, an invalid ID; then
+/// nothing is deleted.
 /// Cost: O(log n) each, in slices when they are many.
 /// Source: <https://redis.io/commands/xdel> (5.0.0).
 pub(super) fn xdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
@@ -36,11 +37,11 @@ pub(super) fn xdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     unshare::run(cx, &key, args, Deleting)
 }
 
-/// A deletion of a few entries, whose IDs were checked.
+/// A deletion of a few entries, whose IDs have been checked.
 #[derive(Clone, Copy)]
 struct Deleting;
 
-/// Takes an ID that was checked.
+/// Takes an ID that has been checked.
 fn checked(args: &mut Args<'_>) -> Option<StreamId> {
     id::parse(args.word().ok()?, 0).ok()
 }
@@ -83,13 +84,13 @@ impl unshare::EntryEdit for Deleting {
     }
 }
 
-/// A deletion of many entries: their IDs are checked first, then they are deleted aside.
+/// A deletion of many entries: first their IDs are checked, then a copy is changed.
 struct DeletingMany {
     request: Arc<Request>,
     /// Indexes of the first ID and of the next one.
     first: usize,
     next: usize,
-    /// The new value, once all IDs are checked.
+    /// The new version, once all IDs are checked.
     draft: Option<Draft<Stream>>,
     deleted: usize,
 }
@@ -100,7 +101,7 @@ impl DeletingMany {
         Self { request, first, next: first, draft: None, deleted: 0 }
     }
 
-    /// Checks some IDs. True once all are.
+    /// Checks some IDs. Returns true once all are checked.
     fn check(&mut self) -> Result<bool, Refusal> {
         let mut args = Args::new(resp::Args::owned(&self.request), self.next);
         for _ in 0..PORTION_IDS.min(args.left()) {
@@ -127,7 +128,7 @@ impl Job for DeletingMany {
         for _ in 0..PORTION_DELETIONS {
             let Some(id) = checked(&mut args) else { break };
             self.deleted += usize::from(draft.edit(cx.now).remove(id));
-            // Each may have copied a part of the tree.
+            // Each deletion may have copied a part of the tree.
             if cx.preempt.must_yield() {
                 break;
             }

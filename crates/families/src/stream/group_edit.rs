@@ -1,6 +1,7 @@
-//! Changes of consumer groups, and their records.
+//! Changes of consumer groups, and their records in the log.
 //!
-//! Reading, claiming and acknowledging have an effect, and no event; groups and consumers have both.
+//! Reading, claiming and acknowledging are recorded but publish no event. Changes of groups and of
+//! consumers do both.
 
 use super::value::{StreamChange, StreamEdit};
 use darter_keyspace::{Event, Name, Tells};
@@ -13,29 +14,29 @@ const XGROUP_DESTROY: &Event = &Event::new("xgroup-destroy", b't');
 const XGROUP_CREATECONSUMER: &Event = &Event::new("xgroup-createconsumer", b't');
 const XGROUP_DELCONSUMER: &Event = &Event::new("xgroup-delconsumer", b't');
 
-/// A recorded change to a consumer group.
+/// A change of a consumer group, as recorded in the log.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum GroupChange {
-    /// A new group.
+    /// Creates the group.
     Create { last: StreamId, read: Option<u64> },
-    /// The group is gone.
+    /// Removes the group.
     Destroy,
-    /// The group has this position.
+    /// Sets the group's position.
     Position { last: StreamId, read: Option<u64> },
-    /// The consumer is new.
+    /// Creates the consumer.
     CreateConsumer { name: Name, seen_ms: u64 },
-    /// The consumer is gone, with its pending entries.
+    /// Removes the consumer and its pending entries.
     RemoveConsumer { name: Name },
-    /// The consumer was seen.
+    /// Sets when the consumer was last seen and active.
     See { name: Name, seen_ms: u64, active_ms: Option<u64> },
-    /// The entry is pending.
+    /// Makes the entry pending.
     Deliver { id: StreamId, delivered_ms: u64, times: u64, consumer: Option<Name> },
-    /// The entry is not pending any more.
+    /// Removes the entry from the pending ones.
     Acknowledge { id: StreamId },
 }
 
-/// Pending entries that are released in one step: they may be at random places.
+/// Pending entries that are removed in one step: they may be at random places.
 const RELEASED_AT_ONCE: usize = 8;
 
 impl StreamEdit<'_> {
@@ -49,7 +50,7 @@ impl StreamEdit<'_> {
             .record(tells, || StreamChange::Group { group: Name::from(group), change: change() });
     }
 
-    /// Creates a group. False if there is one of this name.
+    /// Creates a group. Returns false if there is one with this name.
     pub(super) fn create_group(&mut self, group: &[u8], last: StreamId, read: Option<u64>) -> bool {
         let is_new = self.stream.groups.create(group, last, read);
         if is_new {
@@ -58,7 +59,7 @@ impl StreamEdit<'_> {
         is_new
     }
 
-    /// Removes a group, and all that is pending in it. False if there is none.
+    /// Removes a group and its pending entries. Returns false if there is none.
     pub(super) fn destroy_group(&mut self, group: &[u8]) -> bool {
         let was_there = self.stream.groups.destroy(group);
         if was_there {
@@ -67,8 +68,8 @@ impl StreamEdit<'_> {
         was_there
     }
 
-    /// [`StreamEdit::record_group`] of a change that its command counts: a read of any size counts
-    /// as one.
+    /// [`StreamEdit::record_group`] for a change that the command counts itself: a read of any size
+    /// counts as one change.
     fn record_uncounted(
         &mut self,
         group: &[u8],
@@ -79,13 +80,13 @@ impl StreamEdit<'_> {
         self.recorder.record_death(tells, change);
     }
 
-    /// Sets a group's position by command.
+    /// Sets a group's position as requested by a command.
     pub(super) fn set_position(&mut self, group: &[u8], last: StreamId, read: Option<u64>) {
         self.position(group, last, read, &[XGROUP_SETID]);
         self.count(1);
     }
 
-    /// Sets a group's position, as entries were read. Its command counts that.
+    /// Moves a group's position after entries were read. The command counts the change.
     pub(super) fn advance_group(&mut self, group: &[u8], last: StreamId, read: Option<u64>) {
         self.position(group, last, read, &[]);
     }
@@ -95,7 +96,7 @@ impl StreamEdit<'_> {
         self.record_uncounted(group, tells, || GroupChange::Position { last, read });
     }
 
-    /// Creates a consumer. Returns its number, or `None` if there is one of this name.
+    /// Creates a consumer. Returns its number, or `None` if there is one with this name.
     pub(super) fn create_consumer(&mut self, group: &[u8], name: &[u8], now: u64) -> Option<u64> {
         let number = self.stream.groups.edit(group, |group| group.create_consumer(name, now))??;
         let change = || GroupChange::CreateConsumer { name: Name::from(name), seen_ms: now };
@@ -103,20 +104,20 @@ impl StreamEdit<'_> {
         Some(number)
     }
 
-    /// The number of a consumer, which is created if there is none of this name.
+    /// The number of the consumer with this name, which is created if it is absent.
     pub(super) fn consumer(&mut self, group: &[u8], name: &[u8], now: u64) -> u64 {
         let found = self.group(group).and_then(|group| group.consumer(name));
         let found = found.map(darter_structs::groups::Consumer::number);
         found.or_else(|| self.create_consumer(group, name, now)).expect("the group is there")
     }
 
-    /// The group of this name, as it is now.
+    /// The current state of the group with this name.
     pub(super) fn group(&self, name: &[u8]) -> Option<&Group> {
         self.stream.groups.get(name)
     }
 
-    /// Releases some pending entries of a consumer, and removes it once there are none left. True
-    /// while there are.
+    /// Removes some pending entries of a consumer, and the consumer itself once none is left.
+    /// Returns true while some are left.
     pub(super) fn remove_consumer(&mut self, group: &[u8], number: u64) -> bool {
         let groups = &mut self.stream.groups;
         let released = groups.edit(group, |group| group.release(number, RELEASED_AT_ONCE));
@@ -134,7 +135,7 @@ impl StreamEdit<'_> {
         false
     }
 
-    /// Notes that a consumer was seen, and whether it got an entry.
+    /// Records that a consumer was seen, and whether it received an entry.
     pub(super) fn see(&mut self, group: &[u8], number: u64, now: u64, got: bool) {
         let Some(consumer) = self.group(group).and_then(|group| group.numbered(number)) else {
             return;
@@ -145,7 +146,7 @@ impl StreamEdit<'_> {
         self.record_uncounted(group, &[], || GroupChange::See { name, seen_ms: now, active_ms });
     }
 
-    /// Makes an entry pending, or changes how it is. Its command counts that.
+    /// Makes an entry pending, or updates its delivery. The command counts the change.
     pub(super) fn deliver(&mut self, group: &[u8], pending: &Pending) {
         let consumer = self.stream.groups.edit(group, |group| {
             group.put(pending);
@@ -158,7 +159,7 @@ impl StreamEdit<'_> {
         self.record_uncounted(group, &[], change);
     }
 
-    /// Removes a pending entry. False if it is not pending.
+    /// Removes a pending entry. Returns false if the entry is not pending.
     pub(super) fn acknowledge(&mut self, group: &[u8], id: StreamId) -> bool {
         let old = self.stream.groups.edit(group, |group| group.remove(id)).flatten();
         if old.is_some() {
@@ -209,8 +210,8 @@ mod tests {
     use super::*;
     use darter_keyspace::Draft;
 
-    #[test] // A request for a missing consumer or group ends at once.
-    fn an_absent_consumer_is_removed_at_once() {
+    #[test]
+    fn removing_a_missing_consumer_or_group_ends_at_once() {
         let mut draft = Draft::<Stream>::default();
         let mut edit = draft.edit(1);
         assert!(!edit.remove_consumer(b"g", 1));

@@ -14,7 +14,7 @@ use darter_structs::groups::{Consumer, Group, Groups};
 use darter_structs::stream::End;
 use std::ops::Range;
 
-/// Groups or consumers in one portion, fewer where their names are long.
+/// Groups or consumers in one portion; fewer if their names are long.
 const SHOWN_AT_ONCE: usize = 64;
 
 fn number(reply: &mut Reply<'_>, name: &str, value: usize) {
@@ -112,7 +112,7 @@ impl Portions for ShowingConsumers {
 }
 
 /// The rest of `XINFO STREAM key FULL [COUNT n]`, after the fields of the short form: entries, and
-/// groups with their pending entries; at most `n` of each, all if it is 0.
+/// groups with their pending entries; at most `n` of each, or all if `n` is 0.
 pub(super) fn full(reply: &mut Reply<'_>, stream: &Stream, count: usize) -> Flow {
     let count = if count == 0 { usize::MAX } else { count };
     let shown = stream.entries().len().min(count);
@@ -126,7 +126,7 @@ pub(super) fn full(reply: &mut Reply<'_>, stream: &Stream, count: usize) -> Flow
     flow(reply, Full { stream: stream.clone(), entries, groups, count, next })
 }
 
-/// The next piece: indexes of the group and the consumer, and the rank of the entry.
+/// The next piece: group index, consumer index, rank of the entry.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Entries,
@@ -146,7 +146,7 @@ struct Full {
 }
 
 impl Full {
-    /// Shows some more. False at the end.
+    /// Writes the next pieces. Returns false at the end.
     fn step(&mut self, reply: &mut Reply<'_>) -> bool {
         self.next = match self.next {
             Next::Entries => {
@@ -211,7 +211,7 @@ impl Full {
         reply.array(group.pending_len().min(self.count));
     }
 
-    /// Shows the first of these pending entries. Returns the rank of the next one.
+    /// Writes the first of these pending entries. Returns the rank of the next one.
     fn pending(&self, reply: &mut Reply<'_>, group: &Group, ranks: Range<usize>) -> usize {
         let (mut next, before) = (ranks.start, reply.out.len());
         for pending in group.pending(ranks).take(SHOWN_AT_ONCE) {

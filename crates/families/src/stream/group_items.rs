@@ -1,9 +1,9 @@
 //! Consumer groups as items, for files and payloads.
 //!
-//! Redis 7.0 expects a consumer for each pending entry. Those that have none are written as those
-//! of a consumer without a name, which XPENDING shows for them; when they are read, they have none
-//! again: they were delivered at time 0. A consumer that has this name is written with time 1 in
-//! place of 0, for its deliveries and for when it was seen.
+//! Redis 7.0 expects a consumer for each pending entry. Entries without one are written as those of
+//! a consumer with an empty name, delivered at time 0. Reading such entries restores them without a
+//! consumer. A real consumer with an empty name is written with time 1 instead of 0, for its
+//! deliveries and for its last activity.
 
 use super::id::NAME_BYTES_MAX;
 use darter_base::StreamId;
@@ -13,19 +13,20 @@ use darter_structs::groups::{Consumer, Group, Groups, Pending};
 /// Pending entries that are copied out of the tree at a time.
 const BATCH: usize = 64;
 
-/// The next piece.
+/// The next item to return.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Group,
     /// The pending entry of this rank.
     Pending(usize),
-    /// Whether entries have no consumer.
+    /// The consumer that stands for entries without one, if there are any.
     Nobody,
-    /// The consumer of this index.
+    /// The consumer at this index.
     Consumer(usize),
-    /// The pending entry of this rank of that consumer.
+    /// The pending entry at this rank of that consumer.
     Owned(usize, usize),
-    /// The next without a consumer, from this rank of the group's on; then the consumer of this index.
+    /// The next entry without a consumer, from this rank in the group; then the consumer at this
+    /// index.
     Unowned(usize, usize),
 }
 
@@ -35,7 +36,7 @@ const NOBODY: &[u8] = b"";
 /// The items of the groups of a cut, one by one.
 pub(super) struct GroupItems {
     cut: Groups,
-    /// The group at hand, of this index.
+    /// The current group, and its index.
     group: Option<Group>,
     index: usize,
     consumer: Option<Consumer>,
@@ -61,7 +62,7 @@ impl GroupItems {
         self.pending.next()
     }
 
-    /// When a pending entry was delivered: never at time 0, if a consumer has it that has no name.
+    /// The delivery time of a pending entry; for a consumer with an empty name, never 0.
     fn delivered_ms(&self, pending: &Pending) -> u64 {
         let owner = pending.consumer.filter(|_| pending.delivered_ms == 0);
         let is_of_nobody = owner.zip(self.group.as_ref()).is_some_and(|(number, group)| {
@@ -80,7 +81,7 @@ impl GroupItems {
         self.owned.next()
     }
 
-    /// Goes on to the next consumer. False after the last.
+    /// Moves to the next consumer. Returns false after the last.
     fn next_consumer(&mut self, index: usize) -> bool {
         let group = self.group.as_ref();
         self.consumer = group.and_then(|group| group.consumers(index..index + 1).next().cloned());
@@ -88,7 +89,7 @@ impl GroupItems {
         self.consumer.is_some()
     }
 
-    /// Writes the first consumer, the one without a name, if some entries have no consumer.
+    /// Returns the consumer with an empty name first, if some entries have no consumer.
     fn nobody(&mut self) -> Option<Piece<'static>> {
         let group = self.group.as_ref()?;
         let unowned = group.unowned() as u64;
@@ -99,19 +100,20 @@ impl GroupItems {
         let owned = real.as_ref().map_or(0, |real| real.pending_len() as u64);
         let (seen_ms, active_ms) =
             real.as_ref().map_or((0, None), |real| (seen_ms(real), real.active_ms()));
-        // The consumer without a name is the first in the order of names.
+        // A consumer with an empty name is the first by name.
         self.next = if real.is_some() { Next::Owned(0, 0) } else { Next::Unowned(0, 0) };
         self.consumer = real;
         Some(Piece::Consumer { name: NOBODY, seen_ms, active_ms, pending: owned + unowned })
     }
 
-    /// True when entries without a consumer follow those of the consumer at hand.
+    /// True if the current consumer also stands for the entries without one.
     fn is_nobody(&self) -> bool {
         let is_named = self.consumer.as_ref().is_none_or(|consumer| consumer.name() != NOBODY);
         !is_named && self.group.as_ref().is_some_and(|group| group.unowned() > 0)
     }
 
-    /// Searches pending entries without a consumer, and subtracts the entries read from `looks`.
+    /// Finds the next pending entry without a consumer, and subtracts the visited ones from
+    /// `looks`.
     fn find_unowned(&mut self, mut rank: usize, index: usize, looks: &mut usize) {
         while let Some(group) = self.group.as_ref().filter(|_| self.owned.len() == 0)
             && rank < group.pending_len()
@@ -139,7 +141,7 @@ fn of_group(group: &Group) -> Piece<'_> {
     }
 }
 
-/// When a consumer was seen: never at time 0, if it has no name.
+/// When a consumer was last seen; never 0 if its name is empty.
 fn seen_ms(consumer: &Consumer) -> u64 {
     consumer.seen_ms().max(u64::from(consumer.name() == NOBODY))
 }
@@ -213,8 +215,8 @@ impl Source for GroupItems {
     }
 }
 
-/// Adds a piece to groups that are built aside: to the last one, and to its last consumer. False when
-/// it is there already, or contradicts what is.
+/// Adds an item to groups being loaded: to the last group and its last consumer. Returns false if
+/// it is a duplicate, or contradicts earlier items.
 pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
     match piece {
         Piece::Group { name, .. } | Piece::Consumer { name, .. } if name.len() > NAME_BYTES_MAX => {
@@ -262,7 +264,7 @@ mod tests {
     use super::*;
     use darter_keyspace::{Draft, Fresh, NewItem, Value};
 
-    /// The stream that the items of another make.
+    /// The stream made from the items of another.
     fn copy_of(stream: &Stream) -> Stream {
         let (mut items, mut copy) = (stream.items(0), Stream::new());
         while let Some(item) = items.next() {
@@ -272,8 +274,8 @@ mod tests {
         copy
     }
 
-    #[test] // A consumer without a name keeps what it has, whenever it got that; others have nothing.
-    fn nobody_and_a_consumer_without_a_name_differ() {
+    #[test]
+    fn entries_without_a_consumer_stay_so_next_to_a_consumer_with_an_empty_name() {
         for (seen_ms, delivered_ms) in [(0, 0), (0, 5), (7, 0), (7, 5)] {
             let mut draft = Draft::<Stream>::default();
             let mut edit = draft.edit(1);
@@ -292,8 +294,8 @@ mod tests {
         }
     }
 
-    #[test] // Names that no command takes are no names in a payload.
-    fn names_are_bounded() {
+    #[test] // The limit is the same as for commands.
+    fn too_long_group_and_consumer_names_in_payloads_are_refused() {
         let long = vec![b'n'; NAME_BYTES_MAX + 1];
         for (len, is_taken) in [(NAME_BYTES_MAX, true), (NAME_BYTES_MAX + 1, false)] {
             let (mut groups, name) = (Groups::default(), &long[..len]);

@@ -4,10 +4,10 @@ use darter_command::{Args, Refusal, until_nul};
 use darter_resp::Reply;
 use darter_structs::stream::StreamId;
 
-/// Longest name of a group or of a consumer: it is compared at once for each entry, and copied for its
-/// effects.
+/// Longest name of a group or a consumer: it is compared in one step for each entry, and copied
+/// into log records.
 pub(super) const NAME_BYTES_MAX: usize = 16 * 1024;
-/// Longest text that Redis looks at.
+/// The longest text that Redis accepts as an ID.
 const TEXT_MAX: usize = 127;
 
 /// The refusal of an invalid ID.
@@ -15,7 +15,7 @@ fn invalid() -> Refusal {
     Refusal::line("ERR Invalid stream ID specified as stream command argument")
 }
 
-/// Reads an ID; one without a number has the number `seq`.
+/// Parses an ID; without a sequence number it gets `seq`.
 pub(super) fn parse(text: &[u8], seq: u64) -> Result<StreamId, Refusal> {
     let id = (text.len() <= TEXT_MAX).then(|| StreamId::parse(until_nul(text), seq)).flatten();
     id.ok_or_else(invalid)
@@ -29,14 +29,14 @@ pub(super) fn name<'a>(args: &mut Args<'a>) -> Result<&'a [u8], Refusal> {
     args.bytes()
 }
 
-/// The ID that a new entry is to get.
+/// The ID that XADD asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// `*`: by the time.
+    /// `*`: from the current time.
     Auto,
-    /// `ms-*`: the next one of this time.
+    /// `ms-*`: the next ID of this millisecond.
     AutoSeq(u64),
-    /// This one.
+    /// Exactly this ID.
     Exact(StreamId),
 }
 
@@ -52,7 +52,7 @@ impl Wanted {
         }
     }
 
-    /// The ID at `now`, in milliseconds, where the last one is `last`.
+    /// The ID for an entry added at `now` (milliseconds) after the ID `last`.
     pub(super) fn behind(self, last: StreamId, now: u64) -> Result<StreamId, Refusal> {
         if last == StreamId::MAX {
             return Err(Refusal::line(
@@ -62,7 +62,7 @@ impl Wanted {
         let id = match self {
             Self::Auto if now > last.ms => Some(StreamId::new(now, 0)),
             Self::Auto => last.next(),
-            // Redis has forgotten to say why.
+            // Redis has no error text for this case.
             Self::AutoSeq(ms) if last == StreamId::new(ms, u64::MAX) => return Err(too_large()),
             Self::AutoSeq(ms) if ms == last.ms => last.next(),
             Self::AutoSeq(ms) => Some(StreamId::new(ms, 0)),
@@ -98,7 +98,7 @@ pub(super) fn first(args: &mut Args<'_>) -> Result<StreamId, Refusal> {
     id.ok_or(Refusal::line("ERR invalid start ID for the interval"))
 }
 
-/// Takes the last ID of a range: `-`, `+`, an ID, or `(` and the ID behind it.
+/// Takes the last ID of a range: `-`, `+`, an ID, or `(` and the ID after it.
 pub(super) fn last(args: &mut Args<'_>) -> Result<StreamId, Refusal> {
     let (id, is_open) = bound(args.word()?, u64::MAX)?;
     let id = if is_open { id.previous() } else { Some(id) };

@@ -1,8 +1,8 @@
-//! Producers that may send an entry twice: IDMP and IDMPAUTO of XADD, and XCFGSET.
+//! Detection of entries that a producer sends twice: IDMP and IDMPAUTO of XADD, and XCFGSET.
 //!
-//! A stream remembers digests of the names of producers and of messages, or of the messages
-//! themselves, each for a while and a number of them for each producer. Files do not: Redis 7.0
-//! would not load them.
+//! For each producer, a stream remembers a limited number of messages for a limited time, by
+//! digests of their names or contents. This memory is not saved to files, because Redis 7.0 could
+//! not load it.
 
 use super::id;
 use super::value::{Stream, StreamEdit};
@@ -13,14 +13,14 @@ use darter_resp as resp;
 use darter_structs::groups::Producers;
 use darter_structs::stream::{Element, List, StreamId};
 
-/// Redis's defaults, and the most.
+/// Redis's default and maximum durations.
 const DURATION_S: u32 = 100;
 const DURATION_S_MAX: u32 = 86_400;
 const MESSAGES: u32 = 100;
 const MESSAGES_MAX: u32 = 10_000;
 /// Bytes that are digested in one step.
 const DIGESTED_AT_ONCE: usize = 16 * 1024;
-/// Longest name of a producer or of a message: it is digested at once.
+/// Longest name of a producer or a message: it is digested in one step.
 const NAME_BYTES_MAX: usize = 64 * 1024;
 /// An empty field counts as this many bytes: finding the next one takes time.
 const FIELD_BYTES: usize = 64;
@@ -32,7 +32,7 @@ pub(super) struct Memory {
     limits: Limits,
 }
 
-/// How long messages are remembered, and how many of each producer.
+/// How long messages are remembered, and how many for each producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub struct Limits {
@@ -46,7 +46,7 @@ impl Default for Limits {
     }
 }
 
-/// A message, by the digests of its producer's name and of itself: the same in every process.
+/// A message, identified by digests of its producer's name and of itself; equal in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub struct Message {
@@ -67,21 +67,21 @@ impl Memory {
         self.limits
     }
 
-    /// Messages before it are forgotten.
+    /// Messages older than this are forgotten.
     fn since_ms(&self, now: u64) -> u64 {
         now.saturating_sub(u64::from(self.limits.duration_s) * 1_000)
     }
 
-    /// The ID that the message got, if it is remembered.
+    /// The ID of the message's entry, if it is remembered.
     pub(super) fn find(&self, of: Message, now: u64) -> Option<StreamId> {
         self.producers.find(of.producer, of.message, self.since_ms(now))
     }
 
-    /// Notes the ID of the message.
+    /// Remembers the ID of the message.
     pub(super) fn add(&mut self, of: Message, id: StreamId, now: u64) {
         let (max, since_ms) = (self.limits.messages as usize, self.since_ms(now));
         self.producers.add((of.producer, of.message), (id, now), (max, since_ms));
-        // Each message checks two producers, so producers that send no more are removed in the end.
+        // Each message checks two producers, so that silent producers are removed eventually.
         (0..2).for_each(|_| self.producers.tend(since_ms));
     }
 
@@ -94,12 +94,12 @@ impl Memory {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdempotentRequest {
     producer: usize,
-    /// None: the message is its fields.
+    /// `None`: the fields are the message.
     message: Option<usize>,
 }
 
 impl IdempotentRequest {
-    /// Takes the option, if the next argument is it; `asked` is the option taken before.
+    /// Takes the option, if it comes next; `asked` is an option taken before.
     pub(super) fn take(args: &mut Args<'_>, asked: &mut Option<Self>) -> Result<bool, Refusal> {
         let name = if args.left() > 2 && args.option("IDMP") {
             "IDMP"
@@ -113,7 +113,7 @@ impl IdempotentRequest {
         }
         let mut named = |what| {
             let at = args.position();
-            args.seek(at + 1); // Not read: a huge one is not gathered.
+            args.seek(at + 1); // Skipped unread, so that a huge argument is not gathered.
             match args.all().arg(at).len() {
                 0 => Err(Refusal::line(format!("ERR {name} requires a non-empty {what} ID"))),
                 1..=NAME_BYTES_MAX => Ok(at),
@@ -126,12 +126,13 @@ impl IdempotentRequest {
         Ok(true)
     }
 
-    /// The refusal of an ID that the client has chosen.
+    /// The refusal of an ID chosen by the client.
     pub(super) fn not_auto() -> Refusal {
         Refusal::line("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs")
     }
 
-    /// Digests a message that has a name. Returns how one is digested that has none.
+    /// Computes the digest of a named message; for a message without a name, returns the digest to
+    /// be continued over its fields.
     pub(super) fn begin(
         self,
         all: resp::Args<'_>,
@@ -139,7 +140,7 @@ impl IdempotentRequest {
     ) -> Option<Fields> {
         let producer = digest(all.get(self.producer));
         let Some(at) = self.message else { return Some(Fields { producer, ..Fields::default() }) };
-        // As long as the digest of fields, and never equal to one.
+        // As long as a digest of fields, but never equal to one.
         *message = Some(Message { producer, message: mixed(digest(all.get(at)), 1) });
         None
     }
@@ -153,18 +154,18 @@ fn digest(text: &[u8]) -> u128 {
     digest.finish()
 }
 
-/// The digest of a digest and its kind: different messages have different sums of these.
+/// The digest of a digest and its kind, so that different messages have different sums.
 fn mixed(digest: u128, kind: u8) -> u128 {
     let mut bytes = [kind; 17];
     bytes[1..].copy_from_slice(&digest.to_le_bytes());
     Wide::of(&bytes)
 }
 
-/// The fields of a message, being digested in any order of pairs.
+/// The fields of a message, digested independently of the order of pairs.
 #[derive(Default)]
 pub(super) struct Fields {
     producer: u128,
-    /// The field at hand, how much of it is digested, and the digest of its pair.
+    /// The current field, the number of its bytes digested, and the digest of its pair.
     next: usize,
     at: usize,
     pair: Option<Wide>,
@@ -172,7 +173,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Digests some of the fields, each a name or a value in turn. The message, once all are.
+    /// Digests some fields: names and values alternate. Returns the message once all are digested.
     pub(super) fn step(&mut self, fields: &List) -> Option<Message> {
         let mut bytes = 0;
         while bytes < DIGESTED_AT_ONCE {
@@ -209,8 +210,8 @@ impl Fields {
     }
 }
 
-/// `XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count]`: how long the stream remembers messages, and
-/// how many of each producer. It forgets all that it has.
+/// `XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count]`: sets how long the stream remembers
+/// messages, and how many for each producer. All remembered messages are forgotten.
 ///
 /// Reply: OK. Refusals: `Syntax`, invalid numbers and numbers out of range, `NoSuchKey`,
 /// `WrongType`. Cost: O(1); memory is freed later. Source: <https://redis.io/commands/xcfgset>

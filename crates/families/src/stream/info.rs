@@ -11,7 +11,7 @@ use darter_structs::stream::{End, StreamId};
 
 /// `XINFO STREAM key`: the counters of the stream, and its first and last entry.
 ///
-/// There is no radix tree here; its numbers are those of a tree with a node for every
+/// There is no radix tree here; the reported numbers are those of a tree with one node per
 /// `stream-node-max-entries` entries. Reply: map. Refusals: `NoSuchKey`, `WrongType`, further
 /// arguments. Cost: O(log n). Source: <https://redis.io/commands/xinfo-stream> (5.0.0).
 pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
@@ -37,7 +37,7 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         id::encode(reply, id);
     }
     reply.bulk(b"entries-added");
-    reply.int(state.added.cast_signed()); // As in Redis, it wraps.
+    reply.int(state.added.cast_signed()); // The number wraps, as in Redis.
     reply.bulk(b"recorded-first-entry-id");
     id::encode(reply, entries.first().unwrap_or(StreamId::MIN));
     if let Some(count) = full {
@@ -63,9 +63,9 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(flow(reply, showing))
 }
 
-/// The count of `FULL [COUNT n]`, if that is there.
+/// The count in `FULL [COUNT n]`, if given.
 fn full_count(mut args: Args<'_>) -> Result<Option<usize>, Refusal> {
-    /// The number that Redis shows without a count, and for one below 0.
+    /// The number shown by default, and for a negative count.
     const DEFAULT: usize = 10;
     let refusal = subcommand_syntax(args, "XINFO");
     match args.left() {

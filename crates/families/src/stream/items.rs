@@ -11,24 +11,24 @@ use darter_structs::groups::Groups;
 use darter_structs::stream::{self, Element, End, StreamReader};
 use darter_structs::{list, stream::StreamId};
 
-/// Bytes of a part of a long name or value, which is hashed in one go.
+/// Bytes in one part of a long name or value; a part is hashed in one step.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
 
 /// The items of a cut, one by one.
 pub(super) struct Entries {
-    /// For the second pass, which releases what it has read.
+    /// The cut, for the second pass, which frees what it has read.
     cut: Option<stream::Entries>,
     reader: StreamReader,
     state: State,
-    /// The names and values of the current entry that are still to come, if it is a long one.
+    /// The remaining names and values of the current entry, if it is a long one.
     fields: Option<list::ListReader>,
     /// The names and values of a short entry.
     texts: Texts,
-    /// The current one of a long entry.
+    /// The current name or value of a long entry.
     field: Vec<u8>,
-    /// A long text, and the bytes of it that were returned.
+    /// A long text, and the number of its bytes already returned.
     long: Option<(Blob, usize)>,
-    /// The state was returned.
+    /// The state has been returned.
     is_told: bool,
     groups: GroupItems,
     groups_len: u64,

@@ -2,19 +2,19 @@
 //!
 //! | file    | holds                                                             |
 //! |---------|-------------------------------------------------------------------|
-//! | `value` | the type: its row, its values, how they are changed               |
+//! | `value` | the type: its row, its values, its editor                         |
 //! | `items` | its entries as items; `group_items`: its consumer groups          |
 //! | `id`    | IDs as arguments and in replies, names of groups as arguments      |
 //! | `add`   | XADD; `trim`: XTRIM; `edit`: XDEL, XSETID                         |
 //! | `idempotent` | IDMP and IDMPAUTO of XADD; XCFGSET                           |
 //! | `read`  | XLEN, XRANGE, XREVRANGE; `xread`: XREAD                           |
 //! | `info`  | XINFO STREAM; `group_info`: XINFO GROUPS and CONSUMERS, and FULL  |
-//! | `group_edit` | how groups are changed; `work`: by what takes more than a slice |
-//! | `xgroup` | XGROUP; `progress`: how far a group has come                     |
+//! | `group_edit` | changes of groups; `work`: changes longer than a slice            |
+//! | `xgroup` | XGROUP; `progress`: counts of read and unread entries            |
 //! | `xreadgroup` | XREADGROUP; `rows`: entries by ID in replies                 |
 //! | `xack`, `xpending`, `xclaim` | XACK, XNACK; XPENDING; XCLAIM, XAUTOCLAIM    |
-//! | `delete` | XDELEX, XACKDEL; `refs`: what becomes of pending entries then     |
-//! | `reply` | how entries are shown, in slices if there are many, or long ones  |
+//! | `delete` | XDELEX, XACKDEL; `refs`: pending references to deleted entries    |
+//! | `reply` | replies of entries, in slices if they are many or long            |
 
 mod add;
 mod delete;

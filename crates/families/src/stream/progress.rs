@@ -1,7 +1,7 @@
-//! How far a group has come: the number of entries that it has read, and of those that it has not.
+//! A group's progress: the number of entries that it has read, and its lag.
 //!
 //! Source: `streamEstimateDistanceFromFirstEverEntry`, `streamRangeHasTombstones` and
-//! `streamReplyWithCGLag` of Redis 7.0, whose answers these are.
+//! `streamReplyWithCGLag` of Redis 7.0; the results are the same.
 
 use super::value::Stream;
 use darter_structs::groups::Group;
@@ -14,7 +14,7 @@ pub(super) fn added_up_to(stream: &Stream, id: StreamId) -> Option<u64> {
         return Some(state.added);
     }
     let first = stream.entries().first().filter(|_| id < state.last)?;
-    // Nothing behind the first entry was deleted: the entries before one are known by number.
+    // If nothing after the first entry was deleted, the number of entries before it is known.
     let is_whole = state.max_deleted == StreamId::MIN || state.max_deleted < first;
     let before = state.added.wrapping_sub(len);
     match id {
@@ -25,18 +25,17 @@ pub(super) fn added_up_to(stream: &Stream, id: StreamId) -> Option<u64> {
     }
 }
 
-/// True when an entry may have been deleted at or behind an ID, and behind the first entry.
+/// True if an entry after the first one may have been deleted at or after an ID.
 fn has_gap_from(stream: &Stream, id: StreamId) -> bool {
     let (first, max_deleted) = (stream.entries().first(), stream.state().max_deleted);
     let is_behind = first.is_some_and(|first| first <= max_deleted);
     is_behind && max_deleted != StreamId::MIN && id <= max_deleted
 }
 
-/// The number of entries that a group has read after the one with this ID, if it had read `read`
-/// before.
+/// The number of entries a group has read once it has read this ID, if it had read `read` before.
 pub(super) fn read_with(stream: &Stream, read: Option<u64>, id: StreamId) -> Option<u64> {
     match read {
-        // Counted as Redis does, whose signed -1 says "unknown".
+        // Counted as in Redis, where -1 means "unknown".
         Some(read) if !has_gap_from(stream, id) => {
             read.checked_add(1).filter(|read| *read < u64::MAX)
         }
@@ -45,7 +44,7 @@ pub(super) fn read_with(stream: &Stream, read: Option<u64>, id: StreamId) -> Opt
     }
 }
 
-/// The number of entries that a group has not read yet, if it is known.
+/// The number of entries that a group has not read yet, if known.
 pub(super) fn lag(stream: &Stream, group: &Group) -> Option<i64> {
     let added = stream.state().added;
     if added == 0 {

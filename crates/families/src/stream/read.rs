@@ -8,7 +8,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{End, Entries, StreamId};
 use std::ops::Range;
 
-/// `XLEN key`: entries of the stream.
+/// `XLEN key`: the number of entries.
 ///
 /// Reply: integer. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/xlen> (5.0.0).
@@ -19,11 +19,11 @@ pub(super) fn xlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// `XRANGE key start end [COUNT count]`: the entries from one ID to another, in order. `-` and `+`
-/// are the smallest and the largest ID; one after `(` is left out.
+/// `XRANGE key start end [COUNT count]`: the entries from `start` to `end`, in order. `-` and `+`
+/// are the smallest and the largest ID; an ID after `(` is excluded.
 ///
 /// Reply: array of entries, each an array of its ID and an array of names and values; a null array
-/// for a count of 0 or less. Streamed from a cut when long. Refusals: ends that are no IDs, `Syntax`,
+/// for a count of 0 or less. Streamed from a cut when long. Refusals: invalid IDs, `Syntax`,
 /// `NotAnInteger`, `WrongType`. Cost: O(log n + entries shown).
 /// Source: <https://redis.io/commands/xrange> (5.0.0; `(` 6.2.0).
 pub(super) fn xrange(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -39,7 +39,7 @@ pub(super) fn xrevrange(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal
 fn range(cx: &mut Cx<'_>, mut args: Args<'_>, from: End) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let ends = args.position();
-    // The start is read first, wherever it is.
+    // The start is parsed first, in either command.
     let [start, end] = if from == End::Front { [ends, ends + 1] } else { [ends + 1, ends] };
     args.seek(start);
     let first = id::first(&mut args)?;
@@ -68,14 +68,14 @@ fn range(cx: &mut Cx<'_>, mut args: Args<'_>, from: End) -> Result<Flow, Refusal
     Ok(reply::entries(&mut cx.reply, entries, ranks, from))
 }
 
-/// The ranks of the entries from one ID to another.
+/// The ranks of the entries between two IDs.
 pub(super) fn between(entries: &Entries, first: StreamId, last: StreamId) -> Range<usize> {
     let start = entries.rank_of(first);
     let end = last.next().map_or(entries.len(), |behind| entries.rank_of(behind));
     start..end.max(start)
 }
 
-/// The first of these ranks at one end.
+/// The first `count` of these ranks, from one end.
 fn limited(ranks: Range<usize>, count: Option<usize>, from: End) -> Range<usize> {
     let len = count.unwrap_or(usize::MAX).min(ranks.len());
     match from {

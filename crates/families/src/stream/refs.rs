@@ -8,7 +8,7 @@ use darter_command::{Args, Flow};
 use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;
 
-/// Groups, or pending entries of one, that are looked at in one step.
+/// Groups, or pending entries of a group, that are visited in one step.
 const LOOKED_AT_ONCE: usize = 16;
 
 /// The treatment of references to a deleted entry.
@@ -19,7 +19,7 @@ pub(super) enum Refs {
     Keep,
     /// The references are removed.
     Delete,
-    /// The entry is deleted only if all groups have got and acknowledged it.
+    /// An entry is deleted only if all groups have read and acknowledged it.
     Acked,
 }
 
@@ -31,19 +31,19 @@ impl Refs {
     }
 }
 
-/// The references to an entry, found by looking through the groups.
+/// The result of searching the groups for references to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Entries from this index on are still to be looked at.
+    /// Groups from this index on have not been searched.
     More(usize),
-    /// No group needs it, or it is deleted anyway.
+    /// No group needs the entry, or it is deleted in any case.
     Free,
     /// A group refers to the entry.
     Held,
 }
 
-/// Searches the groups from this index on for an entry, and removes the chosen references. Counts
-/// `looks` down.
+/// Searches the groups from this index on for an entry, and removes references if so requested.
+/// Subtracts visits from `looks`.
 pub(super) fn look(
     edit: &mut StreamEdit<'_>,
     refs: Refs,
@@ -72,11 +72,11 @@ pub(super) fn look(
     Found::Free
 }
 
-/// Trimming that looks at references, in steps.
+/// Trimming that regards references, in steps.
 pub(super) struct Trimming {
     trim: Trim,
     refs: Refs,
-    /// Entries still to be removed, and entries removed.
+    /// Entries still to remove, and entries removed.
     left: usize,
     removed: usize,
     stage: RefsStage,
@@ -86,18 +86,18 @@ pub(super) struct Trimming {
 #[derive(Clone, Copy, Debug)]
 enum RefsStage {
     Begin,
-    /// Pending entries of this group from `next` on, up to `end`, are removed.
+    /// Removes pending entries of this group from `next` to `end`.
     Forget {
         group: usize,
         next: StreamId,
         end: Option<StreamId>,
     },
-    /// This group is asked how far it has come; those before it have all got what is up to `got`.
+    /// Asks this group how far it has read; the groups before it have read everything up to `got`.
     Ask {
         group: usize,
         got: StreamId,
     },
-    /// The first entry from `next` on is looked for in groups from this index on.
+    /// Searches the groups from this index on for the first entry from `next` on.
     Sift {
         next: StreamId,
         got: StreamId,
@@ -110,7 +110,7 @@ impl Trimming {
         Self { trim, refs, left: 0, removed: 0, stage: RefsStage::Begin }
     }
 
-    /// True if it may take more than a slice, once `added` entries were added.
+    /// True if trimming may take more than a slice once `added` entries are added.
     pub(super) fn is_long(&self, stream: &Stream, added: usize) -> bool {
         let (entries, groups) = (stream.entries(), stream.groups());
         if self.refs == Refs::Acked {
@@ -120,7 +120,7 @@ impl Trimming {
         let Some(first) = entries.first().filter(|_| groups.len() <= LOOKED_AT_ONCE) else {
             return groups.len() > LOOKED_AT_ONCE;
         };
-        // Not only entries that are there may be pending: also those that were deleted between.
+        // Entries deleted in between may be pending, too.
         let count = self.trim.count_with(entries, added);
         let end = entries.range(count..count + 1).next().map(|entry| entry.id());
         let pending = groups.iter().map(|group| {
@@ -130,7 +130,7 @@ impl Trimming {
         pending.sum::<usize>() > LOOKED_AT_ONCE
     }
 
-    /// Does some of it. True while there is more.
+    /// Does a part of the work. Returns true while more is left.
     pub(super) fn step(&mut self, edit: &mut StreamEdit<'_>) -> bool {
         match self.stage {
             RefsStage::Begin => self.begin(edit),
@@ -155,7 +155,7 @@ impl Trimming {
         true
     }
 
-    /// Removes all that is left to be removed at the front.
+    /// Removes all entries that are still to be removed at the front.
     fn cut(&mut self, edit: &mut StreamEdit<'_>) -> bool {
         edit.trim_beside(self.left);
         self.removed = self.left;
@@ -173,7 +173,7 @@ impl Trimming {
         let (name, rank) = (found.name().to_vec(), found.rank_of(next));
         let pending = found.pending(rank..rank + LOOKED_AT_ONCE).map(|pending| pending.id);
         let ids: Vec<_> = pending.take_while(|id| end.is_none_or(|end| *id < end)).collect();
-        // References to an entry that was deleted before stay.
+        // References to entries that were deleted earlier stay.
         for id in &ids {
             if edit.stream().entries().contains(*id) {
                 edit.acknowledge(&name, *id);

@@ -1,5 +1,5 @@
-//! Replies of entries: each an array of its ID and an array of names and values; streamed from a cut
-//! when there are many, or long ones.
+//! Replies of entries: each is an array of its ID and an array of names and values. Streamed from a
+//! cut if entries are many or long.
 
 use super::id;
 use super::value::sent;
@@ -21,8 +21,8 @@ const FIELDS: usize = 16;
 /// The parts of an entry's array: its ID, and its names and values.
 const PARTS: usize = 2;
 
-/// Encodes an entry that is not long, as the first of `parts` parts of an array. Returns how many
-/// names and values it has, and their bytes.
+/// Encodes a short entry as the first of `parts` parts of an array. Returns the number of its names
+/// and values, and their bytes.
 fn entry(reply: &mut Reply<'_>, entry: &StreamEntry<'_>, parts: usize) -> (usize, usize) {
     let (fields, mut bytes) = (2 * entry.pairs(), 0);
     reply.array(parts);
@@ -38,7 +38,7 @@ fn entry(reply: &mut Reply<'_>, entry: &StreamEntry<'_>, parts: usize) -> (usize
     (fields, bytes)
 }
 
-/// Replies with an array of the entries with these ranks: in order from the front, in reverse from
+/// Replies with an array of the entries at these ranks: ascending from the front, descending from
 /// the back.
 pub(super) fn entries(
     reply: &mut Reply<'_>,
@@ -57,7 +57,7 @@ pub(super) fn entries(
     }
 }
 
-/// Encodes entries until the portion is over, or the next is long. Returns the ranks that are left.
+/// Encodes entries until the portion is full, or the next one is long. Returns the remaining ranks.
 pub(super) fn some(
     reply: &mut Reply<'_>,
     entries: &Entries,
@@ -87,11 +87,11 @@ pub(super) fn some(
 
 /// The part of a reply before its entries.
 pub(super) enum Head {
-    /// Nothing more: their array is begun.
+    /// Nothing: their array has been started.
     Begun,
     /// The name of their key, and the header of their array.
     Key(Vec<u8>),
-    /// The name of a field, whose value is a single entry.
+    /// The name of a field whose value is a single entry.
     Field(&'static str),
 }
 
@@ -104,13 +104,13 @@ pub(super) struct ShownEntries {
 }
 
 impl ShownEntries {
-    /// Entries whose array is begun.
+    /// Entries whose array header has been written.
     pub(super) fn begun(entries: &Entries, ranks: Range<usize>, from: End) -> Self {
         Self { head: Head::Begun, entries: entries.reader(), ranks, from }
     }
 }
 
-/// Begins the reply of the entries of one key among several: a pair.
+/// Starts the reply for one of several keys: a pair of its name and its entries.
 pub(super) fn name(reply: &mut Reply<'_>, key: &[u8], entries: usize) {
     if !reply.is_resp3() {
         reply.array(2);
@@ -119,7 +119,7 @@ pub(super) fn name(reply: &mut Reply<'_>, key: &[u8], entries: usize) {
     reply.array(entries);
 }
 
-/// Entries of some cuts, being shown. The header of the whole is written.
+/// Entries of several cuts, being sent. The outer header has been written.
 #[derive(Default)]
 pub(super) struct Showing {
     parts: VecDeque<ShownEntries>,
@@ -127,12 +127,12 @@ pub(super) struct Showing {
     /// Names and values of a long entry that are still to come.
     long: Option<list::ListReader>,
     unsent: PendingValues,
-    /// The number of further parts of each entry, which others write.
+    /// The number of further parts of each entry, which the caller writes.
     more_parts: usize,
 }
 
 impl Showing {
-    /// An entry whose array has `more_parts` more parts: they are shown after it.
+    /// An entry whose array has `more_parts` further parts, which follow it.
     pub(super) fn followed_by(more_parts: usize, part: ShownEntries) -> Self {
         Self { parts: [part].into(), more_parts, ..Self::default() }
     }
@@ -142,7 +142,7 @@ impl Showing {
         self.parts.push_back(part);
     }
 
-    /// Begins with the next part.
+    /// Starts the next part.
     fn begin(&mut self, reply: &mut Reply<'_>) {
         let Some(ShownEntries { head, entries, ranks, from }) = self.parts.pop_front() else {
             return;
@@ -155,7 +155,7 @@ impl Showing {
         self.reader = Some(StreamReader::new(entries, ranks, from));
     }
 
-    /// Encodes the next entry; of a long one the part before its fields.
+    /// Encodes the next entry; for a long entry, the part before its fields.
     fn entry(&mut self, reply: &mut Reply<'_>) -> (usize, usize) {
         let (Some(reader), mut size) = (&mut self.reader, (0, 0)) else { return (0, 0) };
         let parts = PARTS + self.more_parts;
@@ -184,7 +184,7 @@ impl Showing {
         (FIELDS, bytes)
     }
 
-    /// True when nothing is left to be shown.
+    /// True when everything has been sent.
     pub(super) fn is_over(&self) -> bool {
         self.unsent.is_empty()
             && self.long.is_none()
@@ -218,7 +218,7 @@ impl Stream for Showing {
     fn pinned_bytes(&self) -> usize {
         let reader = self.reader.as_ref().map_or(0, StreamReader::pinned_bytes);
         let long = self.long.as_ref().map_or(0, list::ListReader::pinned_bytes);
-        // Only the first few keys count: a request may name very many.
+        // Only the first few keys count, because a request may name very many.
         let parts = self.parts.iter().take(ENTRIES_AT_ONCE);
         let parts = parts.filter(|part| part.entries.is_pinned());
         let parts = parts.map(|part| part.entries.memory_bytes()).sum::<usize>();

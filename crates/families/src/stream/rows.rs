@@ -1,4 +1,4 @@
-//! Replies of entries that are named by their IDs, some of which are gone; in slices if there are many.
+//! Replies of entries given by their IDs, of which some may be deleted; in slices if they are many.
 
 use super::id;
 use super::reply::{Showing, ShownEntries};
@@ -9,38 +9,38 @@ use darter_structs::stream::{End, Entries, StreamId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Rows that are begun in one portion.
+/// Rows that are started in one portion.
 const ROWS_AT_ONCE: usize = 64;
 /// Rows in a chunk: some 20 KiB.
 const CHUNK_ROWS: usize = 1_024;
 
-/// Entries to be shown.
+/// A row of the reply.
 #[derive(Clone, Debug)]
 enum Row {
-    /// The entries with these ranks.
+    /// The entries at these ranks.
     Run(Range<usize>),
     /// A deleted entry: only its ID is shown.
     Gone(StreamId),
 }
 
-/// The earlier deliveries of an entry: its idle time in milliseconds, and their number. An entry
-/// without a consumer is idle for -1, as in XPENDING.
+/// The earlier deliveries of an entry: its idle time in milliseconds, and their number. For an
+/// entry without a consumer the idle time is -1, as in XPENDING.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
     pub(super) idle_ms: i64,
     pub(super) times: u64,
 }
 
-/// Entries in the order in which they were added, found by their IDs.
+/// Entries in the order of addition, found by their IDs.
 #[derive(Default)]
 pub(super) struct Rows {
     rows: Chunks<Row, CHUNK_ROWS>,
-    /// The earlier deliveries of each row, or nothing.
+    /// The earlier deliveries of each row; empty if they are not shown.
     before: Chunks<Before, CHUNK_ROWS>,
     len: usize,
 }
 
-/// IDs in the order in which they were added.
+/// IDs in the order of addition.
 #[derive(Default)]
 pub(super) struct IdRows {
     ids: Chunks<StreamId, CHUNK_ROWS>,
@@ -48,7 +48,7 @@ pub(super) struct IdRows {
 }
 
 impl IdRows {
-    /// How many there are.
+    /// The number of IDs.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -67,12 +67,12 @@ impl From<IdRows> for Taken<StreamId> {
 }
 
 impl Rows {
-    /// How many there are.
+    /// The number of rows.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds the entries with these ranks.
+    /// Adds the entries at these ranks.
     pub(super) fn add(&mut self, ranks: Range<usize>) {
         self.len += ranks.len();
         let rows = self.rows.tail(1);
@@ -82,8 +82,8 @@ impl Rows {
         }
     }
 
-    /// Adds an entry with this rank, or a deleted one, and its earlier deliveries: then each row
-    /// has these.
+    /// Adds the entry at this rank, or a deleted one, with its earlier deliveries. Then all rows
+    /// must have them.
     pub(super) fn add_with(&mut self, entry: Result<usize, StreamId>, before: Before) {
         self.len += 1;
         self.rows.tail(1).push(match entry {
@@ -93,7 +93,7 @@ impl Rows {
         self.before.tail(1).push(before);
     }
 
-    /// Adds an entry that is gone.
+    /// Adds a deleted entry.
     pub(super) fn add_gone(&mut self, id: StreamId) {
         self.len += 1;
         self.rows.tail(1).push(Row::Gone(id));
@@ -110,7 +110,7 @@ pub(super) enum Shown {
     Ids(IdRows),
 }
 
-/// Items taken out of chunks, one by one.
+/// Takes items out of chunks, one by one.
 pub(super) struct Taken<T: 'static> {
     chunk: std::vec::IntoIter<T>,
     rest: Chunks<T, CHUNK_ROWS>,
@@ -135,7 +135,7 @@ impl<T> Taken<T> {
     }
 }
 
-/// Parts of a reply, being shown. The header of the whole is written.
+/// Parts of a reply, being sent. The outer header has been written.
 #[derive(Default)]
 pub(super) struct ShowingRows {
     parts: VecDeque<Shown>,
@@ -144,7 +144,7 @@ pub(super) struct ShowingRows {
     entries: Option<Entries>,
     ids: Taken<StreamId>,
     showing: Option<Showing>,
-    /// The part that follows the entry being shown.
+    /// The earlier deliveries to write after the current entry.
     then: Option<Before>,
 }
 
@@ -154,7 +154,7 @@ impl ShowingRows {
         self.parts.push_back(part);
     }
 
-    /// Begins with the next part. False if there is none.
+    /// Starts the next part. Returns false if there is none.
     fn begin(&mut self, reply: &mut Reply<'_>) -> bool {
         match self.parts.pop_front() {
             None => return false,
@@ -180,7 +180,7 @@ impl ShowingRows {
         self.before = Taken::new(rows.before);
     }
 
-    /// The next row or ID. False if there is none.
+    /// Writes the next row or ID. Returns false if there is none.
     fn row(&mut self, reply: &mut Reply<'_>) -> bool {
         if let Some(id) = self.ids.next() {
             id::encode(reply, id);
@@ -205,7 +205,7 @@ impl ShowingRows {
         true
     }
 
-    /// Shows the part after an entry.
+    /// Writes the part after an entry.
     fn end_row(&mut self, reply: &mut Reply<'_>) {
         if let Some(Before { idle_ms, times }) = self.then.take() {
             reply.int(idle_ms);

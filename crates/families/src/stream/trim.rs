@@ -1,4 +1,4 @@
-//! Removal from the front of a stream: XTRIM, and the options that it shares with XADD.
+//! Trimming: XTRIM, and the options that it shares with XADD.
 
 use super::id;
 use super::refs::{Refs, Trimming};
@@ -13,7 +13,7 @@ use darter_structs::stream::{Entries, StreamId};
 enum Keep {
     /// Keeps this many entries.
     Len(usize),
-    /// The entries with this ID and later ones.
+    /// Keeps the entries with this ID or later ones.
     From(StreamId),
 }
 
@@ -23,11 +23,11 @@ pub(super) struct Trim {
     keep: Keep,
     /// Only multiples of [`NODE_ENTRIES`] are removed.
     is_approximate: bool,
-    /// The most that are removed.
+    /// The most entries to remove.
     limit: Option<usize>,
 }
 
-/// The options of a request, as they come.
+/// The options of a request, as parsed so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options {
     keep: Option<Keep>,
@@ -37,7 +37,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Takes an option, if the next argument is one.
+    /// Takes an option, if it comes next.
     pub(super) fn take(&mut self, args: &mut Args<'_>) -> Result<bool, Refusal> {
         if self.refs.is_none()
             && let Some(refs) = Refs::take(args)
@@ -80,17 +80,17 @@ impl Options {
         Ok(())
     }
 
-    /// True if there is no threshold, and none is needed.
+    /// True if there is no threshold, and none is required.
     fn is_empty(self) -> bool {
         self.keep.is_none() && self.limit.is_none_or(|limit| limit == 0)
     }
 
-    /// The handling of pending entries.
+    /// The treatment of pending references.
     pub(super) fn refs(self) -> Refs {
         self.refs.unwrap_or_default()
     }
 
-    /// Checks the options together, and makes a trim of them.
+    /// Checks the combination of options, and returns the trim they describe.
     pub(super) fn trim(self) -> Result<Option<Trim>, Refusal> {
         let Self { keep, is_approximate, limit, .. } = self;
         if keep.is_none() && !self.is_empty() {
@@ -112,7 +112,7 @@ impl Options {
     }
 }
 
-/// The most that approximate trimming removes if nothing else was asked for.
+/// The default limit of approximate trimming.
 fn default_limit() -> usize {
     match NODE_ENTRIES.get().saturating_mul(100) {
         0 => 10_000,
@@ -134,7 +134,7 @@ impl Trim {
         self.count_with(entries, 0)
     }
 
-    /// [`Trim::count`] once `added` entries are added; of those without an ID yet, the most.
+    /// [`Trim::count`] after `added` more entries; those without an ID yet count as removable.
     pub(super) fn count_with(self, entries: &Entries, added: usize) -> usize {
         let len = entries.len() + added;
         let beyond = match self.keep {
@@ -148,7 +148,7 @@ impl Trim {
             return beyond;
         }
         let most = beyond.min(self.limit.unwrap_or(usize::MAX));
-        // Without a limit of its entries there is one node.
+        // If a node is unlimited, there is only one.
         match NODE_ENTRIES.get() {
             0 if most == len => most,
             0 => 0,
@@ -162,13 +162,13 @@ impl Trim {
 /// entries at the front, until `threshold` are left, or until the first has this ID or a later one.
 /// With `~` it removes a multiple of `stream-node-max-entries` of them, and not more than `count`.
 ///
-/// - `DELREF`: pending references to them go, too.
-/// - `ACKED`: entries that some group has not read or not acknowledged stay, and later ones are
+/// - `DELREF`: pending references to removed entries are removed, too.
+/// - `ACKED`: entries that some group has not read or not acknowledged stay, and later entries are
 ///   removed instead.
 ///
-/// Reply: integer, entries removed. Refusals: options that exclude each other, `NotAnInteger`,
-/// `Syntax`, `WrongType`. Cost: O(log n), what is removed is freed later; with DELREF or ACKED O(log n)
-/// for each entry in each group, aside if that is much.
+/// Reply: integer, the number of removed entries. Refusals: options that exclude each other,
+/// `NotAnInteger`, `Syntax`, `WrongType`. Cost: O(log n), and memory is freed later; with DELREF or
+/// ACKED O(log n) for each entry in each group, in portions if that takes long.
 /// Source: <https://redis.io/commands/xtrim> (5.0.0; `MINID`, `LIMIT` 6.2.0; references 8.2).
 pub(super) fn xtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();

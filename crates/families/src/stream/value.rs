@@ -1,4 +1,4 @@
-//! The type: its row, its values, how they are changed.
+//! The stream type: its row, its values, its editor.
 
 use super::group_edit::GroupChange;
 use super::idempotent::{Limits, Memory, Message};
@@ -22,11 +22,11 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// Approximate trimming removes as many entries at once: those of a node, in Redis.
+/// Approximate trimming removes a multiple of this number of entries: the size of a node in Redis.
 pub(super) static NODE_ENTRIES: Bound = Bound::new("stream-node-max-entries", "100")
     .deciding("Approximate trimming of streams removes multiples of this.");
 
-/// How a stream is laid out in a file.
+/// The file format of a stream.
 const SECOND: u8 = 19;
 
 #[rustfmt::skip] // A table.
@@ -36,7 +36,7 @@ const ENCODINGS: &[Encoding] = &[
     Encoding::new(15,     Layout::Entries(Generation::First)),
 ];
 
-/// As Redis 7.0 would write it.
+/// The format that Redis 7.0 would write.
 fn plan(survey: &Survey) -> Plan {
     survey.entries(SECOND)
 }
@@ -52,54 +52,53 @@ pub struct Stream {
     entries: Entries,
     state: State,
     pub(super) groups: Groups,
-    /// The messages of producers, if they are idempotent.
+    /// The remembered messages of idempotent producers.
     memory: Option<Box<Memory>>,
-    /// The state of [`Value::take_in`] for entries to come.
+    /// The state of [`Value::take_in`] between items.
     open: Option<Box<Open>>,
 }
 
 /// The counters of a stream besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The ID of the last entry ever added, or a later one that was set.
+    /// The ID of the last entry ever added, or a later one that was set explicitly.
     pub last: StreamId,
-    /// The largest ID of an entry that was deleted; trimming does not count.
+    /// The largest ID of a deleted entry; trimming does not count.
     pub max_deleted: StreamId,
-    /// Entries ever added.
+    /// The number of entries ever added.
     pub added: u64,
 }
 
 /// The state of reading entries from a file.
 #[derive(Clone, Default)]
 struct Open {
-    /// Names that several entries have, and how many of them are still to come.
+    /// Field names shared by several entries, and the number of names still to come.
     names: List,
     names_left: u64,
-    /// Takes the values of entries with these names, if they can be a shape.
+    /// Collects the values of entries with these names, if the names can be a shape.
     gathered: Option<Gathered>,
     entry: Option<OpenEntry>,
-    /// A text that comes in parts, and its length.
+    /// A text that arrives in parts, and its length.
     long: Option<(Blob, u64)>,
 }
 
-/// An entry whose names and values are still coming.
+/// An entry whose names and values are still arriving.
 #[derive(Clone)]
 struct OpenEntry {
     id: StreamId,
     fields: List,
-    /// Names and values that it has.
+    /// The number of its names and values.
     len: u64,
-    /// Only values are coming.
+    /// Only values arrive; the names are shared.
     has_common_names: bool,
-    /// Entries are gathered, as long as they are short.
+    /// The values are collected for a shape, as long as they are short.
     is_gathered: bool,
 }
 
-/// Names that several entries have are shared by them from this length on, unless they are kept as a
-/// shape.
+/// Names of at least this length are shared by several entries, unless they are stored as a shape.
 const SHARED_BYTES: usize = 64;
 
-/// A name or a value as the string that is sent.
+/// A name or a value, as a string for a reply.
 pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
     match *element {
         Element::Text(text) => Str::Inline(text),
@@ -107,7 +106,7 @@ pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
     }
 }
 
-/// A name or a value to be put into a stream.
+/// Converts a name or a value for the stream.
 pub(super) fn new(field: Fresh<'_>) -> NewElement<'_> {
     match field {
         Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => NewElement::Bytes(bytes),
@@ -116,7 +115,7 @@ pub(super) fn new(field: Fresh<'_>) -> NewElement<'_> {
 }
 
 impl Stream {
-    /// A stream that nothing was ever added to. Allocates nothing.
+    /// An empty stream. Allocates nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -134,12 +133,12 @@ impl Stream {
         self.state
     }
 
-    /// The entry that a producer's message has become, if that is remembered.
+    /// The entry made from a producer's message, if it is remembered.
     pub(super) fn known(&self, message: Message, now: u64) -> Option<StreamId> {
         self.memory.as_ref()?.find(message, now)
     }
 
-    /// The limits of the remembered messages of producers.
+    /// The limits of remembered messages.
     #[must_use]
     pub fn idempotency(&self) -> Limits {
         self.memory.as_ref().map_or_else(Limits::default, |memory| memory.limits())
@@ -170,7 +169,7 @@ impl Value for Stream {
         match item {
             NewItem::Single { name, .. } => self.take_text(NewElement::Bytes(name)),
             NewItem::Piece(piece) => self.take_piece(piece),
-            // DEBUG POPULATE offers pairs to every type.
+            // DEBUG POPULATE passes pairs to every type.
             NewItem::Pair { name, value, .. } => {
                 let Some(id) = self.state.last.next() else { return false };
                 self.entries.append(id, [NewElement::Bytes(name), new(value)].into_iter());
@@ -212,7 +211,7 @@ impl Stream {
             Piece::Part(bytes) => self.take_part(bytes),
             Piece::Gone => true,
             Piece::State { last, max_deleted, added, .. } => {
-                // A file may claim less than its entries show.
+                // The last ID in a file may be smaller than an entry's ID.
                 let last = last.max(self.state.last);
                 self.state = State { last, max_deleted, added };
                 self.open.take().is_none_or(|open| open.entry.is_none() && open.long.is_none())
@@ -221,7 +220,7 @@ impl Stream {
         }
     }
 
-    /// Begins an entry. False if it is not behind all others, or has no fields.
+    /// Starts an entry. Returns false if its ID is not above the last one, or if it has no fields.
     fn open_entry(&mut self, id: StreamId, len: u64, has_common_names: bool) -> bool {
         let is_behind = self.state.last < id;
         self.state.last = id;
@@ -231,7 +230,7 @@ impl Stream {
         open.entry.replace(entry).is_none() && open.names_left == 0 && is_behind && len > 0
     }
 
-    /// Adds a part to a long text; with the last one, adds the text.
+    /// Adds a part to a long text. The last part completes the text.
     fn take_part(&mut self, bytes: &[u8]) -> bool {
         let Some(open) = &mut self.open else { return false };
         let Some((blob, len)) = &mut open.long else { return false };
@@ -243,7 +242,7 @@ impl Stream {
         whole.is_some_and(|(blob, _)| self.take_text(NewElement::Blob(blob)))
     }
 
-    /// Adds a text to the common names, or to the open entry; with the last one, adds the entry.
+    /// Adds a text to the shared names, or to the open entry. The last text completes the entry.
     fn take_text(&mut self, text: NewElement<'_>) -> bool {
         let Some(open) = &mut self.open else { return false };
         if let Some(left) = open.names_left.checked_sub(1) {
@@ -299,7 +298,7 @@ impl OpenEntry {
         }
     }
 
-    /// Goes on as a list, with the values that were gathered.
+    /// Continues with a list, starting with the values collected for a shape.
     fn spill(&mut self, names: &List, gathered: &Gathered) {
         self.is_gathered = false;
         for value in gathered.values() {
@@ -309,7 +308,7 @@ impl OpenEntry {
     }
 }
 
-/// A name that several entries have: in memory once, if it is not short.
+/// A name shared by several entries: stored once, unless it is short.
 fn shared(name: NewElement<'_>) -> NewElement<'_> {
     match name {
         NewElement::Bytes(bytes) if bytes.len() >= SHARED_BYTES => {
@@ -332,25 +331,25 @@ impl Collection for Stream {
     }
 }
 
-/// A recorded change to a stream.
+/// A change of a stream, as recorded in the log.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum StreamChange {
-    /// The entry was added.
+    /// Adds the entry.
     Append { id: StreamId, fields: List },
-    /// The entry was deleted.
+    /// Deletes the entry.
     Remove { id: StreamId },
-    /// This many entries at the front are gone.
+    /// Removes this many entries at the front.
     Trim { count: usize },
-    /// The entry was trimmed, though others before it stayed.
+    /// Trims a single entry, although earlier ones stay.
     TrimOne { id: StreamId },
-    /// The state is this now.
+    /// Sets the counters.
     State { state: State },
-    /// The entry that a producer's message became, at this time.
+    /// Remembers, at this time, the entry made from a producer's message.
     Remember { message: Message, id: StreamId, now: u64 },
-    /// The messages of producers are forgotten, and remembered within these limits from now on.
+    /// Forgets the messages of producers, and sets new limits.
     Configure { limits: Limits },
-    /// A consumer group was changed.
+    /// Changes a consumer group.
     Group { group: Name, change: GroupChange },
 }
 
@@ -380,13 +379,13 @@ pub struct StreamEdit<'a> {
 }
 
 impl StreamEdit<'_> {
-    /// The stream as it is now.
+    /// The current state of the stream.
     #[must_use]
     pub fn stream(&self) -> &Stream {
         self.stream
     }
 
-    /// Adds an entry: names and values in turn. Its ID is behind the last one.
+    /// Adds an entry: alternating names and values. Its ID must be above the last one.
     pub fn append<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = Fresh<'a>> + Clone) {
         self.advance(id);
         self.stream.entries.append(id, fields.clone().map(new));
@@ -397,7 +396,7 @@ impl StreamEdit<'_> {
         });
     }
 
-    /// [`StreamEdit::append`] of names and values that are in a list.
+    /// [`StreamEdit::append`] with names and values in a list.
     pub fn append_list(&mut self, id: StreamId, fields: List) {
         self.advance(id);
         self.stream.entries.append_list(id, fields.clone());
@@ -407,11 +406,11 @@ impl StreamEdit<'_> {
     fn advance(&mut self, id: StreamId) {
         let state = &mut self.stream.state;
         assert!(state.last < id, "T1: {id} is not behind {}", state.last);
-        // Redis's wraps as well.
+        // The number wraps, as in Redis.
         *state = State { last: id, added: state.added.wrapping_add(1), ..*state };
     }
 
-    /// Deletes an entry. False if there is none with this ID.
+    /// Deletes an entry. Returns false if there is none with this ID.
     pub fn remove(&mut self, id: StreamId) -> bool {
         let is_removed = self.stream.entries.remove(id);
         if is_removed {
@@ -429,7 +428,7 @@ impl StreamEdit<'_> {
         }
     }
 
-    /// [`StreamEdit::trim`] as a part of a change that counts by itself.
+    /// [`StreamEdit::trim`] as part of a change that is counted elsewhere.
     pub fn trim_beside(&mut self, count: usize) {
         if count > 0 {
             self.stream.entries.remove_range(0..count);
@@ -437,7 +436,7 @@ impl StreamEdit<'_> {
         }
     }
 
-    /// Trims an entry wherever it is, as a part of a change that counts by itself.
+    /// Trims an entry at any position, as part of a change that is counted elsewhere.
     pub(super) fn trim_one(&mut self, id: StreamId) {
         if self.stream.entries.first() == Some(id) {
             self.trim_beside(1);
@@ -446,7 +445,7 @@ impl StreamEdit<'_> {
         }
     }
 
-    /// Remembers the entry that a producer's message has become.
+    /// Remembers the entry made from a producer's message.
     pub(super) fn remember(&mut self, message: Message, id: StreamId, now: u64) {
         let memory = &mut self.stream.memory;
         memory.get_or_insert_with(|| Memory::new(Limits::default()).into()).add(message, id, now);
@@ -459,7 +458,7 @@ impl StreamEdit<'_> {
         self.recorder.record(&[], || StreamChange::Configure { limits });
     }
 
-    /// Counts more changes.
+    /// Counts further changes.
     pub(super) fn count(&mut self, changes: usize) {
         self.recorder.count_more(changes);
     }
@@ -470,8 +469,8 @@ impl StreamEdit<'_> {
         self.recorder.record(&[XSETID], || StreamChange::State { state });
     }
 
-    /// Copies now what a change of the entry with this ID would have to copy because a cut shares it.
-    /// True when something was copied.
+    /// Copies in advance the parts that a change of the entry with this ID would have to copy
+    /// because a cut shares them. Returns true if something was copied.
     pub fn unshare(&mut self, id: StreamId) -> bool {
         let rank = self.stream.entries.rank_of(id);
         rank < self.stream.entries.len() && self.stream.entries.unshare(rank)
@@ -496,8 +495,8 @@ mod tests {
     use super::super::progress::read_with;
     use super::*;
 
-    #[test] // Numbers that a payload may claim do not overflow.
-    fn the_greatest_numbers_are_counted_on() {
+    #[test]
+    fn the_largest_counters_in_a_payload_do_not_overflow() {
         let mut stream = Stream::new();
         let (last, max_deleted) = (StreamId::new(7, 7), StreamId::MIN);
         let state = Piece::State { last, max_deleted, added: u64::MAX, groups: 0 };

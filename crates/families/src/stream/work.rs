@@ -1,4 +1,5 @@
-//! Changes of a group that may take more than a slice: at once if they are short, otherwise aside.
+//! Changes of a stream's groups that may take more than a slice: short ones run at once, long ones
+//! change a copy in portions.
 
 use super::id;
 use super::value::{Stream, StreamEdit};
@@ -8,29 +9,30 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::stream::StreamId;
 use std::sync::Arc;
 
-/// Entries at random places of a group that are changed at once.
+/// Entries at random places of a group that are changed in one step.
 pub(super) const CHANGED_AT_ONCE: usize = 32;
 /// Arguments read in one step.
 const READ_AT_ONCE: usize = 512;
 
 /// A change of one stream, in steps of about 20 us.
 pub(super) trait StreamJob: Send + 'static {
-    /// Reads some of the arguments. True while there are more; refused, nothing changes.
+    /// Reads some of the arguments. Returns true while more are left. If they are refused, nothing
+    /// changes.
     fn read(&mut self, _: resp::Args<'_>) -> Result<bool, Refusal> {
         Ok(false)
     }
 
-    /// Does some of it. True while there is more.
+    /// Does a part of the work. Returns true while more is left.
     fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, now: u64) -> bool;
 
-    /// Replies, once all is done.
+    /// Replies, once everything is done.
     fn reply(&mut self, reply: &mut Reply<'_>, stream: &Stream) -> Flow;
 }
 
-/// IDs among the arguments: all are checked before the first is taken.
+/// The IDs among the arguments: all are checked before the first is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ids {
-    /// Indexes: of the next one, of the next that is to be checked, and of the end.
+    /// Argument indexes: of the next ID, of the next ID to check, and of the end.
     next: usize,
     checked: usize,
     end: usize,
@@ -42,12 +44,12 @@ impl Ids {
         Self { next, checked: next, end }
     }
 
-    /// How many are still to be taken.
+    /// The number of IDs left.
     pub(super) fn len(self) -> usize {
         self.end - self.next
     }
 
-    /// Checks some. True while there are more.
+    /// Checks some IDs. Returns true while more are left.
     pub(super) fn check(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
         let mut args = Args::new(all, self.checked);
         self.checked = self.end.min(self.checked + READ_AT_ONCE);
@@ -72,12 +74,12 @@ impl Ids {
         until < self.end
     }
 
-    /// The end of the IDs.
+    /// The index after the last ID.
     pub(super) fn end(self) -> usize {
         self.end
     }
 
-    /// Takes the next one.
+    /// Takes the next ID.
     pub(super) fn take(&mut self, all: resp::Args<'_>) -> Option<StreamId> {
         if self.next == self.end {
             return None;
@@ -89,20 +91,21 @@ impl Ids {
     }
 }
 
-/// Work aside.
+/// A change of a copy in progress.
 struct BulkEdit<W: StreamJob> {
     request: Arc<Request>,
-    /// The position of the key among the arguments.
+    /// The argument index of the key.
     key: usize,
-    /// The stream that the command has found: the key may die before all is done.
+    /// The stream as the command found it; its key may expire before the end.
     draft: Draft<Stream>,
-    /// True once the arguments are.
+    /// True once the arguments have been read.
     is_read: bool,
     work: W,
 }
 
-/// Does `work` on the stream at a key, which is there: the argument with this index. If it is long, a
-/// cut is changed, and installed at the end; writers wait, readers see what was before.
+/// Runs `work` on the existing stream at the key, which is the argument at this index. If the work
+/// is long, it changes a copy that is installed at the end: other writers wait, and readers see the
+/// previous stream.
 pub(super) fn run<W: StreamJob>(
     cx: &mut Cx<'_>,
     args: Args<'_>,

@@ -1,4 +1,4 @@
-//! XACK, XNACK: entries that a consumer is done with, or gives back.
+//! XACK, XNACK: acknowledging pending entries, or returning them to the group.
 
 use super::id;
 use super::value::{Stream, StreamEdit};
@@ -10,13 +10,13 @@ use darter_command::{Args, Cx, Flow, Refusal};
 use darter_resp::{self as resp, Reply};
 use darter_structs::groups::Pending;
 
-/// Entries in one step: they may be at random places.
+/// Entries acknowledged in one step: they may be at random places.
 const ACKNOWLEDGED_AT_ONCE: usize = 8;
 
-/// `XACK key group id [id ...]`: these entries are not pending any more.
+/// `XACK key group id [id ...]`: acknowledges entries: they are no longer pending.
 ///
-/// Reply: how many were. Refusals: `WrongType`, invalid IDs if the group is there; then nothing
-/// changes. Cost: O(log n) for each, aside if there are many. Source:
+/// Reply: the number of entries that were pending. Refusals: `WrongType`, invalid IDs if the group
+/// exists; then nothing changes. Cost: O(log n) for each, in portions if there are many. Source:
 /// <https://redis.io/commands/xack> (5.0.0).
 pub(super) fn xack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, group) = (args.key()?, id::name(&mut args)?);
@@ -31,7 +31,7 @@ pub(super) fn xack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     work::run(cx, args, at, ids.len() > 2 * CHANGED_AT_ONCE, work)
 }
 
-/// IDs that are still to be looked at.
+/// An XACK in progress.
 struct Acknowledging {
     group: Vec<u8>,
     ids: Ids,
@@ -57,29 +57,29 @@ impl StreamJob for Acknowledging {
     }
 }
 
-/// Entries in one step: they may be at random places.
+/// Entries returned in one step: they may be at random places.
 const RELEASED_AT_ONCE: usize = 4;
-/// The delivery count of entries that must never be processed.
+/// The delivery count that marks entries which must never be processed.
 const TIMES_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// The effect on the number of deliveries.
+/// The effect on the delivery count.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// The number goes down by one: this delivery did not count.
+    /// The count decreases by one: this delivery does not count.
     Silent,
-    /// The number stays.
+    /// The count stays.
     Fail,
-    /// The greatest there is.
+    /// The count becomes the maximum.
     Fatal,
 }
 
-/// `XNACK key group SILENT | FAIL | FATAL IDS count id [id ...] [RETRYCOUNT n] [FORCE]`: these
-/// entries are pending without a consumer, and can be claimed at once. Those that were not pending
-/// become so with FORCE, if the stream has them.
+/// `XNACK key group SILENT | FAIL | FATAL IDS count id [id ...] [RETRYCOUNT n] [FORCE]`: returns
+/// entries: they stay pending without a consumer, and can be claimed at once. With FORCE, entries
+/// of the stream that were not pending become so.
 ///
-/// Reply: how many are. Refusals: `Syntax`, invalid numbers, `WrongType`, a missing key or group,
-/// invalid IDs; then nothing changes. Cost: O(log n) for each, aside if there are many. Source:
-/// <https://redis.io/commands/xnack> (8.8.0).
+/// Reply: the number of returned entries. Refusals: `Syntax`, invalid numbers, `WrongType`, a
+/// missing key or group, invalid IDs; then nothing changes. Cost: O(log n) for each, in portions if
+/// there are many. Source: <https://redis.io/commands/xnack> (8.8.0).
 pub(super) fn xnack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
     let (key, group) = (args.key()?, id::name(&mut args)?);
@@ -92,12 +92,12 @@ pub(super) fn xnack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     work::run(cx, args, at, is_long, work)
 }
 
-/// IDs that are still to be looked at.
+/// An XNACK in progress.
 struct Releasing {
     group: Vec<u8>,
     mode: Mode,
     ids: Ids,
-    /// The number of deliveries, in every mode.
+    /// The explicit delivery count, if given.
     times: Option<u64>,
     is_forced: bool,
     done: usize,
@@ -136,7 +136,7 @@ impl Releasing {
         Ok(Self { group: group.to_vec(), mode, ids, times, is_forced, done: 0 })
     }
 
-    /// How often an entry counts as delivered, that was so often.
+    /// The new delivery count of an entry with the count `before`.
     fn times(&self, before: u64) -> u64 {
         self.times.unwrap_or(match self.mode {
             Mode::Silent => before.saturating_sub(1),

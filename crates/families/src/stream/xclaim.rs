@@ -1,4 +1,4 @@
-//! XCLAIM, XAUTOCLAIM: pending entries change hands.
+//! XCLAIM, XAUTOCLAIM: moving pending entries to another consumer.
 
 use super::id;
 use super::rows::{IdRows, Rows, ShowingRows, Shown};
@@ -19,9 +19,9 @@ use darter_structs::stream::StreamId;
 const CLAIMED_AT_ONCE: usize = 4;
 /// Options that are read in one step.
 const OPTIONS_AT_ONCE: usize = 256;
-/// Pending entries that are looked at in one step.
+/// Pending entries that are visited in one step.
 const LOOKED_AT_ONCE: usize = 32;
-/// XAUTOCLAIM looks at as many pending entries for each that it may return.
+/// XAUTOCLAIM visits this many pending entries for each that it may return.
 const LOOKS_EACH: usize = 10;
 
 /// The claiming consumer, and its options.
@@ -29,13 +29,13 @@ struct Claim {
     group: Vec<u8>,
     consumer: Vec<u8>,
     min_idle_ms: u64,
-    /// The consumer's number, once it is there.
+    /// The consumer's number, once the consumer exists.
     number: Option<u64>,
-    /// When claimed entries count as delivered; `None`: now.
+    /// The delivery time of claimed entries; `None` for now.
     delivered_ms: Option<u64>,
-    /// How often they were delivered; `None`: once more.
+    /// The delivery count of claimed entries; `None` to increment it.
     times: Option<u64>,
-    /// Only IDs are shown, and no delivery is counted.
+    /// Only IDs are returned, and the delivery is not counted.
     only_ids: bool,
     ids: IdRows,
     rows: Rows,
@@ -62,13 +62,13 @@ impl Claim {
         Ok((claim, refusal))
     }
 
-    /// True when a pending entry has not been idle for long enough.
+    /// True if a pending entry has not been idle for long enough.
     fn is_fresh(&self, pending: &Pending, now: u64) -> bool {
         let idle = i128::from(now) - i128::from(pending.delivered_ms);
         self.min_idle_ms > 0 && idle < i128::from(self.min_idle_ms)
     }
 
-    /// Gives a pending entry, which the stream has, to the consumer.
+    /// Assigns a pending entry, which exists in the stream, to the consumer.
     fn take(&mut self, edit: &mut StreamEdit<'_>, old: &Pending, now: u64) {
         let number = match self.number {
             Some(number) => number,
@@ -95,7 +95,7 @@ impl Claim {
         }
     }
 
-    /// The claimed entries.
+    /// Returns the claimed entries.
     fn shown(&mut self, stream: &Stream) -> Shown {
         if self.only_ids {
             return Shown::Ids(std::mem::take(&mut self.ids));
@@ -104,19 +104,19 @@ impl Claim {
     }
 }
 
-/// XCLAIM in steps.
+/// An XCLAIM in progress.
 struct Claiming {
     claim: Claim,
     wanted: Ids,
-    /// The place of the options still to be read, once the IDs are.
+    /// The index of the next option, once all IDs are read.
     options: Option<usize>,
-    /// When the command came.
+    /// The time of the command.
     now: u64,
-    /// Entries that are not pending become so.
+    /// FORCE: entries become pending if they are not.
     is_forced: bool,
-    /// The group has got the entries up to there.
+    /// LASTID: the group's position moves to this ID.
     last: Option<StreamId>,
-    /// The group had not got them, and no entry has been counted yet.
+    /// The position has moved, and no entry has been counted yet.
     has_advanced: bool,
 }
 
@@ -167,7 +167,7 @@ impl StreamJob for Claiming {
             *has_advanced = false;
         }
         let more = wanted.len() > 0;
-        // As in Redis: beside entries it is not counted.
+        // As in Redis, a moved position counts as a change only if no entry does.
         edit.count(usize::from(!more && self.has_advanced));
         more
     }
@@ -179,13 +179,13 @@ impl StreamJob for Claiming {
     }
 }
 
-/// `XCLAIM key group consumer min-idle id [id ...] [IDLE ms] [TIME ms] [RETRYCOUNT n] [FORCE] [JUSTID]
-/// [LASTID id]`: the consumer gets those of the entries that are pending, and were delivered so long
-/// ago.
+/// `XCLAIM key group consumer min-idle id [id ...] [IDLE ms] [TIME ms] [RETRYCOUNT n] [FORCE]
+/// [JUSTID] [LASTID id]`: assigns pending entries that have been idle for at least `min-idle` to
+/// the consumer.
 ///
-/// Reply: array of entries, or with JUSTID of IDs. Refusals: `WrongType`, a missing key or group,
-/// invalid numbers, options; then nothing changes. Cost: O(log n) for each entry, aside if there
-/// are many. Source: <https://redis.io/commands/xclaim> (5.0.0).
+/// Reply: array of entries, or of IDs with JUSTID. Refusals: `WrongType`, a missing key or group,
+/// invalid numbers, options; then nothing changes. Cost: O(log n) for each entry, in portions if
+/// there are many. Source: <https://redis.io/commands/xclaim> (5.0.0).
 pub(super) fn xclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
     let key = args.key()?;
@@ -233,28 +233,28 @@ impl Claiming {
         Ok(())
     }
 
-    /// A time that is not in the past is now.
+    /// Sets the delivery time; a time in the future becomes now.
     fn delivered(&mut self, at: i64, now: i64) {
         let at = if at < 0 || at > now { now } else { at };
         self.claim.delivered_ms = Some(at.cast_unsigned());
     }
 }
 
-/// How many entries are pending. Refuses a missing key or group.
+/// The number of pending entries. Refuses a missing key or group.
 fn look(cx: &mut Cx<'_>, key: &Key<'_>, group: &[u8]) -> Result<usize, Refusal> {
     let stream = find_value::<Stream>(cx.db, cx.stats, key)?;
     let found = stream.as_ref().and_then(|stream| stream.groups().get(group));
     found.map(Group::pending_len).ok_or_else(|| no_group(key, group))
 }
 
-/// XAUTOCLAIM in steps.
+/// An XAUTOCLAIM in progress.
 struct AutoClaiming {
     claim: Claim,
     next: StreamId,
-    /// Entries that may still be returned, and looked at.
+    /// The number of entries that may still be returned, and visited.
     count: usize,
     looks: usize,
-    /// The first that was not looked at; 0-0 if there is none.
+    /// The first entry not visited; 0-0 if there is none.
     cursor: StreamId,
     gone: IdRows,
 }
@@ -264,7 +264,7 @@ impl StreamJob for AutoClaiming {
         let name = self.claim.group.clone();
         let Some(group) = edit.group(&name) else { return false };
         let rank = group.rank_of(self.next);
-        // One entry more than is visited: it may become the cursor.
+        // One entry more than is visited, for the cursor.
         let pending: Vec<_> = group.pending(rank..rank + LOOKED_AT_ONCE + 1).collect();
         let mut claimed = 0;
         for (index, old) in pending.iter().enumerate() {
@@ -302,13 +302,14 @@ impl StreamJob for AutoClaiming {
     }
 }
 
-/// `XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID]`: the consumer gets pending
-/// entries from an ID on that have been idle for `min-idle`. Deleted entries are dropped.
+/// `XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID]`: assigns pending entries from
+/// the ID `start` on, which have been idle for at least `min-idle`, to the consumer. Deleted
+/// entries are dropped.
 ///
 /// Reply: an array of the ID for the next call (0-0 at the end), the entries (with JUSTID their
 /// IDs), and the IDs of dropped entries. Refusals: invalid numbers, `Syntax`, `WrongType`, a
 /// missing key or group; then nothing changes. Cost: O(log n) for each visited entry, at most ten
-/// times the count; aside if those are many. Source: <https://redis.io/commands/xautoclaim>
+/// times the count; in portions if those are many. Source: <https://redis.io/commands/xautoclaim>
 /// (6.2.0).
 pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     /// Redis's limit: the largest array that it could allocate.

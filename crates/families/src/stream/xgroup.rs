@@ -12,7 +12,7 @@ use darter_structs::stream::StreamId;
 /// Index of the key in a subcommand.
 const KEY: usize = 2;
 
-/// The refusal of invalid options.
+/// The refusal of invalid options of a subcommand.
 pub(super) fn subcommand_syntax(args: Args<'_>, command: &str) -> Refusal {
     Refusal::quoting(
         "ERR unknown subcommand or wrong number of arguments for '",
@@ -28,7 +28,7 @@ fn no_key() -> Refusal {
     )
 }
 
-/// A refusal that quotes two words, up to a NUL, and 4 KiB at most.
+/// An error that quotes two words, each up to a NUL or 4 KiB.
 pub(super) fn quoting_two(texts: [&str; 3], words: [&[u8]; 2]) -> Refusal {
     const QUOTED_BYTES: usize = 4_096;
     let quoted = |word: &[u8]| until_nul(&word[..word.len().min(QUOTED_BYTES)]).to_vec();
@@ -37,7 +37,7 @@ pub(super) fn quoting_two(texts: [&str; 3], words: [&[u8]; 2]) -> Refusal {
     Refusal::Line([before, &one, between, &two, after].concat().into())
 }
 
-/// The refusal where there is no such group.
+/// The refusal if there is no such group.
 pub(super) fn no_group(group: &[u8], key: &Key<'_>) -> Refusal {
     quoting_two(["NOGROUP No such consumer group '", "' for key name '", "'"], [group, key.bytes])
 }
@@ -72,11 +72,12 @@ impl Options {
     }
 }
 
-/// `XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n]`: creates a group that has got the entries
-/// up to this ID.
+/// `XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD n]`: creates a group positioned after this
+/// ID.
 ///
-/// Reply: OK. Refusals: options, `WrongType`, a missing key without MKSTREAM, an ID that is none, a
-/// group that exists. Cost: O(log groups). Source: <https://redis.io/commands/xgroup-create> (5.0.0).
+/// Reply: OK. Refusals: options, `WrongType`, a missing key without MKSTREAM, an invalid ID, a
+/// group that exists. Cost: O(log groups). Source: <https://redis.io/commands/xgroup-create>
+/// (5.0.0).
 pub(super) fn create(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, group, wanted) = (args.key()?, id::name(&mut args)?, args.word()?);
     let options = Options::parse(args, true)?;
@@ -96,17 +97,17 @@ pub(super) fn create(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Err(Refusal::line("BUSYGROUP Consumer Group name already exists"))
 }
 
-/// The stream's last ID if the group is there.
+/// The stream's last ID. Refuses a missing group.
 fn look(cx: &mut Cx<'_>, key: &Key<'_>, group: &[u8]) -> Result<StreamId, Refusal> {
     let stream = cx.db.read_value::<Stream>(key)?.ok_or_else(no_key)?;
     stream.groups().get(group).ok_or_else(|| no_group(group, key))?;
     Ok(stream.state().last)
 }
 
-/// `XGROUP SETID key group id|$ [ENTRIESREAD n]`: from now on the group gets the entries behind this
-/// ID.
+/// `XGROUP SETID key group id|$ [ENTRIESREAD n]`: moves the group's position: it continues with the
+/// entries after this ID.
 ///
-/// Reply: OK. Refusals: options, `WrongType`, a missing key or group, an ID that is none.
+/// Reply: OK. Refusals: options, `WrongType`, a missing key or group, an invalid ID.
 /// Cost: O(log groups). Source: <https://redis.io/commands/xgroup-setid> (5.0.0).
 pub(super) fn set_id(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, group, wanted) = (args.key()?, id::name(&mut args)?, args.word()?);
@@ -123,7 +124,7 @@ pub(super) fn set_id(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(Flow::Done)
 }
 
-/// `XGROUP DESTROY key group`: removes a group, and all that is pending in it.
+/// `XGROUP DESTROY key group`: removes a group and its pending entries.
 ///
 /// Reply: 1, or 0 if there is none. Refusals: `WrongType`, a missing key. Cost: O(log groups); memory
 /// is freed in slices. Source: <https://redis.io/commands/xgroup-destroy> (5.0.0).
@@ -137,7 +138,7 @@ pub(super) fn destroy(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 
 /// `XGROUP CREATECONSUMER key group consumer`: creates a consumer.
 ///
-/// Reply: 1, or 0 if there is one of this name. Refusals: `WrongType`, a missing key or group.
+/// Reply: 1, or 0 if there is one with this name. Refusals: `WrongType`, a missing key or group.
 /// Cost: O(log consumers). Source: <https://redis.io/commands/xgroup-createconsumer> (6.2.0).
 pub(super) fn create_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, group, name) = (args.key()?, id::name(&mut args)?, id::name(&mut args)?);
@@ -151,8 +152,8 @@ pub(super) fn create_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flo
 
 /// `XGROUP DELCONSUMER key group consumer`: removes a consumer and its pending entries.
 ///
-/// Reply: how many entries were. Refusals: `WrongType`, a missing key or group. Cost: O(log n) for each
-/// of them, aside if there are many.
+/// Reply: the number of pending entries removed. Refusals: `WrongType`, a missing key or group.
+/// Cost: O(log n) for each, in portions if there are many.
 /// Source: <https://redis.io/commands/xgroup-delconsumer> (5.0.0).
 pub(super) fn delete_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, group, name) = (args.key()?, id::name(&mut args)?, id::name(&mut args)?);

@@ -13,12 +13,12 @@ use darter_structs::groups::{Consumer, Group, Pending};
 use darter_structs::stream::StreamId;
 use std::ops::Range;
 
-/// Entries, or consumers, in one portion.
+/// Entries, or consumers, in one portion of a reply.
 const SHOWN_AT_ONCE: usize = 64;
-/// Pending entries that are looked through in one step.
+/// Pending entries that are visited in one step.
 const LOOKED_AT_ONCE: usize = 256;
 
-/// The refusal where there is no such key or group.
+/// The refusal if there is no such key or group.
 pub(super) fn no_group(key: &Key<'_>, group: &[u8]) -> Refusal {
     quoting_two(["NOGROUP No such key '", "' or consumer group '", "'"], [key.bytes, group])
 }
@@ -54,11 +54,11 @@ impl<'a> XPendingRequest<'a> {
     }
 }
 
-/// `XPENDING key group [[IDLE ms] start end count [consumer]]`: how many entries are pending, the first
-/// and the last of them, and how many with which consumer; or some of them, with their consumers, how
-/// long ago they were delivered, and how often.
+/// `XPENDING key group [[IDLE ms] start end count [consumer]]`: the number of pending entries, the
+/// first and last ID, and the number for each consumer. In the long form: some of the entries, each
+/// with its consumer, idle time and delivery count.
 ///
-/// Reply: array of four; or array of arrays of four. Refusals: `Syntax`, `NotAnInteger`, ends that are no
+/// Reply: array of four; or array of arrays of four. Refusals: `Syntax`, `NotAnInteger`, invalid
 /// IDs, `WrongType`, a missing key or group. Cost: O(consumers); or O(log n + shown), with IDLE
 /// O(log n + pending from start to end), in slices.
 /// Source: <https://redis.io/commands/xpending> (5.0.0; IDLE 6.2.0).
@@ -94,7 +94,7 @@ pub(super) fn xpending(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     Ok(flow(&mut cx.reply, listing))
 }
 
-/// The short form.
+/// Replies in the short form.
 fn summary(reply: &mut Reply<'_>, group: Group) -> Flow {
     let len = group.pending_len();
     reply.array(4);
@@ -157,7 +157,7 @@ impl Listing {
         }
     }
 
-    /// The next entries, at most `most`.
+    /// At most `most` of the next entries.
     fn take(&mut self, most: usize) -> Vec<Pending> {
         let end = self.ranks.end.min(self.ranks.start + most);
         let ranks = self.ranks.start..end;
@@ -173,7 +173,7 @@ impl Listing {
         reply.array(4);
         id::encode(reply, pending.id);
         reply.bulk(owner.map_or(&b""[..], Consumer::name));
-        // As Redis 8.8: an entry without a consumer is idle for no time.
+        // As in Redis 8.8, the idle time of an entry without a consumer is 0.
         let idle = self.now.saturating_sub(pending.delivered_ms).cast_signed();
         reply.int(if owner.is_some() { idle } else { -1 });
         reply.int(pending.times.cast_signed());
@@ -182,7 +182,7 @@ impl Listing {
 
 impl Portions for Listing {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        /// Entries between two looks at how long the names were.
+        /// Entries between two checks of the length of names.
         const FEW: usize = 4;
         let (mut shown, before) = (0, reply.out.len());
         while shown < SHOWN_AT_ONCE && reply.out.len() - before < BYTES_AT_ONCE {
@@ -193,7 +193,7 @@ impl Portions for Listing {
     }
 }
 
-/// The entries that have been idle for long.
+/// A search for entries that have been idle for long enough.
 struct Search {
     listing: Listing,
     idle_ms: u64,
@@ -202,7 +202,7 @@ struct Search {
 }
 
 impl Search {
-    /// Searches the next entries. True while there are more, and not enough were found.
+    /// Visits the next entries. Returns true while more are left and not enough were found.
     fn look(&mut self) -> bool {
         let now = self.listing.now;
         for pending in self.listing.take(LOOKED_AT_ONCE) {
@@ -235,7 +235,7 @@ impl Job for Search {
     }
 }
 
-/// The entries found, to be shown.
+/// A reply of the entries found.
 struct Found {
     listing: Listing,
     found: std::vec::IntoIter<Pending>,

@@ -17,14 +17,14 @@ use darter_resp::{self as resp, Output, Reply};
 use darter_structs::stream::{End, Entries, StreamId};
 use std::ops::Range;
 
-/// The most entries of a stream for a call that has waited, without a COUNT.
+/// The most entries from a stream for a call that was blocked, without a COUNT.
 pub(super) const WAITED_COUNT: usize = 1_000;
 
 /// The request.
 struct XReadRequest {
     /// Indexes of the keys. The IDs follow, one for each key.
     keys: Range<usize>,
-    /// The most entries of a stream.
+    /// The most entries of each stream.
     count: usize,
     patience: Patience,
 }
@@ -54,7 +54,7 @@ impl XReadRequest {
         Ok(Self { keys: first..first + args.left() / 2, count, patience })
     }
 
-    /// The ranks of the entries after the ID at `at`.
+    /// The ranks of the entries after the ID in the argument at `at`.
     fn ranks(
         &self,
         args: resp::Args<'_>,
@@ -73,11 +73,11 @@ impl XReadRequest {
     }
 }
 
-/// The ID that was seen last, as an argument says of a stream.
+/// Parses the last seen ID of a stream.
 fn seen(word: &[u8], stream: Option<(&Entries, StreamId)>) -> Result<StreamId, Refusal> {
     match (word, stream) {
         (b"$", Some((_, last))) => Ok(last),
-        // As Redis does since 7.4: all but the last entry.
+        // As in Redis since 7.4: `+` means all but the last entry are seen.
         (b"+", Some((entries, _))) => {
             Ok(entries.last().and_then(StreamId::previous).unwrap_or(StreamId::MIN))
         }
@@ -105,14 +105,15 @@ fn refusal_of(mut args: Args<'_>) -> Refusal {
     Refusal::Syntax
 }
 
-/// `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: the entries of each
-/// stream behind the ID that is given for it. `$` is the last one there is, so nothing is behind it;
-/// `+` (7.4) asks for the last entry. With BLOCK, waits for an entry if there is none ([`wait`]).
+/// `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]`: the entries of
+/// each stream after the ID given for it. `$` is the last ID, so no entry is after it; `+` (7.4)
+/// asks for the last entry. With BLOCK, waits for an entry if there is none ([`wait`]).
 ///
 /// Reply: array of pairs of a key and an array of entries, in RESP3 a map, for the streams that
 /// have any; a null array if none has. Streamed from cuts of all streams when long. Refusals:
-/// `Syntax`, `NotAnInteger`, the timeout's, keys without an ID, invalid IDs, `WrongType`. Cost:
-/// O(log n + entries shown) for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
+/// `Syntax`, `NotAnInteger`, an invalid timeout, keys without an ID, invalid IDs, `WrongType`.
+/// Cost: O(log n + entries shown) for each stream. Source: <https://redis.io/commands/xread>
+/// (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = XReadRequest::parse(args)?;
     let (len, mut found) = (asked.keys.len(), Vec::new());
@@ -143,9 +144,8 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(if showing.is_over() { Flow::Done } else { Flow::Stream(Box::new(showing)) })
 }
 
-/// Reads the entries that XREAD waits for: those of its streams after the last one at the time at
-/// which it began to wait for `$`. A key that becomes something else, or vanishes, is waited for
-/// all the same.
+/// Parses what XREAD waits for: entries after the given IDs, or after the last entry at the start
+/// of the wait for `$`. A key that changes its type or vanishes is still waited for.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     let mut asked = XReadRequest::parse(args)?;
     let (keys, patience) = (asked.keys.clone(), asked.patience);
@@ -182,7 +182,7 @@ impl Want for XReadRequest {
         }
     }
 
-    /// None: each call waits for entries after its own ID.
+    /// `None`: each call waits for entries after its own ID.
     fn condition(&self) -> Option<Condition> {
         None
     }
@@ -233,7 +233,7 @@ impl Input for Cut {
     }
 }
 
-/// XREAD of streams on several cores, or of very many.
+/// XREAD for streams on several cores, or for very many.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let args = call.args();
     let asked = XReadRequest::parse(args)?;

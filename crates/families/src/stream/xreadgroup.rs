@@ -1,4 +1,4 @@
-//! XREADGROUP: new entries for a consumer of a group, or its history.
+//! XREADGROUP: reads new entries for a consumer of a group, or the consumer's history.
 
 use super::id;
 use super::progress::read_with;
@@ -25,9 +25,9 @@ use darter_tx::{Access, Home};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries that are delivered in one step.
+/// New entries that are delivered in one step.
 const DELIVERED_AT_ONCE: usize = 32;
-/// Entries that are delivered once more in one step: each is searched in three trees.
+/// Entries that are delivered again in one step: each is looked up in three trees.
 const REPEATED_AT_ONCE: usize = 8;
 
 /// The request.
@@ -37,15 +37,15 @@ struct XReadGroupRequest {
     consumer: Vec<u8>,
     /// Indexes of the keys. The IDs follow, one for each key.
     keys: Range<usize>,
-    /// The most entries of a stream.
+    /// The most entries of each stream.
     count: usize,
-    /// Nothing new becomes pending.
+    /// NOACK: new entries do not become pending.
     no_ack: bool,
     /// Entries pending and idle for at least this time are claimed before new ones are read.
     claim_ms: Option<u64>,
     patience: Patience,
-    /// The call is served after it has waited: as in Redis, that counts as a part of the change
-    /// that served it, and not as another.
+    /// The call was blocked before. As in Redis, serving it then counts as part of the change that
+    /// woke it, not as a change of its own.
     has_waited: bool,
 }
 
@@ -86,7 +86,7 @@ impl XReadGroupRequest {
         Ok(Self { group, consumer, keys, count, no_ack, claim_ms, patience, has_waited })
     }
 
-    /// The entries to read now of a stream for the ID at `at`.
+    /// The entries of a stream to read now, for the ID in the argument at `at`.
     fn reading(
         &self,
         args: resp::Args<'_>,
@@ -126,17 +126,17 @@ impl XReadGroupRequest {
         Ok(Some(Reading::History(ranks)))
     }
 
-    /// The number of pending entries that may be claimed now.
+    /// The number of pending entries that can be claimed now.
     fn idle_in(&self, group: &Group, now: u64) -> usize {
         match self.claim_ms {
             None => 0,
-            Some(0) => group.pending_len(), // As XCLAIM does, without a look at the clock.
-            // An entry without a consumer counts as delivered at 0.
+            Some(0) => group.pending_len(), // As in XCLAIM, without regard to the clock.
+            // An entry without a consumer counts as delivered at time 0.
             Some(idle_ms) => group.delivered_until(now.saturating_sub(idle_ms)),
         }
     }
 
-    /// The ranks of entries that a group has not got yet, at most `most`.
+    /// The ranks of at most `most` entries that the group has not read.
     fn new_in(&self, stream: &Stream, group: &Group, most: usize) -> Range<usize> {
         let Some(next) = group.last().next() else { return 0..0 };
         let ranks = between(stream.entries(), next, StreamId::MAX);
@@ -150,7 +150,7 @@ impl XReadGroupRequest {
         )
     }
 
-    /// The reading of the stream whose ID is at `at`, as it is now. None if there is nothing to read.
+    /// The current read of the stream whose ID is at `at`; `None` if there is nothing to read.
     fn delivery(
         self: &Arc<Self>,
         args: resp::Args<'_>,
@@ -163,7 +163,7 @@ impl XReadGroupRequest {
     }
 }
 
-/// The least idle time for a pending entry to be claimed.
+/// Parses the minimum idle time of entries to claim.
 fn min_idle_ms(args: &mut Args<'_>) -> Result<u64, Refusal> {
     let Ok(ms) = args.int() else {
         return Err(Refusal::line("ERR min-idle-time is not an integer or out of range"));
@@ -175,14 +175,13 @@ fn min_idle_ms(args: &mut Args<'_>) -> Result<u64, Refusal> {
 /// The part of a stream that is read.
 #[derive(Clone, Debug)]
 enum Reading {
-    /// Pending entries that are claimed, by their ranks in the order of their deliveries; then new
-    /// ones.
+    /// Pending entries to claim, by their ranks in delivery order; then new ones.
     Idle(Range<usize>, Range<usize>),
-    /// The number of claimable entries, which are gathered, and the ranks of new ones.
+    /// The number of entries to claim, which have been collected; then the ranks of new ones.
     Gathered(usize, Range<usize>),
-    /// Entries with these ranks.
+    /// New entries, by rank.
     New(Range<usize>),
-    /// The entries pending with the consumer, by their ranks there.
+    /// The pending entries of the consumer, by their ranks there.
     History(Range<usize>),
 }
 
@@ -195,7 +194,7 @@ impl Reading {
         }
     }
 
-    /// The cost, in new entries.
+    /// The cost, counted in new entries.
     fn cost(&self) -> usize {
         const REPEATED: usize = DELIVERED_AT_ONCE / REPEATED_AT_ONCE;
         match self {
@@ -211,8 +210,8 @@ impl Reading {
 struct Delivery {
     asked: Arc<XReadGroupRequest>,
     reading: Reading,
-    /// The entries to be claimed. All is noted before any is claimed, as that makes it the
-    /// youngest.
+    /// The entries to claim. All are collected before any is claimed, because claiming an entry
+    /// moves it to the end.
     idle: IdRows,
     claims: Taken<StreamId>,
     rows: Rows,
@@ -234,7 +233,7 @@ impl Delivery {
         }
     }
 
-    /// Reads some entries. True while there are more.
+    /// Reads some entries. Returns true while more are left.
     fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool {
         let (group, name) = (&self.asked.group, &self.asked.consumer);
         let number = match self.consumer {
@@ -243,7 +242,7 @@ impl Delivery {
                 let number = edit.consumer(group, name, now);
                 edit.see(group, number, now, self.reading.len() > 0);
                 if !self.asked.has_waited {
-                    edit.count(1); // As Redis does for each stream.
+                    edit.count(1); // Counted for each stream, as in Redis.
                 }
                 *self.consumer.insert(number)
             }
@@ -280,7 +279,7 @@ impl Delivery {
         more
     }
 
-    /// Delivers the entries with these ranks.
+    /// Delivers the entries at these ranks.
     fn deliver(
         &mut self,
         edit: &mut StreamEdit<'_>,
@@ -312,7 +311,7 @@ impl Delivery {
         }
     }
 
-    /// Gathers a portion of the idle entries.
+    /// Collects a portion of the idle entries.
     fn gather(&mut self, edit: &StreamEdit<'_>, ranks: Range<usize>, new: Range<usize>) {
         let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
         let group = edit.group(&self.asked.group);
@@ -329,7 +328,7 @@ impl Delivery {
         };
     }
 
-    /// Claims a portion of the gathered entries.
+    /// Claims a portion of the collected entries.
     fn claim(&mut self, edit: &mut StreamEdit<'_>, some: usize, (number, now): (u64, u64)) {
         let group = &self.asked.group;
         for _ in 0..some {
@@ -347,7 +346,7 @@ impl Delivery {
         }
     }
 
-    /// Delivers the pending entries with these ranks again.
+    /// Delivers the pending entries at these ranks again.
     fn repeat(
         &mut self,
         edit: &mut StreamEdit<'_>,
@@ -373,26 +372,25 @@ impl Delivery {
         }
     }
 
-    /// The entries read, to be shown.
+    /// Returns the entries that were read.
     fn shown(self, key: &[u8], entries: &Entries) -> Shown {
         Shown::Key(key.to_vec(), self.rows, entries.reader())
     }
 }
 
 /// `XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [CLAIM min-idle-time]
-/// [NOACK] STREAMS key [key ...] id [id ...]`: `>` reads the entries that the group has not got
-/// yet, which then are pending with the consumer until they are acknowledged; an ID reads those
-/// behind it that are pending with the consumer. With CLAIM (8.4), `>` first claims entries that
-/// are pending with any consumer, and idle for at least that time, in the order of their
-/// deliveries. With BLOCK, waits for new entries, or for what may be claimed, if there is nothing
-/// to read ([`wait`]).
+/// [NOACK] STREAMS key [key ...] id [id ...]`: `>` reads the entries that the group has not read
+/// yet; they are then pending for the consumer until acknowledged. An ID reads the consumer's
+/// pending entries after it. With CLAIM (8.4), `>` first claims pending entries of any consumer
+/// that have been idle for at least that time, in delivery order. With BLOCK, waits for new or
+/// claimable entries if there is nothing to read ([`wait`]).
 ///
-/// Reply: as XREAD's, for the streams that have new entries, or whose history is read; of a pending
-/// entry that is gone its ID and a null array; with CLAIM also how long each entry was idle, and
-/// how often it was delivered, before. Refusals: `Syntax`, `NotAnInteger`, the timeout's, keys
-/// without an ID, a missing key or group, invalid IDs, `WrongType`; then nothing changes. Cost:
-/// O(log n) for each entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup>
-/// (5.0.0).
+/// Reply: as XREAD's, for the streams that have new entries, or whose history is read; for a
+/// deleted pending entry, its ID and a null array. With CLAIM, each entry is followed by its
+/// previous idle time and delivery count. Refusals: `Syntax`, `NotAnInteger`, an invalid timeout,
+/// keys without an ID, a missing key or group, invalid IDs, `WrongType`; then nothing changes.
+/// Cost: O(log n) for each entry, in portions if there are many. Source:
+/// <https://redis.io/commands/xreadgroup> (5.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let asked = Arc::new(XReadGroupRequest::parse(args)?);
     let mut entries = 0;
@@ -411,7 +409,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     for at in asked.keys.clone() {
         let key = Key::new(args.all().get(at));
         let shown = cx.db.edit::<Stream, _>(&key, false, |edit| {
-            // A key that is named twice may have nothing left.
+            // A key that is named twice may have nothing left to read.
             let Some(mut delivery) = asked.delivery(args.all(), at, edit.stream(), now)? else {
                 return Ok(None);
             };
@@ -427,8 +425,8 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(flow(&mut cx.reply, showing))
 }
 
-/// Reads the entries that XREADGROUP waits for: those new to its group in one of its streams, or
-/// claimable ones. The call is notified when a stream or the group is removed.
+/// Parses what XREADGROUP waits for: entries that are new to the group in one of its streams, or
+/// claimable ones. Removing a stream or the group also wakes the call.
 pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     let mut asked = XReadGroupRequest::parse(args)?;
     let (keys, patience) = (asked.keys.clone(), asked.patience);
@@ -437,7 +435,7 @@ pub(super) fn wait(args: Args<'_>) -> Result<Wait, Refusal> {
     Ok(Wait { keys, patience, want: Box::new(News(Arc::new(asked))) })
 }
 
-/// Entries that a group has not got.
+/// Waits for entries that a group has not read.
 struct News(Arc<XReadGroupRequest>);
 
 impl Want for News {
@@ -468,7 +466,7 @@ impl Want for News {
         Some(Condition("group", claims, self.0.group.clone().into()))
     }
 
-    /// The stream may expire, and pending entries become idle for long enough to be claimed.
+    /// The stream may expire, or pending entries may become claimable.
     fn due_ms(&self, call: &Looking<'_>) -> Option<u64> {
         let deadline = call.db.get(&call.key)?.deadline();
         let claimable = self.0.claim_ms.and_then(|idle_ms| {
@@ -499,15 +497,15 @@ impl Want for News {
     }
 }
 
-/// A read of many entries, which changes the streams aside.
+/// A read of many entries, which changes copies of the streams.
 struct BulkEdit {
     asked: Arc<XReadGroupRequest>,
     request: Arc<Request>,
     /// Indexes of the keys to read.
     keys: Range<usize>,
-    /// A stream for each key, by the key's index.
+    /// A copy of each key's stream, with the key's index.
     drafts: Vec<(usize, Draft<Stream>)>,
-    /// The finished reads and the one in progress: by the key's index, and that of its draft.
+    /// Finished reads, and the one in progress: with the index of the key and of its copy.
     done: Vec<(usize, usize, Delivery)>,
 }
 
@@ -517,12 +515,12 @@ impl BulkEdit {
         Self { asked, request, keys, drafts: Vec::new(), done: Vec::new() }
     }
 
-    /// Begins with the next stream. False after the last.
+    /// Starts the next stream. Returns false after the last.
     fn begin(&mut self, cx: &mut Cx<'_>) -> Result<bool, Refusal> {
         let Some(at) = self.keys.next() else { return Ok(false) };
         let all = resp::Args::owned(&self.request);
         let key = all.get(at);
-        // A key that is named twice has one draft.
+        // A key that is named twice has one copy.
         let known = self.drafts.iter().position(|(other, _)| all.get(*other) == key);
         let draft = match known {
             Some(draft) => draft,
@@ -570,7 +568,8 @@ impl Job for BulkEdit {
     }
 }
 
-/// XREADGROUP of streams on several cores, or of very many: all are locked, and changed in portions.
+/// XREADGROUP for streams on several cores, or for very many: all are locked, and changed in
+/// portions.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let asked = Arc::new(XReadGroupRequest::parse(call.args())?);
     let layout = Layout { first: asked.keys.start, step: 1, count: asked.keys.len() };
@@ -604,7 +603,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     })
 }
 
-/// How far the reading of a stream on some core has come.
+/// The progress of reading a stream on one core.
 enum Doing {
     New,
     Nothing,
@@ -612,8 +611,8 @@ enum Doing {
     Done(Shown),
 }
 
-/// Does a portion of a reading on the core of its key, the argument at `at`; or checks only whether it
-/// can be done.
+/// Does a portion of a read on the core of its key, the argument at `at`; or only checks whether
+/// the read is possible.
 async fn portion(
     call: &Call,
     asked: &Arc<XReadGroupRequest>,

@@ -1,9 +1,9 @@
 //! Changing a string in place: APPEND and SETRANGE.
 //!
 //! A long string is changed chunk by chunk: a chunk is copied only if a cut still holds it, and a
-//! gap shares one chunk of zeros. So only what the client sends costs time; if that is more than a
-//! slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions, and
-//! installs the copy at the end.
+//! gap shares one chunk of zeros. So the cost depends only on the bytes that the client sends. If
+//! they take more than a slice, an [`Edit`] writes them in portions into a copy that shares all
+//! chunks, and installs the copy at the end.
 
 use crate::option_names;
 use crate::text::{self, BYTES_AT_ONCE, piece};
@@ -16,10 +16,10 @@ use darter_resp::{self as resp, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// `APPEND key value`: appends to the string at `key`; an absent key begins with `value`.
+/// `APPEND key value`: appends to the string at `key`; an absent key counts as empty.
 ///
-/// Reply: the length now. Refusals: `WrongType`, a string longer than 512 MiB. The deadline stays.
-/// Cost: O(bytes of the value), in slices when that is long.
+/// Reply: the new length. Refusals: `WrongType`, a string longer than 512 MiB. The deadline stays.
+/// Cost: O(bytes of the value), in slices if the value is long.
 /// Source: <https://redis.io/commands/append> (2.0.0).
 pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let first = args.position();
@@ -40,9 +40,9 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// `SETRANGE key offset value`: overwrites the string at `key` from `offset` on; bytes between its
 /// end and `offset` become zeros.
 ///
-/// Reply: the length now. Refusals: `NotAnInteger`, a negative offset, `WrongType`, a string longer
+/// Reply: the new length. Refusals: `NotAnInteger`, a negative offset, `WrongType`, a string longer
 /// than 512 MiB. An empty value changes nothing. The deadline stays. Cost: O(bytes of the value),
-/// in slices when that is long; O(chunks) of a gap. Source: <https://redis.io/commands/setrange>
+/// in slices if the value is long; O(chunks) of a gap. Source: <https://redis.io/commands/setrange>
 /// (2.2.0).
 pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let first = args.position();
@@ -60,14 +60,14 @@ pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     write(cx, &key, Write { args, key: first, value: at, offset, event: SETRANGE })
 }
 
-/// A write.
+/// The parameters of a write.
 struct Write<'a> {
     args: Args<'a>,
     /// The index of the key in the request.
     key: usize,
     /// The index of the value in the request.
     value: usize,
-    /// The place of its first byte.
+    /// The place of the value's first byte.
     offset: usize,
     /// The event.
     event: &'static Event,
@@ -99,12 +99,12 @@ fn write(cx: &mut Cx<'_>, key: &Key<'_>, write: Write<'_>) -> Result<Flow, Refus
     Ok(Flow::Done)
 }
 
-/// A write of more than a slice's worth.
+/// A write that takes more than a slice.
 struct Edit {
     request: Arc<Request>,
     key: usize,
     value: usize,
-    /// The new string, a copy that shares what it can.
+    /// The new string: a copy that shares its chunks.
     draft: Draft<Blob>,
     offset: usize,
     next: usize,

@@ -1,7 +1,7 @@
 //! Conditions on a value: IFEQ, IFNE, IFDEQ, IFDNE, and with them NX and XX.
 //!
-//! Comparing or hashing 400 MB takes longer than a slice. Then a [`Job`] does it from a cut, in
-//! portions, while the engine locks the key against other writers, and acts at its last step.
+//! Comparing or hashing 400 MB takes longer than a slice. Then a [`Job`] compares a cut in
+//! portions, while other writers are locked out of the key, and the last step acts.
 
 use super::options::{Condition, Test};
 use super::read::{digest_of, digest_text};
@@ -14,15 +14,15 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::sync::Arc;
 
-/// The verdict on a condition.
+/// The result of evaluating a condition.
 pub(super) enum Verdict {
-    /// Whether it holds.
+    /// True if the condition holds.
     Known(bool),
     /// The condition must be evaluated in slices.
     Long(Box<Comparison>),
 }
 
-/// Evaluates `condition` on what the key holds. Errors: `WrongType`, and an invalid digest.
+/// Evaluates `condition` on the key's value. Errors: `WrongType`, and an invalid digest.
 pub(super) fn judge(
     condition: Option<&Condition<'_>>,
     found: Option<&Found<'_>>,
@@ -68,7 +68,7 @@ fn digest_operand(operand: Fresh<'_>) -> Result<[u8; 16], Refusal> {
     text.ok_or(Refusal::line("ERR must be exactly 16 hexadecimal characters"))
 }
 
-/// Compares two values of the same, bounded length.
+/// Compares two values of the same bounded length.
 fn is_equal(text: &Str<'_>, operand: Fresh<'_>) -> bool {
     match text {
         Str::Inline(text) => {
@@ -82,12 +82,12 @@ fn is_equal(text: &Str<'_>, operand: Fresh<'_>) -> bool {
                 None => false,
             })
         }
-        // Both are split at the same places.
+        // Both values are split at the same places.
         Str::Blob(blob) => pieces(Fresh::Blob(blob)).eq(pieces(operand)),
     }
 }
 
-/// A condition on a long string being evaluated.
+/// An evaluation of a condition on a long string.
 pub(super) struct Comparison {
     cut: Blob,
     next: usize,
@@ -108,7 +108,7 @@ impl Comparison {
         }
     }
 
-    /// Does the next portion. Returns whether the condition holds, once that is known.
+    /// Does the next portion. Returns the result once it is known.
     fn step(&mut self, request: &Arc<Request>) -> Option<bool> {
         let mut args = Args::new(resp::Args::owned(request), self.operand);
         let operand = args.value().unwrap_or(Fresh::Bytes(b""));
@@ -130,7 +130,7 @@ impl Comparison {
         matches!(self.test, Test::DigestEqual | Test::DigestDifferent)
     }
 
-    /// The verdict after the last piece, if none differed.
+    /// The result after the last piece, if none differed.
     fn conclude(&self, operand: Fresh<'_>) -> bool {
         let same = !self.hashes()
             || digest_operand(operand).is_ok_and(|wanted| {
@@ -140,7 +140,7 @@ impl Comparison {
     }
 }
 
-/// The act of a command once the outcome of its condition is known.
+/// The action of a command once the result of its condition is known.
 pub(super) type Act = fn(&mut Cx<'_>, Args<'_>, bool) -> Result<darter_command::Flow, Refusal>;
 
 /// Evaluates a long string's condition, then acts.

@@ -1,4 +1,4 @@
-//! Counting in integers, and INCRBYFLOAT.
+//! Incrementing integers, and INCRBYFLOAT.
 
 use crate::option_names;
 use darter_base::{extended, number};
@@ -34,7 +34,7 @@ pub(super) fn decrby(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     add(cx, args, increment.ok_or(Refusal::line("ERR decrement would overflow"))?)
 }
 
-/// The second argument as an integer.
+/// Parses the second argument as an integer.
 fn amount(mut args: Args<'_>) -> Result<i64, Refusal> {
     args.seek(args.position() + 1);
     number::parse_i64(option_names::take(&mut args).ok_or(Refusal::Syntax)?)
@@ -76,7 +76,7 @@ pub(super) fn incrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     Ok(Flow::Done)
 }
 
-/// The string as an 80-bit number. Longer than 5 KiB, it is not a number, and is not read.
+/// The string as a long double. A string longer than 5 KiB is refused unread.
 pub(super) fn float_of(text: &Str<'_>) -> Result<extended::Extended, Refusal> {
     const TEXT_MAX_BYTES: usize = 5 * 1024;
     let short = (text.len() < TEXT_MAX_BYTES).then(|| text.to_vec());

@@ -15,9 +15,9 @@ use std::cmp::Ordering;
 ///
 /// Reply: the new number and the number added, as integers, or as floats with BYFLOAT. A sum out of
 /// bounds changes nothing, and the reply is the current number and 0; with SATURATE it becomes the
-/// bound. Without an option the deadline stays; ENX sets one only where there is none; a Unix time
-/// that has passed removes the key. Refusals: `Syntax`, `WrongType`, arguments or a value that are
-/// not numbers, bounds in the wrong order, an applied increment that does not fit. Cost: O(1).
+/// bound. Without an option the deadline stays; ENX sets one only if there is none; a Unix time in
+/// the past removes the key. Refusals: `Syntax`, `WrongType`, arguments or a value that are not
+/// numbers, bounds in the wrong order, an applied increment that does not fit. Cost: O(1).
 /// Source: <https://redis.io/commands/increx> (8.8.0).
 pub(super) fn increx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -34,7 +34,7 @@ enum Mode {
     Float,
 }
 
-/// The options as given, numbers not yet parsed.
+/// The options as given; numbers are not parsed yet.
 #[derive(Default)]
 struct Words<'a> {
     increment: Option<(Mode, &'a [u8])>,
@@ -98,7 +98,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The numbers of the arguments, parsed by `read`: increment, lower and upper bound.
+    /// The increment and the lower and upper bounds, parsed by `read`.
     fn numbers<T: PartialOrd>(
         &self,
         limits: (T, T),
@@ -121,7 +121,7 @@ impl<'a> Words<'a> {
         matches!(self.increment, Some((Mode::Float, _)))
     }
 
-    /// The given time, absolute.
+    /// The requested deadline as an absolute time.
     fn deadline(&self, now: u64) -> Result<Option<u64>, Refusal> {
         let read = |(unit, text)| positive_deadline(unit, text, now, "increx");
         self.time.map(read).transpose()

@@ -1,10 +1,10 @@
 //! LCS: the longest common subsequence of two strings.
 //!
 //! The table of lengths has a cell for every pair of bytes: up to 134 million, as Redis allows.
-//! Redis keeps 4 bytes a cell and blocks everyone. Here one row of lengths is enough, and for
-//! walking back one bit a cell: which of the two strings loses its last byte when these differ. The
-//! work continues in portions, from cuts of both strings, with no lock held; the reply comes at the
-//! end.
+//! Redis stores 4 bytes a cell and blocks all clients. Here one row of lengths is enough. To trace
+//! back, one bit a cell suffices: it says which string drops its last byte if the last bytes
+//! differ. The work continues in portions, from cuts of both strings, with no lock held; the reply
+//! comes at the end.
 //!
 //! ```text
 //!            0  m  y  n  e  w  ..     columns: the shorter string; row[j]: the length so far
@@ -24,31 +24,32 @@ use darter_resp::{Output, Reply};
 use darter_structs::blob::Blob;
 use darter_tx::Access;
 
-/// The limit of the table's size if it were Redis's: the default of `proto-max-bulk-len`.
+/// The limit of the size of Redis's table: the default of `proto-max-bulk-len`.
 const TABLE_MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// Cells filled in one portion.
 const CELLS_AT_ONCE: usize = 8 * 1024;
-/// Steps walked back in one portion: each may miss the caches.
+/// Steps traced back in one portion: each may be a cache miss.
 const STEPS_AT_ONCE: usize = 1024;
 /// Matches encoded in one portion.
 const MATCHES_AT_ONCE: usize = 256;
 
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]`: the longest common subsequence.
 ///
-/// Reply: it, as a bulk; with LEN its length; with IDX a map of the matching ranges, from the last
-/// to the first, and the length. An absent key counts as empty. Refusals: values that are no
-/// strings, then `Syntax`, then strings whose table would not fit. Cost: O(len1 x len2), in slices.
+/// Reply: the subsequence as a bulk; with LEN its length; with IDX a map of the matching ranges
+/// (the last first) and the length. An absent key counts as empty. Refusals: values that are not
+/// strings, then `Syntax`, then strings whose table would be too large. Cost: O(len1 x len2), in
+/// slices.
 /// Source: <https://redis.io/commands/lcs> (7.0.0).
 pub(super) fn lcs(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (one, other) = (args.key()?, args.key()?);
     let one = blob_of(find(cx.db, cx.stats, &one).as_ref());
     let other = blob_of(find(cx.db, cx.stats, &other).as_ref());
     let mut search = Search::new(one?, other?, Wanted::parse(args)?)?;
-    // A short search ends here; a long one continues as a stream that is silent until its end.
+    // A short search ends here; a long one continues as a stream that sends nothing until its end.
     if search.pump(&mut cx.reply) { Ok(Flow::Stream(Box::new(search))) } else { Ok(Flow::Done) }
 }
 
-/// LCS of keys that live on two cores: takes cuts of both strings as of one instant.
+/// LCS of keys on two cores: takes cuts of both strings at one instant.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (one, other) = (call.first, call.first + 1);
     let locked = call.lock_keys([one, other].map(|at| (at, Access::Shared))).await;
@@ -118,7 +119,7 @@ impl Wanted {
     }
 }
 
-/// Ranges of both strings that are equal: the last byte of each, and the length.
+/// Equal ranges of both strings: the last byte in each, and the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Match {
     one_end: usize,
@@ -126,27 +127,27 @@ struct Match {
     len: usize,
 }
 
-/// How far the search has got.
+/// The stage of the search.
 #[derive(Clone, Copy, Debug)]
 enum LcsStage {
-    /// Filling the table: the next cell.
+    /// Filling the table, from this cell on.
     Fill { row: usize, column: usize },
-    /// Walking back from the last cell: `i` and `j` bytes are still before it.
+    /// Tracing back: `i` and `j` bytes of the strings are left.
     Back { i: usize, j: usize, open: Option<Match> },
     /// Freeing the bits.
     Free,
-    /// Encoding: this many matches are sent.
+    /// Encoding the reply: this many matches have been sent.
     Encode { next: usize },
-    /// Done.
+    /// Finished.
     Over,
 }
 
-/// Bits of the table, in the order of cells; in chunks, so that growing never copies, and freeing
-/// is done in portions.
+/// The bits of the table, in cell order. They are stored in chunks, so that growing copies nothing,
+/// and freeing runs in portions.
 #[derive(Default)]
 struct Bits {
     chunks: Vec<Vec<u64>>,
-    /// The bits of the last word that is not full.
+    /// The bits of the last, incomplete word.
     word: u64,
     len: usize,
 }
@@ -187,19 +188,20 @@ impl Bits {
     }
 }
 
-/// The table of lengths: one row of it, and the way back through all of it.
+/// The table of lengths: one row, and the bits for tracing back.
 struct Table {
     row: Vec<u32>,
-    /// The length at the previous column, in the row above: the row no longer has it.
+    /// The length at the previous column in the row above, which has been overwritten in the row.
     corner: u32,
-    /// True when rows are the second string's: the longer one, so that the row is short.
+    /// True if rows belong to the second string: rows are the longer string, so that the row is
+    /// short.
     turned: bool,
-    /// `None` when only the length is wanted.
+    /// `None` if only the length is wanted.
     back: Option<Bits>,
 }
 
 impl Table {
-    /// Fills the cells of `slice`, which is at column `from`, in the row of `byte`.
+    /// Fills the cells of `slice`, starting at column `from`, in the row of `byte`.
     fn fill(&mut self, byte: u8, slice: &[u8], from: usize) {
         let row = &mut self.row[from..=from + slice.len()];
         let (mut corner, mut left) = (self.corner, row[0]);
@@ -214,7 +216,8 @@ impl Table {
         self.corner = corner;
     }
 
-    /// True when the way back from `i` and `j` bytes, which end differently, drops the first.
+    /// True if, with `i` and `j` bytes left whose last ones differ, the first string drops its last
+    /// byte.
     fn drops_one(&self, i: usize, j: usize) -> bool {
         let (row, column) = if self.turned { (j, i) } else { (i, j) };
         let columns = self.row.len() - 1;
@@ -230,7 +233,7 @@ struct Search {
     table: Table,
     stage: LcsStage,
     matches: Vec<Match>,
-    /// The subsequence, last byte first.
+    /// The subsequence found so far, its last byte first.
     found: Vec<u8>,
 }
 
@@ -282,7 +285,7 @@ impl Search {
         LcsStage::Fill { row: row + 1, column: 0 }
     }
 
-    /// Walks back at most a portion. Returns where to continue.
+    /// Traces back at most a portion. Returns the next stage.
     fn walk(&mut self, mut i: usize, mut j: usize, mut open: Option<Match>) -> LcsStage {
         for _ in 0..STEPS_AT_ONCE {
             if i == 0 || j == 0 {
@@ -303,13 +306,13 @@ impl Search {
         LcsStage::Back { i, j, open }
     }
 
-    /// Keeps a finished match if it is long enough.
+    /// Keeps a completed match if it is long enough.
     fn close(&mut self, run: Option<Match>) {
         let least = usize::try_from(self.wanted.match_len_min).unwrap_or(usize::MAX);
         self.matches.extend(run.filter(|run| self.wanted.matches && run.len >= least));
     }
 
-    /// Frees a portion of the bits. Returns where to continue.
+    /// Frees a portion of the bits. Returns the next stage.
     fn free(&mut self) -> LcsStage {
         match self.table.back.as_mut().is_some_and(Bits::dismantle) {
             true => LcsStage::Free,
@@ -317,7 +320,7 @@ impl Search {
         }
     }
 
-    /// Encodes the reply, or a portion of it. Returns where to continue.
+    /// Encodes the reply, or a portion of it. Returns the next stage.
     fn encode(&mut self, reply: &mut Reply<'_>, next: usize) -> LcsStage {
         if self.wanted.len {
             reply.count(self.len());
@@ -348,7 +351,7 @@ impl Search {
 
 impl Stream for Search {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        // Rows may be short: several of them make a portion.
+        // Rows may be short, so a portion may have several.
         let mut budget = CELLS_AT_ONCE;
         loop {
             let (stage, cost) = match self.stage {

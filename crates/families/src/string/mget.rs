@@ -11,8 +11,8 @@ use darter_resp::{self as resp, Output, Reply, Request};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// Up to this many keys the values are gathered while the keys are locked; beyond, they are read
-/// from cuts of the keyspace, so that the locks are held for a moment only.
+/// Up to this many keys, the values are collected while the keys are locked. With more, they are
+/// read from cuts of the keyspace, so that locks are held only for a moment.
 const GATHERED_MAX: usize = 16 * 1024;
 
 /// `MGET key [key ...]`: replies with the strings at the keys, null for absent keys and other
@@ -34,7 +34,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
             return Ok(Flow::Stream(Box::new(Values::new(values))));
         }
         match text {
-            // Below the bound of a stream, so this encodes it whole.
+            // Too short to be streamed, so this encodes it completely.
             Some(text) => drop(reply_str(&mut cx.reply, &text)),
             None => cx.reply.null(),
         }
@@ -42,7 +42,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(Flow::Done)
 }
 
-/// The strings at all remaining keys of `args`.
+/// References to the strings at all remaining keys of `args`.
 fn hold(db: &mut Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<StrPieces>> {
     let mut values = Vec::with_capacity(args.left());
     while let Ok(key) = args.key() {
@@ -52,7 +52,7 @@ fn hold(db: &mut Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<S
     values
 }
 
-/// MGET of keys on several cores, or of very many.
+/// MGET for keys on several cores, or for very many.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let keys = call.len() - call.first;
     if keys > GATHERED_MAX {
@@ -111,7 +111,7 @@ fn read_portion(home: &mut Home, (db, no_touch): (usize, bool), portion: &Portio
     portion.positions().zip(&keys).map(read).collect()
 }
 
-/// The reply: a stream, whose first portion is already encoded.
+/// The reply as a stream, whose first portion is already encoded.
 fn answer(call: &Call, values: Vec<Option<StrPieces>>) -> Answer {
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, call.resp3);
@@ -120,8 +120,8 @@ fn answer(call: &Call, values: Vec<Option<StrPieces>>) -> Answer {
     if values.pump(&mut reply) { Answer::Stream(out, Box::new(values)) } else { Answer::Done(out) }
 }
 
-/// MGET of very many keys: takes cuts of the keyspace of all cores, at one instant, and streams
-/// from these.
+/// MGET for very many keys: takes cuts of the keyspace of all cores at one instant, and streams
+/// from them.
 async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
     let cuts = cuts(&call).await;
     let mut out = Output::default();
@@ -131,9 +131,9 @@ async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(out, Box::new(stream)))
 }
 
-/// Cuts that show the keys of the call at one instant. All keys of the shards are locked for that
-/// moment unless that conflicts, which costs nothing; otherwise those of the call, so that it waits
-/// only for writers of one of them, and only those wait for it.
+/// Cuts that show the keys of the call at one instant. If it causes no conflict, all keys of all
+/// shards are locked for that moment, which is cheapest. Otherwise only the call's keys are locked;
+/// then it waits only for their writers, and only they wait for it.
 async fn cuts(call: &Call) -> Cuts {
     let locked = match call.try_lock_all(Access::Shared).await {
         Some(locked) => locked,
@@ -154,7 +154,7 @@ struct FromCuts {
 }
 
 impl FromCuts {
-    /// Encodes the values of some keys, up to a long one, which is set aside.
+    /// Encodes the values of some keys. A long value ends the portion, and is sent separately.
     fn step(&mut self, reply: &mut Reply<'_>) {
         let mut bytes = 0;
         let positions = self.next..self.request.len().min(self.next + KEYS_AT_ONCE);

@@ -7,12 +7,12 @@
 //! | file    | holds                                                                      |
 //! |---------|----------------------------------------------------------------------------|
 //! | `read`  | GET, STRLEN, GETRANGE, SUBSTR, GETDEL, DIGEST; `mget`: MGET                |
-//! | `set`   | SET, SETNX, SETEX, PSETEX, GETSET, GETEX, DELEX; `options`: theirs         |
+//! | `set`   | SET, SETNX, SETEX, PSETEX, GETSET, GETEX, DELEX; `options`: their options  |
 //! | `mset`  | MSET, MSETNX, MSETEX; `guard`: conditions on a value                       |
-//! | `incr`  | INCR and its like, INCRBYFLOAT; `increx`: INCREX                           |
+//! | `incr`  | INCR and relatives, INCRBYFLOAT; `increx`: INCREX                          |
 //! | `edit`  | APPEND, SETRANGE; `prepend`: PREPEND; `lcs`: LCS                           |
 //! | `throttle` | CL.THROTTLE                                                             |
-//! | `value` | several values on their way out                                             |
+//! | `value` | replies of several values                                                |
 
 mod edit;
 mod guard;
@@ -31,7 +31,7 @@ mod value;
 use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
-/// Keys beside their values: `key value key value ...`.
+/// Keys with their values: `key value key value ...`.
 const fn pairs(flags: KeyFlags) -> KeySpec {
     KeySpec::new(Place::Range { first: 1, last: -1, step: 2 }, flags)
 }
@@ -41,17 +41,17 @@ const ANY_OW_INSERT: Keys = Keys(&[pairs(KeyFlags::OW_INSERT)]);
 const COUNTED_OW_UPDATE: Keys =
     Keys(&[KeySpec::new(Place::CountedPairs { count: 1 }, KeyFlags::OW_UPDATE)]);
 const TWO_RO_ACCESS: Keys = Keys(&[range(1, 2, KeyFlags::RO_ACCESS)]);
-/// SET: its access to the key depends on its options.
+/// SET: whether it reads the key depends on its options.
 const ONE_SET: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "access", "update", "variable_flags"]))
     .notes("RW and ACCESS due to the optional `GET` argument")]);
-/// GETEX: changes the deadline only.
+/// GETEX changes only the deadline.
 const ONE_GETEX: Keys = Keys(&[
     range(1, 1, KeyFlags::RW_ACCESS_UPDATE).notes("RW and UPDATE because it changes the TTL")
 ]);
-/// DELEX: likewise.
+/// DELEX: whether it reads the key depends on its options.
 const ONE_DELEX: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "delete", "variable_flags"]))]);
 
-/// The key flags of a SET or a DELEX: it reads the old value only if its option GET asks for that.
+/// The key flags of a SET or a DELEX: it reads the old value only with certain options.
 fn flags_of(args: darter_resp::Args<'_>) -> KeyFlags {
     /// Options follow the name, the key and the value.
     const OPTIONS: usize = 3;

@@ -1,8 +1,8 @@
 //! Setting several strings at once: MSET, MSETNX, MSETEX.
 //!
-//! Few and short values are set at once. More bytes than a slice can copy are first made into
-//! blobs, in portions, and then set in one step. Keys on several cores, or very many, are locked,
-//! and set in portions: no one sees a part of them.
+//! A few short values are set at once. More bytes than a slice can copy are first copied to blobs
+//! in portions, and then set in one step. Keys on several cores, or very many, are locked and set
+//! in portions, so no client sees a partial result.
 
 use super::options::{Face, Options, Test};
 use crate::keys_by_core::{KeysByCore, Layout, PORTION_KEYS, Portion};
@@ -17,7 +17,7 @@ use darter_structs::blob::Blob;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// Which of the commands it is.
+/// Which of the commands runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Mset,
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// All arguments are pairs.
+    /// The plan if all arguments are pairs.
     fn of_all(
         form: Form,
         args: Args<'_>,
@@ -60,7 +60,7 @@ impl Plan {
         Ok(Self { form, first, pairs, test, deadline: Deadline::Clear })
     }
 
-    /// `numkeys`, this many pairs, options.
+    /// The plan of MSETEX: `numkeys`, pairs, options.
     fn counted(mut args: Args<'_>, now: u64) -> Result<Self, Refusal> {
         let count = option_names::take(&mut args).and_then(number::parse_i64);
         let pairs = count
@@ -82,7 +82,7 @@ impl Plan {
         (self.first..).step_by(2).take(self.pairs)
     }
 
-    /// True when the test holds for the key.
+    /// True if the test holds for the key.
     fn allows(&self, db: &mut Db, key: &Key<'_>) -> bool {
         match self.test {
             Some(Test::Absent) => db.read(key).is_none(),
@@ -100,15 +100,15 @@ impl Plan {
     }
 }
 
-/// `MSET key value [key value ...]`: sets the keys, all at one instant.
+/// `MSET key value [key value ...]`: sets the keys atomically.
 ///
-/// Reply: `OK`. Refusals: the number of arguments. Cost: O(keys), in slices when they are many or
+/// Reply: `OK`. Refusals: the number of arguments. Cost: O(keys), in slices if they are many or
 /// their values long. Source: <https://redis.io/commands/mset> (1.0.1).
 pub(super) fn mset_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     here(cx, args, Form::Mset)
 }
 
-/// `MSETNX key value [key value ...]`: sets the keys if none of them is there.
+/// `MSETNX key value [key value ...]`: sets the keys if none of them exists.
 ///
 /// Reply: 1, or 0. Otherwise as MSET. Source: <https://redis.io/commands/msetnx> (1.0.1).
 pub(super) fn msetnx_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -116,26 +116,26 @@ pub(super) fn msetnx_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refus
 }
 
 /// `MSETEX numkeys key value [key value ...] [NX | XX] [EX s | PX ms | EXAT t | PXAT t | KEEPTTL]`:
-/// sets the keys, with one deadline, if none or all of them are there.
+/// sets the keys, with one deadline, if none of them exists (NX) or all do (XX).
 ///
-/// Reply: 1, or 0 when the condition does not hold. Refusals: a count that does not fit, `Syntax`,
-/// `NotAnInteger`, `InvalidExpire`. Otherwise as MSET.
+/// Reply: 1, or 0 when the condition does not hold. Refusals: a count that differs from the number
+/// of pairs, `Syntax`, `NotAnInteger`, `InvalidExpire`. Otherwise as MSET.
 /// Source: <https://redis.io/commands/msetex> (8.4.0).
 pub(super) fn msetex_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     here(cx, args, Form::Msetex)
 }
 
-/// MSET of keys that live on several cores, or of very many.
+/// MSET for keys on several cores, or for very many.
 pub(super) async fn mset_anywhere(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Form::Mset).await
 }
 
-/// MSETNX of keys that live on several cores, or of very many.
+/// MSETNX for keys on several cores, or for very many.
 pub(super) async fn msetnx_anywhere(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Form::Msetnx).await
 }
 
-/// MSETEX of keys that live on several cores, or of very many.
+/// MSETEX for keys on several cores, or for very many.
 pub(super) async fn msetex_anywhere(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Form::Msetex).await
 }
@@ -175,8 +175,8 @@ fn value_at(args: resp::Args<'_>, index: usize) -> Fresh<'_> {
     Args::new(args, index).value().unwrap_or(Fresh::Bytes(b""))
 }
 
-/// Makes long values into blobs in portions, then sets all keys in one step. Until then nothing has
-/// changed, so other commands may touch the keys.
+/// Copies long values to blobs in portions, then sets all keys in one step. Before that step
+/// nothing changes, so other commands may use the keys.
 struct Prepare {
     request: Arc<Request>,
     plan: Plan,
@@ -194,7 +194,7 @@ impl Job for Prepare {
                 return Ok(Step::More);
             }
             let value = value_at(args, plan.first + 2 * self.made.len() + 1);
-            // Chunks but the last are shared, so no value costs more than one copied chunk.
+            // All chunks but the last are shared, so a value costs at most one copied chunk.
             bytes += value.len().min(BYTES_AT_ONCE / 2);
             self.made.push((value.len() > ENTRIES_AT_ONCE).then(|| value.to_blob()));
         }
@@ -226,7 +226,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| plan.reply(reply, holds)))
 }
 
-/// True when the test holds for all keys; they are locked.
+/// True if the test holds for all keys, which are locked.
 async fn holds_everywhere(call: &Call, plan: &Plan, spread: &KeysByCore) -> bool {
     let (db, no_touch, plan) = (call.db, call.no_touch, *plan);
     let check = move |home: &mut Home, keys: &Portion, fails: &mut bool| {
@@ -237,7 +237,7 @@ async fn holds_everywhere(call: &Call, plan: &Plan, spread: &KeysByCore) -> bool
     !spread.work(call, |_| PORTION_KEYS, check).await.contains(&true)
 }
 
-/// Sets some of the keys; they are locked.
+/// Sets some of the keys, which are locked.
 fn setting(
     call: &Call,
     plan: Plan,
@@ -252,9 +252,9 @@ fn setting(
     }
 }
 
-/// The number of the next keys that make a portion: bounded by keys and by bytes.
+/// The number of keys in the next portion, bounded by keys and by bytes.
 fn portion_keys(keys: &Portion) -> usize {
-    /// New keys split and fill segments: 256 at once took half a slice.
+    /// New keys split and fill segments: setting 256 at once took half a slice.
     const SET_AT_ONCE: usize = 32;
     let (mut count, mut bytes) = (0, 0);
     for at in keys.positions().take(SET_AT_ONCE) {

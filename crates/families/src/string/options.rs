@@ -6,7 +6,7 @@ use darter_base::UnixMillis;
 use darter_command::{Args, Refusal};
 use darter_keyspace::{Deadline, Fresh};
 
-/// The command whose options are read: each takes some of them.
+/// The command whose options are parsed: each allows some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Face {
     /// Conditions, GET, KEEPTTL and times.
@@ -35,7 +35,7 @@ pub(super) enum Test {
 }
 
 impl Test {
-    /// The test that a word names, in any case.
+    /// The test for an option's name, in any case.
     pub(super) fn of_option(word: &[u8]) -> Option<Self> {
         const NAMES: [(&str, Test); 6] = [
             ("NX", Test::Absent),
@@ -48,13 +48,13 @@ impl Test {
         option_names::meaning(word, &NAMES)
     }
 
-    /// True when an operand follows: the test compares with the value.
+    /// True if an operand follows, with which the value is compared.
     pub(super) fn compares(self) -> bool {
         !matches!(self, Self::Absent | Self::Present)
     }
 }
 
-/// A test with the argument it compares with.
+/// A test with its operand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition<'a> {
     /// The test.
@@ -68,20 +68,20 @@ pub(super) struct Condition<'a> {
 /// The effect on the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry<'a> {
-    /// No option was given.
+    /// No option: the command's default.
     Unsaid,
     /// KEEPTTL.
     Keep,
     /// PERSIST.
     Persist,
-    /// EX, PX, EXAT or PXAT, and its argument, not yet read as a number.
+    /// EX, PX, EXAT or PXAT, and its unparsed argument.
     Time(Unit, &'a [u8]),
 }
 
 /// The options of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options<'a> {
-    /// When to act; `None`: always.
+    /// The condition of the command; `None`: unconditional.
     pub(super) condition: Option<Condition<'a>>,
     /// The effect on the deadline.
     pub(super) expiry: Expiry<'a>,
@@ -90,8 +90,8 @@ pub(super) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads all arguments that are left as options. An option may come twice, and the last one
-    /// counts; two that exclude each other may not. Errors: `Syntax`.
+    /// Parses all remaining arguments as options. A repeated option overrides the earlier one;
+    /// options that exclude each other are refused. Errors: `Syntax`.
     pub(super) fn parse(mut args: Args<'a>, face: Face) -> Result<Self, Refusal> {
         let mut options = Self { condition: None, expiry: Expiry::Unsaid, get: false };
         while let Some(word) = option_names::take(&mut args) {

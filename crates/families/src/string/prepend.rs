@@ -1,4 +1,4 @@
-//! PREPEND: APPEND at the front. All bytes move, so a long string is built aside.
+//! PREPEND: APPEND at the front. All bytes move, so a long string is built in portions.
 
 use crate::text::{BYTES_AT_ONCE, piece, pieces};
 use darter_base::limits::{CHUNK_BYTES, string_max_bytes};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 const PREPEND: &Event = &Event::new("prepend", b'$');
 
-/// `PREPEND key value`: puts `value` before the string at `key`; an absent key begins with it.
+/// `PREPEND key value`: prepends `value` to the string at `key`; an absent key counts as empty.
 ///
-/// Reply: the length now. Refusals: `WrongType`, a string longer than 512 MiB. The deadline stays.
+/// Reply: the new length. Refusals: `WrongType`, a string longer than 512 MiB. The deadline stays.
 /// Cost: O(bytes of both), in slices when they are many.
 /// Source: <https://www.dragonflydb.io/docs/command-reference/strings/prepend>.
 pub(super) fn prepend(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
@@ -41,16 +41,16 @@ pub(super) fn prepend(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     Ok(Flow::Done)
 }
 
-/// A PREPEND of more than a slice's worth.
+/// A PREPEND that takes more than a slice.
 struct Prepending {
     request: Arc<Request>,
     /// The index of the key in the request.
     first: usize,
-    /// The string as it was found.
+    /// The string as the command found it.
     draft: Draft<Blob>,
     /// The new value.
     whole: Blob,
-    /// Pieces of the value, and how many are there, and then of the string.
+    /// The next piece of the value and the number of its pieces; then the same for the string.
     of_value: usize,
     next: usize,
 }

@@ -37,7 +37,7 @@ pub(super) fn strlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 }
 
 /// `GETRANGE key start end`, and its old name SUBSTR: replies with a part of the string at `key`.
-/// Both ends belong to it; negative ones count from the end of the string.
+/// Both ends are included; negative ones count from the end of the string.
 ///
 /// Reply: bulk, empty when nothing is in the range; streamed when long. Refusals:
 /// `NotAnInteger`, `WrongType`. Cost: O(1) + bytes of the range.
@@ -56,7 +56,7 @@ pub(super) fn getrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     }
 }
 
-/// The bytes that `start..=end` means in a string of `len` bytes.
+/// The bytes of `start..=end` in a string of `len` bytes.
 fn resolve(start: i64, end: i64, len: usize) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
@@ -114,13 +114,13 @@ pub(super) fn digest_of(text: &Str<'_>) -> u64 {
     }
 }
 
-/// A digest as it is shown.
+/// The text of a digest.
 pub(super) fn digest_text(digest: u64) -> [u8; 16] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     std::array::from_fn(|at| HEX[usize::from((digest >> (60 - 4 * at)).to_le_bytes()[0] & 15)])
 }
 
-/// Hashes a long string; its whole reply comes at the end.
+/// Hashes a long string; the reply is sent at the end.
 struct DigestStream {
     blob: Blob,
     next: usize,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test] // Every pair of ends, against a slow reading of the rule.
-    fn ranges_resolve_as_in_redis() {
+    fn all_pairs_of_range_ends_give_the_bytes_that_redis_returns() {
         for len in 0..5_i64 {
             for start in -7..8 {
                 for end in -7..8 {
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(resolve(i64::MIN, i64::MAX, 3), 0..3);
     }
 
-    #[test] // The example of DIGEST's documentation.
-    fn digests_are_redis_own() {
+    #[test]
+    fn the_digest_equals_the_example_in_redis_documentation() {
         let digest = darter_base::hash::digest(b"Hello world");
         assert_eq!(&digest_text(digest), b"b6acb9d84a38ff74");
         let mut portions = XxhDigest::default();

@@ -12,11 +12,11 @@ use darter_resp::{self as resp, Reply, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// `SET key value [NX | XX | IFEQ v | IFNE v | IFDEQ d | IFDNE d] [GET]
-/// [EX s | PX ms | EXAT t | PXAT t | KEEPTTL]`: sets `key` to a string, whatever it held.
+/// `SET key value [NX | XX | IFEQ v | IFNE v | IFDEQ d | IFDNE d] [GET] [EX s | PX ms | EXAT t |
+/// PXAT t | KEEPTTL]`: sets `key` to a string, replacing any value.
 ///
 /// Reply: `OK`, or null when a condition did not hold; with GET the old string or null. Refusals:
-/// `Syntax`, `InvalidExpire`, `NotAnInteger`; `WrongType` where the old value is looked at.
+/// `Syntax`, `InvalidExpire`, `NotAnInteger`; `WrongType` if the old value is read.
 /// Cost: O(1); comparing a long string takes slices.
 /// Source: <https://redis.io/commands/set> (1.0.0; conditions on the value 8.4.0).
 pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -36,10 +36,10 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     set_with(cx, args, None)
 }
 
-/// Chunks that are shared in one go: their counts are cold.
+/// Chunks that are shared in one step: their reference counts are not in the caches.
 const CHUNKS_AT_ONCE: usize = 512;
 
-/// A plain SET of a huge value: shares its chunks in portions, then sets the key.
+/// A plain SET of a huge value: shares its chunks in portions, and then sets the key.
 struct Adopt {
     request: Arc<Request>,
     first: usize,
@@ -71,7 +71,7 @@ impl Job for Adopt {
     }
 }
 
-/// SET with options; `known`: whether the condition holds, when that took slices.
+/// SET with options. `known` is the result of a condition that was evaluated in slices.
 fn set_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Flow, Refusal> {
     let mut rest = args;
     let (key, value) = (rest.key()?, rest.value()?);
@@ -84,7 +84,7 @@ fn set_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Flow
     {
         found.text()?;
     }
-    // Decided in slices, and the key did not die during them.
+    // The result is valid only if the key did not expire during the slices.
     let holds = match known.filter(|_| found.is_some()) {
         Some(holds) => holds,
         None => match judge(options.condition.as_ref(), found.as_ref())? {
@@ -109,7 +109,7 @@ fn set_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Flow
     Ok(flow)
 }
 
-/// Replies with the string that was there, or null.
+/// Replies with the old string, or null.
 fn reply_old(reply: &mut Reply<'_>, found: Option<&Found<'_>>) -> Result<Flow, Refusal> {
     match found {
         Some(found) => Ok(reply_str(reply, &found.text()?)),
@@ -122,7 +122,7 @@ fn reply_old(reply: &mut Reply<'_>, found: Option<&Found<'_>>) -> Result<Flow, R
 
 /// `SETNX key value`: sets `key` if it is absent.
 ///
-/// Reply: 1, or 0 when the key is there. Refusals: none. Cost: O(1).
+/// Reply: 1, or 0 when the key exists. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/setnx> (1.0.0).
 pub(super) fn setnx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, value) = (args.key()?, args.value()?);
@@ -134,7 +134,7 @@ pub(super) fn setnx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(Flow::Done)
 }
 
-/// `SETEX key seconds value`: sets `key` to a string that dies in this many seconds.
+/// `SETEX key seconds value`: sets `key` to a string that expires after `seconds`.
 ///
 /// Reply: `OK`. Refusals: `NotAnInteger`, `InvalidExpire`. Cost: O(1).
 /// Source: <https://redis.io/commands/setex> (2.0.0).
@@ -164,7 +164,7 @@ fn set_for(
     Ok(Flow::Done)
 }
 
-/// `GETSET key value`: sets `key`, and replies with the string that it held.
+/// `GETSET key value`: sets `key`, and replies with the old string.
 ///
 /// Reply: bulk, or null when the key was absent. Refusals: `WrongType`; then nothing changes.
 /// Cost: O(1) + bytes of the old value. Source: <https://redis.io/commands/getset> (1.0.0).
@@ -179,7 +179,7 @@ pub(super) fn getset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// changes its deadline.
 ///
 /// Reply: bulk, or null when the key is absent. Refusals: `Syntax`, `WrongType`, then
-/// `NotAnInteger` and `InvalidExpire`. A Unix time that has passed removes the key.
+/// `NotAnInteger` and `InvalidExpire`. A Unix time in the past removes the key.
 /// Cost: O(1) + bytes of the value. Source: <https://redis.io/commands/getex> (6.2.0).
 pub(super) fn getex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -208,10 +208,11 @@ pub(super) fn getex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(flow)
 }
 
-/// `DELEX key [IFEQ v | IFNE v | IFDEQ d | IFDNE d]`: removes `key` if its string compares so.
+/// `DELEX key [IFEQ v | IFNE v | IFDEQ d | IFDNE d]`: removes `key` if the condition on its string
+/// holds.
 ///
 /// Reply: 1, or 0 when the key is absent or the condition does not hold. Refusals: the number of
-/// arguments, an unknown condition, a value that is not a string, a digest that is none. Without a
+/// arguments, an unknown condition, a value that is not a string, an invalid digest. Without a
 /// condition any type is removed. Cost: O(1); comparing a long string takes slices.
 /// Source: <https://redis.io/commands/delex> (8.4.0).
 pub(super) fn delex(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -226,7 +227,8 @@ fn delex_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Fl
         2 => Some(delex_condition(rest)?),
         _ => return Err(Refusal::Arity("delex".into())),
     };
-    // Without a condition it is DEL, which asks nothing; after slices the key was counted already.
+    // Without a condition, this is DEL, which counts no hit. If the condition was evaluated in
+    // slices, the key has been counted.
     let counts = condition.is_some() && known.is_none();
     let found = if counts { find(cx.db, cx.stats, &key) } else { cx.db.read(&key) };
     let holds = match (&found, known) {

@@ -1,9 +1,9 @@
-//! CL.THROTTLE: a limit of rates, as the module redis-cell has it.
+//! CL.THROTTLE: rate limiting, as in the module redis-cell.
 //!
-//! The generic cell rate algorithm: actions are evenly spaced in theory, and a key holds the moment
-//! at which the next one would be due if all before it had been. An action may come earlier than that
-//! by the burst, and moves the moment on. So the whole state is one integer, nanoseconds since 1970
-//! as a string, and the key dies when the moment comes: it says nothing then.
+//! This is the generic cell rate algorithm. In theory actions are evenly spaced, and the key stores
+//! when the next one would be due. An action may come earlier than that by at most the burst, and
+//! moves the due time forward. So the whole state is one integer (nanoseconds since 1970, as a
+//! string), and the key expires at the due time, when it carries no information.
 
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Deadline, Fresh};
@@ -11,12 +11,13 @@ use darter_keyspace::{Deadline, Fresh};
 const NS_PER_MS: i128 = 1_000_000;
 const NS_PER_SECOND: i128 = 1_000_000_000;
 
-/// `CL.THROTTLE key max_burst count period [quantity]`: takes `quantity` (1) actions. Allowed are
-/// `count` in `period` seconds, and `max_burst` more at once.
+/// `CL.THROTTLE key max_burst count period [quantity]`: takes `quantity` (default 1) actions.
+/// `count` actions are allowed in `period` seconds, and a burst of `max_burst` more.
 ///
-/// Reply: five integers: 1 if the actions are refused, and none is taken; the most at once; the
-/// actions left; the seconds until they would be allowed, or -1; the seconds until all are allowed.
-/// Refusals: `NotAnInteger`, also for negative, zero or too large numbers; a rate beyond one in a
+/// Reply: five integers: 1 if the request is limited (then nothing is taken), else 0; the largest
+/// burst; the actions left; the seconds until a retry can succeed, or -1; the seconds until the
+/// burst is fully available.
+/// Refusals: `NotAnInteger`, also for negative, zero or too large numbers; a rate above one per
 /// nanosecond; `WrongType`. Cost: O(1). Source: <https://github.com/brandur/redis-cell> (0.4.0).
 pub(super) fn throttle(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -50,7 +51,7 @@ fn natural(args: &mut Args<'_>, least: i64) -> Result<i64, Refusal> {
     if number < least { Err(Refusal::NotAnInteger) } else { Ok(number) }
 }
 
-/// Nanoseconds as seconds, rounded up unless it is less than a millisecond more.
+/// Nanoseconds as seconds, rounded up, but ignoring less than a millisecond.
 fn seconds(ns: i128) -> i64 {
     let part = ns % NS_PER_SECOND >= NS_PER_MS;
     (ns / NS_PER_SECOND) as i64 + i64::from(part)
@@ -58,7 +59,7 @@ fn seconds(ns: i128) -> i64 {
 
 /// The allowed rate.
 struct Rate {
-    /// The most at once.
+    /// The largest burst.
     limit: i64,
     /// The time from one action to the next, in nanoseconds.
     interval: i64,
@@ -66,7 +67,7 @@ struct Rate {
 
 /// The outcome of a request. Times are in nanoseconds.
 struct Taken {
-    /// When the next one is due; none if nothing was taken.
+    /// When the next action is due; `None` if nothing was taken.
     due: Option<i64>,
     remaining: i64,
     retry_after: Option<i128>,
@@ -86,8 +87,8 @@ impl Rate {
         Ok(Self { limit, interval })
     }
 
-    /// Takes `quantity` at `now`, when the next one is due at `due`. `None` where a number that is kept
-    /// or returned does not fit 64 bits.
+    /// Takes `quantity` at `now`, if the next action is due at `due`. `None` if a number that is
+    /// stored or returned does not fit 64 bits.
     fn take(&self, due: i128, now: i128, quantity: i64) -> Option<Taken> {
         let fits = |ns: i128| i64::try_from(ns).ok();
         let interval = i128::from(self.interval);
@@ -136,10 +137,9 @@ mod tests {
         }
     }
 
-    // A quantity far beyond the limit is refused, though the time at which it would be due
-    // overflows.
+    // A quantity far beyond the limit is refused, though its due time would overflow.
     #[test]
-    fn only_remembered_times_must_fit() {
+    fn a_refused_quantity_may_overflow_the_due_time() {
         let rate = Rate { limit: 5, interval: 1_000_000_000 };
         let now = 1_700_000_000 * NS_PER_SECOND;
         let taken = rate.take(now, now, 8_000_000_000).expect("nothing is kept");
@@ -148,7 +148,7 @@ mod tests {
         assert!(patient.take(now, now, 8_000_000_000).is_none(), "it cannot be kept");
     }
 
-    #[test] // Up to the next second, but for less than a millisecond.
+    #[test] // Less than a millisecond is ignored.
     fn seconds_are_rounded_up() {
         let cases = [(0, 0), (999_999, 0), (1_000_000, 1), (2_000_000_000, 2), (2_001_000_000, 3)];
         cases.into_iter().for_each(|(ns, expected)| assert_eq!(seconds(ns), expected, "{ns}"));

@@ -1,4 +1,4 @@
-//! Several string values on their way out, none of them copied as a whole.
+//! Replies of several string values, none of which is copied as a whole.
 
 use crate::pinned_values::PinnedValues;
 use darter_base::limits::CHUNK_BYTES;
@@ -6,7 +6,7 @@ use darter_command::{BlobStream, Stream};
 use darter_keyspace::StrPieces;
 use darter_resp::Reply;
 
-/// Sends values, null for those that are `None`: the elements of an array whose header is out.
+/// Sends values as elements of an array whose header has been written; `None` is sent as null.
 pub(super) struct Values {
     values: PinnedValues<Option<StrPieces>>,
     /// The rest of a long string.
@@ -14,12 +14,12 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// A stream of `values`, in order: readers' cuts.
+    /// A stream of `values` in order; they are cuts.
     pub(super) fn new(values: Vec<Option<StrPieces>>) -> Self {
         Self { values: PinnedValues::new(values), rest: None }
     }
 
-    /// Encodes the next value, or a piece of it. Returns about how many bytes that was.
+    /// Encodes the next value, or a piece of it. Returns the approximate number of bytes.
     fn step(&mut self, reply: &mut Reply<'_>) -> usize {
         if let Some(mut rest) = self.rest.take() {
             self.rest = rest.pump(reply).then_some(rest);
@@ -37,7 +37,7 @@ impl Values {
                 self.rest = Some(BlobStream::new(blob, 0..blob.len()));
             }
         }
-        self.values.pop_front(); // Freed one by one, not all at the end.
+        self.values.pop_front(); // Values are freed one by one, not all at the end.
         bytes
     }
 

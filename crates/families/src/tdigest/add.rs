@@ -1,4 +1,4 @@
-//! TDIGEST.ADD: some observations at once; many aside, in portions.
+//! TDIGEST.ADD: a few observations are added at once; many change a copy in portions.
 
 use super::value::TDigest;
 use super::{MISSING, OVERFLOW, refuse};
@@ -8,15 +8,15 @@ use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// Observations that are added at once, and the merge of a buffer.
+/// Observations that are added at once, including the merge of a buffer.
 const AT_ONCE: usize = 256;
 /// Observations that are read, or added, between two checks of the slice.
 const PORTION: usize = 64;
 
 /// `TDIGEST.ADD key value [value ...]`: adds observations.
 ///
-/// Reply: `OK`. Refusals: an absent key, `WrongType`, a value that is no finite number; then nothing
-/// is added. Cost: O(values), in slices if they are many.
+/// Reply: `OK`. Refusals: an absent key, `WrongType`, a value that is not a finite number; then
+/// nothing is added. Cost: O(values), in slices if they are many.
 /// Source: <https://redis.io/commands/tdigest.add> (RedisBloom 2.4.0).
 pub(super) fn add(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -45,7 +45,7 @@ pub(super) fn add(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     Ok(Flow::Done)
 }
 
-/// The observation that is the argument with this index.
+/// The observation given by the argument at this index.
 fn value(all: resp::Args<'_>, at: usize) -> Result<f64, Refusal> {
     let value = score::parse(all.head(at));
     let value = value.ok_or_else(|| refuse("ERR T-Digest: error parsing val parameter"))?;
@@ -55,17 +55,18 @@ fn value(all: resp::Args<'_>, at: usize) -> Result<f64, Refusal> {
     Ok(value)
 }
 
-/// Very many observations.
+/// A TDIGEST.ADD of very many observations.
 struct Adding {
     request: Arc<Request>,
-    /// The next to be checked, and the next to be added.
+    /// The indexes of the next observation to check and to add.
     checked: usize,
     next: usize,
     draft: Option<Draft<TDigest>>,
 }
 
 impl Adding {
-    /// Checks the next arguments; when all are checked, adds the next. True when all are added.
+    /// Checks the next arguments; once all are checked, adds the next ones. Returns true when all
+    /// are added.
     fn go_on(&mut self, draft: &mut Draft<TDigest>, now: u64) -> Result<bool, Refusal> {
         let all = resp::Args::owned(&self.request);
         if self.checked < all.len() {

@@ -6,11 +6,11 @@ use crate::lookup::find_value;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 
-/// `TDIGEST.CREATE key [COMPRESSION compression]`: makes an empty digest; the compression is 100 if
-/// none is asked for.
+/// `TDIGEST.CREATE key [COMPRESSION compression]`: creates an empty digest; the default compression
+/// is 100.
 ///
-/// Reply: `OK`. Refusals: a digest that is there, `WrongType`, another word, a compression that is no
-/// positive integer, or above 10 000. Cost: O(1).
+/// Reply: `OK`. Refusals: an existing digest, `WrongType`, an unknown word, a compression that is
+/// not a positive integer up to 10 000. Cost: O(1).
 /// Source: <https://redis.io/commands/tdigest.create> (RedisBloom 2.4.0).
 pub(super) fn create(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     if !matches!(args.left(), 1 | 3) {
@@ -35,7 +35,7 @@ pub(super) fn create(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(Flow::Done)
 }
 
-/// A compression among the arguments.
+/// Parses a compression.
 pub(super) fn compression(word: &[u8]) -> Result<u64, Refusal> {
     let parsed = number::parse_i64(word);
     let parsed =

@@ -71,8 +71,8 @@ fn long_bitmaps_agree_with_redis() {
     }
 }
 
-#[test] // A write during the reply is not seen.
-fn long_bitmaps_are_read_in_portions_of_a_cut() {
+#[test] // The read works on a cut, in portions.
+fn writes_during_a_long_bitmap_read_are_not_seen() {
     let mut engine = Engine::new(1_700_000_000_000, 1);
     engine.line("SETBIT k 79999999 1"); // 10 MB.
     for (line, wanted) in [("BITCOUNT k", ":1\r\n"), ("BITPOS k 1", ":79999999\r\n")] {
@@ -90,8 +90,8 @@ fn long_bitmaps_are_read_in_portions_of_a_cut() {
     }
 }
 
-#[test] // Very many sources, on several cores.
-fn very_many_sources() {
+#[test]
+fn bitop_combines_thousands_of_sources_on_several_cores() {
     let mut world = World::new(3, unix_millis(), 5);
     let keys: Vec<String> = (0..3_000).map(|at| format!("key:{at}")).collect();
     for (at, key) in keys.iter().enumerate().skip(10) {

@@ -44,8 +44,8 @@ fn of_parts<'a>(parts: impl IntoIterator<Item = &'a Vec<u8>>) -> Option<BloomFil
     (are_taken && filter.is_complete() && !filter.is_empty()).then_some(filter)
 }
 
-#[test] // Nothing that was added is missing, few items seem to be there, and the count is of the new.
-fn filters_match_a_set() {
+#[test] // The count is the number of new items.
+fn bloom_filters_find_all_added_items_and_few_others() {
     for seed in 0..12 {
         let mut world = World::new(1, NOW, seed);
         let mut prng = Prng::from_seed(seed);
@@ -78,8 +78,8 @@ fn filters_match_a_set() {
     }
 }
 
-#[test] // Long items, in slices or not, are those that they were.
-fn long_items_are_hashed_in_pieces() {
+#[test]
+fn long_items_have_the_same_hash_in_pieces() {
     let mut world = World::new(1, NOW, 5);
     let long: Vec<Vec<u8>> = [65_519, 65_520, 65_521, 300_000].map(|len| vec![7; len]).into();
     for item in &long {
@@ -92,8 +92,8 @@ fn long_items_are_hashed_in_pieces() {
     assert_eq!(ints(run(&mut world, &line)), [1, 1, 1, 1]);
 }
 
-#[test] // From one filter to another, piece by piece; runs of zeros are left out.
-fn dumps_are_loaded() {
+#[test] // Runs of zeros are omitted.
+fn a_dumped_filter_is_restored_piece_by_piece() {
     for plan in ["0.01 100", "0.01 1000000", "1e-9 1073741824"] {
         let mut world = World::new(1, NOW, 5);
         text(&mut world, &format!("BF.RESERVE k {plan}"));
@@ -121,8 +121,8 @@ fn dumps_are_loaded() {
     }
 }
 
-#[test] // A changed file is read as a valid filter, or refused.
-fn damaged_parts_are_refused() {
+#[test]
+fn a_damaged_filter_file_is_refused_or_read_as_valid() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "BF.RESERVE k 0.01 50");
     let mut line = vec!["BF.MADD".to_owned(), "k".to_owned()];
@@ -162,8 +162,8 @@ fn damaged_parts_are_refused() {
     }
 }
 
-#[test] // There is nothing after an iterator that no dump has.
-fn dumps_end_at_unknown_iterators() {
+#[test]
+fn scandump_ends_at_an_unknown_iterator() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "BF.ADD k item");
     let end = text(&mut world, "BF.SCANDUMP k 100");
@@ -172,8 +172,8 @@ fn dumps_end_at_unknown_iterators() {
     }
 }
 
-#[test] // An addition to a stricter filter would take milliseconds.
-fn stricter_filters_are_refused() {
+#[test] // An addition would take milliseconds.
+fn error_rates_that_would_make_additions_slow_are_refused() {
     let mut world = World::new(1, NOW, 5);
     for error in ["0", "1", "1e-300", "9e-10"] {
         let reply = text(&mut world, &format!("BF.RESERVE k {error} 1000000"));

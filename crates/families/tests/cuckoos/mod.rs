@@ -52,8 +52,8 @@ fn of_parts<'a>(parts: impl IntoIterator<Item = &'a Vec<u8>>) -> Option<CuckooFi
     (are_taken && filter.is_complete() && !filter.is_empty()).then_some(filter)
 }
 
-#[test] // After any additions and removals, every remaining item is found.
-fn filters_match_a_bag() {
+#[test]
+fn cuckoo_filters_find_all_items_after_additions_and_removals() {
     const PLANS: [&str; 4] =
         ["4", "2000 BUCKETSIZE 4", "64 MAXITERATIONS 3000 EXPANSION 4", "500 BUCKETSIZE 1"];
     for seed in 0..12 {
@@ -87,7 +87,7 @@ fn filters_match_a_bag() {
     }
 }
 
-#[test] // Long items are hashed in pieces, for each command.
+#[test] // Each command hashes them in pieces.
 fn long_items_are_found_by_all_commands() {
     let mut world = World::new(1, NOW, 5);
     for len in [65_520, 65_521, 300_000] {
@@ -102,8 +102,8 @@ fn long_items_are_found_by_all_commands() {
     }
 }
 
-#[test] // From one filter to another, piece by piece; runs of zeros are left out.
-fn dumps_are_loaded() {
+#[test] // Runs of zeros are omitted.
+fn a_dumped_filter_is_restored_piece_by_piece() {
     for plan in ["100", "1000000 EXPANSION 2", "50000000000"] {
         let mut world = World::new(1, NOW, 5);
         text(&mut world, &format!("CF.RESERVE k {plan}"));
@@ -127,8 +127,8 @@ fn dumps_are_loaded() {
     }
 }
 
-#[test] // A changed file is read as a valid filter, or refused.
-fn damaged_parts_are_refused() {
+#[test]
+fn a_damaged_filter_file_is_refused_or_read_as_valid() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "CF.RESERVE k 1000 EXPANSION 4");
     many(&mut world, "CF.INSERT k ITEMS", &(0..20_000).collect::<Vec<_>>());
@@ -160,8 +160,8 @@ fn damaged_parts_are_refused() {
     assert!(of_parts(&good[1..]).is_none(), "without its head");
 }
 
-#[test] // An incomplete copy of a filter can be used, saved and loaded.
-fn a_head_alone_is_a_filter() {
+#[test]
+fn a_partly_loaded_filter_can_be_used_saved_and_loaded() {
     let mut world = World::new(1, NOW, 1);
     text(&mut world, "CF.RESERVE a 100");
     many(&mut world, "CF.INSERT a ITEMS", &(0..100).collect::<Vec<_>>());
@@ -174,7 +174,7 @@ fn a_head_alone_is_a_filter() {
     assert_eq!(loaded.cuckoo().len(), 200);
 }
 
-#[test] // If very many items have no room, most are refused without moving others.
+#[test] // After very many refusals, items are refused without moving others.
 fn full_filters_refuse_items_without_moves() {
     let mut world = World::new(1, NOW, 1);
     text(&mut world, "CF.RESERVE a 64 BUCKETSIZE 2 MAXITERATIONS 65535 EXPANSION 0");
@@ -186,8 +186,8 @@ fn full_filters_refuse_items_without_moves() {
     assert!(steps < 256 * 2 * 512 / 8 + 6_000, "{steps}");
 }
 
-#[test] // There is nothing after an iterator that no dump has.
-fn dumps_end_at_unknown_iterators() {
+#[test]
+fn scandump_ends_at_an_unknown_iterator() {
     let mut world = World::new(1, NOW, 5);
     text(&mut world, "CF.ADD k item");
     let end = text(&mut world, "CF.SCANDUMP k 100");

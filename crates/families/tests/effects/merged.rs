@@ -73,7 +73,7 @@ fn union<'a>(shards: impl Iterator<Item = &'a Shard>) -> BTreeMap<(usize, Vec<u8
 }
 
 #[test]
-fn logs_of_all_cores_make_one_shard() {
+fn replaying_the_logs_of_all_cores_gives_the_same_data() {
     const LINES: [&str; 14] = [
         "SET K v",
         "MSET K a K b K c",

@@ -96,8 +96,8 @@ fn contents(db: &Db) -> BTreeMap<Vec<u8>, Seen> {
     all
 }
 
-#[test] // A long string is recorded by the range that was written.
-fn writes_of_ranges_are_recorded() {
+#[test]
+fn setrange_on_a_long_string_records_only_the_range() {
     let mut pair = Pair::new();
     let (long, longer) = (vec![b'x'; 2_000_000], vec![b'y'; 300_000]);
     assert_eq!(pair.run(&[b"SET", b"k", &long]), ["text 2000000"]);
@@ -123,8 +123,8 @@ fn writes_of_ranges_are_recorded() {
     assert!(bytes(record) < 100, "five bytes are recorded");
 }
 
-#[test] // A hash or a set is recorded by the changed entries, aside or not.
-fn changes_record_entries() {
+#[test] // In place and in a copy.
+fn changes_of_hashes_and_sets_record_the_changed_entries() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("HSET h", 0, 10_000), ["Install"], "all of it is new");
     assert_eq!(pair.many("HSET h", 0, 200), ["hash 100"]);
@@ -147,7 +147,7 @@ fn changes_record_entries() {
 
 // A list is recorded by the changes at an end or index; very many pushes to a short one as a whole.
 #[test]
-fn changes_of_elements_are_recorded() {
+fn changes_of_list_elements_are_recorded() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("RPUSH l", 0, 3), ["list 3"]);
     assert_eq!(pair.many("RPUSH l", 0, 10_000), ["Install"], "most of it");
@@ -175,8 +175,8 @@ fn changes_of_elements_are_recorded() {
     assert_eq!(pair.run(&[b"LSET", b"l", b"0", &long]), ["list 1"]);
 }
 
-#[test] // The changes that redis-server counts (`rdb_changes_since_last_save`) are counted.
-fn changes_are_counted_as_in_redis() {
+#[test]
+fn changes_since_the_last_save_are_counted_as_in_redis() {
     let mut engine = Engine::new(unix_millis(), 3);
     for (line, count) in [
         ("RPUSH l 1 2 3 4 5 6 7 8 9", 9),
@@ -223,8 +223,8 @@ fn changes_are_counted_as_in_redis() {
     }
 }
 
-#[test] // The records of changes made aside are equal, with or without a reader.
-fn changes_made_aside_are_counted_as_in_redis() {
+#[test] // The records are equal with and without a reader.
+fn changes_made_in_a_copy_are_counted_as_in_redis() {
     let scored = |from: usize| (from..from + 1_000).map(|at| format!(" {at} m{at}"));
     let named = |from: usize, count: usize| (from..from + count).map(|at| format!(" n{at}"));
     let long = "x".repeat(300_000);
@@ -258,8 +258,8 @@ fn changes_made_aside_are_counted_as_in_redis() {
     }
 }
 
-#[test] // A collection inside its key's entry records the same changes.
-fn small_collections_record_their_entries() {
+#[test]
+fn collections_inside_an_entry_record_the_same_changes() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("HSET h", 0, 20), ["hash 10"]);
     assert_eq!(pair.many("HSET h", 0, 4), ["hash 2"]);
@@ -277,7 +277,7 @@ fn small_collections_record_their_entries() {
     assert_eq!(pair.run(&[b"SREM", b"s", b"1", b"3"]), ["set 1", "Delete"]);
 }
 
-#[test] // A field that is to die takes its hash out of the entry, and back when it has.
+#[test] // A deadline moves the hash out of its entry; after the expiry it moves back.
 fn expired_fields_of_packed_hashes_are_logged() {
     let mut pair = Pair::new();
     pair.many("HSET h", 0, 20);
@@ -294,7 +294,7 @@ fn expired_fields_of_packed_hashes_are_logged() {
 
 // An entry that dies during a change made aside is recorded before it; then the whole value is.
 #[test]
-fn deaths_during_a_bulk_edit_are_logged() {
+fn expiry_during_a_bulk_edit_is_logged() {
     let mut pair = Pair::new();
     pair.many("HSET h", 0, 10_000);
     pair.many("HPEXPIRE h 10 FIELDS 200", 4_000, 200);
@@ -349,8 +349,8 @@ fn applied(blocks: &Blocks, ends: &[usize]) -> Vec<Shard> {
     copies.collect()
 }
 
-#[test] // Wherever the logs of the cores end: all of a command, or nothing of it.
-fn transactions_are_whole_or_not_at_all() {
+#[test] // Wherever the cores' logs end.
+fn replay_applies_whole_transactions_or_nothing_of_them() {
     const MSETS: usize = 60;
     let mut world = World::new(3, unix_millis(), 5);
     let blocks = blocks_of_msets(&mut world, MSETS);

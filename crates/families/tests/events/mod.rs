@@ -686,16 +686,16 @@ impl Both {
     }
 }
 
-#[test] // The events are equal: keys and order.
-fn events_are_those_of_redis() {
+#[test] // Their keys and their order, too.
+fn keyspace_events_equal_those_of_redis() {
     for cores in [1, 3] {
         let mut both = Both::new(&format!("events-{cores}"), cores);
         LINES.iter().for_each(|line| both.line(line));
     }
 }
 
-#[test] // Each death is reported once, by the sweeper or by a write over the dead entry.
-fn deaths_are_reported_once() {
+#[test] // By the sweeper, or by a write to the expired entry.
+fn expired_is_published_once_per_key() {
     let deaths = |told: &[Published]| told.iter().filter(|told| told.1 == "expired").count();
     let words = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
     for over in
@@ -717,7 +717,7 @@ fn deaths_are_reported_once() {
 }
 
 #[test]
-fn events_of_newer_commands() {
+fn newer_commands_publish_the_documented_events() {
     let mut ours = Ours::new(1, 5);
     for (line, wanted) in NEWER {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -726,8 +726,8 @@ fn events_of_newer_commands() {
     }
 }
 
-#[test] // Fields that die are reported as in Redis 7.4; the key goes with the last.
-fn events_of_fields_that_die() {
+#[test] // The key is removed with its last field.
+fn expired_fields_publish_hexpired_as_in_redis_7_4() {
     let mut ours = Ours::new(1, 5);
     ours.run(&[b"HSET", b"h", b"f", b"v", b"g", b"w"]);
     ours.run(&[b"HPEXPIRE", b"h", b"20", b"FIELDS", b"1", b"f"]);
@@ -737,8 +737,8 @@ fn events_of_fields_that_die() {
     assert_eq!(events(ours.wait()), ["hexpired", "del"]);
 }
 
-#[test] // Large ones, too, which are made aside, in slices.
-fn events_of_large_commands() {
+#[test]
+fn commands_in_slices_publish_the_same_events() {
     let mut both = Both::new("events-large", 1);
     let names = |from: usize, count: usize, width: usize| -> String {
         let name = |at: usize| format!(" name-{at}").repeat(width);
@@ -807,8 +807,8 @@ fn events_of_large_commands() {
     }
 }
 
-#[test] // The events of pending entries are equal.
-fn events_of_large_groups() {
+#[test]
+fn commands_on_many_pending_entries_publish_the_same_events() {
     let mut both = Both::new("events-large-groups", 1);
     (1..=700).for_each(|at| both.line(&format!("XADD u {at} f v")));
     let ids = |from: usize, to: usize| (from..to).map(|id| format!(" {id}")).collect::<String>();
@@ -827,8 +827,8 @@ fn events_of_large_groups() {
     }
 }
 
-#[test] // Very many keys are looked for in cuts; each missing one is published all the same.
-fn misses_of_many_keys() {
+#[test] // The keys are looked up in cuts.
+fn each_missing_key_of_a_huge_request_publishes_a_miss() {
     for cores in [1, 3] {
         let mut both = Both::new(&format!("events-misses-{cores}"), cores);
         both.line("MSET name-3 v name-600 w");
@@ -839,8 +839,8 @@ fn misses_of_many_keys() {
     }
 }
 
-#[test] // A subscriber of changes only gets no misses.
-fn misses_are_published_if_subscribed() {
+#[test]
+fn misses_are_published_only_to_subscribers_of_misses() {
     let mut ours = Ours::new(1, 5);
     ours.world.cores[0].home().shard.set_wants(ours.readers[0], Wants::CHANGES);
     assert_eq!(ours.run(&[b"GET", b"k"]), []);
@@ -848,8 +848,8 @@ fn misses_are_published_if_subscribed() {
     assert_eq!(ours.run(&[b"GET", b"k"]), [(0, "keymiss".to_owned(), b"k".to_vec())]);
 }
 
-#[test] // Lines in any order.
-fn events_at_random_are_those_of_redis() {
+#[test]
+fn commands_in_random_order_publish_the_same_events_as_redis() {
     let lasting = |line: &&&str| {
         let word = line.split(' ').next().unwrap();
         let may_wait = ["BL", "BR", "BZ"].iter().any(|begin| word.starts_with(begin));
@@ -868,8 +868,8 @@ fn events_at_random_are_those_of_redis() {
     }
 }
 
-#[test] // A new command that writes must be in one of the tables.
-fn every_write_command_has_a_line() {
+#[test]
+fn every_write_command_is_in_an_event_table() {
     let lines = LINES.iter().copied().chain(NEWER.iter().map(|(line, _)| *line));
     // A line names a command, or a subcommand.
     let names = |line: &str| {

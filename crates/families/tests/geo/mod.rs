@@ -77,7 +77,7 @@ fn agree(expected: &[(f64, String)], shown: &[String]) -> bool {
 
 // Searches in a pack, in a tree, and in one that takes slices; near, far, and of everything.
 #[test]
-fn searches_find_all_members_within() {
+fn searches_find_all_members_within_the_shape() {
     for (seed, count, cores) in [(1, 100, 1), (2, 2_000, 2), (3, 20_000, 3)] {
         let (mut world, mut prng) = (World::new(cores, NOW, seed), Prng::from_seed(seed));
         let places = scatter(&mut world, &mut prng, count);
@@ -141,8 +141,8 @@ fn long_and_short_searches_reply_alike() {
     }
 }
 
-#[test] // A long name is shared, and shown whole.
-fn long_members_are_found() {
+#[test]
+fn members_with_long_names_are_found() {
     let mut world = World::new(2, NOW, 5);
     let long: Bytes = vec![b'x'; 100_000];
     for number in 0..3_000 {
@@ -158,8 +158,8 @@ fn long_members_are_found() {
     assert!(stored.contains(&long));
 }
 
-#[test] // Between the corners on a map; as many corners as a circle has.
-fn polygons_hold_points_between_their_corners() {
+#[test] // On a flat map; a circle is approximated by many corners.
+fn polygons_contain_the_points_between_their_corners() {
     let (mut world, mut prng) = (World::new(1, NOW, 6), Prng::from_seed(6));
     let places = scatter(&mut world, &mut prng, 4_000);
     for corners in [3_usize, 40, 1_024] {

@@ -53,7 +53,7 @@ fn check(lines: &[(&str, &str)]) {
 }
 
 #[test]
-fn fields_expire() {
+fn fields_expire_at_their_deadlines() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSET h a 1 b 2 c 3 d 4 e 5", ":5"),
@@ -93,7 +93,7 @@ fn fields_expire() {
 }
 
 #[test]
-fn conditions_of_deadlines_hold() {
+fn deadlines_change_only_if_nx_xx_gt_and_lt_allow_it() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSET h timed 1 other 2", ":2"),
@@ -112,7 +112,7 @@ fn conditions_of_deadlines_hold() {
 }
 
 #[test]
-fn refusals_of_the_family() {
+fn invalid_arguments_of_field_expiry_are_refused() {
     const FIELDS: &str = "!Mandatory argument FIELDS is missing or not at the right position";
     const MATCH: &str = "!The `numfields` parameter must match the number of arguments";
     const NUM: &str = "!Parameter `numFields` should be greater than 0";
@@ -176,7 +176,7 @@ fn refusals_of_the_family() {
 }
 
 #[test]
-fn values_are_read_and_changed() {
+fn hgetex_and_hgetdel_return_and_change_fields() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSET h a 1 b 2 c 3", ":3"),
@@ -196,7 +196,7 @@ fn values_are_read_and_changed() {
 }
 
 #[test]
-fn hsetex_in_redis_dialect() {
+fn hsetex_follows_redis_dialect() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSETEX h FXX FIELDS 1 a 1", ":0"),
@@ -223,7 +223,7 @@ fn hsetex_in_redis_dialect() {
 }
 
 #[test]
-fn hsetex_in_dragonfly_dialect() {
+fn hsetex_follows_dragonflys_dialect() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSETEX h 10 a 1 b 2", ":2"),
@@ -249,7 +249,7 @@ fn hsetex_in_dragonfly_dialect() {
 }
 
 #[test]
-fn dialects_work_for_fields_and_members() {
+fn fieldttl_and_fieldexpire_work_on_hashes_and_sets() {
     #[rustfmt::skip] // A table.
     check(&[
         ("HSET h a 1", ":1"),

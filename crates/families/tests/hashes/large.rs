@@ -23,7 +23,7 @@ fn filled(resp3: bool) -> Engine {
 }
 
 #[test]
-fn whole_replies_are_streamed() {
+fn hgetall_of_a_large_hash_is_streamed() {
     let mut engine = filled(true);
     let before = engine.portions;
     let reply = engine.run(&[b"HGETALL", b"h"]);
@@ -35,8 +35,8 @@ fn whole_replies_are_streamed() {
     assert_eq!(pairs.len(), FIELDS);
 }
 
-#[test] // Half of the fields die: headers and counts are those of the living, reaped or not.
-fn headers_are_exact_while_fields_are_dead() {
+#[test] // Half of the fields expire; counts are exact before and after their removal.
+fn expired_fields_are_not_counted_in_headers() {
     let mut engine = filled(false);
     let words: Vec<String> = (0..FIELDS).step_by(2).map(|n| format!("field:{n}")).collect();
     let count = words.len().to_string();
@@ -59,7 +59,7 @@ fn headers_are_exact_while_fields_are_dead() {
 }
 
 #[test]
-fn huge_counts_are_answered_in_portions() {
+fn hrandfield_with_a_huge_count_replies_in_portions() {
     let mut engine = filled(false);
     let mut scan =
         Value::read(&engine.run(&[b"HSCAN", b"h", b"0", b"COUNT", b"1000000000"])).list();
@@ -78,8 +78,8 @@ fn huge_counts_are_answered_in_portions() {
     assert!(engine.db.is_empty());
 }
 
-#[test] // A hundred changes while a cut is held: copied in slices, and once; the cut stays as it was.
-fn copies_for_a_cut_are_made_in_slices() {
+#[test] // Each segment is copied once, and the cut does not change.
+fn changes_under_a_cut_copy_segments_in_slices() {
     let mut engine = filled(false);
     let names: Vec<String> = (0..100).map(|n| format!("field:{}", n * 397)).collect();
     let changes = [
@@ -111,8 +111,8 @@ fn copies_for_a_cut_are_made_in_slices() {
     assert_eq!(engine.line("HLEN h"), format!(":{}\r\n", FIELDS - 100));
 }
 
-#[test] // Very many changes begin in a slice of their own when looking at their places took one.
-fn many_changes_begin_in_a_fresh_slice() {
+#[test] // If preparing them has used up one slice.
+fn very_many_changes_start_in_a_new_slice() {
     for (count, portions) in [(128, 0), (129, 1)] {
         let mut engine = filled(false);
         let names: Vec<String> = (0..count).map(|n| format!("field:{n}")).collect();
@@ -126,7 +126,7 @@ fn many_changes_begin_in_a_fresh_slice() {
     }
 }
 
-#[test] // Deadlines cost more than entries, so a portion has fewer of them.
+#[test] // A portion has fewer entries than without deadlines, because they cost more.
 fn many_deadlines_are_set_in_portions() {
     let heads = ["SADDEX s 100", "SADDEX s KEEPTTL 100", "FIELDEXPIRE s 100", "FIELDEXPIRE h 100"];
     for (head, count) in heads.into_iter().flat_map(|head| [(head, 128), (head, 250)]) {
@@ -151,8 +151,8 @@ fn many_deadlines_are_set_in_portions() {
     }
 }
 
-#[test] // Copies are made in advance for members that are there already and get a deadline, too.
-fn copies_for_deadlines_of_members_are_made_in_slices() {
+#[test] // For existing members, too.
+fn deadlines_of_members_under_a_cut_copy_segments_in_slices() {
     let mut engine = Engine::new(1_000_000, 3);
     let names: Vec<String> = (0..FIELDS).map(|n| format!("member:{n}")).collect();
     let mut request: Vec<&[u8]> = vec![b"SADD", b"s"];
@@ -173,8 +173,8 @@ fn copies_for_deadlines_of_members_are_made_in_slices() {
     engine.db.check_invariants();
 }
 
-#[test] // The key dies while copies are made for a change of its entries: the reply is whole.
-fn keys_may_die_while_copies_are_made() {
+#[test]
+fn a_key_that_expires_during_copying_still_gets_a_complete_reply() {
     #[rustfmt::skip] // A table.
     let changes = [
         ("FIELDEXPIRE s 100",            "*100\r\n:-2\r\n"),
@@ -217,7 +217,7 @@ fn text_of(hash: &Hash, field: &str) -> (Option<Vec<u8>>, Option<u64>) {
     (entry.map(|entry| value_of(&entry).to_vec()), entry.and_then(|entry| entry.deadline()))
 }
 
-#[test] // Values of megabytes leave chunk by chunk, in their place among the others.
+#[test] // Values of megabytes are sent chunk by chunk, in place among the others.
 fn long_values_keep_their_order() {
     let mut engine = Engine::new(1, 1);
     let long: Vec<Vec<u8>> = (0..4).map(|n| vec![b'a' + n; 300_000 + usize::from(n)]).collect();
@@ -262,8 +262,8 @@ fn long_values_keep_their_order() {
     engine.db.check_invariants();
 }
 
-#[test] // Deadlines of thousands of members of a set, in slices.
-fn members_expire_in_portions() {
+#[test]
+fn deadlines_of_thousands_of_members_are_set_in_slices() {
     let mut engine = Engine::new(1_000_000, 1);
     let names: Vec<String> = (0..6_000).map(|n| format!("member:{n}")).collect();
     let key = Key::new(b"s");

@@ -399,7 +399,7 @@ impl Test {
 }
 
 #[test]
-fn commands_agree_with_the_model() {
+fn random_hash_commands_agree_with_a_model() {
     for (seed, universe) in [(1, 5), (2, 40), (3, 300), (4, 700), (5, 3_000), (6, 9_000)] {
         let mut test = Test::new(seed, universe);
         for _ in 0..400 {
@@ -410,8 +410,8 @@ fn commands_agree_with_the_model() {
     }
 }
 
-#[test] // 6 000 samples of 6 in 60 fields: each comes 600 times, give or take.
-fn samples_are_uniform() {
+#[test] // 6 000 samples of 6 out of 60 fields: each field comes about 600 times.
+fn hrandfield_draws_fields_uniformly() {
     for count in ["6", "-6"] {
         let mut engine = Engine::new(1, 7);
         for field in 0..60 {

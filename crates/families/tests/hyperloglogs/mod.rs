@@ -5,8 +5,8 @@ use crate::common::world::World;
 use crate::common::{Bytes, oracle::Oracle};
 use darter_base::Prng;
 
-#[test] // On several cores, in slices, as redis-server does it.
-fn very_many_keys_and_long_elements() {
+#[test] // On several cores, in slices, with long elements.
+fn pfcount_and_pfmerge_of_thousands_of_keys_agree_with_redis() {
     let mut oracle = Oracle::start("hyperloglogs");
     let mut world = World::new(3, unix_millis(), 4);
     let mut both = |words: &[&[u8]]| {
@@ -36,8 +36,8 @@ fn very_many_keys_and_long_elements() {
     world.check();
 }
 
-#[test] // No string that SET can write causes a panic.
-fn no_string_causes_a_panic() {
+#[test]
+fn hyperloglog_commands_survive_any_string() {
     let mut world = World::new(1, unix_millis(), 4);
     let mut prng = Prng::from_seed(6);
     for round in 0..4_000 {

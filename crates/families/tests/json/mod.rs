@@ -25,8 +25,8 @@ fn read_back(world: &mut World) -> Json {
     })
 }
 
-#[test] // A document of any depth can be written and read again.
-fn the_deepest_document_is_read_back() {
+#[test]
+fn the_deepest_document_is_saved_and_loaded() {
     let mut world = World::new(1, NOW, 3);
     let nested = |levels: usize| ["[".repeat(levels), "]".repeat(levels)].concat();
     run(&mut world, &[b"JSON.SET", b"k", b"$", nested(127).as_bytes()]);
@@ -44,8 +44,8 @@ fn the_deepest_document_is_read_back() {
     assert!(matches!(run(&mut world, &words), Value::Error(_)));
 }
 
-#[test] // After some tokens all levels are looked up again: that counts as tokens do.
-fn levels_of_a_document_count_as_work() {
+#[test] // After some tokens all levels are looked up again, which costs as much as tokens do.
+fn descending_to_deep_values_counts_as_work() {
     let mut world = World::new(1, NOW, 3);
     let numbers = vec!["0"; 10_000].join(",");
     let document = ["[".repeat(127), numbers, "]".repeat(127)].concat();
@@ -76,7 +76,7 @@ fn taken(tokens: &[&[u8]]) -> (Json, bool) {
     (json, is_taken)
 }
 
-#[test] // A text with bytes after its end is no document, and NaN is no number.
+#[test] // Such as a text with trailing bytes, or NaN.
 fn invalid_documents_are_refused() {
     let token = |token: &[u8]| {
         let (json, is_taken) = taken(&[token]);
@@ -95,7 +95,7 @@ fn invalid_documents_are_refused() {
 }
 
 #[test] // Characters may be split between parts. Invalid UTF-8 and very long names are refused.
-fn long_texts_are_read_in_parts() {
+fn long_json_texts_are_loaded_in_parts() {
     let (json, is_taken) = taken(&[b"S", b"p\xf0\x9f", b"p\x98", b"p\x80!", b"e"]);
     assert!(is_taken && !json.is_empty());
     for parts in [&[&b"S"[..], b"p\xf0\x9f", b"p!"][..], &[b"S", b"p\xc3", b"e"]] {
@@ -106,8 +106,8 @@ fn long_texts_are_read_in_parts() {
     assert!(!taken(&[b"{", b"K", &part, &part]).1, "too long a name");
 }
 
-#[test] // The memory of a document counts while it is read, too.
-fn documents_being_read_are_counted() {
+#[test]
+fn memory_of_a_document_is_counted_while_it_is_loaded() {
     let part = [&b"p"[..], &[b'x'; 50_000]].concat();
     let (json, _) = taken(&[b"[", b"S", &part, &part, &part]);
     assert!(json.content_bytes() >= 150_000, "{}", json.content_bytes());
@@ -120,7 +120,7 @@ fn text(world: &mut World, path: &[u8]) -> String {
     }
 }
 
-#[test] // JSON.MSET sets all, or nothing.
+#[test]
 fn json_mset_sets_all_or_nothing() {
     for seed in 0..8 {
         let mut world = World::new(2, NOW, seed);
@@ -139,7 +139,7 @@ fn json_mset_sets_all_or_nothing() {
     }
 }
 
-#[test] // Some places are too deep: then none is changed.
+#[test] // One of the places is too deep.
 fn a_change_that_is_refused_changes_nothing() {
     let mut world = World::new(1, NOW, 3);
     let nested =
@@ -160,8 +160,8 @@ fn a_change_that_is_refused_changes_nothing() {
     }
 }
 
-#[test] // A patch is merged in portions as it is at once, however its objects are nested.
-fn patches_are_merged() {
+#[test] // However its objects are nested.
+fn merging_a_patch_in_portions_gives_the_same_result() {
     let mut world = World::new(1, NOW, 3);
     let inner = |from: usize| {
         let members: Vec<_> = (from..from + 100).map(|at| format!(r#""m{at}":[{at}]"#)).collect();

@@ -61,7 +61,7 @@ fn numbers(count: usize) -> String {
 }
 
 #[test] // A test may search the whole document, and compare texts of any length.
-fn tests_in_paths_are_portioned() {
+fn tests_in_paths_run_in_portions() {
     let mut all = world(&format!(r#"{{"a":[1],"b":{}}}"#, numbers(5_000)));
     let words = [&b"JSON.GET"[..], b"k", b"$.a[?(!($..x == 1) && @ == $.b[1])]"];
     assert!(portions(&mut all, &words) >= 5_000 / 256);
@@ -78,8 +78,8 @@ fn tests_in_paths_are_portioned() {
     assert_eq!(run(&mut texts, &words), Value::Array(vec![Value::Bulk(b"object".to_vec())]));
 }
 
-#[test] // With every step it would find twice as much.
-fn a_path_without_end_is_refused() {
+#[test]
+fn a_path_that_doubles_its_matches_is_refused() {
     let document = ["[".repeat(60), "]".repeat(60)].concat();
     let mut world = world(&document);
     for end in ["", ".x", "[0"] {
@@ -94,7 +94,7 @@ fn a_path_without_end_is_refused() {
 }
 
 #[test]
-fn additions_at_many_places_are_portioned() {
+fn additions_at_many_places_run_in_portions() {
     let objects = format!("[{}]", vec!["{}"; 3_000].join(","));
     let mut all = world(&objects);
     assert!(portions(&mut all, &[b"JSON.SET", b"k", b"$[*].b", b"1"]) >= 3_000 / 8);
@@ -102,7 +102,7 @@ fn additions_at_many_places_are_portioned() {
 }
 
 #[test]
-fn a_patch_that_makes_a_document_is_portioned() {
+fn a_patch_that_creates_a_document_is_applied_in_portions() {
     let members: Vec<_> = (0..4_000).map(|at| format!(r#""m{at}":{at}"#)).collect();
     let patch = format!("{{{}}}", members.join(","));
     let nested = format!(r#"{{"a":{patch}}}"#);
@@ -116,8 +116,8 @@ fn a_patch_that_makes_a_document_is_portioned() {
     }
 }
 
-#[test] // Places found out of order are sorted in portions, before their removal.
-fn removals_are_sorted_in_portions() {
+#[test]
+fn places_to_remove_are_sorted_in_portions() {
     let level = |inner: &str| format!(r#"{{"l":[{inner}],"x":{{"a":1}},"a":2}}"#);
     let document = (0..7).fold("0".to_owned(), |inner, _| level(&[&inner[..]; 3].join(",")));
     let mut world = world(&document);
@@ -130,7 +130,7 @@ fn removals_are_sorted_in_portions() {
 }
 
 #[test]
-fn a_long_text_is_added_in_portions() {
+fn a_long_text_is_appended_in_portions() {
     let mut world = world(r#"["a"]"#);
     let more = format!(r#""{}""#, "x".repeat(1 << 20));
     let words = [&b"JSON.STRAPPEND"[..], b"k", b"$[0]", more.as_bytes()];
@@ -140,8 +140,8 @@ fn a_long_text_is_added_in_portions() {
     assert_eq!(len, Value::Array(vec![Value::Int(1 + (1 << 20))]));
 }
 
-#[test] // The bytes before values count, and are few.
-fn paths_and_formats_have_bounds() {
+#[test]
+fn too_long_paths_and_formats_are_refused() {
     let mut world = world(&["[".repeat(100), "]".repeat(100)].concat());
     let mut refused = |words: &[&[u8]]| {
         let words = [&[&b"JSON.GET"[..], b"k"], words].concat();
@@ -156,8 +156,8 @@ fn paths_and_formats_have_bounds() {
     assert!(!refused(&[b"INDENT", &[b' '; 64], b"NEWLINE", b"\n"]));
 }
 
-#[test] // The length of a large argument decides: a copy takes longer than a portion.
-fn overlong_values_are_refused_uncopied() {
+#[test] // A copy would take longer than a portion.
+fn too_long_values_are_refused_without_copying_them() {
     let world = world("[1]");
     let long = vec![b'a'; 200_000];
     let long = &long[..];
@@ -195,8 +195,8 @@ fn overlong_values_are_refused_uncopied() {
     }
 }
 
-#[test] // Each place is as long as its way: those of a deep document take more than it does.
-fn places_have_bounds_in_bytes() {
+#[test] // Each match stores its path, so matches in a deep document may exceed it in size.
+fn matches_that_take_too_much_memory_are_refused() {
     let ones = |count| format!("[{}]", vec!["1"; count].join(","));
     let document = ["[".repeat(126), ones(40_000), "]".repeat(126)].concat();
     let mut deep = world(&document);
@@ -216,8 +216,8 @@ fn places_have_bounds_in_bytes() {
     assert!(error.ends_with("path finds too many values"), "{error:?}");
 }
 
-#[test] // A few places, and a patch that is short: all of it in each of them is not.
-fn a_patch_of_several_objects_is_portioned() {
+#[test] // The patch is short, but its merges together are not.
+fn a_patch_applied_at_several_places_runs_in_portions() {
     let members: Vec<_> = (0..200).map(|at| format!(r#""m{at}":{at}"#)).collect();
     let patch = format!("{{{}}}", members.join(","));
     let mut all = world(&format!("[{}]", ["{}"; 16].join(",")));
@@ -228,8 +228,8 @@ fn a_patch_of_several_objects_is_portioned() {
     assert_eq!(few, 1, "at once");
 }
 
-#[test] // A value counts with the bytes that were read of it.
-fn short_answers_count() {
+#[test]
+fn bytes_read_for_short_answers_count_as_work() {
     let arrays = format!("[{}]", vec![numbers(64); 256].join(","));
     let mut all = world(&arrays);
     let words = [&b"JSON.ARRINDEX"[..], b"k", b"$[*]", b"64"];
@@ -243,7 +243,7 @@ fn short_answers_count() {
     assert!(portions(&mut all, &[b"JSON.OBJKEYS", b"k", b"$[*]"]) >= 256 * 64 / 512);
 }
 
-#[test] // Popped elements are kept in chunks, and unread ones are freed in portions.
+#[test] // Even if the reply is never read.
 fn popped_elements_are_freed_in_portions() {
     let document = format!("[{}]", vec!["[1,2]"; 3_000].join(","));
     let mut all = world(&document);
@@ -255,7 +255,7 @@ fn popped_elements_are_freed_in_portions() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A portion sends a few texts of some kilobytes each.
+#[test] // A portion has a few texts of some kilobytes each.
 fn many_texts_are_sent_in_portions() {
     let text = format!("[{}]", vec!["1"; 200].join(","));
     let document = format!("[{}]", vec![format!("[{text}]"); 128].join(","));
@@ -268,7 +268,7 @@ fn many_texts_are_sent_in_portions() {
     assert!(portions(&mut all, &[b"JSON.ARRPOP", b"k", b"$[*]"]) >= changes + sent);
 }
 
-#[test] // Other keys are not locked, however many keys the command names.
+#[test] // However many keys it names.
 fn json_mset_locks_only_its_keys() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 3);
@@ -291,8 +291,8 @@ fn json_mset_locks_only_its_keys() {
     }
 }
 
-#[test] // Many keys, each several times; the order of their triples is kept.
-fn many_documents_are_set_at_once() {
+#[test] // Each key is named several times.
+fn json_mset_sets_many_documents_in_request_order() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 3);
         let keys: Vec<_> = (0..3_000).map(|at| format!("k{}", at % 1_000)).collect();
@@ -314,8 +314,8 @@ fn many_documents_are_set_at_once() {
     }
 }
 
-#[test] // Names of kilobytes count by their bytes: all of an object's are compared.
-fn long_names_are_sought_in_portions() {
+#[test] // All names of an object are compared.
+fn long_member_names_are_compared_in_portions() {
     let name = |at: usize| format!("{}{at:02}", "n".repeat(1_000));
     let members: Vec<_> = (0..64).map(|at| format!(r#""{}":{at}"#, name(at))).collect();
     let object = format!("{{{}}}", members.join(","));
@@ -331,8 +331,8 @@ fn long_names_are_sought_in_portions() {
     assert!(portions(&mut all, &[b"JSON.MERGE", b"k", b"$[0]", patch.as_bytes()]) >= parsed + 14);
 }
 
-#[test] // The way to a place counts: a few below many levels are not changed at once.
-fn deep_places_are_changed_in_portions() {
+#[test] // Descending to a place counts.
+fn changes_of_deep_places_run_in_portions() {
     let document = ["[".repeat(120), vec![r#"{"x":1}"#; 16].join(","), "]".repeat(120)].concat();
     let mut deep = world(&document);
     assert!(portions(&mut deep, &[b"JSON.NUMINCRBY", b"k", b"$..x", b"1"]) >= 8);

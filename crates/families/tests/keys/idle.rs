@@ -61,8 +61,8 @@ fn is_near(told: Option<u64>, ms: u64) -> bool {
     told.is_some_and(|told| told * 1_000 <= ms && ms < told * 1_000 + 2_000)
 }
 
-#[test] // For each command, on one core and several, by the short and the long way.
-fn idle_times_are_those_of_redis() {
+#[test] // On one core and several, for short and long requests.
+fn each_command_resets_idle_times_as_in_redis() {
     for (seed, &(fill, command, is_access)) in (0..).zip(CASES).flat_map(|case| [case; 2]) {
         for cores in [1, 3] {
             let mut world = World::new(cores, NOW, seed);
@@ -77,8 +77,8 @@ fn idle_times_are_those_of_redis() {
     }
 }
 
-#[test] // Under CLIENT NO-TOUCH only TOUCH and new values reset the idle time.
-fn no_touch_keeps_idle_times() {
+#[test] // Except by TOUCH, and by new values.
+fn no_touch_clients_do_not_reset_idle_times() {
     /// These give the key a new value.
     const FRESH: [&str; 3] = ["SET k w", "APPEND k x", "SETRANGE k 0 x"];
     for (seed, &(fill, command, _)) in (0..).zip(CASES) {
@@ -96,7 +96,7 @@ fn no_touch_keeps_idle_times() {
     }
 }
 
-#[test] // A renamed or moved value keeps its idle time; a copy's begins at 0.
+#[test] // After RENAME and MOVE; a copy starts at 0.
 fn moved_values_keep_their_idle_time() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 5);
@@ -124,8 +124,8 @@ fn moved_values_keep_their_idle_time() {
     }
 }
 
-#[test] // TOUCH of very many keys, on several cores, reaches each; EXISTS of as many reaches none.
-fn very_many_keys_are_touched() {
+#[test] // On several cores; EXISTS resets none.
+fn touch_of_very_many_keys_resets_each_idle_time() {
     let mut world = World::new(3, NOW, 6);
     let names: Vec<String> =
         (0..ENTRIES_AT_ONCE * 20).map(|number| format!("key:{number}")).collect();
@@ -143,7 +143,7 @@ fn very_many_keys_are_touched() {
     }
 }
 
-#[test] // DELEX with a condition counts as one lookup, a hit or a miss; DEL counts as none.
+#[test] // With a condition DELEX counts one lookup, a hit or a miss; DEL counts none.
 fn delex_counts_hits_and_misses() {
     let mut world = World::new(1, NOW, 8);
     let (long, other) = ("x".repeat(1_000_000), "y".repeat(1_000_000));
@@ -162,8 +162,8 @@ fn delex_counts_hits_and_misses() {
     assert_eq!(counted("DELEX none"), (0, 0));
 }
 
-#[test] // While the keyspace is being read, its keys are read without a trace, and nothing is copied.
-fn keys_under_a_cut_keep_their_time() {
+#[test]
+fn reading_keys_under_a_cut_updates_no_time_and_copies_nothing() {
     let mut world = World::new(1, NOW, 7);
     for number in 0..1_000 {
         run(&mut world, &format!("SET key:{number} v"));

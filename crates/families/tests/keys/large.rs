@@ -27,7 +27,7 @@ fn command<'a>(name: &'a [u8], keys: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
 
 #[test] // Counted and removed in portions: exact, doubles included, and nothing else is touched. Each
 // core does its own without being asked for every portion.
-fn very_many_keys() {
+fn exists_and_del_of_very_many_keys_are_exact() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
         fill(&world, 0..20_000, None);
@@ -45,8 +45,8 @@ fn very_many_keys() {
     }
 }
 
-#[test] // Removing most keys is faster, and frees their memory, too.
-fn a_large_del_releases_its_memory() {
+#[test]
+fn a_large_del_frees_its_memory() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
         fill(&world, 0..40_000, None);
@@ -62,7 +62,7 @@ fn a_large_del_releases_its_memory() {
     }
 }
 
-#[test] // A count during a large DEL sees all of the keys, or none.
+#[test] // A count during the DEL sees all of the keys, or none.
 fn a_large_del_is_atomic() {
     for seed in 0..40 {
         let mut world = World::new(3, NOW, seed);
@@ -96,7 +96,7 @@ fn a_large_del_is_atomic() {
 
 // A writer of one of very many keys waits for a moment beside a TOUCH of them, never for its end.
 #[test]
-fn a_large_touch_delays_nobody() {
+fn a_large_touch_does_not_delay_other_clients() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
         fill(&world, 0..20_000, None);
@@ -121,8 +121,8 @@ fn a_large_touch_delays_nobody() {
     }
 }
 
-#[test] // A request of few keys is done on the other core as it comes in, a turn before a task were.
-fn few_keys_make_no_tasks() {
+#[test] // On the other core, a turn earlier than a task would.
+fn requests_of_few_keys_run_on_message_arrival() {
     let mut world = World::new(2, NOW, 9);
     let keys: Vec<Vec<u8>> = (0..40).map(name).collect();
     let pairs: Vec<Vec<u8>> = keys.iter().flat_map(|key| [key.clone(), b"v".to_vec()]).collect();
@@ -145,8 +145,8 @@ fn few_keys_make_no_tasks() {
     assert_eq!((world.reply(&del), tasks), (b":0\r\n".to_vec(), 1));
 }
 
-#[test] // The dead are in no count, and a pattern is matched with all that lives.
-fn keys_lists_exactly_the_living() {
+#[test] // Expired keys are not counted.
+fn keys_lists_exactly_the_live_keys() {
     for (cores, dying) in [(1, false), (3, false), (1, true), (4, true)] {
         let mut world = World::new(cores, NOW, 9);
         fill(&world, 0..9_000, None);
@@ -168,8 +168,8 @@ fn keys_lists_exactly_the_living() {
     }
 }
 
-#[test] // Writes and flushes do not change a list that is being sent.
-fn keys_lists_one_instant() {
+#[test] // Nor does a flush.
+fn writes_do_not_change_a_keys_reply_in_progress() {
     let mut world = World::new(2, NOW, 9);
     fill(&world, 0..20_000, None);
     let slots = [world.start(0, &[b"KEYS", b"*"]), world.start(1, &[b"KEYS", b"key:*"])];
@@ -186,8 +186,8 @@ fn keys_lists_one_instant() {
     world.check();
 }
 
-#[test] // A collection whose members are all dead is no key, before the sweeper comes.
-fn hollow_collections_are_no_keys() {
+#[test] // Even before the sweeper removes it.
+fn a_collection_of_expired_members_is_not_listed() {
     let mut world = World::new(2, NOW, 9);
     for key in [b"one".as_slice(), b"two"] {
         world.edit(key, |db| {
@@ -208,8 +208,8 @@ fn hollow_collections_are_no_keys() {
     world.check();
 }
 
-#[test] // By pointer: a renamed, moved or copied value is the same object until a copy changes.
-fn values_go_by_pointer() {
+#[test] // Until a copy changes.
+fn renamed_moved_and_copied_values_are_not_copied_in_memory() {
     let mut world = World::new(4, NOW, 9);
     let object = |world: &World, key: &[u8]| {
         let held = world.edit(key, |db| db.get(&Key::new(key)).map(|found| found.hold()));
@@ -248,8 +248,8 @@ fn values_go_by_pointer() {
     world.check();
 }
 
-#[test] // RENAMEs in a ring between cores, and readers: exactly one of the names holds the value.
-fn renames_are_atomic() {
+#[test] // In a ring of names, readers always find the value under exactly one.
+fn renames_between_cores_are_atomic() {
     for seed in 0..40 {
         let mut world = World::new(4, NOW, seed);
         let ring: Vec<Vec<u8>> = (0..6).map(name).collect();
@@ -278,8 +278,8 @@ fn renames_are_atomic() {
     }
 }
 
-#[test] // Living keys are drawn about equally often, dead ones never.
-fn random_keys_are_uniform_and_alive() {
+#[test]
+fn randomkey_is_uniform_and_skips_expired_keys() {
     let mut world = World::new(3, NOW, 9);
     fill(&world, 0..40, None);
     fill(&world, 1_000..1_200, Some(NOW + 5));
@@ -300,7 +300,7 @@ fn random_keys_are_uniform_and_alive() {
 }
 
 #[test]
-fn memory_follows_the_kept_elements() {
+fn memory_usage_follows_the_elements_that_remain() {
     let mut world = World::new(1, NOW, 9);
     let mut usage = |key: &[u8], value: &[u8]| -> usize {
         world.edit(key, |db| db.set_text(&Key::new(key), Fresh::Bytes(value), Deadline::Clear));

@@ -56,8 +56,8 @@ fn free_all() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // Nothing while they are there; then all, for each reader, and never more.
-fn readers_pin_deleted_values() {
+#[test] // Then each reader pins all of its value, and never more.
+fn replies_pin_values_only_after_their_deletion() {
     let cases = [
         (Data::Strings, format!("MGET{}", many("s", 12))),
         (Data::Hash, "HGETALL h".to_owned()),
@@ -114,8 +114,8 @@ fn usage(engine: &mut Engine, key: &str) -> usize {
     reply.trim_end().trim_start_matches(':').parse().unwrap_or_else(|_| panic!("{reply}"))
 }
 
-#[test] // The values of a reply count as soon as it is made, though they may be gone.
-fn values_made_for_a_reply_count() {
+#[test]
+fn values_made_for_a_reply_are_pinned_at_once() {
     let mut engine = Engine::new(1_000, 7);
     Data::Sets.fill(&mut engine);
     let bytes = usage(&mut engine, "a");

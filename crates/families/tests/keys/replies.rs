@@ -308,7 +308,7 @@ fn step(world: &mut World, oracle: &mut Oracle, prng: &mut Prng, seed: u64) {
 }
 
 #[test]
-fn random_commands_reply_as_redis_does() {
+fn random_key_commands_reply_as_in_redis() {
     let mut oracle = Oracle::start("keys");
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
@@ -324,8 +324,8 @@ fn random_commands_reply_as_redis_does() {
     }
 }
 
-#[test] // Absolute times: exact to the millisecond, roundings and the far end of time included.
-fn absolute_times_are_exact() {
+#[test] // Including rounding, and the largest times.
+fn absolute_expiry_times_are_exact_to_the_millisecond() {
     let mut oracle = Oracle::start("times");
     let mut world = World::new(2, unix_millis(), 9);
     let times = [

@@ -23,8 +23,8 @@ fn scan(world: &mut World, words: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
     (rest[..end].to_vec(), bulks(&rest[end + 2..]))
 }
 
-#[test] // Between the calls keys are added and removed, and tables grow and shrink.
-fn lasting_keys_are_returned_by_scan() {
+#[test] // Between calls, keys are added and removed, and tables grow and shrink.
+fn scan_returns_all_keys_that_exist_throughout() {
     for seed in 0..30 {
         let mut prng = Prng::from_seed(seed);
         let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), NOW, 9);
@@ -61,8 +61,8 @@ fn lasting_keys_are_returned_by_scan() {
     }
 }
 
-#[test] // One call for everything, in slices; patterns and types; cursors that no one gave out.
-fn scan_handles_counts_patterns_and_foreign_cursors() {
+#[test]
+fn scan_accepts_huge_counts_patterns_types_and_unknown_cursors() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);
         (0..20_000).for_each(|at| set(&world, format!("key:{at}").as_bytes()));
@@ -91,8 +91,8 @@ fn scan_handles_counts_patterns_and_foreign_cursors() {
     }
 }
 
-#[test] // Matching keys are removed one by one. A held key is waited for.
-fn rm_removes_the_keys_that_scan_finds() {
+#[test] // One by one; it waits for a locked key.
+fn rm_removes_all_matching_keys() {
     let mut world = World::new(3, NOW, 21);
     let keys: Vec<Vec<u8>> = (0..1_000).map(|at| format!("k{at}").into_bytes()).collect();
     keys.iter().for_each(|key| set(&world, key));

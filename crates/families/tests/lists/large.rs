@@ -34,7 +34,7 @@ fn len(engine: &Engine) -> usize {
 }
 
 #[test]
-fn ranges_are_streamed() {
+fn lrange_of_a_large_list_is_streamed() {
     let mut engine = filled();
     let before = engine.portions;
     let reply = Value::read(&engine.run(&[b"LRANGE", b"l", b"100", b"-101"]));
@@ -43,8 +43,8 @@ fn ranges_are_streamed() {
     assert!(engine.portion_bytes <= 64 * 1024, "{}", engine.portion_bytes);
 }
 
-#[test] // The reply shows the list as it was when the command came.
-fn a_range_is_of_one_instant() {
+#[test]
+fn changes_during_an_lrange_reply_are_not_seen() {
     let mut engine = filled();
     let mut stream = engine.begin("LRANGE l 0 -1");
     let mut out = Output::default();
@@ -64,7 +64,7 @@ fn a_range_is_of_one_instant() {
     engine.db.check_invariants();
 }
 
-#[test] // Many elements leave the list at once, from either end, and are sent in portions.
+#[test] // From either end; the reply is sent in portions.
 fn many_elements_are_popped_at_once() {
     let mut engine = filled();
     let before = engine.portions;
@@ -83,8 +83,8 @@ fn many_elements_are_popped_at_once() {
     assert!(engine.db.is_empty());
 }
 
-#[test] // A long push is seen as a whole, and a refused one changes nothing.
-fn pushes_aside_are_whole() {
+#[test] // A refused one changes nothing.
+fn a_long_push_is_atomic() {
     let mut engine = filled();
     assert_eq!(push(&mut engine, b"LPUSH", 0..5_000), b":45000\r\n");
     assert_eq!(engine.line("LINDEX l 0"), "$12\r\nelement:4999\r\n");
@@ -104,8 +104,8 @@ fn pushes_aside_are_whole() {
     assert_eq!(engine.db.len(), 2);
 }
 
-#[test] // A long search is sliced, and reads the list as it was at the start.
-fn searches_are_sliced() {
+#[test]
+fn a_long_lpos_is_sliced_and_sees_the_list_at_its_start() {
     let mut engine = filled();
     engine.run(&[b"RPUSH", b"l", b"last"]);
     for line in ["LPOS l last", "LPOS l none", "LPOS l none COUNT 0", "LREM l 0 none"] {
@@ -125,8 +125,8 @@ fn searches_are_sliced() {
     assert_eq!(engine.line("LINDEX l -2"), "$3\r\nnew\r\n");
 }
 
-#[test] // Very many finds are gathered, sent and removed in portions.
-fn repeated_elements_are_found_and_removed() {
+#[test]
+fn very_many_matches_are_reported_and_removed_in_portions() {
     let mut engine = filled();
     for _ in 0..20 {
         let words = [&b"RPUSH"[..], b"l"].into_iter().chain((0..1_000).map(|_| &b"7"[..]));
@@ -158,8 +158,8 @@ fn parts(out: Output) -> (usize, usize) {
     (shared, copied)
 }
 
-#[test] // Long elements are sent as they lie, one by one or among others.
-fn long_elements_are_not_copied() {
+#[test] // Single ones, and among others.
+fn long_elements_are_sent_without_copying() {
     const LONG: usize = 300_000;
     let mut engine = Engine::new(1_000_000, 3);
     let long = vec![b'x'; LONG];

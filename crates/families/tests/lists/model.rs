@@ -325,8 +325,8 @@ impl Test {
     }
 }
 
-#[test] // Random commands on few keys agree with naive lists at every step, and so does the copy.
-fn family_matches_the_model() {
+#[test] // So does the replayed copy.
+fn random_list_commands_agree_with_a_model() {
     for seed in 0..16 {
         let most = [6, 60, 700, 6_000][seed as usize / 2 % 4];
         let mut test = Test::new(seed, most);

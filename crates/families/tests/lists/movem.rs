@@ -122,7 +122,7 @@ impl Test {
 }
 
 #[test]
-fn movem_matches_the_model() {
+fn random_lmovem_commands_agree_with_a_model() {
     for (cores, seed, most) in [(1, 1, 5), (3, 2, 5), (1, 3, 400), (3, 4, 400), (2, 5, 4_000)] {
         let mut test = Test::new(cores, seed, most);
         for step in 0..300 {
@@ -135,8 +135,8 @@ fn movem_matches_the_model() {
     }
 }
 
-#[test] // A result in reverse order is put together in portions; otherwise it is joined at once.
-fn long_moves_are_sliced() {
+#[test] // Moves in the same order are joined at once.
+fn long_reversed_moves_are_sliced() {
     let mut test = Test::new(1, 1, 20_000);
     while test.model.values().map(VecDeque::len).sum::<usize>() < 40_000 {
         test.push();
@@ -153,8 +153,8 @@ fn long_moves_are_sliced() {
     assert!(pauses("LEFT LEFT", "OBO") > 200);
 }
 
-#[test] // Whenever the source expires, all or nothing is moved.
-fn a_source_may_expire_during_the_move() {
+#[test]
+fn lmovem_moves_all_or_nothing_if_the_source_expires() {
     const NOW: u64 = 1_000_000;
     for (seed, line) in
         (0..60).flat_map(|seed| ["a a LEFT LEFT", "a b LEFT LEFT"].map(|line| (seed, line)))

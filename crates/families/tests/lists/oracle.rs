@@ -13,8 +13,8 @@ fn pair(name: &str, seed: u64) -> (Oracle, Engine) {
     (oracle, engine)
 }
 
-#[test] // Forms, refusals, and which of them comes first.
-fn lines_are_answered_as_redis_does() {
+#[test] // Including which error comes first.
+fn list_commands_and_their_errors_reply_as_in_redis() {
     let lines = include_str!("lines.txt");
     let (mut oracle, mut engine) = pair("list-lines", 1);
     for resp3 in [false, true] {
@@ -129,7 +129,7 @@ impl Mix {
 }
 
 #[test]
-fn random_commands_are_answered_as_redis_does() {
+fn random_list_commands_reply_as_in_redis() {
     for seed in 1..=6 {
         let (mut oracle, mut engine) = pair("list-mix", seed);
         let mut mix = Mix { prng: Prng::from_seed(seed) };

@@ -7,8 +7,8 @@ use darter_families::set::{Set, SetEdit};
 use darter_keyspace::{Deadline, Key};
 use std::collections::BTreeMap;
 
-#[test] // Every member of a set is popped, and sampled, equally often, whichever way is taken.
-fn samples_are_uniform() {
+#[test] // By each method of drawing.
+fn spop_and_srandmember_draw_members_uniformly() {
     for (size, count) in [(40, 1), (40, 15), (40, 35), (600, 150), (600, 500), (2_000, 100)] {
         let mut world = world(1, 5);
         let members: Vec<Bytes> = (0..size).map(|n| format!("m{n}").into_bytes()).collect();
@@ -38,7 +38,7 @@ fn samples_are_uniform() {
 }
 
 #[test] // More keys than are locked one by one, and more sets than are sorted.
-fn very_many_keys() {
+fn sinter_sunion_and_sdiff_of_very_many_keys_are_exact() {
     let mut world = world(3, 9);
     let keys: Vec<Bytes> = (0..2_000).map(|n| format!("key:{n}").into_bytes()).collect();
     for (number, key) in keys.iter().enumerate() {
@@ -55,8 +55,8 @@ fn very_many_keys() {
     assert_eq!(run(&mut world, &call(&[b"sunioncard", b"2000"])), Value::Int(2_001));
 }
 
-#[test] // While a STORE builds, its sources can be written and its destination cannot be read.
-fn a_store_holds_its_destination_only() {
+#[test] // Its sources can be written; its destination cannot be read.
+fn a_store_in_progress_locks_only_its_destination() {
     let mut world = world(1, 3);
     for key in [b"one", b"two"] {
         let add = |edit: &mut SetEdit<'_>| {

@@ -291,8 +291,8 @@ impl Test {
     }
 }
 
-#[test] // Random commands on few keys agree with naive sets at every step.
-fn family_matches_the_model() {
+#[test]
+fn random_set_commands_agree_with_a_model() {
     for seed in 0..24 {
         let cores = [1, 3][seed as usize % 2];
         let universe = [12, 300, 3_000, 9_000][seed as usize / 2 % 4];

@@ -5,8 +5,8 @@ use crate::common::value::Value;
 use darter_command::Refusal;
 use darter_keyspace::{Deadline, Fresh, Key};
 
-#[test] // A key of another type is refused, and nothing changes.
-fn wrong_types_are_refused() {
+#[test] // And change nothing.
+fn set_commands_refuse_keys_of_other_types() {
     let mut world = world(2, 7);
     world.edit(b"text", |db| db.set_text(&Key::new(b"text"), Fresh::Bytes(b"x"), Deadline::Clear));
     run(&mut world, &[b"sadd", b"a", b"1", b"2"]);
@@ -36,7 +36,7 @@ fn wrong_types_are_refused() {
 }
 
 #[test]
-fn bad_arguments_are_refused() {
+fn set_commands_refuse_invalid_arguments() {
     let mut world = world(1, 1);
     run(&mut world, &[b"sadd", b"a", b"1", b"2", b"x"]);
     let numkeys = "ERR numkeys should be greater than 0";

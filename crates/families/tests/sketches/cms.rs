@@ -23,8 +23,8 @@ fn counted(seed: u64, shape: CmsShape, times: usize) -> (Cms, HashMap<u64, u32>)
     (sketch, exact)
 }
 
-#[test] // Within e / width of all increments, but for one item in 2 to the depth.
-fn counts_are_too_high_as_rarely_as_they_say() {
+#[test] // Within e / width of all increments, except for one item in 2^depth.
+fn counts_exceed_the_error_bound_as_rarely_as_documented() {
     for (seed, width, depth) in [(1, 200, 1), (2, 200, 3), (3, 1_000, 5), (4, 37, 4), (5, 1, 1)] {
         let (sketch, exact) = counted(seed, CmsShape { width, depth }, 40_000);
         let all: u64 = exact.values().map(|count| u64::from(*count)).sum();
@@ -41,8 +41,8 @@ fn counts_are_too_high_as_rarely_as_they_say() {
     }
 }
 
-#[test] // Row by row, in any portions.
-fn portions_add_up() {
+#[test]
+fn counting_rows_in_portions_gives_the_same_counts() {
     let shape = CmsShape { width: 100, depth: 10 };
     let (mut whole, mut parts) = (Cms::new(shape).unwrap(), Cms::new(shape).unwrap());
     let mut prng = Prng::from_seed(6);
@@ -64,8 +64,8 @@ fn damaged_sketches_are_refused_or_loaded() {
     survives_damage(&counted(8, CmsShape { width: 3, depth: 1 }, 10).0, 500);
 }
 
-#[test] // Cuts do not change and are freed in portions. Memory grows with the counters used.
-fn large_sketches_are_shared_with_cuts() {
+#[test] // They are freed in portions. Memory grows with the counters used.
+fn cuts_of_large_sketches_share_memory_and_do_not_change() {
     let mut sketch = Cms::new(CmsShape { width: 1 << 20, depth: 16 }).unwrap();
     assert!(sketch.content_bytes() < 1_000, "{} before it has counted", sketch.content_bytes());
     let cut = sketch.clone();
@@ -84,7 +84,7 @@ fn large_sketches_are_shared_with_cuts() {
     while darter_keyspace::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // Pieces of zeros are not written, and take no memory when they are loaded.
+#[test] // They are not written to files, and take no memory after loading.
 fn pieces_of_zeros_take_no_memory() {
     let sketch = Cms::new(CmsShape { width: 100_000, depth: 2 }).unwrap();
     let mut parts = parts(&sketch);

@@ -65,8 +65,8 @@ fn survives_damage<V: Value + Default>(value: &V, rounds: u64) {
     assert!(refused > rounds / 10 && refused < rounds, "{refused} of {rounds}");
 }
 
-#[test] // A merge that its destination does not live to see the end of does not bring it back for ever.
-fn merges_keep_deadlines() {
+#[test]
+fn a_merge_does_not_revive_a_destination_that_expires_meanwhile() {
     const NOW: u64 = 1_000_000;
     let split = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
     let cases = [

@@ -42,8 +42,8 @@ fn shares(exact: &[f64], value: f64) -> (f64, f64) {
     (below / exact.len() as f64, until / exact.len() as f64)
 }
 
-#[test] // In shares of observations: the less, the nearer to an end.
-fn quantiles_are_close() {
+#[test] // Errors are smaller towards both ends.
+fn estimated_quantiles_are_within_the_error_bound() {
     for (seed, draw) in DRAWS.into_iter().enumerate() {
         for (compression, count) in [(100, 50_000), (500, 20_000), (20, 5_000)] {
             let (digest, exact) = digest(seed as u64, compression, count, draw);
@@ -69,8 +69,8 @@ fn quantiles_are_close() {
     }
 }
 
-#[test] // While all are single, every answer is exact.
-fn few_observations_are_exact() {
+#[test] // Every observation is still stored singly.
+fn digests_of_few_observations_are_exact() {
     for (seed, draw) in DRAWS.into_iter().enumerate() {
         let (mut digest, exact) = digest(seed as u64, 1_000, 200, draw);
         for _ in 0..2 {
@@ -90,8 +90,8 @@ fn few_observations_are_exact() {
     }
 }
 
-#[test] // Quantiles hold for any weights in any order.
-fn answers_grow_with_questions() {
+#[test] // For any weights in any order.
+fn quantiles_are_monotonic() {
     let mut prng = Prng::from_seed(9);
     for round in 0..50 {
         let mut digest = Digest::new(1 + prng.below(200)).unwrap();
@@ -139,8 +139,8 @@ fn written(compression: u64, compressions: u64, nodes: &[(f64, u64)]) -> Vec<Vec
     vec![part(b'h', head.to_vec()), part(b'm', nodes.collect())]
 }
 
-#[test] // The numbers of a file are used as they are, or refused.
-fn numbers_of_files_are_bounded() {
+#[test] // All others are used as they are.
+fn out_of_range_numbers_in_a_digest_file_are_refused() {
     let mut value: TDigest = of_parts(&written(10, u64::MAX, &[(1.5, 3)])).unwrap();
     for _ in 0..200 {
         let pair = NewItem::Pair { name: b"", value: Fresh::Bytes(b"1.5"), deadline: None };
@@ -151,7 +151,7 @@ fn numbers_of_files_are_bounded() {
     assert!(clusters(40).is_some() && clusters(41).is_none());
 }
 
-#[test] // All of a command's observations are added, or none.
+#[test] // A command adds all of its observations, or none.
 fn observations_beyond_the_count_limit_are_all_refused() {
     let key = Key::new(b"k");
     let mut world = World::new(1, 1_000_000, 5);

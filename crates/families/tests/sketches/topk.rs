@@ -32,7 +32,7 @@ fn counted(seed: u64, shape: TopKShape, times: usize) -> (TopK, HashMap<u64, u32
 }
 
 #[test]
-fn the_list_has_the_most_frequent_items() {
+fn topk_list_has_the_most_frequent_items() {
     for (seed, width, decay) in [(1, 200, 0.9), (2, 1_000, 0.925), (3, 100, 0.8)] {
         let (sketch, exact) = counted(seed, TopKShape { k: 8, width, depth: 5, decay }, 60_000);
         let mut counts: Vec<(u32, u64)> =
@@ -48,8 +48,8 @@ fn the_list_has_the_most_frequent_items() {
     }
 }
 
-#[test] // Without chance: with a decay of 1 every foreign item takes one off.
-fn buckets_decay_by_one() {
+#[test]
+fn with_a_decay_of_1_each_other_item_decrements_the_counter() {
     let mut sketch = TopK::new(TopKShape { k: 1, width: 1, depth: 1, decay: 1.0 }).unwrap();
     let mut prng = Prng::from_seed(1);
     for (item, times, owner, count) in
@@ -62,8 +62,8 @@ fn buckets_decay_by_one() {
     assert_eq!(sketch.listed(b"a"), Some(5));
 }
 
-#[test] // As likely in one go as one by one.
-fn chances_add_up() {
+#[test]
+fn adding_n_at_once_decays_as_likely_as_one_by_one() {
     let decayed = |times: u32, rounds: u32| {
         let mut prng = Prng::from_seed(7);
         let left = (0..2_000).map(|_| {
@@ -100,7 +100,7 @@ fn in_parts(value: &dyn Value) -> Vec<Vec<u8>> {
     parts
 }
 
-#[test] // No step copies a whole item of a list of megabytes, and all of them come back.
+#[test] // No step copies a whole item of a list of megabytes.
 fn long_items_are_sent_in_pieces() {
     let long = |byte| vec![byte; 4 << 20];
     let mut world = World::new(1, 1_000_000, 3);

@@ -18,7 +18,7 @@ fn words(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
 }
 
-#[test] // Every type is sorted by keys of all cores; some keys are dead, absent or long.
+#[test] // Every type, with weights on all cores; some keys are expired, absent or long.
 fn large_collections_are_sorted_as_by_redis() {
     const LINES: &[&str] = &[
         "SORT l",
@@ -90,8 +90,8 @@ fn weigh(world: &World, at: usize, weight: usize) {
     });
 }
 
-#[test] // Keys that are not named are read as of the same instant; no client waits for it.
-fn weights_are_of_one_instant() {
+#[test] // No other client waits for it.
+fn sort_reads_weights_and_elements_at_one_instant() {
     const COUNT: usize = 1_500;
     for cores in [1, 3] {
         let mut world = weighed(cores, COUNT);
@@ -115,8 +115,8 @@ fn weights_are_of_one_instant() {
     }
 }
 
-#[test] // The slice is checked after some ten elements, or some hundred integers.
-fn a_long_sort_is_sliced() {
+#[test] // After some ten elements, or some hundred integers.
+fn sort_checks_the_slice_every_few_elements() {
     let mut world = World::new(1, 1_000, 3);
     let numbers: Vec<Bytes> = (0..50_000).map(|at| (at * 7 % 50_000).to_string().into()).collect();
     for portion in numbers.chunks(500) {
@@ -139,8 +139,8 @@ fn a_long_sort_is_sliced() {
     world.check();
 }
 
-#[test] // Hits and misses are counted as Redis counts them.
-fn lookups_are_counted() {
+#[test]
+fn sort_counts_hits_and_misses_as_redis_does() {
     let mut world = weighed(3, 10);
     run(&mut world, &words("DEL w_3 w_4"));
     let count = |world: &mut World, line: &str| {
@@ -163,8 +163,8 @@ fn lookups_are_counted() {
     assert_eq!(changes(&world) - before, 10, "each element is a change, as in Redis");
 }
 
-#[test] // A portion of the reply has few values, for any number of patterns.
-fn many_patterns_are_shown_in_portions() {
+#[test]
+fn replies_of_many_get_patterns_are_sent_in_portions() {
     let mut world = World::new(2, 1_000, 11);
     for at in 0..30 {
         run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
@@ -187,8 +187,8 @@ fn many_patterns_are_shown_in_portions() {
     }
 }
 
-#[test] // Names that are long are made a few at a time.
-fn long_names_are_made_in_portions() {
+#[test]
+fn long_key_names_are_built_a_few_at_a_time() {
     let mut world = World::new(2, 1_000, 11);
     for at in 0..64 {
         run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
@@ -202,8 +202,8 @@ fn long_names_are_made_in_portions() {
     assert!(world.questions.get() - before >= 64);
 }
 
-#[test] // One element, and many patterns: a few names at a time.
-fn long_patterns_are_shown_in_portions() {
+#[test]
+fn many_long_get_patterns_for_one_element_run_in_portions() {
     let mut world = World::new(2, 1_000, 11);
     run(&mut world, &[b"RPUSH", b"l", b"1", b"2"]);
     let long = [&b"w".repeat(60_000)[..], b"_*"].concat();
@@ -226,8 +226,8 @@ fn questions(world: &mut World, line: &str) -> usize {
     world.questions.get() - before
 }
 
-#[test] // Texts that begin alike are compared in portions: by their bytes, not by their number.
-fn long_texts_are_compared_in_portions() {
+#[test] // Their bytes count, not their number.
+fn texts_with_a_long_common_prefix_are_compared_in_portions() {
     for (count, bytes) in [(2_000, 1_000), (200, 20_000), (24, 300_000)] {
         let mut world = World::new(1, 1_000, 3);
         let mut expected: Vec<Bytes> = Vec::new();
@@ -252,8 +252,8 @@ fn long_texts_are_compared_in_portions() {
     }
 }
 
-#[test] // Numbers of many digits are parsed a few at a time.
-fn long_numbers_are_read_in_portions() {
+#[test]
+fn numbers_of_many_digits_are_parsed_in_portions() {
     let mut world = World::new(1, 1_000, 3);
     let digits = |at: usize| [b"1.", &b"0".repeat(60_000)[..], at.to_string().as_bytes()].concat();
     for at in 0..32 {
@@ -262,8 +262,8 @@ fn long_numbers_are_read_in_portions() {
     assert!(questions(&mut world, "SORT l") >= 2 * 32);
 }
 
-#[test] // Members of megabytes are sent, and stored, in portions.
-fn long_names_are_shown_in_portions() {
+#[test]
+fn members_of_megabytes_are_sent_and_stored_in_portions() {
     let mut world = World::new(1, 1_000, 3);
     let long = b"m".repeat(3 << 20);
     run(&mut world, &[b"SADD", b"s", &long, b"short"]);
@@ -284,8 +284,8 @@ fn long_names_are_shown_in_portions() {
     assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks()[0] == long);
 }
 
-#[test] // Empty texts end their chunks, too.
-fn empty_elements_are_sorted() {
+#[test]
+fn empty_texts_are_sorted() {
     let mut world = World::new(1, 1_000, 3);
     let words_of = |count: usize| [&b"RPUSH"[..], b"l"].into_iter().chain(vec![&b""[..]; count]);
     run(&mut world, &words_of(16_384).collect::<Vec<_>>());
@@ -295,8 +295,8 @@ fn empty_elements_are_sorted() {
     }
 }
 
-#[test] // Around the bound above which a name is stored in portions, the order stays.
-fn long_names_are_stored_in_their_order() {
+#[test] // Names above a bound are stored in portions.
+fn sort_store_keeps_the_order_of_long_and_short_names() {
     for len in [30_000, 33_000, 40_000, 65_535, 65_536, 65_537, 100_000] {
         let mut world = World::new(1, 1_000, 3);
         let [first, third] = [b"a", b"c"].map(|letter| letter.repeat(len));
@@ -311,8 +311,8 @@ fn long_names_are_stored_in_their_order() {
     }
 }
 
-#[test] // Options that no step could carry out are refused.
-fn patterns_have_a_bound() {
+#[test]
+fn too_long_and_too_many_patterns_are_refused() {
     let mut world = World::new(2, 1_000, 3);
     run(&mut world, &[b"RPUSH", b"l", b"1", b"2"]);
     let long = [&b"w".repeat(64 * 1024)[..], b"_*"].concat();
@@ -324,8 +324,8 @@ fn patterns_have_a_bound() {
     }
 }
 
-#[test] // Missed keys are published during the work: their names are not kept until the end.
-fn misses_are_published_during_the_sort() {
+#[test] // Their names are not kept until the end.
+fn sort_publishes_misses_before_it_ends() {
     for cores in [1, 3] {
         let mut world = World::new(cores, 1_000, 3);
         (0..3_000)
@@ -352,8 +352,8 @@ fn misses_are_published_during_the_sort() {
     }
 }
 
-#[test] // Weights are counted, too; a second read does not count again.
-fn long_weights_are_read_in_portions() {
+#[test]
+fn long_weights_are_parsed_in_portions() {
     let mut world = World::new(1, 1_000, 3);
     for at in 0..32 {
         run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);

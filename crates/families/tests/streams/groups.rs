@@ -34,8 +34,8 @@ fn ids(numbers: std::ops::Range<usize>) -> String {
     numbers.map(|number| format!(" {number}")).collect()
 }
 
-#[test] // Reading, claiming, acknowledging and removing, each of thousands.
-fn groups_with_thousands_of_pending_entries_work() {
+#[test] // And their group is removed.
+fn thousands_of_pending_entries_are_read_claimed_and_acknowledged() {
     let mut engine = filled();
     let portions = |engine: &Engine, before: &mut usize, least: usize, what: &str| {
         let more = engine.portions - std::mem::replace(before, engine.portions);
@@ -63,8 +63,8 @@ fn groups_with_thousands_of_pending_entries_work() {
     engine.db.check_invariants();
 }
 
-#[test] // Claimed IDs, entries at random places, and deleted ones, in their order.
-fn thousands_are_claimed_in_order() {
+#[test] // Including deleted ones, and entries at random places.
+fn xclaim_of_thousands_of_entries_keeps_their_order() {
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a STREAMS x >");
     let numbers: Vec<_> = (0..ENTRIES).map(|at| at * 7 % ENTRIES + 1).collect();
@@ -95,8 +95,8 @@ fn entries(numbers: &[usize]) -> String {
     numbers.iter().map(one).collect()
 }
 
-#[test] // A stream that is named twice is read once, in any size.
-fn a_stream_is_named_twice() {
+#[test] // Short and long reads.
+fn xreadgroup_reads_a_stream_named_twice_only_once() {
     let mut engine = filled();
     let reply = engine.line("XREADGROUP GROUP g a STREAMS x x > >");
     assert!(reply.starts_with("*1\r\n") && shown(&reply) == ENTRIES);
@@ -107,7 +107,7 @@ fn a_stream_is_named_twice() {
     engine.db.check_invariants();
 }
 
-#[test] // A few entries at random places, or many words, take more than a slice.
+#[test] // Entries at random places, or many arguments, take more than a slice.
 fn dozens_of_entries_are_changed_in_slices() {
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a STREAMS x >");
@@ -163,8 +163,8 @@ fn is_held(number: usize) -> bool {
     number > 200 || (2..=40).any(|group| number.is_multiple_of(group) && number <= group * 100)
 }
 
-#[test] // References are looked for in all groups, in portions.
-fn references_are_looked_for_in_portions() {
+#[test] // In all groups.
+fn pending_references_are_searched_in_portions() {
     for line in ["XTRIM x MAXLEN 10 ACKED", "XADD x MAXLEN 10 ACKED 9000 f v"] {
         let mut engine = with_groups();
         let before = engine.portions;
@@ -202,7 +202,7 @@ fn references_are_looked_for_in_portions() {
     engine.db.check_invariants();
 }
 
-#[test] // Pending references to deleted entries are visited, too, however few entries are left.
+#[test] // However few entries are left in the stream.
 fn pending_deleted_entries_are_skipped_in_portions() {
     for line in ["XTRIM x MAXLEN 1 DELREF", "XADD x MAXLEN 1 DELREF 9000 f v"] {
         let mut engine = filled();
@@ -226,8 +226,8 @@ fn pending_deleted_entries_are_skipped_in_portions() {
     assert_eq!(kept(&engine).len(), 200);
 }
 
-#[test] // A change made aside is dropped if its key expires meanwhile.
-fn a_key_that_expires_during_a_change_stays_dead() {
+#[test]
+fn a_change_in_portions_does_not_revive_an_expired_key() {
     let few = ids(1..101);
     for (line, wanted) in [
         (format!("XACK x g{few}"), ":100\r\n"),
@@ -263,7 +263,7 @@ fn all_told(entries: &[(usize, i64, u64)]) -> String {
     format!("*1\r\n*2\r\n{}*{}\r\n{all}", bulk("x"), entries.len())
 }
 
-#[test] // Idle entries first, those delivered first before others; then new ones; COUNT of both.
+#[test] // In delivery order; COUNT limits both together.
 fn idle_entries_are_claimed_before_new_ones_are_read() {
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a COUNT 1 STREAMS x >");
@@ -303,8 +303,8 @@ fn idle_entries_are_claimed_before_new_ones_are_read() {
     engine.db.check_invariants();
 }
 
-#[test] // Thousands are claimed in portions, each once, though each becomes the youngest.
-fn thousands_are_claimed_by_reading() {
+#[test] // In portions, though claimed entries move to the end.
+fn xreadgroup_claims_thousands_of_idle_entries_once_each() {
     for idle_ms in [0, 10] {
         let mut engine = filled();
         engine.line("XREADGROUP GROUP g a COUNT 4000 STREAMS x >");

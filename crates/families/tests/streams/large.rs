@@ -35,7 +35,7 @@ fn numbered(numbers: impl Iterator<Item = usize>) -> Vec<String> {
 }
 
 #[test]
-fn ranges_are_streamed() {
+fn xrange_of_a_large_stream_is_streamed() {
     let mut engine = filled();
     let before = engine.portions;
     let reply = Value::read(&engine.run(&[b"XRANGE", b"x", b"101", b"19900"]));
@@ -52,8 +52,8 @@ fn ranges_are_streamed() {
     );
 }
 
-#[test] // The reply shows the stream as it was when the command came.
-fn a_range_is_of_one_instant() {
+#[test]
+fn changes_during_an_xrange_reply_are_not_seen() {
     let mut engine = filled();
     let mut stream = engine.begin("XRANGE x - +");
     let (mut out, mut rounds) = (Output::default(), 0);
@@ -73,8 +73,8 @@ fn a_range_is_of_one_instant() {
     engine.db.check_invariants();
 }
 
-#[test] // Half of a stream is gone at once; very many entries by their IDs, aside.
-fn many_entries_are_removed() {
+#[test]
+fn xtrim_removes_half_a_stream_at_once_and_xdel_many_ids_in_portions() {
     let mut engine = filled();
     let before = engine.portions;
     assert_eq!(engine.line("XTRIM x MAXLEN 10000"), ":10000\r\n");
@@ -92,8 +92,8 @@ fn many_entries_are_removed() {
     engine.db.check_invariants();
 }
 
-#[test] // An entry of very many fields, or of long ones, is gathered and sent in portions.
-fn long_entries_are_sliced() {
+#[test]
+fn entries_with_many_or_long_fields_are_added_and_sent_in_portions() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));
     let fields: Vec<_> = (0..40_000).map(|at| format!("field {at}").into_bytes()).collect();
@@ -115,8 +115,8 @@ fn long_entries_are_sliced() {
     engine.db.check_invariants();
 }
 
-#[test] // Each pending entry shows its consumer's name, which counts by its bytes.
-fn pending_entries_of_long_names_are_sent_in_portions() {
+#[test]
+fn xpending_with_long_consumer_names_replies_in_portions() {
     let mut engine = filled();
     engine.line("XGROUP CREATE x g 0");
     let name = vec![b'c'; 16_000];
@@ -127,8 +127,8 @@ fn pending_entries_of_long_names_are_sent_in_portions() {
     assert!(engine.portion_bytes <= 256 * 1024, "{}", engine.portion_bytes);
 }
 
-#[test] // Groups and consumers are shown with their names, which count by their bytes as well.
-fn long_names_are_sent_in_portions() {
+#[test]
+fn xinfo_with_long_group_and_consumer_names_replies_in_portions() {
     let mut engine = filled();
     let name = |at: usize| format!("{at:0>16000}").into_bytes();
     for at in 0..100 {
@@ -156,8 +156,8 @@ fn long_names_are_sent_in_portions() {
     }
 }
 
-#[test] // A refusal makes no stream, and changes none.
-fn refusals_change_nothing() {
+#[test] // And create no stream.
+fn refused_stream_commands_change_nothing() {
     let mut engine = Engine::new(1_000_000, 3);
     let fields = vec![&b"f"[..]; 5_001];
     for (id, count) in [(&b"0-0"[..], 5_000), (b"x", 5_000), (b"1-1", 5_001)] {
@@ -176,8 +176,8 @@ fn id(reply: &[u8]) -> String {
     String::from_utf8(reply.to_vec()).unwrap()
 }
 
-#[test] // A message of any length is added once while its id is remembered.
-fn messages_are_added_once() {
+#[test] // Messages of any length, while their IDs are remembered.
+fn idempotent_messages_are_added_once() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));
     let long = vec![b'v'; 300_000];
@@ -220,8 +220,8 @@ fn messages_are_added_once() {
     assert!(bytes(&engine) < 40 * 1_024, "{}", bytes(&engine));
 }
 
-#[test] // Messages age though a stream's IDs are ahead of the clock.
-fn messages_are_forgotten_by_time_though_ids_are_ahead() {
+#[test]
+fn remembered_messages_age_even_if_ids_are_ahead_of_the_clock() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.line("XADD x 99999999999 f v");
     let mut before = String::new();
@@ -242,8 +242,8 @@ fn messages_are_forgotten_by_time_though_ids_are_ahead() {
     assert!(bytes < 8 * 1_024, "{bytes}");
 }
 
-#[test] // Names of groups and of consumers are bounded, by the same refusal everywhere.
-fn long_names_are_refused() {
+#[test] // With the same error everywhere.
+fn too_long_group_and_consumer_names_are_refused() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.line("XADD x 1 f v");
     engine.line("XGROUP CREATE x g 0");
@@ -271,8 +271,8 @@ fn long_names_are_refused() {
     }
 }
 
-#[test] // Names that are refused for their length are not copied first.
-fn huge_names_are_refused_uncopied() {
+#[test]
+fn too_long_names_are_refused_without_copying_them() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.line("XADD x 1 f v");
     engine.line("XGROUP CREATE x g 0");
@@ -292,8 +292,8 @@ fn huge_names_are_refused_uncopied() {
     }
 }
 
-#[test] // Repeated options are refused: a million of them would take a slice each.
-fn very_many_options_are_refused() {
+#[test] // A million of them would take a slice each.
+fn repeated_options_beyond_the_limit_are_refused() {
     let mut engine = Engine::new(1_000_000, 3);
     engine.line("XADD x 1 f v");
     engine.line("XGROUP CREATE x g 0");

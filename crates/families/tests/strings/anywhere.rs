@@ -18,8 +18,8 @@ fn any(world: &mut World) -> usize {
     usize::try_from(world.prng.below(world.cores.len() as u64)).unwrap()
 }
 
-#[test] // Random keys on one to four cores: every reply is Redis's own.
-fn commands_over_cores_reply_as_redis_does() {
+#[test] // Random keys on one to four cores.
+fn multi_key_string_commands_over_cores_reply_as_in_redis() {
     let mut oracle = Oracle::start("anywhere");
     for seed in 0..40 {
         let mut prng = Prng::from_seed(seed);
@@ -57,8 +57,8 @@ fn pairs<'a>(name: &'a [u8], keys: &'a [Vec<u8>], value: &'a [u8]) -> Vec<&'a [u
     words
 }
 
-#[test] // More keys than are read under locks: the reply comes from cuts.
-fn very_many_keys_are_read_in_order() {
+#[test] // The values are read from cuts.
+fn mget_of_very_many_keys_replies_in_order() {
     for (cores, count) in [(1, 20_000), (3, 40_000), (2, 3_000)] {
         let mut world = World::new(cores, NOW, 5);
         let keys: Vec<Vec<u8>> = (0..count).map(|at| format!("key:{at}").into_bytes()).collect();
@@ -76,8 +76,8 @@ fn very_many_keys_are_read_in_order() {
     }
 }
 
-#[test] // A cut is of one instant: writes during its streaming are not in it.
-fn a_stream_from_cuts_reads_one_instant() {
+#[test]
+fn writes_during_a_large_mget_are_not_seen() {
     let mut world = World::new(2, NOW, 6);
     let keys: Vec<Vec<u8>> = (0..17_000).map(|at| format!("key:{at}").into_bytes()).collect();
     run(&mut world, &pairs(b"MSET", &keys, b"old"));
@@ -91,8 +91,8 @@ fn a_stream_from_cuts_reads_one_instant() {
     world.check();
 }
 
-#[test] // Very many keys are read although someone holds another, and not while he holds one of them.
-fn a_large_mget_waits_for_its_own_keys() {
+#[test]
+fn a_large_mget_waits_only_for_locks_on_its_own_keys() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 6);
         let keys: Vec<Vec<u8>> = (0..17_000).map(|at| format!("key:{at}").into_bytes()).collect();
@@ -114,8 +114,8 @@ fn a_large_mget_waits_for_its_own_keys() {
     }
 }
 
-#[test] // Writers and readers of the same keys at the same time: no reader sees a mixture.
-fn readers_never_see_a_part() {
+#[test] // With concurrent writers and readers of the same keys.
+fn mget_never_sees_a_partial_mset() {
     for seed in 0..60 {
         let mut world = World::new(3, NOW, seed);
         let keys: Vec<Vec<u8>> = (0..600).map(|at| format!("key:{at}").into_bytes()).collect();

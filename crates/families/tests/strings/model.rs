@@ -88,8 +88,8 @@ fn set_range(engine: &mut Engine, model: &mut Model, prng: &mut Prng, key: &[u8]
     assert_eq!(reply, int(all.len()), "SETRANGE {offset} {}", new.len());
 }
 
-#[test] // Values, lengths and the accounts agree at every step; a cut never changes.
-fn strings_match_a_map() {
+#[test] // Values, lengths and memory totals at every step; cuts do not change.
+fn random_string_commands_agree_with_a_map() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
         let (mut engine, mut model) = (Engine::new(NOW, 1), Model::new());

@@ -209,7 +209,7 @@ fn both(engine: &mut Engine, oracle: &mut Oracle, words: &[Vec<u8>], seed: u64) 
 }
 
 #[test]
-fn random_commands_reply_as_redis_does() {
+fn random_string_commands_reply_as_in_redis() {
     let mut oracle = Oracle::start("strings");
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
@@ -233,8 +233,8 @@ fn random_commands_reply_as_redis_does() {
     }
 }
 
-#[test] // 10 000 pairs: decimal, hexadecimal, denormal, huge; sums and refusals alike.
-fn sums_of_floats_are_redis_own() {
+#[test] // 10 000 pairs: decimal, hexadecimal, denormal, huge, and refused ones.
+fn incrbyfloat_sums_equal_those_of_redis() {
     let mut oracle = Oracle::start("floats");
     let mut engine = Engine::new(unix_millis(), 1);
     let mut prng = Prng::from_seed(0xf10a7);
@@ -247,7 +247,7 @@ fn sums_of_floats_are_redis_own() {
 }
 
 #[test] // Long enough for many portions.
-fn long_subsequences_are_redis_own() {
+fn lcs_of_long_strings_equals_that_of_redis() {
     let mut oracle = Oracle::start("lcs");
     let mut engine = Engine::new(unix_millis(), 1);
     let mut prng = Prng::from_seed(3);

@@ -19,7 +19,7 @@ fn expect(engine: &mut Engine, cases: &[(&str, &str)]) {
 }
 
 #[test] // From the documentation of Redis 8.4 and its own tests.
-fn conditions_on_values() {
+fn set_and_delex_obey_conditions_on_values() {
     let mut engine = Engine::new(NOW, 1);
     engine.add_set(b"s");
     #[rustfmt::skip] // A table.
@@ -49,7 +49,7 @@ fn conditions_on_values() {
 }
 
 #[test] // From the documentation of Redis 8.8 and its own tests.
-fn counters_with_bounds() {
+fn increx_obeys_its_bounds() {
     let mut engine = Engine::new(NOW, 1);
     #[rustfmt::skip] // A table.
     expect(&mut engine, &[
@@ -91,7 +91,7 @@ fn deadline(engine: &Engine, key: &str) -> Option<u64> {
 }
 
 #[test]
-fn deadlines_follow_the_options() {
+fn set_and_getex_options_determine_the_deadline() {
     let mut engine = Engine::new(NOW, 1);
     let mut check = |words: &str, expected: Option<u64>| {
         text(&mut engine, words);
@@ -147,7 +147,7 @@ fn msetex_sets_several_keys_on_a_condition() {
     ]);
 }
 
-#[test] // 512 MiB of gap at once, without 512 MiB; then streams, comparisons and edits in portions.
+#[test] // A gap of 512 MiB takes no memory; replies, comparisons and edits run in portions.
 fn the_longest_string_is_handled_in_portions() {
     const LEN: usize = 512 * 1024 * 1024;
     let mut engine = Engine::new(NOW, 1);
@@ -168,7 +168,7 @@ fn the_longest_string_is_handled_in_portions() {
     engine.db.check_invariants();
 }
 
-#[test] // More chunks than are shared in one go.
+#[test] // It has more chunks than are shared in one step.
 fn a_huge_value_is_set_in_portions() {
     let mut engine = Engine::new(NOW, 1);
     let huge: Vec<u8> = (0..70_000_000_u32).map(|at| (at / 999).to_le_bytes()[0]).collect();

@@ -519,8 +519,8 @@ fn is_short(value: &Value) -> bool {
     matches!(value, Value::Text(bytes) if bytes.len() <= 512)
 }
 
-#[test] // See the module.
-fn db_matches_a_map_of_maps() {
+#[test] // See the module's documentation.
+fn random_changes_of_a_database_agree_with_a_map_of_maps() {
     for seed in 0..SEEDS {
         let mut run = Run::new(seed);
         for step in 0..STEPS {
@@ -537,8 +537,8 @@ fn db_matches_a_map_of_maps() {
     }
 }
 
-#[test] // A collection whose entries all die is found and freed by itself.
-fn the_dead_are_reaped_to_the_last() {
+#[test] // By the sweeper alone.
+fn all_expired_entries_and_empty_collections_are_removed() {
     let mut db = Db::default();
     db.set_now(EPOCH);
     for at in 0..3_000_u64 {
@@ -559,8 +559,8 @@ fn the_dead_are_reaped_to_the_last() {
     db.check_invariants();
 }
 
-#[test] // Where some die at every moment, counts are those of the living, and no dead stay behind.
-fn a_stream_of_deaths_is_counted_and_swept() {
+#[test] // And no expired entry stays in memory.
+fn counts_are_exact_while_entries_expire_continuously() {
     let (mut db, mut prng) = (Db::default(), Prng::from_seed(11));
     let (mut keys, mut fields) = (BTreeMap::new(), BTreeMap::new());
     for step in 0..600 {
@@ -593,8 +593,8 @@ fn a_stream_of_deaths_is_counted_and_swept() {
     db.check_invariants();
 }
 
-#[test] // Clocks go with their fields and keys, however these go, and are in the accounts.
-fn clocks_do_not_outlive_their_keys() {
+#[test] // However fields and keys are removed; clocks are included in the memory totals.
+fn deadline_clocks_are_removed_with_their_keys() {
     let mut db = Db::default();
     db.set_now(EPOCH);
     let with_deadline = |db: &mut Db, key: &[u8], field: &[u8], at: u64| {
@@ -638,8 +638,8 @@ fn clocks_do_not_outlive_their_keys() {
     db.check_invariants();
 }
 
-#[test] // A hash of very many fields that die at once is there until it is swept, a small one is not.
-fn a_huge_hash_that_dies_at_once_is_there_until_it_is_swept() {
+#[test] // A small one is treated as absent at once.
+fn a_huge_expired_hash_exists_until_it_is_swept() {
     let mut db = Db::default();
     db.set_now(EPOCH);
     for (key, many) in [("small", 2_000), ("huge", 20_000), ("lasting", 20_000)] {
@@ -659,8 +659,8 @@ fn a_huge_hash_that_dies_at_once_is_there_until_it_is_swept() {
     assert_eq!(there(&db), [false, false, true]);
 }
 
-#[test] // The result of integer arithmetic is encoded as an integer.
-fn incremented_floats_become_integers() {
+#[test]
+fn integer_results_of_arithmetic_are_encoded_as_integers() {
     let mut db = Db::default();
     db.listen(true);
     let key = Key::new(b"k");
@@ -681,8 +681,8 @@ fn incremented_floats_become_integers() {
     assert_eq!(copy.get(&key).map(|found| found.encoding()), Some("int"));
 }
 
-#[test] // An effect that does not follow from the data is distinguished from one that does.
-fn a_stream_with_a_gap_is_noticed() {
+#[test] // A record that does not fit the data is told from one that does.
+fn a_gap_in_the_replayed_records_is_detected() {
     let mut db = Db::default();
     db.set_now(EPOCH);
     db.set_text(&Key::new(b"k"), Fresh::Bytes(b"v"), Deadline::Clear);

@@ -35,7 +35,7 @@ fn is_in_entry(db: &Db, key: &[u8]) -> bool {
     db.get(&Key::new(key)).is_some_and(|found| found.object().is_none())
 }
 
-#[test] // A hash leaves the entry as it grows, comes back as it shrinks, and goes with its last field.
+#[test] // And are removed with their last field.
 fn packed_hashes_grow_out_of_their_entry_and_shrink_back() {
     let mut db = db();
     let (key, name) = (Key::new(b"hash"), |number: usize| format!("field:{number}"));
@@ -63,8 +63,8 @@ fn packed_hashes_grow_out_of_their_entry_and_shrink_back() {
     assert_eq!((db.len(), db.usage().keys(kind), db.usage().total_bytes()), (0, 0, 0));
 }
 
-#[test] // A value with a deadline, or a long one, is kept out of line, under its clock.
-fn values_not_plain_leave_the_entry() {
+#[test]
+fn fields_with_deadlines_or_long_values_leave_the_entry() {
     let mut db = db();
     let long = vec![b'v'; 70_000];
     for (key, value, deadline) in [
@@ -87,8 +87,8 @@ fn values_not_plain_leave_the_entry() {
     assert_eq!(found.value::<Hash>().unwrap().len(), 1);
 }
 
-#[test] // A value that is read, held, moved and put back is unchanged; another type is refused.
-fn a_packed_value_is_as_any_other() {
+#[test] // Access as another type is refused.
+fn packed_values_can_be_read_held_moved_and_restored() {
     let mut db = db();
     let (key, other) = (Key::new(b"set"), Key::new(b"other"));
     for member in ["3", "1", "2"] {
@@ -126,8 +126,8 @@ fn a_packed_value_is_as_any_other() {
     assert_eq!(db.usage().total_bytes(), 0);
 }
 
-#[test] // A list in its entry is no table: a request for entries by name is refused.
-fn a_packed_list_has_no_names() {
+#[test]
+fn a_packed_list_refuses_lookups_by_name() {
     let (mut db, key) = (db(), Key::new(b"list"));
     for element in ["a", "12", "a longer element, which is no number"] {
         let push = |edit: &mut ListEdit<'_>| {
@@ -146,8 +146,8 @@ fn a_packed_list_has_no_names() {
     assert!(db.object(&key).is_none(), "nothing is prefetched for it");
 }
 
-#[test] // Keys with deadlines, and cuts of the keyspace, under random changes.
-fn random_changes_agree_with_a_map() {
+#[test] // With deadlines, and cuts of the keyspace.
+fn random_changes_of_packed_values_agree_with_a_map() {
     for seed in 0..6 {
         let mut prng = Prng::from_seed(seed);
         let (mut db, mut model) = (db(), BTreeMap::<Vec<u8>, BTreeMap<String, Vec<u8>>>::new());

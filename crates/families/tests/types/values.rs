@@ -102,8 +102,8 @@ fn set_raw(db: &mut Db, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
     db.set_text_raw(key, value, deadline, &[event::SETRANGE]);
 }
 
-#[test] // Strings, by their length, their text and how they came to be.
-fn encodings_of_strings() {
+#[test]
+fn string_encodings_follow_length_text_and_origin() {
     type Set = fn(&mut Db, &Key<'_>, Fresh<'_>, Deadline);
     #[rustfmt::skip] // A table.
     let cases: &[(Set, &[u8], &str)] = &[
@@ -136,8 +136,8 @@ fn encodings_of_strings() {
     }
 }
 
-#[test] // Both sides of each bound. A value that has passed one keeps its encoding's name.
-fn encodings_of_collections() {
+#[test] // Both sides of each bound.
+fn collections_keep_the_encoding_of_their_largest_size() {
     let at =
         |key: &[u8], value: usize| (String::from_utf8_lossy(key).into_owned(), vec![b'v'; value]);
     #[rustfmt::skip] // A table.
@@ -177,8 +177,8 @@ fn encodings_of_collections() {
     }
 }
 
-#[test] // Access as another type is refused, in every encoding.
-fn other_types_are_refused() {
+#[test] // In every encoding.
+fn access_as_another_type_is_refused() {
     let names = [
         "string",
         "list",
@@ -246,8 +246,8 @@ fn other_types_are_refused() {
     assert!(db.is_empty());
 }
 
-#[test] // Short, packed and long: all of it, any part, and as a number.
-fn strings_are_read_in_parts() {
+#[test]
+fn strings_of_every_encoding_are_read_whole_in_part_and_as_numbers() {
     let long: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
     let texts: [&[u8]; 6] = [b"", b"7", b"-12345", b"short text", &long[..512], &long];
     for text in texts {
@@ -277,8 +277,8 @@ fn strings_are_read_in_parts() {
     }
 }
 
-#[test] // However a value comes, in one piece, in chunks or shared, it is the same value.
-fn values_come_in_pieces() {
+#[test]
+fn values_in_one_piece_in_chunks_or_shared_are_equal() {
     let long: Vec<u8> = (0..150_000_u32).map(|at| (at % 251) as u8).collect();
     for text in [&long[..0], &long[..512], &long[..513], &long[..CHUNK_BYTES], &long] {
         let chunks: Vec<Arc<[u8]>> = text.chunks(CHUNK_BYTES).map(Arc::from).collect();
@@ -296,8 +296,8 @@ fn values_come_in_pieces() {
     }
 }
 
-#[test] // Keys and bytes by type follow the contents, and databases add up.
-fn accounts_follow_the_values() {
+#[test] // By type and by database.
+fn key_and_byte_totals_follow_the_values() {
     let db = one_of_each();
     let usage = *db.usage();
     assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]));
@@ -322,8 +322,8 @@ fn accounts_follow_the_values() {
     assert!(text.starts_with("Type { name: \"hash\""), "{text}");
 }
 
-#[test] // A long value of a field is counted while it is there, and while another holds it.
-fn long_fields_are_counted() {
+#[test] // By the hash or by another holder.
+fn long_field_values_are_counted_while_held() {
     let mut db = db();
     let bytes = |db: &Db| db.usage().bytes(Hash::TYPE);
     hash(&mut db, "k", [("f".to_owned(), b"short".to_vec())]);
@@ -354,8 +354,8 @@ fn long_fields_are_counted() {
     db.check_invariants();
 }
 
-#[test] // A dead entry is not read, changed or counted, and is replaced.
-fn dead_entries_are_ignored() {
+#[test] // And they are replaced by writes.
+fn expired_entries_are_neither_read_nor_changed_nor_counted() {
     let mut db = db();
     let (key, at) = (Key::new(b"k"), Deadline::At(NOW + 10));
     db.edit::<Hash, _>(&Key::new(b"hash"), true, |edit| {
@@ -402,8 +402,8 @@ fn dead_entries_are_ignored() {
     db.check_invariants();
 }
 
-#[test] // Dead entries of a value that is built aside are removed on request.
-fn values_built_aside_are_reaped() {
+#[test]
+fn expired_entries_of_a_draft_are_removed_on_request() {
     let mut fields = darter_families::hash::Hash::new();
     let mut members = darter_families::set::Set::new();
     assert!(fields.is_empty() && members.is_empty());
@@ -425,7 +425,7 @@ fn values_built_aside_are_reaped() {
     assert_eq!((object.get::<Set>().map(|set| set.len()), object.row()), (Some(0), Set::TYPE));
 }
 
-#[test] // The clocks of a flushed database are freed in portions of 64.
+#[test] // After a flush of the database, 64 in a portion.
 fn clocks_are_freed_in_portions() {
     let mut db = db();
     for at in 0..128 {
@@ -438,8 +438,8 @@ fn clocks_are_freed_in_portions() {
     assert_eq!((db.next_death(), portions(|| db.flush())), (None, 0));
 }
 
-#[test] // Clocks that wait to be freed report their bytes, and free them bit by bit.
-fn waiting_clocks_are_counted() {
+#[test]
+fn clocks_pending_to_be_freed_report_their_bytes() {
     const CLOCKS: usize = 10_000;
     let mut db = db();
     for at in 0..CLOCKS {
@@ -459,8 +459,8 @@ fn waiting_clocks_are_counted() {
     }
 }
 
-#[test] // Loose removals leave holes, which settling the places frees.
-fn loose_removal_is_settled() {
+#[test]
+fn settling_frees_the_gaps_of_loose_removals() {
     const KEYS: usize = 20_000;
     let [mut loose, mut tidy] = [db(), db()];
     let names: Vec<String> = numbers(KEYS).collect();
@@ -496,8 +496,8 @@ fn portions(act: impl FnOnce()) -> usize {
     portions
 }
 
-#[test] // Nothing is recorded until there is a listener, and then each change once.
-fn effects_are_recorded_for_listeners() {
+#[test] // Each once.
+fn changes_are_recorded_only_while_the_log_has_a_reader() {
     let mut db = db();
     assert!(!db.is_listening());
     set(&mut db, "k", numbers(2), Deadline::Clear);
@@ -529,8 +529,8 @@ fn name(record: &Record) -> String {
     }
 }
 
-#[test] // One edit is one record, or a few if its list would be long.
-fn the_changes_of_an_edit_are_joined() {
+#[test] // Or a few, if its list would be long.
+fn an_edit_makes_one_record() {
     let mut db = db();
     db.listen(true);
     hash(&mut db, "h", numbered(200));
@@ -550,8 +550,8 @@ fn the_changes_of_an_edit_are_joined() {
     assert_eq!(counts(&mut db), [256, 256, 88]);
 }
 
-#[test] // Deaths that the sweeper finds are effects too: the copy ends as the original does.
-fn expiry_is_recorded_as_an_effect() {
+#[test] // A replayed copy ends up equal.
+fn expiry_found_by_the_sweeper_is_recorded() {
     let mut db = db();
     db.listen(true);
     set(&mut db, "set", numbers(10), Deadline::At(NOW + 1));
@@ -579,8 +579,8 @@ fn expiry_is_recorded_as_an_effect() {
     assert_eq!((*copy.usage(), copy.expires_len()), (Usage::default(), 0));
 }
 
-#[test] // Places that a cut holds and the change will touch are copied in advance, in portions.
-fn places_are_unshared_ahead() {
+#[test] // In portions.
+fn segments_shared_with_a_cut_are_copied_before_a_change() {
     let (key, many) = (Key::new(b"k"), 20_000);
     let names: Vec<String> = numbers(many).collect();
     let named: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
@@ -619,8 +619,8 @@ fn places_are_unshared_ahead() {
     }
 }
 
-#[test] // A caller that learns how many names were processed continues after the last copied one.
-fn unsharing_goes_on_behind_the_last_copy() {
+#[test]
+fn copying_ahead_continues_after_the_last_copied_name() {
     let key = Key::new(b"k");
     let names: Vec<String> = (0..40).map(|at| format!("name:{at}")).collect();
     let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
@@ -636,8 +636,8 @@ fn unsharing_goes_on_behind_the_last_copy() {
     }
 }
 
-#[test] // Only what is a long string, and alive, is edited in place; it keeps its deadline.
-fn long_strings_are_edited_in_place() {
+#[test] // They keep their deadlines.
+fn only_live_long_strings_are_edited_in_place() {
     let mut db = one_of_each();
     db.set_text(&Key::new(b"timed"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::At(NOW + 5));
     let append = |db: &mut Db, name: &str, more: usize| {
@@ -663,8 +663,8 @@ fn long_strings_are_edited_in_place() {
     assert_eq!(append(&mut db, "timed", 10), None);
 }
 
-#[test] // DEBUG POPULATE offers pairs to every type; those without values use the names.
-fn every_type_takes_pairs() {
+#[test] // Types without values use only the names.
+fn every_type_accepts_pairs_from_debug_populate() {
     for kind in TYPES.iter().filter(|kind| !kind.rdb.is_text()) {
         let mut object = (kind.empty)();
         let value = Fresh::Bytes(b"5"); // A sorted set's value is a score.
@@ -674,8 +674,8 @@ fn every_type_takes_pairs() {
     }
 }
 
-#[test] // A cut of the keys is read at its own instant.
-fn cuts_are_read_at_an_instant() {
+#[test] // Not at the time of the reading.
+fn a_cut_hides_entries_expired_at_its_instant() {
     let db = one_of_each();
     for (now, alive) in [(NOW + 4, 7), (NOW + 5, 6)] {
         let mut found = 0;

@@ -8,8 +8,8 @@ use darter_families::zset::{ZSet, ZSetEdit};
 use darter_keyspace::{Fresh, Key, NewItem, Value as _};
 use std::collections::BTreeMap;
 
-#[test] // Every member is sampled equally often, whichever way is taken.
-fn samples_are_uniform() {
+#[test] // By each method of drawing.
+fn zrandmember_draws_members_uniformly() {
     for (size, count) in [(40, 1), (40, 35), (600, 150), (2_000, 100)] {
         let mut world = World::new(1, NOW, 5);
         let members: Vec<Bytes> = (0..size).map(|n| format!("m{n}").into_bytes()).collect();
@@ -37,8 +37,8 @@ fn samples_are_uniform() {
     }
 }
 
-#[test] // More keys than are locked one by one, more operands than are sorted; the first is popped.
-fn very_many_keys() {
+#[test] // More keys than are locked one by one, and more operands than are sorted.
+fn zset_commands_over_very_many_keys_are_exact() {
     let mut world = World::new(3, NOW, 9);
     let keys: Vec<Bytes> = (0..2_000).map(|n| format!("key:{n}").into_bytes()).collect();
     for (number, key) in keys.iter().enumerate().skip(1_000) {
@@ -61,8 +61,8 @@ fn very_many_keys() {
     assert_eq!(run(&mut world, &[b"exists", b"key:1000", b"key:1001"]), Value::Int(1));
 }
 
-#[test] // While a STORE builds, its sources can be written and its destination cannot be read.
-fn a_store_holds_its_destination_only() {
+#[test] // Its sources can be written; its destination cannot be read.
+fn a_store_in_progress_locks_only_its_destination() {
     let mut world = World::new(1, NOW, 3);
     for key in [b"one", b"two"] {
         let add = |edit: &mut ZSetEdit<'_>| {
@@ -90,8 +90,8 @@ fn a_store_holds_its_destination_only() {
     assert_eq!(run(&mut world, &[b"zscore", b"to", b"late"]), Value::Null);
 }
 
-#[test] // As in a listpack of Redis. A large sorted set keeps -0.
-fn minus_zero_is_zero_in_a_small_set() {
+#[test] // As in Redis's listpacks. A large sorted set keeps -0.
+fn small_sorted_sets_store_minus_zero_as_zero() {
     let mut world = World::new(1, NOW, 7);
     run(&mut world, &[b"zadd", b"a", b"0", b"m"]);
     let negated = run(&mut world, &[b"zunion", b"1", b"a", b"weights", b"-1", b"withscores"]);
@@ -110,8 +110,8 @@ fn minus_zero_is_zero_in_a_small_set() {
     assert_eq!(score, Value::Bulk(b"-0".to_vec()));
 }
 
-#[test] // As of a skiplist in a file of Redis; the number of members is unknown while it is read.
-fn minus_zero_stays_in_a_loaded_one() {
+#[test] // As in Redis.
+fn a_sorted_set_loaded_from_a_skiplist_keeps_minus_zero() {
     let mut set = ZSet::new();
     for number in 0..200 {
         let (name, score) = (format!("m{number}"), if number == 7 { "-0" } else { "1" });
@@ -122,8 +122,8 @@ fn minus_zero_stays_in_a_loaded_one() {
     assert!(score == 0.0 && score.is_sign_negative(), "{score}");
 }
 
-#[test] // Removed entries are freed by and by, though the key is not changed again.
-fn a_removed_range_is_given_back() {
+#[test] // In portions.
+fn a_removed_range_is_freed_without_further_changes_of_the_key() {
     let mut world = World::new(1, NOW, 3);
     let key = Key::new(b"k");
     let add = |edit: &mut ZSetEdit<'_>| {
@@ -152,8 +152,8 @@ fn a_removed_range_is_given_back() {
     assert_eq!(run(&mut world, &[b"zcard", b"k"]), Value::Int(100));
 }
 
-#[test] // More options than anyone writes are refused, before they take time.
-fn very_many_options_are_refused() {
+#[test]
+fn repeated_options_beyond_the_limit_are_refused() {
     let mut world = World::new(1, NOW, 3);
     let refused = Value::Error("ERR syntax error".into());
     for (call, option, tail) in [
@@ -169,7 +169,7 @@ fn very_many_options_are_refused() {
     }
 }
 
-#[test] // Scores of kilobytes are read in portions; then all members are added at once.
+#[test] // Scores of kilobytes; then all members are added at once.
 fn long_scores_are_read_in_portions() {
     let mut world = World::new(1, NOW, 3);
     let score = [&b"0."[..], &[b'5'; 4_000]].concat();
@@ -181,8 +181,8 @@ fn long_scores_are_read_in_portions() {
     assert_eq!(text, Value::Bulk(b"0.55555555555555558".to_vec()));
 }
 
-#[test] // Very many members are sorted together: the result is that of adding them one by one.
-fn large_results_are_sorted_together() {
+#[test]
+fn very_many_members_added_together_equal_single_additions() {
     let mut world = World::new(1, NOW, 3);
     for (key, first) in [(b"a", 0), (b"b", 2_000)] {
         let add = |edit: &mut ZSetEdit<'_>| {

@@ -263,7 +263,7 @@ impl Test {
 }
 
 #[test]
-fn commands_agree_with_a_naive_model() {
+fn random_zset_commands_agree_with_a_model() {
     for (seed, cores, universe) in [(1, 1, 12), (2, 3, 300), (3, 2, 3_000), (4, 1, 3_000)] {
         let world = World::new(cores, NOW, seed);
         let prng = Prng::from_seed(seed);

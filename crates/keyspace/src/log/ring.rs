@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_lapses_at_the_bounds_unless_it_pins() {
+    fn a_slow_reader_is_dropped_at_the_limits_unless_it_pins_records() {
         let mut ring = Ring::default();
         let slow = ring.join(Wants { may_lapse: true, ..Wants::CHANGES });
         (0..RECORDS_MAX + 10).for_each(|_| ring.push(record(0)));

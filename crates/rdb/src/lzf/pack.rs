@@ -117,8 +117,8 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // Both decoders agree; one packer takes all strings.
-    fn packed_bytes_unpack() {
+    #[test] // One packer for all strings.
+    fn compressed_bytes_are_restored_by_both_decoders() {
         let (mut packer, mut out) = (Packer::default(), Vec::new());
         let mut packed_count = 0;
         for seed in 0..300 {
@@ -135,8 +135,8 @@ mod tests {
         assert!(packed_count > 200, "{packed_count}");
     }
 
-    #[test] // Long runs, and copies from the far end of the window.
-    fn edges_of_runs_and_windows_unpack() {
+    #[test]
+    fn longest_runs_and_farthest_copies_are_restored() {
         let mut out = Vec::new();
         let far = |gap: usize| {
             let noise = Prng::from_seed(gap as u64).bytes(gap..=gap);
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    #[test] // Positions start again before their numbers are used up.
-    fn the_count_of_positions_starts_again() {
+    #[test]
+    fn position_numbers_restart_before_they_overflow() {
         let mut packer = Packer { next: u32::MAX - 100, ..Packer::default() };
         let (plain, mut out) = (b"abcabcabcabcabcabcabc".repeat(4), Vec::new());
         for _ in 0..3 {

@@ -170,8 +170,8 @@ mod tests {
         survey.entries(2)
     }
 
-    #[test] // Arrived bytes of a long element are summed as they come, and not moved.
-    fn long_elements_arrive_in_portions() {
+    #[test]
+    fn bytes_of_a_long_element_are_counted_and_not_moved() {
         const PORTION: usize = 16 * 1024;
         let name = vec![b'n'; 3_000_000];
         let head = [&[2, 1, 0x80][..], &(name.len() as u32).to_be_bytes()].concat();

@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    #[test] // The pieces that the kernel takes, of any size, are the whole in order.
-    fn cursor_covers_everything() {
+    #[test]
+    fn partial_sends_cover_the_output_in_order() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);
             let buffer = random_buffer(&mut prng);

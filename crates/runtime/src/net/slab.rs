@@ -98,8 +98,8 @@ impl<T> Slab<T> {
 mod tests {
     use super::*;
 
-    #[test] // A place is reused, its old token is not.
-    fn old_tokens_are_dead() {
+    #[test] // Even after their place is reused.
+    fn tokens_of_closed_connections_are_invalid() {
         let mut slab = Slab::new();
         let first = slab.insert("first");
         assert_eq!(slab.remove(first), Some("first"));
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!((slab.len(), slab.tokens()), (1, vec![second]));
     }
 
-    #[test] // The place of a connection whose end is still to be reported stays taken.
-    fn places_are_free_when_they_are_vacated() {
+    #[test]
+    fn a_place_is_reused_only_after_its_connections_end_is_reported() {
         let mut slab = Slab::new();
         let first = slab.insert("first");
         assert_eq!((slab.leave(first), slab.leave(first)), (Some("first"), None));

@@ -27,8 +27,8 @@ fn content(chunk: &Chunk) -> Vec<Vec<u8>> {
     (0..chunk.len()).map(|index| chunk.element(chunk.offset(index)).to_vec()).collect()
 }
 
-#[test] // A chunk equals a vector after the same changes.
-fn a_chunk_matches_a_vector() {
+#[test]
+fn random_changes_of_a_chunk_agree_with_a_vector() {
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);
         let (mut chunk, mut model) = (Chunk::empty(ROOM_MAX, End::Back), Vec::new());
@@ -67,8 +67,8 @@ fn a_chunk_matches_a_vector() {
     }
 }
 
-#[test] // Splitting, growing, trimming, merging and copying keep the elements.
-fn remade_chunks_hold_the_same() {
+#[test]
+fn split_merged_and_copied_chunks_keep_their_elements() {
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);
         let (mut chunk, mut model) = (Chunk::empty(ROOM_MAX, End::Back), Vec::new());
@@ -111,8 +111,8 @@ fn remade_chunks_hold_the_same() {
     }
 }
 
-#[test] // A search finds elements, not their bytes inside of others.
-fn a_search_keeps_to_elements() {
+#[test] // Nor within longer elements.
+fn a_search_does_not_match_across_elements() {
     let texts: [&[u8]; 4] = [b"ab", b"\x02ab", b"x\x02ab\x02ab", b"\x02ab\x02abab"];
     for needle in texts {
         for seed in 0..20 {
@@ -132,8 +132,8 @@ fn a_search_keeps_to_elements() {
     }
 }
 
-#[test] // Room is moved to the end that needs it, but not at every push.
-fn room_moves_to_where_it_is_needed() {
+#[test] // But not at every push.
+fn free_room_moves_to_the_end_that_is_pushed_to() {
     let mut chunk: Handle = Chunk::empty(ROOM_MAX, End::Back);
     let mut pushed = 0_u32;
     while with(b"12345", |code| own(&mut chunk).push(End::Back, code)) {
@@ -152,8 +152,8 @@ fn room_moves_to_where_it_is_needed() {
     chunk.check();
 }
 
-#[test] // A copy of a chunk counts its blobs, so their number is bounded.
-fn blobs_of_a_chunk_are_bounded() {
+#[test] // A copy of the chunk increments each blob's count.
+fn the_number_of_blobs_in_a_chunk_is_bounded() {
     let (mut chunk, blob) = (Chunk::empty(ROOM_MAX, End::Back), vec![b'b'; INLINE_MAX + 1]);
     let before = chunk.memory_bytes();
     for _ in 0..OUTSIDE_MAX {

@@ -308,8 +308,8 @@ mod tests {
         wrong.count() as f64 / looks as f64
     }
 
-    #[test] // Added items are found. At most the requested share of other items is reported.
-    fn errors_are_as_rare_as_promised() {
+    #[test] // All added items are found.
+    fn false_positives_stay_below_the_requested_rate() {
         for error in [0.1, 0.01, 0.001] {
             for growth in [None, Some(1), Some(2), Some(4)] {
                 // Both sides of a page, and chains of very many layers.
@@ -323,8 +323,8 @@ mod tests {
         }
     }
 
-    #[test] // Blocks of a page err no more often than one large one would.
-    fn blocks_do_not_err_more() {
+    #[test] // Than one large block.
+    fn blocks_of_a_page_have_no_more_false_positives() {
         let (error, looks) = (0.0001, 1_000_000);
         let share = wrong(Plan { error, capacity: 200_000, growth: None }, 200_000, looks);
         assert!((0.5 * error..1.3 * error).contains(&share), "{share}");
@@ -342,8 +342,8 @@ mod tests {
         assert!(Bloom::new(Plan { error: 5e-324, ..plan }).is_none());
     }
 
-    #[test] // There is an end to layers, and it is an answer.
-    fn layers_have_an_end() {
+    #[test]
+    fn a_chain_with_all_its_layers_reports_that_it_is_full() {
         let mut bloom = Bloom::new(Plan { error: 0.5, capacity: 1, growth: Some(1) }).unwrap();
         let mut results = (0..2 * LAYERS_MAX as u64).map(|number| bloom.add(probe(number)));
         assert!(results.any(|one| one == Added::Stuck));
@@ -358,8 +358,8 @@ mod tests {
         assert!(bloom.memory_bytes() < 1 << 20, "{}", bloom.memory_bytes());
     }
 
-    #[test] // A cut does not change.
-    fn cuts_are_not_changed() {
+    #[test]
+    fn additions_do_not_change_a_cut() {
         let plan = Plan { error: 0.01, capacity: 30_000, growth: Some(2) };
         let mut bloom = Bloom::new(plan).unwrap();
         (0..10_000).for_each(|number| _ = bloom.add(probe(number)));

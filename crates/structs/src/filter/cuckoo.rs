@@ -398,8 +398,8 @@ mod tests {
         cuckoo.layers.iter().map(of).sum()
     }
 
-    #[test] // Nothing that is there is missing, whatever was removed; what is not, seldom seems to be.
-    fn filters_match_a_bag() {
+    #[test] // Every present item is found, and few others.
+    fn random_additions_and_removals_agree_with_a_bag() {
         for seed in 0..24 {
             let mut prng = Prng::from_seed(seed);
             let width = [1, 2, 4, 8][seed as usize % 4];
@@ -434,8 +434,8 @@ mod tests {
         }
     }
 
-    #[test] // A filter that is full has everything it had, and is as before.
-    fn refused_items_leave_no_trace() {
+    #[test]
+    fn a_refused_item_leaves_the_filter_unchanged() {
         let plan = CuckooPlan { buckets: 1_024, width: 2, kicks: 300, growth: 0 };
         let mut cuckoo = Cuckoo::new(plan).unwrap();
         let bytes = |cuckoo: &Cuckoo| -> Vec<u8> {
@@ -457,8 +457,8 @@ mod tests {
         assert_eq!((cuckoo.len(), occupied(&cuckoo)), (added.len() as u64, added.len() as u64));
     }
 
-    #[test] // A bucket of one byte is wrong as seldom as documented.
-    fn errors_are_as_rare_as_documented() {
+    #[test] // For buckets of one byte.
+    fn false_positives_are_as_rare_as_documented() {
         let plan = CuckooPlan { buckets: 1 << 16, width: 1, kicks: 20, growth: 1 };
         let mut cuckoo = Cuckoo::new(plan).unwrap();
         (0..20_000).for_each(|number| _ = add(&mut cuckoo, number, 20));

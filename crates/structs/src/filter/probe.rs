@@ -79,8 +79,8 @@ fn scale(word: u64, bound: u64) -> u64 {
 mod tests {
     use super::*;
 
-    #[test] // The places of files: they never change.
-    fn places_of_items_are_fixed() {
+    #[test] // Files depend on them.
+    fn places_of_items_never_change() {
         let probe = Probe::of(b"item");
         let numbers: Vec<u64> = (0..4).map(|index| probe.number(index, 1_000_000)).collect();
         assert_eq!(numbers, PLACES);

@@ -79,8 +79,8 @@ impl Shape {
 mod tests {
     use super::*;
 
-    #[test] // Usual rates have blocks of a page, and none costs more than a hundredth for that.
-    fn shapes_follow_from_the_error() {
+    #[test] // At a cost of at most a hundredth.
+    fn usual_error_rates_get_blocks_of_one_page() {
         let of = |capacity, error| Shape::of(capacity, error).expect("it is small");
         let bits = |capacity, error| (of(capacity, error).bytes() * 8) as f64 / capacity as f64;
         assert_eq!(of(100, 0.01), Shape { hashes: 7, blocks: 1, block_bytes: 120 });

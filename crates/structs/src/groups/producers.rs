@@ -210,8 +210,8 @@ mod tests {
     use darter_base::Prng;
     use std::collections::BTreeMap;
 
-    #[test] // Producers agree with a map; cuts stay as they were.
-    fn producers_match_a_map() {
+    #[test] // Cuts do not change.
+    fn random_changes_of_producers_agree_with_a_map() {
         let mut prng = Prng::from_seed(5);
         let (mut producers, mut model) = (Producers::default(), BTreeMap::new());
         let (mut now, max, lasts_ms) = (1_000_u64, 7, 50);

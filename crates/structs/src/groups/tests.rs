@@ -166,8 +166,8 @@ fn some_id(plain: &Plain, prng: &mut Prng) -> StreamId {
     plain.pending.keys().nth(at).copied().unwrap_or_default()
 }
 
-#[test] // Random operations on groups and on maps agree, and cuts keep what they were taken of.
-fn groups_match_maps() {
+#[test] // Cuts do not change.
+fn random_changes_of_groups_agree_with_maps() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
         let names = [3, 8, 300][seed as usize % 3];
@@ -200,8 +200,8 @@ fn filled(entries: u64) -> Groups {
     groups
 }
 
-#[test] // Ranks, ranges and bounds of the pending entries, of the group and of a consumer.
-fn pending_entries_have_ranks() {
+#[test] // In a group and in a consumer.
+fn pending_entries_are_found_by_rank_and_by_bound() {
     let groups = filled(5_000);
     let group = groups.get(b"g").expect("created");
     let consumer = group.consumer(b"c").expect("created");
@@ -218,8 +218,8 @@ fn pending_entries_have_ranks() {
     assert_eq!(group.get(StreamId::new(7, 7)), None);
 }
 
-#[test] // Entries come in the order of delivery, whatever their ID; those of one moment by ID.
-fn pending_entries_have_ages() {
+#[test]
+fn pending_entries_are_ordered_by_delivery_time_then_id() {
     let mut groups = filled(3);
     let ids = [0, 1, 2].map(|step| StreamId::new(1_763_841_600_000 + step, 0));
     let now = ids[0].ms + 100; // When the first was delivered; the others a millisecond later each.
@@ -245,8 +245,8 @@ fn pending_entries_have_ages() {
     groups.check_invariants();
 }
 
-#[test] // Few bytes each; and what is dropped is freed in portions, once no cut holds it.
-fn memory_is_counted_and_freed_in_portions() {
+#[test] // Once no cut holds them; a pending entry takes few bytes.
+fn dropped_groups_are_freed_in_portions() {
     let mut groups = filled(100_000);
     let bytes = groups.memory_bytes();
     assert!((26 * 100_000..36 * 100_000).contains(&bytes), "{bytes}");
@@ -261,8 +261,8 @@ fn memory_is_counted_and_freed_in_portions() {
     assert!(!lazyfree::run(&Never));
 }
 
-#[test] // A hundred thousand consumers are cut at once, and one is changed without the others.
-fn cuts_of_very_many_consumers_are_quick() {
+#[test] // Changing one copies only that one.
+fn cutting_a_hundred_thousand_consumers_copies_none() {
     let mut groups = filled(0);
     groups.edit(b"g", |group| {
         for number in 0..100_000 {

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_take_the_bytes_they_need() {
+    fn integers_are_encoded_in_the_fewest_bytes() {
         let powers = (0..63).flat_map(|bit| [1_i64 << bit, -(1 << bit), (1 << bit) - 1]);
         for value in powers.chain([i64::MIN, i64::MAX, 127, 128, -128, -129]) {
             let mut bytes = Vec::new();

@@ -187,8 +187,8 @@ pub fn quoted(text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    #[test] // As ryu prints them.
-    fn fractions_are_those_of_ryu() {
+    #[test]
+    fn fractions_are_printed_as_by_ryu() {
         let cases: &[(f64, &str)] = &[
             (0.0, "0.0"),
             (-0.0, "-0.0"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn controls_are_escaped() {
+    fn control_characters_are_escaped() {
         let text = b"a\"b\\c/\n\r\t\x08\x0c\x01\x1f\x7f\xc3\xa9";
         let expected = b"\"a\\\"b\\\\c/\\n\\r\\t\\b\\f\\u0001\\u001f\x7f\xc3\xa9\"";
         assert_eq!(quoted(text), expected);

@@ -167,8 +167,8 @@ fn change(value: &mut Value, model: &mut Model, prng: &mut Prng) {
     });
 }
 
-#[test] // Random changes of a document, and of a model, agree at every step; cuts stay as they were.
-fn documents_match_their_models() {
+#[test] // Cuts do not change.
+fn random_changes_of_documents_agree_with_a_model() {
     for seed in 0..30 {
         let mut prng = Prng::from_seed(seed);
         let mut model = Model::random(&mut prng, 3);
@@ -186,8 +186,8 @@ fn documents_match_their_models() {
     }
 }
 
-#[test] // A search by name finds the same values with and without an index.
-fn members_are_found() {
+#[test]
+fn members_are_found_with_and_without_an_index() {
     for len in [0, 5, 64, 65, 3_000] {
         let mut value = Value::empty(true);
         for at in 0..len {
@@ -203,8 +203,8 @@ fn members_are_found() {
     }
 }
 
-#[test] // The errors of serde_json, in its words.
-fn faults_say_where_they_are() {
+#[test]
+fn parse_errors_equal_those_of_serde_json() {
     let cases: &[(&str, &str)] = &[
         ("", "EOF while parsing a value at line 1 column 0"),
         ("{", "EOF while parsing an object at line 1 column 1"),
@@ -233,7 +233,7 @@ fn faults_say_where_they_are() {
     assert!(parse(deep(128).as_bytes()).is_err());
 }
 
-#[test] // Numbers and strings are printed as by RedisJSON.
+#[test] // Numbers and strings.
 fn texts_are_printed_as_by_redisjson() {
     let cases: &[(&str, &str)] = &[
         ("-0", "-0.0"),
@@ -253,7 +253,7 @@ fn texts_are_printed_as_by_redisjson() {
     assert_eq!(text, "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}");
 }
 
-#[test] // A million numbers: their memory, and freeing them in portions.
+#[test] // A million numbers.
 fn a_large_array_is_compact_and_freed_in_portions() {
     let mut value = Value::empty(false);
     for number in 0..200_000 {

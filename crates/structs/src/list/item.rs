@@ -284,8 +284,8 @@ pub(super) fn find(
 mod tests {
     use super::*;
 
-    #[test] // The table by tags agrees with the encoder.
-    fn lengths_are_those_of_the_code() {
+    #[test]
+    fn encoded_lengths_agree_with_the_table_of_tags() {
         let texts: Vec<Vec<u8>> = (0..=INLINE_MAX).map(|len| vec![b'x'; len]).collect();
         let ints = (0..63).flat_map(|bit| [1_i64 << bit, -(1 << bit)]);
         let ints = ints.map(|value| value.to_string().into_bytes());

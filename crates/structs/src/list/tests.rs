@@ -190,8 +190,8 @@ impl Trial {
     }
 }
 
-#[test] // Random operations on a list and on a deque agree at every step; cuts stay as they were.
-fn list_matches_a_deque() {
+#[test] // Cuts do not change.
+fn random_list_operations_agree_with_a_deque() {
     for seed in 0..48 {
         let mut prng = Prng::from_seed(seed);
         let longest = [30, 300, 1_500, 3_000][seed as usize % 4];
@@ -230,8 +230,8 @@ fn int(element: Element<'_>) -> u64 {
     u64::try_from(text.as_int().unwrap()).unwrap()
 }
 
-#[test] // A large list: indexes, cuts in the middle, the depth of the tree, and its bytes.
-fn a_large_list_is_a_tree() {
+#[test] // Indexes and splits in the middle are correct.
+fn a_large_list_is_a_shallow_tree_with_little_overhead() {
     let mut list = numbers(0..200_000);
     list.check_invariants();
     let bytes = list.memory_bytes();
@@ -257,8 +257,8 @@ fn a_large_list_is_a_tree() {
     assert!((0..200_000).eq(cut.range(0..usize::MAX).map(int)));
 }
 
-#[test] // Whatever is inserted in the middle, chunks stay filled; and when it goes, they are merged.
-fn chunks_split_and_merge() {
+#[test] // They are split and merged.
+fn chunks_stay_filled_under_insertions_and_removals() {
     let mut prng = Prng::from_seed(7);
     let mut list = numbers(0..2_000);
     for _ in 0..30_000 {
@@ -275,7 +275,7 @@ fn chunks_split_and_merge() {
     assert!(list.memory_bytes() < 3_000 * 16, "{} bytes", list.memory_bytes());
 }
 
-#[test] // Four of the longest elements fill a chunk, so half a chunk has room for one.
+#[test] // Four fill a chunk, so half a chunk has room for one.
 fn the_longest_elements_fit_anywhere() {
     for seed in 0..20 {
         let mut prng = Prng::from_seed(seed);
@@ -298,7 +298,7 @@ fn the_longest_elements_fit_anywhere() {
     }
 }
 
-#[test] // Also if single elements are read first.
+#[test] // Also after reading single elements.
 fn runs_and_single_elements_are_read_alike() {
     for len in [1, 100, 5_000] {
         let list = numbers(0..len);
@@ -313,8 +313,8 @@ fn runs_and_single_elements_are_read_alike() {
     }
 }
 
-#[test] // A pack becomes a chunk, with the same bytes, and a pack again.
-fn small_lists_are_packs() {
+#[test] // With the same bytes; and back.
+fn small_lists_are_packed_and_grow_into_chunks() {
     let mut list = numbers(0..100);
     let bytes = list.packed().unwrap().to_vec();
     let pack = ListPackRef::new(&bytes);
@@ -341,7 +341,7 @@ fn small_lists_are_packs() {
 // A common beginning of all texts of a pack is stored once; a text without it changes that, or the
 // form.
 #[test]
-fn texts_that_begin_alike_share_their_beginning() {
+fn texts_with_a_common_prefix_store_it_once() {
     let text = |number: u64| format!("element:{number}").into_bytes();
     let mut list = List::new();
     (0..200).for_each(|number| list.push(End::Back, &*text(number)));
@@ -366,8 +366,8 @@ fn texts_that_begin_alike_share_their_beginning() {
     assert!((430..500).map(text).eq(list.range(0..70).map(|one| one.to_vec())), "{list:?}");
 }
 
-#[test] // A pack whose beginning is long becomes many chunks at once, in order.
-fn a_pack_becomes_many_chunks() {
+#[test] // In order.
+fn a_pack_with_a_long_prefix_becomes_many_chunks() {
     for end in [End::Front, End::Back] {
         let text = |number: u64| format!("{}{number:03}", "y".repeat(230)).into_bytes();
         let mut list = List::new();
@@ -382,8 +382,8 @@ fn a_pack_becomes_many_chunks() {
     }
 }
 
-#[test] // A reader reads its range of the cut, however the list changes, and holds less and less.
-fn readers_release_the_chunks_they_have_read() {
+#[test] // It reads its range of the cut, however the list changes.
+fn a_reader_frees_the_chunks_that_it_has_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
         let mut list = numbers(0..30_000);
         let mut reader = ListReader::new(list.reader(), range.clone());
@@ -406,8 +406,8 @@ fn readers_release_the_chunks_they_have_read() {
     assert!((90..100).eq(read.iter().copied()), "of a pack");
 }
 
-#[test] // A reader pins nothing while the list exists; then what it has still to read.
-fn readers_count_the_bytes_they_pin() {
+#[test] // Before that it pins nothing.
+fn a_reader_pins_its_unread_bytes_after_the_list_is_deleted() {
     let list = numbers(0..50_000);
     let watch = list.watch();
     let mut reader = ListReader::new(list.reader(), 0..50_000);
@@ -424,7 +424,7 @@ fn readers_count_the_bytes_they_pin() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A large list is freed in portions, and not while a cut shares it.
+#[test] // But not while a cut shares them.
 fn large_lists_are_freed_in_portions() {
     let list = numbers(0..300_000);
     let (cut, bytes) = (list.clone(), list.memory_bytes());
@@ -444,7 +444,7 @@ fn large_lists_are_freed_in_portions() {
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
 
-#[test] // A removed part is freed later, without an effect on cuts.
+#[test] // Cuts do not change.
 fn removed_ranges_are_freed_later() {
     let mut list = numbers(0..300_000);
     list.remove_range(100..299_900);
@@ -455,8 +455,8 @@ fn removed_ranges_are_freed_later() {
     assert_eq!(list.get(100).map(int), Some(299_900));
 }
 
-#[test] // Blobs are kept as they are, found by all of their bytes, and freed with their chunks.
-fn long_elements_lie_outside() {
+#[test] // They are found by all of their bytes, and freed with their chunk.
+fn long_elements_are_stored_out_of_line() {
     let long = |last: u8| {
         let mut bytes = vec![b'x'; 100_000];
         bytes[99_999] = last;
@@ -493,7 +493,7 @@ fn long_elements_lie_outside() {
 }
 
 #[test] // From either end, within a range, in slices.
-fn a_search_finds_the_elements_of_a_walk() {
+fn a_search_finds_the_same_elements_as_an_iteration() {
     let mut prng = Prng::from_seed(3);
     let mut list = List::new();
     for _ in 0..20_000 {
@@ -522,8 +522,8 @@ fn a_search_finds_the_elements_of_a_walk() {
     }
 }
 
-#[test] // A chunk is halved until one blob more has room, wherever in it the others are.
-fn a_blob_finds_room_among_many() {
+#[test] // Wherever in the chunk they are.
+fn a_chunk_full_of_blobs_is_split_for_one_more() {
     let (long, text) = (vec![b'b'; INLINE_MAX + 1], [b't'; 30]);
     for (end, far) in [(End::Front, End::Back), (End::Back, End::Front)] {
         let mut list = List::new();

@@ -179,8 +179,8 @@ impl Parting {
 mod tests {
     use super::*;
 
-    #[test] // Growing never moves a member: one bucket may have all members.
-    fn entries_stay_where_they_are() {
+    #[test] // Even if one bucket has all members.
+    fn growing_a_bucket_never_moves_its_members() {
         let mut blocks = Blocks::default();
         let mut places = Vec::new();
         for number in 0..5_000 {

@@ -215,8 +215,8 @@ pub(super) fn is_of(bytes: &[u8], member: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    #[test] // Whatever the score, it reads as it was; and what people count with is short.
-    fn scores_round_trip() {
+    #[test] // Small integers are short.
+    fn encoded_scores_are_read_back() {
         let shifts = (0..64).flat_map(|bit| {
             let power = (1_u64 << bit) as f64;
             [power, power - 1.0, power + 1.0, 1.0 / power, power / 10.0]

@@ -167,8 +167,8 @@ impl Trial {
     }
 }
 
-#[test] // Random operations on a set and on a map agree at every step; cuts stay what they were.
-fn a_sorted_set_matches_a_map() {
+#[test] // Cuts do not change.
+fn random_changes_of_a_sorted_set_agree_with_a_map() {
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
         let longest = [30, 300, 1_500, 3_000][seed as usize % 4];
@@ -210,8 +210,8 @@ fn numbers(count: u64) -> Sorted {
     set
 }
 
-#[test] // A large set: ranks, bounds, and its bytes.
-fn a_large_set_is_two_trees() {
+#[test]
+fn a_large_sorted_set_has_correct_ranks_and_little_overhead() {
     let set = numbers(100_000);
     set.check_invariants();
     assert!(set.memory_bytes() < 100_000 * 40, "{} bytes", set.memory_bytes());
@@ -242,8 +242,8 @@ fn scan(set: &Sorted, cursor: u64, most: usize, f: &mut dyn FnMut(SortedEntry<'_
     }
 }
 
-#[test] // Among very many entries with few scores, a call has many steps, and looks at few in vain.
-fn a_scan_among_ties_has_many_steps() {
+#[test] // A call visits few entries in vain.
+fn a_scan_over_equal_scores_is_bounded_per_call() {
     let mut set = Sorted::new();
     let len = if cfg!(miri) { 2_000 } else { 50_000 };
     for number in 0..len {
@@ -258,7 +258,7 @@ fn a_scan_among_ties_has_many_steps() {
     assert!(steps > len / 1_024, "{steps}");
 }
 
-#[test] // Equal scores: members decide, bounds by member are found, and a scan returns each once.
+#[test] // A scan returns each member once.
 fn equal_scores_are_ordered_by_member() {
     let mut set = Sorted::new();
     for number in 0..20_000_u32 {
@@ -283,8 +283,8 @@ fn equal_scores_are_ordered_by_member() {
     assert!(met.iter().eq(content(&set).iter().map(|(_, name)| name)));
 }
 
-#[test] // Whatever changes between the calls, a scan meets all that is there all the time.
-fn scans_meet_lasting_entries() {
+#[test] // Whatever changes between calls.
+fn a_scan_returns_all_entries_that_exist_throughout() {
     let (mut set, mut prng) = (numbers(5_000), Prng::from_seed(1));
     let (mut met, mut cursor) = (BTreeSet::new(), 0);
     loop {
@@ -306,7 +306,7 @@ fn scans_meet_lasting_entries() {
     }
 }
 
-#[test] // Members of equal hashes are distinguished.
+#[test]
 fn members_of_equal_hashes_are_distinguished() {
     let name = |number: u64| format!("m{number}").into_bytes();
     let mut hashes: Vec<_> = (0..400_000).map(|n| (hash::of(&name(n)) >> 32, n)).collect();
@@ -329,8 +329,8 @@ fn members_of_equal_hashes_are_distinguished() {
     set.check_invariants();
 }
 
-#[test] // A removed range is gone at once; the index follows.
-fn a_removed_range_is_settled_later() {
+#[test] // The range itself is removed at once.
+fn the_index_of_a_removed_range_is_cleaned_up_later() {
     let mut set = numbers(50_000);
     let before = set.memory_bytes();
     let cut = set.clone();
@@ -353,8 +353,8 @@ fn a_removed_range_is_settled_later() {
     assert!(set.memory_bytes() < before * 6 / 10, "{} of {before}", set.memory_bytes());
 }
 
-#[test] // A portion that copies chunks for a cut, or merges them, is for fewer entries.
-fn copies_of_settling_are_counted() {
+#[test] // Also if chunks are merged.
+fn clean_up_portions_that_copy_chunks_have_fewer_entries() {
     let portions = |set: &mut Sorted| {
         let mut portions = 1;
         while set.settle(64) {
@@ -379,8 +379,8 @@ fn copies_of_settling_are_counted() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A pack has the bytes of a chunk; it becomes trees and is one again.
-fn small_sets_are_packs() {
+#[test] // And back.
+fn small_sorted_sets_are_packed_and_grow_into_trees() {
     let mut set = numbers(60);
     let bytes = set.packed().unwrap().to_vec();
     let pack = SortedPackRef::new(&bytes);
@@ -410,8 +410,8 @@ fn small_sets_are_packs() {
     assert!(set.packed() == Some(&[]) && set.memory_bytes() == 0);
 }
 
-#[test] // A reader reads its range of the cut, either way, whatever becomes of the set.
-fn readers_release_the_chunks_they_have_read() {
+#[test] // In either direction, whatever becomes of the set.
+fn a_reader_frees_the_chunks_that_it_has_read() {
     for from in [End::Front, End::Back] {
         for ranks in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
             let mut set = numbers(30_000);
@@ -438,8 +438,8 @@ fn readers_release_the_chunks_they_have_read() {
     }
 }
 
-#[test] // A large set is freed in portions, all three of its parts, and not while a cut shares it.
-fn large_sets_are_freed_in_portions() {
+#[test] // All three parts, but not while a cut shares them.
+fn large_sorted_sets_are_freed_in_portions() {
     let set = numbers(60_000);
     let (cut, bytes) = (set.clone(), set.memory_bytes());
     let (watch, reader) = (set.watch(), set.reader());
@@ -458,8 +458,8 @@ fn large_sets_are_freed_in_portions() {
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
 
-#[test] // Both trees count as memory to be freed after the set was dropped.
-fn freed_bytes_are_counted() {
+#[test]
+fn a_dropped_sorted_set_reports_the_bytes_of_both_trees() {
     let set = numbers(60_000);
     let bytes = set.memory_bytes();
     drop(set);
@@ -475,8 +475,8 @@ fn freed_bytes_are_counted() {
     assert_eq!(lazyfree::waiting(), (0, 0), "nothing of it was the reader's alone");
 }
 
-#[test] // A cut that is dropped is of no concern to the next writer.
-fn a_dropped_cut_shares_nothing() {
+#[test]
+fn a_writer_copies_nothing_after_a_cut_is_dropped() {
     let mut set = numbers(60_000);
     drop(set.clone());
     drop(set.reader());
@@ -485,8 +485,8 @@ fn a_dropped_cut_shares_nothing() {
     assert!(!set.unshare(hash::of(name), name, Some(1.0)), "copied for no one");
 }
 
-#[test] // Whatever comes, and in whatever order: what is built at once is what is added one by one.
-fn sets_are_built_at_once() {
+#[test] // For input in any order.
+fn bulk_built_sorted_sets_equal_single_insertions() {
     let lens: &[u64] =
         if cfg!(miri) { &[0, 3, 1_500] } else { &[0, 1, 2, 100, 1_024, 5_000, 40_000] };
     for (seed, len) in (0..2).flat_map(|seed| lens.iter().map(move |len| (seed, *len))) {
@@ -509,8 +509,8 @@ fn sets_are_built_at_once() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A small set that comes whole is the one that is added to; what may be damaged is not taken.
-fn small_sets_are_written_at_once() {
+#[test] // Input that may be damaged is not accepted.
+fn a_small_set_written_at_once_equals_single_insertions() {
     for seed in 0..40 {
         let mut prng = Prng::from_seed(seed);
         let mut model = Model::new();
@@ -534,8 +534,8 @@ fn small_sets_are_written_at_once() {
     assert!(Sorted::of_all(&mut []).is_none());
 }
 
-#[test] // Neither many entries of a bucket nor long members are merged in one step.
-fn steps_of_a_builder_are_bounded() {
+#[test]
+fn a_builder_step_merges_few_entries_and_bytes() {
     for (members, len) in [(20_000, 0), (200, 60_000)] {
         let mut builder = SortedBuilder::new(2); // Only two buckets.
         for number in (0..members).chain(0..members) {
@@ -562,7 +562,7 @@ fn steps_of_a_builder_are_bounded() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A repeated member is detected before a step would sort or merge all of it.
+#[test] // Before a step would sort or merge all of the input.
 fn repeated_members_are_detected_early() {
     let build = |times: usize| {
         let mut builder = SortedBuilder::of_different(100_000);
@@ -585,8 +585,8 @@ fn repeated_members_are_detected_early() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // In a file a sorted set descends: its runs come one before the other.
-fn order_needs_no_merging() {
+#[test] // As in a file of Redis.
+fn descending_input_is_built_without_merging() {
     let steps = [false, true].map(|descends| {
         let mut builder = SortedBuilder::new(200_000);
         for number in 0..200_000_u32 {
@@ -619,8 +619,8 @@ fn in_order(prng: &mut Prng, members: u64, descends: bool) -> Vec<(f64, Vec<u8>)
     entries
 }
 
-#[test] // In order, from either end, and from where on the order is broken: as if added one by one.
-fn ordered_input_is_written_at_once() {
+#[test] // In order from either end, up to any point.
+fn partly_ordered_input_equals_single_insertions() {
     let members = if cfg!(miri) { 800 } else { 6_000 };
     for (seed, descends) in (0..4).flat_map(|seed| [(seed, false), (seed, true)]) {
         let mut prng = Prng::from_seed(seed);
@@ -648,8 +648,8 @@ fn ordered_input_is_written_at_once() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A member that comes again is found, be it among those that were written or among the others.
-fn members_that_come_twice_are_found_in_any_order() {
+#[test]
+fn duplicate_members_are_detected_in_any_order() {
     for (again, descends) in (0..4).flat_map(|again| [(again, false), (again, true)]) {
         let mut prng = Prng::from_seed(again);
         let mut entries = in_order(&mut prng, 3_000, descends);
@@ -674,8 +674,8 @@ fn members_that_come_twice_are_found_in_any_order() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // A bucket of very many entries is parted before it is sorted: steps stay as short.
-fn large_buckets_are_parted() {
+#[test] // So steps stay short.
+fn large_buckets_are_split_before_sorting() {
     let (members, mut builder) = (40_000_u64, SortedBuilder::of_different(2));
     for number in 0..members {
         let name = format!("member:{number}").into_bytes();
@@ -701,8 +701,8 @@ fn large_buckets_are_parted() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // The intersection of two sets.
-fn common_members_are_kept() {
+#[test]
+fn intersecting_two_sets_keeps_the_common_members() {
     let mut builder = SortedBuilder::of_common(9_000, 2);
     for number in (0..5_000_u64).chain(1_000..3_000) {
         let name = format!("member:{number}").into_bytes();
@@ -714,8 +714,8 @@ fn common_members_are_kept() {
     assert_eq!((set.len(), set.get(0).map(|first| first.score())), (2_000, Some(2_000.0)));
 }
 
-#[test] // A builder that is dropped in the middle frees its entries in portions.
-fn builders_can_be_given_up() {
+#[test]
+fn a_dropped_builder_frees_its_entries_in_portions() {
     for steps in [0, 10, 40, 70] {
         let mut builder = SortedBuilder::new(20_000);
         for number in 0..20_000_u64 {
@@ -747,8 +747,8 @@ fn builders_can_be_given_up() {
     while lazyfree::run(&Never) {}
 }
 
-#[test] // In order from either end, chunks stay full.
-fn ends_fill_whole_chunks() {
+#[test] // From either end.
+fn insertions_in_order_fill_whole_chunks() {
     for descending in [false, true] {
         let mut set = Sorted::new();
         for number in 0..50_000_u64 {

@@ -230,8 +230,8 @@ impl Coding for Coded {
 mod tests {
     use super::*;
 
-    #[test] // Written parts are read back, at every length of every part.
-    fn entries_are_read_as_written() {
+    #[test] // At every length of every part.
+    fn encoded_entry_parts_are_read_back() {
         let numbers = (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]);
         let lens = [0, 1, 230, 240, 253, 254, 255, 256, FIELDS_MAX];
         for ms in numbers.clone() {
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    #[test] // The numbers of values kept outside.
-    fn outside_numbers_are_written_and_read() {
+    #[test]
+    fn numbers_of_out_of_line_values_are_read_back() {
         let code = Code::outside(Id::new(1 << 40, 7), List::new());
         let mut bytes = vec![0; code.len()];
         code.write_to(&mut bytes);

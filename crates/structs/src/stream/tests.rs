@@ -156,8 +156,8 @@ impl Trial {
     }
 }
 
-#[test] // Random operations on a stream and on a map agree at every step; cuts stay as they were.
-fn entries_match_a_map() {
+#[test] // Cuts do not change.
+fn random_stream_operations_agree_with_a_map() {
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
         let longest = [30, 300, 1_500, 3_000][seed as usize % 4];
@@ -197,8 +197,8 @@ fn time(number: u64) -> StreamId {
     StreamId::new(1_763_000_000_000 + 17 * number, 0)
 }
 
-#[test] // A large stream: ranks by ID, trimming, the depth of the tree, and its bytes.
-fn a_large_stream_is_a_tree() {
+#[test] // Ranks by ID and trimming are correct.
+fn a_large_stream_is_a_shallow_tree_with_little_overhead() {
     let mut entries = events(200_000);
     entries.check_invariants();
     let bytes = entries.memory_bytes();
@@ -225,8 +225,8 @@ fn a_large_stream_is_a_tree() {
     assert!(portions < 200_000, "{portions}");
 }
 
-#[test] // A shape that no entry has any more gives its number to another; others own their names.
-fn shapes_are_reused() {
+#[test] // Entries beyond the limit store their own names.
+fn numbers_of_unused_shapes_are_reused() {
     let mut entries = Entries::new();
     let add = |entries: &mut Entries, number: u64| {
         let name = format!("a name of some length, {number}");
@@ -250,8 +250,8 @@ fn shapes_are_reused() {
     assert_ne!(entries.shapes.memory_bytes(), full, "their numbers were given away");
 }
 
-#[test] // A value that does not fit leaves the earlier ones in place.
-fn long_entries_are_not_gathered() {
+#[test]
+fn a_value_too_long_to_collect_leaves_the_earlier_ones() {
     let mut names = List::new();
     [b"one", b"two"].iter().for_each(|name| names.push(End::Back, &name[..]));
     let mut gathered = Gathered::of(&names).unwrap();
@@ -262,8 +262,8 @@ fn long_entries_are_not_gathered() {
     assert!(values == [vec![b'x'; 500], vec![b'z'; 500]]);
 }
 
-#[test] // A reader reads its range of the cut, either way, however the stream changes.
-fn readers_release_the_chunks_they_have_read() {
+#[test] // In either direction, however the stream changes.
+fn a_reader_frees_the_chunks_that_it_has_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5, 3..90_000] {
         for from in [End::Front, End::Back] {
             let mut entries = events(30_000);
@@ -283,8 +283,8 @@ fn readers_release_the_chunks_they_have_read() {
     }
 }
 
-#[test] // A reader pins nothing while the stream exists; then what it has still to read.
-fn readers_count_the_bytes_they_pin() {
+#[test] // Before that it pins nothing.
+fn a_reader_pins_its_unread_bytes_after_the_stream_is_deleted() {
     let entries = events(50_000);
     let watch = entries.watch();
     let mut reader = StreamReader::new(entries.reader(), 0..50_000, End::Front);
@@ -299,8 +299,8 @@ fn readers_count_the_bytes_they_pin() {
     assert!(reader.pinned_bytes() <= all / 2);
 }
 
-#[test] // Large parts are freed later, in portions, and so is a long entry.
-fn freeing_is_deferred() {
+#[test] // So is a long entry.
+fn removed_parts_of_a_stream_are_freed_in_portions() {
     let mut entries = events(100_000);
     entries.remove_range(0..90_000);
     assert!(!lazyfree::is_empty());

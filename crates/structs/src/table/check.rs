@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use darter_base::hash;
 
-    #[test] // In slices the result is that of the cut, whatever changes during them.
+    #[test] // Changes during the computation do not affect it.
     fn fill_of_a_cut_is_computed_in_slices() {
         let mut table = Table::<Never>::new();
         let fill = |table: &mut Table<Never>, keys: std::ops::Range<usize>| {

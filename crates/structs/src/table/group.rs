@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // On random groups.
+    #[test] // For random groups.
     fn simd_matches_the_portable_loop() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..if cfg!(miri) { 20 } else { 5_000 } {

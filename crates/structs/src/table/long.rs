@@ -43,8 +43,8 @@ mod tests {
     use super::super::entry::{Buf, Needle, encode};
     use super::super::value::{Never, New};
 
-    #[test] // Whatever moves or looks up entries, a long key is hashed by its caller only, and once.
-    fn long_keys_keep_their_hash() {
+    #[test] // Once, whatever moves or looks up entries.
+    fn long_keys_are_hashed_only_by_the_caller() {
         let (key, mut buf) = (vec![b'k'; 300], Buf::new());
         encode::<Never>(&mut buf, &Needle::of(77, &key), New::Bytes(b""), None, 0, 0);
         let raw = buf.raw::<Never>();

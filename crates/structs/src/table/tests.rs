@@ -209,13 +209,13 @@ fn steps(many: usize) -> usize {
     if cfg!(miri) { many / 100 } else { many }
 }
 
-#[test] // Random changes agree with a map at every step, growing, steady and shrinking; cuts stay.
-fn table_matches_a_map() {
+#[test] // While it grows, stays and shrinks; cuts do not change.
+fn random_changes_of_a_table_agree_with_a_map() {
     matches_a_map::<u64>();
 }
 
-#[test] // The test above, with stamps.
-fn stamped_table_matches_a_map() {
+#[test]
+fn random_changes_of_a_stamped_table_agree_with_a_map() {
     matches_a_map::<Stamped>();
 }
 
@@ -255,8 +255,8 @@ fn matches_a_map<N: Number>() {
     }
 }
 
-#[test] // A stamp costs its three bytes, is found again, and never copies what a cut holds.
-fn touching_copies_nothing() {
+#[test] // A stamp takes three bytes.
+fn setting_a_stamp_copies_nothing_shared_with_a_cut() {
     for count in [40, 5_000] {
         let mut table = Table::<Arc<Stamped>>::new();
         let key = |number: u32| format!("key:{number}").into_bytes();
@@ -295,8 +295,8 @@ fn touching_copies_nothing() {
     }
 }
 
-#[test] // Only tables whose type asks for stamps pay for them.
-fn stamps_cost_three_bytes() {
+#[test]
+fn only_stamped_tables_pay_three_bytes_an_entry() {
     const COUNT: usize = 20_000;
     fn bytes<N: Number>() -> usize {
         let mut table = Table::<Arc<N>>::new();
@@ -328,8 +328,8 @@ fn remove(table: &mut Table<Never>, numbers: std::ops::Range<u64>) {
     }
 }
 
-#[test] // From nothing to many leaves and back: every form on the way is sound and no larger.
-fn memory_follows_content_up_and_down() {
+#[test] // From nothing to many leaves and back.
+fn memory_grows_and_shrinks_with_the_content() {
     let mut table = Table::<Never>::new();
     let most = if cfg!(miri) { 400 } else { 300_000 };
     let mut sizes = HashMap::new();
@@ -358,8 +358,8 @@ fn memory_follows_content_up_and_down() {
     assert!(matches!(table.0, Root::Empty));
 }
 
-#[test] // All segments reach the point of merging together: a command meets few of the merges.
-fn merges_rest_from_each_other() {
+#[test] // Though all segments become due together.
+fn merges_of_segments_are_spread_over_commands() {
     let most = if cfg!(miri) { 400 } else { 400_000 };
     let mut table = set_of(0..most);
     let rest = |table: &Table<Never>| if let Root::Big(big) = &table.0 { big.rest } else { 0 };
@@ -377,8 +377,8 @@ fn merges_rest_from_each_other() {
     assert!(worst <= 4, "{worst} merges in a hundred removals");
 }
 
-#[test] // Gaps stay until the table is settled; then it is as small as if there had been none.
-fn room_of_loose_removals_is_reclaimed() {
+#[test] // The table is then as small as if there had been none.
+fn settling_reclaims_the_gaps_of_loose_removals() {
     let most = if cfg!(miri) { 400 } else { 20_000 };
     for (kept, has_cut) in
         [(0, false), (1, false), (10, true), (most / 20, false), (most / 2, true)]
@@ -414,8 +414,8 @@ fn room_of_loose_removals_is_reclaimed() {
     }
 }
 
-#[test] // Entries that exist throughout are returned, whatever comes and goes in between.
-fn scan_misses_nothing_that_stays() {
+#[test] // Whatever is added and removed in between.
+fn scan_returns_all_entries_that_exist_throughout() {
     for seed in 0..if cfg!(miri) { 1 } else { 12 } {
         let mut prng = Prng::from_seed(seed);
         let base =
@@ -460,7 +460,7 @@ fn scan_misses_nothing_that_stays() {
     }
 }
 
-#[test] // Without changes, every entry comes exactly once, from a scan and from a reader.
+#[test] // Without changes.
 fn scan_and_reader_return_each_entry_once() {
     for base in [0, 1, 90, 97, 500, 3_000, if cfg!(miri) { 1 } else { 200_000 }] {
         if cfg!(miri) && base > 500 {
@@ -495,8 +495,8 @@ fn scan_and_reader_return_each_entry_once() {
     }
 }
 
-#[test] // Any number is a valid cursor.
-fn scan_survives_foreign_cursors() {
+#[test]
+fn scan_accepts_any_number_as_a_cursor() {
     let table = set_of(0..if cfg!(miri) { 200 } else { 50_000 });
     let mut prng = Prng::from_seed(9);
     for _ in 0..steps(100_000) {
@@ -506,8 +506,8 @@ fn scan_survives_foreign_cursors() {
     }
 }
 
-#[test] // A reader in the middle of a cut, with a writer around it, returns the cut.
-fn reader_returns_the_cut_under_writes() {
+#[test]
+fn a_reader_returns_its_cut_despite_writes() {
     let base = if cfg!(miri) { 300 } else { 60_000 };
     let mut table = set_of(0..base);
     let mut reader = Reader::new(table.clone());
@@ -526,8 +526,8 @@ fn reader_returns_the_cut_under_writes() {
     assert_eq!(table.len() as u64, added - step * 50);
 }
 
-#[test] // The dead are found, all and only they; the bounds hold; the count of the living is exact.
-fn reap_removes_the_dead() {
+#[test] // Counts of live entries are exact.
+fn reap_removes_exactly_the_expired_entries() {
     for seed in 0..if cfg!(miri) { 1 } else { 12 } {
         let mut prng = Prng::from_seed(seed);
         let (mut table, mut model) = (Subject::new(), Model::new());
@@ -565,8 +565,8 @@ fn reap_removes_the_dead() {
     }
 }
 
-#[test] // Each entry of a table of uneven segments is drawn equally often.
-fn random_is_uniform() {
+#[test] // From a table of uneven segments.
+fn random_draws_each_entry_equally_often() {
     for len in [7, 90, 400, 5_000] {
         let table = set_of(0..len);
         let mut prng = Prng::from_seed(len);
@@ -589,8 +589,8 @@ fn random_is_uniform() {
     assert!(Table::<Never>::new().random(&mut || 1).is_none());
 }
 
-#[test] // Every out-of-line value and long key is dropped exactly once, cuts or no cuts.
-fn nothing_leaks_and_nothing_is_dropped_twice() {
+#[test] // With and without cuts.
+fn values_and_long_keys_are_dropped_exactly_once() {
     let alive = Arc::new(());
     let long = vec![b'k'; 1_000];
     let mut table = Table::<Arc<Arc<()>>>::new();
@@ -632,7 +632,7 @@ fn nothing_leaks_and_nothing_is_dropped_twice() {
     assert_eq!(table.memory_bytes(), 0);
 }
 
-#[test] // A thousand cuts of a growing table cost what differs, and none of them changes.
+#[test] // A thousand cuts of a growing table take memory only for the differences.
 fn cuts_share_unchanged_segments() {
     let mut table = set_of(0..if cfg!(miri) { 150 } else { 20_000 });
     let len = table.len();
@@ -650,8 +650,8 @@ fn cuts_share_unchanged_segments() {
     }
 }
 
-#[test] // Segments copied ahead of changes are copied once, with no visible effect on table or cut.
-fn unsharing_changes_nothing() {
+#[test] // Each is copied once.
+fn copying_segments_ahead_has_no_visible_effect() {
     let mut table = set_of(0..20_000);
     assert!(!table.unshare(hash::of(b"1")), "there is no cut");
     let (cut, bytes) = (table.clone(), table.memory_bytes());
@@ -666,8 +666,8 @@ fn unsharing_changes_nothing() {
     assert_eq!((table.len(), cut.len()), (19_800, 20_000));
 }
 
-#[test] // Values of the longest inline length, next to nothing, and everything in between.
-fn entries_of_all_sizes_fit() {
+#[test]
+fn values_of_every_inline_length_fit() {
     let mut table = Table::<Never>::new();
     let count = if cfg!(miri) { 40 } else { 3_000 };
     for number in 0..count {
@@ -688,8 +688,8 @@ fn entries_of_all_sizes_fit() {
     }
 }
 
-#[test] // Removals in the order of a scan merge empty siblings. The cut keeps all entries.
-fn removals_during_a_scan_keep_a_table_sound() {
+#[test] // The cut keeps all entries.
+fn removals_in_scan_order_merge_segments_correctly() {
     let count = if cfg!(miri) { 400 } else { 20_000 };
     let mut table = set_of(0..count);
     let cut = table.clone();
@@ -713,8 +713,8 @@ fn removals_during_a_scan_keep_a_table_sound() {
     assert_eq!(cut.len() as u64, count);
 }
 
-#[test] // A value over one of the same length is written in place: visible to all but the cut.
-fn values_of_one_length_replace_each_other() {
+#[test] // A cut keeps the old value.
+fn a_value_of_equal_length_is_overwritten_in_place() {
     let values = ["abcdef", "ABCDEF", "longer than before", "", "123456", "654321", "-1", "63"];
     for keys in [4, 5_000] {
         let mut table = Subject::new();
@@ -748,8 +748,8 @@ fn pages_of(table: &Subject) -> (Vec<*const u8>, u8) {
 
 const ONLY: Path = Path { top: 0, leaf: 0 };
 
-#[test] // An index grows and shrinks over pages with holes, values out of line, long keys, and a cut.
-fn an_index_changes_its_class_over_the_same_pages() {
+#[test] // With gaps, values out of line, long keys, and a cut.
+fn an_index_grows_and_shrinks_over_the_same_pages() {
     let (mut changed, mut refused) = (0, 0);
     for seed in 0..if cfg!(miri) { 1 } else { 24 } {
         let mut prng = Prng::from_seed(seed);
@@ -783,8 +783,8 @@ fn an_index_changes_its_class_over_the_same_pages() {
     assert!(cfg!(miri) || (changed > 1_000 && refused > 50), "{changed}, {refused}");
 }
 
-#[test] // If many segments come due together, few are split in a row; those that wait are sound.
-fn splits_keep_their_distance() {
+#[test] // Though many become due together; waiting segments stay valid.
+fn splits_of_segments_are_spread_over_commands() {
     const GROWN: usize = 1_239 - 735;
     const SPLIT: usize = 735 * 2 - 1_239;
     for (value_len, blocks, pause) in [(0, 1_500, 50), (200, 1_000, 20)] {
@@ -812,8 +812,8 @@ fn splits_keep_their_distance() {
     }
 }
 
-#[test] // Filled in the hash order of another: sound, complete, and hardly larger.
-fn filling_in_the_order_of_hashes_is_sound() {
+#[test] // In the hash order of another table.
+fn inserting_in_hash_order_makes_a_valid_compact_table() {
     let source = set_of(0..60_000);
     let mut copy = Table::<Never>::new();
     source.for_each(&mut |entry| {
@@ -830,8 +830,8 @@ fn filling_in_the_order_of_hashes_is_sound() {
     assert_eq!(copy.memory_bytes(), 0);
 }
 
-#[test] // Tables go to other threads, and cuts are read there while the writer continues.
-fn cuts_are_read_by_other_threads() {
+#[test] // While the writer continues.
+fn a_cut_can_be_read_by_another_thread() {
     let mut table = Subject::new();
     let count = if cfg!(miri) { 150_u64 } else { 20_000 };
     for number in 0..count {
@@ -865,8 +865,8 @@ fn cuts_are_read_by_other_threads() {
     table.check_invariants();
 }
 
-#[test] // A table of many leaves is freed by `dismantle` itself, piece by piece, and by nothing else.
-fn dismantling_frees_as_it_goes() {
+#[test]
+fn dismantling_frees_a_table_piece_by_piece() {
     let alive = Arc::new(());
     let mut table = Table::<Arc<Arc<()>>>::new();
     let count = if cfg!(miri) { 250_u64 } else { 250_000 };
@@ -888,7 +888,7 @@ fn dismantling_frees_as_it_goes() {
     assert_eq!(Arc::strong_count(&alive), 1);
 }
 
-#[test] // A freed block, small or large, defers its values, of which a few are freed at once.
+#[test] // The block defers its values, of which a few are freed at once.
 fn values_of_a_block_are_freed_in_portions() {
     use darter_base::{lazyfree, preempt::Countdown};
     for count in [40, 1_000] {
@@ -915,7 +915,7 @@ fn free_all() {
     while darter_base::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // An entry that fits neither its old place nor any page of its segment is counted once.
+#[test] // The entry fits neither its old place nor any page of its segment.
 fn long_keys_that_move_to_another_segment_are_counted_once() {
     let mut table = Subject::new();
     for len in [100, 500, 40, 512] {
@@ -947,8 +947,8 @@ fn empty(segment: &mut Seg<Never>, key: &[u8]) {
     segment.detach(hash::of(key), loc);
 }
 
-#[test] // A segment into which an entry was squeezed is due, until as many have gone.
-fn a_squeezed_segment_that_is_drained_takes_entries_again() {
+#[test]
+fn an_overfull_segment_takes_entries_again_after_removals() {
     let mut segment = Seg::<Never>::new(0, Limits::new(168, 8));
     let squeezed = (0..168_u64)
         .position(|number| fill(&mut segment, number.to_string().as_bytes(), b""))
@@ -961,8 +961,8 @@ fn a_squeezed_segment_that_is_drained_takes_entries_again() {
     }
 }
 
-#[test] // Entries that fit their pages in one order only: a failed repack is not tried again.
-fn a_repack_that_fails_is_put_off() {
+#[test] // The entries fit their pages in one order only.
+fn a_failed_repack_is_not_retried_at_once() {
     let (long, short, value) = ("l".repeat(180), "s".repeat(120), [b'v'; super::INLINE_MAX]);
     let key = |number: usize| {
         let name = if number % 3 == 2 { &short } else { &long };
@@ -983,7 +983,7 @@ fn a_repack_that_fails_is_put_off() {
     assert!(failed > 5, "{failed}");
 }
 
-#[test] // Beside a cut, a sweep that finds no dead entry copies nothing.
+#[test] // Though a cut shares them.
 fn a_sweep_without_dead_entries_copies_no_segment() {
     let mut table = Subject::new();
     for number in 0..150_u64 {

@@ -444,7 +444,7 @@ mod tests {
 
     // Equal texts compare as equal at all lengths, and texts that differ in one byte do not.
     #[test]
-    fn same_is_equality() {
+    fn same_agrees_with_byte_equality() {
         let mut prng = Prng::from_seed(5);
         for len in 0..=40 {
             let text: Vec<u8> = prng.bytes(len..=len);
@@ -458,8 +458,8 @@ mod tests {
         }
     }
 
-    #[test] // Whatever is packed reads as before; near misses stay raw.
-    fn packing_is_invisible() {
+    #[test] // Texts that do not quite match a packed form stay raw.
+    fn packed_texts_read_as_written() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, bool)] = &[
             ("", false), ("0", true), ("-0", false), ("00", false), ("7", true), ("-1", true),
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn random_texts_round_trip() {
+    fn encoded_random_texts_are_read_back() {
         let mut prng = Prng::from_seed(1);
         let alphabet = b"0123456789abcdef-/:g@`AF";
         for _ in 0..if cfg!(miri) { 200 } else { 20_000 } {
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn varints_round_trip() {
+    fn encoded_varints_are_read_back() {
         for shift in 0..64 {
             for value in [1_u64 << shift, (1 << shift) - 1, !0 >> shift] {
                 let mut bytes = [0; VARINT_MAX];

@@ -83,8 +83,8 @@ mod tests {
         locks.check_invariants();
     }
 
-    #[test] // Later locks of a busy transaction count, and nothing once it is over.
-    fn it_is_busy_until_it_ends() {
+    #[test] // Its later locks count, too.
+    fn a_transaction_is_busy_until_it_ends() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive)])));
         assert_eq!(locks.note_busy(1, "why"), []);
@@ -99,7 +99,7 @@ mod tests {
 
     // A claim of very many keys counts as if it met each list: lists wait for it, and are notified.
     #[test]
-    fn lists_of_keys_get_busy() {
+    fn locks_in_key_lists_become_busy_too() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(0, Access::Exclusive)])));
         assert!((1..200).all(|key| locks.widen_by(1, key, Access::Exclusive)));
@@ -113,7 +113,7 @@ mod tests {
         locks.check_invariants();
     }
 
-    #[test] // Readers pass a value that is being rebuilt, so they are not notified; writers are.
+    #[test] // Readers pass a value being rebuilt, so only writers are notified.
     fn readers_pass_a_busy_reader() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Update)])));

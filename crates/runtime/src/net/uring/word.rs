@@ -56,8 +56,8 @@ pub(super) fn index(word: u64) -> u32 {
 mod tests {
     use super::*;
 
-    #[test] // A word decodes to what was encoded.
-    fn words_are_decoded() {
+    #[test]
+    fn encoded_words_are_decoded_unchanged() {
         use Kind::{Accept, Cancel, Receive, Send, Wake, Watch};
         for kind_in in [Cancel, Receive, Send, Accept, Wake, Watch] {
             let word = of(kind_in, Token { index: u32::MAX, generation: u32::MAX });

@@ -63,7 +63,7 @@ fn shuffled(model: &Model, prng: &mut Prng) -> Vec<Vec<u8>> {
     keys
 }
 
-#[test] // The announced number of entries changes neither content nor memory of a table.
+#[test] // Whatever number of entries was announced.
 fn bulk_builds_equal_single_insertions() {
     let lens: &[u64] = if cfg!(miri) { &[0, 2, 700] } else { &[0, 2, 100, 3_000, 60_000] };
     for (round, &len) in lens.iter().enumerate() {
@@ -92,8 +92,8 @@ fn bulk_builds_equal_single_insertions() {
     }
 }
 
-#[test] // Neither more memory nor more segments, and hardly a segment is made in vain.
-fn segments_are_foreseen() {
+#[test]
+fn bulk_builds_create_hardly_more_segments_than_needed() {
     if cfg!(miri) {
         return;
     }
@@ -131,7 +131,7 @@ fn of_two(entries: [(&[u8], New<'_, Arc<u64>>); 2]) -> Option<Subject> {
     Some(builder.finish())
 }
 
-#[test] // Wherever the two are until then.
+#[test] // Wherever the two are.
 fn duplicate_keys_are_detected() {
     let (long, out) = (vec![b'k'; 1_000], Arc::new(7));
     for key in [&b"name"[..], b"17", b"6ba7b810-9dad-11d1-80b4-00c04fd430c8", &long, b""] {
@@ -147,8 +147,8 @@ fn duplicate_keys_are_detected() {
     assert_eq!(Arc::strong_count(&out), 1, "what is given up lets go of what it owns");
 }
 
-#[test] // At any step; its entries are freed later.
-fn builders_can_be_given_up() {
+#[test] // At any step.
+fn a_dropped_bulk_build_frees_its_entries_later() {
     let out = Arc::new(1);
     let entries = if cfg!(miri) { 300 } else { 20_000 };
     for steps in [0, 1, 2, 5, 50] {
@@ -167,7 +167,7 @@ fn builders_can_be_given_up() {
 }
 
 #[test]
-fn few_entries_are_not_gathered() {
+fn a_bulk_build_of_few_entries_inserts_directly() {
     assert!(Builder::<Never>::new(LEN_MIN - 1).is_none());
     let builder = Builder::<Never>::new(usize::MAX).expect("they are many");
     assert_eq!(builder.buckets.len(), BUCKETS_MAX);

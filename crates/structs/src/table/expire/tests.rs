@@ -93,7 +93,7 @@ impl Run {
     }
 }
 
-#[test] // Counts are those of the living, whatever is set, removed, extended and cut in between.
+#[test] // After any sets, removals, extensions and cuts.
 fn expired_entries_are_counted_and_removed() {
     for (seed, ttl) in [(1, Ttl::Same), (2, Ttl::Random), (3, Ttl::Falling)] {
         let mut run = Run::new(seed);
@@ -125,9 +125,9 @@ fn expired_entries_are_counted_and_removed() {
     }
 }
 
-#[test] // One here, one there: the dead are counted at once, without searching segments.
+#[test]
 #[cfg_attr(miri, ignore = "slow")]
-fn a_few_dead_everywhere_are_counted_without_a_look() {
+fn scattered_expired_entries_are_counted_without_searching_segments() {
     let mut run = Run::new(7);
     for number in 0..60_000_u64 {
         run.put(format!("key:{number}").as_bytes(), Some(EPOCH + 1_000 + number));
@@ -146,9 +146,9 @@ fn a_few_dead_everywhere_are_counted_without_a_look() {
     assert_eq!(run.table.live_len(run.now, segments / 3), Some(run.living()));
 }
 
-#[test] // A living entry is found wherever it is; that there is none is known within the bound.
+#[test]
 #[cfg_attr(miri, ignore = "slow")]
-fn whether_anything_lives_is_found_out() {
+fn a_live_entry_is_found_or_ruled_out_within_the_bound() {
     for many in [1, 5, 90, 900, 20_000] {
         let mut run = Run::new(many);
         for number in 0..many {
@@ -168,8 +168,8 @@ fn whether_anything_lives_is_found_out() {
     }
 }
 
-#[test] // Deadlines at the end of time work like others.
-fn the_latest_deadlines_are_kept() {
+#[test]
+fn the_largest_possible_deadlines_work() {
     let mut run = Run::new(9);
     for number in 0..3_000_u64 {
         run.put(format!("key:{number}").as_bytes(), Some(u64::MAX - 1 - number % 3));
@@ -185,9 +185,9 @@ fn the_latest_deadlines_are_kept() {
     assert_eq!(run.table.len(), 1_000);
 }
 
-#[test] // If entries expire at the rate of arrival, memory stays the same: gaps are reused.
+#[test] // Gaps are reused.
 #[cfg_attr(miri, ignore = "slow")]
-fn a_steady_stream_takes_no_more_memory() {
+fn memory_stays_constant_while_entries_expire_as_fast_as_they_arrive() {
     let mut table = Table::<Never>::new();
     let key = |number: u64| format!("key:{number:09}").into_bytes();
     let put = |table: &mut Table<Never>, number: u64| {
@@ -207,8 +207,8 @@ fn a_steady_stream_takes_no_more_memory() {
     assert_eq!(table.live_len(EPOCH + 59_999, usize::MAX), Some(20_000));
 }
 
-#[test] // Repacking a segment takes longer than all removals of a portion: one is the most.
-fn a_portion_writes_one_segment_anew() {
+#[test] // Repacking takes longer than all removals of a portion.
+fn a_sweep_portion_repacks_at_most_one_segment() {
     let (mut table, mut prng) = (Table::<Never>::new(), Prng::from_seed(1));
     for number in 0..40_000_u32 {
         let (key, at) = (number.to_le_bytes(), EPOCH + prng.below(1_000));

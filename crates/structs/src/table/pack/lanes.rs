@@ -107,8 +107,8 @@ mod sse2 {
 mod tests {
     use super::*;
 
-    #[test] // The SIMD code agrees with the portable loop.
-    fn matches_are_found_at_once() {
+    #[test]
+    fn simd_search_agrees_with_the_portable_loop() {
         let mut prng = darter_base::Prng::from_seed(3);
         for _ in 0..200 {
             let held: [u8; 4 * LANES] = std::array::from_fn(|_| prng.below(5) as u8);
@@ -121,8 +121,8 @@ mod tests {
         }
     }
 
-    #[test] // The SIMD code agrees with the portable loop.
-    fn lengths_are_added_at_once() {
+    #[test]
+    fn simd_sum_of_lengths_agrees_with_the_portable_loop() {
         let mut prng = darter_base::Prng::from_seed(4);
         for _ in 0..2_000 {
             let long = prng.below(4) == 0;

@@ -122,8 +122,8 @@ fn seeds() -> std::ops::Range<u64> {
     if cfg!(miri) { 0..1 } else { 0..8 }
 }
 
-#[test] // Hashes: of a few fields to more than a pack holds, and back.
-fn pairs_match_a_map() {
+#[test] // From a few fields to more than fit a pack, and back.
+fn random_changes_of_packed_hashes_agree_with_a_map() {
     let mut was_more = 0;
     for seed in seeds() {
         let range = [6, 40, 200, 900][seed as usize % 4];
@@ -134,8 +134,8 @@ fn pairs_match_a_map() {
     assert!(cfg!(miri) || (1..8).contains(&was_more), "{was_more}");
 }
 
-#[test] // Sets of texts.
-fn keys_match_a_map() {
+#[test]
+fn random_changes_of_packed_text_sets_agree_with_a_map() {
     for seed in seeds() {
         let range = [6, 40, 200, 900][seed as usize % 4];
         let odd = [0, 3, 60][seed as usize % 3];
@@ -143,8 +143,8 @@ fn keys_match_a_map() {
     }
 }
 
-#[test] // Sets of integers of all widths, with a text among them now and then.
-fn integers_match_a_map() {
+#[test] // Integers of all widths, and an occasional text.
+fn random_changes_of_packed_integer_sets_agree_with_a_map() {
     for seed in 0..if cfg!(miri) { 2 } else { 24 } {
         let range = [5, 60, 300, 2_000][seed as usize % 4];
         let (base, scale) = [
@@ -166,8 +166,8 @@ fn integers_match_a_map() {
     }
 }
 
-#[test] // A text of any length can join integers.
-fn a_text_of_any_length_joins_integers() {
+#[test]
+fn a_text_of_any_length_is_added_to_packed_integers() {
     for (ints, len) in [1, 3, 40, 200, 500].into_iter().flat_map(|ints| {
         [1, 200, 239, 240, 241, 255, 256, 300, 511, 512, 1_008, 1_009, 4_096].map(|len| (ints, len))
     }) {
@@ -183,8 +183,8 @@ fn a_text_of_any_length_joins_integers() {
     }
 }
 
-#[test] // In order, against it, and from the middle: as many bits as the numbers need.
-fn integers_take_as_many_bits_as_they_need() {
+#[test] // In ascending, descending and mixed order.
+fn packed_integers_take_the_fewest_bits() {
     let ascending: Vec<i64> = (0..200).map(|number| number * 50).collect();
     let descending: Vec<i64> = ascending.iter().rev().copied().collect();
     for order in [&ascending, &descending] {
@@ -208,8 +208,8 @@ fn integers_take_as_many_bits_as_they_need() {
     }
 }
 
-#[test] // A value that a pack cannot hold makes a table of it, with all its entries.
-fn values_not_plain_unpack() {
+#[test] // With all its entries.
+fn a_value_that_cannot_be_packed_converts_the_pack_to_a_table() {
     let filled = || {
         let mut table = Table::<Arc<u64>>::new();
         for number in 0..40 {
@@ -246,8 +246,8 @@ fn values_not_plain_unpack() {
     }
 }
 
-#[test] // Memory: no more than the content, a byte of hash, and the allocator's rounding.
-fn packs_are_small() {
+#[test] // A byte of hash for each entry, and the allocator's rounding.
+fn packs_take_hardly_more_than_their_content() {
     let bounds =
         [(1, 32, 32), (5, 96, 96), (20, 384, 384), (100, 1_792, 1_024), (200, 4_096, 2_048)];
     for (count, most, most_halved) in bounds {
@@ -267,7 +267,7 @@ fn packs_are_small() {
 }
 
 #[test] // However full the block is.
-fn an_entry_that_comes_and_goes_does_not_move_the_others() {
+fn adding_and_removing_one_entry_does_not_move_the_pack() {
     let mut table = Table::<Arc<u64>>::new();
     for number in 0..150 {
         let name = format!("field:{number}").into_bytes();
@@ -325,7 +325,7 @@ fn one_write_is_many_additions<X: OutOfLine>(are_pairs: bool) {
 }
 
 #[test]
-fn packs_written_at_once_and_grown_are_equal() {
+fn packs_written_at_once_equal_packs_grown_entry_by_entry() {
     one_write_is_many_additions::<Never>(false);
     one_write_is_many_additions::<Arc<crate::blob::Blob>>(true);
     assert!(Table::<Never>::of_all(&[]).is_none());

@@ -51,8 +51,8 @@ fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
 /// that began when the rest was over.
 const MOVED_MAX: usize = COMMAND * ENTRIES_PER_REST + 1_200;
 
-#[test] // The gaps of all segments come due in step, and no command pays for many of them.
-fn removals_do_not_rewrite_many_segments_at_once() {
+#[test] // Though the gaps of all segments become due together.
+fn one_removal_never_repacks_many_segments() {
     let (most, all) = moved(|table, key| {
         assert!(table.remove(hash::of(key), key).is_some());
     });
@@ -60,8 +60,8 @@ fn removals_do_not_rewrite_many_segments_at_once() {
     assert!(most <= MOVED_MAX, "{most} of {all} entries in one command");
 }
 
-#[test] // Entries that get a deadline grow, and leave gaps too.
-fn deadlines_do_not_rewrite_many_segments_at_once() {
+#[test] // Entries that get a deadline grow, and leave gaps.
+fn setting_a_deadline_never_repacks_many_segments() {
     let (most, all) = moved(|table, key| {
         table.get_mut(hash::of(key), key).unwrap().set_deadline(Some(1_000_000));
     });
@@ -78,8 +78,8 @@ fn compact(table: &mut Table<Never>) -> usize {
     places
 }
 
-#[test] // All gaps go, and nothing else; a place that a cut holds too stays where it is.
-fn compacting_wins_gaps_back_and_copies_nothing() {
+#[test] // A place that a cut holds is left alone.
+fn compacting_reclaims_all_gaps_and_copies_nothing_shared() {
     let (mut table, keys) = table_of_some_200_segments();
     for key in &keys[..ENTRIES / 3] {
         assert!(table.remove(hash::of(key), key).is_some());
@@ -98,7 +98,7 @@ fn compacting_wins_gaps_back_and_copies_nothing() {
     assert_eq!(table.memory_bytes(), memory, "there are no gaps left");
 }
 
-#[test] // Where there are no segments, there is nothing to compact.
+#[test] // They have no segments.
 fn small_tables_are_not_compacted() {
     let mut table = Table::<Never>::new();
     assert_eq!(compact(&mut table), 1);

@@ -24,7 +24,7 @@ fn free_all() {
 // A reader holds nothing while the table or a copy is there; then it holds all that is left,
 // whatever other readers there are.
 #[test]
-fn readers_pin_deleted_values() {
+fn a_reader_pins_a_table_only_after_its_deletion() {
     for members in [20, MANY] {
         let table = set_of(members);
         let (cut, copy) = (table.reader(), table.clone());
@@ -50,8 +50,8 @@ fn readers_pin_deleted_values() {
     }
 }
 
-#[test] // Changes of a writer do not hide the table from a reader.
-fn a_changing_table_still_exists() {
+#[test]
+fn a_reader_pins_nothing_while_the_table_is_being_changed() {
     let mut table = set_of(MANY);
     let cut = table.reader();
     for number in 0..MANY / 2 {
@@ -65,8 +65,8 @@ fn a_changing_table_still_exists() {
     free_all();
 }
 
-#[test] // Memory of readers is freed when they go: only the last one reports its bytes.
-fn shared_memory_is_not_about_to_be_freed() {
+#[test]
+fn only_the_last_reader_reports_bytes_to_free() {
     drop(set_of(MANY));
     assert!(lazyfree::waiting().1 > 0, "nobody else has it");
     free_all();
@@ -96,7 +96,7 @@ fn overwrite(table: &mut Table<Never>, numbers: std::ops::Range<u64>) {
     }
 }
 
-#[test] // However fast writers copy, one that reads their copies first soon holds little, and misses nothing.
+#[test] // So the reader soon holds little, however fast writers copy.
 fn segments_copied_by_writers_are_read_first() {
     let mut table = set_of(MANY);
     let mut reader = Reader::new(table.reader()).copied_first();
@@ -126,8 +126,8 @@ fn segments_copied_by_writers_are_read_first() {
     free_all();
 }
 
-#[test] // Segments that a writer has copied are read next, even if few: they may be large.
-fn copied_segments_are_read_next() {
+#[test] // They may be large.
+fn copied_segments_are_read_next_even_if_few() {
     let mut table = set_of(MANY);
     let mut reader = Reader::new(table.reader()).copied_first();
     let mut read = std::collections::HashSet::new();
