@@ -1,6 +1,6 @@
-//! Tasks of one core: futures, polled when their awaited event has arrived.
+//! The tasks of one core: futures that are polled when the event they await has arrived.
 //!
-//! No wakers: a task is woken by its number, by the link that delivers the event. So polling is
+//! There are no wakers: the link that delivers an event wakes the task by its number. So polling is
 //! deterministic, and the simulator can replay it.
 
 use darter_base::spare;
@@ -14,7 +14,7 @@ pub type TaskId = u64;
 
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Tasks and the queue of the runnable ones.
+/// The tasks of a core, and the queue of runnable ones.
 #[derive(Default)]
 pub(crate) struct Tasks {
     bodies: darter_base::hash::IdentityMap<Option<Body>>,
@@ -32,7 +32,7 @@ impl Tasks {
         id
     }
 
-    /// The number of the task that is spawned next.
+    /// The number of the next task to be spawned.
     pub(crate) fn next_id(&self) -> TaskId {
         self.next
     }
@@ -49,7 +49,7 @@ impl Tasks {
         self.bodies.len()
     }
 
-    /// The next task to be polled, taken out of the table while it runs.
+    /// The next task to poll; it is taken out of the table while it runs.
     pub(crate) fn take_ready(&mut self) -> Option<(TaskId, Body)> {
         loop {
             let id = self.ready.pop_front()?;
@@ -66,14 +66,14 @@ impl Tasks {
         *place = Some(body);
     }
 
-    /// The task that was taken out has finished.
+    /// Forgets a task that was taken out and has finished.
     pub(crate) fn forget(&mut self, id: TaskId) {
         let place = self.bodies.remove(&id);
         assert!(matches!(place, Some(None)), "task {id} has not run");
     }
 }
 
-/// Polls `body` once. True when it has finished.
+/// Polls `body` once. Returns true when it has finished.
 pub(crate) fn poll(body: &mut Body) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     matches!(body.as_mut().poll(&mut context), Poll::Ready(()))

@@ -1,14 +1,15 @@
-//! The locks of very many keys: built at the cost of an append each, because it is rarely searched.
+//! A list of the locks of very many keys. Adding one is a mere append, because the list is rarely
+//! searched.
 //!
-//! A hash table of a million locks pays a cache miss for each, and growth on the way. Here they are
-//! distributed over parts of some hundred by a few of their bits, and a search scans one part. A
-//! part that fills beyond what chance explains has keys that are named again and again; what does
-//! not fit goes into a set, which keeps each once.
+//! A hash table of a million locks would take a cache miss for each, and growth. Here a few bits of
+//! each lock select one of many parts with some hundred locks, and a search scans one part. If a
+//! part overflows, its keys are probably repeated; the excess goes into a set, which stores each
+//! once.
 //!
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
 //! - I2: a lock is in the part that its bits select; or, if that was full when it was added, in
-//!   `crowd`; or it belongs to what the list was made of.
+//!   `crowd`; or it is in one of the lists that this one was joined from.
 
 use crate::KeySet;
 use crate::locks::Access;
@@ -16,27 +17,27 @@ use darter_base::hashtree::HashTree;
 use darter_base::lazyfree::{self, Dismantle};
 use std::sync::Arc;
 
-/// Expected locks in a part: 2 KiB, scanned as a whole.
+/// Expected locks in a part: 2 KiB, which is scanned as a whole.
 const LOCKS_PER_PART: usize = 256;
-/// Their table is allocated at once: 192 KiB.
+/// The table of parts is allocated in one step: 192 KiB.
 const PARTS_MAX: usize = 8_192;
-/// A part has room for this many times the expected number.
+/// The capacity of a part, as a multiple of the expected number.
 const CROWDED: usize = 4;
-/// Parts freed at once.
+/// Parts freed in one step.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
-const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.
+const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is never exceeded.
 
 /// The locks of very many keys.
 #[derive(Clone, Debug)]
 pub struct KeyList {
     parts: Vec<Vec<u64>>,
-    /// Locks that a part has room for.
+    /// The capacity of a part, in locks.
     room: usize,
     crowd: Option<KeySet>,
-    /// The keys of a transaction that took them one by one.
+    /// Locks of a transaction that took them one by one.
     late: HashTree<Access>,
-    /// The keys of other lists: few.
+    /// Other lists that were joined: few.
     more: Vec<Arc<Self>>,
 }
 
@@ -50,16 +51,16 @@ impl KeyList {
         Self { parts, room, crowd: None, late: HashTree::default(), more: Vec::new() }
     }
 
-    /// The list of keys that a transaction took one by one.
+    /// A list of the locks that a transaction took one by one.
     pub(crate) fn of(late: HashTree<Access>) -> Self {
         let mut list = Self::with_capacity(0);
         list.late = late;
         list
     }
 
-    /// Adds all of another list.
+    /// Adds all locks of another list.
     pub(crate) fn join(&mut self, more: Arc<Self>) {
-        /// Each is searched.
+        /// Each joined list is searched, so there must be few.
         const FEW: usize = 16;
         self.more.push(more);
         debug_assert!(self.more.len() <= FEW, "{} lists in one", self.more.len());
@@ -105,7 +106,7 @@ impl Drop for KeyList {
     }
 }
 
-/// The parts of a list that is no longer used.
+/// The parts of a dropped list, waiting to be freed.
 struct FreedLocks(Vec<Vec<u64>>);
 
 impl Dismantle for FreedLocks {
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
     use darter_base::preempt::Never;
 
-    /// A number whose bits are mixed, as those of locks are.
+    /// A number with mixed bits, as locks have.
     fn lock(number: usize) -> u64 {
         darter_base::hash::of(&number.to_le_bytes())
     }

@@ -1,8 +1,8 @@
 //! A set of very many keys that is built, grown and freed without a long step.
 //!
 //! A single hash table of a million keys moves as a whole whenever it grows, which takes
-//! milliseconds. So the keys are in parts, each a small table of its own: a step of growth moves
-//! one part, and freeing goes part by part.
+//! milliseconds. So the keys are in parts, each a small table: a step of growth moves one part, and
+//! parts are freed one by one.
 //!
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
@@ -16,12 +16,12 @@ type KeySetPart = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
 
 /// Expected keys in a part.
 const KEYS_PER_PART: usize = 256;
-/// Their table is zeroed at once: 128 KiB.
+/// The table of parts is zeroed in one step: 128 KiB.
 const PARTS_MAX: usize = 4_096;
-/// Parts freed at once.
+/// Parts freed in one step.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
-const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.
+const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is never exceeded.
 
 /// Keys by their [`lock_key`](crate::lock_key), or other well-mixed numbers.
 #[derive(Clone, Debug)]
@@ -31,14 +31,15 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// An empty set with parts for about `count` keys. It holds more, at a growing cost a step.
+    /// An empty set with parts for about `count` keys. It can hold more, at a growing cost per
+    /// step.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         let parts = (count / KEYS_PER_PART).clamp(1, PARTS_MAX).next_power_of_two();
         Self { parts: (0..parts).map(|_| KeySetPart::default()).collect(), len: 0 }
     }
 
-    /// Adds a key. Returns false when it was already there.
+    /// Adds a key. Returns false if it was in the set already.
     pub fn insert(&mut self, key: u64) -> bool {
         let at = self.part_of(key);
         let is_new = self.parts[at].insert(key);
@@ -46,19 +47,19 @@ impl KeySet {
         is_new
     }
 
-    /// True when the key is there.
+    /// True if the key is in the set.
     #[must_use]
     pub fn contains(&self, key: u64) -> bool {
         self.parts[self.part_of(key)].contains(&key)
     }
 
-    /// Keys in the set.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is none.
+    /// True when the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -80,8 +81,8 @@ impl KeySet {
 
     fn part_of(&self, key: u64) -> usize {
         debug_assert!(self.parts.len().is_power_of_two(), "I1: {} parts", self.parts.len());
-        /// 2^64 by the golden ratio: a part's own table uses the lowest and highest bits as they
-        /// are.
+        /// 2^64 divided by the golden ratio: mixes the bits, because a part's own table uses the
+        /// lowest and highest bits unmixed.
         const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = (key.wrapping_mul(MIX) >> 40) as usize;
         mixed & (self.parts.len() - 1) // I1.
@@ -96,7 +97,7 @@ impl Drop for KeySet {
     }
 }
 
-/// The parts of a set that is no longer used.
+/// The parts of a dropped set, waiting to be freed.
 struct FreedKeySet(Vec<KeySetPart>);
 
 impl Dismantle for FreedKeySet {

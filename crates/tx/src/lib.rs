@@ -5,7 +5,7 @@
 //! - [`Tx`] is a task's handle: `on` runs a closure on the shard of another core; `lock` takes
 //!   intent locks; `pause` ends the slice when it is over.
 //! - A [`Transaction`] has the locks of several commands: with its `Tx` they take none.
-//! - [`Serving`] has the locks under which the calls that wait for a key are served.
+//! - [`Serving`] has the locks under which blocked calls on a key are served.
 //! - [`LockTable`] is one shard's locks. An uncontended point command pays one branch.
 //!
 //! Order: locks are taken on all cores at once if they are all free; otherwise core by core, in

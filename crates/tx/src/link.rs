@@ -30,24 +30,24 @@ pub use locked::Locked;
 pub use message::{Locking, Message, When};
 use message::{Refused, Then};
 
-/// The state of one core that tasks of any core can reach by a hop.
+/// The state of one core that tasks of any core can reach by a message (a hop).
 pub struct Home {
     /// The data.
     pub shard: Shard,
     /// The locks and their holders.
     pub locks: LockTable,
-    /// The keys that calls wait for.
+    /// The keys that blocked calls wait for.
     pub waited: Waited,
 }
 
 impl Home {
-    /// The changes that follow are made for this task or transaction.
+    /// Attributes the following changes to this task or transaction.
     fn work_for(&mut self, work: Work) {
         self.compare_part();
         self.shard.work_for(work);
     }
 
-    /// Asserts that the claims of the transaction cover its records. Any other record would carry
+    /// Asserts that the transaction's claims cover its records. A record outside them would carry
     /// the number of a transaction that never ends on this shard, and readers of the log would drop
     /// it.
     fn compare_part(&mut self) {
@@ -69,9 +69,9 @@ struct Link {
     preempt: Rc<dyn Preempt>,
     tasks: RefCell<Tasks>,
     running: Cell<TaskId>,
-    /// The transactions of tasks: a task's changes are its transaction's.
+    /// The transaction of each task; its changes belong to it.
     works: RefCell<IdentityMap<Work>>,
-    /// The authors of tasks, of those that have one.
+    /// The authors of tasks that have one.
     authors: RefCell<IdentityMap<u64>>,
     /// Tasks that have changed data, here or elsewhere.
     changed: RefCell<IdentityMap<()>>,
@@ -79,25 +79,25 @@ struct Link {
     next_ticket: Cell<u64>,
     next_tx: Cell<u64>,
     outbox: RefCell<Vec<(CoreId, Message)>>,
-    /// The keys to be served.
+    /// The keys whose blocked calls are to be served.
     servings: RefCell<VecDeque<Serving>>,
-    /// The locks that transactions of this core took on others after their beginning.
+    /// Locks that transactions of this core took on other cores after their start.
     late: RefCell<IdentityMap<IdentityMap<Late>>>,
-    /// Claims that stand in queues for a limited time: since when, and the ticket of its end.
+    /// Claims that queue for a limited time: since when, and the ticket that ends the wait.
     alarms: RefCell<VecDeque<(u64, u64)>>,
-    /// Tasks that wait for a busy transaction: the ticket, and why they are not to.
+    /// Tasks that wait for a busy transaction: the ticket, and the error that ends the wait.
     stuck: RefCell<IdentityMap<(u64, &'static str)>>,
     /// The owner of this end: see [`Tx::host`].
     host: OnceCell<Weak<dyn Any>>,
 }
 
-/// One core's end of the fabric. Cheap to clone; stays on its core. It knows whether its holder
-/// takes its own locks: see `transaction`.
+/// One core's end of the fabric. Cheap to clone; stays on its core. A handle also records whether
+/// its holder takes its own locks: see `transaction`.
 #[derive(Clone)]
 pub struct Tx(Rc<Link>, Scope);
 
 impl Tx {
-    /// The end of core `core` of `cores`, which owns `shard`.
+    /// The end of the fabric for core `core` of `cores`, which owns `shard`.
     #[must_use]
     pub fn new(core: CoreId, cores: usize, shard: Shard, preempt: Rc<dyn Preempt>) -> Self {
         assert!(core < cores, "core={core} cores={cores}");
@@ -135,18 +135,18 @@ impl Tx {
         self
     }
 
-    /// The owner of this end, if it is a `T`: for a task that began on another core.
+    /// The owner of this end, if it is a `T`; for a task that was started from another core.
     #[must_use]
     pub fn host<T: 'static>(&self) -> Option<Rc<T>> {
         self.0.host.get()?.upgrade()?.downcast().ok()
     }
 
-    /// The locks that its holder works under.
+    /// The locks under which the holder works.
     pub(crate) fn scope(&self) -> &Scope {
         &self.1
     }
 
-    /// A handle of this end, for work under the locks of a transaction.
+    /// A handle for work under the locks of a transaction.
     pub(crate) fn within(&self, scope: Scope) -> Self {
         Self(Rc::clone(&self.0), scope)
     }
@@ -169,7 +169,7 @@ impl Tx {
         darter_base::slot::owner_of(key, self.0.cores)
     }
 
-    /// This core's own data and locks. The borrow must end before anything is awaited.
+    /// This core's data and locks. The borrow must end before any await.
     #[must_use]
     pub fn home(&self) -> std::cell::RefMut<'_, Home> {
         self.0.home.borrow_mut()
@@ -179,7 +179,7 @@ impl Tx {
 
     /// Runs `run` on the shard of `core`, and returns its result.
     ///
-    /// Cost: none on this core; a message each way on another.
+    /// Cost: none for this core; two messages for another.
     pub async fn on<R: Send + 'static>(
         &self,
         core: CoreId,
@@ -191,7 +191,7 @@ impl Tx {
         downcast(self.call(core, run).await)
     }
 
-    /// Runs a closure on each of `cores` in parallel; returns the results in that order.
+    /// Runs a closure on each of `cores` in parallel. Returns the results in that order.
     pub async fn on_each<R: Send + 'static, F>(
         &self,
         cores: impl IntoIterator<Item = CoreId>,
@@ -223,9 +223,9 @@ impl Tx {
         results
     }
 
-    /// Runs a task on each of `cores` in parallel, each in slices of its own core; returns the
-    /// results in that order. For work of many portions: a hop for each would cost a turn of two
-    /// cores.
+    /// Runs a task on each of `cores` in parallel, each in slices of its own core. Returns the
+    /// results in that order. For work of many portions, because a hop for each portion would cost
+    /// a turn of two cores.
     pub async fn drive_each<R, F, T>(
         &self,
         cores: impl IntoIterator<Item = CoreId>,
@@ -262,8 +262,8 @@ impl Tx {
         results
     }
 
-    /// Takes the locks in `claims`, at most one claim a core, and waits for them; inside a
-    /// transaction they are held, and nothing is to be done.
+    /// Takes the locks in `claims` (at most one claim a core), waiting for them. Inside a
+    /// transaction they are held already, and this does nothing.
     pub async fn lock(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
         if self.is_held(&claims) {
             return Locked::of_transaction(self);
@@ -288,7 +288,7 @@ impl Tx {
         locked
     }
 
-    /// [`Tx::lock`], unless that conflicts: then `None`, without waiting.
+    /// [`Tx::lock`] without waiting: `None` on a conflict.
     pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
         if self.is_held(&claims) {
             return Some(Locked::of_transaction(self));
@@ -302,7 +302,7 @@ impl Tx {
         })
     }
 
-    /// Locks one key of this core at once, unless that conflicts.
+    /// Locks one key of this core without waiting; `None` on a conflict.
     #[must_use]
     pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
         let claims = [(self.0.core, Claim::Keys(vec![(key, access)]))];
@@ -317,11 +317,11 @@ impl Tx {
         })
     }
 
-    /// Takes the locks in `claims`, at most one claim a core, runs a closure on each of their cores,
-    /// and releases them. Returns the results in ascending order of cores.
+    /// Takes the locks in `claims` (at most one claim a core), runs a closure on each of their
+    /// cores, and releases the locks. Returns the results in ascending order of cores.
     ///
-    /// For changes that take one step on each core. Cost, if nothing conflicts: with keys on one
-    /// other core a message each way, otherwise five for each.
+    /// For changes that take one step on each core. Cost, if nothing conflicts: two messages if the
+    /// keys are on one other core, otherwise five for each core.
     pub async fn change<R: Send + 'static, F>(
         &self,
         mut claims: Vec<(CoreId, Claim)>,
@@ -342,8 +342,8 @@ impl Tx {
     }
 
     /// [`Tx::change`] with one message: while this core's locks are held, a single other core needs
-    /// to hold its own no longer than it takes to run. `None` if some locks are not free, or there
-    /// are more cores.
+    /// to hold its locks only while the closure runs. `None` if some locks are not free, or if
+    /// there are more cores.
     async fn try_change<R: Send + 'static, F>(
         &self,
         claims: &[(CoreId, Claim)],
@@ -377,12 +377,12 @@ impl Tx {
         Some(results)
     }
 
-    /// Takes the locks in `claims`, which are to read, at most one claim a core; runs a closure on
-    /// each of their cores, all as of one instant; and releases them. Returns the results in
-    /// ascending order of cores.
+    /// Takes the read locks in `claims` (at most one claim a core), runs a closure on each of their
+    /// cores, all at one instant, and releases the locks. Returns the results in ascending order of
+    /// cores.
     ///
-    /// Locks do not hold up time: `agrees` says whether all that was read still lived at the last of
-    /// the reads. If not, it is read again once all locks are held.
+    /// Locks do not stop the clock: `agrees` decides whether everything read was still live at the
+    /// last read. If not, it is read again after all locks are held.
     ///
     /// For reads that take one step on each core. Cost, if nothing conflicts: three messages for
     /// each other core, one of them without an awaited reply; otherwise seven.
@@ -407,7 +407,7 @@ impl Tx {
         self.run_locked(claims, make).await
     }
 
-    /// Runs a closure on each core of `claims`, in their order, once all of them are held.
+    /// Runs a closure on each core of `claims`, in order, once all of them are held.
     async fn run_locked<R: Send + 'static, F>(
         &self,
         claims: Vec<(CoreId, Claim)>,
@@ -423,9 +423,9 @@ impl Tx {
         results
     }
 
-    /// [`Tx::read`] as the locks are granted. A value that another task is rebuilding could change
-    /// between that and the last of the locks: where there is one, `None`, as for locks that are
-    /// not free.
+    /// [`Tx::read`] while the locks are being granted. A value that another task is rebuilding
+    /// could change between its lock and the last lock; `None` if there is one, or if locks are not
+    /// free.
     async fn try_read<R: Send + 'static, F>(
         &self,
         claims: &[(CoreId, Claim)],
@@ -483,7 +483,7 @@ impl Tx {
         }
     }
 
-    /// Ends the slice.
+    /// Ends the slice, even if it is not over.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         poll_fn(|_| {
@@ -498,13 +498,13 @@ impl Tx {
     }
 
     /// A new ticket, and a future that waits until [`Tx::complete`] or a `Return` message completes
-    /// it: for questions to other cores that do not concern their shard.
+    /// it. For questions to other cores that do not concern their shard.
     pub fn ticket<R: Send + 'static>(&self) -> (u64, impl Future<Output = R> + use<R>) {
         let pending = self.open_ticket(AwaitedEvent::Work);
         (pending.ticket, async move { downcast(pending.await) })
     }
 
-    /// Completes a ticket of this core. Once.
+    /// Completes a ticket of this core. Call this once.
     pub fn complete(&self, ticket: u64, value: Value) {
         let mut tickets = self.0.tickets.borrow_mut();
         match tickets.insert(ticket, Ticket::Done(value)) {
@@ -526,7 +526,7 @@ impl Tx {
         self.0.tasks.borrow_mut().spawn(Box::pin(task))
     }
 
-    /// Polls one runnable task. False when there is none.
+    /// Polls one runnable task. Returns false when there is none.
     pub fn run_one(&self) -> bool {
         let next = self.0.tasks.borrow_mut().take_ready();
         let Some((id, mut body)) = next else { return false };
@@ -566,13 +566,13 @@ impl Tx {
         self.0.home.borrow().shard.changes()
     }
 
-    /// Runs a task again whatever it waits for, to see whether it stops.
+    /// Runs a task again, whatever it waits for, to check whether it stops.
     pub fn wake(&self, task: TaskId) {
         self.0.tasks.borrow_mut().wake(task);
     }
 
-    /// True when the running task has changed nothing and has requested no change: it can be
-    /// dropped, with its locks, as if it had not begun. Cost: O(open tickets).
+    /// True if the running task has changed nothing and has requested no change. Then it can be
+    /// dropped, with its locks, as if it had never started. Cost: O(open tickets).
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         let task = self.0.running.get();
@@ -580,20 +580,20 @@ impl Tx {
         !self.0.changed.borrow().contains_key(&task) && !self.0.tickets.borrow().values().any(asks)
     }
 
-    /// The running task has done something that is no change of data, and yet done.
+    /// Records that the running task has had an effect other than a change of data.
     pub fn note_effect(&self) {
         self.0.changed.borrow_mut().insert(self.0.running.get(), ());
     }
 
-    /// A task changes data, on all cores, for a client that ignores its own changes: see
-    /// [`Shard::set_author`]. 0: for none.
+    /// Attributes the task's changes, on all cores, to a client that ignores its own changes: see
+    /// [`Shard::set_author`]; 0 for none.
     pub fn note_author(&self, task: TaskId, author: u64) {
         if author > 0 {
             self.0.authors.borrow_mut().insert(task, author);
         }
     }
 
-    /// Marks the next changes of the running task as made by a script, or no longer.
+    /// Marks the following changes of the running task as made by a script, or ends that.
     pub fn set_by_script(&self, is_script: bool) {
         let task = self.0.running.get();
         let author = self.author_of(task) & !BY_SCRIPT;
@@ -610,7 +610,7 @@ impl Tx {
         self.0.tasks.borrow().has_ready()
     }
 
-    /// Tasks that are not finished.
+    /// The number of unfinished tasks.
     #[must_use]
     pub fn tasks_len(&self) -> usize {
         self.0.tasks.borrow().len()
@@ -778,14 +778,14 @@ impl Tx {
         Pending { link: Rc::clone(&self.0), ticket, is_taken: false }
     }
 
-    /// The work requested by the task of this ticket has changed data.
+    /// Records that work requested by the task of this ticket has changed data.
     fn note_change(&self, ticket: u64) {
         if let Some(Ticket::Waiting(task, _)) = self.0.tickets.borrow().get(&ticket) {
             self.0.changed.borrow_mut().insert(*task, ());
         }
     }
 
-    /// True when the running task has changed data in an earlier step.
+    /// True if the running task has changed data in an earlier step.
     fn has_changed(&self) -> bool {
         self.0.changed.borrow().contains_key(&self.0.running.get())
     }
@@ -796,7 +796,7 @@ impl Tx {
         number * self.0.cores as u64 + self.0.core as u64
     }
 
-    /// The author of a task's changes.
+    /// The transaction of a task's changes.
     fn work_of(&self, task: TaskId) -> Work {
         self.0.works.borrow().get(&task).copied().unwrap_or_default()
     }
@@ -810,7 +810,7 @@ impl Tx {
         self.0.home.borrow_mut().shard.set_author(author);
     }
 
-    /// The work that follows on this core is done for this task or transaction.
+    /// Attributes the following work on this core to this task or transaction.
     fn work_for(&self, work: Work) {
         self.0.home.borrow_mut().work_for(work);
     }
@@ -835,7 +835,7 @@ impl Tx {
 
     fn withdraw_here(&self, tx: TxId) {
         let (waited, granted) = self.0.home.borrow_mut().locks.withdraw(tx);
-        self.notify(waited, false); // The answer closes the ticket.
+        self.notify(waited, false); // The reply closes the ticket.
         self.notify(granted, true);
     }
 
@@ -861,7 +861,8 @@ impl Tx {
     }
 }
 
-/// Two claims of one transaction would be two locks, of which one would never be released.
+/// Asserts one claim a core: two claims of one transaction would be two locks, of which one would
+/// never be released.
 fn assert_one_a_core(claims: &[(CoreId, Claim)]) {
     let is_sorted = claims.windows(2).all(|two| two[0].0 < two[1].0);
     assert!(is_sorted, "claims are for one core each, in ascending order");
@@ -876,7 +877,8 @@ mod tests {
     use super::*;
     use darter_base::preempt::Countdown;
 
-    /// Delivers mail and polls tasks until nothing moves. Returns the messages delivered.
+    /// Delivers messages and polls tasks until nothing is left to do. Returns the number of
+    /// messages.
     fn settle(cores: &[Tx]) -> usize {
         let (mut carried, mut mail) = (0, Vec::new());
         loop {

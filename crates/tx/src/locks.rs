@@ -1,7 +1,7 @@
-//! Intent locks of one shard, per key, held only by what spans slices or cores.
+//! The intent locks of one shard, per key. Only commands that span slices or cores hold locks.
 //!
-//! Point commands run to their end at once and hold nothing: they only check whether their key is
-//! locked. So `held` is empty most of the time, and the check costs one branch.
+//! Point commands run to completion and hold nothing: they only check whether their key is locked.
+//! So `held` is empty most of the time, and the check costs one branch.
 //!
 //! ```text
 //! asked \ held   Cut, Shared   Update   Build    Exclusive
@@ -12,21 +12,21 @@
 //! Update         waits         waits     waits    waits      Build: see `Access`.
 //! Exclusive      waits         waits     waits    waits
 //! ```
-//! Shared passes a held Update, but Update waits for a held Shared: a rebuild that began before all
-//! of a reader's locks were held is concurrent with it; one that begins later must follow it.
+//! Shared passes a held Update, but Update waits for a held Shared: a rebuild that started before
+//! all of a reader's locks were held is concurrent with the reader; a later one must follow it.
 //!
 //! Invariants (`check_invariants` asserts them, except for I3, which the model test in
 //! `tests/locks.rs` does: a table does not know the order of arrival):
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict; except that
-//!   a claim that serves waiting calls ([`LockTable::hand_over`]) comes before all, and that a cut passes
-//!   claims that wait for a build.
+//!   a claim for serving blocked calls ([`LockTable::hand_over`]) precedes all others, and that a
+//!   cut passes claims that wait for a build.
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 //!
-//! Claims of a running transaction: see `late`. Claims that take too long: see `busy`. Waiting without
-//! a claim: see `watch`.
+//! For additional claims of a running transaction, see `late`; for claims that take too long,
+//! `busy`; for waiting without a claim, `watch`.
 
 mod busy;
 mod late;
@@ -45,7 +45,7 @@ use watch::Watch;
 /// A transaction: the core that coordinates it, and its number there.
 pub type TxId = u64;
 
-/// The name under which a key is locked. Two keys that share one merely wait for each other.
+/// The name under which a key is locked. If two keys share a name, they merely wait for each other.
 #[must_use]
 pub fn lock_key(db: usize, hash: u64) -> u64 {
     hash.wrapping_add((db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -54,16 +54,16 @@ pub fn lock_key(db: usize, hash: u64) -> u64 {
 /// The intention of a claim, from the weakest to the strongest. See the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Reads all keys at one instant. For claims of all keys only.
+    /// Reads all keys at one instant. Only for claims of all keys.
     Cut,
     /// Reads several keys at one instant.
     Shared,
-    /// Rebuilds a value aside, and installs it.
+    /// Rebuilds a value in a copy, and installs it.
     Update,
-    /// Builds a value aside from cuts of other keys, its *sources*, and installs it. The sources are
-    /// not locked, so a reader of the previous value may have seen a later value of a source. Only
-    /// `Cut` may read it, which sees the sources too, and only while none of them has changed:
-    /// see `darter_keyspace::watch`.
+    /// Builds a value from cuts of other keys, its *sources*, and installs it. The sources are not
+    /// locked, so a reader of the previous value may have seen a later value of a source. Only
+    /// `Cut` may read it, because it sees the sources, too, and only while none of them has
+    /// changed: see `darter_keyspace::watch`.
     Build,
     /// Changes several keys at one instant.
     Exclusive,
@@ -75,24 +75,24 @@ impl Access {
     }
 }
 
-/// Keys of one shard that a transaction wants.
+/// The keys of one shard that a transaction locks.
 #[derive(Clone, Debug)]
 pub enum Claim {
     /// Some keys, each with its access.
     Keys(Vec<(u64, Access)>),
-    /// Very many keys; the list was built aside, in slices. O(1) to grant.
+    /// Very many keys. The list was built in slices before. Granted in O(1).
     List(Arc<KeyList>, Access),
     /// The whole shard.
     All(Access),
 }
 
 impl Claim {
-    /// True when it covers `key` with `access` or a stronger one.
+    /// True if the claim covers `key` with `access` or a stronger one.
     pub(crate) fn covers(&self, key: u64, access: Access) -> bool {
         self.access(key).is_some_and(|held| held >= access)
     }
 
-    /// The access to a key.
+    /// The access to a key, if it is claimed.
     fn access(&self, key: u64) -> Option<Access> {
         match self {
             Self::Keys(keys) => {
@@ -104,8 +104,8 @@ impl Claim {
         }
     }
 
-    /// True when it covers lists of this access. It does not compare two lists: that would take
-    /// milliseconds.
+    /// True if the claim covers lists with this access. Two lists are not compared, which would
+    /// take milliseconds.
     pub(crate) fn covers_list(&self, access: Access) -> bool {
         match self {
             Self::Keys(_) => false,
@@ -113,7 +113,7 @@ impl Claim {
         }
     }
 
-    /// True if it permits the access of `record`.
+    /// True if the claim permits the change of `record`.
     fn allows(&self, record: &Record) -> bool {
         match &record.act {
             Act::Key(key, _) | Act::Touched(key) => {
@@ -127,7 +127,7 @@ impl Claim {
         }
     }
 
-    /// True when it permits changes.
+    /// True if the claim permits changes.
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
@@ -136,7 +136,7 @@ impl Claim {
         }
     }
 
-    /// True if no other transaction may read or change any of it.
+    /// True if no other transaction may read or change any of its keys.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         match self {
@@ -145,27 +145,27 @@ impl Claim {
         }
     }
 
-    /// True for a claim that passes builds.
+    /// True if the claim passes builds.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         matches!(self, Self::All(Access::Cut))
     }
 
-    /// True when changing its keys may take more than one turn.
+    /// True if changing its keys may take more than one turn.
     fn is_wide(&self) -> bool {
         !matches!(self, Self::Keys(_))
     }
 }
 
-/// The cores with a part in what `claims` record as one transaction. None if there is nothing to
-/// group: what one core changes in one turn is atomic by itself.
+/// The cores that take part in the transaction recorded for `claims`. Empty if nothing needs
+/// grouping: a change on one core in one turn is atomic by itself.
 pub(crate) fn writers(claims: &[(CoreId, Claim)]) -> Vec<CoreId> {
     let writes = || claims.iter().filter(|(_, claim)| claim.is_write());
     let spans = writes().count() > 1 || writes().any(|(_, claim)| claim.is_wide());
     if spans { writes().map(|(core, _)| *core).collect() } else { Vec::new() }
 }
 
-/// One key's holders.
+/// The holders of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Holders {
     shared: u32,
@@ -210,7 +210,7 @@ fn blocks(held: Access, asked: Access) -> bool {
 /// The receiver of a grant: a core, and a ticket there.
 pub(crate) type Notify = (usize, u64);
 
-/// A claim that waits, and the ticket to complete when it is granted.
+/// A waiting claim, and the ticket to complete when it is granted.
 struct Waiting {
     tx: TxId,
     claim: Claim,
@@ -221,35 +221,35 @@ struct Waiting {
 #[derive(Default)]
 pub struct LockTable {
     keys: IdentityMap<Holders>,
-    /// Claims of lists and of the whole shard: few at any time.
+    /// Claims of lists and of the whole shard; there are few at any time.
     wide: Vec<(TxId, Claim)>,
     granted: IdentityMap<Claim>,
     waiting: VecDeque<Waiting>,
-    /// The locks of transactions beyond the claims that they began with.
+    /// Locks of transactions besides the claims they started with.
     late: IdentityMap<Late>,
-    /// The transactions among them with very many keys.
+    /// Among them, the transactions with very many keys.
     many: Vec<TxId>,
-    /// Transactions that no claim is to wait for, and the error line for others.
+    /// Transactions for which no claim may wait, and the error line.
     busy: Vec<(TxId, &'static str)>,
     watches: Vec<Watch>,
 }
 
 impl LockTable {
-    /// True when nothing is held and nothing waits: then no command needs to check.
+    /// True when nothing is held and nothing waits; then commands need not check.
     #[inline]
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.granted.is_empty() && self.waiting.is_empty()
     }
 
-    /// True when a point command on `key` must wait.
+    /// True if a point command on `key` must wait.
     #[must_use]
     pub fn blocks_point(&self, key: u64, write: bool) -> bool {
         let access = if write { Access::Update } else { Access::Shared };
         self.is_held_against(key, access)
     }
 
-    /// Grants `claim` to `tx`, unless it conflicts with a held or waiting one.
+    /// Grants `claim` to `tx`, unless it conflicts with a held or waiting claim.
     pub fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
         let free = self.is_obtainable(claim);
         if free {
@@ -259,15 +259,15 @@ impl LockTable {
         free
     }
 
-    /// True when `claim` conflicts with nothing that is held or waits.
+    /// True if `claim` conflicts with no held or waiting claim.
     fn is_obtainable(&self, claim: &Claim) -> bool {
         self.is_free()
             || !self.conflicts_with_held(claim)
                 && !self.waiting.iter().any(|waiting| self.precedes(&waiting.claim, claim))
     }
 
-    /// True when `claim` must wait for one that waits already. A cut passes claims that wait for a
-    /// build: it delays none of them.
+    /// True if `claim` must wait for this waiting claim. A cut passes claims that wait for a build,
+    /// because it delays none of them.
     fn precedes(&self, waiting: &Claim, claim: &Claim) -> bool {
         overlap(waiting, claim) && !(claim.is_cut() && self.is_behind_build(waiting))
     }
@@ -277,13 +277,13 @@ impl LockTable {
         keys.iter().any(|(key, _)| self.keys.get(key).is_some_and(|held| held.build > 0))
     }
 
-    /// Grants `claim`, which is to read, unless it conflicts or a value of it is being rebuilt: the
-    /// data read stays as it is for as long as the claim is held.
+    /// Grants the read claim `claim`, unless it conflicts or one of its values is being rebuilt. So
+    /// the data read does not change while the claim is held.
     pub fn try_acquire_still(&mut self, tx: TxId, claim: &Claim) -> bool {
         !self.is_being_rebuilt(claim) && self.try_acquire(tx, claim)
     }
 
-    /// True when a value of `claim` may be replaced by one that is being built.
+    /// True if a value of `claim` may be replaced by one that is being built.
     fn is_being_rebuilt(&self, claim: &Claim) -> bool {
         let is_rebuilt = |key: &u64| self.keys.get(key).is_some_and(|held| held.update > 0);
         let singly = match claim {
@@ -297,8 +297,8 @@ impl LockTable {
         singly || self.wide.iter().any(rebuilds) || self.are_late_rebuilt(claim)
     }
 
-    /// Grants `claim` to `tx` before all waiting ones, unless it conflicts with a held one: for a
-    /// run that has worked on it in this turn already.
+    /// Grants `claim` to `tx` before all waiting claims, unless it conflicts with a held one. For a
+    /// run that has already worked on these keys in this turn.
     pub(crate) fn take_first(&mut self, tx: TxId, claim: Claim) -> bool {
         let is_free = !self.conflicts_with_held(&claim);
         if is_free {
@@ -308,8 +308,8 @@ impl LockTable {
         is_free
     }
 
-    /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true
-    /// when it was granted at once.
+    /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true if
+    /// it was granted at once.
     pub fn acquire(&mut self, tx: TxId, claim: Claim, notify: (usize, u64)) -> bool {
         debug_assert!(!claim.is_cut(), "{tx}: a cut does not queue");
         if self.try_acquire(tx, &claim) {
@@ -320,16 +320,16 @@ impl LockTable {
         false
     }
 
-    /// Releases what `tx` holds. Returns the waiters whose claims are granted now.
+    /// Releases the locks of `tx`. Returns the receivers of the claims that are granted now.
     pub fn release(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.give_all(tx);
         self.note_ended(tx);
         self.grant_waiting()
     }
 
-    /// Releases the locks of `tx`, and grants `claims` of them, before all waiting ones. Returns
-    /// which of them were granted at once, the receiver `notify` for the others, and the waiters
-    /// that are granted.
+    /// Releases the locks of `tx`, and grants `claims` of them before all waiting claims. Returns
+    /// which of them were granted at once, the receiver `notify` for the others, and the receivers
+    /// of other granted claims.
     pub(crate) fn hand_over(
         &mut self,
         tx: TxId,
@@ -365,15 +365,15 @@ impl LockTable {
         is_free
     }
 
-    /// The locks of `tx` are held by `next` from now on.
+    /// Makes `next` the holder of the locks of `tx`.
     pub(crate) fn rename(&mut self, tx: TxId, next: TxId) {
         let claim = self.give_all(tx);
         self.grant(next, claim);
         self.note_renamed(tx, next);
     }
 
-    /// Releases the locks that `tx` holds or waits for, if any. Returns the receiver of its own claim's
-    /// grant, if that waited, and the waiters that are granted, as `release` does.
+    /// Releases the locks that `tx` holds or waits for, if any. Returns the receiver of its own
+    /// waiting claim, and the receivers of granted claims, as `release` does.
     pub(crate) fn withdraw(&mut self, tx: TxId) -> (Option<Notify>, Vec<Notify>) {
         let place = self.waiting.iter().position(|waiting| waiting.tx == tx);
         let waited = place.and_then(|place| self.waiting.remove(place));
@@ -387,8 +387,8 @@ impl LockTable {
         (waited, self.grant_waiting())
     }
 
-    /// Releases what `tx` holds except `key`, which it keeps for `access`: that of its claim, or a
-    /// weaker one. Returns the waiters that are granted, as `release` does.
+    /// Releases the locks of `tx` except `key`, which it keeps for `access`: that of its claim, or
+    /// a weaker one. Returns the receivers of granted claims, as `release` does.
     pub fn narrow(&mut self, tx: TxId, key: u64, access: Access) -> Vec<(usize, u64)> {
         let claim = self.give_all(tx);
         assert!(claim.covers(key, access), "transaction {tx} does not hold {key} for {access:?}");
@@ -397,8 +397,8 @@ impl LockTable {
         self.grant_waiting()
     }
 
-    /// Releases what `tx` holds, but not `tx`: it is released later. Returns the waiters that are
-    /// granted, as `release` does.
+    /// Releases the locks of `tx`, but `tx` itself only later. Returns the receivers of granted
+    /// claims, as `release` does.
     pub fn empty(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.give_all(tx);
         self.grant(tx, Claim::Keys(Vec::new()));
@@ -406,7 +406,7 @@ impl LockTable {
         self.grant_waiting()
     }
 
-    /// Asserts that `tx`, which has made these records, holds the changed keys: in debug builds key
+    /// Asserts that `tx`, which made these records, holds the changed keys; debug builds check key
     /// by key.
     pub(crate) fn check_records<'a>(&self, tx: TxId, records: impl Iterator<Item = &'a Record>) {
         let mut records = records.filter(|record| record.part.is_some()).peekable();
@@ -433,7 +433,7 @@ impl LockTable {
         claim
     }
 
-    /// Claims held, and claims waiting.
+    /// The numbers of held and of waiting claims.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.granted.len(), self.waiting.len())
@@ -455,15 +455,16 @@ impl LockTable {
     fn give(&mut self, key: u64, access: Access) {
         let holders = self.keys.get_mut(&key).expect("a held key has holders");
         let count = holders.slot(access);
-        assert!(*count > 0, "nobody holds {key} for {access:?}"); // The key would be held forever.
+        // Otherwise the key would be held forever.
+        assert!(*count > 0, "nobody holds {key} for {access:?}");
         *count -= 1;
         if holders.is_free() {
             self.keys.remove(&key);
         }
     }
 
-    /// Grants, in order, all that conflict with nothing held and nothing before them. Returns their
-    /// receivers, after those of watches that are over.
+    /// Grants, in order, all claims that conflict with no held and no earlier claim. Returns their
+    /// receivers, after those of completed watches.
     fn grant_waiting(&mut self) -> Vec<(usize, u64)> {
         let mut granted = self.take_ended_watches();
         let mut still: VecDeque<Waiting> = VecDeque::new();
@@ -509,7 +510,7 @@ impl LockTable {
         }
     }
 
-    /// Debug builds check after every change, while that is cheap.
+    /// Checks the invariants after every change in debug builds, while that is cheap.
     fn check_if_few(&self) {
         const CLAIMS: usize = 8;
         const KEYS: usize = 64;
@@ -529,7 +530,7 @@ impl LockTable {
         self.check_watches();
     }
 
-    /// I1 and I4.
+    /// Checks I1 and I4.
     fn check_held(&self) {
         let mut keys = IdentityMap::<Holders>::default();
         let mut wide = 0;
@@ -552,7 +553,7 @@ impl LockTable {
         assert_eq!((&keys, wide), (&self.keys, self.wide.len()), "I1: what is held was granted");
     }
 
-    /// I2 and I5.
+    /// Checks I2 and I5.
     fn check_waiting(&self) {
         for (at, Waiting { tx, claim, .. }) in self.waiting.iter().enumerate() {
             let mut before = self.waiting.range(..at);
@@ -565,37 +566,38 @@ impl LockTable {
     }
 }
 
-/// Keys that a claim names one by one.
+/// The number of keys that a claim names individually.
 fn singles(claim: &Claim) -> usize {
     if let Claim::Keys(keys) = claim { keys.len() } else { 0 }
 }
 
-/// Whether a held wide claim conflicts with a requested one.
+/// True if a held wide claim conflicts with a requested one.
 fn wide_conflict(held: &Claim, asked: &Claim) -> bool {
     match (held, asked) {
-        (Claim::Keys(_), _) | (_, Claim::Keys(_)) => false, // Checked key by key.
+        (Claim::Keys(_), _) | (_, Claim::Keys(_)) => false, // These are checked key by key.
         (Claim::All(held), Claim::All(asked) | Claim::List(_, asked))
         | (Claim::List(_, held), Claim::All(asked)) => blocks(*held, *asked),
         (Claim::List(one, held), Claim::List(other, asked)) => {
-            // Intersecting millions here would stall: two long lists count as conflicting.
+            // Intersecting millions of locks here would stall, so two long lists always count as
+            // conflicting.
             let _ = (one, other);
             blocks(*held, *asked)
         }
     }
 }
 
-/// True when one of two claims must wait for the other, whichever came first.
+/// True if one of two claims must wait for the other, whichever came first.
 fn overlap(one: &Claim, other: &Claim) -> bool {
     meet(one, other, |a, b| blocks(a, b) || blocks(b, a))
 }
 
-/// True when neither may be granted while the other is held.
+/// True if neither access may be granted while the other is held.
 fn excludes(one: Access, other: Access) -> bool {
     blocks(one, other) && blocks(other, one)
 }
 
-/// True when two claims have a key in common for which `clash` holds, of the access of the first and that
-/// of the second. Two lists count as if they had.
+/// True if two claims share a key for which `clash` holds, given both accesses. Two lists count as
+/// sharing one.
 fn meet(one: &Claim, other: &Claim, clash: impl Fn(Access, Access) -> bool) -> bool {
     match (one, other) {
         (Claim::Keys(one), Claim::Keys(other)) => {
@@ -688,8 +690,8 @@ mod tests {
         assert!(locks.blocks_point(5_000, true));
     }
 
-    /// The invariant that `check_invariants` finds broken once `spoil` has modified a table
-    /// directly. Transaction 1 holds two keys, 2 an empty list, and 3 waits for 1.
+    /// Returns the invariant that `check_invariants` finds violated after `spoil` has modified a
+    /// table. Transaction 1 holds two keys, 2 an empty list, and 3 waits for 1.
     fn broken(spoil: impl FnOnce(&mut LockTable)) -> Option<&'static str> {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Update)])));

@@ -1,9 +1,10 @@
 //! The entries of a stream: a counted tree of packed chunks, by ID.
 //!
-//! Redis keeps a radix tree of listpacks of a hundred entries: a step backwards, an ID in the middle
-//! and a cut walk through them, a range is removed entry by entry, and a stream is freed in one go.
-//! Here an ID or a rank is found in O(log n), a range is removed at that price, a clone is a cut,
-//! and no step grows with the stream. Numbers and what we rejected: docs/design/0018-streams.md.
+//! Redis stores a radix tree of listpacks with a hundred entries each. It scans a listpack for a
+//! step backwards or an ID in the middle, removes ranges entry by entry, and frees a stream in one
+//! step. Here an ID or a rank is found in O(log n), a range is removed at the same cost, a clone is
+//! a cut, and no step grows with the stream. Numbers and what we rejected:
+//! docs/design/0018-streams.md.
 //!
 //! ```text
 //! Entries | base | shapes | tree of chunks: nodes of 8 to 32 children, with their sums and first IDs
@@ -13,7 +14,7 @@
 //! | file      | holds                                                               |
 //! |-----------|---------------------------------------------------------------------|
 //! | `item`    | the bytes of one entry                                              |
-//! | `gathered` | an entry that comes value by value                                 |
+//! | `gathered` | an entry that arrives value by value                               |
 //! | `shapes`  | the names of fields that entries have in common                     |
 //! | `run`     | reading in place, both ways                                         |
 //! | `reader`  | reading a cut in slices                                             |
@@ -64,7 +65,7 @@ type Child = crate::tree::Subtree<Coded>;
 pub struct Entries {
     tree: Option<Child>,
     shapes: Shapes,
-    /// Milliseconds that those of the entries' IDs are counted from: those of the first ever.
+    /// The base of the encoded IDs: the milliseconds of the first ID ever added.
     base: u64,
     owner: Owner,
 }
@@ -84,7 +85,7 @@ impl fmt::Debug for Entries {
 /// The encoded fields of a new entry.
 #[derive(Default)]
 struct Encoding {
-    /// Names and values apart.
+    /// Names and values in separate runs.
     names: Run,
     values: Run,
     pairs: usize,
@@ -93,8 +94,8 @@ struct Encoding {
 /// The run is on the stack: two allocations would be as much work as all the rest of a short entry.
 type Run = ArrayVec<u8, FIELDS_MAX>;
 
-/// Appends a name or a value. False if it is too long to be kept among the entries, alone or with
-/// those before it.
+/// Appends a name or a value. Returns false if it is too long to be stored among the entries, alone
+/// or with the earlier ones.
 #[inline]
 fn push_coded(run: &mut Run, field: NewElement<'_>) -> bool {
     field.coded(|code| match code {
@@ -109,7 +110,8 @@ fn push_coded(run: &mut Run, field: NewElement<'_>) -> bool {
 }
 
 impl Encoding {
-    /// Encodes all fields of an entry. False if they are too long to be kept among the entries.
+    /// Encodes all fields of an entry. Returns false if they are too long to be stored among the
+    /// entries.
     fn fill<'a>(&mut self, fields: impl Iterator<Item = NewElement<'a>>) -> bool {
         let mut is_name = true;
         for field in fields {
@@ -124,7 +126,7 @@ impl Encoding {
         true
     }
 
-    /// Each name followed by its value. `None` if that is too long to be kept among the entries.
+    /// Alternating names and values. `None` if they are too long to be stored among the entries.
     fn mixed(&self) -> Option<Vec<u8>> {
         if self.names.len() + self.values.len() > FIELDS_MAX {
             return None;
@@ -143,7 +145,7 @@ impl Encoding {
 }
 
 impl Entries {
-    /// None. Allocates nothing.
+    /// An empty stream. Allocates nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -181,8 +183,8 @@ impl Entries {
         Self { tree, shapes, base: self.base, owner: self.owner.reader() }
     }
 
-    /// True when only readers still hold what this [`Entries::reader`] holds; false while any version
-    /// of the stream exists.
+    /// True if only readers still hold the memory of this [`Entries::reader`]; false while any
+    /// version of the stream exists.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.owner.is_gone()
@@ -221,7 +223,7 @@ impl Entries {
         self.find(id).is_some()
     }
 
-    /// How many entries are before `id`. Cost: O(log n).
+    /// The number of entries before `id`. Cost: O(log n).
     #[must_use]
     pub fn rank_of(&self, id: StreamId) -> usize {
         let Some((tree, id)) = self.tree.as_ref().zip(self.relative(id)) else { return 0 };
@@ -232,14 +234,14 @@ impl Entries {
     /// The entry with this ID: its chunk, its rank and its offset.
     fn find(&self, id: StreamId) -> Option<(&Chunk, usize, usize)> {
         let (tree, id) = self.tree.as_ref().zip(self.relative(id))?;
-        // The last chunk that does not begin after it.
+        // The last chunk that begins at or before the ID.
         let (chunk, first) = tree.seek(|other, _| other <= id);
         let (index, offset) = lower_bound(chunk, id);
         let items = &chunk.items()[offset..];
         (!items.is_empty() && item::id(items) == id).then_some((chunk, first + index, offset))
     }
 
-    /// An ID as entries hold it. `None` if it is before all of them.
+    /// The stored form of an ID. `None` if it is before all entries.
     #[inline]
     fn relative(&self, id: StreamId) -> Option<StreamId> {
         Some(StreamId { ms: id.ms.checked_sub(self.base)?, ..id })
@@ -261,10 +263,10 @@ impl Entries {
         self.tree.as_ref().expect("the rank is one of an entry").find(rank)
     }
 
-    /// Adds an entry behind all others, with these names and values: name, value, name, value ...
+    /// Appends an entry with these fields: name, value, name, value ...
     /// Cost: O(log n + bytes).
     ///
-    /// Panics without fields. Debug builds panic when the last entry is not before it.
+    /// Panics without fields. Debug builds panic if the ID is not above the last one.
     pub fn append<'a>(
         &mut self,
         id: StreamId,
@@ -277,8 +279,8 @@ impl Entries {
         }
     }
 
-    /// [`Entries::append`] of names and values that are in a list. Cost: O(log n), and a copy if they
-    /// are short. Names that the list shares with others are not copied for this entry alone.
+    /// [`Entries::append`] with names and values in a list. Cost: O(log n), and a copy if they are
+    /// short. Names that the list shares with others are not copied for this entry.
     pub fn append_list(&mut self, id: StreamId, fields: List) {
         let all = || fields.range(0..fields.len());
         if fields.memory_bytes() <= 4 * FIELDS_MAX {
@@ -295,7 +297,7 @@ impl Entries {
         self.append_long(id, fields);
     }
 
-    /// False if the fields are too long to be kept among the entries.
+    /// Returns false if the fields are too long to be stored among the entries.
     fn append_short<'a>(
         &mut self,
         id: StreamId,
@@ -306,7 +308,7 @@ impl Entries {
             && (self.append_shaped(id, &encoding) || self.append_own(id, &encoding))
     }
 
-    /// False if the names cannot be a shape.
+    /// Returns false if the names cannot be a shape.
     fn append_shaped(&mut self, id: StreamId, encoding: &Encoding) -> bool {
         let Encoding { names, values, pairs } = encoding;
         let first = self.first().unwrap_or(id);
@@ -315,7 +317,7 @@ impl Entries {
         true
     }
 
-    /// False if names and values are too long together.
+    /// Returns false if names and values together are too long.
     fn append_own(&mut self, id: StreamId, encoding: &Encoding) -> bool {
         let Some(mixed) = encoding.mixed() else { return false };
         self.push(id, |id| Code::of(id, Form::Own, &mixed));
@@ -327,7 +329,7 @@ impl Entries {
         self.push(id, |id| Code::outside(id, fields));
     }
 
-    /// Adds the entry that `code` makes of the stored form of the ID.
+    /// Adds the entry that `code` encodes for the stored form of the ID.
     fn push<'c>(&mut self, id: StreamId, code: impl FnOnce(StreamId) -> Code<'c>) {
         debug_assert!(self.last() < Some(id), "S1: {id}");
         if self.tree.is_none() {
@@ -342,7 +344,7 @@ impl Entries {
         assert_eq!(self.len(), len + 1, "N1");
     }
 
-    /// Removes an entry. False if there is none with this ID. Cost: O(log n).
+    /// Removes an entry. Returns false if there is none with this ID. Cost: O(log n).
     pub fn remove(&mut self, id: StreamId) -> bool {
         let Some((_, rank, _)) = self.find(id) else { return false };
         let len = self.len();
@@ -351,13 +353,13 @@ impl Entries {
         true
     }
 
-    /// Removes the entries with these ranks, as far as they exist. Cost: O(log n); large parts are
+    /// Removes the entries at these ranks, as far as they exist. Cost: O(log n); large parts are
     /// freed later.
     pub fn remove_range(&mut self, ranks: Range<usize>) {
         let ranks = ranks.start..ranks.end.min(self.len());
         let (len, count) = (self.len(), ranks.len());
         let Some(tree) = self.tree.as_mut().filter(|_| !ranks.is_empty()) else { return };
-        // Streams of a bounded length lose an entry with each that is added.
+        // Streams of bounded length lose an entry with each addition.
         if ranks.start == 0 && ranks.end < tree.peek(End::Front).len() {
             tree.edit(0, &mut |chunk, _| own(chunk).cut(End::Front, ranks.end));
             return;
@@ -366,10 +368,11 @@ impl Entries {
         assert_eq!(self.len() + count, len, "N1");
     }
 
-    /// Copies now the parts that a change of the entry with this rank would have to copy because a
-    /// cut shares them. Returns true when something was copied: a few microseconds.
+    /// Copies in advance the parts that a change of the entry at this rank would have to copy
+    /// because a cut shares them. Returns true if something was copied, which takes a few
+    /// microseconds.
     ///
-    /// Panics when there is no such entry.
+    /// Panics if there is no such entry.
     pub fn unshare(&mut self, rank: usize) -> bool {
         assert!(rank < self.len(), "rank={rank} len={}", self.len());
         let Some(tree) = &mut self.tree else { return false };
@@ -403,7 +406,7 @@ impl Entries {
     }
 }
 
-/// How many entries of a chunk are before an ID, and the offset of the first that is not.
+/// The number of entries of a chunk before an ID, and the offset of the first other entry.
 fn lower_bound(chunk: &Chunk, id: StreamId) -> (usize, usize) {
     let items = chunk.items();
     let is_before = |offset: usize| item::id(&items[offset..]) < id;

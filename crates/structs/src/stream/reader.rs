@@ -1,7 +1,7 @@
-//! Reading a cut in slices, either way, and releasing the entries read.
+//! Reads a cut in slices, in either direction, and releases the entries read.
 //!
-//! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
-//! cut lives. [`StreamReader`] takes the cut apart instead, and drops each chunk once it has read it.
+//! A cut keeps every chunk shared, so a writer copies each chunk that it changes while the cut
+//! exists. [`StreamReader`] takes the cut apart instead, and drops each chunk once it has read it.
 
 use super::item::Coded;
 use super::run::StreamEntry;
@@ -13,25 +13,25 @@ use std::ops::Range;
 
 /// Reads a cut in slices, and releases the entries it has read.
 pub struct StreamReader {
-    /// `None` once all are read.
+    /// `None` once everything has been read.
     unread: Option<Unread<Coded>>,
     shapes: Shapes,
     base: u64,
     /// The current chunk.
     chunk: Option<Handle>,
     from: End,
-    /// Offsets of the entries of the current chunk that are still to come: the last is next.
+    /// Offsets of the unread entries of the current chunk; the last one is next.
     offsets: Vec<u16>,
     /// Entries still to come.
     left: usize,
-    /// Entries at first, and the bytes of the cut.
+    /// The initial number of entries, and the bytes of the cut.
     len: usize,
     bytes: usize,
 }
 
 impl StreamReader {
-    /// Takes over a cut, to read the entries with these ranks, as far as they exist: in order from
-    /// the front, in reverse from the back. Cost: O(log n).
+    /// Takes over a cut, to read the entries at these ranks: ascending from the front, descending
+    /// from the back. Cost: O(log n).
     #[must_use]
     pub fn new(mut cut: Entries, ranks: Range<usize>, from: End) -> Self {
         let all = cut.len();
@@ -62,7 +62,7 @@ impl StreamReader {
         self.left
     }
 
-    /// Bytes still to be read that only readers hold: an estimate, by the number of entries. 0 while
+    /// Bytes still to be read that only readers hold, estimated from the number of entries. 0 while
     /// a version of the stream exists.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
@@ -74,7 +74,7 @@ impl StreamReader {
         }
     }
 
-    /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
+    /// Calls `f` for at most `max_entries` of the next entries. Returns true while some are left.
     ///
     /// Cost: a few nanoseconds an entry, besides `f`.
     pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(StreamEntry<'_>)) -> bool {

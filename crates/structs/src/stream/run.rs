@@ -1,4 +1,4 @@
-//! Reading a stream in place: one entry, and entries in order, either way.
+//! Reading a stream in place: single entries, and ranges in either direction.
 
 use super::item::{self, Coded, Form};
 use super::shapes::Shapes;
@@ -9,7 +9,7 @@ use crate::list::{self, Element, List};
 use darter_base::StreamId as Id;
 use std::ops::Range;
 
-/// An entry of a stream, read where it is.
+/// An entry of a stream, borrowed in place.
 #[derive(Clone, Copy)]
 pub struct StreamEntry<'a> {
     id: Id,
@@ -19,11 +19,11 @@ pub struct StreamEntry<'a> {
 /// The fields of an entry.
 #[derive(Clone, Copy)]
 enum Body<'a> {
-    /// The names of its shape and how many there are; its values.
+    /// The names of its shape with their number, and its values.
     Shaped(&'a [u8], usize, &'a [u8]),
     /// The names and values.
     Own(&'a [u8]),
-    /// The same, outside.
+    /// Names and values, stored out of line.
     Long(&'a List),
 }
 
@@ -50,8 +50,8 @@ impl<'a> StreamEntry<'a> {
         self.id
     }
 
-    /// The fields: names and values are counted as one. Cost: O(1), or a walk past the fields if
-    /// the names are its own.
+    /// The number of names and values together. Cost: O(1), or a walk over the fields if the entry
+    /// stores its own names.
     #[must_use]
     pub fn pairs(&self) -> usize {
         match self.body {
@@ -72,7 +72,7 @@ impl<'a> StreamEntry<'a> {
         })
     }
 
-    /// The names and values as a list, if they are long: a cut of it is read in slices.
+    /// The names and values as a list, if they are long; a cut of it can be read in slices.
     #[must_use]
     pub fn long(&self) -> Option<&'a List> {
         if let Body::Long(list) = self.body { Some(list) } else { None }
@@ -82,16 +82,16 @@ impl<'a> StreamEntry<'a> {
 /// Names and values of an entry: see [`StreamEntry::fields`].
 pub struct Fields<'a>(FieldsLeft<'a>);
 
-/// The rest of a run.
+/// The remaining names and values.
 enum FieldsLeft<'a> {
-    /// The next entry is in the first run, and those after it are in the second.
+    /// The next element is in the first run, the one after it in the second, and so on.
     Packed(&'a [u8], &'a [u8]),
     Own(&'a [u8]),
     Long(list::Forward<'a>),
 }
 
 impl<'a> Fields<'a> {
-    /// Encoded elements, one after the other.
+    /// Encoded elements, one after another.
     pub(super) fn of(run: &'a [u8]) -> Self {
         Self(FieldsLeft::Own(run))
     }
@@ -126,7 +126,7 @@ fn first<'a>(run: &mut &'a [u8]) -> Option<Element<'a>> {
 }
 
 impl Entries {
-    /// The entries with these ranks, as far as they exist, in order.
+    /// The entries at these ranks, as far as they exist, in order.
     ///
     /// Cost: O(log n) for each chunk, and some nanoseconds for each entry.
     #[must_use]
@@ -142,7 +142,7 @@ impl Entries {
         }
     }
 
-    /// The entries with these ranks, as far as they exist, in reverse.
+    /// The entries at these ranks, as far as they exist, in reverse.
     #[must_use]
     pub fn range_back(&self, ranks: Range<usize>) -> StreamBackward<'_> {
         let next = ranks.end.min(self.len());
@@ -157,7 +157,7 @@ pub struct StreamForward<'a> {
     /// The current chunk, and the offset of the next entry in it.
     chunk: Option<&'a Chunk>,
     offset: usize,
-    /// Rank of the next entry; the rank after its chunk; the rank after the last entry wanted.
+    /// The rank of the next entry; the rank after its chunk; the end of the wanted ranks.
     next: usize,
     chunk_end: usize,
     end: usize,
@@ -198,10 +198,10 @@ const BATCH: usize = 16;
 pub struct StreamBackward<'a> {
     entries: &'a Entries,
     chunk: Option<&'a Chunk>,
-    /// Offsets of entries of the chunk, in order; the first `ready` of them are still to come.
+    /// Offsets of entries in the chunk, in order; the first `ready` of them are unread.
     offsets: [u16; BATCH],
     ready: usize,
-    /// The rank after the next entry, and the rank of the last one wanted.
+    /// The rank after the next entry, and the lowest wanted rank.
     next: usize,
     start: usize,
 }

@@ -1,31 +1,31 @@
 //! The shapes of a stream's entries: the names of their fields, in order.
 //!
-//! Most streams have entries of one shape, or of a few that alternate. Redis keeps the names of each
-//! node's first entry, and leaves out those of entries of the same names; here a stream keeps the
-//! names of its latest shapes, and an entry says which it has. A shape that no entry has any more
-//! gives its number to another.
+//! Most streams have entries of one shape, or of a few that alternate. Redis stores the names of
+//! each node's first entry, and omits equal names of others. Here a stream stores the names of its
+//! latest shapes, and an entry has the number of its shape. The number of an unused shape is
+//! reused.
 //!
 //! Invariants:
 //! - H1: numbers are below [`SHAPES_MAX`], and `bytes` is the sum over the shapes.
-//! - H2: a shape stays as long as an entry may have it: `until` is at or behind the last of them, for
-//!   all shapes but the one that was used last.
+//! - H2: a shape stays as long as an entry may use it: no entry after `until` uses the shape,
+//!   except for the most recently used one.
 
 use super::item::FIELDS_MAX;
 use darter_base::StreamId as Id;
 use std::sync::Arc;
 
-/// The most shapes of a stream. Entries of others hold their names themselves.
+/// The most shapes of a stream. Other entries store their own names.
 pub(super) const SHAPES_MAX: usize = 64;
-/// The longest names that are kept as a shape, encoded.
+/// The longest encoded names that are stored as a shape.
 pub(super) const NAMES_MAX: usize = FIELDS_MAX;
 
-/// The names of the fields of some entries.
+/// Field names shared by some entries.
 #[derive(Clone)]
 pub(super) struct Shape {
     /// As elements of a list, encoded.
     names: Arc<[u8]>,
     len: usize,
-    /// No entry after this ID has the shape, unless it was used last.
+    /// No entry after this ID uses the shape, unless it is the most recent one.
     until: Id,
 }
 
@@ -49,7 +49,7 @@ impl Shape {
 #[derive(Clone, Default)]
 pub(super) struct Shapes {
     shapes: Arc<Vec<Shape>>,
-    /// Number of the one that was used last.
+    /// The number of the most recently used shape.
     recent: usize,
     bytes: usize,
 }
@@ -66,8 +66,8 @@ impl Shapes {
         self.bytes
     }
 
-    /// The number of the shape of these names, for the entry with this ID, which is added behind all
-    /// others. `first` is the ID of the first of those. `None` if there is no number left.
+    /// The number of the shape with these names, for an entry appended with this ID. `first` is the
+    /// ID of the stream's first entry. `None` if no number is free.
     #[inline]
     pub(super) fn take(&mut self, names: &[u8], len: usize, id: Id, first: Id) -> Option<u8> {
         if self.shapes.get(self.recent).is_some_and(|shape| *shape.names == *names) {
@@ -76,7 +76,7 @@ impl Shapes {
         self.switch(names, len, id, first)
     }
 
-    /// [`Shapes::take`] of another than the last one.
+    /// [`Shapes::take`] for a shape other than the most recent one.
     fn switch(&mut self, names: &[u8], len: usize, id: Id, first: Id) -> Option<u8> {
         if names.len() > NAMES_MAX {
             return None;
@@ -114,7 +114,7 @@ impl Shapes {
         self.shapes.iter().enumerate().find(is_vacant).map(|(number, _)| number)
     }
 
-    /// Panics when an invariant does not hold.
+    /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         assert!(self.shapes.len() <= SHAPES_MAX, "H1: {} shapes", self.shapes.len());
         let bytes = self.shapes.iter().map(Shape::memory_bytes).sum::<usize>();
@@ -124,8 +124,8 @@ impl Shapes {
         }
     }
 
-    /// Panics when the entry with this ID, of a stream whose base is `base`, cannot have the shape
-    /// with this number.
+    /// Panics if the entry with this ID, in a stream with this `base`, cannot use the shape with
+    /// this number.
     pub(super) fn check_entry(&self, number: u8, id: Id) {
         let shape = self.get(number);
         assert!(usize::from(number) == self.recent || id <= shape.until, "H2: {id} {number}");

@@ -1,4 +1,4 @@
-//! Streams against a map, under seeds; cuts, readers, shapes, and freeing in portions.
+//! Streams compared with a map under random seeds; cuts, readers, shapes, and freeing in portions.
 
 use super::shapes::SHAPES_MAX;
 use super::*;
@@ -24,7 +24,7 @@ fn add(entries: &mut Entries, id: StreamId, fields: &[Vec<u8>]) {
     entries.append(id, fields.iter().map(|field| NewElement::Bytes(field)));
 }
 
-/// Fields of one of some shapes, or of a shape of their own; a few are long.
+/// Fields of one of several shapes, or of a unique shape; a few are long.
 fn fields(prng: &mut Prng, shapes: u64, longest: usize) -> Vec<Vec<u8>> {
     let shape = prng.below(shapes);
     let pairs = match prng.below(40) {
@@ -77,7 +77,7 @@ const SHRINK: &[(u64, Op)] = &[
     (2, Op::Unshare), (1, Op::Empty),
 ];
 
-/// A stream, its model, and cuts with theirs.
+/// A stream and its model, and cuts with their models.
 struct Trial {
     entries: Entries,
     model: Model,
@@ -183,7 +183,7 @@ fn random_stream_operations_agree_with_a_map() {
     }
 }
 
-/// Entries of two short fields, seventeen milliseconds apart.
+/// Entries with two short fields each, seventeen milliseconds apart.
 fn events(count: u64) -> Entries {
     let mut entries = Entries::new();
     for number in 0..count {

@@ -1,22 +1,23 @@
-//! Building a table of very many entries that come in any order, in steps.
+//! Builds a table from very many entries in any order, in steps.
 //!
-//! Added one by one to a table of millions, an entry is four or five cache misses, and with pages of
-//! 4 KiB as many misses of the address translation, which no prefetch hides. Here entries are encoded
-//! and gathered first, in buckets by the first bits of their hashes; then they are added bucket by
-//! bucket, so that all that is touched stays in the cache. By then it is known how many they are: the
-//! segments that a bucket will fill are made before, and few are ever split.
+//! Adding a single entry to a table of millions takes four or five cache misses, and with pages of
+//! 4 KiB as many TLB misses, which no prefetch hides. Here entries are first encoded and collected
+//! in buckets, by the first bits of their hashes. Then they are added bucket by bucket, so that all
+//! memory touched stays in the cache. By then their number is known: the segments of a bucket are
+//! created in advance, and few are ever split.
 //!
 //! ```text
 //! push   bucket 0: block, block     | hash: 8 | entry | hash: 8 | entry | ..
 //!        bucket 1: block, ..
 //! step   the last bucket -> its segments, 64 entries at a time; each block is freed behind them
 //! ```
-//! Blocks are so large that the allocator returns each to the system when it is freed: what was
-//! gathered makes room for the table, and both together are never much more than the larger one.
+//! Blocks are so large that the allocator returns each to the system when it is freed: the
+//! collected entries make room for the table, and both together never take much more than the
+//! larger one.
 //!
 //! Invariants:
-//! - B1: gathered entries own nothing. Entries that own something (a long key, a value out of line)
-//!   are in the table.
+//! - B1: collected entries own nothing. Entries that own something (a long key, a value out of
+//!   line) are added to the table directly.
 //!
 //! Not here: the contents of a segment, and which are foreseen. See `rebuild`.
 
@@ -31,17 +32,17 @@ use darter_base::UnixMillis;
 use darter_base::lazyfree::{self, Dismantle};
 use std::ptr::NonNull;
 
-/// Fewer entries are in the processor's caches anyway.
+/// Fewer entries fit the processor's caches anyway.
 const LEN_MIN: usize = 1 << 17;
 /// Entries that a bucket has, at most: with their segments they take 2 to 3 MiB.
 const BUCKET: usize = 1 << 16;
-/// The most buckets: more streams at once are no gain.
+/// The most buckets: more write streams at once would gain nothing.
 const BUCKETS_MAX: usize = 1 << 11;
-/// Bytes of a block. The allocator keeps smaller ones with others, of other buckets.
+/// Bytes of a block. The allocator would place smaller blocks next to those of other buckets.
 const BLOCK: usize = 1 << 20;
-/// Bytes of the first block of a bucket: they may be far fewer than was said.
+/// Bytes of a bucket's first block; small because there may be far fewer entries than announced.
 const BLOCK_FIRST: usize = 1 << 16;
-/// Entries added in one step, and their bytes: each may be the first of its segment.
+/// Entries that are added in one step, and their bytes; each may be the first of its segment.
 const STEP: usize = 64;
 const STEP_BYTES: usize = 16 * 1024;
 /// Bytes of a hash.
@@ -49,11 +50,11 @@ const HASH: usize = size_of::<u64>();
 
 const _: () = assert!(BLOCK_FIRST > entry::ENTRY_MAX + HASH);
 
-/// A key came twice.
+/// The error for a key that was added twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twice;
 
-/// Entries whose hashes begin alike.
+/// Entries whose hashes begin with the same bits.
 #[derive(Default)]
 struct Bucket {
     blocks: Vec<Vec<u8>>,
@@ -80,12 +81,12 @@ impl Bucket {
 /// A bucket whose entries are being added.
 struct Open {
     bucket: Bucket,
-    /// How far its last block was read.
+    /// The read position in its last block.
     at: usize,
     foreseen: Option<Foreseen>,
 }
 
-/// Blocks that are not needed any more.
+/// Blocks that are no longer needed, waiting to be freed.
 struct Blocks(Vec<Vec<u8>>);
 
 impl Dismantle for Blocks {
@@ -99,18 +100,19 @@ impl Dismantle for Blocks {
     }
 }
 
-/// Builds a table: see the module.
+/// Builds a table; see the module's documentation.
 pub struct Builder<X: OutOfLine> {
     table: Table<X>,
-    /// The buckets that were not opened.
+    /// The buckets that have not been opened yet.
     buckets: Vec<Bucket>,
     open: Option<Open>,
-    /// Bits of a hash that name its bucket.
+    /// The number of leading hash bits that select a bucket.
     bits: u8,
 }
 
 impl<X: OutOfLine> Builder<X> {
-    /// A builder for about `len` entries; `None` if they are too few. Allocates as entries come.
+    /// A builder for about `len` entries; `None` if they are too few. Memory is allocated as
+    /// entries arrive.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
         if len < LEN_MIN {
@@ -120,15 +122,15 @@ impl<X: OutOfLine> Builder<X> {
         Some(Self::with_bits(buckets.trailing_zeros() as u8))
     }
 
-    /// A builder whose buckets are named by this many bits of a hash.
+    /// A builder whose buckets are selected by this many bits of a hash.
     fn with_bits(bits: u8) -> Self {
         assert!((1..=BUCKETS_MAX.ilog2()).contains(&u32::from(bits)), "bits={bits}");
         let buckets = (0..1 << bits).map(|_| Bucket::default()).collect();
         Self { table: Table::new(), buckets, open: None, bits }
     }
 
-    /// Adds an entry. False when its key was found to be there: then the builder is of no use. In most
-    /// cases [`Builder::step`] finds that.
+    /// Adds an entry. Returns false if its key is a detected duplicate; the builder is then
+    /// useless. Most duplicates are detected only by [`Builder::step`].
     ///
     /// - Cost: O(1); as [`Table::insert`] for a value that owns something.
     /// - Panics when `value` is inline and longer than `INLINE_MAX`.
@@ -151,11 +153,11 @@ impl<X: OutOfLine> Builder<X> {
         true
     }
 
-    /// Does a portion of the work, once all entries were pushed. True while some is left. Cost: a
-    /// portion.
+    /// Does a portion of the work, after all entries have been pushed. Returns true while some is
+    /// left. Cost: a portion.
     ///
     /// # Errors
-    /// A key came twice: then the builder is of no use.
+    /// A key was added twice; the builder is then useless.
     pub fn step(&mut self) -> Result<bool, Twice> {
         let Some(open) = &mut self.open else {
             let Some(bucket) = self.buckets.pop() else {
@@ -186,7 +188,7 @@ impl<X: OutOfLine> Builder<X> {
     }
 }
 
-/// Adds the first entries of those gathered in `bytes`. Returns how many bytes they took.
+/// Adds the first of the entries in `bytes`. Returns the number of bytes they took.
 fn add_some<X: OutOfLine>(
     big: &mut Big<X>,
     bytes: &[u8],
@@ -214,7 +216,7 @@ fn add_some<X: OutOfLine>(
 }
 
 impl<X: OutOfLine> Big<X> {
-    /// Adds an entry that owns nothing. False, without a change, when there is one with its key.
+    /// Adds an entry that owns nothing. Returns false, without a change, if its key exists.
     fn add_new(&mut self, hash: u64, raw: Raw<X>, len: usize) -> bool {
         let is_new = !self.directory.segment(hash).has_key_of(hash, raw);
         if is_new {

@@ -1,4 +1,4 @@
-//! How full a table is, and whether it is sound.
+//! The fill of a table, and checks of its invariants.
 
 use super::directory::{NEVER, Path};
 use super::entry::{Entry, Raw};
@@ -8,18 +8,18 @@ use super::value::OutOfLine;
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 
-/// How full a table is: for DEBUG.
+/// The fill of a table, for DEBUG.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
-    /// Segments; 0 for a small table.
+    /// The number of segments; 0 for a small table.
     pub segments: usize,
-    /// Pages of all segments.
+    /// The number of pages of all segments.
     pub pages: usize,
-    /// Entries.
+    /// The number of entries.
     pub entries: usize,
-    /// Slots of all indexes: `entries / slots` is the fill.
+    /// The number of slots of all indexes: `entries / slots` is the fill.
     pub slots: usize,
-    /// Entries of the fullest segment.
+    /// The number of entries in the fullest segment.
     pub entries_max: usize,
     /// Bytes of memory, as [`Table::memory_bytes`] counts them.
     pub bytes: usize,
@@ -40,7 +40,7 @@ impl Fill {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// How full the table is. Cost: O(segments): for tests; see [`Filling`].
+    /// The fill of the table. Cost: O(segments): for tests; see [`Filling`].
     #[must_use]
     pub fn fill_report(&self) -> Fill {
         let mut fill = Fill::of(self);
@@ -51,7 +51,7 @@ impl<X: OutOfLine> Table<X> {
         fill
     }
 
-    /// Panics when an invariant does not hold. Cost: O(entries): for tests; see [`Checker`].
+    /// Panics if an invariant is violated. Cost: O(entries): for tests; see [`Checker`].
     pub fn check_invariants(&self) {
         let mut checker = Checker::new(self.clone());
         while checker.next_slice(&mut |_| {}) {}
@@ -71,12 +71,12 @@ impl<X: OutOfLine> Drop for Cut<X> {
 /// The first segment of a table.
 const FIRST: Path = Path { top: 0, leaf: 0 };
 
-/// Computes in slices how full a cut is.
+/// Computes the fill of a cut in slices.
 pub struct Filling<X: OutOfLine> {
     cut: Cut<X>,
     /// The next segment.
     next: Option<Path>,
-    /// As found so far.
+    /// The fill of the segments visited so far.
     fill: Fill,
 }
 
@@ -101,7 +101,7 @@ impl<X: OutOfLine> Filling<X> {
         self.next.is_some()
     }
 
-    /// The fill found.
+    /// Returns the fill.
     #[must_use]
     pub fn fill(&self) -> Fill {
         self.fill
@@ -110,8 +110,7 @@ impl<X: OutOfLine> Filling<X> {
 
 /// Checks the invariants of a cut in slices.
 ///
-/// It holds the whole cut until it ends: only an entry's place in the directory shows where it
-/// belongs.
+/// It holds the whole cut until it ends, because only the directory shows where an entry belongs.
 pub struct Checker<X: OutOfLine> {
     cut: Cut<X>,
     /// The next segment.
@@ -127,7 +126,7 @@ impl<X: OutOfLine> Checker<X> {
     }
 
     /// Checks the next segment, and calls `f` for each of its entries. Returns true while some are
-    /// left. Panics when an invariant does not hold; those of the whole are checked last.
+    /// left. Panics if an invariant is violated; those of the whole table are checked last.
     ///
     /// Cost: a portion, besides `f`; the last call, O(leaves of the directory).
     pub fn next_slice(&mut self, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {

@@ -1,9 +1,9 @@
 //! The directory: from the first bits of a hash to a segment, over two levels that are copied
 //! piecewise.
 //!
-//! One flat array would do for lookups, but a cut shares it, and the first write after a cut would
-//! copy it whole, touching every segment's count. Here a write copies the top and one leaf: a
-//! hundred counts each, at any size.
+//! One flat array would be enough for lookups. But the first write after a cut would copy all of
+//! it, touching every segment's count. Here a write copies the top and one leaf: a hundred counts
+//! each, at any size.
 //!
 //! ```text
 //! hash: | top.bits | leaf.bits | ...        leaf.skip = depth of its run in the top
@@ -34,10 +34,10 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Most bits that one leaf knows: 128 slots, 3 KiB.
 pub(super) const LEAF_BITS: u8 = 7;
-/// Two leaves with at most this many bits are merged.
+/// Two leaves are merged if the result has at most this many bits.
 const LEAF_BITS_MERGE: u8 = LEAF_BITS - 2;
-/// Deepest segment, in bits of the hash: the most that a scan's cursor can express. With uniform
-/// hashes a table reaches it at 38 G entries.
+/// The deepest segment, in bits of the hash: the most that a scan's cursor can express. With
+/// uniform hashes, a table reaches this depth at 38 G entries.
 pub(super) const DEPTH_MAX: u8 = 26;
 /// `earliest` of entries without a deadline.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -49,7 +49,7 @@ struct Slot<P> {
     depth: u8,
 }
 
-/// A level of the directory: see the module.
+/// One level of the directory; see the module's documentation.
 pub(super) struct Fan<P> {
     bits: u8,
     slots: Vec<Slot<P>>,
@@ -92,7 +92,7 @@ impl<P> Fan<P> {
         self.slots.capacity() * size_of::<Slot<P>>()
     }
 
-    /// The slot of a hash whose first bits are those of this fan.
+    /// The slot for a hash; the fan's own bits come first in it.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
         // Shifts in two steps: a shift by 64 would overflow.
@@ -106,7 +106,7 @@ impl<P> Fan<P> {
         &self.slots[index].handle
     }
 
-    /// The handle, for changing its target; to replace it, see [`Fan::replace`].
+    /// The handle, for changes of its target; to replace the handle, see [`Fan::replace`].
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> &mut P {
         &mut self.slots[index].handle
@@ -138,7 +138,7 @@ impl<P> Fan<P> {
         })
     }
 
-    /// The earliest deadline of the child in `index`, or a bound before it.
+    /// The earliest deadline of the child in `index`, or a lower bound.
     pub(super) fn earliest(&self, index: usize) -> u64 {
         self.slots[self.run(index).start].earliest
     }
@@ -159,7 +159,7 @@ impl<P> Fan<P> {
         self.firsts().map(|first| self.slots[first].earliest).min().unwrap_or(NEVER)
     }
 
-    /// The first child from slot `from` on whose `earliest` is not after `now`.
+    /// The first child from slot `from` on whose `earliest` is at most `now`.
     pub(super) fn next_expired(&self, from: usize, now: u64) -> Option<usize> {
         let mut at = from;
         while at < self.slots.len() {
@@ -217,7 +217,8 @@ impl<P> Fan<P> {
             index *= 2;
         }
         let run = self.run(index);
-        assert!(run.len() >= 2, "a run of {} slots has no halves", run.len()); // One would be lost.
+        // Otherwise one child would be lost.
+        assert!(run.len() >= 2, "a run of {} slots has no halves", run.len());
         let middle = run.start + run.len() / 2;
         let old = self.take(index);
         self.set_run(run.start..middle, left.0, left.1);
@@ -225,7 +226,7 @@ impl<P> Fan<P> {
         old
     }
 
-    /// The run that together with that of `index` makes the next larger one.
+    /// The run that, together with the run of `index`, makes up the next larger one.
     pub(super) fn sibling(&self, index: usize) -> Option<usize> {
         let run = self.run(index);
         if run.len() == self.slots.len() {
@@ -239,7 +240,7 @@ impl<P> Fan<P> {
     pub(super) fn merge(&mut self, index: usize, handle: P, earliest: u64) -> (P, P) {
         let run = self.run(index);
         let sibling = run.start ^ run.len();
-        // Else the handle of neither would be where it is taken from.
+        // Otherwise one of the handles would not be where it is taken from.
         assert_eq!(self.depth(sibling), self.depth(index), "D1: {sibling} beside {index}");
         let old = (self.take(index), self.take(sibling));
         let first = run.start.min(sibling);
@@ -261,12 +262,13 @@ impl<P> Fan<P> {
         assert_eq!(self.slots.len(), 1 << self.bits, "twice as many slots");
     }
 
-    /// Halves the fan while every run has two slots or more.
+    /// Halves the fan as long as every run has at least two slots.
     fn halve(&mut self) {
         while self.bits > 0 && self.slots.iter().all(|slot| slot.depth < self.bits) {
             let mut keep = false;
             self.slots.retain(|_| {
-                keep = !keep; // The first of two stays, so the first of a run does.
+                // The first slot of each pair stays, so the first slot of each run does.
+                keep = !keep;
                 keep
             });
             self.slots.shrink_to_fit();
@@ -275,7 +277,7 @@ impl<P> Fan<P> {
         assert_eq!(self.slots.len(), 1 << self.bits, "half as many slots");
     }
 
-    /// Cuts a fan in two by its first bit, which all children know.
+    /// Splits a fan in two by its first bit, which all children know.
     fn halves(mut self) -> (Self, Self) {
         assert!(self.bits > 0, "one slot has no halves");
         let bits = self.bits - 1;
@@ -291,7 +293,7 @@ impl<P> Fan<P> {
         (left, right)
     }
 
-    /// The inverse of [`Fan::halves`].
+    /// Reverses [`Fan::halves`].
     fn joined(mut left: Self, mut right: Self) -> Self {
         while left.bits < right.bits {
             left.double();
@@ -307,7 +309,7 @@ impl<P> Fan<P> {
         Self { bits: left.bits + 1, slots }
     }
 
-    /// Removes the last child. Nothing else can be done with the fan afterwards.
+    /// Removes the last child. The fan must only be taken apart further after that.
     pub(super) fn pop_run(&mut self) -> Option<P> {
         let last = self.slots.len().checked_sub(1)?;
         let first = self.run(last).start;
@@ -338,7 +340,7 @@ pub(super) struct Leaf<X: OutOfLine> {
 pub(super) struct Directory<X: OutOfLine> {
     pub(super) top: Fan<Arc<Leaf<X>>>,
     leaf_bytes: usize,
-    /// The table's share, or a reader's: see [`Table::reader`](super::Table::reader).
+    /// The table's owner handle, or a reader's: see [`Table::reader`](super::Table::reader).
     pub(super) owner: Owner,
 }
 
@@ -349,8 +351,8 @@ pub(super) struct Path {
     pub(super) leaf: usize,
 }
 
-/// The content, mutably, if it is not shared. Cheaper than `Arc::get_mut`, which must allow for
-/// weak references; there are none here.
+/// The target for changes, if it is not shared. Cheaper than `Arc::get_mut`, which must allow for
+/// weak references.
 #[inline]
 pub(crate) fn get_mut<T: ?Sized>(arc: &mut Arc<T>) -> Option<&mut T> {
     if Arc::strong_count(arc) != 1 {
@@ -372,7 +374,7 @@ impl<X: OutOfLine> Leaf<X> {
         size_of::<Self>() + 2 * size_of::<usize>() + self.fan.bytes()
     }
 
-    /// Bits of the hash that the segment in `index` knows.
+    /// The number of hash bits that the segment in `index` knows.
     pub(super) fn depth(&self, index: usize) -> u8 {
         self.skip + self.fan.depth(index)
     }
@@ -407,7 +409,7 @@ impl<X: OutOfLine> Directory<X> {
         self.top.get(path.top).fan.get(path.leaf)
     }
 
-    /// True when neither the segment nor its leaf is shared.
+    /// True if neither the segment nor its leaf is shared.
     #[inline]
     pub(super) fn is_own(&mut self, path: Path) -> bool {
         get_mut(self.top.get_mut(path.top)).is_some_and(|leaf| leaf.fan.get(path.leaf).is_unique())
@@ -454,23 +456,24 @@ impl<X: OutOfLine> Directory<X> {
         self.top.get(path.top).fan.earliest(path.leaf)
     }
 
-    /// Notes a deadline below `path`.
+    /// Lowers the bounds along `path` to a deadline.
     #[inline]
     pub(super) fn lower_earliest(&mut self, path: Path, earliest: u64) {
         self.leaf_mut(path.top).fan.lower_earliest(path.leaf, earliest);
         self.top.lower_earliest(path.top, earliest);
     }
 
-    /// Updates the `earliest` of a leaf after that of a segment was raised.
+    /// Raises the `earliest` of a leaf after that of one of its segments was raised.
     pub(super) fn settle_earliest(&mut self, top: usize) {
         let earliest = self.top.get(top).fan.earliest_of_all();
         let before = self.top.earliest(top);
-        // The leaf was overlooked.
+        // Otherwise the leaf's bound was wrong.
         assert!(earliest >= before, "D2: {earliest} below a leaf of {before}");
         self.top.set_earliest(top, earliest);
     }
 
-    /// The first bits, left-aligned, of the hashes in the segment at `path`, and how many.
+    /// The common first bits, left-aligned, of the hashes in the segment at `path`, and their
+    /// number.
     pub(super) fn prefix(&self, path: Path) -> (u64, u8) {
         let leaf = self.top.get(path.top);
         let shift = |index: usize, bits: u8| (index as u64) << 1 << (63 - bits);
@@ -479,7 +482,7 @@ impl<X: OutOfLine> Directory<X> {
         (top | low, leaf.depth(path.leaf))
     }
 
-    /// Accounts for leaves that took `before` bytes and now take `after`.
+    /// Accounts for leaves whose size changes from `before` to `after` bytes.
     fn resize_leaves(&mut self, before: usize, after: usize) {
         assert!(self.leaf_bytes >= before, "{before} of {} bytes", self.leaf_bytes);
         self.leaf_bytes = self.leaf_bytes - before + after;
@@ -564,13 +567,13 @@ impl<X: OutOfLine> Directory<X> {
         }
     }
 
-    /// Every segment's path, in the order of prefixes.
+    /// The paths of all segments, in the order of prefixes.
     pub(super) fn paths(&self) -> impl Iterator<Item = Path> {
         let tops = self.top.firsts();
         tops.flat_map(|top| self.top.get(top).fan.firsts().map(move |leaf| Path { top, leaf }))
     }
 
-    /// The path after `path`, in that order.
+    /// The path after `path`, in the order of prefixes.
     pub(super) fn path_after(&self, path: Path) -> Option<Path> {
         let fan = &self.top.get(path.top).fan;
         let leaf = fan.run(path.leaf).end;
@@ -581,7 +584,7 @@ impl<X: OutOfLine> Directory<X> {
         (top < self.top.len()).then_some(Path { top, leaf: 0 })
     }
 
-    /// D1 to D3 of a leaf. Returns its bytes.
+    /// Checks D1 to D3 for a leaf. Returns its bytes.
     pub(super) fn check_leaf(&self, top: usize) -> usize {
         let leaf = self.top.get(top);
         leaf.fan.check();
@@ -591,7 +594,7 @@ impl<X: OutOfLine> Directory<X> {
         leaf.bytes()
     }
 
-    /// D1 of the upper level, and the count of the bytes that all leaves take.
+    /// Checks D1 for the upper level, and the total bytes of all leaves.
     pub(super) fn check_top(&self, leaf_bytes: usize) {
         self.top.check();
         assert_eq!(leaf_bytes, self.leaf_bytes, "bytes of leaves");

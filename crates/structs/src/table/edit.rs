@@ -1,11 +1,11 @@
 //! Adding, changing and removing entries.
 //!
 //! All changes work in the same way: unshare the path, build the new entry's bytes on the stack,
-//! take the property of the old one, write. When a segment is full the entry waits in its buffer
-//! while `rebuild` makes room. The property of an entry (a long key, an out-of-line value) has one
-//! owner at any moment: the page, the buffer, or the returned [`Old`].
+//! take over what the old one owned, write. If a segment is full, the entry stays in its buffer
+//! while `rebuild` makes room. Property of an entry (a long key, an out-of-line value) has one owner
+//! at any time: the page, the buffer, or the returned [`Old`].
 //!
-//! Not here: how room is made, see `rebuild`; reaping, see `expire`.
+//! Not here: making room, see `rebuild`; removing expired entries, see `expire`.
 
 use super::directory::{Path, get_mut};
 use super::entry::{self, Buf, Entry, Needle, Raw};
@@ -25,7 +25,7 @@ pub(super) enum At {
     Big(Path, Loc),
 }
 
-/// An entry that can be changed. Its segment is not shared.
+/// An entry for changes. Its segment is not shared.
 pub struct EntryMut<'a, X: OutOfLine> {
     table: &'a mut Table<X>,
     hash: u64,
@@ -35,7 +35,7 @@ pub struct EntryMut<'a, X: OutOfLine> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Adds an entry, or replaces that of the same key; returns the old one.
+    /// Adds an entry, or replaces the one with the same key. Returns the old entry.
     ///
     /// - Cost: O(1); a split once in 600 additions; after a cut, copies of shared parts.
     /// - `bits`: two bits that the entry keeps for the caller.
@@ -51,7 +51,7 @@ impl<X: OutOfLine> Table<X> {
         self.insert_stamped(hash, key, value, deadline, bits, 0)
     }
 
-    /// [`Table::insert`] with a stamp, where entries have one.
+    /// [`Table::insert`] with a stamp, if entries have stamps.
     pub fn insert_stamped(
         &mut self,
         hash: u64,
@@ -76,7 +76,7 @@ impl<X: OutOfLine> Table<X> {
         None
     }
 
-    /// The entry of `key`, for changing. Its segment is copied first if a cut holds it.
+    /// The entry of `key` for changes. Its segment is copied first if a cut shares it.
     #[inline]
     pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_, X>> {
         if let Root::Pack(pack) = &self.0 {
@@ -87,15 +87,15 @@ impl<X: OutOfLine> Table<X> {
         Some(EntryMut { table: self, hash, at, raw })
     }
 
-    /// Removes the entry of `key`; returns it. Memory follows: pages, segments and the directory
-    /// shrink with the content.
+    /// Removes and returns the entry of `key`. Pages, segments and the directory shrink with the
+    /// content.
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Old<X>> {
         self.get_mut(hash, key).map(EntryMut::remove)
     }
 
-    /// [`Table::remove`], but leaves gap and segment as they are: for bulk removal, where repacking
-    /// a segment each time an eighth of it has gone would be most of the work. Must be followed by
-    /// [`Table::settle`].
+    /// [`Table::remove`] without reclaiming the gap or shrinking the segment. For bulk removal,
+    /// where repacking a segment each time would be most of the work. Call [`Table::settle`]
+    /// afterwards.
     pub fn remove_loosely(&mut self, hash: u64, key: &[u8]) -> Option<Old<X>> {
         if matches!(self.0, Root::Pack(_)) {
             return self.remove(hash, key);
@@ -106,9 +106,9 @@ impl<X: OutOfLine> Table<X> {
         Some(old)
     }
 
-    /// Reclaims what [`Table::remove_loosely`] has left in the place where `hash` leads, and merges
-    /// that with its neighbour if both are nearly empty. Returns the hash that leads to the next
-    /// place, `None` after the last. Cost: a cache miss where there is nothing to do, otherwise a
+    /// Reclaims the gaps that [`Table::remove_loosely`] left in the segment of `hash`, and merges
+    /// that segment with its neighbour if both are nearly empty. Returns the hash of the next
+    /// segment, or `None` after the last. Cost: a cache miss if there is nothing to do, otherwise a
     /// portion.
     pub fn settle(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
@@ -121,11 +121,11 @@ impl<X: OutOfLine> Table<X> {
         next
     }
 
-    /// Writes the entries of the place where `hash` leads into fresh pages, without gaps. A table
-    /// that has shrunk leaves many blocks of the allocator half empty, and none that could go back
-    /// to the system; going through all places moves what is left closer together. A place that a
-    /// cut holds too stays as it is: a copy would take memory. Returns the hash that leads to the
-    /// next place, `None` after the last, and when a cut holds the whole table. Cost: a portion.
+    /// Rewrites the entries of the segment of `hash` into new pages, without gaps. A table that has
+    /// shrunk leaves many blocks of the allocator half empty, so that none can be returned to the
+    /// system; compacting all segments moves the rest closer together. A segment shared with a cut
+    /// is skipped, because a copy would take memory. Returns the hash of the next segment; `None`
+    /// after the last, and if a cut shares the whole table. Cost: a portion.
     pub fn compact(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
         let big = get_mut(big)?;
@@ -137,9 +137,9 @@ impl<X: OutOfLine> Table<X> {
         next
     }
 
-    /// Makes the place of a key the table's own if a cut holds it too: parts that a change of that
-    /// key would have to copy are copied now, without a visible effect. Returns true when something
-    /// was copied: a segment, and more the first time after a cut.
+    /// Copies in advance the parts that a change of this key would have to copy because a cut
+    /// shares them; there is no visible effect. Returns true if something was copied: a segment,
+    /// and more the first time after a cut.
     pub fn unshare(&mut self, hash: u64) -> bool {
         match &mut self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
@@ -159,8 +159,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// [`Table::get`], and stamps the entry: in place, and only if no cut holds it, as nothing is
-    /// copied for a stamp. Where entries have no stamps it only gets.
+    /// [`Table::get`] that also stamps the entry, in place. If a cut shares the entry, or entries
+    /// have no stamps, it is not stamped: nothing is copied for a stamp.
     #[inline]
     pub fn touch(&mut self, hash: u64, key: &[u8], stamp: u32) -> Option<Entry<'_, X>> {
         if !X::STAMPED {
@@ -175,7 +175,7 @@ impl<X: OutOfLine> Table<X> {
         Some(unsafe { Entry::new(raw) })
     }
 
-    /// True when no cut holds the place of a key: a change there copies nothing.
+    /// True if no cut shares the segment of this key, so that a change copies nothing.
     pub fn is_own(&mut self, hash: u64) -> bool {
         match &mut self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
@@ -234,8 +234,8 @@ impl<X: OutOfLine> Table<X> {
         At::Big(path, loc)
     }
 
-    /// Gives the entry `raw` at `at` another value, deadline, bits and stamp; returns the old ones
-    /// and its new place.
+    /// Gives the entry `raw` at `at` a new value, deadline, bits and stamp. Returns the old ones,
+    /// and the entry's new place.
     fn overwrite(
         &mut self,
         hash: u64,
@@ -282,7 +282,7 @@ impl<X: OutOfLine> Table<X> {
         self.add(hash, buf)
     }
 
-    /// Removes the entry at `at`, and lets the table shrink.
+    /// Removes the entry at `at`; the table may shrink.
     fn remove_at(&mut self, hash: u64, at: At) -> Old<X> {
         if let At::Packed(spot) = at {
             return self.remove_packed(spot);
@@ -297,7 +297,7 @@ impl<X: OutOfLine> Table<X> {
         old
     }
 
-    /// Removes the entry at `at`, leaving the gap.
+    /// Removes the entry at `at`, and leaves its gap.
     fn take_out(&mut self, hash: u64, at: At) -> Old<X> {
         let raw = self.raw(at);
         let outside = raw.outside_bytes();
@@ -316,7 +316,7 @@ impl<X: OutOfLine> Table<X> {
     }
 }
 
-/// The content, copied first if a cut holds it.
+/// The content for changes, copied first if a cut shares it.
 #[inline]
 pub(super) fn big_mut<X: OutOfLine>(big: &mut Arc<Big<X>>) -> &mut Big<X> {
     if get_mut(big).is_none() {
@@ -338,7 +338,7 @@ pub(super) fn unshare<X: OutOfLine>(small: &mut Small<X>) {
 }
 
 impl<X: OutOfLine> Big<X> {
-    /// Adds a new entry, and takes over its property.
+    /// Adds a new entry, and takes ownership of what it owns.
     pub(super) fn add(&mut self, hash: u64, raw: Raw<X>, len: usize) -> (Path, Loc) {
         loop {
             let path = self.directory.path(hash);
@@ -376,7 +376,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// False, without a change, when there is no room.
+    /// Returns false, without a change, if there is no room.
     fn overwrite(&mut self, path: Path, loc: Loc, buf: &Buf) -> bool {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
@@ -390,20 +390,20 @@ impl<X: OutOfLine> Big<X> {
         true
     }
 
-    /// Removes an entry whose possessions have been taken. The caller accounts for long keys.
+    /// Removes an entry; what it owned has been taken. The caller accounts for long keys.
     pub(super) fn detach(&mut self, hash: u64, path: Path, loc: Loc) {
         self.take_out(hash, path, loc);
         self.tidy(path);
     }
 
-    /// [`Big::detach`] that leaves any number of gaps.
+    /// [`Big::detach`] without reclaiming gaps.
     fn take_out(&mut self, hash: u64, path: Path, loc: Loc) {
         self.directory.segment_mut(path).detach(hash, loc);
         assert!(self.len > 0, "more entries are removed than there are");
         self.len -= 1;
     }
 
-    /// The smallest hash whose place comes after that of `hash`.
+    /// The smallest hash whose segment comes after that of `hash`.
     fn place_after(&self, hash: u64) -> Option<u64> {
         let (prefix, depth) = self.directory.prefix(self.directory.path(hash));
         let width = 1_u64.checked_shl(64 - u32::from(depth));
@@ -422,14 +422,14 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Long keys of this many bytes no longer belong to the table.
+    /// Records that long keys of this many bytes no longer belong to the table.
     #[inline]
     fn forget_outside(&mut self, bytes: usize) {
         assert!(self.outside_bytes >= bytes, "{bytes} of {} bytes", self.outside_bytes);
         self.outside_bytes -= bytes;
     }
 
-    /// Accounts for a segment that took `before` bytes and now takes `after`.
+    /// Accounts for a segment whose size changes from `before` to `after` bytes.
     #[inline]
     pub(super) fn resize(&mut self, before: usize, after: usize) {
         assert!(self.segment_bytes >= before, "{before} of {} bytes", self.segment_bytes);
@@ -463,7 +463,7 @@ impl<X: OutOfLine> Big<X> {
 }
 
 impl<X: OutOfLine> EntryMut<'_, X> {
-    /// The entry as it is now.
+    /// The current state of the entry.
     #[must_use]
     pub fn entry(&self) -> Entry<'_, X> {
         if let At::Packed(spot) = self.at {
@@ -486,8 +486,8 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         Some(unsafe { &mut *out })
     }
 
-    /// Gives the entry another value; returns the old one, if it was out of line. Deadline, bits
-    /// and stamp stay.
+    /// Sets the entry's value. Returns the old one if it was out of line. Deadline, bits and stamp
+    /// stay.
     pub fn set_value(&mut self, value: New<'_, X>) -> Option<X> {
         if let At::Packed(spot) = self.at {
             if self.table.set_packed(spot, &value) {
@@ -498,7 +498,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         let raw = self.raw;
         // SAFETY: the segment is not shared, and the table is mutably borrowed.
         if unsafe { raw.replace(&value, raw.bits()) } {
-            return None; // Usually a counter: it stays in place.
+            return None; // Usually a counter: it is overwritten in place.
         }
         let (deadline, bits, stamp) = (raw.deadline(), raw.bits(), raw.stamp());
         let here = (self.at, raw);
@@ -530,7 +530,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         matches!(self.at, At::Packed(_))
     }
 
-    /// Turns the pack into a table of entries, for a value that a pack cannot hold.
+    /// Turns the pack into a table of entries, because it cannot hold a value.
     fn unpack(&mut self, spot: Spot) {
         let key = self.table.packed_entry(spot).key().to_vec();
         self.table.unpack();
@@ -556,7 +556,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         unsafe { self.raw.set_bits(bits) };
     }
 
-    /// Sets the stamp, where entries have one.
+    /// Sets the stamp, if entries have stamps.
     #[inline]
     pub fn set_stamp(&mut self, stamp: u32) {
         if self.is_packed() {

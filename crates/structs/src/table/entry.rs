@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! | flags | stamp: 3 | key: packed text, or 8-byte pointer | deadline: varint | value |
-//! flags   bits 0-1  how the key is kept: raw, integer, UUID, or out of line (long)
-//!         bits 2-4  how the value is kept: none, raw, integer, UUID, out of line, a pack; 7: no entry
+//! flags   bits 0-1  form of the key: raw, integer, UUID, or out of line (long)
+//!         bits 2-4  form of the value: none, raw, integer, UUID, out of line, a pack; 7: no entry
 //!         bit  5    a deadline follows the key
 //!         bits 6-7  the caller's
-//! stamp   a number of the caller's, only in tables of a stamped type; what it means is not known here
+//! stamp   a number of the caller, only in tables of a stamped type
 //! ```
 //! The stamp alone changes without rebuilding the entry: it is found without reading the key, and
 //! its length never changes.
 //!
-//! An entry is written whole and moves as bytes; its property moves with it. Only the out-of-line
-//! value needs alignment, as it is lent out as `&X`: its entry begins where its last eight bytes
-//! fall on a multiple of eight, and the gap before it is filled with [`PAD`].
+//! An entry is written whole and moves as bytes; what it owns moves with it. Only an out-of-line
+//! value must be aligned, because it is borrowed as `&X`: its entry is placed so that its last
+//! eight bytes are at a multiple of eight, and the gap before it is filled with [`PAD`].
 //!
 //! A pack is a small collection (`pack`) in place of a pointer to one: a length, two bytes (the
 //! caller's note, and how much of the end is slack), and its bytes. Thanks to the slack most
@@ -23,7 +23,7 @@
 //! [`PAD`] stands for one byte, [`END`] for the rest of the page, [`DEAD`] and a varint for the
 //! bytes of an entry that was removed.
 //!
-//! Not here: where entries are placed. See `segment` and `small`.
+//! Not here: the placement of entries. See `segment` and `small`.
 
 use super::long::HeldKey;
 use super::pack::Item;
@@ -35,15 +35,15 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
 
-/// Longest value kept inside the table; callers put longer ones out of line. (Long keys they do
-/// not: the table does that itself.)
+/// Longest value stored in the entry; callers store longer ones out of line. (Long keys are handled
+/// by the table itself.)
 pub const INLINE_MAX: usize = 512;
-/// Longest key kept inside an entry. Whether a key is long must depend on the key alone: lookups do
-/// not know the value.
+/// Longest key stored in the entry. Whether a key is long must depend only on the key, because
+/// lookups do not know the value.
 pub(super) const KEY_INLINE_MAX: usize = 240;
-/// Largest pack in an entry: larger ones do better in a block of their own.
+/// Largest pack stored in an entry; larger ones do better in their own block.
 pub const PACKED_MAX: usize = INLINE_MAX - PACK_HEAD;
-/// The bytes before those of a pack: the note, and the slack.
+/// Bytes in front of a pack: the note, and the slack.
 const PACK_HEAD: usize = 2;
 /// A pack's room grows in steps of this many bytes.
 const PACK_STEP: usize = 8;
@@ -78,12 +78,12 @@ const BITS_SHIFT: u32 = 6;
 
 /// One byte between entries.
 pub(super) const PAD: u8 = VALUE_GONE;
-/// No more entries in this page.
+/// Marks that the page has no more entries.
 pub(super) const END: u8 = VALUE_GONE | 1;
 /// A removed entry; its length follows as a varint and counts the whole.
 pub(super) const DEAD: u8 = VALUE_GONE | 2;
 
-/// Stack space to build one entry in.
+/// A buffer on the stack for building one entry.
 pub(super) struct Buf {
     bytes: [MaybeUninit<u8>; ENTRY_MAX],
     len: usize,
@@ -94,7 +94,7 @@ impl Buf {
         Self { bytes: [MaybeUninit::uninit(); ENTRY_MAX], len: 0 }
     }
 
-    /// Empties the buffer. The property of its bytes must have been taken over.
+    /// Empties the buffer. Ownership of what its bytes own must have been taken over.
     fn clear(&mut self) {
         self.len = 0;
     }
@@ -110,7 +110,7 @@ impl Buf {
         unsafe { self.append(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// Appends by an untyped copy: a pointer among the bytes keeps what it may point to.
+    /// Appends by an untyped copy, so that pointers among the bytes keep their provenance.
     ///
     /// # Safety
     /// `from` is valid for reading `len` initialised bytes.
@@ -122,8 +122,8 @@ impl Buf {
         self.len += len;
     }
 
-    /// Replaces the contents by a bitwise copy of `entry` up to the end of its key: reading a value
-    /// of some hundred bytes would be as many cache misses.
+    /// Replaces the contents by a bitwise copy of `entry` up to the end of its key; reading a value
+    /// of some hundred bytes as well would cost cache misses.
     pub(super) fn copy_key_from<X: OutOfLine>(&mut self, entry: Raw<X>) {
         self.clear();
         // SAFETY: the key ends within the entry.
@@ -134,14 +134,14 @@ impl Buf {
         self.len
     }
 
-    /// The bytes of an entry that owns nothing: they may be copied freely.
+    /// The bytes of an entry that owns nothing, so they may be copied freely.
     pub(super) fn bytes(&self) -> &[u8] {
         let from = self.bytes[..self.len].as_ptr().cast();
         // SAFETY: all bytes before `len` were written.
         unsafe { std::slice::from_raw_parts(from, self.len) }
     }
 
-    /// The entry. Its out-of-line value, if any, is not aligned here: do not lend it out.
+    /// The entry. Its out-of-line value, if any, is not aligned here: do not borrow it.
     pub(super) fn raw<X>(&self) -> Raw<X> {
         debug_assert!(self.len > 0);
         Raw { at: NonNull::from(&self.bytes).cast(), holds: PhantomData }
@@ -206,8 +206,8 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         }
     }
 
-    /// The key, for holding beyond the borrow, if it is out of line: one of more than a few hundred
-    /// bytes.
+    /// The key as an owned reference, if it is stored out of line, because it is longer than a few
+    /// hundred bytes.
     #[must_use]
     pub fn hold_key(&self) -> Option<HeldKey> {
         let raw = self.raw().filter(|raw| raw.flags() & KEY_MASK == KEY_LONG)?;
@@ -245,8 +245,8 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         ValueRef::Text(Text(form))
     }
 
-    /// The value, if it is out of line: quicker than [`Entry::value`] for callers that want no
-    /// other.
+    /// The value, if it is out of line. Faster than [`Entry::value`] for callers that need no other
+    /// kind.
     #[inline]
     #[must_use]
     pub fn out(&self) -> Option<&'a X> {
@@ -257,7 +257,8 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         Some(unsafe { &*out })
     }
 
-    /// The value, if it is a pack: quicker than [`Entry::value`] for callers that want no other.
+    /// The value, if it is a pack. Faster than [`Entry::value`] for callers that need no other
+    /// kind.
     #[inline]
     #[must_use]
     pub fn packed_value(&self) -> Option<PackedValue<'a>> {
@@ -266,7 +267,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         Some(unsafe { raw.pack_at(raw.value_at()) })
     }
 
-    /// When the entry dies, if ever.
+    /// The entry's deadline, if any.
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<UnixMillis> {
@@ -280,7 +281,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         self.raw().map_or(0, Raw::bits)
     }
 
-    /// The stamp; 0 in a table without.
+    /// The stamp; 0 in a table without stamps.
     #[inline]
     #[must_use]
     pub fn stamp(&self) -> u32 {
@@ -288,14 +289,14 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     }
 }
 
-/// A key being looked up: packed once, compared with many.
+/// A key to look up: packed once, compared with many.
 pub(super) struct Needle<'k> {
     kind: u8,
     text: &'k [u8],
-    /// The hash of the text; read only if the key is long.
+    /// The hash of the text; used only if the key is long.
     hash: u64,
-    /// If the text is packed, its number in the entry, so that it stays in registers. The first
-    /// byte is the lowest.
+    /// The packed text, if it is packed, as a number, so that it stays in registers. The first byte
+    /// is the lowest.
     packed: u128,
     packed_len: usize,
 }
@@ -327,7 +328,7 @@ impl<'k> Needle<'k> {
     }
 }
 
-/// Appends the bytes of a pointer-like value, which the buffer then owns.
+/// Appends the bytes of a pointer-like value; the buffer then owns it.
 fn push_pointer<P>(out: &mut Buf, pointer: P) {
     assert!(size_of::<P>() == POINTER, "what entries own is one pointer wide");
     let pointer = ManuallyDrop::new(pointer);
@@ -337,8 +338,8 @@ fn push_pointer<P>(out: &mut Buf, pointer: P) {
 
 /// Encodes an entry into `out`, which is cleared first.
 ///
-/// The owner of the bytes owns their property: a long key and an out-of-line value. Panics when an
-/// inline value is longer than [`INLINE_MAX`].
+/// The owner of the bytes owns the long key and the out-of-line value. Panics when an inline value
+/// is longer than [`INLINE_MAX`].
 pub(super) fn encode<X: OutOfLine>(
     out: &mut Buf,
     key: &Needle<'_>,
@@ -355,7 +356,7 @@ pub(super) fn encode<X: OutOfLine>(
     push_value(out, value);
 }
 
-/// Appends the stamp, where entries have one.
+/// Appends the stamp, if entries have stamps.
 #[inline]
 fn push_stamp<X: OutOfLine>(out: &mut Buf, stamp: u32) {
     debug_assert!(stamp < STAMP_END, "stamp={stamp}");
@@ -364,8 +365,8 @@ fn push_stamp<X: OutOfLine>(out: &mut Buf, stamp: u32) {
     }
 }
 
-/// Encodes the same entry with another value, deadline, bits or stamp. The key, if long, moves: the
-/// old bytes no longer own it.
+/// Encodes the same entry with another value, deadline, bits or stamp. Ownership of a long key
+/// moves to the new bytes.
 ///
 /// # Safety
 /// `old` is an entry. The caller drops its bytes without dropping its key.
@@ -392,7 +393,8 @@ pub(super) unsafe fn encode_again<X: OutOfLine>(
     push_value(out, value);
 }
 
-/// Encodes the same entry with another deadline. The property of the old bytes moves.
+/// Encodes the same entry with another deadline. Ownership moves from the old bytes to the new
+/// ones.
 ///
 /// # Safety
 /// `old` is an entry, and its bytes are not used as one again.
@@ -476,8 +478,8 @@ pub(super) fn pad_before<X: OutOfLine>(address: usize, entry: Raw<X>, len: usize
     if entry.has_out() { (address + len).wrapping_neg() % POINTER } else { 0 }
 }
 
-/// The place of an entry: a pointer to its flags. It is copied freely; it is used only inside a
-/// borrow of the table.
+/// The place of an entry: a pointer to its flags. Copied freely, but used only within a borrow of
+/// the table.
 pub(super) struct Raw<X> {
     at: NonNull<u8>,
     holds: PhantomData<X>,
@@ -616,7 +618,7 @@ impl<X: OutOfLine> Raw<X> {
         Some(self.byte(at + head))
     }
 
-    /// Writes a pack over the present one, if it fits its room and leaves little of it empty.
+    /// Overwrites the pack by another, if that fits the room and leaves little of it unused.
     ///
     /// # Safety
     /// As for [`Raw::replace`].
@@ -666,8 +668,9 @@ impl<X: OutOfLine> Raw<X> {
         })
     }
 
-    /// Writes an inline value over the present one, if there is no deadline and both take as many
-    /// bytes: a counter, or values of one length. Otherwise returns false, without a change.
+    /// Overwrites the inline value by another, if there is no deadline and both take the same
+    /// number of bytes: a counter, or values of one length. Otherwise returns false, without a
+    /// change.
     ///
     /// # Safety
     /// The entry is not shared, and its table is mutably borrowed.
@@ -721,7 +724,7 @@ impl<X: OutOfLine> Raw<X> {
         true
     }
 
-    /// The hash of the key. A long one is not read for it.
+    /// The hash of the key. A long key stores its hash, so its bytes are not read.
     #[inline]
     pub(super) fn hash(self) -> u64 {
         if self.flags() & KEY_MASK == KEY_LONG {
@@ -745,7 +748,7 @@ impl<X: OutOfLine> Raw<X> {
         text::same(unsafe { self.raw_at(Self::KEY) }, needle.text)
     }
 
-    /// True when both have the same key. `other` owns nothing: its key is not long.
+    /// True if both have the same key. `other` owns nothing, so its key is not long.
     #[inline]
     pub(super) fn has_key_of(self, other: Self) -> bool {
         debug_assert!(!other.is_owner());
@@ -758,7 +761,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// [`Raw::is`] for packed keys: separate, so that the other is inlined.
+    /// [`Raw::is`] for packed keys. A separate function, so that `is` can be inlined.
     fn is_packed(self, needle: &Needle<'_>) -> bool {
         match needle.kind {
             KEY_INT => {
@@ -854,7 +857,7 @@ impl<X: OutOfLine> Raw<X> {
         self.flags() & TIMED != 0
     }
 
-    /// The value: where it is.
+    /// A pointer to the value.
     ///
     /// # Safety
     /// The value is out of line.
@@ -876,8 +879,8 @@ impl<X: OutOfLine> Raw<X> {
         Long::bytes_for(unsafe { Long::borrow(self.long()) }.len())
     }
 
-    /// Makes the bytes owners of their own, after they were copied from an entry that stays: counts
-    /// a reference to the long key, and clones the value in place.
+    /// Gives the bytes ownership after they were copied from an entry that stays: counts a
+    /// reference to the long key, and clones the value in place.
     ///
     /// # Safety
     /// The entry is a bitwise copy of one in a table of `X`, without a reader yet.
@@ -896,7 +899,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// Takes apart the entry's property: releases the key, and returns the rest.
+    /// Ends the entry's ownership: releases the key, and returns the rest.
     ///
     /// # Safety
     /// The entry is of a table of `X`, and its bytes are not used again.
@@ -927,7 +930,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// [`Raw::take`], but the key stays with the holder of the copy.
+    /// [`Raw::take`] without the key, which the copy now owns.
     ///
     /// # Safety
     /// The entry is of a table of `X`; its bytes are not used again, its key is owned elsewhere.
@@ -959,7 +962,7 @@ pub(super) unsafe fn mark_dead(at: NonNull<u8>, len: usize) {
     unsafe { ptr::copy_nonoverlapping(mark.as_ptr(), at.as_ptr(), used) };
 }
 
-/// The thing at a place of a page.
+/// The contents of a place in a page.
 pub(super) enum Stands<X> {
     /// An entry.
     Entry(Raw<X>),

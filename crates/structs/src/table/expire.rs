@@ -1,14 +1,14 @@
-//! Deadlines: finding the dead without sampling.
+//! Deadlines: finding expired entries without sampling.
 //!
-//! Every segment, leaf and table keeps the earliest deadline below it, or a bound before it
-//! (removing the entry that set it does not raise it). Reaping follows the bounds that have passed,
-//! so a table in which nothing dies costs one comparison.
+//! Every segment, leaf and table stores a lower bound of the deadlines below it (removing an entry
+//! does not raise the bound). Reaping, the removal of expired entries, follows the bounds that have
+//! passed. So a table in which nothing expires costs one comparison.
 //!
-//! Where entries die one here and one there, as under constant SETs with a TTL, searching a segment
-//! for each would cost most. So a segment lists its entries that die next (`segment/next.rs`): they
-//! are removed, and counted, without a search, and a search comes with every fifteenth. Segments
-//! whose bounds have passed are reaped side by side, so that their cache misses overlap.
-//! docs/design/0005-next-deaths.md has the figures.
+//! If expired entries are scattered, as under constant SETs with a TTL, searching a segment for
+//! each would be most of the work. So a segment lists its next entries to expire
+//! (`segment/next.rs`). They are removed and counted without a search; one search is needed for
+//! every fifteen. Segments whose bounds have passed are reaped side by side, so that their cache
+//! misses overlap. For figures, see docs/design/0005-next-deaths.md.
 //!
 //! Not here: when to reap, and notifications. See `keyspace`.
 
@@ -25,15 +25,14 @@ use super::value::{Old, OutOfLine};
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 
-/// Deadlines that can be read in the time of removing one entry.
+/// Deadlines that can be read in the time of one removal.
 const LOOKS_PER_REMOVAL: usize = 8;
 
-/// Removals that count as much as copying a segment and its leaf for a cut, merging it, or
-/// repacking it. That takes long where values are long and memory is fresh: a portion ends with the
-/// first.
+/// Removals that cost as much as copying a segment and its leaf for a cut, merging it, or repacking
+/// it. With long values and new memory those take long, so a portion ends after the first.
 const REMOVALS_PER_COPY: usize = 64;
 
-/// Segments with listed dead that can be counted in the time of searching one.
+/// Segments with listed expired entries that can be counted in the time of one search.
 pub(super) const COUNTS_PER_LOOK: usize = 8;
 
 /// Segments reaped side by side.
@@ -42,16 +41,16 @@ const BATCH: usize = 32;
 /// The outcome of [`Table::reap`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
-    /// Entries removed.
+    /// The number of removed entries.
     pub removed: usize,
-    /// True when there may be more dead: call again.
+    /// True if more expired entries may be left: call again.
     pub more: bool,
 }
 
-/// Receives the dead: the key, and the entry's last state.
+/// Receives each expired entry: its key, and its last state.
 type Tell<'a, X> = dyn FnMut(Text<'_>, Old<X>) + 'a;
 
-/// The cost of counting the dead of a segment; [`COUNTS_PER_LOOK`] is a search.
+/// The cost of counting the expired entries of a segment; a search costs [`COUNTS_PER_LOOK`].
 pub(super) fn count_cost<X: OutOfLine>(segment: &Seg<X>, now: UnixMillis) -> usize {
     if segment.needs_look(now) { COUNTS_PER_LOOK } else { 1 }
 }
@@ -70,7 +69,7 @@ fn earliest_of<X: OutOfLine>(small: &Small<X>) -> Option<UnixMillis> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// The earliest deadline, or a bound before it; `None` when nothing has one. Cost: O(1).
+    /// The earliest deadline, or a lower bound; `None` if there are no deadlines. Cost: O(1).
     #[inline]
     #[must_use]
     pub fn earliest_deadline(&self) -> Option<UnixMillis> {
@@ -81,8 +80,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Entries without those that are dead at `now`; `None` when more than `max_segments` segments
-    /// would have to be searched: then count a cut with [`super::LiveCount`].
+    /// The number of entries live at `now`; `None` if more than `max_segments` segments would have
+    /// to be searched. Then count a cut with [`super::LiveCount`].
     #[must_use]
     pub fn live_len(&self, now: UnixMillis, max_segments: usize) -> Option<usize> {
         if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
@@ -99,8 +98,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// False when nothing in the table is alive at `now`. Stops at the first segment with something
-    /// alive, and after searching `max_segments`: then the rest counts as alive.
+    /// False if nothing in the table is live at `now`. Stops at the first segment with a live
+    /// entry, and after searching `max_segments`; the rest then counts as live.
     #[must_use]
     pub fn has_living(&self, now: UnixMillis, max_segments: usize) -> bool {
         if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
@@ -117,11 +116,11 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Removes entries that are dead at `now`, and passes each to `dead`.
+    /// Removes entries that have expired at `now`, and passes each to `dead`.
     ///
-    /// `max_entries` bounds the work: a removal counts one, as does reading eight deadlines; but
-    /// one segment is always searched to its end. Cost: O(removals), less each where many die
-    /// together, and a search of some segments.
+    /// `max_entries` bounds the work: a removal counts as one, and so does reading eight deadlines.
+    /// But one segment is always searched to its end. Cost: O(removals), less for each if many
+    /// expire together, and a search of some segments.
     pub fn reap(
         &mut self,
         now: UnixMillis,
@@ -157,8 +156,8 @@ impl<X: OutOfLine> Table<X> {
     }
 }
 
-/// Takes the entry's property, detaches it, and only then reports it: whatever `dead` does, the
-/// table is sound.
+/// Takes what the entry owns, detaches the entry, and only then reports it: whatever `dead` does,
+/// the table stays valid.
 fn reap_entry<X: OutOfLine>(raw: Raw<X>, detach: impl FnOnce(Raw<X>), dead: &mut Tell<'_, X>) {
     let mut buf = Buf::new();
     buf.copy_key_from(raw);
@@ -224,7 +223,7 @@ impl<X: OutOfLine> Big<X> {
             expired
                 .chunk_by(|one, other| one.top == other.top)
                 .for_each(|leaf| self.directory.settle_earliest(leaf[0].top));
-            // Not before: merges move later segments.
+            // Only now, because merges move later segments.
             for (hash, is_own) in sparse {
                 let path = self.directory.path(hash);
                 let is_merged = self.merge_up(path);
@@ -258,8 +257,8 @@ impl<X: OutOfLine> Big<X> {
         expired
     }
 
-    /// Prefetches what removing the next dead of all these segments will touch: one after another,
-    /// they would cost five cache misses each.
+    /// Prefetches what removing the next expired entry of each of these segments will touch. One
+    /// after another, they would take five cache misses each.
     fn prefetch_dead(&self, expired: &[Path]) {
         let segments = || expired.iter().map(|&path| self.directory.segment_at(path));
         segments().for_each(Seg::prefetch_head);
@@ -267,7 +266,7 @@ impl<X: OutOfLine> Big<X> {
         segments().for_each(Seg::prefetch_next_entries);
     }
 
-    /// Removes up to `most` dead, the listed ones first. Returns the cost.
+    /// Removes up to `most` expired entries, the listed ones first. Returns the cost.
     fn reap_segment(
         &mut self,
         path: Path,

@@ -32,7 +32,7 @@ pub(super) fn fingerprint(hash: u64) -> u8 {
 }
 
 impl Group {
-    /// Bits of the slots that hold `fingerprint`; of the empty ones, for 0.
+    /// A bit for each slot that holds `fingerprint`; 0 selects the empty slots.
     #[inline]
     pub(super) fn matches(&self, fingerprint: u8) -> u32 {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -68,7 +68,7 @@ impl Group {
         slots.fold(0, |bits, (slot, &held)| bits | u32::from(held == fingerprint) << slot)
     }
 
-    /// Bits of the slots in use.
+    /// A bit for each slot in use.
     #[inline]
     pub(super) fn used(&self) -> u32 {
         !self.matches(0) & SLOTS_MASK
@@ -88,7 +88,7 @@ impl Group {
         self.offsets[slot] = offset;
     }
 
-    /// The entry of `slot` has moved.
+    /// Records that the entry of `slot` has moved.
     #[inline]
     pub(super) fn set_offset(&mut self, slot: usize, offset: u16) {
         debug_assert!(self.fingerprints[slot] != 0, "slot={slot}");
@@ -102,19 +102,19 @@ impl Group {
         self.fingerprints[slot] = 0;
     }
 
-    /// Entries that passed this group, or 255 for "unknown".
+    /// The number of entries that passed this group, or 255 for "unknown".
     #[inline]
     pub(super) fn passed(&self) -> u8 {
         self.passed
     }
 
-    /// An entry passes.
+    /// Records that an entry passes.
     #[inline]
     pub(super) fn pass(&mut self) {
         self.passed = self.passed.saturating_add(1);
     }
 
-    /// An entry that had passed is gone.
+    /// Records that an entry which had passed is removed.
     #[inline]
     pub(super) fn unpass(&mut self) {
         debug_assert!(self.passed > 0);
@@ -124,7 +124,7 @@ impl Group {
     }
 }
 
-/// The positions of the set bits.
+/// The indexes of the set bits.
 #[inline]
 pub(super) fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -1,17 +1,18 @@
 //! A key too long for a page: a reference-counted block, behind one thin pointer.
 //!
-//! An `Arc<[u8]>` is two words wide, and an entry has room for one: so the block keeps its length,
-//! and its hash, in front of the bytes (`darter_base::long`).
+//! An `Arc<[u8]>` is two words wide, but an entry has room for one. So the block stores its length
+//! and its hash in front of the bytes (`darter_base::long`).
 
 use darter_base::long::Long;
 use std::ptr::NonNull;
 
-/// A long key held beyond its entry, to be read in slices. Cloning it counts a reference.
+/// A reference to a long key that outlives its entry, so that it can be read in slices. Cloning it
+/// counts a reference.
 #[derive(Clone)]
 pub struct HeldKey(Long);
 
 impl HeldKey {
-    /// A block that was counted for it.
+    /// Takes over a counted reference.
     pub(crate) fn of(long: Long) -> Self {
         Self(long)
     }
@@ -31,7 +32,7 @@ impl HeldKey {
         &self.0
     }
 
-    /// The hash, which the block knows.
+    /// The hash, stored in the block.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.0.hash()

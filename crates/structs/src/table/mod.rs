@@ -1,12 +1,13 @@
-//! The table: keyspace, hashes and sets, all of them. Segment-packed extendible hashing.
+//! The hash table used for the keyspace, for hashes and for sets. Segment-packed extendible
+//! hashing.
 //!
-//! A chained dict pays 60 to 90 bytes of pointers, headers and slack an entry, doubles all at once,
-//! and is freed entry by entry: ten million fields take 1.1 GB to hold and seconds to delete. Here
-//! entries lie packed in pages of 2 KiB, about 1 150 entries to a segment of 37 KB, found over one
-//! cache line of fingerprints. The segment is the unit of everything: the table grows by splitting
-//! one, is copied by counting it (a *cut*), and freed by giving back twenty pages. The idea is that
-//! of Dash (Lu et al., arXiv 2003.07302), with the entries moved inside. Numbers and what we
-//! rejected: docs/design/0001-segment-table.md.
+//! A chained dict takes 60 to 90 bytes of pointers, headers and slack for each entry, doubles all
+//! at once, and is freed entry by entry: ten million fields take 1.1 GB of memory, and seconds to
+//! delete. Here entries are packed in pages of 2 KiB, about 1 150 entries in a segment of 37 KB,
+//! and found through one cache line of fingerprints. The segment is the unit of everything: the
+//! table grows by splitting one, a copy counts a reference to it (a *cut*), and it is freed as
+//! twenty pages. The idea is that of Dash (Lu et al., arXiv 2003.07302), with the entries moved
+//! inside. Numbers and what we rejected: docs/design/0001-segment-table.md.
 //!
 //! ```text
 //! Table --+-- Empty                                    nothing allocated
@@ -21,31 +22,31 @@
 //! | file        | holds                                                        |
 //! |-------------|--------------------------------------------------------------|
 //! | `text`      | packing of integers and UUIDs, varints                       |
-//! | `value`     | what callers put into entries and get out of them            |
+//! | `value`     | the values of entries, for callers                           |
 //! | `entry`     | the bytes of one entry; `long`: keys too long for a page     |
-//! | `pack`      | small collections as bytes; `packed`: tables that are one     |
-//! | `small`     | the small form of what cannot be a pack                      |
+//! | `pack`      | small collections as bytes; `packed`: tables that are packs   |
+//! | `small`     | the small form of tables that cannot be packs                |
 //! | `group`     | one cache line of the index, SIMD                            |
 //! | `segment`   | index and pages, insertion and removal inside of a segment   |
 //! | `directory` | the two levels from hash to segment                          |
-//! | `rebuild`   | grow, split, merge, small to big and back                    |
+//! | `rebuild`   | growing, splitting, merging, small to big and back           |
 //! | `edit`      | changing an entry                                            |
 //! | `bulk`      | building a table of very many entries together               |
 //! | `scan`      | cursors, random entries                                      |
-//! | `remains`   | values whose block is gone, until they are freed             |
+//! | `remains`   | values of freed blocks, until they are freed, too            |
 //! | `stream`    | reading, counting and freeing a cut segment by segment       |
 //! | `expire`    | deadlines                                                    |
 //!
 //! Cuts: `clone` counts one reference. Writers copy the shared parts of their path (top, leaf,
 //! segment: most for the first write) before they change anything. The reader of a cut releases
-//! each segment as soon as it has read it ([`Reader`]), so writers behind the reader copy nothing.
+//! each segment as soon as it has read it ([`Reader`]). After that, writers copy nothing there.
 //!
 //! Invariants (`check_invariants`; those of segments and directory are in their files):
 //! - T1: an entry is in the segment that the first bits of its key's hash lead to.
 //! - T2: `len` and the counts of bytes are the sums over all segments.
 //! - T3: a table without entries is `Empty`.
 //!
-//! Not here: the meaning of a value, when to reap, permissions. See `keyspace`.
+//! Not here: the meaning of a value, the time of reaping, permissions. See `keyspace`.
 
 mod bulk;
 mod check;
@@ -107,11 +108,11 @@ enum Root<X: OutOfLine> {
     Pack(Pack),
     Small(Small<X>),
     Big(Arc<Big<X>>),
-    /// Being freed by [`Table::dismantle`]; empty for everyone else.
+    /// A table being freed by [`Table::dismantle`]; empty to everyone else.
     Ruin(Ruined<X>),
 }
 
-/// A ruin belongs to one table: its clone is empty.
+/// The rest of a table being freed. It belongs to one table: a clone is empty.
 struct Ruined<X: OutOfLine>(Option<Box<Ruin<X>>>);
 
 impl<X: OutOfLine> Clone for Ruined<X> {
@@ -129,19 +130,19 @@ struct Big<X: OutOfLine> {
     len: usize,
     /// Memory of all segments.
     segment_bytes: usize,
-    /// The most that this has been since the segments were last compacted.
+    /// The highest value of `segment_bytes` since the last compaction.
     segment_bytes_most: usize,
     /// Memory of long keys.
     outside_bytes: usize,
     /// A lower bound of the earliest deadline.
     earliest: UnixMillis,
-    /// The largest class that any segment has had.
+    /// The largest class that any segment ever had.
     class_max: u8,
-    /// Additions until a segment past its limit, but not yet full, may be split.
+    /// Additions until a segment over its target size, but not full, may be split.
     pause: u8,
-    /// Removals until two segments that both hold entries may be merged.
+    /// Removals until two segments that both have entries may be merged.
     rest: u8,
-    /// Changes until gaps are reclaimed again, a segment having just been repacked.
+    /// Changes until gaps may be reclaimed again, after a segment was repacked.
     tidied: u8,
 }
 
@@ -171,7 +172,7 @@ impl<X: OutOfLine> Table<X> {
         Self(Root::Empty)
     }
 
-    /// A cut for a long-lived reader, which does not count as an owner of the table. It must not
+    /// A cut for a long-lived reader. It does not count as an owner of the table, and must not
     /// become a value.
     ///
     /// Cost: an allocation, and a count for each leaf: 128 for ten million entries.
@@ -187,7 +188,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// KiB that versions have copied since this thread's last snapshot began, as others held it.
+    /// KiB copied by writers since this thread's last snapshot started, because others held the
+    /// memory.
     #[must_use]
     pub fn copied_since_snapshot_kib(&self) -> u32 {
         match &self.0 {
@@ -196,9 +198,9 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// True when a [`Table::reader`] holds what only readers still hold; never while the table
-    /// exists, whatever has become of it since. A small table is held by its last reader only; each
-    /// reader of a pack has a copy, too small to be counted.
+    /// True if a [`Table::reader`] holds memory that only readers still hold; never while the table
+    /// exists, however it has changed. A small table is held by its last reader only. Each reader
+    /// of a pack has a copy, which is too small to be counted.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         match &self.0 {
@@ -217,7 +219,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Entries, dead ones that are not yet reaped included.
+    /// The number of entries, including expired ones that have not been removed.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -236,8 +238,8 @@ impl<X: OutOfLine> Table<X> {
         self.len() == 0
     }
 
-    /// Bytes of memory: index blocks, pages, directory, long keys; shared ones in full. Not the
-    /// memory of out-of-line values. Cost: O(1).
+    /// Bytes of memory: index blocks, pages, directory, long keys; shared ones count in full. The
+    /// memory of out-of-line values is not included. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -249,8 +251,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Bytes by which the segments take less than they once did, since [`Table::compact`] last went
-    /// through all of them. Cost: O(1).
+    /// Bytes by which the segments have shrunk since [`Table::compact`] last visited all of them.
+    /// Cost: O(1).
     #[must_use]
     pub fn shrunk_bytes(&self) -> usize {
         match &self.0 {
@@ -281,7 +283,7 @@ impl<X: OutOfLine> Table<X> {
         self.get(hash, key).is_some()
     }
 
-    #[inline(always)] // Passing a needle on costs as much as a comparison.
+    #[inline(always)] // Passing a needle costs as much as a comparison.
     fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw<X>> {
         match &self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => None,
@@ -290,7 +292,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Prefetches the index line of a key: for batches, a few keys ahead.
+    /// Prefetches the index line of a key; for batches, a few keys in advance.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         match &self.0 {
@@ -300,7 +302,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Prefetches the entry of a key whose index line was prefetched before.
+    /// Prefetches the entry of a key whose index line has been prefetched.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         match &self.0 {

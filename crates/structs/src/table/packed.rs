@@ -1,10 +1,10 @@
-//! Tables that are packs: the conditions to be one.
+//! Tables that are packs.
 //!
-//! A table whose entries are kept as names, or as names and values, begins as a pack, with its
-//! first entry. It becomes a table of entries when one arrives that is not plain (it has a
-//! deadline, an out-of-line value, or a long name), or when the pack would get too large; and a
-//! pack again when removals have left half a pack's worth in its only segment. A scan is safe
-//! across both changes: either form is returned whole by one call.
+//! A table of plain names, or of names and values, starts as a pack with its first entry. It
+//! becomes a table of entries when an entry arrives that is not plain (it has a deadline, an
+//! out-of-line value, or a long name), or when the pack would get too large. It becomes a pack
+//! again when removals have left half a pack's worth in its only segment. A scan is safe across
+//! both changes, because either form is returned whole by one call.
 
 use super::entry::{self, Buf, Entry, Needle};
 use super::pack::{Pack, Plain, Put, Spot, View};
@@ -14,7 +14,8 @@ use super::value::{New, Old, OutOfLine, Packing};
 use super::{Root, Table};
 use darter_base::{UnixMillis, hash};
 
-/// Back to a pack: half of a pack's capacity, and about half of the names that it can count.
+/// The size at which a table becomes a pack again: half of a pack's capacity, and about half of the
+/// names that it can count.
 const PACK_AGAIN_LEN: usize = 96;
 const PACK_AGAIN_BYTES: usize = 2048;
 
@@ -49,12 +50,12 @@ fn plain_old<X>() -> Old<X> {
     Old { out: None, note: None, deadline: None, bits: 0 }
 }
 
-/// A pack in the entry of another table, read in place as a table would be.
+/// A pack in the entry of another table, read like a table.
 #[derive(Clone, Copy)]
 pub struct PackRef<'a>(View<'a>);
 
 impl<'a> PackRef<'a> {
-    /// `bytes` are those that [`Table::packed`] returned.
+    /// `bytes` must come from [`Table::packed`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(View::new(bytes))
@@ -67,7 +68,7 @@ impl<'a> PackRef<'a> {
         self.0.find(hash, key).map(|spot| Entry::packed(self.0.item(spot)))
     }
 
-    /// Prefetches the place where a search begins.
+    /// Prefetches the memory that a search reads first.
     #[inline]
     pub fn prefetch(self) {
         self.0.prefetch();
@@ -87,30 +88,31 @@ impl<'a> PackRef<'a> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// The bytes of a table that is a pack: all there is of it, to be stored anywhere.
+    /// The bytes of a table that is a pack. They are its complete state, and can be stored
+    /// anywhere.
     #[inline]
     #[must_use]
     pub fn packed(&self) -> Option<&[u8]> {
         if let Root::Pack(pack) = &self.0 { Some(pack.bytes()) } else { None }
     }
 
-    /// The table that had these bytes, which are copied.
+    /// The table with these bytes, which are copied.
     #[must_use]
     pub fn of_packed(bytes: &[u8]) -> Self {
         debug_assert!(X::PACKING != Packing::None, "such tables are not packed");
         Self(Root::Pack(Pack::copy(bytes)))
     }
 
-    /// A table of these names and values, all of which are kept inline, if it is a pack. `None`
-    /// also if two names may be the same: then they are to be added one by one.
+    /// A table of these names and inline values, if it is a pack. `None` also if two names may be
+    /// equal; then add them one by one.
     #[must_use]
     pub fn of_all(entries: &[(&[u8], &[u8])]) -> Option<Self> {
         debug_assert!(X::PACKING != Packing::None, "such tables are not packed");
         Some(Self(Root::Pack(Pack::of_all(entries, X::PACKING == Packing::Pairs)?)))
     }
 
-    /// Adds an entry to a pack, or replaces that of the same key, which is returned. `None`: the
-    /// table is not a pack, or no longer.
+    /// Adds an entry to a pack, or replaces the one with the same key, which is returned. `None` if
+    /// the table is not a pack, or no longer is one.
     #[inline]
     pub(super) fn put_packed(
         &mut self,
@@ -161,8 +163,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Turns a segment with few entries into a pack. False, without a change, if they do not fit
-    /// one.
+    /// Turns a segment with few entries into a pack. Returns false, without a change, if they do
+    /// not fit.
     pub(super) fn become_pack(&mut self) -> bool {
         let Root::Big(big) = &self.0 else { return false };
         let Some(path) = big.only() else { return false };
@@ -205,7 +207,8 @@ impl<X: OutOfLine> Table<X> {
         Entry::packed(pack.view().item(spot))
     }
 
-    /// Gives the entry at `spot` another value. False, without a change, if no pack can hold it.
+    /// Sets the value of the entry at `spot`. Returns false, without a change, if a pack cannot
+    /// hold it.
     pub(super) fn set_packed(&mut self, spot: Spot, value: &New<'_, X>) -> bool {
         let Root::Pack(pack) = &mut self.0 else { return false };
         plain(value).is_some_and(|value| pack.set_value(spot, value))

@@ -1,11 +1,11 @@
-//! Making room and reclaiming it: a segment under another index, or its entries written into fresh
+//! Makes and reclaims room: moves a segment's pages under another index, or its entries into new
 //! segments.
 //!
 //! An index grows and shrinks on its own, over the pages as they are. Everything else is one
 //! operation: entries are copied bitwise from their sources into drafts, routed by a bit of their
 //! hash. If all find room, the drafts are installed and the sources freed without looking at their
-//! entries, which have moved; the sources were unshared before. If some entry finds no room, the
-//! drafts are thrown away and nothing has happened.
+//! entries, which have moved; the sources were unshared before. If any entry finds no room, the
+//! drafts are discarded and nothing has changed.
 //!
 //! | act    | when                                                    | from | to | pages |
 //! |--------|---------------------------------------------------------|------|----|-------|
@@ -16,15 +16,14 @@
 //! | shrink | the only segment is nearly empty: a smaller class       | 1    | 1  | stay  |
 //! |        | or a small table, or a pack                             | 1    | 1  |       |
 //!
-//! Segments grow in step, as hashing is fair: all would split within the same percent of the
-//! table's growth, and the latency of that phase would show. So the target size of a segment is
-//! jittered by its prefix; and a table that has just split or grown a segment lets the next ones
-//! exceed their target for a hundred additions. A command of a hundred then pays for one split,
-//! where chance alone would at times give it six or seven. As segments empty in step, too, and
-//! their gaps reach the threshold in step, a merge is followed by a rest from merges, and a repack
-//! by one from repacks.
+//! Hashing is uniform, so segments grow in step: all would split within the same percent of the
+//! table's growth, which would show in the latency. So the target size of a segment is jittered by
+//! its prefix. After a split or growth, other segments may also exceed their targets for a hundred
+//! additions. So a command with a hundred additions pays for one split, where chance alone would
+//! sometimes give six or seven. Segments also empty in step, and their gaps reach the threshold in
+//! step. So merges, and repacks, are separated by rests.
 //!
-//! Not here: why an insertion failed, see `segment`.
+//! Not here: the reasons why an insertion fails, see `segment`.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -38,20 +37,20 @@ use super::value::OutOfLine;
 use super::{Big, Root, Table};
 use std::sync::Arc;
 
-/// After a segment was split or grown, the next one waits for one addition per this many of its
-/// entries, if it can. All segments of a table come due within a tenth of its growth: one in about
-/// 115 additions where each holds 1 100. So few wait, and those take few more.
+/// After a split or growth, the next segment waits, if possible, for one addition per this many of
+/// its entries. All segments of a table become due within a tenth of its growth: one in about 115
+/// additions, if each holds 1 100 entries. So few have to wait, and these take few more entries.
 const ENTRIES_PER_PAUSE: usize = 11;
-/// After a merge, the next one waits for one removal per this many entries: a command of a hundred
-/// pays for three or four merges. Where a sibling is empty nothing moves, and nothing waits. After
-/// a repack that reclaimed gaps, the next one waits as long. As an eighth of a segment must go
-/// before it is due, all get their turn.
+/// After a merge, the next one waits for one removal per this many entries, so a command with a
+/// hundred removals pays for three or four merges. If a sibling is empty, nothing moves, so nothing
+/// waits. After a repack that reclaimed gaps, the next one waits as long. An eighth of a segment
+/// must be removed before it is due, so all get their turn.
 const ENTRIES_PER_REST: usize = 16;
-/// Two siblings are merged when they would fill this many percent of one.
+/// Two siblings are merged if together they fill at most this many percent of one.
 const MERGE_PERCENT: usize = 45;
 /// Removals between checks whether a segment should shrink.
 const SHRINK_STEP: usize = 16;
-/// The size at which a big table becomes small again, well below the limit of small ones.
+/// The size at which a big table becomes small again, well below the limit of small tables.
 const SMALL_AGAIN_LEN: usize = 32;
 const SMALL_AGAIN_BYTES: usize = 768;
 
@@ -70,7 +69,8 @@ impl<X: OutOfLine> Draft<X> {
     fn push(&mut self, hash: u64, raw: Raw<X>) -> bool {
         let len = raw.len();
         let pushed = self.segment.insert(hash, raw, len);
-        // Far from home only when a split was uneven, or an entry's neighbourhood is.
+        // Entries are far from home only if a split was uneven, or the entry's neighbourhood is
+        // full.
         if pushed.is_err() && self.segment.insert_anywhere(hash, raw, len).is_err() {
             return false;
         }
@@ -81,9 +81,10 @@ impl<X: OutOfLine> Draft<X> {
     }
 }
 
-/// The size at which a segment of this class and place counts as full, jittered by a mix of its
-/// prefix: at 84 to 93 percent of the largest index, at 90 to 97 of the next, which only grows, and
-/// where one to four pages are left. The smallest, which are rare in large tables, fill up.
+/// The size at which a segment of this class and prefix counts as full, jittered by the prefix: at
+/// 84 to 93 percent of the largest index, at 90 to 97 percent of the next smaller one (which only
+/// grows), and when one to four pages are left. Segments of the smallest classes, which are rare in
+/// large tables, fill completely.
 fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
     debug_assert!(depth <= DEPTH_MAX, "depth={depth}");
     let shape = &CLASSES[usize::from(class)];
@@ -98,13 +99,13 @@ fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
     Limits::new(entries, pages)
 }
 
-/// Entries up to which a segment of this class is worth filling from a larger one or from two.
+/// The number of entries up to which one or two segments are moved into one of this class.
 fn merge_len(class: u8) -> usize {
     CLASSES[usize::from(class)].slots() * MERGE_PERCENT / 100
 }
 
-/// Copies all entries of `source` bitwise into the drafts; with two, bit `63 - depth` of the hash
-/// chooses. False when one found no room.
+/// Copies all entries of `source` bitwise into the drafts. If there are two, bit `63 - depth` of
+/// the hash chooses. Returns false if an entry found no room.
 fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bool {
     let mut at = PagePos::default();
     while let Some(raw) = source.next_entry(&mut at) {
@@ -117,16 +118,16 @@ fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bo
     true
 }
 
-/// The class for a half of `source`: enough for as many entries of this size as its pages hold, so
-/// that it never grows again. Where entries are so short that the index weighs as much as they do,
-/// only enough for the half: that saves 1.5 KiB of some 9, and costs time when the index grows.
-/// (For all entries: see docs/design/0001-segment-table.md.)
+/// The class for a half of `source`: large enough for as many entries of this size as its pages can
+/// hold, so that it never grows again. If entries are so short that the index takes as much memory
+/// as they do, only large enough for the half: that saves 1.5 KiB of about 9, and costs time when
+/// the index grows. (For figures, see docs/design/0001-segment-table.md.)
 fn class_for_half<X: OutOfLine>(source: &Seg<X>) -> u8 {
     let entry_bytes = source.live_bytes() / source.len().max(1);
     class_for(source.len() * 53 / 100, entry_bytes) // Splits are uneven by some percent.
 }
 
-/// The class for a segment of `len` entries of this size, as [`class_for_half`] says.
+/// The class for a segment with `len` entries of this size, by the rule of [`class_for_half`].
 fn class_for(len: usize, entry_bytes: usize) -> u8 {
     /// An integer of six digits takes 4 bytes.
     const SHORT_BYTES: usize = 8;
@@ -139,8 +140,8 @@ fn class_for(len: usize, entry_bytes: usize) -> u8 {
     (1..CLASS_MAX).find(fits).unwrap_or(CLASS_MAX)
 }
 
-/// The segments that entries of one prefix will fill: how many bits of the hash each knows, and its
-/// class.
+/// The segments that the entries of one prefix will fill: the number of hash bits that each knows,
+/// and the class.
 #[derive(Clone, Copy)]
 pub(super) struct Foreseen {
     depth: u8,
@@ -148,9 +149,9 @@ pub(super) struct Foreseen {
 }
 
 impl Foreseen {
-    /// The segments for `len` entries of `bytes` bytes, whose hashes begin with the same `depth`
-    /// bits: as many as one-by-one insertion would make. If chance decides whether the last ones
-    /// are split, it still does. `None`: one segment may hold them all.
+    /// The segments for `len` entries of `bytes` bytes whose hashes share the first `depth` bits:
+    /// as many as single insertions would create. If chance decides whether the last ones are
+    /// split, it still does. `None` if one segment may hold all.
     pub(super) fn of(len: usize, bytes: usize, depth: u8) -> Option<Self> {
         let shape = &CLASSES[usize::from(CLASS_MAX)];
         let (mut left, mut left_bytes, mut depth_each) = (len, bytes, depth);
@@ -160,13 +161,14 @@ impl Foreseen {
         while is_too_much(left, left_bytes) && depth_each < DEPTH_MAX {
             (left, left_bytes, depth_each) = (left / 2, left_bytes / 2, depth_each + 1);
         }
-        // Some fewer: where a class may be just too small, segments grow one by one.
+        // Slightly smaller: if a class might be just too small, segments grow one by one.
         let class = class_for(left * 87 / 100, bytes / len.max(1));
         (depth_each > depth).then_some(Self { depth: depth_each, class })
     }
 }
 
-/// The side to which bit `63 - depth` of the hash sends all entries of `source`, if it is one.
+/// The side to which bit `63 - depth` of the hash sends all entries of `source`, if they are all on
+/// one side.
 fn only_side<X: OutOfLine>(source: &Seg<X>, depth: u8) -> Option<usize> {
     let mut at = PagePos::default();
     let mut sides = std::iter::from_fn(|| source.next_entry(&mut at))
@@ -213,7 +215,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Makes room in the segment at `path`, or replaces it by two.
+    /// Makes room in the segment at `path`, or splits it.
     pub(super) fn make_room(&mut self, path: Path, full: Full) {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
@@ -230,7 +232,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Gives the segment at `path` an index of another class. False if that is too small.
+    /// Gives the segment at `path` an index of another class. Returns false if that is too small.
     pub(super) fn reclass(&mut self, path: Path, class: u8) -> bool {
         let (prefix, depth) = self.directory.prefix(path);
         let segment = self.directory.segment_mut(path);
@@ -273,8 +275,8 @@ impl<X: OutOfLine> Big<X> {
         self.retire(old);
     }
 
-    /// Replaces the segment of `hash`, while it is empty and knows fewer bits than are foreseen, by
-    /// two that are empty.
+    /// If the segment of `hash` is empty and knows fewer bits than foreseen, replaces it by two
+    /// empty ones.
     pub(super) fn prepare(&mut self, hash: u64, foreseen: Foreseen) {
         loop {
             let path = self.directory.path(hash);
@@ -293,26 +295,27 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Splits a segment whose entries are all on one side: it stays whole next to an empty sibling.
-    /// When a table is filled in the hash order of another, its first segments are split so ten
-    /// times in a row.
+    /// Splits a segment whose entries are all on one side: it stays whole, next to an empty
+    /// sibling. When a table is filled in the hash order of another one, its first segments are
+    /// split this way ten times in a row.
     fn give_sibling(&mut self, path: Path, side: usize, empty: Draft<X>) {
         let full = self.directory.segment_at(path).clone();
         let full = (full, self.directory.earliest(path));
         self.segment_bytes += empty.segment.bytes();
         let empty = (empty.segment, empty.earliest);
         let (left, right) = if side == 0 { (full, empty) } else { (empty, full) };
-        drop(self.directory.split(path, left, right)); // The entries are the new handle's, too.
+        // The new handle counts a reference to the entries, too.
+        drop(self.directory.split(path, left, right));
     }
 
-    /// Frees a segment whose entries have moved.
+    /// Frees a segment whose entries have been moved.
     fn retire(&mut self, old: Seg<X>) {
         self.resize(old.bytes(), 0);
         old.discard();
     }
 
-    /// After a change in the segment at `path`: reclaims its gaps if there are many, unless
-    /// resting.
+    /// After a change in the segment at `path`: reclaims its gaps if there are many, unless repacks
+    /// are resting.
     #[inline]
     pub(super) fn tidy_in_turn(&mut self, path: Path) {
         self.tidied = self.tidied.saturating_sub(1);
@@ -324,7 +327,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// After a removal from the segment at `path`: checks, once in a while, whether to merge.
+    /// After a removal from the segment at `path`: checks from time to time whether to merge.
     #[inline]
     pub(super) fn shrink(&mut self, path: Path) {
         self.rest = self.rest.saturating_sub(1);
@@ -336,16 +339,16 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// True when it is time to check whether to merge the segment at `path`, which had `before`
-    /// entries: as after this many single removals.
+    /// True if a check for merging the segment at `path`, which had `before` entries, is due, as
+    /// after that many single removals.
     pub(super) fn is_worth_merging(&self, path: Path, before: usize) -> bool {
         let segment = self.directory.segment_at(path);
         let has_stepped = segment.len() / SHRINK_STEP < before / SHRINK_STEP;
         (has_stepped || segment.len() == 0) && segment.len() <= merge_len(segment.class())
     }
 
-    /// Merges the segment at `path` with its sibling while both are nearly empty, without a rest:
-    /// for callers that bound the number of merges in another way. False when there was none.
+    /// Merges the segment at `path` with its sibling while both are nearly empty, without a rest,
+    /// for callers that bound the number of merges otherwise. Returns false if nothing was merged.
     pub(super) fn merge_up(&mut self, path: Path) -> bool {
         let (hash, mut is_merged) = (self.directory.prefix(path).0, false);
         loop {
@@ -358,7 +361,8 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Merges the segment at `path` with its sibling, if both are nearly empty, unless resting.
+    /// Merges the segment at `path` with its sibling if both are nearly empty, unless merges are
+    /// resting.
     fn merge(&mut self, path: Path) -> bool {
         let fan = &self.directory.leaf_mut(path.top).fan;
         let Some(sibling) = fan.sibling(path.leaf) else { return false };
@@ -402,8 +406,8 @@ impl<X: OutOfLine> Big<X> {
         true
     }
 
-    /// Merges two siblings of which one is empty: the other stays as it is. A table drained in the
-    /// order of a scan merges a few entries with nothing ten times in a row.
+    /// Merges two siblings of which one is empty: the other is kept as it is. A table drained in
+    /// scan order merges a few entries with nothing ten times in a row.
     fn absorb(&mut self, path: Path, sibling: Path) {
         let kept = if self.directory.segment_at(path).len() == 0 { sibling } else { path };
         let (segment, earliest) =
@@ -423,7 +427,7 @@ impl<X: OutOfLine> Big<X> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Turns any form into a table of segments, also without entries.
+    /// Turns any form into a table of segments, even without entries.
     pub(super) fn become_big(&mut self) -> &mut Big<X> {
         self.unpack();
         match self.0 {
@@ -443,7 +447,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// After a removal: an empty table frees everything; once in a while, looks for a smaller form.
+    /// After a removal: an empty table frees everything; from time to time, a smaller form is
+    /// considered.
     #[inline]
     pub(super) fn shrink(&mut self) {
         if self.len().is_multiple_of(SHRINK_STEP) {
@@ -484,7 +489,7 @@ impl<X: OutOfLine> Table<X> {
             }
         }
         assert_eq!(small.len(), segment.len(), "all entries have moved");
-        // The entries have moved: the segment is emptied without looking at them.
+        // The entries have been moved, so the segment is emptied without reading them.
         segment.clear();
         self.0 = Root::Small(small);
     }

@@ -1,24 +1,24 @@
-//! The property of a freed block's entries, until it is freed in slices.
+//! Keys and values owned by the entries of a freed block, until they are freed in slices.
 //!
-//! A segment holds a thousand entries, and each may own a key or a value of 64 KiB: freeing a
-//! segment with all it owns would take many slices. So freeing a block only moves those out, and
-//! `lazyfree` frees them in portions.
+//! A segment has a thousand entries, and each may own a key or a value of 64 KiB: freeing a segment
+//! with all of them would take many slices. So freeing a block only moves them out, and `lazyfree`
+//! frees them in portions.
 
 use super::value::{Old, OutOfLine};
 use darter_base::lazyfree::{self, Dismantle};
 use darter_base::long::Long;
 
-/// Keys or values freed at once.
+/// Keys or values that are freed in one step.
 const FREED_AT_ONCE: usize = 4;
 
-/// Long keys and out-of-line values to be freed.
+/// Long keys and out-of-line values, waiting to be freed.
 pub(super) struct FreedEntries<X: OutOfLine> {
     keys: Vec<Long>,
     values: Vec<X>,
 }
 
 impl<X: OutOfLine> FreedEntries<X> {
-    /// None yet; nothing is allocated before there are some.
+    /// An empty collection, which allocates nothing.
     pub(super) fn new() -> Self {
         Self { keys: Vec::new(), values: Vec::new() }
     }
@@ -29,7 +29,7 @@ impl<X: OutOfLine> FreedEntries<X> {
         self.values.extend(old.out);
     }
 
-    /// Frees all of it: a little at once, more in slices.
+    /// Frees everything: a few at once, more in slices.
     pub(super) fn free(self) {
         if self.keys.len() + self.values.len() > FREED_AT_ONCE {
             lazyfree::defer(Box::new(self));
@@ -47,7 +47,7 @@ impl<X: OutOfLine> Dismantle for FreedEntries<X> {
         !(self.keys.is_empty() && self.values.is_empty())
     }
 
-    /// The pointers only: their targets are not read before their turn.
+    /// Only the pointers' own bytes: their targets are not read before their turn.
     fn bytes(&self) -> usize {
         size_of_val(&*self.keys) + size_of_val(&*self.values)
     }

@@ -1,17 +1,17 @@
 //! Cursors that survive growth, and random entries.
 //!
 //! A scan visits the segments in the order of their prefixes, and in each the home groups in the
-//! order of 16 other bits of the hash. Both orders are the hash's own: splits, merges and another
-//! number of groups move the borders, never the order. So a cursor is a point in that order, and
-//! all that is before it has been returned whatever happened since.
+//! order of 16 other bits of the hash. Both orders depend only on the hash: splits, merges and a
+//! different number of groups move borders, but never change the order. So a cursor is a point in
+//! that order, and everything before it has been returned, whatever has happened since.
 //!
 //! ```text
 //! cursor  | 0: 21, the caller's | prefix, then a 1, then 0s: 27 | position: 16 |     0 = start, end
 //! ```
 //! The 1 marks the length of the prefix when the scan entered it. If its segment has split since,
 //! the position carries over to the first part, and the others are read from their beginning: some
-//! entries twice. If it has merged, only the entries of the old prefix are returned, and the rest
-//! of the merged segment is read afterwards as if it were still separate: none is missed.
+//! entries twice. If it has been merged, only the entries of the old prefix are returned, and the
+//! rest of the merged segment is read afterwards as if it were still separate. So none is missed.
 //!
 //! Small tables, and packs, are returned whole by one call. If a table has become one, that covers
 //! whatever the cursor had yet to see.
@@ -22,23 +22,23 @@ use super::segment::{CLASSES, PagePos, position};
 use super::value::OutOfLine;
 use super::{Big, Root, Table};
 
-/// Draws before [`Table::random`] settles for a nearby entry: never reached in practice.
+/// Draws before [`Table::random`] accepts a nearby entry; never reached in practice.
 const DRAWS_MAX: usize = 10_000;
 
-/// Bits of a cursor: with ten more for a core it stays below 2^53, so clients that keep numbers as
-/// doubles keep it exactly.
+/// Bits of a cursor. With ten more bits for a core it stays below 2^53, so clients that store
+/// numbers as doubles keep it exact.
 pub const CURSOR_BITS: u32 = 43;
 /// Bits of the position in a cursor.
 const POSITION_BITS: u32 = 16;
-/// Bits of a hash that no prefix in a cursor has.
+/// Bits of a hash that never belong to a prefix in a cursor.
 const UNUSED_BITS: u32 = u32::BITS - 1 - DEPTH_MAX as u32;
 const _: () = assert!(u32::BITS - UNUSED_BITS + POSITION_BITS == CURSOR_BITS);
 
-/// How far a scan has got.
+/// The position of a scan.
 struct Cursor {
-    /// The first 32 bits of the hashes of the part being read.
+    /// The prefix of the part being read, in the first bits of 32.
     prefix: u32,
-    /// The number of valid ones.
+    /// The number of valid bits in `prefix`.
     depth: u8,
     /// Positions of the part below this one have been returned.
     position: u16,
@@ -61,13 +61,13 @@ impl Cursor {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Calls `f` for the next few entries after `cursor`; returns the cursor to continue with, or 0
-    /// at the end. Begin with 0.
+    /// Calls `f` for the next few entries after `cursor`; returns the next cursor, or 0 at the end.
+    /// Start with 0.
     ///
     /// - Guarantee: entries that are in the table from the first call to the last are seen at least
     ///   once, whatever is added and removed in between. Some may be seen more than once.
-    /// - Cursors have [`CURSOR_BITS`]: the upper bits are the caller's (cleared before they come here).
-    ///   Any number is a valid cursor.
+    /// - Cursors have [`CURSOR_BITS`]: the upper bits belong to the caller, who clears them before
+    ///   the call. Any number is a valid cursor.
     /// - Cost: one group of a segment, 0 to 40 entries; a small table, whole.
     pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(Entry<'_, X>)) -> u64 {
         // SAFETY: entries of this table, which is borrowed during the call.
@@ -89,8 +89,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Calls `f` for all entries. Cost: O(entries): for small tables and for tests; see
-    /// [`super::Reader`] for the others.
+    /// Calls `f` for all entries. Cost: O(entries): for small tables and for tests; for others see
+    /// [`super::Reader`].
     pub fn for_each(&self, f: &mut dyn FnMut(Entry<'_, X>)) {
         let Root::Big(big) = &self.0 else {
             self.scan(0, f);
@@ -107,8 +107,8 @@ impl<X: OutOfLine> Table<X> {
 
     /// A random entry, each with the same probability; `None` when the table is empty.
     ///
-    /// `next` returns 64 random bits a call. Cost: a few draws, expected: a place is drawn among
-    /// all possible ones until it holds an entry.
+    /// `next` returns 64 random bits a call. Cost: a few draws, expected: a random place is drawn
+    /// until it holds an entry.
     pub fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Entry<'_, X>> {
         let raw = match &self.0 {
             Root::Empty | Root::Ruin(_) => return None,
@@ -164,7 +164,8 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// The cursor at the beginning of the segment at `prefix`, or of the rest of it from there.
+    /// The cursor at the start of the segment at `prefix`, or of the rest of that segment from
+    /// there on.
     fn enter(&self, prefix: u32) -> Cursor {
         let path = self.directory.path(u64::from(prefix) << 32);
         let aligned = 32 - prefix.trailing_zeros() as u8;
@@ -180,7 +181,8 @@ impl<X: OutOfLine> Big<X> {
         for _ in 0..DRAWS_MAX {
             let (hash, random) = (next(), next());
             let path = self.directory.path(hash);
-            // A segment one bit less deep is met twice as often: so refuse half of the draws.
+            // A segment that is one bit less deep is hit twice as often, so half of its draws are
+            // refused.
             let refused = (1_u64 << (depth_max - self.depth_of(path))) - 1;
             if u64::from(position(hash)) & refused != 0 {
                 continue;

@@ -8,17 +8,19 @@
 //!   | entry | entry | dead | entry | ... | free |                    see `entry`
 //! offset of an entry, 16 bits: | page: 5 | byte in page: 11 |
 //! ```
-//! A segment begins with a small index and a small page, and both grow, so that a table of two
-//! hundred entries pays no more for each than one of millions. Contiguous arenas were tried before
-//! and lost: all segments grow through the allocator's size classes in step (DESIGN.md §2).
+//! A segment starts with a small index and a small page, and both grow, so that each entry costs
+//! the same in a table of two hundred as in one of millions. Contiguous arenas were tried and were
+//! worse, because all segments then grow through the allocator's size classes in step (DESIGN.md
+//! §2).
 //!
 //! An entry's home group comes from its hash; if that is full, the next groups are tried. Nothing
-//! moves within the index afterwards. Removed entries leave marked gaps, which new ones that fit
-//! use first (`gaps`); otherwise space is taken at the end of the last page. When gaps are an
-//! eighth of the segment, [`Seg::repack`] rewrites all pages.
+//! moves within the index afterwards. Removed entries leave marked gaps, which are reused first by
+//! new entries that fit (`gaps`); otherwise space is taken at the end of the last page. When gaps
+//! are an eighth of the segment, [`Seg::repack`] rewrites all pages.
 //!
-//! A segment is reference-counted. It changes only while its count is one; otherwise the writer
-//! clones it first, index and pages as they are, looking only at entries that own something.
+//! A segment is reference-counted. It changes only while its count is one. Otherwise the writer
+//! first clones it, copying index and pages bytewise; only entries that own something are cloned
+//! singly.
 //!
 //! Invariants (`check`):
 //! - S1: every used slot's offset leads to an entry with that fingerprint, in its home group or
@@ -26,7 +28,7 @@
 //! - S2: pages are gapless sequences of entries and marks up to their end, or `tail` in the last;
 //!   entries there and used slots are one to one; `dead` is the bytes of marked entries.
 //!
-//! S3, on the entries that die next, is in `next`; S4, on the gaps, in `gaps`.
+//! For S3 (the next entries to expire), see `next`; for S4 (gaps), `gaps`.
 //!
 //! Not here: the bytes in the pages (`pages`), growing and splitting (`rebuild`), where segments
 //! hang (`directory`).
@@ -53,9 +55,9 @@ pub(super) const PAGE: usize = 2048;
 /// page on average: a byte an entry.
 const PAGE_FIRST: usize = 512;
 const LINE: usize = 64;
-/// How many groups after its home an entry may be put in.
+/// How many groups after its home group an entry may be stored in.
 const SPILL: usize = 7;
-/// Gaps of fewer bytes are never worth a repack.
+/// With fewer bytes of gaps, a repack never pays.
 const DEAD_MIN: usize = 512;
 
 /// The shapes of an index block.
@@ -65,7 +67,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Slots of the index.
+    /// The number of slots.
     pub(super) const fn slots(&self) -> usize {
         self.groups * SLOTS
     }
@@ -91,7 +93,7 @@ const _: () = assert!(CLASSES[2].bytes() == 2560 && CLASSES[3].bytes() == 4096);
 const _: () = assert!(CLASSES[3].pages * PAGE == 1 << 16, "offsets have 16 bits");
 const _: () = assert!(entry::ENTRY_MAX + entry::POINTER <= PAGE);
 
-/// Why a segment cannot take an entry, or should not.
+/// The reason why a segment cannot, or should not, take an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     /// No slot near the home group, or the target number of entries is reached.
@@ -100,13 +102,13 @@ pub(super) enum Full {
     Pages,
 }
 
-/// How much a segment should hold. Beyond it there is room left, so that the caller can choose
-/// between making more room at once and using what is there.
+/// The target size of a segment. Beyond it there is still room, so the caller may either make more
+/// room at once or use the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) entries: u16,
     pub(super) pages: u8,
-    /// Gaps, in steps of [`DEAD_MIN`], below which a repack is not tried: one has failed with
+    /// Gaps, in steps of [`DEAD_MIN`], below which no repack is tried, because one failed with
     /// fewer.
     gaps: u8,
 }
@@ -130,7 +132,7 @@ impl Loc {
     }
 }
 
-/// How far a reader of pages has got.
+/// The position of a reader of pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PagePos {
     page: usize,
@@ -139,7 +141,7 @@ pub(super) struct PagePos {
 
 #[repr(C, align(64))]
 pub(super) struct Head {
-    /// No entry that is not listed in `next` dies before this.
+    /// Entries not listed in `next` expire at this time or later.
     horizon: u64,
     count: AtomicU32,
     /// Bytes of removed entries.
@@ -147,20 +149,20 @@ pub(super) struct Head {
     /// The sizes at which the segment counts as full, though more would fit.
     limits: Limits,
     pub(super) len: u16,
-    /// Entries with a deadline.
+    /// The number of entries with a deadline.
     pub(super) timed: u16,
-    /// Entries that own something outside.
+    /// The number of entries that own memory elsewhere.
     owners: u16,
     /// Bytes used in the last page.
     tail: u16,
-    /// Bytes of the last page; all others are whole.
+    /// The size of the last page; all others have full size.
     tail_cap: u16,
     /// The next gap to use; see `gaps`.
     gap: u16,
     page_count: u8,
-    /// Entries listed in `next`.
+    /// The number of entries listed in `next`.
     next_len: u8,
-    /// The entries that die first, in order.
+    /// The next entries to expire, in order.
     next: [Loc; NEXT_MAX],
 }
 
@@ -168,8 +170,9 @@ const _: () = assert!(size_of::<Head>() == LINE);
 
 /// A reference-counted segment. Cloning shares it.
 ///
-/// The pointer leads to the index block, which is aligned to a cache line: the free low bits hold
-/// the class. So a lookup finds its group without reading the head first, which saves a cache miss.
+/// The pointer is that of the index block, which is aligned to a cache line, so its free low bits
+/// hold the class. So a lookup finds its group without reading the head first, which saves a cache
+/// miss.
 pub(super) struct Seg<X: OutOfLine>(NonNull<u8>, PhantomData<X>);
 
 const CLASS_BITS: usize = 3;
@@ -182,10 +185,11 @@ unsafe impl<X: OutOfLine> Sync for Seg<X> {}
 
 impl<X: OutOfLine> Clone for Seg<X> {
     fn clone(&self) -> Self {
-        /// Half of all numbers: cuts are taken one at a time.
+        /// Half of all numbers: references are taken one at a time.
         const COUNT_MAX: u32 = u32::MAX / 2;
         let count = self.head().count.fetch_add(1, Ordering::Relaxed);
-        assert!(count > 0 && count < COUNT_MAX, "count={count}"); // Else it is freed while in use.
+        // Otherwise it would be freed while in use.
+        assert!(count > 0 && count < COUNT_MAX, "count={count}");
         Self(self.0, PhantomData)
     }
 }
@@ -280,17 +284,17 @@ impl<X: OutOfLine> Seg<X> {
         &CLASSES[usize::from(self.class())]
     }
 
-    /// Slots of the index.
+    /// The number of slots in the index.
     pub(super) fn slots(&self) -> usize {
         self.shape().slots()
     }
 
-    /// Pages held.
+    /// The number of pages.
     pub(super) fn page_count(&self) -> usize {
         usize::from(self.head().page_count)
     }
 
-    /// Memory of index and pages, without memory that entries own outside.
+    /// Memory of index and pages, without memory that entries own elsewhere.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         let head = self.head();
@@ -386,7 +390,7 @@ impl<X: OutOfLine> Seg<X> {
         self.find_by(hash, |raw| raw.is(needle))
     }
 
-    /// The entry of this hash that `is_wanted`.
+    /// The entry with this hash for which `is_wanted` is true.
     #[inline(always)] // As part of `find`, which is the hot path of all look-ups.
     fn find_by(&self, hash: u64, is_wanted: impl Fn(Raw<X>) -> bool) -> Option<(Loc, Raw<X>)> {
         let groups = self.groups();
@@ -407,7 +411,7 @@ impl<X: OutOfLine> Seg<X> {
         None
     }
 
-    /// True when the key of `other`, an entry that owns nothing, has an entry here.
+    /// True if an entry with the key of `other` is here. `other` must not own anything.
     #[inline]
     pub(super) fn has_key_of(&self, hash: u64, other: Raw<X>) -> bool {
         self.find_by(hash, |raw| raw.has_key_of(other)).is_some()
@@ -418,7 +422,7 @@ impl<X: OutOfLine> Seg<X> {
         let shape = self.shape();
         let block = self.block().as_ptr();
         prefetch(block.wrapping_add(LINE + shape.pages * 8 + self.home(hash) * LINE));
-        prefetch(block); // The head, and after it the page pointers.
+        prefetch(block); // The head, followed by the page pointers.
         prefetch(block.wrapping_add(LINE));
         prefetch(block.wrapping_add(LINE * 2));
         prefetch(block.wrapping_add(LINE * 3));
@@ -430,17 +434,17 @@ impl<X: OutOfLine> Seg<X> {
         for slot in ones(group.matches(fingerprint(hash))).take(2) {
             let entry = self.entry_at(group.offset(slot)).ptr().as_ptr();
             prefetch(entry);
-            prefetch(entry.wrapping_add(LINE / 2)); // Every third short entry is on two lines.
+            prefetch(entry.wrapping_add(LINE / 2)); // Every third short entry spans two lines.
         }
     }
 
-    /// Adds a bitwise copy of `entry`, and takes over its property.
+    /// Adds a bitwise copy of `entry`, and takes ownership of its memory.
     pub(super) fn insert(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let reach = if self.class() + 1 >= CLASS_MAX { SPILL } else { 2 };
         self.insert_within(hash, entry, len, reach)
     }
 
-    /// The limit that the segment has reached, if it has.
+    /// The limit that the segment has reached, if any.
     #[inline]
     pub(super) fn is_due(&self) -> Option<Full> {
         let head = self.head();
@@ -450,8 +454,8 @@ impl<X: OutOfLine> Seg<X> {
         (head.page_count > head.limits.pages).then_some(Full::Pages)
     }
 
-    /// [`Seg::insert`], however far from home. The segment is then due until as many entries have
-    /// gone.
+    /// [`Seg::insert`] at any distance from the home group. The segment then stays due for a split
+    /// until as many entries have been removed.
     pub(super) fn squeeze(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let loc = self.insert_anywhere(hash, entry, len)?;
         let head = self.head_mut();
@@ -459,7 +463,7 @@ impl<X: OutOfLine> Seg<X> {
         Ok(loc)
     }
 
-    /// [`Seg::insert`] with no limit but the slots themselves.
+    /// [`Seg::insert`], limited only by the free slots.
     pub(super) fn insert_anywhere(
         &mut self,
         hash: u64,
@@ -513,9 +517,9 @@ impl<X: OutOfLine> Seg<X> {
         Loc::new(at, slot)
     }
 
-    /// Moves the pages, as they are, under an index of another class: offsets refer to places in
-    /// pages, which stay. Leaves an empty shell to be discarded; or returns `None`, without a
-    /// change, when the class has too few slots or pages. Cost: O(entries), to hash their keys.
+    /// Moves the pages unchanged under an index of another class; offsets refer to places in pages,
+    /// which do not change. Leaves an empty shell to discard. `None`, without a change, if the
+    /// class has too few slots or pages. Cost: O(entries), to hash their keys.
     pub(super) fn reindexed(&mut self, class: u8, limits: Limits) -> Option<Self> {
         let shape = &CLASSES[usize::from(class)];
         if self.len() > shape.slots() || self.page_count() > shape.pages {
@@ -549,8 +553,8 @@ impl<X: OutOfLine> Seg<X> {
         head.owners -= u16::from(entry.is_owner());
     }
 
-    /// Removes an entry from the index and marks its bytes as dead. The caller has taken its
-    /// property.
+    /// Removes an entry from the index and marks its bytes as a gap. The caller has taken over what
+    /// it owned.
     pub(super) fn detach(&mut self, hash: u64, loc: Loc) {
         self.forget_bytes(loc);
         let mut passed = self.home(hash);
@@ -569,8 +573,8 @@ impl<X: OutOfLine> Seg<X> {
         self.uncount(raw);
         let (len, last) = (raw.len(), self.page_count() - 1);
         let at = usize::from(offset) % PAGE;
-        // The last entry's bytes are simply taken back; but not if padding precedes it, which
-        // nothing counts: it would pile up.
+        // The bytes of the last entry are returned directly, unless padding precedes it: padding is
+        // not counted, and would accumulate.
         let is_last =
             usize::from(offset) / PAGE == last && at + len == usize::from(self.head().tail);
         if is_last && !raw.has_out() {
@@ -586,8 +590,8 @@ impl<X: OutOfLine> Seg<X> {
         self.groups()[usize::from(loc.group)].offset(usize::from(loc.slot))
     }
 
-    /// Writes `entry` over the one at `loc`, whose key it takes over and whose possessions the
-    /// caller has taken. Fails without a change when there is no room.
+    /// Writes `entry` over the one at `loc`, and takes over its key; the caller has taken what the
+    /// old entry owned. Fails without a change if there is no room.
     pub(super) fn overwrite(&mut self, loc: Loc, entry: Raw<X>, len: usize) -> Result<(), Full> {
         let old = self.entry(loc);
         let address = old.ptr().as_ptr().addr();
@@ -608,7 +612,7 @@ impl<X: OutOfLine> Seg<X> {
         Ok(())
     }
 
-    /// Forgets all entries, whose possessions the caller has taken; frees the pages.
+    /// Removes all entries, whose possessions the caller has taken, and frees the pages.
     pub(super) fn clear(&mut self) {
         self.take_pages().0.free();
         let groups = self.groups_mut();
@@ -628,15 +632,15 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// The entry in the `nth` of all slots, if that is in use.
+    /// The entry in the `nth` of all slots, if the slot is in use.
     pub(super) fn nth_slot(&self, nth: usize) -> Option<Raw<X>> {
         let group = self.groups().get(nth / SLOTS)?;
         let used = group.used() & 1 << (nth % SLOTS) != 0;
         used.then(|| self.entry_at(group.offset(nth % SLOTS)))
     }
 
-    /// Calls `f` for the entries whose home is where `from` points; returns the position at which
-    /// the next home begins, or `None` after the last.
+    /// Calls `f` for the entries whose home group is at `from`. Returns the position of the next
+    /// home group, or `None` after the last.
     pub(super) fn scan(&self, from: u16, f: &mut dyn FnMut(Raw<X>)) -> Option<u16> {
         let groups = self.groups();
         let home = home_of(from, groups.len());
@@ -659,15 +663,15 @@ impl<X: OutOfLine> Seg<X> {
         (home + 1 < groups.len()).then(|| first_position(home + 1, groups.len()))
     }
 
-    /// Drops the handle; if it was the only one, without dropping what entries own, which has moved
-    /// elsewhere.
+    /// Drops the handle. If it was the only one, the segment is freed without dropping what entries
+    /// own, which has been moved elsewhere.
     pub(super) fn discard(self) {
         let mut shell = std::mem::ManuallyDrop::new(self);
         debug_assert!(shell.is_unique());
         shell.free_shell();
     }
 
-    /// S1 and S2. Returns the bytes that entries own outside in long keys.
+    /// Checks S1 and S2. Returns the bytes of long keys.
     pub(super) fn check(&self) -> usize {
         let head = self.head();
         let (mut len, mut timed, mut owners, mut outside) = (0, 0, 0, 0);
@@ -702,7 +706,7 @@ impl<X: OutOfLine> Seg<X> {
     }
 }
 
-/// The part of a hash that orders homes inside a segment.
+/// The part of a hash that orders home groups inside a segment.
 #[inline]
 pub(super) fn position(hash: u64) -> u16 {
     (hash >> 16) as u16
@@ -727,7 +731,7 @@ fn allocate(bytes: usize) -> NonNull<u8> {
     NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
 }
 
-/// Memory for an index block, whose groups are empty when they are zero.
+/// Allocates zeroed memory for an index block; a zeroed group is empty.
 fn allocate_zeroed(bytes: usize) -> NonNull<u8> {
     let layout = layout(bytes);
     // SAFETY: the layout is not empty: all sizes are constants above 0.
@@ -735,7 +739,7 @@ fn allocate_zeroed(bytes: usize) -> NonNull<u8> {
     NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
 }
 
-/// Frees a block of [`allocate`].
+/// Frees a block allocated by [`allocate`].
 fn free(block: NonNull<u8>, bytes: usize) {
     // SAFETY: private to this file: every block is freed once, with the size it was asked with.
     unsafe { alloc::dealloc(block.as_ptr(), layout(bytes)) };

@@ -1,9 +1,9 @@
 //! A small table: one reference-counted block of entries, searched from front to back.
 //!
-//! Most hashes and sets are small, and for them an index would be larger than the content. Reading
-//! past an entry costs little, so up to [`LEN_MAX`] entries a search is cheaper than the cache
-//! misses of an index. There are no fingerprints: one byte an entry would save a tenth of a command
-//! at most.
+//! Most hashes and sets are small, and for them an index would be larger than the content. Skipping
+//! an entry costs little, so a search of up to [`LEN_MAX`] entries is cheaper than the cache misses
+//! of an index. There are no fingerprints: at one byte an entry, they would save at most a tenth of
+//! a command.
 //!
 //! ```text
 //! | count, sizes: 16 | entry | entry | entry | ... | free |
@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Entries that a small table holds at most.
+/// The most entries in a small table.
 pub(super) const LEN_MAX: usize = 96;
 /// Bytes of the largest block.
 pub(super) const BYTES_MAX: usize = 2048;
@@ -30,7 +30,7 @@ const HEAD: usize = 16;
 #[repr(C, align(8))]
 struct Head {
     count: AtomicU32,
-    /// Bytes of the block after the head, and how many are used.
+    /// Capacity of the block after the head, and the bytes in use.
     cap: u16,
     used: u16,
     len: u16,
@@ -40,7 +40,7 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == HEAD);
 
-/// A counted block. Cloning shares it.
+/// A reference-counted block. Cloning shares it.
 pub(super) struct Small<X: OutOfLine>(NonNull<u8>, PhantomData<X>);
 
 // SAFETY: a counted pointer with an atomic count to data that changes only while the count is one;
@@ -112,7 +112,7 @@ impl<X: OutOfLine> Small<X> {
         usize::from(self.head().len)
     }
 
-    /// Entries with a deadline.
+    /// The number of entries with a deadline.
     pub(super) fn timed(&self) -> usize {
         usize::from(self.head().timed)
     }
@@ -128,7 +128,7 @@ impl<X: OutOfLine> Small<X> {
         unsafe { self.0.add(HEAD + offset) }
     }
 
-    /// The entry at `offset`, as [`Small::find`] and [`Small::next`] give it.
+    /// The entry at `offset`, which came from [`Small::find`] or [`Small::next`].
     pub(super) fn entry(&self, offset: usize) -> Raw<X> {
         // SAFETY: the caller got the offset from this block, which has not changed since.
         unsafe { Raw::new(self.at(offset)) }
@@ -175,8 +175,8 @@ impl<X: OutOfLine> Small<X> {
         sum
     }
 
-    /// Appends a bitwise copy of `entry`, and takes over its property; returns its place. `None`,
-    /// without a change, when the block would get too large.
+    /// Appends a bitwise copy of `entry`, and takes ownership of what it owns. Returns its place;
+    /// `None`, without a change, if the block would get too large.
     pub(super) fn push(&mut self, entry: Raw<X>, len: usize) -> Option<usize> {
         if self.len() >= LEN_MAX {
             return None;
@@ -202,7 +202,7 @@ impl<X: OutOfLine> Small<X> {
 
     fn write(&mut self, at: usize, pad: usize, entry: Raw<X>, len: usize) {
         debug_assert!(self.is_unique() && at + pad + len <= usize::from(self.head().cap));
-        // The entry goes first: when it moves down within the block, padding could overwrite it.
+        // The entry is moved first: padding could overwrite it if it moves down within the block.
         // SAFETY: inside the block; an untyped move, source and target may overlap.
         unsafe { ptr::copy(entry.ptr().as_ptr(), self.at(at + pad).as_ptr(), len) };
         // SAFETY: inside the block.
@@ -223,7 +223,7 @@ impl<X: OutOfLine> Small<X> {
         free(old, old_bytes);
     }
 
-    /// Removes the entry at `offset`. The caller has taken its property.
+    /// Removes the entry at `offset`. The caller has taken over what it owned.
     pub(super) fn detach(&mut self, offset: usize) {
         let raw = self.entry(offset);
         let (timed, owner) = (raw.is_timed(), raw.is_owner());
@@ -277,14 +277,15 @@ impl<X: OutOfLine> Small<X> {
         copy
     }
 
-    /// Drops the handle, the only one, without dropping what entries own: it has moved elsewhere.
+    /// Drops the handle, which must be the only one, without dropping what entries own: that has
+    /// been moved elsewhere.
     pub(super) fn discard(self) {
         let shell = std::mem::ManuallyDrop::new(self);
         debug_assert!(shell.is_unique());
         free(shell.0, shell.bytes());
     }
 
-    /// The counts agree with the entries. Returns the bytes of long keys.
+    /// Checks that the counts agree with the entries. Returns the bytes of long keys.
     pub(super) fn check(&self) -> usize {
         let (mut len, mut timed, mut owners, mut outside, mut at) = (0, 0, 0, 0, 0);
         while let Some((_, raw)) = self.next(&mut at) {
@@ -300,7 +301,8 @@ impl<X: OutOfLine> Small<X> {
     }
 }
 
-/// Bytes of the block that holds `room` bytes: the allocator's size classes, four a doubling.
+/// The size of a block with `room` bytes, rounded up to the allocator's size classes (four per
+/// doubling).
 fn block_bytes(room: usize) -> usize {
     let bytes = (HEAD + room).max(32);
     let step = (bytes.next_power_of_two() / 8).max(16);

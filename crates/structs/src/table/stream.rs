@@ -1,14 +1,14 @@
-//! Walking a whole table in slices, and releasing the walked part.
+//! Reading a whole table in slices, and releasing the part that has been read.
 //!
 //! A cut keeps every segment shared, so writers would copy each segment they change for as long as
 //! the cut lives. [`Reader`] takes the cut apart instead: it holds leaves, and the segments of the
-//! current leaf, and drops each once it has read it. A writer behind the reader finds the segment
-//! its own again and copies nothing.
+//! current leaf, and drops each once it has read it. After that, a writer owns the segment alone
+//! again and copies nothing.
 //!
-//! A reader that asks for it gets what writers have copied first ([`Reader::copied_first`]): those
-//! segments are held by the reader alone, and reading them gives their memory back.
+//! On request, a reader first reads the segments that writers have copied
+//! ([`Reader::copied_first`]): only the reader holds these, and reading them frees their memory.
 //!
-//! This stream also frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
+//! This stream also frees tables ([`Ruin`]) and counts live entries ([`LiveCount`]).
 
 use super::directory::{Leaf, get_mut};
 use super::entry::Entry;
@@ -22,30 +22,30 @@ use darter_base::lazyfree::{self, Dismantle};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Leaves, then segments, each handed out once. Both are stacks whose top is next.
+/// Leaves and then segments, each returned once. Both are stacks; the next one is on top.
 struct SegmentStack<X: OutOfLine> {
     leaves: Vec<Arc<Leaf<X>>>,
-    /// Each with its `earliest`.
+    /// Segments, each with its `earliest` deadline.
     segments: Vec<(Seg<X>, UnixMillis)>,
-    /// Segments, and how many of the leaves, at which [`SegmentStack::next_copied`] has still to look in this
+    /// The segments, and the leaves, that [`SegmentStack::next_copied`] has not yet visited in this
     /// round.
     unseen: Range<usize>,
     unseen_leaves: usize,
-    /// Rounds that have ended.
+    /// The number of completed rounds.
     rounds: u32,
-    /// Memory of the rest, shared or not.
+    /// Memory of the unread rest, shared or not.
     bytes: usize,
-    /// The share of the table that it was.
+    /// The owner of the table that the rest belongs to.
     owner: Owner,
 }
 
 /// The unread rest of a stream, which is freed in slices when it is dropped.
 struct Stream<X: OutOfLine>(SegmentStack<X>);
 
-/// Segments and leaves looked at in a search for one that was copied.
+/// Segments and leaves visited in one search for a copied segment.
 const LOOKS: usize = 128;
 
-/// Leaves with fewer slots are freed where they are dropped.
+/// Smaller leaves are freed directly when dropped.
 const DEFERRED_SLOTS_MIN: usize = 8;
 
 impl<X: OutOfLine> Drop for Stream<X> {
@@ -70,14 +70,14 @@ impl<X: OutOfLine> Dismantle for SegmentStack<X> {
         !self.is_done()
     }
 
-    /// Shared parts stay, which may be all.
+    /// An upper bound: shared parts are not freed.
     fn bytes(&self) -> usize {
         if self.owner.is_shared() { 0 } else { self.bytes }
     }
 }
 
 impl<X: OutOfLine> Drop for Big<X> {
-    /// The last cut of a large table is released: its segments are freed in slices.
+    /// The last reference to a large table is dropped: its segments are freed in slices.
     fn drop(&mut self) {
         drop(Stream::take(self));
     }
@@ -88,10 +88,10 @@ impl<X: OutOfLine> Stream<X> {
         Self(SegmentStack::new(0, Owner::default()))
     }
 
-    /// Shares the table of a cut, or takes it over if it is not shared: a second reference would
-    /// keep alive whatever the stream releases.
+    /// Takes over the table of a cut, or shares it if it has other references: a second reference
+    /// would keep alive everything that the stream releases.
     ///
-    /// Cost: a count for each leaf: 128 for ten million entries.
+    /// Cost: one count for each leaf, of which ten million entries have 128.
     fn of(mut big: Arc<Big<X>>) -> Self {
         if let Some(big) = get_mut(&mut big) {
             return Self::take(big);
@@ -105,9 +105,9 @@ impl<X: OutOfLine> Stream<X> {
         })
     }
 
-    /// Takes the leaves out of a table that is consumed.
+    /// Takes the leaves out of a table that is being consumed.
     fn take(big: &mut Big<X>) -> Self {
-        // From the last to the first, so the first is on top.
+        // From the last to the first, so that the first is on top.
         let leaves = std::iter::from_fn(|| big.directory.top.pop_run()).collect();
         Self(SegmentStack {
             leaves,
@@ -115,7 +115,7 @@ impl<X: OutOfLine> Stream<X> {
         })
     }
 
-    /// True when only readers hold the rest.
+    /// True if only readers hold the rest.
     fn is_pinned(&self) -> bool {
         self.0.owner.is_gone()
     }
@@ -135,7 +135,7 @@ impl<X: OutOfLine> SegmentStack<X> {
         Self { leaves, segments, unseen: 0..0, unseen_leaves: 0, rounds: 0, bytes, owner }
     }
 
-    /// The next segment. Cost: every hundredth time, a count for each segment of a leaf.
+    /// The next segment. Cost: at every hundredth segment, a count for each segment of a leaf.
     fn next(&mut self) -> Option<(Seg<X>, UnixMillis)> {
         while self.segments.is_empty() {
             let leaf = self.leaves.pop()?;
@@ -143,11 +143,12 @@ impl<X: OutOfLine> SegmentStack<X> {
         }
         let next = self.segments.pop();
         let bytes = next.as_ref().map_or(self.bytes, |(segment, _)| segment.bytes());
-        self.bytes = self.bytes.saturating_sub(bytes); // Long keys go with the last.
+        // Long keys are counted with the last segment.
+        self.bytes = self.bytes.saturating_sub(bytes);
         next
     }
 
-    /// Adds a leaf's segments.
+    /// Adds the segments of a leaf.
     fn open(&mut self, leaf: &Leaf<X>) {
         let (fan, before) = (&leaf.fan, self.segments.len());
         self.segments.extend(fan.firsts().map(|at| (fan.get(at).clone(), fan.earliest(at))));
@@ -155,10 +156,11 @@ impl<X: OutOfLine> SegmentStack<X> {
         self.unseen = before..self.segments.len();
     }
 
-    /// A segment that only this holds, since writers have replaced it; `None` where none was found
-    /// in [`LOOKS`] looks. In a round all segments are looked at, and those found are taken.
+    /// A segment that only this stream holds, because writers have replaced it; `None` if none was
+    /// found in [`LOOKS`] visits. Each round visits all segments and takes those found.
     fn next_copied(&mut self) -> Option<(Seg<X>, UnixMillis)> {
-        self.unseen.end = self.unseen.end.min(self.segments.len()); // Some have been read in order.
+        // Some have been read in order since.
+        self.unseen.end = self.unseen.end.min(self.segments.len());
         self.unseen_leaves = self.unseen_leaves.min(self.leaves.len());
         for _ in 0..LOOKS {
             if let Some(at) = self.unseen.next_back() {
@@ -169,7 +171,7 @@ impl<X: OutOfLine> SegmentStack<X> {
                 }
             } else if let Some(at) = self.unseen_leaves.checked_sub(1) {
                 self.unseen_leaves = at;
-                // The segments of a leaf that writers share are all shared.
+                // If a leaf is shared with writers, all its segments are.
                 if Arc::strong_count(&self.leaves[at]) == 1 {
                     let leaf = self.leaves.swap_remove(at);
                     self.open(&leaf);
@@ -188,28 +190,28 @@ impl<X: OutOfLine> SegmentStack<X> {
     }
 }
 
-/// Reads a cut in slices, in the order of memory, and releases the entries it has read.
+/// Reads a cut in slices, in memory order, and releases the entries that it has read.
 pub struct Reader<X: OutOfLine> {
     stream: Stream<X>,
     current: Option<(Seg<X>, PagePos)>,
-    /// A small cut is read through its table.
+    /// A small cut, which is read through its table.
     small: Option<Table<X>>,
     small_at: usize,
     left: usize,
-    /// Entries of the cut, and their bytes.
+    /// The number of entries of the cut, and their bytes.
     len: usize,
     bytes: usize,
     copied: Option<Copied>,
-    /// Segments read, or begun.
+    /// The number of segments read or started.
     segments: usize,
 }
 
-/// A reader's knowledge of the segments that writers have copied since the cut.
+/// Statistics about segments that writers have copied since the cut.
 #[derive(Clone, Copy, Default)]
 struct Copied {
-    /// KiB of them that were read, and so released.
+    /// KiB of copied segments that were read, and thus freed.
     released_kib: u32,
-    /// KiB that had been copied when the current round began.
+    /// KiB copied by writers when the current round started.
     round_kib: u32,
     rounds: u32,
 }
@@ -237,15 +239,15 @@ impl<X: OutOfLine> Reader<X> {
         }
     }
 
-    /// Reads what writers have copied before the rest, where they have copied much: then the entries
-    /// come in no order, and not in the same one twice.
+    /// Reads the segments copied by writers first, if there are many. Entries are then in no
+    /// particular order, but each is still read once.
     #[must_use]
     pub fn copied_first(self) -> Self {
         Self { copied: Some(Copied::default()), ..self }
     }
 
-    /// The cut is part of this thread's last snapshot: what writers have copied since that began counts
-    /// as held.
+    /// Declares that the cut belongs to this thread's last snapshot: segments copied since that
+    /// snapshot started count as held.
     #[must_use]
     pub fn since_snapshot(mut self) -> Self {
         self.stream.0.owner.count_since_snapshot();
@@ -258,22 +260,23 @@ impl<X: OutOfLine> Reader<X> {
         self.stream.0.owner.copied_kib()
     }
 
-    /// KiB of segments that this alone holds, as writers have copied them: at most, as other cuts may
-    /// hold some of them, too. For one that reads those [first](Reader::copied_first).
+    /// An upper bound of the KiB of segments that only this reader holds, because writers have
+    /// copied them (other cuts may hold some of them). For a reader in the order of
+    /// [`Reader::copied_first`].
     #[must_use]
     pub fn held_kib(&self) -> u32 {
         let Some(copied) = &self.copied else { return 0 };
         self.stream.0.owner.copied_kib().saturating_sub(copied.released_kib)
     }
 
-    /// Searches for what writers have copied that have ended: what had been copied when such a round
-    /// began has been read.
+    /// The number of completed searches for copied segments: everything copied before such a search
+    /// started has been read.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.stream.0.rounds
     }
 
-    /// Segments that were begun: all but the last have been released.
+    /// The number of segments started; all but the last have been released.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.segments
@@ -288,7 +291,7 @@ impl<X: OutOfLine> Reader<X> {
             let rest = &mut self.stream.0;
             next = rest.next_copied();
             if copied.rounds != rest.rounds {
-                // Segments copied before the round have been read in it.
+                // Segments copied before the round have been read during it.
                 copied.released_kib = copied.released_kib.max(copied.round_kib);
                 (copied.round_kib, copied.rounds) = (rest.owner.copied_kib(), rest.rounds);
             }
@@ -296,7 +299,7 @@ impl<X: OutOfLine> Reader<X> {
         next.or_else(|| self.stream.next()).map(|(segment, _)| (segment, PagePos::default()))
     }
 
-    /// The current segment has been read.
+    /// Releases the current segment, which has been read.
     fn release(&mut self) {
         if let (Some((segment, _)), Some(copied)) = (self.current.take(), &mut self.copied)
             && segment.is_unique()
@@ -305,14 +308,14 @@ impl<X: OutOfLine> Reader<X> {
         }
     }
 
-    /// Takes over the cut of a value of `bytes`, those of what its entries own included.
+    /// Takes over the cut of a value of `bytes`, including what its entries own.
     #[must_use]
     pub fn of_value(cut: Table<X>, bytes: usize) -> Self {
         Self { bytes, ..Self::new(cut) }
     }
 
-    /// Bytes still to be read that only readers hold, estimated by the number of entries. 0 while
-    /// the table exists, whatever has become of it since: see [`Table::is_pinned`].
+    /// Bytes still to be read that only readers hold, estimated from the number of entries. 0 while
+    /// the table exists, however it has changed: see [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         let is_gone = match &self.small {
@@ -322,13 +325,13 @@ impl<X: OutOfLine> Reader<X> {
         if is_gone { self.bytes.saturating_mul(self.left) / self.len.max(1) } else { 0 }
     }
 
-    /// Entries still to come.
+    /// The number of entries still to be read.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
+    /// Calls `f` for at most `max_entries` of the next entries. Returns true while some are left.
     ///
     /// Cost: O(entries), besides `f`.
     pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
@@ -380,7 +383,7 @@ impl<X: OutOfLine> Reader<X> {
     }
 }
 
-/// Counts the entries of a cut that are alive at a moment, in slices.
+/// Counts the entries of a cut that are live at a given time, in slices.
 pub struct LiveCount<X: OutOfLine> {
     stream: Stream<X>,
     now: UnixMillis,
@@ -400,8 +403,8 @@ impl<X: OutOfLine> LiveCount<X> {
         }
     }
 
-    /// Counts more of them, in the time of searching `max_segments`. Returns true while some are
-    /// left.
+    /// Continues counting, for the time of searching `max_segments` segments. Returns true while
+    /// some are left.
     pub fn next_slice(&mut self, max_segments: usize) -> bool {
         let mut budget = max_segments * COUNTS_PER_LOOK;
         while budget > 0 {
@@ -413,7 +416,7 @@ impl<X: OutOfLine> LiveCount<X> {
             assert!(dead <= segment.len(), "{dead} of {} entries are dead", segment.len());
             self.count += segment.len() - dead;
             if segment.is_unique() {
-                // The segment is freed now: a writer has copied it since.
+                // The segment is freed here if a writer has copied it since.
                 cost += COUNTS_PER_LOOK * 2;
             }
             budget = budget.saturating_sub(cost);
@@ -421,7 +424,8 @@ impl<X: OutOfLine> LiveCount<X> {
         !self.stream.is_done()
     }
 
-    /// The living counted so far; of the whole cut once [`LiveCount::next_slice`] returned false.
+    /// The number of live entries counted so far; complete once [`LiveCount::next_slice`] has
+    /// returned false.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -441,7 +445,7 @@ impl<X: OutOfLine> Ruin<X> {
 
 impl<X: OutOfLine> Table<X> {
     /// Frees up to `max_segments` segments, and drops their values. Returns true while some are
-    /// left. To everyone else the table is empty at once.
+    /// left. To others, the table is empty at once.
     pub fn dismantle(&mut self, max_segments: usize) -> bool {
         if matches!(self.0, Root::Big(_))
             && let Root::Big(big) = std::mem::replace(&mut self.0, Root::Empty)

@@ -1,4 +1,4 @@
-//! The table against plain maps, under seeds.
+//! The table compared with plain maps, under random seeds.
 
 use super::directory::Path;
 use super::edit::big_mut;
@@ -12,7 +12,7 @@ use darter_base::{Prng, hash};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// A value as the model knows it.
+/// A value in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Text(Vec<u8>),
@@ -27,7 +27,7 @@ struct Kept {
     stamp: u32,
 }
 
-/// The out-of-line values of these tests' tables: a number, in entries with a stamp and without.
+/// The out-of-line values in these tests: a number, for entries with and without a stamp.
 trait Number: Target + Clone + From<u64> + std::fmt::Debug {
     fn get(&self) -> u64;
 }
@@ -81,7 +81,7 @@ fn content<N: Number>(table: &Table<Arc<N>>) -> Model {
     all
 }
 
-/// A key out of `range` of one of five kinds, sizes from 1 to 600.
+/// A key out of `range`, of one of five kinds, with 1 to 600 bytes.
 fn key(prng: &mut Prng, range: u64) -> Vec<u8> {
     let number = prng.below(range);
     match number % 5 {
@@ -121,7 +121,7 @@ fn new<N: Number>(value: &Value) -> New<'_, Arc<N>> {
     }
 }
 
-/// One random change to both.
+/// Applies one random change to the table and to the model.
 fn change<N: Number>(
     prng: &mut Prng,
     table: &mut Table<Arc<N>>,
@@ -421,7 +421,7 @@ fn scan_returns_all_entries_that_exist_throughout() {
         let base =
             [50, 2_000, 20_000][seed as usize % 3].min(if cfg!(miri) { 150 } else { 20_000 });
         let mut table = set_of(0..base * 4);
-        let mut live = 0..base * 4; // Below `base`: stays. Above: comes and goes.
+        let mut live = 0..base * 4; // Keys below `base` stay. Those above are added and removed.
         let (mut seen, mut cursor, mut calls) = (HashSet::new(), 0, 0);
         let shrinks = prng.chance(50);
         loop {
@@ -739,7 +739,7 @@ fn a_value_of_equal_length_is_overwritten_in_place() {
     }
 }
 
-/// The pages of a table's only segment, and its class.
+/// The pages of the only segment of a table, and its class.
 fn pages_of(table: &Subject) -> (Vec<*const u8>, u8) {
     let Root::Big(big) = &table.0 else { panic!("{table:?} is not big") };
     let segment = big.directory.segment_at(ONLY);
@@ -932,7 +932,7 @@ fn long_keys_that_move_to_another_segment_are_counted_once() {
     assert_eq!(table.memory_bytes(), 0);
 }
 
-/// Puts an entry in; true when it had to be squeezed in.
+/// Adds an entry. Returns true if it exceeded the segment's target size.
 fn fill(segment: &mut Seg<Never>, key: &[u8], value: &[u8]) -> bool {
     let (mut buf, hash) = (Buf::new(), hash::of(key));
     encode::<Never>(&mut buf, &Needle::of(hash, key), New::Bytes(value), None, 0, 0);

@@ -1,11 +1,10 @@
-//! Byte strings as entries keep them: as they are, or packed when they are a canonical integer or
-//! a canonical UUID.
+//! Byte strings as stored in entries: raw, or packed if they are a canonical integer or a canonical
+//! UUID.
 //!
-//! A third of what people store as keys and members is one of the two, and both waste most of their
-//! bytes as text: a UUID spells in 36 characters what fits 16 bytes, ten million in eight digits
-//! what fits 25 bits. Packing is invisible, because a text is packed only if unpacking restores it
-//! byte for byte; so equal texts always have equal packed forms, and a lookup compares packed
-//! bytes.
+//! A third of the keys and members in practice are one of the two, and both are wasteful as text:
+//! the 36 characters of a UUID fit 16 bytes, and the eight digits of ten million fit 25 bits.
+//! Packing is invisible, because a text is packed only if unpacking restores it byte for byte. So
+//! equal texts have equal packed forms, and a lookup compares packed bytes.
 //!
 //! ```text
 //! Raw    | length: varint | bytes ...      |
@@ -15,7 +14,7 @@
 //! ```
 //! The varint's first byte gives its length, so it is decoded without a loop.
 //!
-//! Not here: where the forms are placed in an entry. See `entry`.
+//! Not here: the layout of an entry. See `entry`.
 
 use super::entry::KEY_INLINE_MAX;
 use super::pack::Joined;
@@ -23,19 +22,20 @@ use darter_base::number;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Room to unpack a [`Text`] into: the longest that is not in one piece is a name in a pack.
+/// A buffer to unpack a [`Text`] into; its longest use is for a name in a pack that is stored in
+/// two pieces.
 #[derive(Clone)]
 pub struct Scratch([MaybeUninit<u8>; KEY_INLINE_MAX]);
 
 impl Scratch {
-    /// Room for one text.
+    /// A buffer for one text.
     #[inline]
     #[must_use]
     pub fn new() -> Self {
         Self([MaybeUninit::uninit(); KEY_INLINE_MAX])
     }
 
-    /// Copies two texts into it, one after the other.
+    /// Copies two texts into the buffer, one after another.
     #[inline]
     fn join(&mut self, first: &[u8], rest: &[u8]) -> &[u8] {
         let len = first.len() + rest.len();
@@ -64,13 +64,13 @@ impl Default for Scratch {
 #[derive(Clone, Copy)]
 pub struct Text<'a>(pub(super) Form<'a>);
 
-/// How a text is kept.
+/// The stored form of a text.
 #[derive(Clone, Copy)]
 pub(super) enum Form<'a> {
     Raw(&'a [u8]),
     Int(i64),
     Uuid(&'a [u8; UUID_BYTES]),
-    /// Two texts that make one; never an integer or a UUID.
+    /// A text in two pieces; never an integer or a UUID.
     Joined(Joined<'a>),
 }
 
@@ -84,13 +84,13 @@ const UUID_CHARS: usize = 36;
 pub(super) const VARINT_MAX: usize = 9;
 
 impl<'a> Text<'a> {
-    /// A text that is not packed: for callers with plain bytes where a `Text` is expected.
+    /// An unpacked text, for callers with plain bytes where a `Text` is expected.
     #[must_use]
     pub fn raw(bytes: &'a [u8]) -> Self {
         Self(Form::Raw(bytes))
     }
 
-    /// Bytes of the text, unpacked. Cost: a few nanoseconds.
+    /// The length of the text, unpacked. Cost: a few nanoseconds.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
@@ -120,7 +120,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The text as a vector of its own.
+    /// The text as a new vector.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len());
@@ -128,8 +128,8 @@ impl<'a> Text<'a> {
         out
     }
 
-    /// The value, when the text is a canonical decimal `i64`. Cost: O(1), nothing is parsed,
-    /// unless the text came from [`Text::raw`].
+    /// The value, if the text is a canonical decimal `i64`. Cost: O(1) without parsing, unless the
+    /// text came from [`Text::raw`].
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         match self.0 {
@@ -139,14 +139,14 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The text's bytes: in place when it is raw, otherwise unpacked into `scratch`.
+    /// The text's bytes: in place if it is raw, otherwise unpacked into `scratch`.
     #[inline]
     #[must_use]
     pub fn bytes<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         if let Form::Raw(bytes) = self.0 { bytes } else { self.unpacked(scratch) }
     }
 
-    /// [`Text::bytes`] of one that is not raw.
+    /// [`Text::bytes`] for a text that is not raw.
     fn unpacked<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         match self.0 {
             Form::Raw(bytes) => bytes,
@@ -159,7 +159,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The bytes in place, when the text is kept raw; they live as long as the entry.
+    /// The bytes in place, if the text is stored raw; they live as long as the entry.
     #[must_use]
     pub fn as_raw(&self) -> Option<&'a [u8]> {
         match self.0 {
@@ -168,11 +168,12 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The hash of the text, as `darter_base::hash::of` gives it.
+    /// The hash of the text, equal to `darter_base::hash::of`.
     #[inline]
     #[must_use]
     pub fn hash(&self) -> u64 {
-        // Separately, so that each form's text goes from registers to the hash, not through memory.
+        // Each form is hashed separately, so that its text goes from registers to the hash, not
+        // through memory.
         match self.0 {
             Form::Raw(bytes) => darter_base::hash::of(bytes),
             Form::Uuid(packed) => darter_base::hash::of(&uuid_text(packed)),
@@ -201,18 +202,18 @@ impl fmt::Debug for Text<'_> {
     }
 }
 
-/// A text in its packed form, borrowed where it is raw: what lookups compare with, and what
-/// entries are written from.
+/// A text in its packed form, borrowed if it is raw. Lookups compare it, and entries are written
+/// from it.
 pub(crate) enum Packed<'a> {
     Raw(&'a [u8]),
     Int(i64),
-    /// The bytes as a number, the first lowest.
+    /// The bytes as a number, the first byte lowest.
     Uuid(u128),
 }
 
 impl<'a> Packed<'a> {
-    /// Packs `text` if it is canonical. Cost: a few nanoseconds; length and first byte rule out
-    /// most.
+    /// Packs `text` if it is canonical. Cost: a few nanoseconds; the length and the first byte
+    /// exclude most texts.
     #[inline]
     pub(crate) fn of(text: &'a [u8]) -> Self {
         if text.len() == UUID_CHARS {
@@ -222,7 +223,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Reads a canonical integer; rejects by length and first byte before it looks further.
+/// Parses a canonical integer; first rejects by length and first byte.
 #[inline]
 fn parse_int(text: &[u8]) -> Option<i64> {
     match text {
@@ -232,7 +233,8 @@ fn parse_int(text: &[u8]) -> Option<i64> {
     parse_numeral(text)
 }
 
-/// [`parse_int`] of what begins like a number: separate, so that the first check is inlined.
+/// [`parse_int`] for a text that begins like a number. A separate function, so that the first check
+/// is inlined.
 fn parse_numeral(text: &[u8]) -> Option<i64> {
     if text.len() <= 8 && text[0] != b'-' {
         return parse_digits(text);
@@ -240,8 +242,8 @@ fn parse_numeral(text: &[u8]) -> Option<i64> {
     number::parse_i64(text)
 }
 
-/// Reads one to eight digits at once: each step adds neighbours, first digits, then pairs, then
-/// quartets.
+/// Parses one to eight digits at once: each step combines neighbours, first digits, then pairs,
+/// then quartets.
 #[inline]
 fn parse_digits(text: &[u8]) -> Option<i64> {
     if text[0] == b'0' {
@@ -262,7 +264,7 @@ fn parse_digits(text: &[u8]) -> Option<i64> {
     i64::try_from(value).ok()
 }
 
-/// Characters of the decimal text of `value`.
+/// The length of the decimal text of `value`.
 fn int_chars(value: i64) -> usize {
     let digits = value.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
     digits + usize::from(value < 0)
@@ -278,20 +280,20 @@ pub(super) fn unzigzag(folded: u64) -> i64 {
     (folded >> 1).cast_signed() ^ -(folded & 1).cast_signed()
 }
 
-/// Bytes of the varint of `value`: 1 to [`VARINT_MAX`].
+/// The length of the varint of `value`: 1 to [`VARINT_MAX`].
 #[inline]
 pub(super) fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     if bits > 56 { VARINT_MAX } else { bits.div_ceil(7) }
 }
 
-/// Bytes of the varint that begins with `first`.
+/// The length of the varint whose first byte is `first`.
 #[inline]
 pub(super) fn varint_len_at(first: u8) -> usize {
     first.trailing_ones() as usize + 1
 }
 
-/// The varint of `value` as a number, its first byte lowest, and its length in bytes.
+/// The varint of `value` as a number (its first byte lowest), and its length in bytes.
 #[inline]
 pub(super) fn varint(value: u64) -> (u128, usize) {
     let len = varint_len(value);
@@ -302,8 +304,9 @@ pub(super) fn varint(value: u64) -> (u128, usize) {
     (u128::from(value << len | ones), len)
 }
 
-/// Writes the varint of `value` to the front of `out`, which has room for the longest; returns its
-/// length. The bytes after it in `out` are overwritten: a copy of fixed length costs least.
+/// Writes the varint of `value` to the front of `out`, which must have room for the longest.
+/// Returns its length. Further bytes of `out` are overwritten, because a copy of fixed length is
+/// cheapest.
 #[inline]
 pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
     let (word, len) = varint(value);
@@ -311,8 +314,8 @@ pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
     len
 }
 
-/// True when both are the same bytes. Two to 32 of them are compared as words from both ends, which
-/// may overlap: cheaper than a call.
+/// True if both are equal. Two to 32 bytes are compared as words from both ends, which may overlap:
+/// cheaper than a call.
 #[inline]
 pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
     #[inline]
@@ -330,7 +333,7 @@ pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
         }
 }
 
-/// Reads the varint at the front of `bytes`, and its length.
+/// Reads the varint at the front of `bytes`. Returns it with its length.
 #[inline]
 pub(super) fn varint_read(bytes: &[u8]) -> (u64, usize) {
     let len = varint_len_at(bytes[0]);
@@ -351,7 +354,7 @@ pub(super) fn varint_read(bytes: &[u8]) -> (u64, usize) {
     (word >> len, len)
 }
 
-/// `N` bytes from `at`: read as a word that overlaps another, which avoids a copy of variable
+/// `N` bytes from `at`, read as a word that may overlap another, which avoids a copy of variable
 /// length.
 #[inline]
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -372,16 +375,17 @@ fn uuid_of(text: &[u8]) -> Option<u128> {
     })
 }
 
-/// The places of the characters of every four bytes: two runs of four.
+/// Offsets of the characters for every four bytes of a UUID: two runs of four characters.
 const UUID_CHUNKS: [(usize, usize); 4] = [(0, 4), (9, 14), (19, 24), (28, 32)];
 
-/// The text of a packed UUID, eight characters at a time: reading words that were written in
-/// smaller pieces stalls, and a hash does read them.
+/// The text of a packed UUID, built eight characters at a time: reading words (as a hash does)
+/// after smaller writes stalls.
 #[inline]
 fn uuid_text(packed: &[u8; UUID_BYTES]) -> [u8; UUID_CHARS] {
     const DASH: u64 = b'-' as u64;
     let four = |at: usize| hex(u32::from_le_bytes(bytes_at(packed, at)));
-    // Each is two runs of four characters; see `UUID_CHUNKS`. The dashes are between the runs.
+    // Each chunk is two runs of four characters; see `UUID_CHUNKS`. The dashes are between the
+    // runs.
     let (one, two, three, last) = (four(0), four(4), four(8), four(12));
     let low = |word: u64| word & 0xffff_ffff;
     let words = [
@@ -400,7 +404,7 @@ fn uuid_text(packed: &[u8; UUID_BYTES]) -> [u8; UUID_CHARS] {
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Eight lower-case hexadecimal characters as four bytes; `None` if any is something else.
+/// Converts eight lower-case hexadecimal characters to four bytes; `None` if any is not one.
 #[inline]
 fn unhex(chars: u64) -> Option<u32> {
     let letters = (chars >> 6) & ONES; // Bit 6 distinguishes letters from digits.
@@ -413,7 +417,7 @@ fn unhex(chars: u64) -> Option<u32> {
     u32::try_from((quads | (quads >> 16)) & 0xffff_ffff).ok()
 }
 
-/// The inverse of [`unhex`].
+/// Reverses [`unhex`].
 #[inline]
 fn hex(four: u32) -> u64 {
     let word = u64::from(four);
@@ -422,7 +426,7 @@ fn hex(four: u32) -> u64 {
     hex_of_nibbles(((pairs >> 4) & 0x000f_000f_000f_000f) | ((pairs & 0x000f_000f_000f_000f) << 8))
 }
 
-/// The characters of eight nibbles, one a byte.
+/// The characters of eight nibbles, one nibble a byte.
 #[inline]
 fn hex_of_nibbles(nibbles: u64) -> u64 {
     let letters = ((nibbles + ONES * 6) >> 4) & ONES;

@@ -1,6 +1,6 @@
 //! The values of entries, as callers pass and receive them.
 //!
-//! Not here: how it is encoded. See `entry` and `pack`.
+//! Not here: their encoding. See `entry` and `pack`.
 
 use super::pack::Item;
 use super::text::Text;
@@ -13,19 +13,19 @@ use std::sync::Arc;
 /// The type has the size and alignment of a pointer, or no values at all; and it may be moved by
 /// copying its bytes (as all Rust values may).
 pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {
-    /// True when each entry of such a table has a stamp: a number below [`super::STAMP_END`] that
-    /// costs three bytes, and that [`super::Table::touch`] changes in place.
+    /// True if each entry of such a table has a stamp: a number below [`super::STAMP_END`] that
+    /// takes three bytes, and that [`super::Table::touch`] changes in place.
     const STAMPED: bool = false;
-    /// How a small table of these is packed.
+    /// The packing of a small table with these values.
     const PACKING: Packing = Packing::None;
-    /// An entry of such a pack; [`Unpacked`] where there are none.
+    /// An entry of such a pack; [`Unpacked`] if there are no packs.
     type Packed<'a>: AnyItem<'a>;
 }
 
 /// The packed part of a small table: see `pack`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Nothing: it is always made of entries.
+    /// Not packed: always stored as entries.
     None,
     /// Names alone.
     Keys,
@@ -33,9 +33,9 @@ pub enum Packing {
     Pairs,
 }
 
-/// An entry of a pack, or nothing at all: so that the entries of tables without packs are thin.
+/// An entry of a pack, or nothing, so that entries of tables without packs stay small.
 pub trait AnyItem<'a>: Copy {
-    /// As one of these, where there are some.
+    /// Converts a pack's entry, if this type has any.
     fn of(item: Item<'a>) -> Self;
 
     /// The entry.
@@ -54,7 +54,7 @@ impl<'a> AnyItem<'a> for Item<'a> {
     }
 }
 
-/// No entry.
+/// The type without entries.
 #[derive(Clone, Copy, Debug)]
 pub enum Unpacked {}
 
@@ -92,26 +92,26 @@ unsafe impl OutOfLine for Never {
     type Packed<'a> = Item<'a>;
 }
 
-/// A value on its way into a table.
+/// A value to be stored in a table.
 #[derive(Clone, Debug)]
 pub enum New<'a, X> {
-    /// At most [`super::INLINE_MAX`] bytes. An empty value costs nothing, not even a length.
+    /// At most [`super::INLINE_MAX`] bytes. An empty value takes no memory, not even for a length.
     Bytes(&'a [u8]),
-    /// The decimal text of an integer, without writing it first.
+    /// The decimal text of an integer, without writing the text first.
     Int(i64),
     /// A small collection, at most [`super::PACKED_MAX`] bytes.
     Packed(PackedValue<'a>),
-    /// Out of line.
+    /// An out-of-line value.
     Out(X),
 }
 
 /// A small collection in an entry: the bytes of a table that is a pack ([`super::Table::packed`]),
-/// and the caller's note.
+/// and a note of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedValue<'a> {
-    /// The caller's.
+    /// The caller's note.
     pub note: u8,
-    /// The pack's.
+    /// The bytes of the pack.
     pub bytes: &'a [u8],
 }
 
@@ -120,21 +120,21 @@ pub struct PackedValue<'a> {
 pub struct Old<X> {
     /// The value, if it was out of line.
     pub out: Option<X>,
-    /// The note of the value, if it was a pack.
+    /// The note, if the value was a pack.
     pub note: Option<u8>,
     /// The deadline, if there was one.
     pub deadline: Option<UnixMillis>,
-    /// The caller's two bits.
+    /// Two bits of the caller.
     pub bits: u8,
 }
 
 /// A value inside a table.
 #[derive(Debug)]
 pub enum ValueRef<'a, X> {
-    /// Kept inside.
+    /// Stored in the entry.
     Text(Text<'a>),
-    /// A small collection, kept inside.
+    /// A small collection, stored in the entry.
     Packed(PackedValue<'a>),
-    /// Kept out of line.
+    /// Stored out of line.
     Out(&'a X),
 }

@@ -1,13 +1,13 @@
-//! Writing a tree from its beginning to its end, or from its end to its beginning.
+//! Builds a tree from front to back, or from back to front.
 
 use super::{Subtree, join_some};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, ROOM_MAX, own, trim};
 
-/// A tree that is written at one end.
+/// A tree that is extended at one end.
 pub(crate) struct Appender<C: Coding> {
     end: End,
     tree: Option<Subtree<C>>,
-    /// The chunk after the tree, or before it.
+    /// The chunk being filled at that end.
     chunk: Option<Handle<C>>,
 }
 
@@ -18,7 +18,7 @@ impl<C: Coding> Default for Appender<C> {
 }
 
 impl<C: Coding> Appender<C> {
-    /// An appender to this end of a new tree.
+    /// An appender at this end of a new tree.
     pub(crate) fn at(end: End) -> Self {
         Self { end, tree: None, chunk: None }
     }
@@ -29,7 +29,7 @@ impl<C: Coding> Appender<C> {
         tree + self.chunk.as_ref().map_or(0, |chunk| chunk.memory_bytes())
     }
 
-    /// Adds an item. Cost: O(1); for every hundredth, O(log n).
+    /// Adds an item. Cost: O(1); O(log n) for about one in a hundred.
     #[inline]
     pub(crate) fn push(&mut self, code: &C::Code<'_>) {
         let fits = |chunk: &mut Handle<C>| own(chunk).push(self.end, code);
@@ -41,8 +41,8 @@ impl<C: Coding> Appender<C> {
         }
     }
 
-    /// Adds items at the back, none of which refers to anything outside: `code` has the bytes of
-    /// one at the front of a word, and their number. Cost: O(words).
+    /// Adds items at the back, none of which refers to memory elsewhere. `code` returns an item's
+    /// bytes at the front of a word, and their number. Cost: O(words).
     pub(crate) fn push_words<T: Copy, const WORD: usize>(
         &mut self,
         items: &[T],
@@ -60,7 +60,7 @@ impl<C: Coding> Appender<C> {
         }
     }
 
-    /// Begins a chunk.
+    /// Starts a chunk.
     #[cold]
     fn begin(&mut self) {
         self.attach();
@@ -78,7 +78,7 @@ impl<C: Coding> Appender<C> {
         }
     }
 
-    /// The tree.
+    /// Returns the tree.
     pub(crate) fn finish(mut self) -> Option<Subtree<C>> {
         self.attach();
         self.tree

@@ -1,15 +1,15 @@
-//! Changing a tree by index: full chunks are halved, nearly empty ones merged.
+//! Changes a tree by index: full chunks are halved, nearly empty ones merged.
 
 use super::{Subtree, join, join_some, pop, split};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, MARK, ROOM_MAX, can_merge, own, trim};
 use std::ops::Range;
 
-/// Room of a new chunk at an end: a share of the tree's present size, so that small ones do not pay
-/// for a whole block.
+/// Room in a new chunk at an end: a fraction of the tree's size, so that small trees do not pay for
+/// a whole block.
 const NEW_ROOM_MIN: usize = 512;
 const NEW_ROOM_SHARE: usize = 8;
 
-/// Adds an item before the one with this index, or at the end. Cost: O(log n).
+/// Adds an item before the one at this index, or at the end. Cost: O(log n).
 #[inline]
 pub(crate) fn insert<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize, code: &C::Code<'_>) {
     if !tree.as_mut().is_some_and(|tree| try_insert(tree, index, code)) {
@@ -17,7 +17,7 @@ pub(crate) fn insert<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize, cod
     }
 }
 
-/// False if the chunk has no room, and no larger block would help.
+/// False if the chunk has no room, and a larger block would not help.
 #[inline]
 fn try_insert<C: Coding>(tree: &mut Subtree<C>, index: usize, code: &C::Code<'_>) -> bool {
     debug_assert!(index <= tree.len, "index={index} len={}", tree.len);
@@ -32,12 +32,12 @@ fn try_insert<C: Coding>(tree: &mut Subtree<C>, index: usize, code: &C::Code<'_>
     })
 }
 
-/// [`insert`] without room in the chunk: into a new chunk at an end, otherwise into one half of the
+/// [`insert`] if the chunk has no room: into a new chunk at an end, otherwise into one half of the
 /// chunk.
 #[cold]
 fn insert_far<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize, code: &C::Code<'_>) {
-    /// Half a chunk has room for any item's bytes. But the number of long items is bounded too, and
-    /// all may be in one half, and in one half of that.
+    /// A half has room for any item's bytes. But the number of long items is bounded, too, and all
+    /// may be in one half, even after several halvings.
     const TRIES_MAX: usize = 8;
     for _ in 0..TRIES_MAX {
         *tree = match tree.take() {
@@ -66,7 +66,7 @@ fn insert_far<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize, code: &C::
     unreachable!("no part of a chunk has room");
 }
 
-/// A chunk of one item, with room for more at `end`, for a tree of `tree_bytes` bytes.
+/// A chunk with one item and further room at `end`, for a tree of `tree_bytes` bytes.
 fn chunk_of<C: Coding>(tree_bytes: usize, end: End, code: &C::Code<'_>) -> Handle<C> {
     let room = (tree_bytes / NEW_ROOM_SHARE).clamp(NEW_ROOM_MIN.max(code.len() + MARK), ROOM_MAX);
     let mut chunk = Chunk::empty(room, end);
@@ -75,13 +75,13 @@ fn chunk_of<C: Coding>(tree_bytes: usize, end: End, code: &C::Code<'_>) -> Handl
     chunk
 }
 
-/// The tree, with the chunk that holds this index moved to a block that fits it.
+/// Moves the chunk at this index to a block that fits it. Returns the tree.
 fn trimmed<C: Coding>(mut tree: Subtree<C>, index: usize) -> Subtree<C> {
     tree.edit(index, &mut |chunk, _| trim(chunk));
     tree
 }
 
-/// Removes and returns the items with these indexes. Cost: O(log n).
+/// Removes and returns the items at these indexes. Cost: O(log n).
 pub(crate) fn remove_range<C: Coding>(
     tree: &mut Option<Subtree<C>>,
     indexes: Range<usize>,
@@ -96,8 +96,8 @@ pub(crate) fn remove_range<C: Coding>(
     gone
 }
 
-/// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in one.
-/// True when they do.
+/// Merges the chunk at this index, or the last chunk, with a neighbour if both fit in one. Returns
+/// true if they do.
 #[cold]
 pub(super) fn merge_near<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) -> bool {
     let Some(old) = tree else { return false };
@@ -116,7 +116,7 @@ pub(super) fn merge_near<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize)
     true
 }
 
-/// Joins two trees; the chunks that meet are merged if they fit in one.
+/// Joins two trees; the two adjacent chunks are merged if they fit in one.
 pub(crate) fn join_seam<C: Coding>(
     left: Option<Subtree<C>>,
     right: Option<Subtree<C>>,

@@ -1,5 +1,5 @@
-//! Chunks in order: a counted tree, split and joined in O(log n). The middle of a list, and all of
-//! a sorted set.
+//! A sequence of chunks in a counted tree, which is split and joined in O(log n). Used for the
+//! middle of a list, and for all of a sorted set.
 //!
 //! ```text
 //! Child -> node: level 2 | len, bytes, -> | len, bytes, -> | ...             8 to 32 children
@@ -34,11 +34,11 @@ use crate::table::get_mut;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The most children of a node. More would make copying a node longer: each child is counted, at a
-/// cache miss.
+/// The most children of a node. With more, copying a node would take longer: the count of each
+/// child is incremented, at a cache miss.
 pub(crate) const CHILDREN_MAX: usize = 32;
 /// The fewest children of a node that is not the root. Far below half, so that nodes filled from
-/// one end remain nearly full.
+/// one end stay nearly full.
 const CHILDREN_MIN: usize = 8;
 /// Memory of a node.
 const fn node_bytes<C: Coding>() -> usize {
@@ -48,7 +48,7 @@ const fn node_bytes<C: Coding>() -> usize {
 /// A tree, or a part of one.
 #[derive(Clone)]
 pub(crate) struct Subtree<C: Coding> {
-    /// Elements.
+    /// The number of elements.
     pub(crate) len: usize,
     /// Memory of chunks and nodes, shared or not.
     pub(crate) bytes: usize,
@@ -66,8 +66,8 @@ enum Link<C: Coding> {
 /// An inner node.
 pub(crate) struct TreeNode<C: Coding> {
     level: u8,
-    /// The lengths and search keys of the children, in a row: a search reads few lines of it, and
-    /// one child.
+    /// The lengths and search keys of the children, stored contiguously: a search reads a few cache
+    /// lines of them, and one child.
     lens: [usize; CHILDREN_MAX],
     firsts: [C::First; CHILDREN_MAX],
     children: Vec<Subtree<C>>,
@@ -82,15 +82,15 @@ impl<C: Coding> Clone for TreeNode<C> {
 }
 
 impl<C: Coding> TreeNode<C> {
-    /// Updates its knowledge of its children.
+    /// Updates the lengths and search keys of the children.
     fn learn(&mut self) {
         for (at, child) in self.children.iter().enumerate() {
             (self.lens[at], self.firsts[at]) = (child.len, child.first);
         }
     }
 
-    /// The child that holds the element with this index, and the number of elements before that
-    /// child; there are `len` elements. Counted from the nearer end, where most changes are.
+    /// The child that contains the element at this index, and the number of elements before the
+    /// child. There are `len` elements. Counts from the nearer end, where most changes are.
     #[inline]
     fn locate(&self, index: usize, len: usize) -> (usize, usize) {
         let lens = self.lens[..self.children.len()].iter().enumerate();
@@ -115,7 +115,7 @@ impl<C: Coding> TreeNode<C> {
     }
 }
 
-/// The node, for changing; copied first if a cut shares it.
+/// The node for changes; copied first if a cut shares it.
 #[inline]
 fn own_node<C: Coding>(node: &mut Arc<TreeNode<C>>) -> &mut TreeNode<C> {
     if Arc::strong_count(node) != 1 {
@@ -125,7 +125,7 @@ fn own_node<C: Coding>(node: &mut Arc<TreeNode<C>>) -> &mut TreeNode<C> {
     get_mut(node).expect("ours alone")
 }
 
-/// A child, taken apart.
+/// The parts of a child.
 pub(crate) enum TreePart<C: Coding> {
     Chunk(Handle<C>),
     /// The children of a node.
@@ -139,7 +139,7 @@ impl<C: Coding> Subtree<C> {
         Self { len, bytes, first, link: Link::Chunk(chunk) }
     }
 
-    /// A tree of these: none, a single one as it is, or a node.
+    /// A tree over these children: empty, a single child as it is, or a node.
     fn over(level: u8, mut children: Vec<Self>) -> Option<Self> {
         if children.len() <= 1 {
             return children.pop();
@@ -166,7 +166,7 @@ impl<C: Coding> Subtree<C> {
         }
     }
 
-    /// The children of a node, for changing; copied first if a cut shares them. The caller calls
+    /// The children of a node, for changes; copied first if a cut shares them. The caller must call
     /// [`Subtree::sum`] afterwards.
     fn children_mut(&mut self) -> &mut Vec<Self> {
         match &mut self.link {
@@ -175,7 +175,7 @@ impl<C: Coding> Subtree<C> {
         }
     }
 
-    /// Takes it apart; children that a cut shares are counted.
+    /// Takes the tree apart; the counts of children that a cut shares are incremented.
     pub(crate) fn open(self) -> TreePart<C> {
         match self.link {
             Link::Chunk(chunk) => TreePart::Chunk(chunk),
@@ -183,7 +183,7 @@ impl<C: Coding> Subtree<C> {
         }
     }
 
-    /// Takes it apart to free it; `None` if a cut shares it, which frees it then.
+    /// Takes the tree apart to free it; `None` if a cut shares it, which will free it.
     pub(crate) fn into_inner(self) -> Option<TreePart<C>> {
         match self.link {
             Link::Chunk(chunk) => Some(TreePart::Chunk(chunk)),
@@ -215,7 +215,7 @@ impl<C: Coding> Subtree<C> {
         (self.len, self.first) = (len, first);
     }
 
-    /// The chunk that holds the element with this index, and the index of the chunk's first
+    /// The chunk that contains the element at this index, and the index of the chunk's first
     /// element.
     pub(crate) fn find(&self, index: usize) -> (&Chunk<C>, usize) {
         debug_assert!(index < self.len, "index={index} len={}", self.len);
@@ -232,7 +232,7 @@ impl<C: Coding> Subtree<C> {
         }
     }
 
-    /// Calls `f` with the chunk that holds the element with this index, for changing, and the
+    /// Calls `f` with the chunk that contains the element at this index, for changes, and with the
     /// element's index in it. Copies the nodes on the way if cuts share them.
     pub(crate) fn edit<R>(
         &mut self,
@@ -261,7 +261,7 @@ impl<C: Coding> Subtree<C> {
         }
     }
 
-    /// True when a change at this index would copy something.
+    /// True if a change at this index would copy anything.
     pub(crate) fn is_shared(&self, index: usize) -> bool {
         match &self.link {
             Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
@@ -277,7 +277,7 @@ impl<C: Coding> Subtree<C> {
         self.find(if end == End::Front { 0 } else { self.len - 1 }).0
     }
 
-    /// Panics when an invariant does not hold. Returns the number of chunks.
+    /// Checks the invariants, and panics if one is violated. Returns the number of chunks.
     pub(crate) fn check(&self, is_root: bool) -> usize {
         let children = self.children();
         match &self.link {
@@ -306,7 +306,7 @@ impl<C: Coding> Subtree<C> {
     }
 }
 
-/// One tree of two, the elements of `left` before those of `right`. Cost: O(log n).
+/// Joins two trees, the elements of `left` before those of `right`. Cost: O(log n).
 pub(crate) fn join<C: Coding>(mut left: Subtree<C>, mut right: Subtree<C>) -> Subtree<C> {
     let len = left.len + right.len;
     let level = left.level().max(right.level());
@@ -332,7 +332,7 @@ pub(crate) fn join<C: Coding>(mut left: Subtree<C>, mut right: Subtree<C>) -> Su
     tree
 }
 
-/// [`join`] of trees that may be missing.
+/// [`join`] for trees that may be absent.
 pub(crate) fn join_some<C: Coding>(
     left: Option<Subtree<C>>,
     right: Option<Subtree<C>>,
@@ -349,8 +349,8 @@ fn with_room<C: Coding>(children: impl IntoIterator<Item = Subtree<C>>) -> Vec<S
     all
 }
 
-/// Attaches a lower tree at one end of a higher one. Returns what must become its neighbour there,
-/// if it did not fit.
+/// Attaches a lower tree at one end of a higher one. If it does not fit, returns the part that must
+/// become its neighbour.
 fn attach<C: Coding>(node: &mut Subtree<C>, other: Subtree<C>, end: End) -> Option<Subtree<C>> {
     let level = node.level();
     debug_assert!(level > other.level(), "N2: {level} {}", other.level());
@@ -377,7 +377,7 @@ fn attach<C: Coding>(node: &mut Subtree<C>, other: Subtree<C>, end: End) -> Opti
 }
 
 /// Adds a child at one end. A full node splits off some children, which are returned with the new
-/// one for a new node.
+/// child for a new node.
 fn hang<C: Coding>(
     children: &mut Vec<Subtree<C>>,
     child: Subtree<C>,
@@ -400,8 +400,8 @@ fn hang<C: Coding>(
     None
 }
 
-/// Balances two neighbours of one level, either of which may have too few children: they merge, or
-/// share their children.
+/// Balances two neighbours of one level of which either may have too few children: they are merged,
+/// or share their children.
 fn balance<C: Coding>(
     mut left: Subtree<C>,
     mut right: Subtree<C>,
@@ -430,8 +430,8 @@ fn balance<C: Coding>(
     (left, Some(right))
 }
 
-/// The elements before an index, and those from there on. Cost: O(log n); a chunk that contains the
-/// index is split.
+/// Splits a tree into the elements before an index and those from there on. Cost: O(log n); the
+/// chunk that contains the index is split.
 pub(crate) fn split<C: Coding>(
     tree: Subtree<C>,
     index: usize,

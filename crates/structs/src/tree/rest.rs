@@ -1,4 +1,4 @@
-//! Parts of a value whose chunks are handed out one by one, to be read or freed.
+//! Parts of a value whose chunks are returned one by one, to be read or freed.
 
 use super::{Subtree, TreePart};
 use crate::chunk::{Coding, End, Handle};
@@ -7,46 +7,46 @@ use crate::owner::Owner;
 
 /// Chunks freed in one step.
 const FREED_AT_ONCE: usize = 32;
-/// Smaller parts are freed where they are dropped.
+/// Smaller parts are freed directly when dropped.
 const DEFERRED_BYTES_MIN: usize = 64 * 1024;
 
-/// True when so much is freed later.
+/// True if this many bytes are worth freeing later.
 pub(crate) fn is_worth_deferring(bytes: usize) -> bool {
     bytes >= DEFERRED_BYTES_MIN
 }
 
-/// Trees that are handed out chunk by chunk: a stack whose top is next.
+/// Trees whose chunks are returned one by one: a stack with the next one on top.
 pub(crate) struct TreeRest<C: Coding> {
     trees: Vec<Subtree<C>>,
-    /// The end that chunks are taken from.
+    /// The end from which chunks are taken.
     from: End,
     /// Memory of the rest, shared or not.
     bytes: usize,
-    /// The owner of the value that they were part of.
+    /// The owner of the value that the parts belonged to.
     pub(crate) owner: Owner,
 }
 
-/// Releases a part of a value: later, if it is large.
+/// Frees a part of a value: later, if it is large.
 pub(crate) fn defer<C: Coding>(tree: Option<Subtree<C>>, owner: Owner) {
     TreeRest::of([tree], owner).defer();
 }
 
 impl<C: Coding> TreeRest<C> {
-    /// An empty rest of a value, to be handed out from one end.
+    /// An empty rest of a value, whose chunks will be taken from one end.
     pub(crate) fn new(from: End, owner: Owner) -> Self {
         Self { trees: Vec::new(), from, bytes: 0, owner }
     }
 
-    /// The rest of these trees, to be freed.
+    /// These trees, to be freed.
     pub(crate) fn of(trees: impl IntoIterator<Item = Option<Subtree<C>>>, owner: Owner) -> Self {
         let mut rest = Self::new(End::Front, owner);
         trees.into_iter().flatten().for_each(|tree| rest.push(tree));
         rest
     }
 
-    /// Releases the parts shared with others, which a writer would have to copy until then.
+    /// Releases the parts shared with others, which a writer would otherwise have to copy.
     ///
-    /// Cost: O(1), some references are counted down.
+    /// Cost: O(1), a few reference counts.
     pub(crate) fn release_shared(&mut self) {
         for tree in std::mem::take(&mut self.trees) {
             let bytes = tree.bytes;
@@ -64,7 +64,8 @@ impl<C: Coding> TreeRest<C> {
         }
     }
 
-    /// The next chunk, for reading. Opening a shared node counts its children, up to 32, at once.
+    /// The next chunk, for reading. Opening a shared node increments the counts of up to 32
+    /// children at once.
     pub(crate) fn next(&mut self) -> Option<Handle<C>> {
         loop {
             match self.pop()?.open() {
@@ -74,8 +75,8 @@ impl<C: Coding> TreeRest<C> {
         }
     }
 
-    /// Drops the chunks of the next `count` items. Returns how many items of the next chunk are
-    /// still to be skipped.
+    /// Drops the chunks of the next `count` items. Returns the number of items still to be skipped
+    /// in the next chunk.
     pub(crate) fn skip(&mut self, mut count: usize) -> usize {
         let mut gone = Vec::new();
         while let Some(tree) = self.trees.pop() {
@@ -97,7 +98,7 @@ impl<C: Coding> TreeRest<C> {
         count
     }
 
-    /// Replaces a node by its children, whose bytes are counted already.
+    /// Replaces a node by its children, whose bytes are already counted.
     fn extend(&mut self, children: Vec<Subtree<C>>) {
         match self.from {
             End::Front => self.trees.extend(children.into_iter().rev()),
@@ -105,7 +106,7 @@ impl<C: Coding> TreeRest<C> {
         }
     }
 
-    /// Puts a tree before the others.
+    /// Pushes a tree in front of the others.
     pub(crate) fn push(&mut self, tree: Subtree<C>) {
         self.bytes += tree.bytes;
         self.trees.push(tree);
@@ -113,7 +114,7 @@ impl<C: Coding> TreeRest<C> {
 
     fn pop(&mut self) -> Option<Subtree<C>> {
         let tree = self.trees.pop()?;
-        // A node's bytes are mostly its children's, which are subtracted when they are taken.
+        // Most of a node's bytes are its children's, which are subtracted when these are taken.
         self.bytes = self.bytes.saturating_sub(if tree.is_node() { 0 } else { tree.bytes });
         Some(tree)
     }
@@ -122,7 +123,7 @@ impl<C: Coding> TreeRest<C> {
 impl<C: Coding> Dismantle for TreeRest<C> {
     fn dismantle(&mut self) -> bool {
         for _ in 0..FREED_AT_ONCE {
-            // A part that a cut shares is freed with the cut.
+            // A part that a cut shares will be freed with the cut.
             match self.pop().map(Subtree::into_inner) {
                 Some(Some(TreePart::TreeNode(children))) => self.trees.extend(children),
                 Some(_) => {}
@@ -132,7 +133,7 @@ impl<C: Coding> Dismantle for TreeRest<C> {
         !self.trees.is_empty()
     }
 
-    /// Parts that cuts share stay allocated, which may be all.
+    /// An upper bound: parts that cuts share are not freed.
     fn bytes(&self) -> usize {
         if self.owner.is_shared() || self.trees.is_empty() { 0 } else { self.bytes }
     }

@@ -1,7 +1,7 @@
-//! Ways: where a search by content has been, so that the change which follows need not search again.
+//! Ways: the path found by a search by content, so that the change after it need not search again.
 //!
-//! A change by index adds up lengths at every level to find its chunk, and walks to the item in it.
-//! A search for the item has just been there, and has noted the way.
+//! A change by index sums lengths at every level to find its chunk, and then walks to the item. If
+//! a search has just found the item, its way is reused instead.
 
 use super::{Link, Subtree, TreeNode, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
@@ -9,13 +9,14 @@ use crate::table::prefetch;
 use std::ptr;
 use std::sync::Arc;
 
-/// Levels of the highest tree: of eight children to a node, more chunks than there are addresses.
+/// Levels of the highest possible tree: with eight children a node it has more chunks than there
+/// are addresses.
 const LEVELS_MAX: usize = 16;
 
 /// Searches that are prefetched together, at most.
 pub(crate) const PREFETCHED_MAX: usize = 16;
 
-/// Which child leads to a chunk, level by level, from the root.
+/// The path to a chunk: the index of the child at each level, from the root.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way {
     children: [u8; LEVELS_MAX],
@@ -29,37 +30,37 @@ impl Way {
     }
 }
 
-/// A place in a tree: the way to a chunk, and an item in it, or the end.
+/// A place in a tree: the way to a chunk, and an item in it or its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TreeSpot {
     pub(crate) way: Way,
-    /// The index of the item in its chunk, and its offset there.
+    /// The item's index in its chunk, and its offset there.
     pub(crate) index: usize,
     pub(crate) offset: usize,
 }
 
-/// The chunk that a search has led to.
+/// The chunk that a search has reached.
 pub(crate) struct Reached<'a, C: Coding> {
     pub(crate) chunk: &'a Chunk<C>,
     pub(crate) way: Way,
-    /// The items: known without a look at it.
+    /// The number of items, known without reading the chunk.
     pub(crate) len: usize,
-    /// The search keys of its first item, and of the next chunk's, if one follows.
+    /// The search key of its first item, and that of the next chunk, if there is one.
     pub(crate) first: C::First,
     pub(crate) next: Option<C::First>,
 }
 
-/// A search by the keys that nodes store of the first items of their children.
+/// A search by the keys that nodes store for the first items of their children.
 pub(crate) struct TreeSearch<L, E, B> {
-    /// The child begins before it.
+    /// True if the child begins before the target.
     pub(crate) is_less: L,
-    /// The child has to be looked at: [`TreeSearch::is_before`] decides whether it begins before.
+    /// True if the child itself must be read: then [`TreeSearch::is_before`] decides.
     pub(crate) is_equal: E,
     pub(crate) is_before: B,
 }
 
 impl<C: Coding> TreeNode<C> {
-    /// Prefetches the reads of a search.
+    /// Prefetches the memory that a search reads.
     #[inline]
     fn prefetch(&self) {
         const LINE: usize = 64;
@@ -69,7 +70,7 @@ impl<C: Coding> TreeNode<C> {
         prefetch(ptr::from_ref(&self.children).cast());
     }
 
-    /// The last child that begins before the target; the first if there is none.
+    /// The last child that begins before the target; the first child if there is none.
     #[inline]
     pub(super) fn search<L, E, B>(&self, search: &TreeSearch<L, E, B>) -> usize
     where
@@ -95,12 +96,12 @@ impl<C: Coding> TreeNode<C> {
     }
 }
 
-/// How many come first for which `is_less` holds. The direction of a branch would be as random as
-/// the target; so the last of each group is compared, then all of one group.
-#[inline(always)] // A search is nothing else.
+/// The number of leading keys for which `is_less` holds. Branches would be as random as the target,
+/// so the last key of each group is compared, and then all keys of one group.
+#[inline(always)] // This is most of the work of a search.
 fn count_first<F: Copy>(firsts: &[F], is_less: impl Fn(F) -> bool) -> usize {
     const GROUP: usize = 8;
-    // Counted in words as short as hashes, of which more fit into a vector.
+    // Counted in integers as short as hashes, so that more fit into a vector register.
     let count = |some: &[F]| some.iter().map(|first| u32::from(is_less(*first))).sum::<u32>();
     let groups = firsts.as_chunks::<GROUP>().0.iter();
     let before: usize = groups.map(|group| usize::from(is_less(group[GROUP - 1]))).sum();
@@ -139,7 +140,7 @@ impl<C: Coding> Subtree<C> {
     }
 
     /// The last chunk for which `is_before` holds, and the index of its first item; the first chunk
-    /// if there is none. `is_before` must hold for all children up to some place, and for none
+    /// if there is none. `is_before` must hold for all children up to some point, and for none
     /// after it.
     pub(crate) fn seek(&self, is_before: impl Fn(C::First, &Self) -> bool) -> (&Chunk<C>, usize) {
         let is_before = |child: &Self| is_before(child.first, child);
@@ -148,10 +149,9 @@ impl<C: Coding> Subtree<C> {
         (chunk, self.index_of(&TreeSpot { way, ..TreeSpot::default() }))
     }
 
-    /// Prefetches the chunks that several searches would find, level by level, so that their misses
-    /// overlap. Each node is waited for twice, for its facts about the children and for the child;
-    /// each chunk once, for its head. `part` is a relative place between the first items of its
-    /// chunk and of the next.
+    /// Prefetches the chunks of several searches level by level, so that their cache misses
+    /// overlap. Each node is awaited twice (its keys, then the child), each chunk once (its head).
+    /// `part` is a relative position between the first items of its chunk and of the next.
     #[inline]
     pub(crate) fn prefetch_all<T: Copy, L, E, B>(
         &self,
@@ -205,7 +205,7 @@ impl<C: Coding> Subtree<C> {
         before + spot.index
     }
 
-    /// The spot of the item with this index.
+    /// The spot of the item at this index.
     pub(crate) fn spot_of(&self, index: usize) -> TreeSpot {
         let (mut at, mut way, mut rest) = (self, Way::default(), index);
         loop {
@@ -223,7 +223,7 @@ impl<C: Coding> Subtree<C> {
         }
     }
 
-    /// True when a change at the end of a way would copy something.
+    /// True if a change at the end of a way would copy anything.
     pub(crate) fn is_shared_at(&self, way: &Way) -> bool {
         let mut at = self;
         for child in &way.children[..way.len] {
@@ -236,8 +236,8 @@ impl<C: Coding> Subtree<C> {
         matches!(&at.link, Link::Chunk(chunk) if Arc::strong_count(chunk) > 1)
     }
 
-    /// Calls `f` with the chunk at the end of a way, for changing. Copies the nodes on the way if cuts
-    /// share them.
+    /// Calls `f` with the chunk at the end of a way, for changes. Copies the nodes on the way if
+    /// cuts share them.
     #[inline]
     pub(crate) fn edit_at<R>(&mut self, way: &Way, f: &mut dyn FnMut(&mut Handle<C>) -> R) -> R {
         self.edit_below(&way.children[..way.len], f)
@@ -291,18 +291,19 @@ pub(crate) fn insert_at<C: Coding>(
     }
 }
 
-/// Removes the item with this index. Cost: O(log n).
+/// Removes the item at this index. Cost: O(log n).
 pub(crate) fn remove<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) {
     let spot = tree.as_ref().expect("the item is there").spot_of(index);
     remove_at(tree, &spot);
 }
 
-/// Removes the item at a spot. True when its chunk went with it, or was merged with a neighbour.
+/// Removes the item at a spot. Returns true if its chunk was removed, too, or merged with a
+/// neighbour.
 /// Cost: O(log n).
 #[inline]
 pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Subtree<C>>, spot: &TreeSpot) -> bool {
     let root = tree.as_mut().expect("the item is there");
-    // None if it is the only one of its chunk.
+    // `None` if it is the only item of its chunk.
     let is_sparse = root.edit_at(&spot.way, &mut |chunk| {
         (chunk.len() > 1).then(|| {
             let chunk = own(chunk);

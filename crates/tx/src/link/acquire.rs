@@ -1,10 +1,10 @@
-//! Acquiring locks: on all cores at once where they are free, otherwise core by core, in ascending
+//! Acquiring locks: on all cores at once if they are free, otherwise core by core, in ascending
 //! order, waiting in each core's queue.
 //!
-//! A claim of all keys conflicts with every writer. If it held one core while it waited on another,
-//! or stood in a queue, a single key that is held for long would stop all writes. So it holds nothing
-//! while it waits: it is tried on all cores at once, and after a refusal it *watches* the
-//! transactions in its way until they have ended (`locks::watch`). Later claims pass it.
+//! A claim of all keys conflicts with every writer. If it held one core while waiting on another,
+//! or queued, then a single long-held key would stop all writes. So it holds nothing while it
+//! waits: all cores are tried at once, and after a refusal it *watches* the conflicting
+//! transactions until they have ended (`locks::watch`). Later claims overtake it.
 //!
 //! Overlapping claims could starve it. So every [`TRIES`] refusals it queues on the cores like any
 //! other claim, for at most [`QUEUED_MS`], and then leaves the queues again. It is granted there if
@@ -26,15 +26,15 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// Refusals of a claim of all keys before it queues: by then other claims have come and gone.
+/// Refusals of a claim of all keys before it queues.
 const TRIES: usize = 4;
 /// Refusals of a cut before it waits for builds.
 const CUT_TRIES: usize = 2;
-/// The longest time that a claim of all keys stands in queues at once.
+/// The longest time that a claim of all keys stays in the queues in one go.
 const QUEUED_MS: u64 = 10;
 
 impl Tx {
-    /// Takes the locks in `claims`, which are in ascending order of cores.
+    /// Takes the locks in `claims`, which are sorted by core.
     pub(super) async fn acquire(&self, locked: &mut Locked, claims: &mut [(CoreId, Claim)]) {
         if claims.iter().all(|(_, claim)| matches!(claim, Claim::All(_))) {
             return self.acquire_all_keys(locked, claims).await;
@@ -71,7 +71,7 @@ impl Tx {
         }
     }
 
-    /// Queues on one core after another. False: this took too long, and nothing is held.
+    /// Queues on one core after another. Returns false if this took too long; then nothing is held.
     async fn queue_for_a_while(&self, locked: &mut Locked, claims: &[(CoreId, Claim)]) -> bool {
         let mut alarm = self.set_alarm();
         for (core, claim) in claims {
@@ -118,7 +118,7 @@ impl Tx {
         }
     }
 
-    /// Asks a core, this one included. `None`: it has answered already.
+    /// Requests a claim from a core (or from this one). `None` if the core has answered already.
     fn ask(&self, locked: &mut Locked, core: CoreId, claim: &Claim, when: When) -> Option<Pending> {
         assert!(locked.asked.is_empty(), "it waits on one core after another: {core}");
         if core != self.0.core {
@@ -143,7 +143,7 @@ impl Tx {
         pending
     }
 
-    /// True if the answer is known at once.
+    /// Returns true if the answer is known at once.
     pub(super) fn lock_here(
         &self,
         tx: TxId,
@@ -164,7 +164,7 @@ impl Tx {
         !is_late && home.locks.try_acquire(tx, claim)
     }
 
-    /// Completed after [`QUEUED_MS`].
+    /// A ticket that is completed after [`QUEUED_MS`].
     fn set_alarm(&self) -> Pending {
         let alarm = self.open_ticket(AwaitedEvent::Lock);
         let now = self.0.home.borrow().shard.now();
@@ -172,13 +172,13 @@ impl Tx {
         alarm
     }
 
-    /// The next moment at which a claim leaves its queues, in Unix milliseconds.
+    /// The next time at which a claim leaves its queues, in Unix milliseconds.
     #[must_use]
     pub fn next_alarm(&self) -> Option<u64> {
         self.0.alarms.borrow().front().map(|(since, _)| since + QUEUED_MS)
     }
 
-    /// Wakes the tasks whose claims have stood in queues for too long at `now`.
+    /// Wakes the tasks whose claims have queued for too long at `now`.
     pub fn ring_alarms(&self, now: u64) {
         // The clock may have been set back.
         let is_due = |(since, _): &(u64, u64)| now.abs_diff(*since) >= QUEUED_MS;
@@ -189,7 +189,7 @@ impl Tx {
     }
 }
 
-/// True when `granted` is completed before `alarm`.
+/// Returns true if `granted` is completed before `alarm`.
 async fn is_first(mut granted: Pending, alarm: &mut Pending) -> bool {
     poll_fn(|cx| {
         if Pin::new(&mut granted).poll(cx).is_ready() {

@@ -1,16 +1,15 @@
-//! A run that begins at once, without locks, and becomes a task if it takes longer than its turn.
+//! Runs that start at once, without locks, and become tasks if they take longer than a turn.
 //!
-//! Within a turn no other command comes between, as with point commands. So work on keys of this
-//! core only, which are not locked, needs no lock until the turn ends: then it locks all keys that
-//! it has touched and is going to touch, and no other command can have come between.
-//! docs/design/0024.
+//! Within a turn no other command intervenes, as with point commands. So work on unlocked keys of
+//! this core needs no locks until the turn ends. Then it locks all keys that it has touched or will
+//! touch; no other command can have intervened. See docs/design/0024.
 //!
 //! ```text
 //! begin_at_once | change a | change b |                        all done: no lock, no task, no mark
 //! begin_at_once | change a | the slice is over | go_on | ...   locks of a and b; then the task
 //! ```
-//! A run that may be undone ([`Tx::open_at_once`]) is an open transaction from its first change on:
-//! it ends in its turn, or continues as a transaction that may take more locks.
+//! A run that may be undone ([`Tx::open_at_once`]) is an open transaction from its first change on.
+//! It ends within its turn, or continues as a transaction that may take more locks.
 
 use super::{Locked, Tx};
 use crate::executor::TaskId;
@@ -19,14 +18,14 @@ use crate::transaction::{Scope, Transaction};
 use darter_keyspace::Work;
 use std::future::Future;
 
-/// The state of the log and the data when a run began. It does not outlive the turn.
+/// The state of the log and the data when a run started. Only valid during that turn.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce {
     records: u64,
     changes: u64,
 }
 
-/// A mark in a run: later changes may be undone. It does not outlive the turn.
+/// A mark in a run; the changes after it may be undone. Only valid during that turn.
 #[must_use]
 #[derive(Debug)]
 pub struct OpenAtOnce {
@@ -35,17 +34,17 @@ pub struct OpenAtOnce {
 }
 
 impl Tx {
-    /// A run begins, on unlocked keys of this core: outside of all tasks.
+    /// Starts a run on unlocked keys of this core, outside of all tasks.
     #[must_use]
     pub fn begin_at_once(&self) -> AtOnce {
         let mut home = self.home();
         AtOnce { records: home.shard.records_made(), changes: home.shard.changes() }
     }
 
-    /// The rest of a run is a task, in the turn in which it began: under locks of all that it has
-    /// touched or is going to. Its records so far are part of its transaction.
+    /// Continues a run as a task, in the turn in which the run started, under locks of all keys
+    /// that it has touched or will touch. Its records so far belong to its transaction.
     ///
-    /// Panics if one of them is locked: then others could see the run half done.
+    /// Panics if one of the keys is locked, because others could then see the run half done.
     pub fn go_on<F: Future<Output = ()> + 'static>(
         &self,
         begun: AtOnce,
@@ -62,7 +61,7 @@ impl Tx {
         self.spawn_as(task, rest(Transaction::new(self.within(scope), locked)))
     }
 
-    /// The changes made since count as this task's, which begins later.
+    /// Attributes the changes made since `before` to this task, which starts later.
     fn note_changed(&self, task: TaskId, before: u64) {
         if self.changes() != before {
             self.0.changed.borrow_mut().insert(task, ());
@@ -75,32 +74,32 @@ impl Tx {
         task
     }
 
-    /// Later changes on this core, outside of all tasks, may be undone until they are committed,
-    /// undone or handed to a task in this turn. Its keys are this core's, and not locked.
+    /// Makes later changes on this core, outside of all tasks, undoable until they are committed,
+    /// undone or handed to a task in this turn. The keys must be this core's, and not locked.
     pub fn open_at_once(&self) -> OpenAtOnce {
         let (id, changes) = (self.next_tx(), self.changes());
         self.0.home.borrow_mut().shard.work_for(Work::Open(id));
         OpenAtOnce { id, changes }
     }
 
-    /// Commits the changes made since: their records and their notices to watchers leave. Cost:
-    /// that of the changes.
+    /// Commits the changes made since: publishes their records, and notifies watchers. Cost: that
+    /// of the changes.
     pub fn commit_at_once(&self, open: OpenAtOnce) {
         let mut home = self.home();
         while home.shard.commit(open.id, 1) {}
     }
 
-    /// Undoes the changes made since, without a notice. Cost: that of the changes.
+    /// Undoes the changes made since, without notifying anyone. Cost: that of the changes.
     pub fn undo_at_once(&self, open: OpenAtOnce) {
         let mut home = self.home();
         while home.shard.undo(open.id, usize::MAX) {}
     }
 
-    /// The rest of a run is a task, in the turn in which it began: under locks of these keys of
-    /// this core, which are all that it has touched. It may take more locks, and be undone, with
-    /// what it has changed so far: none if it is not open yet.
+    /// Continues a run as a task, in the turn in which the run started, under locks of these keys
+    /// of this core, which are all that it has touched. It may take more locks, and be undone with
+    /// everything it has changed so far (nothing, if it is not open yet).
     ///
-    /// Panics if one of them is locked, as [`Tx::go_on`].
+    /// Panics if one of the keys is locked, as [`Tx::go_on`].
     pub fn go_on_open<F: Future<Output = ()> + 'static>(
         &self,
         open: Option<OpenAtOnce>,

@@ -1,4 +1,4 @@
-//! Claims of a running transaction over cores: see `locks::late`.
+//! Additional claims of a running transaction, on several cores: see `locks::late`.
 
 use super::tickets::{AwaitedEvent, Pending};
 use super::{Locked, Message, Tx};
@@ -6,7 +6,7 @@ use crate::CoreId;
 use crate::locks::{Claim, Late, TxId};
 
 impl Tx {
-    /// Takes locks for a transaction that may take more.
+    /// Takes locks for a transaction that may take more later.
     pub(crate) async fn lock_open(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
         let mut locked = self.lock_for(claims, Vec::new()).await;
         assert!(locked.is_granted(), "{} waits", locked.id());
@@ -14,8 +14,8 @@ impl Tx {
         locked
     }
 
-    /// Calls `look` with a transaction's later locks on a core: on this core, or on others if it is
-    /// this core's.
+    /// Calls `look` with a transaction's late locks on a core: either this core, or another one if
+    /// the transaction is this core's.
     pub(crate) fn with_late<R>(
         &self,
         open: TxId,
@@ -29,14 +29,14 @@ impl Tx {
         look(self.0.late.borrow().get(&open).and_then(|late| late.get(&(core as u64))))
     }
 
-    /// A transaction of this core holds this of another core, too.
+    /// Records that a transaction of this core also holds this claim on another core.
     pub(crate) fn note_late(&self, open: TxId, core: CoreId, claim: Claim) {
         let mut late = self.0.late.borrow_mut();
         assert_ne!(core, self.0.core, "its own core knows what it has granted");
         late.entry(open).or_default().entry(core as u64).or_default().add(claim);
     }
 
-    /// A transaction of this core has ended.
+    /// Forgets a transaction of this core that has ended.
     pub(crate) fn forget_late(&self, open: TxId) {
         self.0.late.borrow_mut().remove(&open);
     }
@@ -48,9 +48,9 @@ impl Tx {
         pending
     }
 
-    /// The running task has undone its changes.
+    /// Records that the running task has undone its changes.
     pub(crate) async fn note_undone(&self) {
-        self.yield_now().await; // Else the end of this step would note it as changed.
+        self.yield_now().await; // Otherwise the end of this step would record it as changed.
         self.0.changed.borrow_mut().remove(&self.0.running.get());
     }
 }

@@ -1,4 +1,4 @@
-//! The locks that a task holds, or asks for, and the transaction that its changes belong to.
+//! The locks that a task holds or has requested, and the transaction of its changes.
 
 use super::message::When;
 use super::tickets::Pending;
@@ -10,25 +10,25 @@ use darter_keyspace::{Part, Work};
 
 /// Locks that are held until this is dropped.
 ///
-/// The task's changes while it holds them, on any core, are recorded as one transaction if they
-/// span several cores, or more keys than change in one turn.
+/// While the locks are held, the task's changes on any core are recorded as one transaction, if
+/// they span several cores, or more keys than change in one turn.
 #[must_use]
 pub struct Locked {
     tx: Tx,
     pub(super) id: TxId,
     task: TaskId,
     pub(super) cores: Vec<CoreId>,
-    /// Cores that have been asked, and have not answered yet.
+    /// Cores that have been asked and have not answered yet.
     pub(super) asked: Vec<CoreId>,
     /// The cores with a part in the transaction, if it is recorded as one.
     writers: Vec<CoreId>,
     has_begun: bool,
-    /// Changes may be undone.
+    /// The changes may be undone.
     is_open: bool,
-    /// The locks are a transaction's, which gives them back.
+    /// The locks belong to a transaction, which releases them.
     is_of_transaction: bool,
-    /// True for locks that serve waiting calls: no other serving is needed at their release. The
-    /// ticket of their grant, until they are granted.
+    /// Set for locks that serve blocked calls: their release causes no further serving. Holds the
+    /// ticket of the grant until it is granted.
     serves: Option<Option<Pending>>,
 }
 
@@ -48,8 +48,8 @@ impl Locked {
         }
     }
 
-    /// Locks held to serve the calls that wait for keys of this core, once `granted` is completed,
-    /// if it is still awaited.
+    /// Locks for serving the calls that are blocked on keys of this core. If `granted` is given, it
+    /// must still be completed.
     pub(super) fn to_serve(tx: &Tx, id: TxId, granted: Option<Pending>) -> Self {
         let mut locked = Self::new(tx, Vec::new());
         locked.id = id;
@@ -59,12 +59,12 @@ impl Locked {
         locked
     }
 
-    /// From now on it serves the calls that wait for keys of this core: it was taken for several
-    /// cores, or for this one.
+    /// From now on, these locks serve the calls that are blocked on keys of this core; they may
+    /// span several cores.
     pub(super) fn serve(&mut self) {
         let here = self.tx.core();
         assert!(self.cores.contains(&here), "{:?} are locked, and not {here}", self.cores);
-        // Locks of other cores are released from the end.
+        // Locks of other cores are released first, from the end.
         self.cores.sort_by_key(|core| *core != here);
         self.has_begun = !self.writers.is_empty();
         self.serves = Some(None);
@@ -75,7 +75,7 @@ impl Locked {
         !matches!(self.serves, Some(Some(_)))
     }
 
-    /// Waits for the keys to be served. From now on the running task holds it.
+    /// Waits for the locks of the keys to serve. From now on the running task holds them.
     pub(crate) async fn granted(&mut self) {
         assert!(self.serves.is_some(), "these locks were granted as they were taken");
         self.task = self.tx.0.running.get();
@@ -97,7 +97,7 @@ impl Locked {
         self.id
     }
 
-    /// This core has granted something: all of it is released in the end.
+    /// Records that this core has granted something, which must be released at the end.
     pub(crate) fn note_core(&mut self, core: CoreId) {
         assert!(!self.is_of_transaction, "what a transaction's command takes is not its own");
         if !self.cores.contains(&core) {
@@ -105,13 +105,13 @@ impl Locked {
         }
     }
 
-    /// A core that was asked has granted its claim.
+    /// Records that a core has granted its claim.
     pub(super) fn note_granted(&mut self, core: CoreId) {
         self.asked.clear();
         self.cores.push(core);
     }
 
-    /// Asks a core for more, without waiting there.
+    /// Requests more from a core, without waiting there.
     pub(crate) fn ask_more(
         &mut self,
         core: CoreId,
@@ -126,7 +126,7 @@ impl Locked {
         async move { downcast(answer.await) }
     }
 
-    /// A core has answered.
+    /// Handles a core's answer.
     pub(crate) fn hear_more(&mut self, core: CoreId, is_granted: bool) {
         self.asked.retain(|asked| *asked != core);
         if is_granted {
@@ -134,8 +134,8 @@ impl Locked {
         }
     }
 
-    /// Locks what another core has, too, without waiting; both are one transaction, under a number of
-    /// its own, since there may be several such in a row.
+    /// Locks keys of another core, too, without waiting. Both are one transaction with its own
+    /// number, because several may follow each other.
     pub(crate) async fn join(&mut self, core: CoreId, claim: Claim) -> bool {
         assert!(
             self.writers.is_empty() && self.cores == [self.tx.core()],
@@ -155,7 +155,7 @@ impl Locked {
         true
     }
 
-    /// Gives back the joined locks; the transaction ends.
+    /// Releases the joined locks; the transaction ends.
     pub(crate) fn part_from_others(&mut self) {
         let Some(part) = self.part() else { return };
         for other in self.cores.split_off(1) {
@@ -173,7 +173,7 @@ impl Locked {
         locked
     }
 
-    /// All locks are granted: from now on the task's changes belong to the transaction.
+    /// All locks are granted: from now on, the task's changes belong to the transaction.
     pub(super) fn begin(&mut self) {
         assert!(self.asked.is_empty(), "not all locks are granted: {:?}", self.asked);
         assert!(!self.has_begun, "transaction {} begins twice", self.id);
@@ -183,16 +183,16 @@ impl Locked {
         }
     }
 
-    /// Takes unlocked keys of this core.
+    /// Locks keys of this core that are not locked.
     pub(super) fn take_first(&mut self, claim: Claim) {
-        // As with a point command, this comes before waiting claims.
+        // As with a point command, this precedes waiting claims.
         let granted = self.tx.home().locks.take_first(self.id, claim);
         assert!(granted, "somebody holds what transaction {} has touched", self.id);
         self.cores.push(self.tx.core());
     }
 
-    /// A task that begins later holds the keys taken of this core. Records from `since` on belong
-    /// to its transaction.
+    /// Makes a task that starts later the holder of the locks on this core. Records from `since` on
+    /// belong to its transaction.
     pub(super) fn hold_for(&mut self, task: TaskId, since: u64) {
         self.begin_for(task);
         if let Some(part) = self.part() {
@@ -201,7 +201,7 @@ impl Locked {
         }
     }
 
-    /// As above, for changes that may be undone.
+    /// [`Locked::hold_for`] for changes that may be undone.
     pub(super) fn hold_open_for(&mut self, task: TaskId) {
         assert!(self.writers.is_empty(), "{} is recorded otherwise", self.id);
         self.begin_for(task);
@@ -214,15 +214,15 @@ impl Locked {
         (self.task, self.has_begun) = (task, true);
     }
 
-    /// From now on the task's changes may be undone.
+    /// From now on, the task's changes may be undone.
     pub(super) fn open(&mut self) {
         assert!(self.has_begun && self.writers.is_empty(), "{} is recorded otherwise", self.id);
         self.is_open = true;
         self.work_for(Work::Open(self.id));
     }
 
-    /// Ends what may be undone: it stays as it is from now on. The cores on which it may have changed
-    /// something.
+    /// Ends the period in which changes may be undone. Returns the cores on which something may
+    /// have changed.
     pub(crate) fn close(&mut self) -> Vec<CoreId> {
         assert!(self.is_open, "{} was not begun to be undone", self.id);
         self.stop_work();
@@ -241,7 +241,7 @@ impl Locked {
         self.tx.work_for(Work::Alone);
     }
 
-    /// The transaction that all changes are recorded as, if they are recorded as one.
+    /// The transaction that all changes are recorded as, if any.
     pub(super) fn whole(&self) -> Option<Part> {
         let parts = self.writers.len();
         (parts > 0).then_some(Part { transaction: self.id, parts })
@@ -255,7 +255,7 @@ impl Locked {
         self.part().filter(|_| self.writers.contains(&core))
     }
 
-    /// Releases all but `key` of `core`, which must be held. A transaction keeps all.
+    /// Releases all locks except `key` of `core`, which must be held. A transaction keeps all.
     pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
         if self.is_of_transaction {
             return;
@@ -270,8 +270,9 @@ impl Locked {
         }
     }
 
-    /// Releases all but `key` of `core`, which must be held, to build its value: the other keys are
-    /// sources. Their cores are notified of the end of the build. A transaction keeps all.
+    /// Releases all locks except `key` of `core`, which must be held, in order to build its value
+    /// from the other keys, the sources. Their cores are notified when the build ends. A
+    /// transaction keeps all.
     pub fn keep_build(&mut self, core: CoreId, key: u64) {
         if self.is_of_transaction {
             return;
@@ -282,7 +283,8 @@ impl Locked {
         }
     }
 
-    /// The number of a build under these locks, for its sources. A transaction keeps them locked.
+    /// The number of a build under these locks, for its sources. A transaction keeps its sources
+    /// locked.
     #[must_use]
     pub fn build(&self) -> Option<TxId> {
         (!self.is_of_transaction).then_some(self.id)

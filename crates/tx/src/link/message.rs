@@ -1,4 +1,4 @@
-//! The messages between cores.
+//! Messages between cores.
 
 use super::{Run, Start, Value};
 use crate::CoreId;
@@ -9,35 +9,35 @@ use darter_keyspace::{Part, Work};
 /// A message of one core to another. Between two cores, messages arrive in the order they were
 /// sent.
 pub enum Message {
-    /// Run this on your shard, and return the result.
+    /// Asks a core to run a closure on its shard, and to return the result.
     Call {
-        /// The requester.
+        /// The requesting core.
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// The author of the changes.
+        /// The transaction of the changes.
         work: Work,
         /// The author of the changes: see [`Tx::note_author`].
         author: u64,
         /// The closure to run.
         run: Run,
     },
-    /// Run this as a task of yours, and return its result.
+    /// Asks a core to run a task of its own, and to return the result.
     Task {
-        /// The requester.
+        /// The requesting core.
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
-        /// The author of the changes.
+        /// The transaction of the changes.
         work: Work,
-        /// As above.
+        /// The author of the changes.
         author: u64,
-        /// The locks that it works under.
+        /// The locks that the task works under.
         scope: Scope,
         /// The task to start.
         start: Start,
     },
-    /// Take locks, and run this under them, in one step.
+    /// Asks a core to take locks and run a closure under them, in one step.
     Step(Box<Locking>),
     /// The result of a call or a task, or `true`/`false` for a lock.
     Return {
@@ -45,64 +45,66 @@ pub enum Message {
         ticket: u64,
         /// The result.
         value: Value,
-        /// Data has changed on the way to it.
+        /// True if producing the result has changed data.
         changed: bool,
     },
-    /// Take these locks, and answer.
+    /// Asks a core for locks.
     Lock {
-        /// The requester.
+        /// The requesting core.
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
         /// The transaction.
         tx: TxId,
-        /// Which locks.
+        /// The requested locks.
         claim: Claim,
-        /// When to answer.
+        /// When the core answers.
         when: When,
     },
-    /// Grant this transaction more than it holds here, which may be nothing, and answer at once.
+    /// Asks a core to grant a transaction more than it holds there (perhaps nothing), and to answer
+    /// at once.
     Widen {
-        /// The requester.
+        /// The requesting core.
         from: CoreId,
         /// The ticket to complete there.
         ticket: u64,
         /// The transaction.
         tx: TxId,
-        /// The locks that it holds, too.
+        /// The additional locks.
         claim: Claim,
     },
-    /// Release the locks of this transaction.
+    /// Releases the locks of this transaction.
     Unlock {
         /// The transaction.
         tx: TxId,
-        /// The part of the transaction, whose records end here.
+        /// The part of the transaction whose records end here.
         part: Option<Part>,
     },
-    /// Release what this transaction holds, or no longer wait for it: its client is gone.
+    /// Releases the locks of this transaction, or ends its wait for them, because its client is
+    /// gone.
     Withdraw {
         /// The transaction.
         tx: TxId,
     },
-    /// Release the locks of this transaction, except one key, if any.
+    /// Releases the locks of this transaction, except one key, if given.
     Narrow {
         /// The transaction.
         tx: TxId,
         /// The key that stays locked, and the access.
         kept: Option<(u64, Access)>,
     },
-    /// Claims do not wait for this transaction's locks any more, and the reason.
+    /// From now on, claims do not wait for this transaction's locks, for this reason.
     Busy {
         /// The transaction.
         tx: TxId,
-        /// The error line for others.
+        /// The error line for waiting claims.
         line: &'static str,
     },
-    /// The lock that this ticket waits for is held by such a transaction.
+    /// The lock that this ticket waits for is held by a busy transaction.
     Stuck {
         /// The ticket.
         ticket: u64,
-        /// The error for the claims.
+        /// The error line for the waiting claim.
         line: &'static str,
     },
 }
@@ -110,16 +112,16 @@ pub enum Message {
 /// When a request for locks is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// At once, with whether they are granted.
+    /// At once, whether or not the locks are granted.
     AtOnce,
-    /// When they are granted, in the order of the queue.
+    /// When the locks are granted, in queue order.
     Granted,
-    /// When the transactions in its way have ended. Nothing is granted.
+    /// When the conflicting transactions have ended. Nothing is granted.
     Unobstructed,
 }
 
-/// A closure to run under locks that the core takes first; if they are not free, it returns
-/// [`Refused`]. In a box, since most messages are smaller.
+/// A closure to run under locks that the core takes first. If they are not free, the result is
+/// [`Refused`]. Boxed, because most messages are smaller.
 pub struct Locking {
     pub(super) from: CoreId,
     pub(super) ticket: u64,
@@ -130,13 +132,12 @@ pub struct Locking {
     pub(super) run: Run,
 }
 
-/// The locks' fate.
+/// The treatment of the locks after the closure.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
-    /// The locks are released at once, and this part of the transaction ends, which began with
-    /// them.
+    /// They are released at once, and this part of the transaction, which started with them, ends.
     Release(Option<Part>),
-    /// The locks stay, and the data read does not change until then.
+    /// They stay, and the data that was read does not change until their release.
     Keep,
 }
 

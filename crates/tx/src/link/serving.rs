@@ -1,4 +1,4 @@
-//! Locks that are kept for calls that wait for keys: see `waited`.
+//! Locks that are kept in order to serve blocked calls: see `waited`.
 
 use super::Tx;
 use super::locked::Locked;
@@ -9,8 +9,8 @@ use crate::waited::Serving;
 use darter_keyspace::{Part, Work};
 
 impl Tx {
-    /// Locks keys of this core that a command has just changed, before all waiting claims: they are
-    /// to be served next. Names as of [`lock_key`](crate::lock_key).
+    /// Locks keys of this core that a command has just changed, before all waiting claims, so that
+    /// blocked calls are served next. `names` are as of [`lock_key`](crate::lock_key).
     pub fn serve_keys(&self, names: &[u64]) {
         let claim = Claim::Keys(names.iter().map(|name| (*name, Access::Exclusive)).collect());
         let (id, pending) = (self.next_tx(), self.open_ticket(AwaitedEvent::Lock));
@@ -19,8 +19,8 @@ impl Tx {
         self.keep_to_serve(id, claim, is_granted, pending);
     }
 
-    /// Makes a serving of locks on keys of this core, which are `claim`, and perhaps on `other` of
-    /// another core. The running task took them, and serves.
+    /// Creates a serving from locks on keys of this core (`claim`), and perhaps on `other` on
+    /// another core. The running task has taken the locks, and serves the calls.
     pub fn serve_under(&self, mut locked: Locked, claim: Claim, other: (CoreId, u64)) -> Serving {
         locked.serve();
         if other.0 == self.core() {
@@ -35,13 +35,14 @@ impl Tx {
         self.0.servings.borrow_mut().pop_front()
     }
 
-    /// True if a serving waits.
+    /// True if a serving is waiting.
     #[must_use]
     pub fn has_serving(&self) -> bool {
         !self.0.servings.borrow().is_empty()
     }
 
-    /// Keeps `claims` of the locks of `tx` for calls that wait for its keys, and releases the rest.
+    /// Keeps `claims` of the locks of `tx` in order to serve calls blocked on their keys, and
+    /// releases the rest.
     pub(super) fn hand_over(&self, tx: TxId, claims: Vec<Claim>) {
         let (mut asked, mut kept) = (Vec::new(), Vec::new());
         for claim in claims {
@@ -71,7 +72,7 @@ impl Tx {
         self.notify(granted, true);
     }
 
-    /// This core's part of a transaction ends, and its locks stay.
+    /// Ends this core's part of a transaction, but keeps its locks.
     pub(super) fn end_part_here(&self, part: Part) {
         let mut home = self.0.home.borrow_mut();
         home.compare_part();

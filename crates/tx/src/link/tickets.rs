@@ -1,4 +1,4 @@
-//! A ticket, for which a task waits, and the future that takes its result.
+//! Tickets, which tasks wait for, and the future that returns a ticket's result.
 
 use super::{Link, Value};
 use crate::executor::TaskId;
@@ -11,21 +11,20 @@ use std::task::{Context, Poll};
 pub(super) enum Ticket {
     Waiting(TaskId, AwaitedEvent),
     Done(Value),
-    /// The task that asked has stopped.
+    /// The task that waited has stopped.
     Abandoned,
 }
 
-/// The event that a ticket waits for.
+/// The kind of event that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AwaitedEvent {
     /// Work, which may change data.
     Work,
-    /// A lock: the task does nothing until then.
+    /// A lock: the task does nothing until it is granted.
     Lock,
 }
 
-/// The other end of a ticket: waits until it is completed. A task that drops it earlier has no use
-/// for the result.
+/// The waiting end of a ticket. If it is dropped early, the result is discarded.
 pub(super) struct Pending {
     pub(super) link: Rc<Link>,
     pub(super) ticket: u64,
@@ -63,7 +62,7 @@ impl Drop for Pending {
         if let Some(Ticket::Waiting(..)) = old {
             tickets.insert(self.ticket, Ticket::Abandoned);
         }
-        drop(tickets); // A dropped result may ask for tickets itself.
+        drop(tickets); // Dropping a result may create tickets itself.
         drop(old);
     }
 }

@@ -1,4 +1,4 @@
-//! Compares a table built of gathered entries with one to which they were added one by one.
+//! Compares bulk-built tables with tables to which the entries were added one by one.
 
 use super::*;
 use crate::table::{Entry, Fill, Never, ValueRef};
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Subject = Table<Arc<u64>>;
-/// A key's value, out of line or not, and its deadline.
+/// A value for each key, out of line or inline, and its deadline.
 type Model = BTreeMap<Vec<u8>, (Result<Vec<u8>, u64>, Option<u64>)>;
 
-/// One of five kinds, long ones among them.
+/// A key of one of five kinds, including long ones.
 fn key(number: u64) -> Vec<u8> {
     match number % 50 {
         0 => format!("{number:0>300}x").into_bytes(),
@@ -54,7 +54,7 @@ fn kept(entry: &Entry<'_, Arc<u64>>) -> (Result<Vec<u8>, u64>, Option<u64>) {
     (value, entry.deadline())
 }
 
-/// Keys in an order that is not theirs.
+/// The keys in random order.
 fn shuffled(model: &Model, prng: &mut Prng) -> Vec<Vec<u8>> {
     let mut keys: Vec<_> = model.keys().cloned().collect();
     for at in (1..keys.len()).rev() {

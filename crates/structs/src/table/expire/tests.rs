@@ -1,4 +1,4 @@
-//! The dead of a constant stream: counted exactly, gone when reaped, found without looks.
+//! Entries that expire continuously: counted exactly, removed when reaped, found without searches.
 
 use crate::table::rebuild::tests::segments;
 use crate::table::{LiveCount, Never, New, Table};
@@ -15,7 +15,7 @@ struct Run {
     now: u64,
 }
 
-/// How long entries live: in the order of insertion, in none, or the last one first.
+/// The order in which entries expire: that of insertion, random, or the last one first.
 #[derive(Clone, Copy)]
 enum Ttl {
     Same,
@@ -30,13 +30,13 @@ impl Run {
     }
 
     fn put(&mut self, key: &[u8], deadline: Option<u64>) {
-        // Usually of two lengths, so that gaps both fit and do not.
+        // Usually of two lengths, so that gaps sometimes fit and sometimes do not.
         let value = vec![b'v'; [30, 31, 200][self.prng.below(9).min(2) as usize]];
         self.table.insert(hash::of(key), key, New::Bytes(&value), deadline, 0);
         self.model.insert(key.to_vec(), deadline);
     }
 
-    /// One of the changes that a deadline can see.
+    /// Makes one random change that affects deadlines.
     fn change(&mut self, ttl: Ttl, step: u64) {
         let key = format!("key:{}", self.prng.below(30_000)).into_bytes();
         let deadline = self.now
@@ -76,7 +76,7 @@ impl Run {
         assert_eq!(count.count(), self.living());
     }
 
-    /// Reaps all; no living entry is reported, and no dead one stays.
+    /// Reaps everything. Checks that no live entry is reported, and no expired one stays.
     fn reap(&mut self) {
         let (model, now) = (&mut self.model, self.now);
         while self
@@ -140,7 +140,7 @@ fn scattered_expired_entries_are_counted_without_searching_segments() {
     // A search counts as eight of these.
     assert_eq!(run.table.live_len(run.now, segments / 8 + 1), Some(living));
     assert_eq!(run.table.live_len(run.now, 1), None, "the bound holds");
-    // And after they were reaped, the next ones, most of them.
+    // After they were reaped, the next ones are listed, most of them.
     run.reap();
     run.now += segments as u64;
     assert_eq!(run.table.live_len(run.now, segments / 3), Some(run.living()));

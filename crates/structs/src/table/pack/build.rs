@@ -1,9 +1,9 @@
-//! A pack written at once: for collections that arrive whole.
+//! Builds a pack in one step, for collections that arrive whole.
 //!
-//! To add its entries one by one costs a search for each, and moves the present ones each time.
-//! Here the names are looked at twice, for their common beginning and to be written. That no name
-//! occurs twice is seen from their hashes, which the index of most packs wants anyway; where two
-//! are equal it is left to others to look closer.
+//! Adding entries one by one costs a search for each, and moves the present ones each time. Here
+//! the names are read twice: to find their common prefix, and to be written. Duplicates are
+//! detected by their hashes, which the index of most packs needs anyway; if two hashes are equal,
+//! the caller must look closer.
 
 use super::item::Tagged;
 use super::records::{self, Shape, Spot};
@@ -11,8 +11,8 @@ use super::{BYTES_MAX, INTS_MAX, KEYS, PAIRS, Pack, Packed, class, fits, ints};
 use darter_base::hash;
 
 impl Pack {
-    /// A pack of these names and values, in this order; of pairs, or of names alone, whose values
-    /// are empty. `None` if no pack can hold them, or if two names may be the same.
+    /// A pack with these names and values, in this order; or with names alone, whose values are
+    /// empty. `None` if no pack can hold them, or if two names may be equal.
     pub(in super::super) fn of_all(entries: &[(&[u8], &[u8])], are_pairs: bool) -> Option<Self> {
         let names: Vec<Packed<'_>> = entries.iter().map(|(name, _)| Packed::of(name)).collect();
         if !are_pairs && let Some(pack) = of_ints(&names) {
@@ -31,7 +31,7 @@ impl Pack {
     }
 }
 
-/// A pack of integers, if all names are.
+/// A pack of integers, if all names are integers.
 fn of_ints(names: &[Packed<'_>]) -> Option<Pack> {
     let int = |name: &Packed<'_>| if let Packed::Int(int) = name { Some(*int) } else { None };
     if names.len() > INTS_MAX {
@@ -91,7 +91,7 @@ fn of_records(
     Some(Pack(bytes))
 }
 
-/// The common beginning of all names that are kept as texts.
+/// The common prefix of all names that are stored as texts.
 fn common_prefix<'a>(names: &[Packed<'a>]) -> &'a [u8] {
     let raw = |name: &Packed<'a>| if let Packed::Raw(name) = name { Some(*name) } else { None };
     let common = names.iter().filter_map(raw).reduce(|common, name| {

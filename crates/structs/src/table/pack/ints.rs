@@ -1,12 +1,12 @@
-//! A set of integers: sorted, as a base and offsets of one width.
+//! A sorted set of integers: a base, and offsets of equal width.
 //!
 //! ```text
 //! | kind: 1 | width: 1 | count: 2 | base: 8 | offset | offset | ... |     offsets: `width` bits each
 //! ```
 //! A hundred numbers below ten thousand take 14 bits each. A width is 0 to 56 bits, or 64, so that
 //! an offset can always be read as one word. An insertion shifts the bits after it, a word at a
-//! time; a number out of range of base and width makes all offsets be rewritten, with the room of
-//! the new width on that number's side.
+//! time; a number out of the range of base and width causes all offsets to be rewritten, and the
+//! range of the new width extends on that number's side.
 //!
 //! Invariants: the offsets ascend without repetition, and bits after the last are 0.
 
@@ -46,7 +46,7 @@ impl<'a> Ints<'a> {
         self.count
     }
 
-    /// The integer with this index, in order.
+    /// The integer at this index.
     #[inline]
     pub(super) fn get(self, index: usize) -> i64 {
         debug_assert!(index < self.count, "index={index} count={}", self.count);
@@ -59,8 +59,8 @@ impl<'a> Ints<'a> {
         (word_at(self.bits, bit / 8) >> (bit % 8)) & mask(self.width)
     }
 
-    /// The index of `value`, or that of the first larger one. Half of the rest is left out without
-    /// a branch: which half it is cannot be predicted.
+    /// The index of `value`, or of the first larger integer. The binary search has no branch,
+    /// because its outcome is unpredictable.
     pub(super) fn find(self, value: i64) -> Result<usize, usize> {
         let Some(wanted) = distance(self.base, value) else { return Err(0) };
         let (mut low, mut left) = (0, self.count);
@@ -97,7 +97,7 @@ impl<'a> Ints<'a> {
     }
 }
 
-/// Adds `value` at `index`, as [`Ints::find`] returned it.
+/// Adds `value` at the `index` that [`Ints::find`] returned.
 pub(super) fn insert(bytes: &mut Vec<u8>, index: usize, value: i64) {
     let ints = Ints::of(bytes);
     let (width, count) = (ints.width, ints.count);
@@ -116,7 +116,7 @@ pub(super) fn insert(bytes: &mut Vec<u8>, index: usize, value: i64) {
     set_count(bytes, count + 1);
 }
 
-/// Removes the integer with this index.
+/// Removes the integer at this index.
 pub(super) fn remove(bytes: &mut Vec<u8>, index: usize) {
     let ints = Ints::of(bytes);
     let (width, count) = (ints.width, ints.count);
@@ -133,7 +133,7 @@ pub(super) fn remove(bytes: &mut Vec<u8>, index: usize) {
     }
 }
 
-/// Size of the pack once `value` is added.
+/// The size of the pack with `value` added.
 pub(super) fn bytes_with(bytes: &[u8], value: i64) -> usize {
     let ints = Ints::of(bytes);
     let reaches = distance(ints.base, value).is_some_and(|offset| offset <= mask(ints.width));
@@ -141,7 +141,7 @@ pub(super) fn bytes_with(bytes: &[u8], value: i64) -> usize {
     HEAD + bytes_of(ints.count + 1, width)
 }
 
-/// Rewrites all integers with `value` among them.
+/// Rewrites all integers, including the new `value`.
 fn widen(bytes: &mut Vec<u8>, index: usize, value: i64) {
     let ints = Ints::of(bytes);
     let width = width_with(ints, value);
@@ -149,7 +149,7 @@ fn widen(bytes: &mut Vec<u8>, index: usize, value: i64) {
     let is_below = index == 0;
     all.insert(index, value);
     let base = if is_below {
-        // The room is below: descending insertions continue there.
+        // The range extends downwards, because descending insertions continue there.
         let last = i128::from(all[all.len() - 1]) - i128::from(mask(width));
         i64::try_from(last).unwrap_or(i64::MIN)
     } else {
@@ -158,7 +158,7 @@ fn widen(bytes: &mut Vec<u8>, index: usize, value: i64) {
     write(bytes, base, width, &all);
 }
 
-/// Switches to the smallest width, if that is smaller than the present one.
+/// Switches to the smallest possible width, if that is smaller than the current one.
 fn narrow(bytes: &mut Vec<u8>) {
     let ints = Ints::of(bytes);
     let Some((first, last)) = ints.ends() else { return };
@@ -183,7 +183,7 @@ pub(super) fn write(bytes: &mut Vec<u8>, base: i64, width: u32, all: &[i64]) {
     }
 }
 
-/// The width for all integers and `value`.
+/// The width needed for all integers and `value`.
 fn width_with(ints: Ints<'_>, value: i64) -> u32 {
     let (first, last) = ints.ends().unwrap_or((value, value));
     width_of(first.min(value), last.max(value))
@@ -195,7 +195,7 @@ pub(super) fn width_of(first: i64, last: i64) -> u32 {
     if bits > WIDTH_MAX { u64::BITS } else { bits }
 }
 
-/// How far `value` is above `base`; `None` if below.
+/// The distance from `base` up to `value`; `None` if `value` is below.
 fn distance(base: i64, value: i64) -> Option<u64> {
     (value >= base).then(|| value.wrapping_sub(base).cast_unsigned())
 }
@@ -216,7 +216,7 @@ fn low_bits(count: usize) -> u8 {
     (1 << count) - 1
 }
 
-/// The word at `at`; bytes after the end read as 0.
+/// The word at `at`; bytes past the end read as 0.
 #[inline]
 fn word_at(bits: &[u8], at: usize) -> u64 {
     match bits[at.min(bits.len())..].first_chunk() {
@@ -237,7 +237,7 @@ fn or_word(bits: &mut [u8], shift: usize, width: u32, offset: u64) {
     bits[..len].iter_mut().zip(word).for_each(|(bits, word)| *bits |= word);
 }
 
-/// Moves all bits up by `width`; those beyond the end are lost.
+/// Shifts all bits up by `width`; those past the end are lost.
 fn shift_up(bits: &mut [u8], width: u32) {
     let (bytes, shift) = (width as usize / 8, width % 8);
     let kept = bits.len().saturating_sub(bytes);

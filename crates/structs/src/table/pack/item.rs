@@ -1,7 +1,7 @@
 //! One text inside a pack: a tag, and the bytes that it announces.
 //!
 //! ```text
-//! tag  0..=240    as many bytes of text
+//! tag  0..=240    this many bytes of text
 //!      241..=249  0 to 8 bytes: zigzag of an integer, the lowest first
 //!      250        a UUID: 16 bytes
 //!      251..=253  a text of 241 bytes or more: another byte of its length follows, then its bytes
@@ -30,13 +30,13 @@ pub(crate) fn len(bytes: &[u8]) -> usize {
     1 + body_len(bytes[0], &bytes[1..])
 }
 
-/// Bytes of a text besides its tag; `body` begins with them.
+/// The length of a text without its tag; its bytes are at the front of `body`.
 #[inline]
 pub(super) fn body_len(tag: u8, body: &[u8]) -> usize {
     if tag < INT { usize::from(tag) } else { coded_len(tag, body) }
 }
 
-/// [`body_len`] for all but short plain texts.
+/// [`body_len`] except for short plain texts.
 fn coded_len(tag: u8, body: &[u8]) -> usize {
     match tag {
         ..UUID => usize::from(tag - INT),
@@ -61,8 +61,8 @@ pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     text_of(bytes[0], &bytes[1..])
 }
 
-/// The text that a prefix makes with the `len` bytes at `from`: `bytes` begin with the prefix's
-/// length and the prefix. It must not be an integer or a UUID, nor longer than [`SHORT_MAX`].
+/// The text made of a prefix and the `len` bytes at `from`; `bytes` begin with the prefix's length
+/// and the prefix. It must not be an integer or a UUID, nor longer than [`SHORT_MAX`].
 #[inline]
 pub(crate) fn joined(bytes: &[u8], from: usize, len: usize) -> Text<'_> {
     Text(Form::Joined(Joined::of(bytes, from, len)))
@@ -74,7 +74,7 @@ pub(super) fn text_of(tag: u8, body: &[u8]) -> Text<'_> {
     if tag < INT { Text(Form::Raw(&body[..usize::from(tag)])) } else { coded_text(tag, body) }
 }
 
-/// [`text_of`] for all but short plain texts.
+/// [`text_of`] except for short plain texts.
 fn coded_text(tag: u8, body: &[u8]) -> Text<'_> {
     Text(match tag {
         ..UUID => Form::Int(text::unzigzag(short_word(body, usize::from(tag - INT)))),
@@ -83,7 +83,7 @@ fn coded_text(tag: u8, body: &[u8]) -> Text<'_> {
     })
 }
 
-/// The tagged text of a number: its bytes, and how many of them count.
+/// The tagged text of a number: its bytes, and their number.
 #[inline]
 pub(crate) fn int(value: i64) -> ([u8; INT_BYTES_MAX], usize) {
     let folded = text::zigzag(value);
@@ -93,11 +93,11 @@ pub(crate) fn int(value: i64) -> ([u8; INT_BYTES_MAX], usize) {
     (bytes, 1 + len as usize)
 }
 
-/// A text to be put into a pack.
+/// A text to be stored in a pack.
 pub(crate) struct Tagged<'a> {
     head: [u8; 1 + UUID_BYTES],
     head_len: usize,
-    /// Follows the head.
+    /// The bytes after the head.
     body: &'a [u8],
 }
 
@@ -134,7 +134,7 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// The bytes, if it is a text of at most [`SHORT_MAX`], and not packed.
+    /// The bytes, if the text is unpacked and at most [`SHORT_MAX`] long.
     #[inline]
     pub(crate) fn short(&self) -> Option<&'a [u8]> {
         raw_len(self.head[0]).map(|_| self.body)
@@ -157,7 +157,7 @@ impl<'a> Tagged<'a> {
         self.len() - 1
     }
 
-    /// True when it is the text with this tag and these bytes at the front.
+    /// True if it equals the text with this tag, whose bytes are at the front.
     #[inline]
     pub(super) fn is(&self, tag: u8, body: &[u8]) -> bool {
         if tag != self.head[0] {
@@ -170,20 +170,20 @@ impl<'a> Tagged<'a> {
         head == &self.head[1..self.head_len] && rest[..self.body.len()] == *self.body
     }
 
-    /// Appends it without its tag.
+    /// Appends the text without its tag.
     pub(super) fn write_body(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head()[1..]);
         out.extend_from_slice(self.body);
     }
 
-    /// Writes it without its tag over the same number of bytes.
+    /// Overwrites as many bytes by the text without its tag.
     pub(super) fn write_body_to(&self, out: &mut [u8]) {
         let (head, body) = out.split_at_mut(self.head_len - 1);
         head.copy_from_slice(&self.head()[1..]);
         body.copy_from_slice(self.body);
     }
 
-    /// Writes it over the same number of bytes.
+    /// Overwrites as many bytes by the text.
     #[inline]
     pub(crate) fn write_to(&self, out: &mut [u8]) {
         match (self.short(), out) {
@@ -206,11 +206,11 @@ impl<'a> Tagged<'a> {
     }
 }
 
-/// Two texts of one pack that make one: the common prefix after its length, and the rest. Held as
-/// words, since bytes stored in smaller pieces are slow to load as words.
+/// Two texts of one pack that are read as one: the common prefix, and the rest. Stored as words,
+/// because bytes stored in smaller pieces are slow to load as words.
 #[derive(Clone, Copy)]
 pub(crate) struct Joined<'a> {
-    /// The prefix's length, one byte, before the prefix.
+    /// The length of the prefix (one byte), followed by the prefix.
     first: NonNull<u8>,
     /// The distance from there to the second text, and its length.
     distance: u32,
@@ -224,7 +224,8 @@ unsafe impl Send for Joined<'_> {}
 unsafe impl Sync for Joined<'_> {}
 
 impl<'a> Joined<'a> {
-    /// `bytes` begin with a length and as many bytes; the second text is `len` bytes at `from`.
+    /// `bytes` begin with a length and that many bytes; the second text is the `len` bytes at
+    /// `from`.
     #[inline]
     pub(super) fn of(bytes: &'a [u8], from: usize, len: usize) -> Self {
         assert!(bytes.len() > usize::from(bytes[0]) && bytes.len() >= from + len, "inside");

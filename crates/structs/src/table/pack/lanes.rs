@@ -1,14 +1,14 @@
-//! Sixteen bytes at once: comparing fingerprints, and adding up lengths.
+//! SIMD on sixteen bytes: comparing fingerprints, and summing lengths.
 //!
-//! A search byte by byte branches at each, unpredictably. With SSE2 neither has a branch; the
-//! portable code is the reference, and runs on other machines.
+//! A search byte by byte has an unpredictable branch at each. With SSE2 neither operation branches;
+//! the portable code is the reference, and runs on other machines.
 
 use super::item;
 
-/// Bytes handled together.
+/// Bytes processed together.
 pub(super) const LANES: usize = 16;
 
-/// A bit for each byte that equals `wanted`, the first being the lowest.
+/// A bit for each byte that equals `wanted`; the first byte is the lowest bit.
 #[inline]
 pub(super) fn matches(held: &[u8; 4 * LANES], wanted: u8) -> u64 {
     held.as_chunks::<LANES>().0.iter().rev().fold(0, |bits, held| {
@@ -21,8 +21,8 @@ pub(super) fn matches(held: &[u8; 4 * LANES], wanted: u8) -> u64 {
     })
 }
 
-/// Total bytes of the texts with the first `count` of these tags, without the tags. `None` if one
-/// is so long that its tag does not give its length.
+/// The total length of the texts with the first `count` of these tags, without the tags. `None` if
+/// one is so long that its tag does not give its length.
 #[inline]
 pub(super) fn sum(tags: &[u8; LANES], count: usize) -> Option<usize> {
     debug_assert!(count <= LANES, "{count} tags");
@@ -93,7 +93,7 @@ mod sse2 {
         if _mm_movemask_epi8(is_from(item::LONG)) != 0 {
             return None;
         }
-        // A length, or 241 more; but a UUID's tag gives 9, and 16 follow.
+        // A length, or 241 more. A UUID's tag gives 9, but 16 bytes follow.
         let more = _mm_and_si128(_mm_cmpeq_epi8(tags, all(item::UUID)), all(7));
         let folded = _mm_and_si128(is_from(item::INT), all(item::INT));
         let lens = _mm_add_epi8(_mm_sub_epi8(tags, folded), more);

@@ -1,11 +1,10 @@
 //! A pack: a small collection as one run of bytes.
 //!
-//! Most collections are small, and most of the memory that they took was overhead: an allocation
-//! with its count, a flag and a length for each text, an index. A pack has none of it. It holds
-//! plain entries only (names, and values that are kept inline; no deadline, no pointer), so it is
-//! copied as bytes, freed without being read, and can be stored anywhere. Other entries, or too
-//! many, turn it into a table of entries. Numbers, and rejected forms:
-//! docs/design/0012-small-collections.md.
+//! Most collections are small, and most of their memory would be overhead: an allocation with its
+//! count, a flag and a length for each text, an index. A pack has none of these. It holds only
+//! plain entries (names and inline values; no deadlines, no pointers), so it is copied as bytes,
+//! freed without being read, and can be stored anywhere. Other entries, or too many of them, turn
+//! it into a table of entries. Numbers, and rejected forms: docs/design/0012-small-collections.md.
 //!
 //! | kind  | holds                                                | file      |
 //! |-------|------------------------------------------------------|-----------|
@@ -15,7 +14,8 @@
 //!
 //! Nothing in it is aligned, and nothing refers to its address.
 //!
-//! Not here: when a table becomes a pack, and when it stops being one. See `super::packed`.
+//! Not here: the conditions for a table to become a pack, and to stop being one. See
+//! `super::packed`.
 
 mod build;
 mod ints;
@@ -36,33 +36,33 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::ptr;
 
-/// Bytes of the largest pack: beyond that, moving what follows a change costs more than an index
+/// Bytes of the largest pack. Beyond that, moving the bytes after a change costs more than an index
 /// does.
 pub(super) const BYTES_MAX: usize = 4096;
-/// The most integers in a pack, which becomes a table in one step.
+/// The most integers in a pack; it becomes a table in one step.
 const INTS_MAX: usize = 512;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Cache lines of the index of some hundred records, and of most packs in an entry.
+/// Cache lines of the index of about a hundred records, and of most packs stored in an entry.
 const INDEX_LINES: usize = 6;
 
-/// Room for an entry, and for the index that it may begin, in the copy of a pack that is about to
-/// be changed.
+/// Spare room in the copy of a pack that is about to change: for an entry, and for an index that it
+/// may start.
 const GROWTH: usize = 48;
 
 const INTS: u8 = 0;
 const KEYS: u8 = 1;
 const PAIRS: u8 = 2;
 
-/// One entry of a pack, as two words: entries are passed on often, and bytes stored in smaller
+/// One entry of a pack, as two words: entries are passed around often, and bytes stored in smaller
 /// pieces are slow to load as words.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
     /// The pack; for an integer, the integer itself.
     pack: *const u8,
     /// Four fields of 16 bits, from the lowest: the kind, the pack's length, the offset of the
-    /// tags, that of the texts.
+    /// tags, the offset of the texts.
     word: NonZeroU64,
     lives: PhantomData<&'a [u8]>,
 }
@@ -92,8 +92,7 @@ impl<'a> Item<'a> {
         Self { pack: pack.as_ptr(), word, lives: PhantomData }
     }
 
-    /// The parts of a record: the kind, the pack, and the offsets of its tags and texts, in 16 bits
-    /// each.
+    /// The parts of a record: the kind, the pack, and the 16-bit offsets of its tags and texts.
     #[inline]
     fn parts(self) -> Option<(u8, &'a [u8], usize)> {
         if self.word == Self::INT {
@@ -192,7 +191,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The next entry; `at` is 0 at first.
+    /// The next entry; `at` starts at 0.
     pub(super) fn next(self, at: &mut usize) -> Option<Item<'a>> {
         if !self.is_ints() {
             return Records::of(self.0).next(at);
@@ -217,8 +216,8 @@ impl<'a> View<'a> {
         self.item(Spot::Record(Records::of(self.0).nth(index)))
     }
 
-    /// Prefetches the first reads of a search: the head and the fingerprints; for integers, all
-    /// that an entry can hold.
+    /// Prefetches the first reads of a search: the head and the fingerprints; for integers,
+    /// everything that fits an entry.
     #[inline]
     pub(super) fn prefetch(self) {
         self.0.chunks(LINE).take(INDEX_LINES).for_each(|line| prefetch(line.as_ptr()));
@@ -249,21 +248,21 @@ impl<'a> View<'a> {
     }
 }
 
-/// The result of putting an entry into a pack.
+/// The outcome of putting an entry into a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     Added,
     Replaced,
-    /// The entry does not fit; the others are as before.
+    /// The entry does not fit; the pack is unchanged.
     Refused,
 }
 
-/// A pack in memory of its own.
+/// A pack in its own memory.
 #[derive(Clone)]
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// A pack with one entry, of pairs or of names alone. `None` if no pack can hold the entry.
+    /// A pack with one entry: a pair, or a name alone. `None` if no pack can hold the entry.
     pub(super) fn of(hash: u64, key: &[u8], value: Plain<'_>, are_pairs: bool) -> Option<Self> {
         let mut pack = Self(Vec::new());
         if !are_pairs && !value.is_empty() {
@@ -281,7 +280,7 @@ impl Pack {
         (pack.put(hash, key, value) == Put::Added).then_some(pack)
     }
 
-    /// Moves the bytes out; the pack is empty then.
+    /// Moves the bytes out, and leaves an empty pack.
     pub(super) fn take(&mut self) -> Self {
         Self(std::mem::take(&mut self.0))
     }
@@ -345,8 +344,8 @@ impl Pack {
         true
     }
 
-    /// Turns integers into texts, and adds `key`. False, without a change, if that is too much for
-    /// a pack.
+    /// Converts integers to texts, and adds `key`. Returns false, without a change, if that is too
+    /// much for a pack.
     fn add_text_to_ints(&mut self, hash: u64, key: &[u8]) -> bool {
         let mut texts = Self(Vec::new());
         records::begin(&mut texts.0, KEYS, key);
@@ -361,8 +360,8 @@ impl Pack {
         is_added
     }
 
-    /// Replaces the value of the entry at `spot`. False, without a change, if the new one does not
-    /// fit.
+    /// Replaces the value of the entry at `spot`. Returns false, without a change, if the new value
+    /// does not fit.
     pub(super) fn set_value(&mut self, spot: Spot, value: Plain<'_>) -> bool {
         match spot {
             Spot::Record(spot) if self.0[0] == PAIRS => {
@@ -384,10 +383,10 @@ impl Pack {
         self.fit();
     }
 
-    /// Moves to a smaller block if that would still have room for another entry, so that an entry
-    /// which comes and goes does not cause a copy each time. A new block, because the allocator
-    /// leaves one that shrinks to half its size in place. Packs that an entry can hold are left
-    /// alone: most are copies about to be put back there.
+    /// Moves to a smaller block if that still has room for another entry, so that an entry which is
+    /// added and removed repeatedly does not cause a copy each time. It must be a new block,
+    /// because the allocator shrinks a block to half its size in place. Packs small enough for an
+    /// entry are left alone: most are copies that will be stored there.
     fn fit(&mut self) {
         let class = class(self.0.len() + GROWTH);
         if class < self.0.capacity() && self.0.len() > PACKED_MAX {
@@ -398,7 +397,7 @@ impl Pack {
     }
 }
 
-/// True for a name that a pack can hold.
+/// True if a pack can hold the name.
 fn fits(key: &[u8]) -> bool {
     key.len() <= KEY_INLINE_MAX
 }
@@ -411,7 +410,7 @@ fn reserve(bytes: &mut Vec<u8>, more: usize) {
     }
 }
 
-/// Size of the block that holds this many bytes: the allocator's size classes, four a doubling.
+/// The block size for this many bytes: the allocator's size classes, four per doubling.
 pub(crate) fn class(bytes: usize) -> usize {
     let bytes = bytes.max(16);
     let step = (bytes.next_power_of_two() / 8).max(16);

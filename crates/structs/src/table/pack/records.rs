@@ -1,4 +1,4 @@
-//! Names, or names and values, one after the other.
+//! Packs of names, or of names and values, one after another.
 //!
 //! ```text
 //! | kind: 1 | count: 1 | prefix: length, bytes | fingerprints | places | tags | texts |
@@ -6,8 +6,8 @@
 //! tags, texts            | name | value | name | value | ...      the value in packs of pairs only
 //! name                   its bytes after the prefix, or a whole integer or UUID
 //! ```
-//! Names of one collection tend to begin alike (`field:1`, `field:2`): the longest common prefix of
-//! all names kept as text is stored once, in front. It only ever gets shorter.
+//! Names in a collection often have a common prefix (`field:1`, `field:2`). The longest common
+//! prefix of all names kept as text is stored once, in front. It never gets longer.
 //!
 //! The tags give the lengths of the texts (`item`). They are stored together, so that a record's
 //! start is the sum of up to sixteen bytes, which are added at once: walking from text to text
@@ -25,10 +25,10 @@ use super::lanes::{self, LANES};
 use super::{BYTES_MAX, Item};
 use std::ops::Range;
 
-/// Records up to which there is no index.
+/// Up to this many records there is no index.
 const UNINDEXED_MAX: usize = 16;
-/// Every record whose index is a multiple of this has its place kept: the tags of as many are added
-/// at once.
+/// The place of every record whose index is a multiple of this is stored, so that the tags in
+/// between can be summed at once.
 const STEP: usize = LANES / 2;
 /// Bytes of a place.
 const PLACE: usize = 2;
@@ -39,11 +39,11 @@ pub(super) const COUNT_MAX: usize = 255;
 /// Fingerprints that are compared together.
 const WIDE: usize = 4 * LANES;
 
-/// The contents of the head, and the offsets that follow from them.
+/// The contents of the head, and the offsets derived from them.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     count: usize,
-    /// Tags of a record.
+    /// The number of tags of a record.
     width: usize,
     /// Offsets of the fingerprints, the places, the tags and the texts.
     index_at: usize,
@@ -53,7 +53,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    #[inline(always)] // Computed once a lookup, and kept in registers.
+    #[inline(always)] // Computed once a lookup, and held in registers.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let width = 1 + usize::from(bytes[0] == super::PAIRS);
         let index_at = PREFIX + 1 + usize::from(bytes[PREFIX]);
@@ -84,7 +84,7 @@ impl Shape {
         self.tags_at + index * self.width
     }
 
-    /// Number of steps, each of which has its place kept; 0 without an index.
+    /// The number of steps, each with a stored place; 0 without an index.
     fn steps(self) -> usize {
         if self.has_index() { self.count.div_ceil(STEP) } else { 0 }
     }
@@ -145,7 +145,7 @@ impl<'a> Records<'a> {
         at + item::body_len(tag, &self.bytes[at..])
     }
 
-    /// The record after the one that `cursor` was returned for, and advances `cursor`; 0 begins.
+    /// The record after the one that returned `cursor`, which is then advanced; start with 0.
     pub(super) fn next(&self, cursor: &mut usize) -> Option<Item<'a>> {
         let (index, at) = (*cursor >> u16::BITS, *cursor & usize::from(u16::MAX));
         let spot = Spot { index, at: at.max(self.shape.texts_at) };
@@ -168,7 +168,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// [`Records::nth`], where there is an index.
+    /// [`Records::nth`] if there is an index.
     #[inline(always)]
     fn indexed(&self, index: usize) -> Spot {
         let (step, nth) = (index / STEP, index % STEP);
@@ -183,8 +183,7 @@ impl<'a> Records<'a> {
         self.shape.texts_at + usize::from(u16::from_le_bytes(place))
     }
 
-    /// The end of `count` records, at most a step's, the first of which has this index and begins
-    /// at `at`.
+    /// The end of `count` records (at most a step's) whose first has this index and begins at `at`.
     #[inline(always)]
     fn skip(&self, at: usize, index: usize, count: usize) -> usize {
         let tags = &self.bytes[self.shape.tags_of(index)..];
@@ -193,8 +192,8 @@ impl<'a> Records<'a> {
         sum.map_or_else(|| self.walk(at, &tags[..count]), |sum| at + sum)
     }
 
-    /// The end of the texts with these tags, the first of which begins at `at`: for when fewer than
-    /// sixteen bytes are left to read, or a text is long.
+    /// The end of the texts with these tags, the first of which begins at `at`. Used when fewer
+    /// than sixteen bytes are left to read, or when a text is long.
     #[cold]
     #[inline(never)]
     fn walk(&self, at: usize, tags: &[u8]) -> usize {
@@ -205,13 +204,13 @@ impl<'a> Records<'a> {
     #[inline]
     pub(super) fn find(&self, hash: u64, name: &[u8]) -> Option<Spot> {
         let Packed::Raw(name) = Packed::of(name) else { return self.find_coded(hash, name) };
-        // Not as a `Tagged`: that would go through memory.
+        // A `Tagged` would go through memory, so it is not used.
         let rest = self.rest_of(name)?;
         let tag = u8::try_from(rest.len()).ok().filter(|tag| item::raw_len(*tag).is_some())?;
         self.seek(hash, |held, texts| held == tag && text::same(&texts[..rest.len()], rest))
     }
 
-    /// [`Records::find`] of an integer or a UUID.
+    /// [`Records::find`] for an integer or a UUID.
     fn find_coded(&self, hash: u64, name: &[u8]) -> Option<Spot> {
         let name = Tagged::of(Packed::of(name));
         self.seek(hash, |tag, texts| name.is(tag, texts))
@@ -236,22 +235,22 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// The part of a name after the prefix; `None` if it does not have the prefix.
+    /// The part of a name after the prefix; `None` if the name does not begin with the prefix.
     #[inline]
     fn rest_of<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
         let (front, rest) = name.split_at_checked(self.prefix().len())?;
         text::same(front, self.prefix()).then_some(rest)
     }
 
-    /// The bytes from the texts of the record on that a name with this hash probably has.
+    /// The bytes from the texts of the record that probably has a name with this hash.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<&'a [u8]> {
         let spot = self.shape.has_index().then(|| self.search_index(hash, |_| true)).flatten()?;
         Some(&self.bytes[spot.at..])
     }
 
-    /// The first matching record with the fingerprint of this hash; there is an index.
-    #[inline(always)] // For each of its two callers.
+    /// The first record with the fingerprint of this hash that matches; there must be an index.
+    #[inline(always)] // Separate copies for its two callers.
     fn search_index(&self, hash: u64, is_wanted: impl Fn(Spot) -> bool) -> Option<Spot> {
         let fingerprint = fingerprint(hash);
         for from in (0..self.shape.count).step_by(WIDE) {
@@ -267,8 +266,8 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// A bit for each record from `from` on that has this fingerprint, for as many as are compared
-    /// together.
+    /// A bit for each record from `from` on with this fingerprint, for as many records as are
+    /// compared at once.
     #[inline(always)]
     fn hits(&self, fingerprint: u8, from: usize) -> u64 {
         let held = &self.bytes[self.shape.index_at + from..];
@@ -303,7 +302,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// [`Records::hits`] when fewer bytes are left than are compared together.
+/// [`Records::hits`] when fewer bytes are left than are compared at once.
 #[cold]
 fn hits_at_end(held: &[u8], fingerprint: u8) -> u64 {
     let mut wide = [0; WIDE];
@@ -311,7 +310,7 @@ fn hits_at_end(held: &[u8], fingerprint: u8) -> u64 {
     lanes::matches(&wide, fingerprint)
 }
 
-/// Starts a pack without records, with `name` as its prefix if that is text.
+/// Starts a pack without records, with `name` as its prefix if it is stored as text.
 pub(super) fn begin(bytes: &mut Vec<u8>, kind: u8, name: &[u8]) {
     let prefix = match Packed::of(name) {
         Packed::Raw(name) => name,
@@ -328,7 +327,8 @@ pub(super) fn begin_with(bytes: &mut Vec<u8>, kind: u8, count: usize, prefix: &[
     bytes.extend_from_slice(prefix);
 }
 
-/// Appends a record with a new name. False, without a change, if the pack would get too large.
+/// Appends a record with a new name. Returns false, without a change, if the pack would get too
+/// large.
 pub(super) fn push(
     bytes: &mut Vec<u8>,
     hash: u64,
@@ -365,7 +365,7 @@ pub(super) fn push(
     true
 }
 
-/// Makes room before the texts for another record's part there.
+/// Makes room before the texts for the new record's tags and index.
 fn make_room(bytes: &mut Vec<u8>, before: Shape, after: Shape) {
     let len = bytes.len();
     bytes.resize(len + after.texts_at - before.texts_at, 0);
@@ -375,7 +375,7 @@ fn make_room(bytes: &mut Vec<u8>, before: Shape, after: Shape) {
     bytes[1] = after.count as u8;
 }
 
-/// Writes fingerprints and places of the first records; there is room.
+/// Writes fingerprints and places of the first records; the room must exist.
 fn write_index(bytes: &mut [u8], records: usize) {
     let mut spot = Spot { index: 0, at: Shape::of(bytes).texts_at };
     while spot.index < records {
@@ -386,7 +386,7 @@ fn write_index(bytes: &mut [u8], records: usize) {
     }
 }
 
-/// Enters a record into the index.
+/// Adds a record to the index.
 pub(super) fn note(bytes: &mut [u8], spot: Spot, hash: u64) {
     bytes[Shape::of(bytes).index_at + spot.index] = fingerprint(hash);
     if spot.index.is_multiple_of(STEP) {
@@ -401,8 +401,8 @@ fn set_first(bytes: &mut [u8], step: usize, at: usize) {
     bytes[shape.places_at + step * PLACE..][..PLACE].copy_from_slice(&place);
 }
 
-/// Replaces the value of the record at `spot`. False, without a change, if the pack would get too
-/// large.
+/// Replaces the value of the record at `spot`. Returns false, without a change, if the pack would
+/// get too large.
 pub(super) fn set_value(bytes: &mut Vec<u8>, spot: Spot, value: &Tagged<'_>) -> bool {
     let records = Records::of(bytes);
     let (at, end) = (records.name_end(spot), records.end(spot));
@@ -421,7 +421,7 @@ pub(super) fn set_value(bytes: &mut Vec<u8>, spot: Spot, value: &Tagged<'_>) -> 
     true
 }
 
-/// Adds `by` to the places of all steps after that of the record with this index.
+/// Adds `by` to the places of all steps after that of the record at this index.
 fn move_steps(bytes: &mut [u8], index: usize, by: isize) {
     let shape = Shape::of(bytes);
     for step in index / STEP + 1..shape.steps() {
@@ -435,7 +435,7 @@ pub(super) fn remove(bytes: &mut Vec<u8>, spot: Spot) {
     let records = Records::of(bytes);
     let (before, end) = (records.shape, records.end(spot));
     let after = before.with(before.count - 1);
-    // The first record of each step after becomes the last of the one before.
+    // The first record of each later step becomes the last one of the step before.
     for step in spot.index / STEP + 1..before.steps() {
         let at = Records { shape: before, bytes }.first_of(step);
         let next = Records { shape: before, bytes }.end(Spot { index: step * STEP, at });
@@ -457,7 +457,8 @@ pub(super) fn remove(bytes: &mut Vec<u8>, spot: Spot) {
     bytes[1] = after.count as u8;
 }
 
-/// Shortens the prefix to one that `name` has too. False, without a change, if that takes too much.
+/// Shortens the prefix so that `name` has it, too. Returns false, without a change, if that takes
+/// too much room.
 fn fit_prefix(bytes: &mut Vec<u8>, name: &[u8]) -> bool {
     let Packed::Raw(name) = Packed::of(name) else { return true };
     let prefix = Records::of(bytes).prefix();

@@ -1,4 +1,4 @@
-//! Tables that are packs, and that stop being packs, against plain maps.
+//! Tables that start as packs and stop being packs, compared with plain maps.
 
 use super::super::{Never, New, OutOfLine, Reader, Root, Table, ValueRef};
 use darter_base::{Prng, hash};
@@ -20,7 +20,7 @@ fn is_pack<X: OutOfLine>(table: &Table<X>) -> bool {
     matches!(table.0, Root::Pack(_))
 }
 
-/// Names with a common prefix, mostly; integers; UUIDs.
+/// A random name: mostly with a common prefix; also integers and UUIDs.
 fn name(prng: &mut Prng, range: u64, odd: u64) -> Vec<u8> {
     let number = prng.below(range);
     if prng.below(100) >= odd {
@@ -45,7 +45,7 @@ fn value(prng: &mut Prng) -> Vec<u8> {
     }
 }
 
-/// Random changes to a table and a map agree at every step, and cuts of the table stay.
+/// Compares random changes of a table with a map at every step, and checks that cuts do not change.
 fn matches_a_map<X: OutOfLine>(
     seed: u64,
     range: u64,
@@ -90,7 +90,7 @@ fn matches_a_map<X: OutOfLine>(
     was_more
 }
 
-/// Reads a table in all ways other than one by one.
+/// Reads a table in all ways except one by one.
 fn look<X: OutOfLine>(prng: &mut Prng, table: &Table<X>, model: &Model, range: u64) {
     let mut absent = format!("absent:{}", prng.below(range)).into_bytes();
     assert!(!table.contains(hash::of(&absent), &absent));
@@ -284,7 +284,8 @@ fn adding_and_removing_one_entry_does_not_move_the_pack() {
     }
 }
 
-/// A pack written at once holds what one holds to which each entry was added; and it can be changed.
+/// Checks that a pack written at once equals one to which each entry was added, and that it can be
+/// changed.
 fn one_write_is_many_additions<X: OutOfLine>(are_pairs: bool) {
     let mut packs = 0;
     for seed in 0..if cfg!(miri) { 5 } else { 400 } {

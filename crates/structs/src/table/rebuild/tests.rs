@@ -1,21 +1,21 @@
-//! Rewrites are spread out, whatever makes the gaps.
+//! Rewrites of segments are spread out over commands, whatever creates the gaps.
 
 use super::ENTRIES_PER_REST;
 use crate::table::{Never, New, Root, Table};
 use darter_base::{Prng, hash};
 
 const ENTRIES: usize = 200_000;
-/// Entries that a command changes at once.
+/// Entries changed by one command.
 const COMMAND: usize = 250;
 
-/// Entries and bytes of each segment, in order.
+/// The number of entries and bytes of each segment, in order.
 pub(in crate::table) fn segments(table: &Table<Never>) -> Vec<(usize, usize)> {
     let Root::Big(big) = &table.0 else { return Vec::new() };
     let segments = big.directory.paths().map(|path| big.directory.segment_at(path));
     segments.map(|segment| (segment.len(), segment.bytes())).collect()
 }
 
-/// A table, and its keys in an order of their own.
+/// A table, and its keys in random order.
 fn table_of_some_200_segments() -> (Table<Never>, Vec<[u8; 4]>) {
     let mut keys: Vec<[u8; 4]> = (0..ENTRIES as u32).map(u32::to_le_bytes).collect();
     let (mut table, mut prng) = (Table::new(), Prng::from_seed(1));
@@ -28,8 +28,8 @@ fn table_of_some_200_segments() -> (Table<Never>, Vec<[u8; 4]>) {
     (table, keys)
 }
 
-/// Calls `change` for one entry after the other of the first 60 percent. Returns the most entries
-/// that a command has moved by repacking segments, and how many all have.
+/// Calls `change` for the first 60 percent of the entries, one after another. Returns the most
+/// entries that one command has moved by repacking segments, and the total.
 fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
     let (mut table, keys) = table_of_some_200_segments();
     let (mut most, mut all) = (0, 0);
@@ -47,8 +47,8 @@ fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
     (most, all)
 }
 
-/// The most moves of a command: this many entries for each one that it changes, and the segment
-/// that began when the rest was over.
+/// The most entries that one command may move: this many for each changed entry, plus the segment
+/// that was started after the rest.
 const MOVED_MAX: usize = COMMAND * ENTRIES_PER_REST + 1_200;
 
 #[test] // Though the gaps of all segments become due together.
@@ -69,7 +69,7 @@ fn setting_a_deadline_never_repacks_many_segments() {
     assert!(most <= MOVED_MAX, "{most} of {all} entries in one command");
 }
 
-/// Compacts all places; how many there were.
+/// Compacts all segments. Returns their number.
 fn compact(table: &mut Table<Never>) -> usize {
     let (mut hash, mut places) = (Some(0), 0);
     while let Some(place) = hash {

@@ -1,17 +1,17 @@
-//! The gaps of a segment: what removed entries leave, and new ones take first.
+//! The gaps of a segment: left by removed entries, and reused first by new ones.
 //!
-//! Where values of one size come and go, as in a cache whose keys expire, a new entry fits exactly
-//! where an old one was. Without this each removal would cost the eighth part of a repack, half of
-//! that for fresh pages.
+//! If values of one size are added and removed, as in a cache whose keys expire, a new entry fits
+//! exactly into the gap of an old one. Without reuse, every removal would cost an eighth of a
+//! repack, half of that for new pages.
 //!
 //! ```text
 //! head.gap --> | DEAD | length | offset of the next gap: 2 | ... | --> ... --> NO_GAP
 //! ```
-//! Only the first few gaps are looked at: what fits nowhere goes after the last entry, and the next
-//! repack collects the rest.
+//! Only the first few gaps are tried. An entry that fits none goes after the last entry, and the
+//! next repack reclaims the gaps.
 //!
-//! Invariant S4 (`check_gaps`): the chain leads over all marked gaps of [`GAP_MIN`] bytes or more,
-//! over each once.
+//! Invariant S4 (`check_gaps`): the chain visits each marked gap of at least [`GAP_MIN`] bytes
+//! exactly once.
 //!
 //! Not here: placing after the last entry, repacking. See `pages`.
 
@@ -21,14 +21,14 @@ use crate::table::value::OutOfLine;
 use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
 
-/// No gap: no entry begins so late.
+/// Marks the end of the chain; no entry has this offset.
 pub(super) const NO_GAP: u16 = u16::MAX;
-/// Shorter gaps are not chained: a mark takes three bytes at most, the link two.
+/// Shorter gaps are not chained. A mark takes at most three bytes, the link two.
 const GAP_MIN: usize = 8;
 const _: () = assert!(LINK_AT + LINK <= GAP_MIN);
-/// Gaps that are looked at for an entry, each perhaps a cache miss.
+/// Gaps that are tried for an entry, each perhaps a cache miss.
 const LOOKS: usize = 3;
-/// Bytes of the link.
+/// The bytes of a link.
 const LINK: usize = 2;
 /// The place of the link: after the longest mark, usually in the same cache line.
 const LINK_AT: usize = 3;
@@ -39,7 +39,7 @@ impl<X: OutOfLine> Seg<X> {
         unsafe { self.page(usize::from(offset) / PAGE).add(usize::from(offset) % PAGE) }
     }
 
-    /// The length of the chained gap at `offset`, and where its link stands.
+    /// The length of the chained gap at `offset`, and the place of its link.
     fn gap_at(&self, offset: u16) -> (usize, NonNull<[u8; LINK]>) {
         // SAFETY: the chain leads over marks (S4).
         let Stands::Gap(len) = (unsafe { entry::stands::<X>(self.at(offset)) }) else {
@@ -54,8 +54,8 @@ impl<X: OutOfLine> Seg<X> {
         u16::from_le_bytes(unsafe { link.read() })
     }
 
-    /// Marks `len` bytes as gone, and offers them to new entries. The caller owns the property of
-    /// these bytes.
+    /// Marks `len` bytes as a gap, and chains it for reuse. The caller has taken over what they
+    /// owned.
     pub(super) fn leave_gap(&mut self, offset: u16, len: usize) {
         // SAFETY: the bytes were those of an entry or a gap, which is gone.
         unsafe { mark_dead(self.at(offset), len) };
@@ -67,7 +67,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// Copies `entry` into one of the first gaps, if it fits.
+    /// Copies `entry` into one of the first gaps, if it fits one.
     pub(super) fn fill_gap(&mut self, entry: Raw<X>, len: usize) -> Option<u16> {
         let (mut offset, mut before) = (self.head().gap, None);
         for _ in 0..LOOKS {
@@ -76,7 +76,7 @@ impl<X: OutOfLine> Seg<X> {
             }
             let (gap, link) = self.gap_at(offset);
             let address = self.at(offset).as_ptr().addr();
-            // No padding, which is not counted; and no gap of one byte, for the same reason.
+            // Padding is not allowed, because it is not counted; nor is a gap of one byte.
             let fits = gap == len || gap >= len + 2;
             let next = self.gap_behind(link);
             if fits && pad_before(address, entry, len) == 0 {
@@ -106,7 +106,7 @@ impl<X: OutOfLine> Seg<X> {
         self.head_mut().dead -= len as u32;
     }
 
-    /// S4. `marked`: where gaps are, and how long.
+    /// Checks S4. `marked` are the places and lengths of gaps.
     pub(super) fn check_gaps(&self, marked: &[(u16, usize)]) {
         let (mut offset, mut chained) = (self.head().gap, BTreeSet::new());
         while offset != NO_GAP {

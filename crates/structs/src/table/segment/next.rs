@@ -1,17 +1,17 @@
-//! The next deaths of a segment: which entries die first, known without searching the others.
+//! The next entries of a segment to expire, listed so that the others need not be searched.
 //!
-//! Under constant SETs with a TTL the entries of a segment die one by one. Finding the next one
-//! would mean reading all deadlines, hundreds of cache misses for one removal. So a search
-//! remembers the [`NEXT_MAX`] that die next, in the head's cache line, and the next search comes
-//! when they are used up. Counting the dead reads this list, too.
+//! Under constant SETs with a TTL the entries of a segment expire one by one. Reading all deadlines
+//! to find the next one would take hundreds of cache misses for one removal. So a search lists the
+//! next [`NEXT_MAX`] entries in the head's cache line, and the next search is due when the list is
+//! used up. Counting expired entries reads this list, too.
 //!
 //! ```text
 //! deadlines of the segment, sorted:   | listed, up to 15 | horizon | all others ... |
 //! ```
-//! Invariant S3 (`check_next`): the listed entries have a deadline, are in its order, and none dies
-//! after the horizon; all other entries with a deadline die at the horizon or later. A segment that is
-//! new or cleared has no horizon ([`NEVER`]): all deadlines are listed. One that has lost its entries
-//! one by one keeps its horizon, a bound like any other, until it is looked through.
+//! Invariant S3 (`check_next`): the listed entries have deadlines, are sorted by them, and expire
+//! no later than the horizon. All other entries with a deadline expire at the horizon or later. A
+//! new or cleared segment has no horizon ([`NEVER`]): all deadlines are listed. A segment emptied
+//! entry by entry keeps its horizon, which is still a valid bound, until the next search.
 //!
 //! Not here: the choice of the segment to reap. See `directory` and `expire`.
 
@@ -22,19 +22,19 @@ use crate::table::group::ones;
 use crate::table::value::OutOfLine;
 use darter_base::UnixMillis;
 
-/// The number of listed entries: they fit in the cache line of the head.
+/// The most listed entries: they fit in the cache line of the head.
 pub(super) const NEXT_MAX: usize = 15;
 
-/// The nearest deadlines of a segment while it is looked through.
+/// The earliest deadlines found so far during a search of a segment.
 struct Nearest {
-    /// Not sorted; all others seen so far are at `bound` or later.
+    /// The earliest ones, unsorted; all others seen so far are at `bound` or later.
     found: Vec<(UnixMillis, Loc)>,
     bound: UnixMillis,
 }
 
 impl Nearest {
-    /// This many are kept before the far ones are dropped: a few times for a segment, whatever its
-    /// order.
+    /// Entries collected before the later ones are dropped, which happens a few times for a
+    /// segment.
     const ROOM: usize = NEXT_MAX * 4;
 
     fn new() -> Self {
@@ -52,7 +52,7 @@ impl Nearest {
         }
     }
 
-    /// Keeps [`NEXT_MAX`]; the first of the others is the bound.
+    /// Keeps the earliest [`NEXT_MAX`]; the bound is the earliest of the others.
     fn cut(&mut self) {
         if self.found.len() > NEXT_MAX {
             self.found.select_nth_unstable_by_key(NEXT_MAX, |&(deadline, _)| deadline);
@@ -61,7 +61,7 @@ impl Nearest {
         }
     }
 
-    /// The nearest, in order, and the horizon after them.
+    /// The earliest deadlines in order, and the horizon.
     fn finish(mut self) -> (Vec<(UnixMillis, Loc)>, UnixMillis) {
         self.cut();
         self.found.sort_unstable_by_key(|&(deadline, _)| deadline);
@@ -81,36 +81,36 @@ impl<X: OutOfLine> Seg<X> {
         self.entry(loc).deadline().unwrap_or(NEVER)
     }
 
-    /// The earliest deadline, exact while an entry is listed; otherwise a bound before it.
+    /// The earliest deadline: exact while an entry is listed, otherwise a lower bound.
     #[inline]
     pub(in super::super) fn earliest(&self) -> UnixMillis {
         self.listed().first().map_or(self.head().horizon, |&loc| self.deadline_at(loc))
     }
 
-    /// The entry that dies next, if it is listed and dead at `now`.
+    /// The next entry to expire, if it is listed and has expired at `now`.
     #[inline]
     pub(in super::super) fn next_dead(&self, now: UnixMillis) -> Option<Loc> {
         self.listed().first().copied().filter(|&loc| self.deadline_at(loc) <= now)
     }
 
-    /// Asks the memory for the head; then, with some time between, for the index lines of those
-    /// that die next, and for these themselves: the first, and the one that will be the first.
+    /// Prefetches the head. Then, after some time, the caller prefetches the index lines of the
+    /// listed entries, and then the entries themselves: the first, and the one that follows.
     #[inline]
     pub(in super::super) fn prefetch_head(&self) {
         prefetch(self.block().as_ptr());
     }
 
-    /// See [`Seg::prefetch_head`].
+    /// The second step of [`Seg::prefetch_head`].
     #[inline]
     pub(in super::super) fn prefetch_next_groups(&self) {
         let block = self.block().as_ptr();
-        (1..4).for_each(|line| prefetch(block.wrapping_add(LINE * line))); // Page pointers.
+        (1..4).for_each(|line| prefetch(block.wrapping_add(LINE * line))); // The page pointers.
         for loc in self.listed().iter().take(2) {
             prefetch((&raw const self.groups()[usize::from(loc.group)]).cast());
         }
     }
 
-    /// See [`Seg::prefetch_head`].
+    /// The third step of [`Seg::prefetch_head`].
     #[inline]
     pub(in super::super) fn prefetch_next_entries(&self) {
         for &loc in self.listed().iter().take(2) {
@@ -118,13 +118,14 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// True when entries may be dead at `now` that are not listed.
+    /// True if unlisted entries may have expired at `now`.
     #[inline]
     pub(in super::super) fn needs_look(&self, now: UnixMillis) -> bool {
         self.head().horizon <= now
     }
 
-    /// Entries that are dead at `now`. Cost: O(1), or O(entries) when it needs a look.
+    /// The number of entries that have expired at `now`. Cost: O(1), or O(entries) if the segment
+    /// must be searched.
     pub(in super::super) fn dead_len(&self, now: UnixMillis) -> usize {
         if !self.needs_look(now) {
             return self.listed().iter().take_while(|&&loc| self.deadline_at(loc) <= now).count();
@@ -136,7 +137,7 @@ impl<X: OutOfLine> Seg<X> {
         count
     }
 
-    /// True when an entry is alive at `now`. Cost: as counting the dead, or less.
+    /// True if an entry is live at `now`. Cost: at most that of counting the expired ones.
     pub(in super::super) fn has_living(&self, now: UnixMillis) -> bool {
         if !self.needs_look(now) {
             return self.len() > self.dead_len(now);
@@ -146,7 +147,7 @@ impl<X: OutOfLine> Seg<X> {
         std::iter::from_fn(|| self.next_entry(&mut at)).any(is_alive)
     }
 
-    /// [`Seg::for_each_loc`], two groups after the memory was asked for their entries.
+    /// [`Seg::for_each_loc`], called two groups after prefetching the entries.
     fn for_each_loc_soon(&self, mut f: impl FnMut(Loc, Raw<X>)) {
         const DISTANCE: usize = 2;
         let groups = self.groups();
@@ -162,8 +163,8 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// Looks all deadlines through: returns up to `most` entries that are dead at `now`, and lists
-    /// the next of the others. The caller must remove the returned entries.
+    /// Searches all deadlines. Returns up to `most` entries that have expired at `now`, and lists
+    /// the next ones. The caller must remove the returned entries.
     pub(in super::super) fn look(&mut self, now: UnixMillis, most: usize) -> Vec<Loc> {
         let (mut dead, mut nearest) = (Vec::new(), Nearest::new());
         self.for_each_loc_soon(|loc, raw| {
@@ -181,9 +182,9 @@ impl<X: OutOfLine> Seg<X> {
         dead
     }
 
-    /// Lists the entry at `loc`, which is new or has another deadline, if it dies before the
-    /// horizon. `entry` is the same entry, wherever it can be read at once: what was just written
-    /// into a page may have missed the caches, and reading it back waits for the memory.
+    /// Lists the entry at `loc`, which is new or has a new deadline, if it expires before the
+    /// horizon. `entry` is another copy of it that can be read quickly: reading back what was just
+    /// written to a page may wait for memory.
     #[inline]
     pub(super) fn enlist(&mut self, loc: Loc, entry: Raw<X>) {
         let Some(deadline) = entry.deadline() else { return };
@@ -194,7 +195,7 @@ impl<X: OutOfLine> Seg<X> {
 
     fn enlist_at(&mut self, loc: Loc, deadline: UnixMillis) {
         let listed = self.listed();
-        // Deadlines that fall, each before all others, are not to be compared with all.
+        // Falling deadlines, each before all others, need no comparison with the whole list.
         let is_first = listed.first().is_some_and(|&first| self.deadline_at(first) > deadline);
         let mut at = if is_first { 0 } else { listed.len() };
         while at > 0 && self.deadline_at(listed[at - 1]) > deadline {
@@ -213,7 +214,7 @@ impl<X: OutOfLine> Seg<X> {
         head.horizon = last.unwrap_or(head.horizon);
     }
 
-    /// Takes the entry at `loc` from the list, if it is there: it goes, or its deadline changes.
+    /// Removes the entry at `loc` from the list, because it is removed or gets a new deadline.
     #[inline]
     pub(super) fn delist(&mut self, loc: Loc) {
         if let Some(at) = self.listed().iter().position(|&listed| listed == loc) {
@@ -223,7 +224,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// S3.
+    /// Checks S3.
     pub(super) fn check_next(&self) {
         let deadlines = self.listed().iter().map(|&loc| self.deadline_at(loc));
         let deadlines: Vec<_> = deadlines.chain([self.head().horizon]).collect();

@@ -1,10 +1,9 @@
 //! The pages of a segment: where entries' bytes go, and how gaps are reclaimed.
 //!
-//! Space is taken at the end of the last page only; that page begins at 512 bytes and doubles, so
-//! that a segment wastes a few hundred bytes after its last entry, not a thousand. Gaps are used
-//! first (`gaps`); when those that nothing fits in are an eighth of the segment, all entries are
-//! written again. The index finds entries for that; the pages are read front to back by walks over
-//! all entries.
+//! Space is taken at the end of the last page only; that page starts at 512 bytes and doubles, so
+//! that a segment wastes a few hundred bytes after its last entry, not a thousand. Gaps are reused
+//! first (`gaps`). When unused gaps make up an eighth of the segment, all entries are rewritten in
+//! the order of the index. Walks over all entries read the pages front to back.
 //!
 //! Not here: the index. See `segment`.
 
@@ -81,7 +80,7 @@ impl<X: OutOfLine> Seg<X> {
         (head.page_count, head.tail, head.tail_cap) = (head.page_count + 1, 0, cap as u16);
     }
 
-    /// Marks the end of the last page, unless it is full to the brim.
+    /// Marks the end of the last page, unless it is completely full.
     fn end_page(&mut self) {
         let tail = usize::from(self.head().tail);
         if tail < PAGE {
@@ -108,8 +107,8 @@ impl<X: OutOfLine> Seg<X> {
         self.head_mut().tail_cap *= 2;
     }
 
-    /// Rewrites the pages if gaps are an eighth of them. True when it did, or tried: after a try
-    /// that fails, as much again must go before the next.
+    /// Rewrites the pages if gaps make up an eighth of them. Returns true if it did, or tried;
+    /// after a failed try, the same amount of gaps must be added before the next.
     #[inline]
     pub(in super::super) fn tidy(&mut self) -> bool {
         let is_untidy = self.is_untidy();
@@ -119,21 +118,20 @@ impl<X: OutOfLine> Seg<X> {
         is_untidy
     }
 
-    /// True when gaps are an eighth of the pages.
+    /// True if gaps make up an eighth of the pages.
     #[inline]
     pub(in super::super) fn is_untidy(&self) -> bool {
         let least = DEAD_MIN * usize::from(self.head().limits.gaps).max(1);
         self.head().dead as usize >= least.max(self.used_bytes() / 8)
     }
 
-    /// True when there are gaps to win by a repack.
+    /// True if a repack would reclaim gaps.
     pub(in super::super) fn has_gaps(&self) -> bool {
         self.head().dead as usize >= PAGE
     }
 
-    /// Writes all entries into fresh pages, without gaps; or gives up, when in their new order they
-    /// would need more pages than the class has. Cost: O(entries). Returns false in the latter
-    /// case.
+    /// Rewrites all entries into new pages without gaps. Returns false, without a change, if in
+    /// their new order they would need more pages than the class has. Cost: O(entries).
     pub(in super::super) fn repack(&mut self) -> bool {
         let (old, last) = self.take_pages();
         let mut offsets = Vec::with_capacity(self.len());
@@ -163,7 +161,7 @@ impl<X: OutOfLine> Seg<X> {
         true
     }
 
-    /// Leaves the segment without pages; hands them out, with the tail and the gaps.
+    /// Takes the pages out of the segment, with the tail and the gaps.
     pub(super) fn take_pages(&mut self) -> (Pages, (u16, u16, u32)) {
         let pages = (0..self.page_count()).map(|page| self.page(page)).collect();
         let head = self.head_mut();
@@ -173,7 +171,7 @@ impl<X: OutOfLine> Seg<X> {
         taken
     }
 
-    /// The inverse of [`Seg::take_pages`].
+    /// Reverses [`Seg::take_pages`].
     fn put_pages(&mut self, old: &Pages, (tail, gap, dead): (u16, u16, u32)) {
         for (page, &block) in old.pages.iter().enumerate() {
             // SAFETY: this many pages were there before.
@@ -186,7 +184,7 @@ impl<X: OutOfLine> Seg<X> {
         (head.tail, head.gap, head.dead) = (tail, gap, dead);
     }
 
-    /// Hands all pages, and the counts of their entries, to a segment that has none.
+    /// Moves all pages, and the counts of their entries, to a segment without pages.
     pub(super) fn move_pages(&mut self, to: &mut Self) {
         assert!(to.page_count() == 0 && self.page_count() <= to.shape().pages, "no room for pages");
         let count = self.page_count();
@@ -201,8 +199,8 @@ impl<X: OutOfLine> Seg<X> {
         (old.page_count, old.owners) = (0, 0);
     }
 
-    /// A copy of the segment: index and pages byte for byte, then what entries own is counted or
-    /// cloned. Cost: O(bytes).
+    /// A copy of the segment: index and pages bytewise; then what entries own is cloned. Cost:
+    /// O(bytes).
     pub(in super::super) fn deep_clone(&self) -> Self {
         let head = self.head();
         let mut copy = Self::new(self.class(), head.limits);
@@ -232,7 +230,7 @@ impl<X: OutOfLine> Seg<X> {
         copy
     }
 
-    /// Counts the copied entries as owners: they were copied bitwise from segments that remain.
+    /// Clones what the copied entries own, because the segments they were copied from remain.
     fn own(&mut self) {
         if self.head().owners == 0 {
             return;
@@ -246,13 +244,13 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// The next entry in the order of memory.
+    /// The next entry in memory order.
     #[inline]
     pub(in super::super) fn next_entry(&self, pos: &mut PagePos) -> Option<Raw<X>> {
         self.next_placed(pos).map(|(raw, _)| raw)
     }
 
-    /// [`Seg::next_entry`], and its offset.
+    /// [`Seg::next_entry`] with its offset.
     #[inline]
     pub(super) fn next_placed(&self, pos: &mut PagePos) -> Option<(Raw<X>, u16)> {
         loop {
@@ -262,7 +260,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// The next entry or gap, in the order of memory, and its offset.
+    /// The next entry or gap in memory order, and its offset.
     #[inline]
     fn next_standing(&self, pos: &mut PagePos) -> Option<(Stands<X>, u16)> {
         let head = self.head();
@@ -289,7 +287,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// Frees index and pages, and nothing that entries own.
+    /// Frees index and pages, but nothing that entries own.
     pub(super) fn free_shell(&mut self) {
         let head = self.head();
         let last = usize::from(head.tail_cap);
@@ -321,13 +319,13 @@ impl<X: OutOfLine> Seg<X> {
 
 #[cfg(test)]
 impl<X: OutOfLine> Seg<X> {
-    /// The addresses of the pages: for tests.
+    /// The addresses of the pages, for tests.
     pub(in super::super) fn page_addresses(&self) -> Vec<*const u8> {
         (0..self.page_count()).map(|page| self.page(page).as_ptr().cast_const()).collect()
     }
 }
 
-/// Pages that were taken from their segment.
+/// Pages taken out of their segment.
 pub(super) struct Pages {
     pages: Vec<NonNull<u8>>,
     last_cap: u16,

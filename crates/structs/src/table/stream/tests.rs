@@ -1,4 +1,4 @@
-//! Memory that readers of a table hold, and that its freeing reports.
+//! Memory pinned by readers of a table, and bytes reported while it is freed.
 
 use crate::table::{Never, New, Reader, Table};
 use darter_base::{hash, lazyfree, preempt};
@@ -6,7 +6,7 @@ use darter_base::{hash, lazyfree, preempt};
 /// Enough for several segments.
 const MANY: u64 = if cfg!(miri) { 250 } else { 20_000 };
 
-/// Not a pack, of which each has a copy: a few members can die.
+/// A table that is not a pack (a pack would be copied); a few of its members can expire.
 fn set_of(members: u64) -> Table<Never> {
     let mut table = Table::new();
     let deadline = (members < MANY).then_some(u64::from(u32::MAX));
@@ -21,8 +21,8 @@ fn free_all() {
     while lazyfree::run(&preempt::Never) {}
 }
 
-// A reader holds nothing while the table or a copy is there; then it holds all that is left,
-// whatever other readers there are.
+// Checks that a reader pins nothing while the table or a copy exists, and then everything left to
+// read, whatever other readers exist.
 #[test]
 fn a_reader_pins_a_table_only_after_its_deletion() {
     for members in [20, MANY] {
@@ -147,7 +147,7 @@ fn copied_segments_are_read_next_even_if_few() {
     free_all();
 }
 
-// For a value within a cut: segments copied before its reader began are read first, and count.
+// For a value within a cut: segments copied before its reader started are read first, and count.
 #[test]
 fn earlier_copies_are_read_first_too() {
     let mut table = set_of(MANY);
