@@ -1,12 +1,12 @@
-//! A value that is changed aside, in portions, and installed in one step; and the record of its
+//! A value that is changed in a copy, in portions, and installed in one step; and the record of its
 //! changes.
 //!
-//! Until then readers see the value at the key, and writers of the key wait. In the end the changes
-//! are recorded, if they are certainly smaller than the value, and the value at the key is still
-//! the one that was found (it may have been reaped). Otherwise the whole value is, by a shared
+//! Until the installation, readers see the stored value, and writers of the key wait. The changes
+//! are recorded if they are certainly smaller than the value, and the stored value is still the one
+//! that was copied (it may have been reaped). Otherwise the whole value is recorded, as a shared
 //! pointer: readers of the log encode it in portions of their own.
 //!
-//! Not here: waits for locks. See `tx`.
+//! Not here: waiting for locks. See `tx`.
 
 use crate::db::BIT_RAW;
 use crate::event::Events;
@@ -19,38 +19,38 @@ use darter_structs::table::Scratch;
 
 /// Approximate size of a change in a log.
 const CHANGE_BYTES: usize = 32;
-/// Longer writes are not recorded as such: sharing their chunks would take too long.
+/// Longer writes are recorded as a whole value: sharing their chunks would take too long.
 const WRITTEN_MAX_BYTES: usize = 32 << 20;
 
-/// See the module.
+/// A changed copy; see the module's documentation.
 #[derive(Default)]
 pub struct Draft<V> {
     value: V,
-    /// The value as it was found. While it is held, it is not changed in place, unless it is a pack
-    /// in the entry, of which this is a copy.
+    /// The value as it was found. While it is held, it is not changed in place, except if it is a
+    /// pack in the entry, of which this is a copy.
     base: Option<Object>,
     deadline: Option<u64>,
-    /// How many changes there were, as the database counts them.
+    /// The number of changes, as the database counts them.
     count: u64,
-    /// The changes since, if there is a subscriber.
+    /// The changes so far, if there is a subscriber.
     done: Option<Done>,
 }
 
 impl<V> Draft<V> {
-    /// The value as it is now.
+    /// The current state of the value.
     #[must_use]
     pub fn value(&self) -> &V {
         &self.value
     }
 
-    /// True when there was nothing at the key.
+    /// True if the key was absent.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.base.is_none()
     }
 
-    /// Counts the edit as `changes` changes: a rebuilt value gets all kept entries, which are not
-    /// changes.
+    /// Counts the edit as `changes` changes: adding the kept entries to a rebuilt value is not a
+    /// change.
     pub fn count_as(&mut self, changes: usize) {
         self.count = changes as u64;
     }
@@ -59,14 +59,14 @@ impl<V> Draft<V> {
         self.done.as_mut()?.changes.as_mut()
     }
 
-    /// The whole value will be recorded.
+    /// Records the whole value instead of the changes.
     fn forget_changes(&mut self) {
         if let Some(done) = &mut self.done {
             done.changes = None;
         }
     }
 
-    /// Forgets the changes once they are too many to be worth recording.
+    /// Drops the record of changes once they are too many to be worth recording.
     fn weigh_changes(&mut self) {
         let count = self.changes().map_or(0, |changes| changes.count());
         if !self.is_worth(count * CHANGE_BYTES) {
@@ -74,7 +74,7 @@ impl<V> Draft<V> {
         }
     }
 
-    /// True when the changes are worth recording instead of the whole value.
+    /// True if recording the changes is better than recording the whole value.
     fn is_worth(&self, change_bytes: usize) -> bool {
         let bytes = self.base.as_ref().map_or(0, |base| base.content_bytes());
         2 * change_bytes <= bytes
@@ -89,7 +89,7 @@ impl<V: Collection> Draft<V> {
         self.value.edit(now, recorder)
     }
 
-    /// Starts again, empty: for a value rebuilt from the old one.
+    /// Empties the value, in order to rebuild it from the old one.
     pub fn clear(&mut self) {
         self.value = V::default();
         self.forget_changes();
@@ -97,14 +97,14 @@ impl<V: Collection> Draft<V> {
 }
 
 impl Draft<Blob> {
-    /// Changes the string in places.
+    /// Starts an edit of the string.
     pub fn edit_text(&mut self) -> TextEdit<'_> {
         self.weigh_changes();
         let recorder = Recorder::aside(&mut self.count, self.done.as_mut());
         TextEdit::new(&mut self.value, recorder)
     }
 
-    /// Makes it another string; the event is `event`.
+    /// Replaces the string, with `event` as the event.
     pub fn replace(&mut self, value: Blob, event: &'static Event) {
         self.value = value;
         self.count += 1;
@@ -119,7 +119,7 @@ impl Draft<Blob> {
         self.value.write_at(offset, bytes);
     }
 
-    /// All pieces of `bytes` are at `offset`; reports that as `event`.
+    /// Ends a write: all pieces of `bytes` are at `offset`. Records it as `event`.
     pub fn end_write(&mut self, offset: usize, bytes: Fresh<'_>, event: &'static Event) {
         let written = offset + bytes.len();
         assert!(self.value.len() >= written, "{} of {written} bytes", self.value.len());
@@ -137,7 +137,8 @@ impl Draft<Blob> {
 }
 
 impl Db {
-    /// Starts to change the value at `key` aside; a missing one starts empty. An access.
+    /// Starts to change a copy of the value at `key`; an absent value starts empty. Counts as an
+    /// access.
     pub fn draft<V: Collection>(&mut self, key: &Key<'_>) -> Result<Draft<V>, WrongType> {
         self.keep(key);
         let done = self.begin_done();
@@ -160,9 +161,9 @@ impl Db {
         Ok(Draft { value, base, deadline, count: 0, done })
     }
 
-    /// Puts a value that was changed aside back at `key`, with the deadline that it had there. An
-    /// empty one removes the key. If the key has died in the meantime, so has the installed value:
-    /// the change came before. Cost: O(1).
+    /// Installs a changed value at `key`, with the deadline that the key has. An empty value
+    /// removes the key. If the key has expired since, so has the installed value, because the
+    /// change came before. Cost: O(1).
     pub fn install_draft<V: Typed>(&mut self, key: &Key<'_>, draft: Draft<V>) {
         let Draft { value, base, deadline, count, done } = draft;
         let is_alike = base.as_ref().is_none_or(|base| base.row() == V::TYPE);

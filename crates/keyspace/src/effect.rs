@@ -1,18 +1,18 @@
 //! The changes of a command, as data: absolute times, chosen members, results.
 //!
 //! Files, replicas and slot migrations receive effects, not commands: applying them gives the same
-//! data whatever the command was, without its randomness, its time or its script. Changes to a
-//! whole key are here; changes inside a value are described by its type ([`Change`]), acts of the
-//! server by the server ([`ServerAct`]). How effects are recorded and numbered: see `log`.
+//! data, independently of the command's randomness, time or script. Changes of whole keys are
+//! described here, changes inside a value by its type ([`Change`]), acts of the server by the
+//! server ([`ServerAct`]). For recording and numbering, see `log`.
 //!
 //! FLUSHDB, FLUSHALL and SWAPDB are *acts of all cores* ([`Act::is_of_all`]): each core records the
 //! act, within one transaction that has a part on every core. A reader of all logs applies it once,
-//! when it has come to it on all of them; whatever a core recorded before comes before.
+//! after reaching it in each log, and after everything recorded before it.
 //!
 //! A long value that was renamed, moved or copied is recorded with its source ([`Source`]), so that a
 //! reader may name it instead of sending it.
 //!
-//! docs/design/0014-effects.md has the reasons.
+//! For the reasons, see docs/design/0014-effects.md.
 
 use crate::event::Events;
 use crate::text::StrPieces;
@@ -24,26 +24,29 @@ use std::sync::Arc;
 /// One entry of a shard's log.
 #[derive(Debug)]
 pub struct Record {
-    /// The number in the log: one more than that of the record before it.
+    /// The number in the log: one more than the previous record's.
     pub number: u64,
-    /// The turn in which it was made, by the monotonic clock of its core: unique there, and growing.
+    /// The turn of the record: an increasing time of the core's monotonic clock, unique on that
+    /// core.
     pub stamp: u64,
-    /// It is the first of a unit: a command, an EXEC or a script. A stream may be cut before it.
+    /// The record is the first of a unit (a command, an EXEC or a script). A stream may be cut
+    /// before it.
     pub begins: bool,
-    /// The database that it concerns.
+    /// The database that was changed.
     pub database: usize,
-    /// The transaction that it belongs to, if that spans shards or turns.
+    /// The record's transaction, if it spans shards or turns.
     pub part: Option<Part>,
-    /// The client that made it, if it ignores its own changes; otherwise 0.
+    /// The client that made the change, if it ignores its own changes; otherwise 0.
     pub author: u64,
     /// The act.
     pub act: Act,
-    /// The events, by Redis's names; in the first of the records of one change.
+    /// The events, by Redis's names; they are in the first record of a change.
     pub events: Events,
 }
 
 impl Record {
-    /// Bytes of memory that it takes, or holds: a shared value counts whole. Cost: O(changes).
+    /// Bytes of memory that the record takes or holds; a shared value counts in full. Cost:
+    /// O(changes).
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.act {
             Act::Key(name, effect) => name.len() + effect.held_bytes(),
@@ -59,21 +62,21 @@ impl Record {
 /// on all shards; it is complete once each of its parts has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which transaction: a number of this process.
+    /// The transaction: a number of this process.
     pub transaction: u64,
-    /// How many shards have a part in it.
+    /// The number of shards that take part.
     pub parts: usize,
 }
 
-/// The author of a change of data.
+/// The unit to which changes of data are attributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
-    /// A command that is done in one step.
+    /// A command that completes in one step.
     #[default]
     Alone,
     /// A transaction, whose changes are recorded as one.
     Part(Part),
-    /// A transaction of this number that may be undone: its changes are kept, and leave when it is
+    /// A transaction with this number that may be undone: its changes are held back until it is
     /// committed.
     Open(u64),
 }
@@ -83,36 +86,37 @@ pub enum Work {
 pub enum Act {
     /// The effect on one key.
     Key(Name, Effect),
-    /// Something became of this key, and no reader wants to know what.
+    /// This key was changed, and no reader wants to know how.
     Touched(Name),
-    /// This key was looked for and is absent. Nothing became of it.
+    /// This key was looked up and is absent. Nothing was changed.
     Miss(Name),
-    /// A client that tracks has read this key, within an open transaction.
+    /// A tracking client has read this key within an open transaction.
     Read(Name, u64),
-    /// All keys of the database are gone.
+    /// All keys of the database were removed.
     Flush,
-    /// All keys of all databases are gone.
+    /// All keys of all databases were removed.
     FlushAll,
     /// The database was swapped with this one.
     Swap(usize),
     /// This shard's part of the transaction ends here.
     EndOfPart,
-    /// An act of the server beside its data.
+    /// An act of the server that is not a change of data.
     Server(Arc<dyn ServerAct>),
 }
 
-/// An act of the server beside its data, which one core records: a published message, a change of
-/// the libraries of functions.
+/// An act of the server that is not a change of data, recorded by one core: a published message, or
+/// a change of the function libraries.
 pub trait ServerAct: Any + Debug + Send + Sync {
     /// Bytes of memory that it holds.
     fn held_bytes(&self) -> usize;
 
-    /// True if it is made while all keys of all cores are locked, as one act of all.
+    /// True if the act is made while all keys of all cores are locked, as one act of all cores.
     fn is_of_all(&self) -> bool;
 }
 
 impl Act {
-    /// True if it belongs to no transaction: it changes nothing, so its shard may have no part there.
+    /// True if the act belongs to no transaction: it changes nothing, so its shard may have no part
+    /// in one.
     pub(crate) fn is_aside(&self) -> bool {
         match self {
             Self::Miss(_) | Self::Read(..) => true,
@@ -121,7 +125,7 @@ impl Act {
         }
     }
 
-    /// True for an act of all cores: see the module.
+    /// True for an act of all cores; see the module's documentation.
     #[must_use]
     pub fn is_of_all(&self) -> bool {
         match self {
@@ -136,19 +140,19 @@ impl Act {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum Effect {
-    /// The key holds this string now.
+    /// Sets the key to this string.
     Text { value: StrPieces, deadline: Option<u64>, bits: u8 },
-    /// The key holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
-    /// With a source, that key held it.
+    /// Sets the key to this whole value: restored, renamed, copied or built. It is shared, not
+    /// copied. If there is a source, that key held the value.
     Install { object: Object, deadline: Option<u64>, bits: u8, source: Option<Box<Source>> },
-    /// The value was changed from within.
+    /// Changes the value in place.
     Changes(Box<dyn Changes>),
-    /// The deadline changed.
+    /// Sets or removes the deadline.
     Deadline(Option<u64>),
-    /// The key is gone: deleted or expired.
+    /// Removes the key: deleted or expired.
     Delete,
-    /// The key is gone to this place: there an `Install` with this source follows, in the same unit or
-    /// transaction.
+    /// Moves the key's value to this place. There an `Install` with this source follows, in the
+    /// same unit or transaction.
     Take(Place),
 }
 
@@ -160,13 +164,13 @@ pub struct Place {
     pub key: Name,
 }
 
-/// The key that a value comes from.
+/// The key from which a value was taken or copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The key: when the value was taken from there, or copied.
+    /// The key, at the time when the value was taken or copied.
     pub place: Place,
-    /// The value was taken from there, by an [`Effect::Take`]. Otherwise it is still there, and its
-    /// key is of the same core.
+    /// The value was taken from there, by an [`Effect::Take`]. Otherwise it is still there, on the
+    /// same core.
     pub is_moved: bool,
 }
 
@@ -188,10 +192,10 @@ pub trait Change: Debug + Send + 'static {
     /// The type of value.
     const TYPE: &'static Type;
 
-    /// Bytes of memory that it holds beside its own.
+    /// Bytes of memory that it holds besides its own.
     fn held_bytes(&self) -> usize;
 
-    /// Replays `changes`, in order.
+    /// Applies `changes` in order.
     ///
     /// Errors: [`WrongType`] when they do not fit the data.
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>
@@ -204,13 +208,13 @@ pub trait Changes: Any + Debug + Send {
     /// The type of value.
     fn kind(&self) -> &'static Type;
 
-    /// How many there are.
+    /// The number of changes.
     fn count(&self) -> usize;
 
-    /// Bytes of memory that they take, or hold.
+    /// Bytes of memory that the changes take or hold.
     fn bytes(&self) -> usize;
 
-    /// Replays them.
+    /// Applies the changes.
     ///
     /// Errors: those of [`Change::apply`].
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>;
@@ -236,9 +240,10 @@ impl<C: Change> Changes for Vec<C> {
 
 /// Applies a record to a shard, as a replica or a recovery does.
 ///
-/// Nothing expires during it, whatever the time is: the log itself records removals, and a key that
-/// looks dead to a later clock was alive when the record was made. So the caller must not reap;
-/// reads may filter. Times of access are not effects: an applied change is stamped now.
+/// Nothing expires during the call, whatever the time: the log records removals itself, and a key
+/// that has expired by a later clock was live when the record was made. So the caller must not
+/// reap; reads may filter. Access times are not effects: a changed key is stamped with the current
+/// time.
 ///
 /// Errors: [`WrongType`] when the record does not fit the data: a log with a gap. Cost: that of the
 /// change.
@@ -256,7 +261,7 @@ pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
 ///
 /// Errors: the same.
 pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
-    /// Before every deadline.
+    /// A time before every deadline.
     const NOTHING_IS_DEAD: u64 = 0;
     let now = db.now();
     db.judge_by(NOTHING_IS_DEAD);

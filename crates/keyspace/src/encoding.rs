@@ -1,23 +1,23 @@
-//! The limits that decide OBJECT ENCODING's names for collections: settings, the same on all cores.
-//! A type's row lists its own.
+//! The limits that determine the names of OBJECT ENCODING for collections: settings, equal on all
+//! cores. Each type's row lists its own.
 //!
-//! The names say nothing about how Darter keeps a value; clients read them to see what Redis would
-//! do. A value that has passed a limit keeps the larger name, as in Redis.
+//! The names say nothing about Darter's representation of a value; clients read them to see what
+//! Redis would do. As in Redis, a value that has exceeded a limit keeps the larger name.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A limit, which is the setting of this name.
+/// A limit, given by the setting with this name.
 #[derive(Debug)]
 pub struct Bound {
     /// Redis's name of the setting.
     pub name: &'static str,
-    /// The name in older versions, if different.
+    /// Redis's name in older versions, if different.
     pub older_name: Option<&'static str>,
     /// The default.
     pub default: &'static str,
-    /// Whether it limits bytes, not entries.
+    /// True if it limits bytes, false if it limits entries.
     pub is_bytes: bool,
-    /// The effect of the setting, if its name does not say it.
+    /// The effect of the setting, if its name does not tell it.
     pub help: Option<&'static str>,
     value: AtomicUsize,
 }
@@ -36,7 +36,7 @@ impl Bound {
         Self { is_bytes: true, ..self }
     }
 
-    /// Adds a help text about the effect, if the name does not say it.
+    /// Adds a help text about the effect, if the name does not tell it.
     #[must_use]
     pub const fn deciding(self, help: &'static str) -> Self {
         Self { help: Some(help), ..self }
@@ -61,7 +61,7 @@ impl Bound {
     }
 }
 
-/// The number that a default says.
+/// Parses the number of a default.
 const fn number(digits: &str) -> usize {
     let (digits, mut number, mut at) = (digits.as_bytes(), 0, 0);
     while at < digits.len() {

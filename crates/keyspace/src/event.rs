@@ -1,17 +1,17 @@
 //! The events of a key, by the names that Redis uses in keyspace notifications.
 //!
-//! An event is recorded with the effect, once per key and command, at the place where the change is
-//! made. So a method of the database or of a type's editor has its usual event, and a command with
-//! another name for it passes that. Events of one type are in the type's folder.
+//! An event is recorded together with the effect, once per key and command, where the change is
+//! made. So each method of the database or of a type's editor has a default event, and a command
+//! with another event passes that. The events of a type are in the type's folder.
 //!
 //! Not here: subscribers, and channels.
 
 use std::fmt;
 
-/// See the module.
+/// A keyspace event; see the module's documentation.
 #[derive(PartialEq, Eq)]
 pub struct Event {
-    /// As it is published.
+    /// The published name.
     pub name: &'static str,
     /// The letter of its class in `notify-keyspace-events`.
     pub class: u8,
@@ -27,7 +27,7 @@ impl Event {
     }
 }
 
-/// True for the letters of `notify-keyspace-events` that stand for a class.
+/// True if the letter of `notify-keyspace-events` denotes a class.
 const fn is_class(letter: u8) -> bool {
     matches!(
         letter,
@@ -41,16 +41,16 @@ impl fmt::Debug for Event {
     }
 }
 
-/// The previous value of a key that a value is put at.
+/// The previous value of a key that is overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replaced {
     Nothing,
-    /// A value whose deadline had passed.
+    /// A value that had expired.
     Dead,
     Living,
 }
 
-/// Events in order.
+/// A list of events, in order.
 pub type Tells<'a> = &'a [&'static Event];
 
 #[rustfmt::skip] // A table.
@@ -78,11 +78,11 @@ pub use names::*;
 pub struct Events([Option<&'static Event>; Events::MAX]);
 
 impl Events {
-    /// The most events of one change: the replaced value had expired, the key is new, the change
-    /// itself, it has a deadline.
+    /// The most events of one change: the old value had expired, the key is new, the change itself,
+    /// a deadline is set.
     const MAX: usize = 4;
 
-    /// Adds one at the end. False if it is already there.
+    /// Adds an event at the end. Returns false if it is in the list already.
     pub(crate) fn add(&mut self, event: &'static Event) -> bool {
         if self.iter().any(|other| other == event) {
             return false;
@@ -92,7 +92,7 @@ impl Events {
         true
     }
 
-    /// These, preceded by the events of the value that was put over `replaced`.
+    /// These events, preceded by the events of overwriting `replaced`.
     pub(crate) fn of_put(self, replaced: Replaced) -> Self {
         let first: Tells<'_> = match replaced {
             Replaced::Living => &[],

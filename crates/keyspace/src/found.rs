@@ -1,4 +1,4 @@
-//! An existing key: reading its value, wherever that is stored.
+//! An existing key: reads its value in any representation.
 
 use crate::Key;
 use crate::access;
@@ -11,14 +11,14 @@ use crate::text::{Str, StrPieces};
 use darter_rdb::Items;
 use darter_structs::table::{Entry, PackRef, PackedValue, ValueRef};
 
-/// A living key's entry.
+/// The entry of a live key.
 #[derive(Clone, Copy)]
 pub struct Found<'a>(pub(crate) Entry<'a, Object>);
 
 const _: () = assert!(size_of::<Found<'_>>() == size_of::<usize>());
 
 impl<'a> Found<'a> {
-    /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
+    /// Wraps an entry that was read from a cut of the keyspace; `None` if it has expired at `now`.
     #[inline]
     #[must_use]
     pub fn alive(entry: Entry<'a, Object>, now: u64) -> Option<Self> {
@@ -26,7 +26,8 @@ impl<'a> Found<'a> {
         (!is_dead(entry.deadline(), now) && !found.is_hollow(now)).then_some(found)
     }
 
-    /// True for a collection whose entries are all dead: it is gone, though not reaped yet.
+    /// True for a collection whose entries have all expired: it counts as absent, though it is not
+    /// removed yet.
     #[inline]
     pub(crate) fn is_hollow(&self, now: u64) -> bool {
         self.object()
@@ -45,19 +46,19 @@ impl<'a> Found<'a> {
         self.packed().map_or_else(|| kind(self.object()), |packed| packed::kind(packed.note))
     }
 
-    /// The value when that is a small collection in the entry.
+    /// The value, if it is a small collection in the entry.
     #[inline]
     fn packed(&self) -> Option<PackedValue<'a>> {
         packed::in_entry(&self.0)
     }
 
-    /// The value when that is not a string in the entry; a small collection is copied.
+    /// The value, unless it is a string in the entry; a small collection is copied.
     #[must_use]
     pub fn to_object(&self) -> Option<Object> {
         self.packed().map(packed::object).or_else(|| self.object().cloned())
     }
 
-    /// The value when that is out of line.
+    /// The value, if it is out of line.
     #[must_use]
     pub fn object(&self) -> Option<&'a Object> {
         self.0.out()
@@ -82,21 +83,21 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The value, if that is out of line, which must be a `V`.
+    /// The value, if it is out of line; it must be a `V`.
     #[inline]
     pub fn out_of_line<V: Typed>(&self) -> Result<&'a V, WrongType> {
         object::as_type(self.object())
     }
 
-    /// The bytes of its value, if that is a pack of a `V` in the entry: to read it in place, as a
-    /// copy would cost more.
+    /// The bytes of the value, if it is a pack of a `V` in the entry. Reading these in place is
+    /// cheaper than copying.
     #[inline]
     #[must_use]
     pub fn pack_of<V: Typed>(&self) -> Option<&'a [u8]> {
         V::TYPE.unpack(self.packed()?).map(|(bytes, _)| bytes)
     }
 
-    /// The entry of `name`, dead or alive, in its value, which must be a `V`: nothing is copied.
+    /// The entry of `name` (expired or not) in the value, which must be a `V`. Nothing is copied.
     #[inline]
     pub fn look<V: Tabular>(&self, name: &Key<'_>) -> Result<Option<Entry<'a, V::Out>>, WrongType> {
         match self.packed() {
@@ -111,7 +112,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The deadline of the entry of this name in its value, if it exists: for collections whose
+    /// The deadline of the entry with this name in the value, if it exists; for collections whose
     /// entries are found by name.
     pub fn deadline_of(&self, name: &[u8], now: u64) -> Result<Option<Option<u64>>, WrongType> {
         let copy = self.packed().map(packed::object);
@@ -120,7 +121,7 @@ impl<'a> Found<'a> {
         Ok(named.deadline_of(name, now))
     }
 
-    /// The items of its value, as of `now`: from a cut.
+    /// The items of the value as of `now`, from a cut.
     #[must_use]
     pub fn items(&self, now: u64) -> Items {
         match self.to_object() {
@@ -138,35 +139,35 @@ impl<'a> Found<'a> {
         access::idle_seconds(self.0.stamp(), now)
     }
 
-    /// When it dies, in Unix milliseconds.
+    /// The deadline, in Unix milliseconds.
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.0.deadline()
     }
 
-    /// True when its string was edited in place.
+    /// True if the string has been edited in place.
     #[must_use]
     pub fn is_raw(&self) -> bool {
         self.0.bits() == BIT_RAW
     }
 
-    /// True when Redis would keep its string as an integer.
+    /// True if Redis would store the string as an integer.
     #[must_use]
     pub fn is_int(&self) -> bool {
         matches!(self.0.bits(), 0 | COPIED_INT)
             && self.text().is_ok_and(|text| text.as_int().is_some())
     }
 
-    /// True when its string is an integer that COPY made.
+    /// True if the string is an integer made by COPY.
     #[must_use]
     pub fn is_copied_int(&self) -> bool {
         self.0.bits() == COPIED_INT
     }
 
-    /// The name that OBJECT ENCODING replies: Redis 7.0's.
+    /// The reply of OBJECT ENCODING: Redis 7.0's name.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
-        /// Redis keeps strings up to this length in the object itself.
+        /// Redis stores strings up to this length in the object itself.
         const EMBEDDED_MAX: usize = 44;
         match (self.object(), self.text()) {
             (Some(object), _) => object.encoding(),
@@ -177,7 +178,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The value with its deadline, for a second key: shared, never copied when long.
+    /// The value with its deadline, for a second key. A long value is shared, not copied.
     #[must_use]
     pub fn hold_copy(&self) -> Held {
         let mut held = self.hold();
@@ -187,7 +188,7 @@ impl<'a> Found<'a> {
         held
     }
 
-    /// The value with its deadline, to be put at another key: shared, never copied when long.
+    /// The value with its deadline, for storing at another key. A long value is shared, not copied.
     #[must_use]
     pub fn hold(&self) -> Held {
         let value = match self.to_object() {

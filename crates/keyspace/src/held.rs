@@ -1,25 +1,25 @@
-//! A value that was taken from its key, or copied, to be put at another.
+//! A value that was taken or copied from its key, to be stored at another.
 
 use crate::effect::Source;
 use crate::object::kind;
 use crate::object::{Object, Type, Typed};
 use crate::text::StrPieces;
 
-/// A value in transit from one key to another, perhaps on another core. Holding it is a cut.
+/// A value on its way from one key to another, perhaps on another core. Holding it is a cut.
 #[derive(Clone)]
 pub struct Held {
     /// The value.
     pub value: HeldValue,
-    /// When it dies.
+    /// Its deadline.
     pub deadline: Option<u64>,
     pub(crate) bits: u8,
-    /// The stamp of a value that was taken, not copied: its time of access goes with it.
+    /// The stamp of a value that was taken: its access time moves with it. `None` for a copy.
     pub(crate) stamp: Option<u32>,
-    /// The key that it comes from, if a reader of the log may name that instead of the value.
+    /// The key that it comes from, if readers of the log may use that instead of the value.
     pub(crate) source: Option<Box<Source>>,
 }
 
-/// See [`Held`].
+/// The value of a [`Held`].
 #[derive(Clone)]
 pub enum HeldValue {
     /// A short string.

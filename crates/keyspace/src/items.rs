@@ -11,15 +11,15 @@ use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table};
 use std::sync::Arc;
 
-/// Bytes of a part of a long text, which is hashed in one go.
+/// Bytes in one part of a long text; a part is hashed in one step.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
-/// Entries copied out of the table at a time, and about their bytes.
+/// Entries copied from the table at a time, and approximately their bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: usize = 32 * 1024;
-/// Names and values of this many bytes are not copied.
+/// Names and values of at least this many bytes are not copied.
 const LONG_BYTES: usize = 4 * 1024;
 
-/// An item for a value being built.
+/// An item to add to a value being built.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum NewItem<'a> {
@@ -29,14 +29,14 @@ pub enum NewItem<'a> {
     Pair { name: &'a [u8], value: Fresh<'a>, deadline: Option<u64> },
     /// A name and its score, which is a number.
     Scored { name: &'a [u8], score: f64 },
-    /// An element of a list that is out of line already.
+    /// A list element that is already out of line.
     Element(&'a Blob),
     /// A piece of a stream.
     Piece(Piece<'a>),
 }
 
 impl<'a> NewItem<'a> {
-    /// An item that was read; `None` for a piece of a string.
+    /// An item that was read.
     #[inline]
     #[must_use]
     pub fn of(item: Item<'a>) -> Option<Self> {
@@ -53,8 +53,8 @@ impl<'a> NewItem<'a> {
         }
     }
 
-    /// The name and its value, if that is kept inline and no deadline belongs to them. A name alone
-    /// has an empty value.
+    /// The name and its value, if the value is inline and there is no deadline. A name alone has an
+    /// empty value.
     #[inline]
     #[must_use]
     pub fn plain(&self) -> Option<(&'a [u8], &'a [u8])> {
@@ -84,7 +84,7 @@ pub(crate) fn of_text(text: StrPieces) -> Items {
     Box::new(Pieces { text, next: 0 })
 }
 
-/// A string, piece by piece.
+/// Reads a string piece by piece.
 struct Pieces {
     text: StrPieces,
     next: usize,
@@ -108,11 +108,11 @@ impl Source for Pieces {
     }
 }
 
-/// Appends the value of an entry, or returns it when it is long: at least [`LONG_BYTES`].
+/// Appends the value of an entry to the buffer, or returns it if it has at least [`LONG_BYTES`].
 pub type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>) -> Option<Arc<Blob>>;
 
-/// The entries of a table that are alive at `now`: pairs of their names and the results of `value`,
-/// or names alone.
+/// The entries of a table that are live at `now`: pairs of names and the results of `value`, or
+/// names alone.
 #[must_use]
 pub fn of_table<X: OutOfLine>(cut: Table<X>, now: u64, value: Option<WriteValue<X>>) -> Items {
     Box::new(Entries {
@@ -127,45 +127,45 @@ pub fn of_table<X: OutOfLine>(cut: Table<X>, now: u64, value: Option<WriteValue<
     })
 }
 
-/// True when a value of this many bytes comes in parts.
+/// True if a value of this many bytes is returned in parts.
 #[must_use]
 pub fn is_long(bytes: usize) -> bool {
     bytes >= LONG_BYTES
 }
 
-/// The living entries of a cut: copied out of the table in small batches, except for long names and
-/// values, which come in parts.
+/// The live entries of a cut. They are copied from the table in small batches, except for long
+/// names and values, which are returned in parts.
 struct Entries<X: OutOfLine> {
-    /// For the second pass, which releases what it has read.
+    /// The cut, for the second pass, which frees what it has read.
     cut: Option<Table<X>>,
-    /// None before the first item: a caller that reads once needs no other reader.
+    /// `None` before the first item: a caller that reads only once needs no second reader.
     reader: Option<Reader<X>>,
     now: u64,
-    /// None: there are no values.
+    /// `None` if there are no values.
     value: Option<WriteValue<X>>,
     bytes: Vec<u8>,
-    /// Read up to `next`.
+    /// The copied entries; those before `next` have been returned.
     copied: Vec<Copied>,
     next: usize,
-    /// The long name or value that is being returned, and how much of it was.
+    /// The long name or value being returned, and the number of its bytes already returned.
     long: Option<(Long, usize)>,
 }
 
-/// A living entry that was copied out of the table.
+/// A live entry that was copied from the table.
 struct Copied {
     /// The ends of its name and its value in the bytes.
     name_end: usize,
     end: usize,
     deadline_ms: Option<u64>,
-    /// The name, when that is long: then it was not copied.
+    /// The name, if it is long and therefore not copied.
     long_name: Option<HeldKey>,
-    /// The value, when that is long.
+    /// The value, if it is long.
     long: Option<Arc<Blob>>,
 }
 
-/// Something returned in parts.
+/// A text that is returned in parts.
 enum Long {
-    /// A name; its value comes next, if there are values.
+    /// A name; its value follows, if there are values.
     Name(HeldKey),
     Value(Arc<Blob>),
 }
@@ -178,7 +178,7 @@ impl Long {
         }
     }
 
-    /// The bytes from `from` on, some of them.
+    /// Some of the bytes, starting at `from`.
     fn part(&self, from: usize) -> &[u8] {
         let to = self.len().min(from + PART_BYTES);
         match self {
@@ -189,7 +189,7 @@ impl Long {
 }
 
 impl<X: OutOfLine> Entries<X> {
-    /// Copies the next living entries, if there are any.
+    /// Copies the next live entries, if there are any.
     fn refill(&mut self, looks: &mut usize) {
         let Self { cut, reader, now, value, bytes, copied, .. } = self;
         let cut = || cut.clone().expect("the first pass begins before the second");
@@ -225,7 +225,7 @@ impl<X: OutOfLine> Entries<X> {
         Some(Item::Part(part))
     }
 
-    /// The item after the last piece of a long name.
+    /// The item after the last part of a long name.
     fn value_of_long_name(&mut self) -> Option<Item<'_>> {
         assert!(self.next > 0 && self.value.is_some(), "a value without a name");
         let &mut Copied { name_end, end, ref mut long, .. } = &mut self.copied[self.next - 1];

@@ -1,11 +1,11 @@
 //! One shard's data: databases of keys, values of every type, deadlines, memory accounts, effects.
 //!
-//! - [`Db`] maps keys to values. Reads do not see the dead, and leave nothing but the time of
-//!   access; writes keep the accounts and record their [`Effect`]s. Nothing else changes data.
+//! - [`Db`] maps keys to values. Reads do not see expired keys, and change nothing but the access
+//!   time; writes update the memory totals and record their [`Effect`]s. Nothing else changes data.
 //! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
 //!   one is a cut: a clone reads that instant, whatever is written later. For types of values, see
-//!   `object`. Strings are the only type in this crate (`text`), as short ones are stored in the
-//!   table of keys.
+//!   `object`. Strings are the only type in this crate (`text`), because short ones are stored in
+//!   the table of keys.
 //! - [`Shard`] is what one core owns.
 //!
 //! Not here: the other types, replies, commands, other shards, the source of time (`now` is set
@@ -14,7 +14,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
-extern crate self as darter_keyspace; // For the toys of the tests.
+extern crate self as darter_keyspace; // For the toy types of the tests.
 
 mod access;
 mod build;
@@ -67,7 +67,7 @@ pub use tracked::{BY_SCRIPT, Hears, Readers, Touched};
 pub use usage::Usage;
 pub use watch::Seen;
 
-/// How values are laid out in files: a part of a type's row.
+/// File formats of values, which are a part of a type's row.
 pub use darter_rdb::Kind;
 /// Deferred freeing of large values, in slices.
 pub use darter_structs::lazyfree;

@@ -1,20 +1,20 @@
 //! The log of a shard: its changes, in one order over all its databases, numbered.
 //!
-//! Recording is below the commands, in the methods that change data, so no command can forget it.
-//! The log is with the data only while it has a reader (`ring`), or a key is watched (`watch`), which
-//! needs no records; otherwise it rests, and a change costs a branch. Effects are recorded only for
-//! readers that want them.
+//! Recording happens below the commands, in the methods that change data, so no command can forget
+//! it. The log is attached to the data only while it has a reader (`ring`), or a key is watched
+//! (`watch`, which needs no records). Otherwise it rests, and a change costs only a branch. Effects
+//! are recorded only for readers that want them.
 //!
-//! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
-//! with the current one (`databases`), and needs neither a lock nor a merge.
+//! A shard has one log, and its databases are borrowed for changes one at a time. So the log moves
+//! with the current database (`databases`), and needs neither a lock nor a merge.
 //!
 //! Each reader has a cursor and reads at its own pace. A command that runs at once is complete in
 //! the records of its turn; one that spans turns or shards is a transaction, and its records say so
 //! ([`Part`]).
 //!
-//! While an open transaction is at work ([`Work::Open`](crate::Work)), the log holds its copies
-//! (`kept`), and records and events go there. It leaves in portions when the transaction is
-//! committed.
+//! While an open transaction is running ([`Work::Open`](crate::Work)), the log holds its copies
+//! (`kept`), which also collect its records and events. They are published in portions when the
+//! transaction is committed.
 //!
 //! Invariant: the changes of one record are of one edit of one value.
 
@@ -33,10 +33,10 @@ use kept::Kept;
 use ring::{Read, Reader, Ring, Wants};
 use std::any::Any;
 
-/// The most changes in one record: the list grows, and is freed, in one step.
+/// The most changes in one record; its list grows, and is freed, in one step.
 const CHANGES_MAX: usize = 256;
 
-/// See the module.
+/// The log of a shard; see the module's documentation.
 #[derive(Default)]
 pub(crate) struct Log {
     /// The watches, which observe events only.
@@ -44,42 +44,42 @@ pub(crate) struct Log {
     ring: Ring,
     /// The stamp of this turn.
     stamp: u64,
-    /// A record of the running unit was made.
+    /// A record of the current unit has been made.
     is_within_unit: bool,
-    /// The database that the next records concern.
+    /// The database of the next records.
     database: usize,
-    /// The transaction that the next records belong to.
+    /// The transaction of the next records.
     part: Option<Part>,
-    /// The author of the running command, if it ignores its own changes; otherwise 0. With
-    /// [`BY_SCRIPT`](crate::BY_SCRIPT) or without.
+    /// The author of the running command, if it ignores its own changes; otherwise 0. May include
+    /// [`BY_SCRIPT`](crate::BY_SCRIPT).
     author: u64,
-    /// Number of the last records that have not been compared with the claims of a transaction.
+    /// The number of the last records not yet compared with the claims of a transaction.
     uncompared: usize,
-    /// The last record belongs to the edit in progress.
+    /// The last record belongs to the current edit.
     is_open: bool,
-    /// The events of that edit.
+    /// The events of the current edit.
     told: Events,
-    /// The key is new, which is still to be recorded.
+    /// The key is new, which has yet to be recorded.
     is_new: bool,
-    /// The open transaction that is at work.
+    /// The running open transaction.
     open: Option<Open>,
 }
 
-/// An open transaction at work.
+/// A running open transaction.
 struct Open {
     transaction: u64,
     kept: Box<Kept>,
-    /// The last of its records: they are numbered when they leave.
+    /// The latest of its records; they are numbered when they are published.
     records: Vec<Record>,
 }
 
 impl Log {
-    /// The records that follow concern this database.
+    /// Sets the database of the following records.
     pub(crate) fn enter(&mut self, database: usize) {
         self.database = database;
     }
 
-    /// All keys of the database go.
+    /// Records that all keys of the database are removed.
     pub(crate) fn hear_flush(&mut self) {
         match &mut self.open {
             Some(open) => open.kept.hear_flush(Some(self.database)),
@@ -92,7 +92,7 @@ impl Log {
         self.is_read() || self.is_open() || !self.watches.is_empty()
     }
 
-    /// All keys of all databases go.
+    /// Records that all keys of all databases are removed.
     pub(crate) fn hear_flush_all(&mut self) {
         match &mut self.open {
             Some(open) => open.kept.hear_flush(None),
@@ -100,7 +100,7 @@ impl Log {
         }
     }
 
-    /// Two databases are about to be swapped.
+    /// Records that two databases will be swapped.
     pub(crate) fn hear_swap(&mut self, both: [usize; 2], is_there: impl Fn(usize, &[u8]) -> bool) {
         let Some(open) = &mut self.open else { return self.watches.hear_swap(both, is_there) };
         for place in self.watches.touched_by_swap(both, is_there) {
@@ -108,23 +108,23 @@ impl Log {
         }
     }
 
-    /// A turn begins: its records have this stamp.
+    /// Starts a turn, whose records get this stamp.
     pub(crate) fn begin_turn(&mut self, stamp: u64) {
         assert!(stamp >= self.stamp, "stamps grow: {stamp} after {}", self.stamp);
         (self.stamp, self.is_within_unit) = (stamp, false);
     }
 
-    /// A unit ends.
+    /// Ends a unit.
     pub(crate) fn end_unit(&mut self) {
         self.is_within_unit = false;
     }
 
-    /// Sets the author of the commands that follow.
+    /// Sets the author of the following commands.
     pub(crate) fn set_author(&mut self, author: u64) {
         self.author = author;
     }
 
-    /// Something happened to a key: its watchers observe it.
+    /// Notifies the watchers of an event on a key.
     #[inline]
     fn hear(&mut self, key: &[u8], events: impl IntoIterator<Item = &'static Event>) {
         let place = (self.database, key);
@@ -133,7 +133,7 @@ impl Log {
 
     // ---- open transactions ----
 
-    /// The records that follow belong to this open transaction.
+    /// Starts an open transaction, to which the following records belong.
     pub(crate) fn begin_open(&mut self, transaction: u64, mut kept: Box<Kept>) {
         assert!(self.open.is_none() && self.part.is_none(), "another is at work");
         let records = kept.take_last_records();
@@ -142,7 +142,7 @@ impl Log {
         self.open = Some(Open { transaction, kept, records });
     }
 
-    /// Suspends the open transaction at work, if there is one.
+    /// Suspends the running open transaction, if there is one.
     pub(crate) fn end_open(&mut self) -> Option<(u64, Box<Kept>)> {
         let Open { transaction, mut kept, records } = self.open.take()?;
         kept.put_last_records(records);
@@ -151,12 +151,12 @@ impl Log {
         Some((transaction, kept))
     }
 
-    /// True while an open transaction is at work.
+    /// True while an open transaction is running.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Keeps a key that is about to be changed.
+    /// Copies a key that is about to be changed.
     #[inline]
     pub(crate) fn keep(&mut self, keys: &Table<Object>, key: &Key<'_>) {
         if let Some(open) = &mut self.open {
@@ -164,19 +164,19 @@ impl Log {
         }
     }
 
-    /// Keeps the contents of the database.
+    /// Keeps the contents of a database that is flushed.
     pub(crate) fn keep_flush(&mut self, contents: Contents) {
         self.with_kept(|kept, database| kept.keep_flush(database, contents));
     }
 
-    /// Calls `act` with the copies of the open transaction at work, and the database.
+    /// Calls `act` with the copies of the running open transaction, and the database.
     pub(crate) fn with_kept(&mut self, act: impl FnOnce(&mut Kept, usize)) {
         if let Some(open) = &mut self.open {
             act(&mut open.kept, self.database);
         }
     }
 
-    /// Publishes a portion of the records and events. True while there is more.
+    /// Publishes a portion of the records and events. Returns true while more are left.
     pub(crate) fn let_out(&mut self, kept: &mut Kept, part: Option<Part>) -> bool {
         assert!(self.open.is_none(), "an open transaction is at work");
         if let Some(records) = kept.next_records() {
@@ -196,13 +196,13 @@ impl Log {
         false
     }
 
-    /// The records that follow belong to this transaction, or to none.
+    /// Sets the transaction of the following records, or none.
     pub(crate) fn set_part(&mut self, part: Option<Part>) {
         assert!(part.is_none_or(|part| part.parts > 0), "{part:?} would never be whole");
         (self.part, self.uncompared) = (part, 0);
     }
 
-    /// The records of the transaction since it was last asked, unless all have read them.
+    /// The records of the transaction since the previous call, unless all readers have read them.
     pub(crate) fn compare_part(&mut self) -> Option<(Part, impl Iterator<Item = &Record>)> {
         let count = std::mem::take(&mut self.uncompared);
         let part = self.part?;
@@ -213,12 +213,12 @@ impl Log {
         Some((part, open.iter().chain(ring.into_iter().flatten())))
     }
 
-    /// Number of the last record.
+    /// The number of the last record.
     pub(crate) fn count(&self) -> u64 {
         self.ring.count()
     }
 
-    /// The records after number `since`, which are of this turn, belong to this transaction.
+    /// Attributes the records after number `since`, which are of this turn, to this transaction.
     pub(crate) fn mark_since(&mut self, since: u64, part: Part) {
         assert!(part.parts > 0, "{part:?} would never be whole");
         debug_assert!(self.ring.is_unread_since(since), "a record after {since} was read");
@@ -248,7 +248,7 @@ impl Log {
         }
     }
 
-    /// Records that something became of a key.
+    /// Records that a key was touched.
     pub(crate) fn push_touch(&mut self, key: &[u8], events: Events) {
         self.hear(key, events.iter());
         if self.is_read() && events.iter().next().is_some() {
@@ -284,7 +284,7 @@ impl Log {
         self.push(Act::Key(Name::from(key), effect), events);
     }
 
-    /// The value that was just installed at `key` comes from there.
+    /// Records where the value that was just installed at `key` comes from.
     pub(crate) fn name_source(&mut self, key: &[u8], origin: Box<Source>) {
         let to = (self.database, key);
         debug_assert_ne!((origin.place.database, &*origin.place.key), to, "it is at its source");
@@ -296,14 +296,14 @@ impl Log {
         }
     }
 
-    /// A key of the current database, or of another.
+    /// A key, in the current database or in another.
     pub(crate) fn place(&self, database: Option<usize>, key: &[u8]) -> Place {
         Place { database: database.unwrap_or(self.database), key: Name::from(key) }
     }
 
     // ---- readers ----
 
-    /// True if records are made: there is a reader.
+    /// True if there is a reader, so that records are made.
     pub(crate) fn is_read(&self) -> bool {
         self.ring.is_read()
     }
@@ -314,7 +314,7 @@ impl Log {
         self.ring.wants().effects
     }
 
-    /// A reader of the records from now on.
+    /// Adds a reader of all records from now on.
     pub(crate) fn join(&mut self, wants: Wants) -> Reader {
         self.ring.join(wants)
     }
@@ -350,7 +350,7 @@ impl Log {
         self.ring.check_invariants();
     }
 
-    /// Records a miss, if that is wanted.
+    /// Records a miss, if any reader wants misses.
     #[cold]
     pub(crate) fn push_miss(&mut self, key: &[u8]) {
         if self.wants_misses() {
@@ -358,18 +358,18 @@ impl Log {
         }
     }
 
-    /// Records that a client has read a key, in the open transaction at work.
+    /// Records that a client has read a key within the running open transaction.
     pub(crate) fn push_read(&mut self, key: &[u8], client: u64) {
         debug_assert!(self.is_open() && self.is_read(), "{client} is remembered at once");
         self.record(Act::Read(Name::from(key), client), Events::default());
     }
 
-    /// An edit of the value at one key begins.
+    /// Starts an edit of the value at one key.
     fn begin_edit(&mut self, is_new: bool) {
         (self.is_open, self.told, self.is_new) = (false, Events::default(), is_new);
     }
 
-    /// Records a change within the value at `key`: with the others of the same edit.
+    /// Records a change within the value at `key`, together with the other changes of this edit.
     fn push_change<C: Change>(&mut self, key: &[u8], tells: &[&'static Event], change: C) {
         let (place, is_open) = ((self.database, self.part), self.is_open);
         let last = match self.last_mut().filter(|_| is_open) {
@@ -389,7 +389,7 @@ impl Log {
         self.tell_edit(key, tells);
     }
 
-    /// [`Log::push_change`] without a reader of effects.
+    /// [`Log::push_change`] if no reader wants effects.
     fn touch_change(&mut self, key: &[u8], tells: &[&'static Event]) {
         let is_told = self.is_new || !tells.is_empty();
         if is_told && self.is_read() && !std::mem::replace(&mut self.is_open, true) {
@@ -398,7 +398,7 @@ impl Log {
         self.tell_edit(key, tells);
     }
 
-    /// Adds the events of a change to those of its edit: each is told once.
+    /// Adds the events of a change to those of its edit; each is recorded once.
     fn tell_edit(&mut self, key: &[u8], tells: &[&'static Event]) {
         let new: Tells<'_> = if std::mem::take(&mut self.is_new) { &[NEW] } else { &[] };
         for event in new.iter().chain(tells) {
@@ -415,7 +415,7 @@ impl Log {
     }
 }
 
-/// Notes an event of a key: its watchers observe it at once, or when the open transaction at work
+/// Notes an event on a key. Its watchers are notified at once, or when the running open transaction
 /// is committed.
 #[inline]
 fn hear(
@@ -435,7 +435,8 @@ fn hear(
     }
 }
 
-/// Adds a change to the last list, if it takes one more of this type; otherwise starts a new one.
+/// Adds a change to the last list, if that has room and is of this type; otherwise starts a new
+/// list.
 fn join<C: Change>(last: Option<&mut Box<dyn Changes>>, change: C) -> Option<Box<dyn Changes>> {
     if let Some(last) = last
         && let Some(list) = (&mut **last as &mut dyn Any).downcast_mut::<Vec<C>>()
@@ -447,14 +448,14 @@ fn join<C: Change>(last: Option<&mut Box<dyn Changes>>, change: C) -> Option<Box
     Some(Box::new(vec![change]))
 }
 
-/// Changes to a value that is changed aside: they may be very many.
+/// The changes of a copied value; there may be very many.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     lists: Vec<Box<dyn Changes>>,
     count: usize,
 }
 
-/// The outcome of an edit aside: its changes, while they are worth recording, and its events.
+/// The result of editing a copy: its changes, while they are worth recording, and its events.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     pub(crate) changes: Option<Lists>,
@@ -462,7 +463,7 @@ pub(crate) struct Done {
 }
 
 impl Lists {
-    /// How many changes there are.
+    /// The number of changes.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -504,7 +505,7 @@ impl Drop for Lists {
     }
 }
 
-/// Lists that no one reads any more.
+/// Lists of changes that no reader needs, waiting to be freed.
 struct FreedChanges(Vec<Box<dyn Changes>>);
 
 impl Dismantle for FreedChanges {
@@ -514,16 +515,16 @@ impl Dismantle for FreedChanges {
     }
 
     fn bytes(&self) -> usize {
-        /// The bytes of a short name and value in a record.
+        /// Assumed bytes of a short name and value in a record.
         const CHANGE_BYTES: usize = 128;
         self.0.len() * CHANGES_MAX * CHANGE_BYTES
     }
 }
 
-/// The destination of an edit's records and events; none if the value belongs to no key yet.
+/// Where an edit's records and events go; nowhere, if the value does not belong to a key yet.
 pub struct Recorder<'a> {
     target: Target<'a>,
-    /// Changes are reported as this event, instead of the editor's.
+    /// The event to report instead of the editor's default.
     told_as: Option<&'static Event>,
 }
 
@@ -531,27 +532,27 @@ enum Target<'a> {
     Nowhere,
     /// The value at a key.
     Key {
-        /// Changes to the database so far.
+        /// The number of changes to the database so far.
         count: &'a mut u64,
         log: Option<&'a mut Log>,
         key: &'a Key<'a>,
     },
-    /// A value that is changed aside.
+    /// A copy of a value that is being changed.
     Aside {
-        /// Changes to it so far.
+        /// The number of changes to it so far.
         count: &'a mut u64,
         done: Option<&'a mut Done>,
     },
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder for a value that belongs to no key yet.
+    /// A recorder for a value that does not belong to a key yet.
     #[must_use]
     pub fn none() -> Self {
         Self { target: Target::Nowhere, told_as: None }
     }
 
-    /// A recorder for a value that is changed aside.
+    /// A recorder for a changed copy of a value.
     pub(crate) fn aside(count: &'a mut u64, done: Option<&'a mut Done>) -> Self {
         Self { target: Target::Aside { count, done }, told_as: None }
     }
@@ -562,7 +563,7 @@ impl<'a> Recorder<'a> {
         Self::at(count, log, key, false)
     }
 
-    /// A recorder for a value that begins empty, and will be at `key`.
+    /// A recorder for a value that starts empty and will be stored at `key`.
     pub(crate) fn of_new(count: &'a mut u64, log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
         Self::at(count, log, key, true)
     }
@@ -580,13 +581,13 @@ impl<'a> Recorder<'a> {
         Self { target: Target::Key { count, log, key }, told_as: None }
     }
 
-    /// Records the next changes as `event`, instead of the editor's event.
+    /// Reports the following changes as `event` instead of the editor's default.
     #[inline]
     pub fn tell_as(&mut self, event: &'static Event) {
         self.told_as = Some(event);
     }
 
-    /// Counts one change, and records what `change` makes, if there is a subscriber; `tells` are
+    /// Counts one change, and records the result of `change` if there is a subscriber. `tells` are
     /// the key's events.
     #[inline]
     pub fn record<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
@@ -594,7 +595,7 @@ impl<'a> Recorder<'a> {
         self.record_death(tells, change);
     }
 
-    /// Counts further changes for which the next record stands.
+    /// Counts further changes that the next record stands for.
     #[inline]
     pub fn count_more(&mut self, changes: usize) {
         if let Target::Key { count, .. } | Target::Aside { count, .. } = &mut self.target {
@@ -602,8 +603,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// [`Recorder::record`] of an event that does not count as a change: removals by time, and
-    /// events that Redis publishes though nothing has changed.
+    /// [`Recorder::record`] for an event that does not count as a change: removal by expiry, and
+    /// events that Redis publishes although nothing has changed.
     #[inline]
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);

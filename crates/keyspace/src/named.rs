@@ -30,17 +30,17 @@ impl<X: OutOfLine> Named for Table<X> {
     }
 }
 
-/// Names looked up together.
+/// Names that are looked up together.
 const BATCH: usize = 16;
 
-/// Which of the entries that it names a change will touch.
+/// Which of the named entries a change will affect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// All of them.
     All,
-    /// The entries that are there: the command removes them, or changes their deadlines.
+    /// The existing entries: the command removes them, or changes their deadlines.
     Present,
-    /// The entries that are absent: the command adds them. (A dead one counts as there: the change
+    /// The absent entries: the command adds them. (An expired one counts as existing: the change
     /// itself copies its place.)
     Absent,
 }
@@ -55,8 +55,8 @@ impl Touch {
     }
 }
 
-/// Makes the places of the affected `names` the table's own. Returns the index of the name after
-/// which the slice was over.
+/// Copies the places of the affected `names` that a cut shares. Returns the index of the first
+/// unprocessed name if the slice ended.
 fn unshare<X: OutOfLine>(
     table: &mut Table<X>,
     names: &[&[u8]],

@@ -1,8 +1,9 @@
 //! An out-of-line value, and the interface of every type of value.
 //!
-//! A type is a row ([`Type`]) and an implementation of [`Value`]. Code that knows the type asks for
-//! it ([`Object::get`](darter_structs::shared::Shared::get): a comparison of pointers); all other
-//! code calls what all values can do, and what some can ([`Named`]). Nothing here lists the types.
+//! A type is a row ([`Type`]) and an implementation of [`Value`]. Code that knows the type gets it
+//! by [`Object::get`](darter_structs::shared::Shared::get), a comparison of pointers. All other
+//! code calls the methods of all values, and those of some ([`Named`]). Nothing here lists the
+//! types.
 
 use crate::build::Build;
 use crate::clocks::Clock;
@@ -17,18 +18,18 @@ use darter_structs::blob::Blob;
 use darter_structs::shared::{Family, Holds, Shared};
 use darter_structs::table::{OutOfLine, PackedValue, Table};
 
-/// A reference-counted value. Cloning one is a cut. Its mark is the moment under which the database
-/// keeps it in order.
+/// A reference-counted value. Cloning it is a cut. Its mark is the time under which the database's
+/// deadline queue lists it.
 pub type Object = Shared<Values>;
 
-/// All out-of-line values.
+/// The family of all out-of-line values.
 pub struct Values;
 
 impl Family for Values {
     type Face = dyn Value;
     type Row = Type;
     type Mark = Clock;
-    /// The keyspace keeps times of access.
+    /// The keyspace stores access times.
     const STAMPED: bool = true;
 }
 
@@ -44,26 +45,26 @@ impl<V: Typed> Holds<V> for Values {
     }
 }
 
-/// The row of a type: the facts that need no value.
+/// The row of a type: facts that do not depend on a value.
 #[derive(Debug)]
 pub struct Type {
     /// The name that TYPE replies with.
     pub name: &'static str,
-    /// Redis's number of it, in DEBUG DIGEST among others: below [`Type::NUMBERS`].
+    /// Redis's number of the type, used in DEBUG DIGEST among others; below [`Type::NUMBERS`].
     pub number: usize,
-    /// How its values are laid out in files and payloads.
+    /// The file format of its values, also for payloads.
     pub rdb: &'static Kind,
-    /// Creates an empty value, to be filled by [`Value::take_in`].
+    /// Creates an empty value, to be filled with [`Value::take_in`].
     pub empty: fn() -> Object,
-    /// The settings that decide its encodings' names.
+    /// The settings that determine the names of its encodings.
     pub bounds: &'static [&'static Bound],
-    /// Whether the order of the items is part of a value: DEBUG DIGEST.
+    /// True if the order of the items is significant: DEBUG DIGEST.
     pub is_ordered: bool,
 }
 
 impl Type {
-    /// Redis has seven: string, list, set, sorted set, hash, module, stream. The others are Darter's
-    /// own, of types that are modules' in Redis.
+    /// The limit of type numbers. Redis has seven types: string, list, set, sorted set, hash,
+    /// module, stream. The others are Darter's, and belong to modules in Redis.
     pub const NUMBERS: usize = 12;
 }
 
@@ -80,7 +81,7 @@ pub struct Types {
     kinds: &'static [&'static Kind],
 }
 
-/// A list of types, of their rows.
+/// Makes a list of types from their rows.
 #[macro_export]
 macro_rules! types {
     ($($row:expr),+ $(,)?) => {{
@@ -109,18 +110,18 @@ impl Types {
         Self { rows, kinds }
     }
 
-    /// Their rows.
+    /// The rows of the types.
     pub fn iter(&self) -> impl Iterator<Item = &'static Type> + use<> {
         self.rows.iter().copied()
     }
 
-    /// Their kinds, for a reader of files and payloads.
+    /// The file formats of the types, for a reader of files and payloads.
     #[must_use]
     pub fn kinds(&self) -> &'static [&'static Kind] {
         self.kinds
     }
 
-    /// The type of a value that such a reader has found.
+    /// The type for a format that a reader has found.
     ///
     /// # Panics
     /// When the kind is not one of [`Types::kinds`].
@@ -132,30 +133,30 @@ impl Types {
 
 /// The operations of values of all types.
 pub trait Value: Send + Sync + 'static {
-    /// Bytes of memory that it owns, itself not included. Cost: O(1).
+    /// Bytes of memory that the value owns, without its own header. Cost: O(1).
     fn content_bytes(&self) -> usize;
 
-    /// The name that OBJECT ENCODING replies: Redis 7.0's.
+    /// The reply of OBJECT ENCODING: Redis 7.0's name.
     fn encoding(&self) -> &'static str;
 
     /// The items, as of `now`: from a cut. O(1).
     fn items(&self, now: u64) -> Items;
 
-    /// Adds the next item to a value that is built aside. False when it is already there, or not an
-    /// item of this type: then the value is of no use.
+    /// Adds the next item to a value being built. Returns false if the item is a duplicate, or is
+    /// not of this type; the value is then useless.
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let _ = item;
         false
     }
 
-    /// Adds all items of a value that is built aside and has none yet: as [`Value::take_in`] of each.
-    /// They are few enough for a slice.
+    /// Adds all items to an empty value being built, as [`Value::take_in`] for each. They must be
+    /// few enough for a slice.
     fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
         items.iter().all(|item| self.take_in(*item))
     }
 
-    /// Adds the next items to a value that is built aside, names alone: the decimal texts of these
-    /// numbers. Otherwise as [`Value::take_in`] of each.
+    /// Adds names alone to a value being built: the decimal texts of these numbers. Otherwise as
+    /// [`Value::take_in`] for each.
     fn take_numbers(&mut self, numbers: &[i64]) -> bool {
         let mut text = [0; I64_TEXT_MAX];
         numbers.iter().all(|number| {
@@ -163,65 +164,65 @@ pub trait Value: Send + Sync + 'static {
         })
     }
 
-    /// As [`Value::take_in`] of each of these names.
+    /// [`Value::take_in`] for each of these names.
     fn take_names(&mut self, names: &[&[u8]]) -> bool {
         names.iter().all(|name| self.take_in(NewItem::Single { name, deadline: None }))
     }
 
-    /// A builder that gathers the items of a value that is built aside, if there are very many:
-    /// about `items`. Asked of one that has none.
+    /// A builder that collects the items of a value being built, if there are very many (about
+    /// `items`). Called on an empty value.
     fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
         let _ = items;
         None
     }
 
-    /// False for a value that is built aside and needs more items to be one.
+    /// False if a value being built needs more items to be valid.
     fn is_complete(&self) -> bool {
         true
     }
 
-    /// True when nothing is left of a collection: then the key goes.
+    /// True for an empty collection; then its key is removed.
     fn is_empty(&self) -> bool {
         false
     }
 
-    /// The bytes, if it is nothing but a pack of its type: then it may be stored in its key's
-    /// entry.
+    /// The bytes, if the value is entirely a pack of its type, so that it may be stored in its
+    /// key's entry.
     fn packed(&self) -> Option<PackedValue<'_>> {
         None
     }
 
-    /// Becomes the value that had these bytes. False, without a change, if it was of another type.
+    /// Becomes the value with these bytes. Returns false, without a change, if they are of another
+    /// type.
     fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
         let _ = packed;
         false
     }
 
-    /// Panics when an invariant of its structure does not hold. Cost: O(entries): asked of small
+    /// Panics if an invariant of the structure is violated. Cost: O(entries); called for small
     /// values only.
     fn check_invariants(&self) {}
 
-    /// The earliest deadline of an entry, or a bound below it; 0 while the value has other work that
-    /// [`Value::reap`] does in the background.
+    /// The earliest deadline of an entry, or a lower bound; 0 while [`Value::reap`] has other
+    /// background work for the value.
     fn earliest_deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Removes entries that are dead at `now`, at most `most`, and records each; or does as much other
-    /// work that has no visible effect. True while more is left.
+    /// Removes at most `most` entries that have expired at `now`, and records each removal; or does
+    /// as much other background work without a visible effect. Returns true while more is left.
     fn reap(&mut self, now: u64, most: usize, recorder: &mut Recorder<'_>) -> bool {
         let _ = (now, most, recorder);
         false
     }
 
-    /// True when some entry is alive at `now`, as far as `segments` segments show; the rest counts
-    /// as alive.
+    /// True if an entry is live at `now`, judging by `segments` segments; others count as live.
     fn has_living(&self, now: u64, segments: usize) -> bool {
         let _ = (now, segments);
         true
     }
 
-    /// The entries, if it is worth prefetching some.
+    /// The entries, if prefetching them is worthwhile.
     fn ahead(&self) -> Option<&dyn Ahead> {
         self.named().map(|named| named as &dyn Ahead)
     }
@@ -231,7 +232,7 @@ pub trait Value: Send + Sync + 'static {
         None
     }
 
-    /// [`Value::named`], for changing.
+    /// [`Value::named`] for changes.
     fn named_mut(&mut self) -> Option<&mut dyn Named> {
         None
     }
@@ -239,22 +240,22 @@ pub trait Value: Send + Sync + 'static {
 
 /// Entries that can be prefetched by the hashes of their names.
 pub trait Ahead {
-    /// How many there are, dead ones included.
+    /// The number of entries, including expired ones.
     fn entries(&self) -> usize;
 
     /// Prefetches the index line of the entry with this hash.
     fn prefetch(&self, hash: u64);
 
-    /// Prefetches the entries with these hashes, whose index lines were prefetched before.
+    /// Prefetches the entries with these hashes, whose index lines have been prefetched.
     fn prefetch_entries(&self, hashes: &[u64]);
 }
 
-/// Entries that are found by the hash of their names, and may have deadlines: fields, members.
+/// Entries that are found by the hashes of their names, and may have deadlines: fields, members.
 pub trait Named: Ahead {
-    /// The deadline of the entry, if it is there, alive at `now`.
+    /// The deadline of the entry, if it exists and is live at `now`.
     fn deadline_of(&self, name: &[u8], now: u64) -> Option<Option<u64>>;
 
-    /// Makes the places of entries the value's own: see `Db::unshare`.
+    /// Copies the places of entries that a cut shares: see `Db::unshare`.
     fn unshare(&mut self, names: &[&[u8]], touch: Touch, preempt: &dyn Preempt) -> Option<usize>;
 }
 
@@ -264,13 +265,13 @@ pub trait Typed: Value + Clone + Default {
     const TYPE: &'static Type;
 }
 
-/// A type whose values are tables: the pack of a small one is a table's, and its entries are found
-/// there without a copy.
+/// A type whose values are tables. The pack of a small value is a table's pack, whose entries are
+/// found without a copy.
 pub trait Tabular: Typed {
     /// The out-of-line part of its entries.
     type Out: OutOfLine;
 
-    /// The entries, the dead that are not yet reaped included.
+    /// The entries, including expired ones that have not been removed.
     fn table(&self) -> &Table<Self::Out>;
 }
 
@@ -282,7 +283,7 @@ pub trait Collection: Typed {
     /// Starts a change at `now`.
     fn edit<'a>(&'a mut self, now: u64, recorder: Recorder<'a>) -> Self::Edit<'a>;
 
-    /// Edits outside a database: for values that are built aside, in slices.
+    /// Starts an edit outside a database, for values being built in slices.
     fn edit_aside(&mut self, now: u64) -> Self::Edit<'_> {
         self.edit(now, Recorder::none())
     }
@@ -294,15 +295,15 @@ pub fn memory_bytes(object: &Object) -> usize {
     object.content_bytes() + object.cell_bytes()
 }
 
-/// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
-/// only: if nothing is alive in these, the rest counts as alive. So a huge one whose entries all
-/// die at once exists until it is reaped (docs/compat.md).
+/// True if a collection has entries, and all of them have expired at `now`. Only a few segments are
+/// searched: if nothing is live in these, the rest counts as live. So a huge collection whose
+/// entries all expire at once exists until it is reaped (docs/compat.md).
 pub(crate) fn is_hollow(object: &Object, now: u64) -> bool {
     const SEGMENTS: usize = 4;
     !object.has_living(now, SEGMENTS)
 }
 
-/// The type of a value: short strings are not out of line.
+/// The type of a value; without an object it is a short string.
 pub(crate) fn kind(object: Option<&Object>) -> &'static Type {
     object.map_or(Blob::TYPE, Object::row)
 }

@@ -1,15 +1,15 @@
 //! Small collections in their keys' entries.
 //!
-//! Most collections are small, and a pointer to one, with its count, its type and its own block, is
-//! more than some of them hold. So a value that is a pack ([`Table::packed`]) is kept in the entry
-//! itself while it fits, as a short string is: a reader gets a copy ([`Lent`]); a writer takes a
-//! copy, changes that, and puts it back (`Db::edit`). docs/design/0012-small-collections.md.
+//! Most collections are small, and a pointer, a count, a type and a block would take more memory
+//! than the content of some. So a value that is a pack ([`Table::packed`]) is stored in the entry
+//! itself while it fits, like a short string. A reader gets a copy ([`Lent`]). A writer takes a
+//! copy, changes it, and stores it back (`Db::edit`). See docs/design/0012-small-collections.md.
 //!
 //! ```text
 //! note | bits 0-2: the type's number | bit 3: the encoding's name is the larger one |
 //! ```
-//! Such a value is accounted with the table of keys, as short strings are, and has no deadlines: so
-//! it needs no clock, and is never hollow.
+//! Such a value is counted in the memory of the table of keys, like short strings. It has no
+//! deadlines, so it needs no clock, and never consists of expired entries only.
 //!
 //! Not here: the bytes. See `pack` in `darter_structs::table`.
 //!
@@ -26,20 +26,20 @@ const NUMBER: u8 = 7;
 /// The flag for the larger of two names of encodings.
 const GROWN: u8 = 8;
 
-/// How many types can have packs: those with the lowest numbers.
+/// The number of types that can have packs: those with the lowest numbers.
 const TYPES: usize = NUMBER as usize + 1;
 
-/// The rows of the types, by number: an entry has room for the number only. The first pack of a
-/// type registers its row, which never changes.
+/// The rows of the types by number, because an entry has room for only the number. The first pack
+/// of a type registers the row, which never changes.
 static ROWS: [OnceLock<&'static Type>; TYPES] = [const { OnceLock::new() }; TYPES];
 
-/// An out-of-line value returns to the entry when its pack is at most this long: well below the
-/// size at which it would leave again.
+/// An out-of-line value returns to the entry when its pack has at most this length, well below the
+/// size at which it leaves again.
 const BACK_MAX: usize = PACKED_MAX * 3 / 4;
 
-/// A value to read: in place, or a copy of a pack in the entry.
+/// A value for reading: borrowed, or a copy of a pack in the entry.
 pub enum Lent<'a, V> {
-    /// Out of line.
+    /// A borrowed out-of-line value.
     There(&'a V),
     /// A copy of a pack in the entry: some hundred bytes.
     Copied(V),
@@ -68,8 +68,8 @@ impl<V: Clone> Lent<'_, V> {
 }
 
 impl Type {
-    /// A pack of a value of this type, whose number is one of the lowest eight; `is_grown` when its
-    /// encoding has the larger name.
+    /// A pack of a value of this type, which must have one of the eight lowest numbers. `is_grown`
+    /// is true if its encoding has the larger name.
     #[must_use]
     pub fn pack<'a>(&'static self, is_grown: bool, bytes: &'a [u8]) -> PackedValue<'a> {
         let row = ROWS[self.number].get_or_init(|| self);
@@ -110,12 +110,12 @@ pub(crate) fn value<V: Typed>(packed: PackedValue<'_>) -> Option<V> {
     value.take_packed(packed).then_some(value)
 }
 
-/// The value as a pack that an entry can hold.
+/// The value as a pack that fits an entry.
 pub(crate) fn fitting<V: Value + ?Sized>(value: &V) -> Option<PackedValue<'_>> {
     value.packed().filter(|packed| packed.bytes.len() <= PACKED_MAX)
 }
 
-/// A copy of the pack of an out-of-line value that has become small enough for the entry.
+/// A copy of the pack of an out-of-line value, if that has become small enough for the entry.
 pub(crate) fn shrunk<V: Value>(value: &V) -> Option<(u8, Vec<u8>)> {
     let packed = value.packed().filter(|packed| packed.bytes.len() <= BACK_MAX)?;
     (!value.is_empty()).then(|| (packed.note, packed.bytes.to_vec()))
@@ -127,15 +127,15 @@ pub(crate) fn in_entry<'a>(entry: &Entry<'a, Object>) -> Option<PackedValue<'a>>
     entry.packed_value()
 }
 
-/// Panics when a pack breaks an invariant.
+/// Panics if an invariant of a pack is violated.
 pub(crate) fn check(packed: PackedValue<'_>) {
     let object = object(packed);
     object.check_invariants();
     assert!(object.packed().is_some_and(|again| again == packed), "a pack of its type");
 }
 
-/// Puts back a value that was in the entry under this note and was changed: into the entry, or out
-/// of line. Returns its new clock; `None`, and nothing is done, if the value is empty.
+/// Stores a changed value back that was in the entry under this note: in the entry, or out of line.
+/// Returns its new clock; `None`, without storing, if the value is empty.
 pub(crate) fn put_back<V: Typed>(
     mut entry: EntryMut<'_, Object>,
     note: u8,

@@ -1,4 +1,4 @@
-//! The data of one core: its part of every database.
+//! The data of one core: its share of every database.
 
 mod open;
 
@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// Counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShardStats {
-    /// Reads that found their key.
+    /// Reads that found a key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads that found no key.
     pub misses: u64,
 }
 
@@ -40,22 +40,22 @@ impl ShardStats {
 pub struct Shard {
     count: usize,
     databases: Databases,
-    /// Read where nothing was ever written.
+    /// An empty database, which stands for those that were never written.
     nothing: Db,
     /// The time of this turn.
     now: u64,
     /// The stamp of this turn's records.
     stamp: u64,
-    /// The log while it rests: its numbers go on.
+    /// The log while it rests; its numbers continue later.
     resting: Option<Box<Log>>,
     tracked: Tracked,
-    /// Its reader of the log, while it observes something.
+    /// Client tracking's reader of the log, while it observes anything.
     tracking: Option<Reader>,
-    /// The copies of open transactions that are not at work.
+    /// The copies of open transactions that are suspended.
     kept: IdentityMap<Box<Kept>>,
-    /// The counts as the one at work began.
+    /// The counters when the running open transaction was resumed.
     before: Counts,
-    /// The counts of undone transactions.
+    /// The counters of undone transactions.
     undone: Counts,
     /// Counters, for INFO.
     pub stats: ShardStats,
@@ -64,7 +64,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// `databases` empty databases.
+    /// A shard with `databases` empty databases.
     #[must_use]
     pub fn new(databases: usize, seed: u64) -> Self {
         assert!(databases > 0, "no database");
@@ -85,7 +85,7 @@ impl Shard {
         }
     }
 
-    /// Sets the time, in Unix milliseconds. A database learns it when it is accessed.
+    /// Sets the time, in Unix milliseconds. Each database gets it when it is next accessed.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
     }
@@ -102,7 +102,7 @@ impl Shard {
         self.count
     }
 
-    /// Database `index`. Panics when there is none: SELECT has checked it.
+    /// Database `index`. Panics if there is none: SELECT has checked the index.
     #[must_use]
     pub fn db(&self, index: usize) -> &Db {
         self.check(index);
@@ -115,22 +115,22 @@ impl Shard {
         assert!(index < self.count, "database {index} of {}", self.count);
     }
 
-    /// Database `index`, for changes, and for reads that are accesses.
+    /// Database `index` for changes, and for reads that count as accesses.
     pub fn db_mut(&mut self, index: usize) -> &mut Db {
         self.db_for(index, false)
     }
 
-    /// Database `index`, for a client that may have said CLIENT NO-TOUCH.
+    /// Database `index` for a client that may have set CLIENT NO-TOUCH.
     pub fn db_for(&mut self, index: usize, no_touch: bool) -> &mut Db {
         self.parts_for(index, no_touch).0
     }
 
-    /// Database `index`, the randomness and the counters, for one command.
+    /// Database `index`, the random generator and the counters, for one command.
     pub fn parts(&mut self, index: usize) -> (&mut Db, &mut Prng, &mut ShardStats) {
         self.parts_for(index, false)
     }
 
-    /// [`Shard::parts`], for a client that may have said CLIENT NO-TOUCH.
+    /// [`Shard::parts`] for a client that may have set CLIENT NO-TOUCH.
     #[inline(always)]
     pub fn parts_for(
         &mut self,
@@ -167,12 +167,14 @@ impl Shard {
 
     /// Swaps two databases: SWAPDB. Cost: O(1).
     pub fn swap(&mut self, one: usize, other: usize) {
-        [one, other].into_iter().for_each(|index| self.check(index)); // Before it is recorded.
+        // Reported before the change is recorded.
+        [one, other].into_iter().for_each(|index| self.check(index));
         if one == other {
             return;
         }
         let keys = self.keys();
-        let mut log = self.databases.take_log(); // The log is the shard's, and stays with it.
+        // The log belongs to the shard, so it is not swapped.
+        let mut log = self.databases.take_log();
         if let Some(log) = &mut log {
             let is_there = |db, key: &[u8]| self.db(db).exists(&Key::new(key));
             log.hear_swap([one, other], is_there);
@@ -186,7 +188,7 @@ impl Shard {
         }
     }
 
-    /// Exchanges two databases without a record. The log has been taken.
+    /// Exchanges two databases without a record. The log must have been taken.
     fn exchange(&mut self, one: usize, other: usize) {
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
@@ -195,20 +197,20 @@ impl Shard {
 
     // ---- the log ----
 
-    /// A reader of all records from now on: numbers continue.
+    /// Adds a reader of all records from now on.
     ///
-    /// Each reader reads at its own pace, from a cursor. Records that not all have read stay in
-    /// memory: a reader that does not want to lapse reads in every turn.
+    /// Each reader reads at its own pace, from a cursor. Unread records stay in memory, so a reader
+    /// that must not lapse reads in every turn.
     pub fn join(&mut self, wants: Wants) -> Reader {
         self.log().join(wants)
     }
 
-    /// The reader needs other records from now on.
+    /// Changes the records that the reader needs.
     pub fn set_wants(&mut self, reader: Reader, wants: Wants) {
         self.log().set_wants(reader, wants);
     }
 
-    /// The reader leaves.
+    /// Removes a reader.
     pub fn leave(&mut self, reader: Reader) {
         self.log().leave(reader);
         self.drop_unneeded();
@@ -224,9 +226,10 @@ impl Shard {
         self.databases.log().as_ref().is_some_and(|log| log.is_read())
     }
 
-    /// A turn begins, at this moment of the monotonic clock, in nanoseconds: after the look that
-    /// found what the turn does. So a change has a higher stamp than those that led to it, on any
-    /// core, and is in the log before anything of its turn is published (docs/design/0011).
+    /// Starts a turn at this monotonic time, in nanoseconds. The time must be taken after the poll
+    /// that found the turn's events. So a change has a higher stamp than the changes that led to
+    /// it, on any core, and is in the log before anything of its turn is published
+    /// (docs/design/0011).
     pub fn begin_turn(&mut self, now_ns: u64) {
         self.stamp = now_ns.max(self.stamp + 1);
         if let Some(log) = self.databases.log() {
@@ -234,7 +237,7 @@ impl Shard {
         }
     }
 
-    /// A unit of commands ends: its changes are whole, and the next record begins another.
+    /// Ends a unit of commands; the next record starts another.
     pub fn end_unit(&mut self) {
         if let Some(log) = self.databases.log() {
             log.end_unit();
@@ -255,13 +258,13 @@ impl Shard {
         self.log().has_unread(reader)
     }
 
-    /// A client watches a key from now on: see `watch`.
+    /// Starts watching a key for a client: see `watch`.
     pub fn watch(&mut self, client: u64, db: usize, key: &Key<'_>) {
         let there = self.db(db).get(key).map(|found| found.deadline());
         self.log().watches.add(client, (db, key), there);
     }
 
-    /// The log, which rests no longer.
+    /// The log, no longer resting.
     fn log(&mut self) -> &mut Log {
         if self.databases.log().is_none() {
             let mut log = self.resting.take().unwrap_or_default();
@@ -271,25 +274,25 @@ impl Shard {
         self.databases.log().as_mut().expect("it was just given")
     }
 
-    /// A client watches nothing any more. True while [`Shard::settle_watches`] has something to do.
+    /// Ends all watches of a client. Returns true while [`Shard::settle_watches`] has work to do.
     pub fn unwatch(&mut self, client: u64) -> bool {
         self.with_watches(|watches| watches.remove(client)).unwrap_or(false)
     }
 
-    /// A build with this number has read the value of a key, which is one of its sources until
-    /// [`Shard::forget`] is called.
+    /// Makes a key, whose value was read by the build with this number, a source of the build,
+    /// until [`Shard::forget`] is called.
     pub fn watch_source(&mut self, build: u64, db: usize, key: &Key<'_>) {
         let there = self.db(db).get(key).map(|found| found.deadline());
         self.log().watches.add_source(build, (db, key), there);
     }
 
-    /// True when a source of a build may have changed since it was read. Cost: a branch, if nothing is
-    /// being built from values of this shard.
+    /// True if a source of a build may have changed since it was read. Cost: a branch, if no build
+    /// uses values of this shard.
     pub fn has_changed_sources(&mut self) -> bool {
         if !self.has_builds() {
             return false;
         }
-        // Members die without a touch.
+        // Members expire without a touch.
         let (now, die) = (self.now(), self.next_field_death().is_some());
         die || self.with_watches(|watches| watches.has_changed_sources(now)).unwrap_or(false)
     }
@@ -298,27 +301,27 @@ impl Shard {
         self.databases.log().as_ref().is_some_and(|log| log.watches.have_builds())
     }
 
-    /// A build with this number has ended, if there was one.
+    /// Ends the build with this number, if there is one.
     pub(super) fn end_build(&mut self, build: u64) {
         if self.has_builds() {
             self.with_watches(|watches| watches.end_build(build));
         }
     }
 
-    /// A portion of what touches and clients that watch no more leave behind. True while there is
-    /// more.
+    /// Does a portion of the work left by touches, and by clients that have stopped watching.
+    /// Returns true while more is left.
     pub fn settle_watches(&mut self) -> bool {
         self.with_watches(Watches::settle).unwrap_or(false)
     }
 
-    /// Whether a key that the client watches was touched, or has died. Cost: a portion.
+    /// Whether a key watched by the client was touched, or has expired. Cost: a portion.
     pub fn ask_watches(&mut self, client: u64) -> Seen {
         let now = self.now();
         self.with_watches(|watches| watches.ask(client, now)).unwrap_or(Seen::Clean)
     }
 
-    /// Takes the clients of which a key was touched since it was last asked. Cost: a branch, if
-    /// nothing is watched.
+    /// Takes the clients with a watched key that was touched since the last call. Cost: a branch,
+    /// if nothing is watched.
     pub fn take_watch_news(&mut self) -> Vec<u64> {
         match self.databases.log() {
             Some(log) => log.watches.take_news(),
@@ -347,7 +350,8 @@ impl Shard {
         }
     }
 
-    /// Calls `act` with the watches, if there are any. A log that only they need goes with them.
+    /// Calls `act` with the watches, if there are any. A log that only they need is then dropped
+    /// with them.
     fn with_watches<R>(&mut self, act: impl FnOnce(&mut Watches) -> R) -> Option<R> {
         let log = self.databases.log().as_mut()?;
         let result = act(&mut log.watches);
@@ -363,10 +367,10 @@ impl Shard {
 
     // ---- client tracking: see `tracked` ----
 
-    /// Remembers that a client has read a key: the next touch is reported. Beyond `most` keys,
-    /// unless that is 0, random ones are dropped.
+    /// Remembers that a client has read a key, so that the next touch is reported. Beyond `most`
+    /// keys (unless that is 0), random keys are dropped.
     pub fn remember(&mut self, client: u64, key: &Key<'_>, most: usize) {
-        self.follow_log(); // Earlier touches concern earlier readers.
+        self.follow_log(); // Earlier touches concern only earlier readers.
         self.begin_tracking();
         self.tracked.limit(most);
         match self.databases.log() {
@@ -375,7 +379,7 @@ impl Shard {
         }
     }
 
-    /// Sets the changes to observe for tracking clients.
+    /// Sets which changes are observed for tracking clients.
     pub fn hear_for(&mut self, hears: Hears) {
         self.follow_log();
         self.tracked.hear_for(hears);
@@ -409,7 +413,7 @@ impl Shard {
         }
     }
 
-    /// Sets the author of the commands that follow: 0, or a client that ignores its own changes.
+    /// Sets the author of the following commands: 0, or a client that ignores its own changes.
     #[inline]
     pub fn set_author(&mut self, author: u64) {
         if let Some(log) = self.databases.log() {
@@ -417,7 +421,8 @@ impl Shard {
         }
     }
 
-    /// Drops keys, `count` at most, while more than `most` are remembered. True if there may be more.
+    /// Drops at most `count` keys while more than `most` are remembered. Returns true if there may
+    /// be more.
     pub fn forget_some(&mut self, most: usize, count: usize) -> bool {
         self.follow_log();
         self.tracked.limit(most);
@@ -429,7 +434,7 @@ impl Shard {
     pub fn take_touched(&mut self) -> Vec<Touched> {
         self.follow_log();
         let touched = self.tracked.take_touched();
-        // An open transaction may have read something for it.
+        // An open transaction may have read something for tracking.
         if self.tracked.is_empty() && self.kept.is_empty() && !self.is_open() {
             self.end_tracking();
         }
@@ -442,7 +447,7 @@ impl Shard {
         self.tracking.is_some()
     }
 
-    /// How many keys are remembered, and how many readers of all of them.
+    /// The number of remembered keys, and the number of all their readers.
     pub fn tracked_sizes(&mut self) -> (usize, usize) {
         self.follow_log();
         self.tracked.sizes()
@@ -465,20 +470,19 @@ impl Shard {
         log.map_or(0, |log| log.count())
     }
 
-    /// The records after number `since` belong to this transaction.
+    /// Attributes the records after number `since` to this transaction.
     pub fn mark_since(&mut self, since: u64, part: Part) {
         if let Some(log) = self.databases.log() {
             log.mark_since(since, part);
         }
     }
 
-    /// The records of the transaction since this was last asked, to be compared with the locks that
-    /// it holds.
+    /// The records of the transaction since the previous call, to be compared with its locks.
     pub fn compare_part(&mut self) -> Option<(Part, impl Iterator<Item = &Record>)> {
         self.databases.log().as_mut().and_then(|log| log.compare_part())
     }
 
-    /// This shard's part of the transaction ends.
+    /// Ends this shard's part of the transaction.
     pub fn end_part(&mut self, part: Part) {
         if let Some(log) = self.databases.log() {
             log.end_part(part);
@@ -492,32 +496,32 @@ impl Shard {
         self.databases.memory_bytes() + kept
     }
 
-    /// Keys that have expired, in all databases.
+    /// The number of expired keys, in all databases.
     #[must_use]
     pub fn expired_count(&self) -> u64 {
         self.databases.sums().expired - self.undone.expired
     }
 
-    /// Changes to all databases, except for removals by time; undone changes are included: a reader
-    /// that sees the number move knows that something has changed.
+    /// The number of changes to all databases, except for removals by expiry. Undone changes are
+    /// included, so a higher number means that something has changed.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.databases.changes()
     }
 
-    /// Keys in all databases.
+    /// The number of keys in all databases.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.databases.sums().keys
     }
 
-    /// The account of all values.
+    /// The memory account of all values.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.databases.sums().usage
     }
 
-    /// No key dies before this moment of its own deadline. Unix milliseconds.
+    /// Keys expire by their own deadlines no earlier than this. Unix milliseconds.
     #[must_use]
     pub fn next_key_death(&self) -> Option<u64> {
         if self.holds_death() {
@@ -526,7 +530,7 @@ impl Shard {
         self.databases.next_key_death()
     }
 
-    /// No field or member dies before this moment. Unix milliseconds.
+    /// Fields and members expire no earlier than this. Unix milliseconds.
     #[must_use]
     pub fn next_field_death(&self) -> Option<u64> {
         if self.holds_death() {
@@ -535,7 +539,7 @@ impl Shard {
         self.databases.next_field_death()
     }
 
-    /// Removes about `most` of the dead: fields and members first. Returns true while more may be
+    /// Removes about `most` expired items: fields and members first. Returns true while more may be
     /// left.
     pub fn reap(&mut self, most: usize) -> bool {
         if self.holds_death() {
@@ -546,20 +550,20 @@ impl Shard {
         true
     }
 
-    /// The moment from which on [`Shard::compact`] has something to do, in Unix milliseconds. O(1).
+    /// The time from which [`Shard::compact`] has work to do, in Unix milliseconds. O(1).
     #[must_use]
     pub fn next_compaction(&self) -> Option<u64> {
         self.databases.next_compaction(self.now)
     }
 
-    /// Compacts a place of a table that has shrunk.
+    /// Compacts one place of a table that has shrunk.
     pub fn compact(&mut self) {
         if let Some(at) = self.databases.first_to_compact(self.now) {
             self.db_mut(at).compact_next();
         }
     }
 
-    /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
+    /// Asserts the invariants, including those of all databases. Cost: O(keys): for tests.
     pub fn check_invariants(&self) {
         self.databases.check_invariants();
     }

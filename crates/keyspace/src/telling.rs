@@ -1,5 +1,5 @@
-//! The readers of a database's changes: readers of records, and watchers of keys, which observe
-//! events only.
+//! The observers of a database's changes: readers of records, and watchers of keys, which need only
+//! events.
 
 use crate::log::Log;
 use crate::log::ring::Wants;
@@ -13,18 +13,18 @@ impl Db {
         self.log.iter_mut().for_each(|log| _ = log.join(Wants::CHANGES));
     }
 
-    /// True when changes are recorded.
+    /// True if changes are recorded.
     #[must_use]
     pub fn is_listening(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.is_read())
     }
 
-    /// True when effects are recorded, too.
+    /// True if effects are recorded, too.
     pub(crate) fn wants_effects(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.wants_effects())
     }
 
-    /// True if changes are observed, whether they are recorded or not.
+    /// True if changes are observed, recorded or not.
     pub(crate) fn has_log(&self) -> bool {
         self.log.is_some()
     }
@@ -35,12 +35,12 @@ impl Db {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// The log, to be moved or inspected.
+    /// The log, for moving or inspecting it.
     pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
         &mut self.log
     }
 
-    /// Records what happened to a key and what became of it, if there is a listener.
+    /// Records an event of a key and its effect, if there is an observer.
     #[inline]
     pub(crate) fn tell(
         &mut self,
@@ -56,7 +56,7 @@ impl Db {
         }
     }
 
-    /// [`Db::tell`] without a reader of effects.
+    /// [`Db::tell`] if no reader wants effects.
     pub(crate) fn tell_touch(&mut self, key: &[u8], told: impl FnOnce() -> Events) {
         if let Some(log) = &mut self.log {
             log.push_touch(key, told());

@@ -1,4 +1,4 @@
-//! String values: how they come in, and how they are read.
+//! String values: storing and reading them.
 
 use crate::effect::Change;
 use crate::items;
@@ -35,7 +35,7 @@ static TYPE: &Type = &Type {
     is_ordered: true,
 };
 
-/// The longest string that is a HyperLogLog of runs: `hll-sparse-max-bytes`.
+/// The longest sparse HyperLogLog string: `hll-sparse-max-bytes`.
 pub static HLL_SPARSE_MAX_BYTES: Bound = Bound::new("hll-sparse-max-bytes", "3000")
     .of_bytes()
     .deciding("Bytes beyond which a HyperLogLog becomes dense.");
@@ -58,11 +58,11 @@ impl Typed for Blob {
     const TYPE: &'static Type = TYPE;
 }
 
-/// A recorded change to a long string.
+/// A change of a long string, as recorded in the log.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum TextChange {
-    /// From `offset` on it holds these bytes; a gap before them is filled with zeros.
+    /// Writes these bytes from `offset` on; a gap before them is filled with zeros.
     Write { offset: usize, bytes: StrPieces },
 }
 
@@ -84,7 +84,7 @@ impl Change for TextChange {
 
 impl Db {
     /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with
-    /// zeros. Returns its length; `None` when there is no long string at the key. Cost: O(bytes).
+    /// zeros. Returns the new length; `None` if there is no long string at the key. Cost: O(bytes).
     pub fn write_text(
         &mut self,
         key: &Key<'_>,
@@ -99,7 +99,7 @@ impl Db {
     }
 }
 
-/// Changes a long string in place, and records that.
+/// Changes a long string in place, and records the change.
 pub struct TextEdit<'a> {
     blob: &'a mut Blob,
     recorder: Recorder<'a>,
@@ -111,12 +111,12 @@ impl<'a> TextEdit<'a> {
         Self { blob, recorder, is_written: false }
     }
 
-    /// An edit of a string that belongs to no key yet: nothing is recorded.
+    /// An edit of a string that does not belong to a key yet, so nothing is recorded.
     pub fn aside(blob: &'a mut Blob) -> Self {
         Self::new(blob, Recorder::none())
     }
 
-    /// The string as it is now.
+    /// The current string.
     #[must_use]
     pub fn text(&self) -> &Blob {
         self.blob
@@ -128,7 +128,7 @@ impl<'a> TextEdit<'a> {
         self.is_written
     }
 
-    /// [`TextEdit::write`] for a part of a change that was counted before.
+    /// [`TextEdit::write`] for a part of a change that has been counted.
     pub fn write_along(&mut self, offset: usize, bytes: Fresh<'_>, tells: Tells<'_>) {
         bytes.write_to(self.blob, offset);
         self.is_written = true;
@@ -136,7 +136,8 @@ impl<'a> TextEdit<'a> {
             .record_death(tells, || TextChange::Write { offset, bytes: bytes.to_pieces() });
     }
 
-    /// Overwrites it from `offset` on; a gap before that is filled with zeros. Cost: O(bytes).
+    /// Overwrites the string from `offset` on; a gap before that is filled with zeros. Cost:
+    /// O(bytes).
     pub fn write(&mut self, offset: usize, bytes: Fresh<'_>, tells: Tells<'_>) {
         bytes.write_to(self.blob, offset);
         let len = self.blob.len();
@@ -174,7 +175,7 @@ impl Fresh<'_> {
         self.len() == 0
     }
 
-    /// The bytes, if they are few enough for a page.
+    /// The bytes, if they are few enough for a page entry.
     #[inline]
     #[must_use]
     pub fn inline(&self) -> Option<&[u8]> {
@@ -202,7 +203,7 @@ impl Fresh<'_> {
         }
     }
 
-    /// Copies a short value out of line.
+    /// Copies a short value to a blob.
     #[must_use]
     pub fn to_blob(self) -> Blob {
         match self {
@@ -212,7 +213,7 @@ impl Fresh<'_> {
         }
     }
 
-    /// A copy for a record.
+    /// A copy for the log.
     #[must_use]
     pub fn to_pieces(self) -> StrPieces {
         match self.inline() {
@@ -222,10 +223,10 @@ impl Fresh<'_> {
     }
 }
 
-/// A string value, read.
+/// A string value being read.
 #[derive(Clone, Copy)]
 pub enum Str<'a> {
-    /// In a page, perhaps packed.
+    /// Stored in a page, perhaps packed.
     Inline(Text<'a>),
     /// Out of line.
     Blob(&'a Blob),
@@ -257,14 +258,14 @@ impl<'a> Str<'a> {
         }
     }
 
-    /// The value as an integer, when its text is a canonical one.
+    /// The value as an integer, if its text is a canonical one.
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Str::Inline(text) => text
                 .as_int()
                 .or_else(|| darter_base::number::parse_i64(text.bytes(&mut Scratch::default()))),
-            Str::Blob(_) => None, // An integer is never longer than a page.
+            Str::Blob(_) => None, // Integers always fit a page.
         }
     }
 
@@ -309,7 +310,7 @@ impl<'a> Str<'a> {
         }
     }
 
-    /// As above, for a long-lived reader, which does not count as an owner of the value.
+    /// [`Str::hold`] for a long-lived reader, which does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> StrPieces {
         match self {
@@ -322,9 +323,9 @@ impl<'a> Str<'a> {
 /// A string value that outlives the table it was read from.
 #[derive(Clone, Debug)]
 pub enum StrPieces {
-    /// A short one.
+    /// A short value.
     Bytes(Vec<u8>),
-    /// A long one, shared.
+    /// A long value, shared.
     Blob(Blob),
 }
 

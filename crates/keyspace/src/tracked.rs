@@ -1,17 +1,17 @@
-//! Client tracking, as far as a shard takes part in it: which clients have read which of its keys, and
-//! which of those were touched since.
+//! A shard's part of client tracking: which clients have read which of its keys, and which of these
+//! keys were touched since.
 //!
-//! It follows the shard's log, as a reader of events: what was read within an open transaction is
-//! recorded there, too, so that it stays in its order with the touches around it.
+//! It reads the shard's log for events. Reads within an open transaction are recorded there, too,
+//! so that their order with respect to touches is preserved.
 //!
-//! A key is remembered with its readers, until it is touched (see `watch` for the meaning) or
-//! dropped for want of room: then it is forgotten, and returned as touched, with all its readers.
-//! So each read is reported once, and a client that reads again is remembered again. Databases do
-//! not matter: clients know a key by its name.
+//! A key is remembered with its readers until it is touched (see `watch`) or evicted. Then it is
+//! forgotten, and reported as touched to all its readers. So each read is reported once, and a
+//! client that reads again is remembered again. Databases do not matter: clients identify a key by
+//! its name.
 //!
-//! Nothing takes longer the more clients have read a key, or the more keys are remembered: a touched
-//! key leaves with its readers as they are, and all keys together are freed in portions. Trees, not
-//! hash tables: one that grows to a million keys never moves them all.
+//! No step grows with the number of readers or of keys: a touched key is removed together with its
+//! tree of readers, and everything is freed in portions. Trees are used because a hash table of a
+//! million keys would move as a whole when it grows.
 //!
 //! Keys are found by their hashes. If two keys share a hash, the earlier one is dropped as if it
 //! had been touched.
@@ -30,14 +30,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The clients that have read a key.
 #[derive(Debug)]
 pub enum Readers {
-    /// One reader, as mostly.
+    /// A single reader, the usual case.
     One(u64),
-    /// Several. Take them one by one: they may be very many.
+    /// Several readers. Take them in portions, because there may be very many.
     Many(BTreeSet<u64>),
 }
 
 impl Readers {
-    /// Adds one. True if it is new.
+    /// Adds a reader. Returns true if it is new.
     fn add(&mut self, client: u64) -> bool {
         match self {
             Self::One(other) if *other == client => false,
@@ -49,7 +49,7 @@ impl Readers {
         }
     }
 
-    /// How many there are.
+    /// The number of readers.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -58,13 +58,13 @@ impl Readers {
         }
     }
 
-    /// True when all were taken.
+    /// True when all readers have been taken.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes some of them.
+    /// Takes some of the readers.
     pub fn take(&mut self, most: usize) -> Vec<u64> {
         match self {
             Self::One(client) => {
@@ -77,14 +77,14 @@ impl Readers {
     }
 }
 
-/// Added to an author whose script runs: its changes are not its own for readers of every touch, as
-/// in Redis, where scripts have a client.
+/// Flag added to an author whose script is running. For readers of every touch, a script's changes
+/// are not the author's own, as in Redis, where scripts have their own client.
 pub const BY_SCRIPT: u64 = 1 << 63;
 
 /// A notice for readers.
 #[derive(Debug)]
 pub enum Touched {
-    /// Their copies of this key are no longer valid.
+    /// The readers' copies of this key are invalid.
     Read {
         /// The key.
         name: Name,
@@ -93,21 +93,21 @@ pub enum Touched {
         /// The author of the command, if it ignores its own changes; otherwise 0.
         author: u64,
     },
-    /// A key was touched, whatever its readers.
+    /// A key was touched, whether or not it has readers.
     Any {
         /// The key.
         name: Name,
-        /// As above.
+        /// The author of the command, if it ignores its own changes; otherwise 0.
         author: u64,
     },
-    /// All keys of some database are gone, and the remembered ones are forgotten.
+    /// All keys of some database were removed, and the remembered ones are forgotten.
     All,
 }
 
-/// The changes that a shard observes for tracking clients.
+/// The changes that are observed for tracking clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hears {
-    /// All keys of a database are gone.
+    /// Removals of all keys of a database.
     pub flushes: bool,
     /// Every touch of any key.
     pub all: bool,
@@ -122,25 +122,25 @@ struct Remembered {
 
 type Keys = BTreeMap<u64, Remembered>;
 
-/// See the module.
+/// The remembered keys of a shard; see the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// By their hashes.
+    /// The keys by their hashes.
     keys: Keys,
     items: usize,
-    /// How many keys are remembered at most; 0: any number.
+    /// The most keys to remember; 0 for no limit.
     most: usize,
     hears: Hears,
     touched: Vec<Touched>,
 }
 
 impl Tracked {
-    /// True when there is nothing to observe, and nothing to report.
+    /// True if there is nothing to observe and nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.touched.is_empty() && self.hears == Hears::default()
     }
 
-    /// Follows the log.
+    /// Processes a record of the log.
     pub(crate) fn follow(&mut self, record: &Record, prng: &mut Prng) {
         match &record.act {
             Act::Key(name, _) | Act::Touched(name) => {
@@ -155,7 +155,7 @@ impl Tracked {
         }
     }
 
-    /// Remembers that a client has read a key, which is there or not.
+    /// Remembers that a client has read a key, which need not exist.
     pub(crate) fn remember(&mut self, client: u64, key: &Key<'_>, prng: &mut Prng) {
         if let Some(known) = self.keys.get_mut(&key.hash) {
             if *known.name == *key.bytes {
@@ -170,18 +170,18 @@ impl Tracked {
         self.make_room(1, prng);
     }
 
-    /// Sets how many keys are remembered at most: [`Tracked::make_room`] drops the others.
+    /// Sets the most keys to remember; [`Tracked::make_room`] drops the others.
     pub(crate) fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// True when more keys are remembered than may be.
+    /// True if more keys are remembered than allowed.
     pub(crate) fn is_over(&self) -> bool {
         self.most > 0 && self.keys.len() > self.most
     }
 
-    /// Drops random keys, `count` at most, while there are too many: their readers are notified as
-    /// if they had been touched.
+    /// Drops at most `count` random keys while there are too many. Their readers are notified as if
+    /// the keys had been touched.
     pub(crate) fn make_room(&mut self, count: usize, prng: &mut Prng) {
         for _ in 0..count {
             if !self.is_over() {
@@ -203,13 +203,13 @@ impl Tracked {
         self.hears = hears;
     }
 
-    /// A key is touched, by the author of the running command.
+    /// Handles a touch of a key by the author of the running command.
     fn hear_touch(&mut self, key: &[u8], author: u64) {
         if !self.keys.is_empty() {
             self.hear_read(darter_base::hash::of(key), Some(key), author & !BY_SCRIPT);
         }
         if self.hears.all {
-            // The records of one change come one after the other.
+            // The records of one change are adjacent.
             let author = if author & BY_SCRIPT > 0 { 0 } else { author };
             let is_told = match self.touched.last() {
                 Some(Touched::Any { name, author: other }) => **name == *key && *other == author,
@@ -221,7 +221,7 @@ impl Tracked {
         }
     }
 
-    /// A key is touched, or dropped: of this name, if it has one.
+    /// Handles a touch or an eviction of a key with this hash, and with this name if it is given.
     fn hear_read(&mut self, hash: u64, name: Option<&[u8]>, author: u64) {
         let Some(known) = self.keys.get(&hash) else { return };
         if name.is_some_and(|name| *known.name != *name) {
@@ -233,7 +233,7 @@ impl Tracked {
         self.touched.push(Touched::Read { name, readers, author });
     }
 
-    /// All keys of a database are gone, or other ones: nothing is remembered any more.
+    /// Handles a removal or exchange of all keys of a database: forgets all remembered keys.
     pub(crate) fn hear_flush(&mut self) {
         if !self.keys.is_empty() {
             let (keys, items) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.items));
@@ -249,7 +249,7 @@ impl Tracked {
         std::mem::take(&mut self.touched)
     }
 
-    /// How many keys are remembered, and how many readers of all of them.
+    /// The number of remembered keys, and the number of all their readers.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.keys.len(), self.items)
     }
@@ -268,7 +268,7 @@ impl Tracked {
     }
 }
 
-/// Keys and readers no longer remembered, to be freed.
+/// Forgotten keys and readers, waiting to be freed.
 struct Forgotten {
     keys: Keys,
     items: usize,
@@ -293,7 +293,7 @@ impl Dismantle for Forgotten {
     }
 
     fn bytes(&self) -> usize {
-        /// Entries of trees that are two thirds full.
+        /// Estimated size of an entry, for trees that are two thirds full.
         const KEY: usize = size_of::<(u64, Remembered)>() * 3 / 2;
         const READER: usize = size_of::<u64>() * 3 / 2;
         self.keys.len() * KEY + self.items * READER

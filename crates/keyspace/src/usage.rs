@@ -1,4 +1,4 @@
-//! Memory accounts: keys and bytes by type.
+//! Memory totals: keys and bytes by type.
 
 use crate::object::kind;
 use crate::object::{self, Object, Type};
@@ -8,7 +8,7 @@ use crate::packed;
 const TYPES: usize = Type::NUMBERS;
 
 /// The memory of one database's values, by type. The table of keys, with its short strings and
-/// small collections, is accounted by the table itself.
+/// small collections, counts its own memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     keys: [usize; TYPES],
@@ -16,7 +16,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Keys that hold a value of this type.
+    /// The number of keys with a value of this type.
     #[must_use]
     pub fn keys(&self, kind: &Type) -> usize {
         self.keys[kind.number]
@@ -34,7 +34,7 @@ impl Usage {
         self.bytes.iter().sum()
     }
 
-    /// Adds the account of another database or shard.
+    /// Adds the totals of another database or shard.
     pub fn merge(&mut self, other: &Self) {
         for number in 0..TYPES {
             self.keys[number] += other.keys[number];
@@ -42,7 +42,7 @@ impl Usage {
         }
     }
 
-    /// Replaces one share of these accounts, `before`, by `after`.
+    /// Replaces one addend of these totals, `before`, by `after`.
     pub(crate) fn replace(&mut self, before: &Self, after: &Self) {
         for kind in 0..TYPES {
             self.keys[kind] = exchange(self.keys[kind], before.keys[kind], after.keys[kind]);
@@ -50,7 +50,7 @@ impl Usage {
         }
     }
 
-    /// A key was added: `object` is its value if that is out of line, `note` that of its pack.
+    /// Counts an added key. `object` is its out-of-line value, `note` the note of its pack, if any.
     pub(crate) fn add(&mut self, object: Option<&Object>, note: Option<u8>) {
         let (number, bytes) = measure(object, note);
         debug_assert!(object.is_none() || note.is_none(), "a value in the entry and out of it");
@@ -58,22 +58,22 @@ impl Usage {
         self.bytes[number] += bytes;
     }
 
-    /// A key was removed.
+    /// Counts a removed key.
     pub(crate) fn remove(&mut self, object: Option<&Object>, note: Option<u8>) {
         let (number, bytes) = measure(object, note);
         self.keys[number] = exchange(self.keys[number], 1, 0);
         self.bytes[number] = exchange(self.bytes[number], bytes, 0);
     }
 
-    /// An out-of-line value changed its size.
+    /// Counts a change in size of an out-of-line value.
     pub(crate) fn resize(&mut self, kind: &Type, before: usize, after: usize) {
         let bytes = &mut self.bytes[kind.number];
         *bytes = exchange(*bytes, before, after);
     }
 }
 
-/// A sum of which a part was `before` and is `after`. A part that was not in it would make it wrap, and
-/// be believed.
+/// Replaces the addend `before` in a sum by `after`. Panics if the sum would become negative,
+/// because a wrapped sum would be believed.
 #[inline]
 pub(crate) fn exchange(sum: usize, before: usize, after: usize) -> usize {
     assert!(before <= sum, "{before} is to leave a sum of {sum}");

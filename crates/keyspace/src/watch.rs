@@ -1,20 +1,20 @@
-//! WATCH: the clients that watch keys, and touches of these.
+//! WATCH: watched keys, their clients, and touches of them.
 //!
-//! A *touch* is what fires an event on a key, with few exceptions; whether the value is another one
-//! does not matter. So watches observe the events where the log does, and a log that only they need
-//! keeps nothing. Redis's rules for keys that are not there, and for deadlines, hold:
+//! A *touch* is anything that publishes an event on a key, with few exceptions, even if the value
+//! is the same afterwards. So watches see events in the same place as the log, and a log needed
+//! only by watches stores nothing. Absent keys and deadlines follow Redis's rules:
 //!
-//! - A key that was absent, or past its deadline, when it was watched stays clean while it is
-//!   removed, flushed or swapped for another that is not there.
-//! - A key that was there is dirty once it is gone, even before its death is noticed. It cannot get
-//!   another one without a touch, so the earliest of a client's keys is enough to know.
+//! - A key that was absent or expired when it was watched stays clean when it is removed, flushed,
+//!   or swapped for another absent one.
+//! - A key that existed is dirty once it has expired, even before its removal. Its deadline cannot
+//!   change without a touch, so the earliest deadline of a client's keys is sufficient.
 //!
-//! Nothing takes longer the more keys a client watches, or the more clients a key: a touched key
-//! leaves the table with all its watches, and their clients are marked in portions; so are the keys
-//! of a client that watches no more removed. Only SWAPDB visits all watched keys.
+//! No step grows with the keys of a client, or with the clients of a key: a touched key leaves the
+//! table with all its watches, and their clients are marked in portions. The keys of a client that
+//! stops watching are also removed in portions. Only SWAPDB visits all watched keys.
 //!
-//! Keys are found by their hashes alone: of two that share one, both are touched. A transaction that
-//! runs again is all that comes of it.
+//! Keys are found by their hashes alone. If two share a hash, both count as touched; the only
+//! consequence is a transaction that must be retried.
 //!
 //! A *build* (SUNIONSTORE) watches its sources in the same way, from its cuts of them until it is
 //! installed: while none has changed, a cut of all keys may come before it.
@@ -33,23 +33,23 @@ use std::collections::btree_map::{Entry, IntoIter};
 
 /// Watches that are marked or removed at once.
 const AT_ONCE: usize = 64;
-/// Keys that are removed as their client stops watching them: nearly all watch fewer, and very many may
-/// go in one step.
+/// The number of keys that are removed at once when a client stops watching. Most clients watch
+/// fewer, and very many clients may stop in one step.
 const FEW: usize = 8;
 
-/// Marks the number of a build, which is no client.
+/// Flag of a build's number, which is not a client.
 const BUILD: u64 = 1 << 63;
 
 /// One watch of one key.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
     client: u64,
-    /// The key was there when the watch began.
+    /// The key existed when the watch started.
     was_there: bool,
 }
 
-/// Watches of a key by time: each one is its client's, which may have stopped watching and begun
-/// again. A tree never moves them all.
+/// The watches of a key by time. Each time belongs to one client, which may have stopped watching
+/// since. A tree never moves all of them.
 type ByTime = BTreeMap<u64, Watch>;
 
 /// The watches of a key.
@@ -60,7 +60,7 @@ enum Watching {
 }
 
 impl Watching {
-    /// Adds a watch, unless the client has one. True if it is new.
+    /// Adds a watch, unless the client has one. Returns true if it is new.
     fn add(&mut self, time: u64, watch: Watch) -> bool {
         match self {
             Self::One(other, _) if *other == time => false,
@@ -78,7 +78,7 @@ impl Watching {
         }
     }
 
-    /// Removes a watch. True if none is left.
+    /// Removes a watch. Returns true if none is left.
     fn remove(&mut self, time: u64) -> bool {
         match self {
             Self::One(own, _) => *own == time,
@@ -103,7 +103,7 @@ impl Watching {
         }
     }
 
-    /// Takes out the watches of clients that saw the key there. Cost: O(watches).
+    /// Takes out the watches of clients for which the key existed. Cost: O(watches).
     fn split_there(&mut self) -> ByTime {
         match self {
             Self::One(..) => ByTime::new(),
@@ -112,7 +112,7 @@ impl Watching {
     }
 }
 
-/// Takes out those that pass `test`. Cost: O(watches).
+/// Takes out the watches that pass `test`. Cost: O(watches).
 fn split(all: &mut ByTime, test: impl Fn(&Watch) -> bool) -> ByTime {
     let (those, others) = std::mem::take(all).into_iter().partition(|(_, watch)| test(watch));
     *all = others;
@@ -133,9 +133,9 @@ struct Watcher {
     time: u64,
     /// The names of its keys in the table.
     keys: Runs<u64>,
-    /// The databases of the keys that were there.
+    /// The databases of the keys that existed.
     databases: Vec<usize>,
-    /// When the first of those dies.
+    /// The earliest deadline of those keys.
     dies_at: Option<u64>,
     is_dirty: bool,
 }
@@ -143,51 +143,51 @@ struct Watcher {
 /// The state of a client's watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// No key was touched, and none has died.
+    /// No watched key was touched or has expired.
     Clean,
-    /// A watched key was touched, or has died.
+    /// A watched key was touched, or has expired.
     Touched,
-    /// Touches have yet to be reported to watchers: ask again.
+    /// Some touches have not been processed yet: ask again.
     Unknown,
 }
 
 /// The watches of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// By [`place`].
+    /// The watched keys, by [`place`].
     keys: HashTree<Watched>,
     /// By client.
     watchers: IdentityMap<Watcher>,
-    /// The times so far.
+    /// The last time that was assigned.
     times: u64,
     /// Watches of touched keys, whose clients must be marked.
     touched: Vec<IntoIter<u64, Watch>>,
-    /// Passed times, with keys to remove.
+    /// Ended times, with keys to remove.
     over: Vec<(u64, Runs<u64>)>,
-    /// Clients that are dirty since it was last asked.
+    /// Clients that have become dirty since the last call.
     news: Vec<u64>,
     /// The builds among the watchers.
     builds: Vec<u64>,
 }
 
-/// The name of a key in the table.
+/// The name of a key in the table of watches.
 pub(crate) fn place(db: usize, hash: u64) -> u64 {
     hash ^ (db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Watches {
-    /// True when nothing is watched, and nothing is left to do.
+    /// True if nothing is watched, and no work is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.watchers.is_empty() && self.touched.is_empty() && self.over.is_empty()
     }
 
-    /// True when [`Watches::settle`] or [`Watches::take_news`] has something to do.
+    /// True if [`Watches::settle`] or [`Watches::take_news`] has work to do.
     pub(crate) fn has_work(&self) -> bool {
         !(self.touched.is_empty() && self.over.is_empty() && self.news.is_empty())
     }
 
-    /// A client watches a key, which has this deadline if it is there. Once more is nothing new; and
-    /// a client that is dirty need not watch any more.
+    /// Adds a watch of a key, with its deadline if the key exists. Watching it again has no effect,
+    /// and a dirty client need not watch any more.
     pub(crate) fn add(
         &mut self,
         client: u64,
@@ -224,7 +224,7 @@ impl Watches {
         assert!(watcher.time <= *times, "a time to come");
     }
 
-    /// A build watches one of its sources.
+    /// Adds a watch of a build's source.
     pub(crate) fn add_source(
         &mut self,
         build: u64,
@@ -239,7 +239,7 @@ impl Watches {
         self.add(build, key, there);
     }
 
-    /// A build has ended.
+    /// Ends a build.
     pub(crate) fn end_build(&mut self, build: u64) {
         let build = build | BUILD;
         if let Some(at) = self.builds.iter().position(|one| *one == build) {
@@ -253,8 +253,8 @@ impl Watches {
         !self.builds.is_empty()
     }
 
-    /// True when a source of a build may have changed. Sources with a deadline count as changed: time
-    /// passes while locks are held. Cost: a portion for each build.
+    /// True if a source of a build may have changed. Sources with a deadline count as changed,
+    /// because time passes while locks are held. Cost: a portion for each build.
     pub(crate) fn has_changed_sources(&mut self, now: u64) -> bool {
         (0..self.builds.len()).any(|at| {
             let build = self.builds[at];
@@ -263,7 +263,7 @@ impl Watches {
         })
     }
 
-    /// A client watches no more. True while [`Watches::settle`] has something to do.
+    /// Ends all watches of a client. Returns true while [`Watches::settle`] has work to do.
     pub(crate) fn remove(&mut self, client: u64) -> bool {
         if let Some(Watcher { time, keys, .. }) = self.watchers.remove(&client) {
             if keys.len() <= FEW {
@@ -275,8 +275,8 @@ impl Watches {
         !(self.touched.is_empty() && self.over.is_empty())
     }
 
-    /// Marks clients whose keys were touched, and removes keys of those that watch no more: a
-    /// portion. True while there is more.
+    /// Marks the clients of touched keys, and removes keys of clients that have stopped watching:
+    /// one portion. Returns true while more is left.
     pub(crate) fn settle(&mut self) -> bool {
         let mut left = AT_ONCE;
         while let Some(mut watches) = self.touched.pop() {
@@ -311,7 +311,7 @@ impl Watches {
         }
     }
 
-    /// The client of a watch is dirty, if it is still that watch's time.
+    /// Marks the client of a watch as dirty, if the watch's time is still the client's.
     fn mark(&mut self, time: u64, Watch { client, .. }: Watch) {
         let watcher = self.watchers.get_mut(&client);
         if let Some(watcher) = watcher.filter(|watcher| watcher.time == time)
@@ -328,7 +328,7 @@ impl Watches {
         !self.watchers.is_empty() && is_touch(event)
     }
 
-    /// Something happened to a key.
+    /// Handles an event on a key.
     #[inline]
     pub(crate) fn hear(&mut self, db: usize, key: &[u8], event: &'static Event) {
         if self.wants(event) {
@@ -336,7 +336,7 @@ impl Watches {
         }
     }
 
-    /// [`Watches::hear`] of the key's name in the table.
+    /// [`Watches::hear`] with the key's name in the table.
     pub(crate) fn hear_touch(&mut self, place: u64, event: &'static Event) {
         debug_assert!(is_touch(event), "{event:?}");
         let Some(watched) = self.keys.get_mut(place) else { return };
@@ -354,8 +354,8 @@ impl Watches {
         }
     }
 
-    /// All keys of a database are gone, or of all: those that were there are touched. Cost:
-    /// O(clients that watch).
+    /// Handles the removal of all keys of a database, or of all databases: existing keys are
+    /// touched. Cost: O(watching clients).
     pub(crate) fn hear_flush(&mut self, db: Option<usize>) {
         for (client, watcher) in &mut self.watchers {
             let had = watcher.databases.iter().any(|of| db.is_none_or(|db| db == *of));
@@ -365,7 +365,7 @@ impl Watches {
         }
     }
 
-    /// Two databases are about to be swapped: keys that are in either are touched. Cost: O(watched
+    /// Handles a swap of two databases: keys that exist in either are touched. Cost: O(watched
     /// keys).
     pub(crate) fn hear_swap(&mut self, both: [usize; 2], is_there: impl Fn(usize, &[u8]) -> bool) {
         for place in self.touched_by_swap(both, is_there) {
@@ -387,8 +387,8 @@ impl Watches {
         all.filter(|(_, watched)| is_touched(watched)).map(|(place, _)| place).collect()
     }
 
-    /// A key was changed and the change undone: it is there again with this deadline, or absent. A
-    /// client that began to watch it in between may have seen another value, and runs again.
+    /// Handles an undone change of a key, which exists again with this deadline, or is absent. A
+    /// client that started to watch it in between may have seen another value, and must retry.
     pub(crate) fn hear_undone(&mut self, db: usize, key: &[u8], there: Option<Option<u64>>) {
         if self.watchers.is_empty() {
             return;
@@ -451,7 +451,7 @@ impl Watches {
             }
         }
         if !self.touched.is_empty() {
-            return; // Their clients are not known to be dirty yet.
+            return; // Their clients are not yet marked as dirty.
         }
         for (client, watcher) in self.watchers.iter().filter(|(_, watcher)| !watcher.is_dirty) {
             for key in watcher.keys.iter() {
@@ -480,7 +480,7 @@ impl Watcher {
 
 const _: () = assert!(FEW < AT_ONCE);
 
-/// Groups and the last ID of a stream change without a touch, unless the stream is new.
+/// Changes of groups and of a stream's last ID do not touch the key, unless the stream is new.
 pub(crate) fn is_touch(event: &'static Event) -> bool {
     event == NEW || !(event.name.starts_with("xgroup-") || event.name == "xsetid")
 }

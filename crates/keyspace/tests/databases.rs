@@ -1,5 +1,5 @@
-//! Random changes to a [`Shard`] and to plain databases that are all walked agree at every step:
-//! sums, next deaths, counters. And what is dropped whole is freed in portions.
+//! Random changes of a [`Shard`], compared at every step with plain databases that are searched
+//! completely: totals, next expiries, counters. Also: whole databases are freed in portions.
 
 use crate::roll::{ROLL, Roll};
 use darter_base::Prng;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const SEEDS: u64 = 30;
 const STEPS: usize = 600;
-/// Databases of both kinds: those side by side, and those beyond.
+/// Databases of both kinds: those with low numbers stored side by side, and others.
 const DATABASES: [usize; 12] = [0, 1, 2, 63, 64, 65, 66, 1_000, 5_000, 5_001, 77_777, 99_999];
 const NOW: u64 = 1_000_000;
 
@@ -39,12 +39,12 @@ const OPS: [(u64, Op); 9] = [
     (3, Op::TakeRecords),
 ];
 
-/// A shard, and the databases that it should have: none of them ever goes.
+/// A shard, and the databases it should contain, none of which is ever removed.
 struct Run {
     prng: Prng,
     shard: Shard,
     plain: BTreeMap<usize, Db>,
-    /// The copy made by the records, and their number.
+    /// A replica built from the records, and their number.
     copy: Shard,
     records: u64,
     now: u64,
@@ -81,7 +81,7 @@ impl Run {
         db
     }
 
-    /// Makes one change to a database of both.
+    /// Makes one change to a database of the shard and of the model.
     fn both(&mut self, at: usize, change: impl Fn(&mut Db)) {
         change(self.shard.db_mut(at));
         change(self.plain(at));
@@ -132,7 +132,7 @@ impl Run {
         *self.plain(one) = second;
     }
 
-    /// Time passes, and the dead are reaped.
+    /// Lets time pass, and removes expired items.
     fn wait(&mut self) {
         self.now += self.prng.below(30);
         self.tell_time();

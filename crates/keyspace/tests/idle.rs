@@ -1,5 +1,5 @@
-//! Times of access against a map, under seeds: commands that leave one, commands that do not, and
-//! the effect of a cut.
+//! Access times compared with a map, under random seeds: commands that update them, commands that
+//! do not, and the effect of a cut.
 
 use crate::roll::{Roll, RollEdit};
 use darter_base::{Prng, lazyfree, preempt};
@@ -8,9 +8,9 @@ use darter_structs::table::Table;
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 300;
-/// As long as idle times are kept, in seconds.
+/// The longest idle time that is recorded, in seconds.
 const KEPT: u64 = (1 << 24) - (1 << 20);
-/// The longest that is taken from a client.
+/// The longest idle time that a client may set.
 const GIVEN: u64 = (KEPT - 1) / 2;
 
 struct Run {
@@ -49,8 +49,8 @@ impl Run {
         told * 1_000 <= idle && idle < told * 1_000 + 2_000
     }
 
-    /// The key, whose stamp was this, was used now, if it is there: for sure, unless a cut holds
-    /// its place.
+    /// Records an access to the key, which had this stamp before. If a cut holds its place, the
+    /// stamp may stay.
     fn accessed(&mut self, key: &[u8], stamp: Option<u32>, is_write: bool) {
         let Some(before) = self.used.get(key).copied() else { return };
         if self.no_touch {
@@ -96,8 +96,7 @@ impl Run {
             10 => {
                 let seconds = self.prng.below(KEPT);
                 self.db.set_idle(&key, seconds);
-                // A given idle time is reported at once, so it counts from the beginning of the
-                // second.
+                // A given idle time is reported exactly, so it counts from the start of the second.
                 let used = self.now / 1_000 * 1_000 - seconds.min(GIVEN) * 1_000;
                 self.used.entry(name).and_modify(|at| *at = used);
             }
@@ -117,7 +116,7 @@ impl Run {
         }
     }
 
-    /// RENAME uses the source, and keeps its access time.
+    /// RENAME keeps the access time of the source.
     fn rename(&mut self, from: &[u8]) {
         let (to, stamp) = (self.key(), self.stamp(from));
         let Some(held) = self.db.take(&Key::new(from), &[]) else { return };

@@ -1,4 +1,4 @@
-//! Databases and shards against naive models, with two types unknown to the keyspace.
+//! Databases and shards compared with naive models, with two types unknown to the keyspace.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking, helpers included")]
 

@@ -1,4 +1,4 @@
-//! A shard's databases together: sums, deaths, swaps, and totals.
+//! The databases of a shard together: totals, expiry, swaps.
 
 use crate::roll::{ROLL, Roll};
 use darter_keyspace::{
@@ -7,7 +7,7 @@ use darter_keyspace::{
 use darter_structs::blob::Blob;
 
 const NOW: u64 = 1_000_000;
-/// Side by side, and beyond.
+/// Databases with low numbers, stored side by side, and others.
 const USED: [usize; 4] = [0, 3, 64, 5_000];
 
 fn shard() -> Shard {
@@ -104,7 +104,7 @@ fn shrunk_tables_of_all_databases_are_compacted() {
     shard.compact();
     assert_eq!(shard.next_compaction().is_some(), KEYS > 0, "it is not yet time");
     shard.set_now(NOW + 1_000);
-    (0..5).for_each(|_| shard.compact()); // One is on its way.
+    (0..5).for_each(|_| shard.compact()); // One of them is in progress.
     shard.check_invariants();
     shard.db_mut(USED[0]).flush();
     let mut steps = 0;
@@ -165,7 +165,7 @@ fn expiry_is_found_in_all_databases() {
     shard.set_now(NOW + 40);
     while shard.reap(10) {}
     assert_eq!((shard.expired_count(), shard.usage().keys(Blob::TYPE)), (4, 0));
-    // A database that is released because it is empty takes no count with it.
+    // A database that is freed because it is empty does not lose its counts.
     shard.flush();
     (100..2_000).for_each(|db| assert!(shard.db_mut(db).is_empty()));
     assert!(shard.iter().all(|(at, _)| at != 5_000), "it has gone");
@@ -186,7 +186,8 @@ fn replayed_records_make_an_equal_shard() {
     shard.swap(3, 3);
     shard.swap(5_000, 9_999);
     member(&mut shard, 9_999, "roll", "m", Deadline::Clear);
-    text(&mut shard, 7_000, "new", Deadline::Clear); // In a database that opens while it listens.
+    // In a database that is created while changes are recorded.
+    text(&mut shard, 7_000, "new", Deadline::Clear);
     let records = shard.take_records();
     assert!(shard.take_records().is_empty());
     assert!(records.iter().map(|record| record.number).eq(1..8));

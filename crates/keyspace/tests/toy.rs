@@ -1,6 +1,6 @@
-//! A type unknown to the keyspace does all that types do: docs/adding-a-type.md, tried.
+//! A type unknown to the keyspace works as any other type: tests docs/adding-a-type.md.
 //!
-//! Payloads and digests of the toy are tried in `crates/persist/tests/toy.rs`, files in
+//! Payloads and digests of the toy are tested in `crates/persist/tests/toy.rs`, files in
 //! `crates/server/src/load/tests.rs`.
 
 use crate::heap::{HEAP, Heap, HeapChange};

@@ -1,5 +1,5 @@
-//! Open transactions of a shard: undone, all is as it was; committed, all is as if nothing could have been
-//! undone.
+//! Open transactions of a shard. After an undo, everything is as before; after a commit, as if the
+//! transaction had been an ordinary one.
 
 use crate::heap::Heap;
 use crate::roll::{ROLL, Roll, RollEdit};
@@ -13,7 +13,7 @@ use darter_rdb::Item;
 
 const NOW: u64 = 1_900_000_000_000;
 const DATABASES: usize = 200;
-/// Databases that are used: near ones and a far one.
+/// The databases used: with low numbers and a high one.
 const USED: [usize; 3] = [0, 1, 150];
 
 fn shard() -> Shard {
@@ -51,7 +51,7 @@ fn entry(found: &Found<'_>) -> Entry {
     Entry { value, kind, encoding, deadline, stamp }
 }
 
-/// All there is, and all accounts that do not follow the layout of tables.
+/// All contents, and all totals that do not depend on the layout of tables.
 type Contents = (Vec<(usize, Vec<u8>, Entry)>, Vec<(usize, usize, Usage)>, [u64; 4], Option<u64>);
 
 fn contents(shard: &Shard) -> Contents {
@@ -71,7 +71,7 @@ fn contents(shard: &Shard) -> Contents {
     (all, accounts, counts, shard.next_field_death())
 }
 
-/// One random change or read of a key or of whole databases.
+/// Makes one random change or read, of a key or of whole databases.
 fn change(shard: &mut Shard, prng: &mut Prng, prefix: &str) {
     let db = USED[usize::try_from(prng.below(3)).unwrap()];
     let other = USED[usize::try_from(prng.below(3)).unwrap()];
@@ -161,7 +161,7 @@ fn move_or_look(shard: &mut Shard, how: u64, from: (usize, &Key<'_>), to: (usize
     }
 }
 
-/// Seldom, a change to all keys; not while others share the shard.
+/// Occasionally changes all keys; not while others use the shard.
 fn whole(shard: &mut Shard, prng: &mut Prng, (db, other): (usize, usize), prefix: &str) {
     match prng.below(20) {
         0 if prefix == "own" => shard.flush(),
@@ -178,7 +178,7 @@ fn in_step(shard: &mut Shard, work: Work, act: impl FnOnce(&mut Shard)) {
     shard.check_kept();
 }
 
-/// A shard with some history, at rest.
+/// A shard with some history, and no open transaction.
 fn filled(prng: &mut Prng, prefixes: &[&str]) -> Shard {
     let mut shard = shard();
     for _ in 0..prng.below(300) {
@@ -191,7 +191,7 @@ fn filled(prng: &mut Prng, prefixes: &[&str]) -> Shard {
     shard
 }
 
-// An undone transaction, among others that changed other keys during it, leaves all as it was.
+// An undone transaction leaves everything as before, apart from changes of other keys by others.
 #[test]
 fn an_undone_transaction_leaves_no_trace() {
     for seed in 0..400 {
@@ -249,8 +249,8 @@ fn told(record: &Record) -> String {
     format!("{} {act} {:?}", record.database, record.events)
 }
 
-// Records leave at the commit as they would have left at once, in one transaction; a copy becomes
-// equal.
+// At the commit, records are published as they would have been at once, as one transaction; a
+// replica becomes equal.
 #[test]
 fn a_committed_undoable_transaction_equals_an_ordinary_one() {
     for seed in 0..200 {
@@ -302,8 +302,8 @@ fn put(shard: &mut Shard, name: &[u8], deadline: Deadline) {
     shard.db_mut(0).set_text(&Key::new(name), Fresh::Bytes(b"value"), deadline);
 }
 
-// Watches observe it at its commit; they observe an undone one only if they saw a state that is
-// gone.
+// Watches see the changes at the commit; they see an undone transaction only if they saw one of its
+// states.
 #[test]
 fn undoable_transactions_touch_watches_at_their_end() {
     let mut shard = shard();
@@ -357,7 +357,8 @@ fn flushes_in_undoable_transactions_touch_watches_at_their_end() {
     }
 }
 
-// A new value does not die while it may be undone; a dead one is dead again, and reaped then.
+// A new value does not expire while it may be undone. An expired value that is restored by an undo
+// is then reaped.
 #[test]
 fn no_key_expires_during_an_undoable_step() {
     for is_undone in [true, false] {

@@ -1,15 +1,15 @@
 //! Functions of the host that scripts call.
 //!
-//! A function is an ordinary one: it may own memory and return errors. Two rules make that sound
-//! though Lua raises errors by `longjmp`, and though a script can be suspended and thrown away:
+//! Host functions are ordinary: they may own memory and return errors. Two rules make that sound,
+//! although Lua raises errors by `longjmp`, and a script can be suspended and abandoned:
 //!
-//! - While it runs, no call into Lua can raise: faults are found before, and allocations above the
-//!   limit succeed (the account is looked at when it has returned).
-//! - A host function's data is never on the stack when a script is thrown away. Where it must wait,
-//!   or has worked for long, it returns, and goes on as a [`Work`] that is kept in the VM.
+//! - While a host function runs, no call into Lua can raise: faults are checked before, and
+//!   allocations above the limit succeed (the limit is checked after the function returns).
+//! - A host function's data is never on the stack when a script is abandoned. If it must wait, or
+//!   works for long, it returns, and continues as a [`Work`] stored in the VM.
 //!
-//! So nothing that needs to be dropped is on a stack that is jumped over or thrown away:
-//! [`trampoline`], which raises and waits, owns nothing.
+//! So nothing that must be dropped is on a stack that is jumped over or abandoned: [`trampoline`],
+//! which raises and waits, owns nothing.
 
 use crate::core::{Core, Pause, Place};
 use crate::ffi;
@@ -31,31 +31,31 @@ pub struct Cx<'a, H> {
 /// A function of the host.
 pub type Function<H> = fn(&mut Cx<'_, H>) -> Result<Step<H>, Error>;
 
-/// How a function ends, unless with an error.
+/// The way a function ends, unless with an error.
 pub enum Step<H> {
-    /// The function returns this many values, those on top of the stack.
+    /// Returns this many values, which are on top of the stack.
     Return(usize),
-    /// The function continues as this work.
+    /// Continues as this work.
     Work(Box<dyn Work<H>>),
 }
 
-/// The rest of a function that is longer than a portion, or that waits.
+/// The rest of a function that takes longer than a portion, or waits.
 pub trait Work<H> {
-    /// A portion of some microseconds. The stack is as the portion before has left it.
+    /// Runs a portion of some microseconds. The stack is as the previous portion left it.
     ///
     /// # Errors
     /// The error that the function raises.
     fn step(&mut self, cx: &mut Cx<'_, H>) -> Result<Progress, Error>;
 }
 
-/// The state of a piece of work.
+/// The state of work after a portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The work returns this many values, those on top of the stack.
+    /// Returns this many values, which are on top of the stack.
     Done(usize),
     /// There is more to do.
     More,
-    /// The work waits for the host to resume the VM.
+    /// Waits until the host resumes the VM.
     Wait,
 }
 
@@ -66,7 +66,7 @@ pub enum Error {
     Located(Cow<'static, str>),
     /// A text alone.
     Plain(&'static str),
-    /// `bad argument #n to 'name' (text)` after the caller's position.
+    /// `bad argument #n to 'name' (text)`, preceded by the caller's position.
     Argument(usize, Cow<'static, str>),
     /// The value on top of the stack.
     Value,
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// The outcome of a function, to be acted on once nothing of it is left on the stack.
+/// The outcome of a function, acted on once none of its data is left on the stack.
 #[derive(Clone, Copy)]
 enum Verdict {
     Return(c_int),
@@ -95,7 +95,7 @@ enum Verdict {
     Pause(Pause),
 }
 
-/// Pops a value, and pushes `function`, which owns it.
+/// Pops a value, and pushes `function`, which then owns the value.
 pub(crate) fn push_function<H: 'static>(lua: &Lua<'_>, function: Function<H>) {
     let state = lua.state();
     // SAFETY: there is a slot, as `Lua::push_function` has seen to; it calls nothing.
@@ -136,7 +136,7 @@ unsafe extern "C-unwind" fn trampoline<H: 'static>(state: *mut ffi::State) -> c_
     }
 }
 
-/// Runs `body` by the rules of the module, and makes a verdict of its result.
+/// Runs `body` under the rules of the module, and turns its result into a verdict.
 fn enter<H: 'static>(
     state: *mut ffi::State,
     shared: &Shared<H>,
@@ -183,7 +183,7 @@ fn judge(core: &Core, result: std::thread::Result<Result<Progress, Verdict>>) ->
     }
 }
 
-/// The next portion of the work that is kept in the VM.
+/// Runs the next portion of the work stored in the VM.
 fn go_on<H: 'static>(state: *mut ffi::State, shared: &Shared<H>) -> Verdict {
     enter(state, shared, |_| {
         let work = shared.take_work();
@@ -202,16 +202,16 @@ fn push_error(lua: &mut Lua<'_>, error: Error) -> Verdict {
             [&lua.place_of_caller(), &*lua.about_argument(index, &text)].concat()
         }
     };
-    lua.pop(lua.top()); // There may be no slot left, and no reader of them.
+    lua.pop(lua.top()); // There may be no free slot, and the values are no longer needed.
     if lua.push_bytes(&text).is_err() { Verdict::RaiseMemory } else { Verdict::Raise }
 }
 
 /// The steps of a run before and after the script's own code.
 pub trait Program<H> {
-    /// Pushes the function to be called: see [`Start::Call`]. A portion, as [`Work::step`].
+    /// Pushes the function to call: see [`Start::Call`]. One portion, as [`Work::step`].
     fn start(&mut self, cx: &mut Cx<'_, H>) -> Start;
 
-    /// Reads the result, or the error, which is the one value on the stack. A portion.
+    /// Reads the result or the error, which is the only value on the stack. One portion.
     ///
     /// [`Progress::Done`] ends the run.
     fn finish(&mut self, cx: &mut Cx<'_, H>, outcome: Outcome) -> Progress;
@@ -220,7 +220,7 @@ pub trait Program<H> {
 /// The state of a program's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// On the stack are a handler of errors, a function, and this many arguments.
+    /// The stack has an error handler, a function, and this many arguments.
     Call(usize),
     /// There is more to push.
     More,
@@ -228,14 +228,14 @@ pub enum Start {
     End,
 }
 
-/// How the script's own code has ended.
+/// The way the script's own code has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The call returned one result.
     Returned,
-    /// The call failed with an error, which has gone through the handler.
+    /// The call failed with an error that has passed through the handler.
     Failed,
-    /// There was not enough memory, or the handler itself has failed; there was no handler.
+    /// There was not enough memory, or the handler itself failed, or there was no handler.
     Broken,
 }
 
@@ -274,14 +274,15 @@ pub(crate) fn run_program<H: 'static>(shared: &Shared<H>) {
     }
 }
 
-/// Collects what earlier runs have left, if that is much: a script can only be refused memory.
+/// Collects the garbage of earlier runs if there is much of it, because a script can only be
+/// refused memory.
 fn make_room(core: &Core, state: *mut ffi::State) {
     if !core.is_crowded() {
         return;
     }
     for _ in 0..2 {
-        // One cycle may be under way, with marks from before. Memory is not refused.
-        // SAFETY: the state is at rest; there are no finalisers.
+        // A cycle may be in progress, with marks from before. Memory is not refused here. SAFETY:
+        // the state is at rest; there are no finalisers.
         while unsafe { ffi::lua_gc(state, ffi::GC_STEP, 0) } == 0 {
             core.pause(Pause::Portion(Place::Rest), ptr::null_mut());
         }
@@ -289,7 +290,7 @@ fn make_room(core: &Core, state: *mut ffi::State) {
     core.set_mark();
 }
 
-/// A portion of the program.
+/// Runs a portion of the program.
 fn with_program<H: 'static, R>(
     shared: &Shared<H>,
     portion: impl FnOnce(&mut dyn Program<H>, &mut Cx<'_, H>) -> R,

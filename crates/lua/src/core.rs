@@ -1,5 +1,5 @@
-//! The state that the C side of a VM reaches through a pointer: the account of its memory, and the
-//! way back to the stack that resumed it.
+//! The state that the C side of a VM reaches through a pointer: its memory account, and the way
+//! back to the stack that resumed it.
 
 use crate::ffi;
 use corosensei::Yielder;
@@ -10,47 +10,47 @@ use std::ffi::c_void;
 use std::ptr;
 use std::rc::{Rc, Weak};
 
-/// Why a script's stack gave the thread back.
+/// The reason why a script's stack yielded to the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// A portion of work is done; the place says what may happen to the stack.
+    /// A portion of work is done; the place tells what may be done with the stack.
     Portion(Place),
-    /// A function waits for the host's answer.
+    /// A function waits for the host's reply.
     Wait,
     /// A function of the host has panicked; the stack is never resumed.
     Panicked,
 }
 
-/// How whole the state is where it was suspended.
+/// The state of the VM at the point of suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Lua's state is whole, and nothing on the stack needs to be dropped.
+    /// At rest: Lua's state is consistent, and nothing on the stack must be dropped.
     Rest,
-    /// Within a change of the state or a function of the host: it must continue.
+    /// Within a change of the state, or within a host function: it must continue.
     Inner,
 }
 
-/// Larger blocks are copied in pieces of this size when they change, with checks of the clock.
+/// Larger blocks are copied in pieces of this size, with checks of the clock.
 const COPY_PIECE: usize = 64 << 10;
 
-/// Bytes of a large block that are freed at once. The server's allocator shrinks such blocks in
-/// place (`darter_runtime::heap`), so that freeing one of 200 MB is no single step.
+/// Bytes of a large block that are freed in one step. The server's allocator shrinks such blocks in
+/// place (`darter_runtime::heap`), so freeing 200 MB is not a single step.
 const FREED_AT_ONCE: usize = 256 << 10;
 
 /// The alignment of each block: that of the widest value in Lua.
 const ALIGNMENT: usize = 16;
 
-/// See the module.
+/// The core of a VM; see the module's documentation.
 pub(crate) struct Core {
-    /// Other owners may read it while a script runs.
+    /// Used memory in bytes. Other owners may read it while a script runs.
     used_bytes: Rc<Cell<usize>>,
     limit_bytes: Cell<usize>,
     /// Above this many bytes the hook collects garbage at once.
     collect_above: Cell<usize>,
-    /// Set while a function of the host runs: then nothing is refused, as an error of memory
-    /// would jump over its frames. Its caller looks at the account afterwards.
+    /// True while a host function runs. Then no allocation is refused, because a memory error would
+    /// jump over its frames. The caller checks the limit afterwards.
     lenient: Cell<bool>,
-    /// The way back while the coroutine runs, null otherwise.
+    /// The way back to the thread while the coroutine runs, otherwise null.
     yielder: Cell<*const Yielder<(), Pause>>,
     /// The Lua thread that was suspended last, or null.
     running: Cell<*mut ffi::State>,
@@ -96,7 +96,7 @@ impl Core {
         self.limit_bytes.get()
     }
 
-    /// Whether the account is above its limit, which only the host's functions can do.
+    /// True if the memory is above its limit, which only host functions can cause.
     pub(crate) fn is_over(&self) -> bool {
         self.used_bytes.get() > self.limit_bytes.get()
     }
@@ -106,8 +106,7 @@ impl Core {
         self.used_bytes.get() > self.collect_above.get()
     }
 
-    /// Garbage has been collected: the next collection comes when half of the remaining memory is
-    /// used.
+    /// After a collection: schedules the next one for when half of the remaining memory is used.
     pub(crate) fn set_mark(&self) {
         let (used, limit) = (self.used_bytes.get(), self.limit_bytes.get());
         self.collect_above.set((used + limit.saturating_sub(used) / 2).max(limit / 2));
@@ -127,17 +126,17 @@ impl Core {
         self.yielder.set(yielder);
     }
 
-    /// The Lua thread at the last pause, where that is known.
+    /// The Lua thread of the last pause, if known.
     pub(crate) fn running(&self) -> *mut ffi::State {
         self.running.get()
     }
 
-    /// The run of that thread has ended: it may be freed from now on.
+    /// Forgets that thread, whose run has ended and which may be freed from now on.
     pub(crate) fn forget_running(&self) {
         self.running.set(ptr::null_mut());
     }
 
-    /// Gives the thread back until it is resumed. Does nothing outside of the coroutine.
+    /// Yields to the thread until the VM is resumed. Does nothing outside of the coroutine.
     ///
     /// `state` is the Lua thread that runs; null where that is not known.
     pub(crate) fn pause(&self, pause: Pause, state: *mut ffi::State) {
@@ -149,8 +148,8 @@ impl Core {
         }
     }
 
-    /// Makes room in a long buffer for `bytes` more; short ones grow by themselves. A `Vec` would copy
-    /// and free many megabytes in one step.
+    /// Makes room for `bytes` more in a long buffer; short ones grow by themselves. A `Vec` would
+    /// copy and free many megabytes in one step.
     pub(crate) fn grow(&self, buffer: &mut Vec<u8>, bytes: usize) {
         if buffer.len() < COPY_PIECE || buffer.capacity() - buffer.len() >= bytes {
             return;
@@ -160,7 +159,7 @@ impl Core {
         self.discard(std::mem::replace(buffer, larger));
     }
 
-    /// Appends bytes for which there is room, in portions.
+    /// Appends bytes in portions; there must be room for them.
     pub(crate) fn copy(&self, to: &mut Vec<u8>, bytes: &[u8]) {
         for piece in bytes.chunks(COPY_PIECE) {
             to.extend_from_slice(piece);
@@ -179,13 +178,13 @@ impl Core {
         }
     }
 
-    /// A portion of work is done at `place`. Within a function of the host every place is inner.
+    /// Ends a portion of work at `place`. Within a host function, every place counts as inner.
     fn portion(&self, place: Place, state: *mut ffi::State) {
         let place = if self.lenient.get() { Place::Inner } else { place };
         self.pause(Pause::Portion(place), state);
     }
 
-    /// Allocates; null where Lua has to raise an error.
+    /// Allocates; returns null if Lua must raise an error.
     fn allocate(&self, bytes: usize) -> *mut u8 {
         if !self.lenient.get() && self.refuses(bytes) {
             return ptr::null_mut();
@@ -193,7 +192,7 @@ impl Core {
         self.claim(bytes)
     }
 
-    /// Allocates, whatever the limit is.
+    /// Allocates regardless of the limit.
     fn claim(&self, bytes: usize) -> *mut u8 {
         let Ok(layout) = Layout::from_size_align(bytes, ALIGNMENT) else { return ptr::null_mut() };
         // SAFETY: Lua asks for no empty block; `realloc` has seen to that.
@@ -223,7 +222,7 @@ impl Core {
             // SAFETY: allocated with this layout; what is left is not empty, and has one, too.
             let shorter = unsafe { std::alloc::realloc(block, layout, size) };
             if shorter.is_null() {
-                break; // Then all at once.
+                break; // The rest is freed at once.
             }
             self.used_bytes.set(self.used_bytes.get() - (bytes - size));
             (block, bytes) = (shorter, size);
@@ -243,7 +242,7 @@ impl Core {
         self.used_bytes.set(self.used_bytes.get() - bytes);
     }
 
-    /// Makes a block larger or smaller, copying a large one in pieces. Smaller never fails.
+    /// Resizes a block, copying a large one in pieces. Shrinking never fails.
     ///
     /// # Safety
     /// `block` has `old` bytes, and came from this account; `new` is not 0.
@@ -271,7 +270,7 @@ impl Core {
         moved
     }
 
-    /// As `resize`, for a large block that grows: the copy is made in portions.
+    /// `resize` for a large block that grows: the copy is made in portions.
     ///
     /// # Safety
     /// As for `resize`.
@@ -298,8 +297,8 @@ impl Core {
     }
 }
 
-/// The size to which a long block is shortened next: it then ends at a multiple of the portion, so that
-/// no page is split.
+/// The size to which a long block is shortened next, such that it ends at a multiple of the
+/// portion, and no page is split.
 fn shorter(address: usize, bytes: usize, least: usize) -> Option<usize> {
     let end = (address + bytes).saturating_sub(1) / FREED_AT_ONCE * FREED_AT_ONCE;
     end.checked_sub(address).filter(|size| *size >= least.max(FREED_AT_ONCE))
@@ -332,7 +331,7 @@ pub(crate) unsafe extern "C-unwind" fn realloc(
     result.cast()
 }
 
-/// Called when the work of a loop in C has used up its units: see `lua_work` in `lua.h`.
+/// Called when a loop in C has used up its units of work: see `lua_work` in `lua.h`.
 ///
 /// # Safety
 /// `ud` is a core; `state` is the thread that runs, or null within a change of the state.
@@ -342,7 +341,7 @@ pub(crate) unsafe extern "C-unwind" fn tick(ud: *mut c_void, state: *mut ffi::St
     core.portion(if state.is_null() { Place::Inner } else { Place::Rest }, state);
 }
 
-/// Called every some instructions of the script.
+/// Called after a fixed number of the script's instructions.
 ///
 /// # Safety
 /// Lua calls it, with the thread that runs.

@@ -1,13 +1,13 @@
-//! The locks that a command works under: its own, or those of the transaction that runs it.
+//! The locks under which a command works: its own, or those of its transaction.
 //!
-//! A command alone takes its locks and gives them back. Inside a transaction its keys are locked
-//! before it begins and stay locked after it, and a claim of its own would wait for the
-//! transaction's for ever. So a command does not know where its locks come from: it asks the [`Tx`]
-//! that it was handed. A core's [`Tx`] takes them; a transaction's [`Tx`] finds that they are held.
+//! A single command takes its locks and releases them. Inside a transaction its keys are locked
+//! before it starts and stay locked after it, and its own claim would wait for the transaction's
+//! forever. So a command does not know where its locks come from: it requests them from its [`Tx`].
+//! A core's [`Tx`] takes them; a transaction's [`Tx`] finds that they are already held.
 //!
-//! A transaction whose keys are not all known as it begins ([`Tx::begin_open`]) takes others as it
-//! meets them, before the command that wants them ([`Transaction::widen`]). If one is refused, what
-//! it did is undone. docs/design/0024-transaction-context.md has the reasons.
+//! If not all keys are known at the start ([`Tx::begin_open`]), a transaction locks more of them as
+//! it goes, before the command that needs them ([`Transaction::widen`]). If a lock is refused, its
+//! changes are undone. For the reasons, see docs/design/0024-transaction-context.md.
 
 use crate::link::{Locked, Tx};
 use crate::locks::{Access, Claim, Late, TxId};
@@ -15,52 +15,52 @@ use crate::{CoreId, KeyList};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The claims held for work with this handle.
+/// The claims held for work through this handle.
 #[derive(Clone, Default)]
 pub struct Scope {
-    /// The claims of its beginning; `None`: it takes its own.
+    /// The claims from the start; `None` if the handle takes its own locks.
     held: Option<Arc<Vec<(CoreId, Claim)>>>,
     /// The transaction.
     id: Option<TxId>,
-    /// The transaction may take more.
+    /// The transaction may take more locks.
     is_open: bool,
 }
 
 impl Scope {
-    /// The scope of a transaction that holds these.
+    /// The scope of a transaction that holds these claims.
     pub(crate) fn of(held: Vec<(CoreId, Claim)>, id: Option<TxId>) -> Self {
         Self { held: Some(Arc::new(held)), id, is_open: false }
     }
 
-    /// The transaction that holds them, if it is known.
+    /// The transaction that holds the locks, if known.
     pub(crate) fn id(&self) -> Option<TxId> {
         self.id
     }
 
-    /// The transaction that may take more.
+    /// The transaction, if it may take more locks.
     pub(crate) fn open(&self) -> Option<TxId> {
         self.id.filter(|_| self.is_open)
     }
 
-    /// The scope of a transaction that holds these, and may take more.
+    /// The scope of a transaction that holds these claims, and may take more.
     pub(crate) fn of_open(held: Vec<(CoreId, Claim)>, id: TxId) -> Self {
         Self { held: Some(Arc::new(held)), id: Some(id), is_open: true }
     }
 
-    /// True if work with this handle takes locks.
+    /// True if work through this handle takes its own locks.
     fn is_own(&self) -> bool {
         self.held.is_none()
     }
 
-    /// The claim on a core at the beginning.
+    /// The claim on a core that was taken at the start.
     pub(crate) fn claim(&self, core: CoreId) -> Option<&Claim> {
         let held = self.held.as_ref()?;
         held.iter().find(|(owner, _)| *owner == core).map(|(_, claim)| claim)
     }
 }
 
-/// Locks that several commands work under, until this is dropped. Their changes are recorded as one
-/// transaction, whatever the number of cores and turns.
+/// Locks for several commands, held until this is dropped. The changes are recorded as one
+/// transaction, on any number of cores and in any number of turns.
 #[must_use]
 pub struct Transaction {
     tx: Tx,
@@ -68,7 +68,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// The commands that work with `tx` hold these locks.
+    /// Makes `locked` the locks of all commands that work through `tx`.
     pub(crate) fn new(tx: Tx, locked: Locked) -> Self {
         Self { tx, locked: RefCell::new(locked) }
     }
@@ -79,7 +79,7 @@ impl Transaction {
         &self.tx
     }
 
-    /// True when it holds a key for this access, or a stronger one.
+    /// True if the transaction holds a key for this access, or a stronger one.
     #[must_use]
     pub fn holds(&self, core: CoreId, key: u64, access: Access) -> bool {
         let claim = self.tx.scope().claim(core);
@@ -87,9 +87,9 @@ impl Transaction {
             || self.with_late(core, |late| late.is_some_and(|late| late.covers(key, access)))
     }
 
-    /// Takes a key of this core too, without waiting, unless it holds it. False: others hold it, or
-    /// came before; then the transaction is to be undone. Only for a transaction that began as
-    /// open.
+    /// Locks a key of this core, too, without waiting, unless it is held already. Returns false if
+    /// others hold it, or came first; the transaction must then be undone. Only for transactions
+    /// started as open.
     #[must_use]
     pub fn widen_here(&self, key: u64, access: Access) -> bool {
         let mut locked = self.locked.borrow_mut();
@@ -101,12 +101,11 @@ impl Transaction {
         is_granted
     }
 
-    /// Takes the locks in `claims`, too, at most one claim a core, without waiting: wherever they are in
-    /// the order. False: others hold some of them, or came before; then the transaction is to be undone,
-    /// and what other cores have granted is held until it ends.
+    /// Takes the locks in `claims`, too (at most one claim a core), without waiting and in any
+    /// order. Returns false if others hold some of them, or came first. The transaction must then
+    /// be undone; locks that other cores have granted stay until it ends.
     ///
-    /// Cost: nothing for keys it holds; a message each way for each other core of which it does not
-    /// hold all.
+    /// Cost: nothing for held keys; two messages for each other core with keys that are not held.
     pub async fn widen(&self, claims: Vec<(CoreId, Claim)>) -> bool {
         let open = self.open();
         let mut asked = Vec::new();
@@ -139,7 +138,7 @@ impl Transaction {
         all
     }
 
-    /// All that it holds, and `more`, at most one claim a core: to begin again.
+    /// All claims of the transaction plus `more` (at most one claim a core), for a restart.
     pub async fn claims(&self, more: Vec<(CoreId, Claim)>) -> Vec<(CoreId, Claim)> {
         let mut claims = Vec::new();
         for core in 0..self.tx.cores() {
@@ -165,8 +164,8 @@ impl Transaction {
         claims
     }
 
-    /// Commits its changes: their records and their notices to watchers leave. Then its locks are
-    /// released. Only for a transaction that began as open.
+    /// Commits the changes: publishes their records, and notifies watchers. Then the locks are
+    /// released. Only for transactions started as open.
     pub async fn commit(self) {
         let cores = self.locked.borrow_mut().close();
         let (open, parts) = (self.open(), cores.len());
@@ -180,8 +179,8 @@ impl Transaction {
         self.tx.drive_each(cores, commit).await;
     }
 
-    /// Undoes all its changes, without a notice. Then its locks are released. Only for a
-    /// transaction that began as open.
+    /// Undoes all changes, without notifying anyone. Then the locks are released. Only for
+    /// transactions started as open.
     pub async fn undo(self) {
         /// Steps in a portion.
         const STEPS: usize = 32;
@@ -202,7 +201,7 @@ impl Transaction {
         self.tx.scope().open().expect("it was begun to be widened")
     }
 
-    /// The part of a claim that it does not hold yet.
+    /// The part of a claim that the transaction does not hold yet.
     fn missing(&self, core: CoreId, claim: Claim) -> Option<Claim> {
         match claim {
             Claim::Keys(mut keys) => {
@@ -236,7 +235,7 @@ impl Drop for Transaction {
 }
 
 impl Tx {
-    /// Takes the locks in `claims`, at most one claim a core, for several commands.
+    /// Takes the locks in `claims` (at most one claim a core) for several commands.
     pub async fn begin(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
         let held = claims.clone();
@@ -245,9 +244,8 @@ impl Tx {
         Transaction::new(self.within(scope), locked)
     }
 
-    /// [`Tx::begin`] of a transaction that may take more locks than these, and that may be undone:
-    /// its changes leave this core and others when it is committed. If it is dropped instead, its
-    /// changes stay.
+    /// [`Tx::begin`] for a transaction that may take more locks later, and may be undone. Its
+    /// changes are published when it is committed. If it is dropped instead, its changes stay.
     pub async fn begin_open(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
         let locked = self.lock_open(claims.clone()).await;
@@ -265,8 +263,8 @@ impl Tx {
         self.scope().is_own()
     }
 
-    /// True when the locks are a transaction's. Asserts that it holds what is asked for: a change
-    /// of another key would be seen before the others.
+    /// True if the locks are a transaction's. Asserts that it holds `asked`: a change of another
+    /// key would be visible too early.
     pub(crate) fn is_held(&self, asked: &[(CoreId, Claim)]) -> bool {
         if self.takes_locks() {
             return false;
@@ -278,7 +276,7 @@ impl Tx {
         true
     }
 
-    /// True when the transaction holds all of `asked`. Lists are not compared: it would take
+    /// True if the transaction holds all of `asked`. Lists are not compared, which would take
     /// milliseconds.
     fn includes(&self, core: CoreId, asked: &Claim) -> bool {
         let scope = self.scope();
@@ -309,7 +307,7 @@ impl Claim {
     }
 }
 
-/// Claims of one core, as one.
+/// Several claims on one core, combined into one.
 #[derive(Default)]
 struct Union {
     /// A few keys, each with the strongest access.
@@ -335,9 +333,9 @@ impl Union {
         }
     }
 
-    /// Adds a key, one of about `count`.
+    /// Adds a key; there will be about `count` in all.
     fn add_key(&mut self, key: u64, access: Access, count: usize) {
-        /// Keys that are searched one by one.
+        /// Up to this many keys are searched one by one.
         const FEW: usize = 64;
         self.access = self.access.max(Some(access));
         if self.list.is_none() && (count > FEW || self.few.len() >= FEW) {

@@ -1,13 +1,13 @@
-//! Keys that clients wait for, and the locks under which these clients are served.
+//! Keys with blocked calls, and the locks under which these calls are served.
 //!
-//! A call that waits for a key gets its new value before any other command can look: between the
-//! change and the hand-over the key stays locked. A command that ran at once locks what it changed
-//! afterwards, in the same step ([`Tx::serve_keys`]). A claim under which keys were changed passes
-//! to the serving at its release, before all waiting claims.
+//! A call that is blocked on a key gets the new value before any other command can see it: between
+//! the change and the serving, the key stays locked. A command that ran at once locks the changed
+//! keys afterwards, in the same step ([`Tx::serve_keys`]). A claim under which keys were changed is
+//! passed to the serving when it is released, before all waiting claims.
 //!
-//! Here a key is known by the name under which it is locked. The engine keeps the waiting calls: it
-//! takes the keys to be served ([`Tx::next_serving`]), and releases the locks when nothing is left
-//! that a call waits for. docs/design/0027-blocking.md.
+//! Here a key is identified by its lock name. The engine holds the blocked calls: it takes the keys
+//! to be served ([`Tx::next_serving`]), and releases the locks when no call can be served any more.
+//! See docs/design/0027-blocking.md.
 
 use crate::CoreId;
 use crate::link::{Locked, Tx};
@@ -16,34 +16,34 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The names of the keys of one shard that calls wait for.
+/// The names of the keys of one shard that have blocked calls.
 #[derive(Default)]
 pub struct Waited(BTreeSet<u64>);
 
 impl Waited {
-    /// Adds a waiting call for a key of this name.
+    /// Adds a blocked call for the key with this name.
     pub fn add(&mut self, name: u64) {
         self.0.insert(name);
     }
 
-    /// Removes a key's name after its last waiting call.
+    /// Removes a key's name after its last blocked call.
     pub fn remove(&mut self, name: u64) {
         self.0.remove(&name);
     }
 
-    /// True if no call waits.
+    /// True if no call is blocked.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next name after one, or the first.
+    /// The next name after `name`, or the first one.
     #[must_use]
     pub fn after(&self, last: Option<u64>) -> Option<u64> {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         self.0.range((from, Bound::Unbounded)).next().copied()
     }
 
-    /// The part of a released claim that some call may wait for. A claim that does not name its
+    /// The part of a released claim that may have blocked calls. A claim that does not name its
     /// keys counts as a whole.
     pub(crate) fn touched_by(&self, claim: &Claim) -> Option<Claim> {
         if self.is_empty() || !claim.is_write() {
@@ -67,12 +67,12 @@ fn exclusive((name, _): &(u64, Access)) -> (u64, Access) {
     (*name, Access::Exclusive)
 }
 
-/// Changed keys of this core that calls wait for, locked until this is dropped.
+/// Changed keys of this core that have blocked calls. They are locked until this is dropped.
 #[must_use]
 pub struct Serving {
     locked: Locked,
     claim: Claim,
-    /// A key of another core that is locked, too.
+    /// A key of another core that is also locked.
     joined: Option<(CoreId, u64)>,
 }
 
@@ -82,23 +82,23 @@ impl Serving {
         Self { locked, claim, joined: None }
     }
 
-    /// [`Serving::new`] of keys that are locked together with one of another core.
+    /// [`Serving::new`] for keys that are locked together with one of another core.
     pub(crate) fn with_other(locked: Locked, claim: Claim, other: (CoreId, u64)) -> Self {
         Self { joined: Some(other), ..Self::new(locked, claim) }
     }
 
-    /// Waits until the keys are locked: readers of several keys may hold them still.
+    /// Waits until the keys are locked: readers of several keys may still hold them.
     pub async fn granted(&mut self) {
         self.locked.granted().await;
     }
 
-    /// True when they are locked already.
+    /// True if the keys are locked already.
     #[must_use]
     pub fn is_granted(&self) -> bool {
         self.locked.is_granted()
     }
 
-    /// The next key after one, or the first, in the order of their names.
+    /// The next key after `name`, or the first one, in the order of names.
     #[must_use]
     pub fn next(&self, waited: &Waited, last: Option<u64>) -> Option<u64> {
         match &self.claim {
@@ -116,7 +116,7 @@ impl Serving {
         self.claim.covers(name, Access::Exclusive)
     }
 
-    /// The key, if it is a single one.
+    /// The key, if there is only one.
     #[must_use]
     pub fn single(&self) -> Option<u64> {
         match &self.claim {
@@ -125,8 +125,8 @@ impl Serving {
         }
     }
 
-    /// Locks a key of another core, too, without waiting: a change of both is one transaction, until
-    /// [`Serving::part`]. False if that conflicts.
+    /// Locks a key of another core, too, without waiting. A change of both is one transaction,
+    /// until [`Serving::part`]. Returns false on a conflict.
     pub async fn join(&mut self, core: CoreId, name: u64) -> bool {
         if self.joined == Some((core, name)) {
             return true;
@@ -137,20 +137,20 @@ impl Serving {
         self.joined.is_some()
     }
 
-    /// Gives the key of another core back, unless it is this one: the transaction ends.
+    /// Releases the key of another core, unless it is `other`; the transaction ends.
     pub fn part_unless(&mut self, other: Option<(CoreId, u64)>) {
         if self.joined != other {
             self.part();
         }
     }
 
-    /// Gives the key of the other core back, if there is one.
+    /// Releases the key of another core, if there is one.
     pub fn part(&mut self) {
         self.joined = None;
         self.locked.part_from_others();
     }
 
-    /// The handle for work on one of these keys, and on another that is locked, too.
+    /// The handle for work on these keys, and on the other key that is also locked.
     #[must_use]
     pub fn tx(&self, name: u64, other: Option<(CoreId, u64)>) -> Tx {
         assert!(self.covers(name), "{name} is not being served");

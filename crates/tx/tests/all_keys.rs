@@ -1,4 +1,4 @@
-//! Claims of all keys beside others: neither waits long for the other.
+//! Claims of all keys and other claims: neither waits long for the other.
 
 use crate::link::{cores, counts, keys, settle};
 use darter_keyspace::{Deadline, Fresh, Key};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// The locks of a task that has ended; `None` while they are not granted.
 type Held = Rc<RefCell<Option<Locked>>>;
 
-/// Asks for locks as a task, as far as that gets now.
+/// Requests locks as a task, and runs it as far as possible.
 fn lock(all: &[Tx], on: CoreId, claims: Vec<(CoreId, Claim)>) -> Held {
     let held = Held::default();
     let (into, tx) = (Rc::clone(&held), all[on].clone());
@@ -70,8 +70,8 @@ fn claims_of_free_keys_pass_a_waiting_claim_of_all_keys() {
     }
 }
 
-/// A claim of all keys that has been refused four times, by keys of core 1 that are held one after
-/// another, and the last of these.
+/// Returns a claim of all keys that has been refused four times, because keys of core 1 were held
+/// one after another, and the last of these locks.
 fn refused(all: &[Tx]) -> (Held, Held) {
     let mut held = lock(all, 0, one_key(1, 0));
     let whole = lock(all, 1, all_keys(2, Access::Exclusive));

@@ -1,5 +1,5 @@
-//! Keys that transactions take as they meet them: against the rules taken literally, over messages, and
-//! with random transactions that must all end.
+//! Late keys of transactions: compared with the literal rules, over messages, and with random
+//! transactions that must all end.
 
 use darter_base::preempt::Never;
 use darter_base::{Prng, hash};
@@ -29,12 +29,12 @@ fn list(of: impl IntoIterator<Item = u64>, access: Access) -> Claim {
     Claim::List(Arc::new(list), access)
 }
 
-/// Whether `asked` waits while `held` is held.
+/// True if `asked` waits while `held` is held.
 fn waits(asked: Access, held: Access) -> bool {
     held == Access::Exclusive || asked != Access::Shared
 }
 
-/// Whether a late `asked` is refused while `held` is held: readers share, and nothing else.
+/// True if a late `asked` is refused while `held` is held: only readers share.
 fn refuses(asked: Access, held: Access) -> bool {
     (asked, held) != (Access::Shared, Access::Shared)
 }
@@ -49,7 +49,7 @@ fn access_of(claim: &Claim, key: u64) -> Option<Access> {
     }
 }
 
-/// Whether two claims meet by a rule for single keys. Two lists count as overlapping.
+/// True if two claims conflict by a rule for single keys. Two lists count as conflicting.
 fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bool {
     if let (Claim::List(_, one), Claim::List(_, other)) = (one, other) {
         return rule(*one, *other);
@@ -60,7 +60,7 @@ fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bo
     })
 }
 
-/// The claims held, one by one, and the waiting ones.
+/// The held claims, one by one, and the waiting ones.
 #[derive(Default)]
 struct Model {
     held: Vec<(TxId, Claim)>,
@@ -79,7 +79,7 @@ impl Model {
             || self.waiting[..before].iter().any(|(_, earlier)| meet(claim, earlier, either))
     }
 
-    /// Whether `tx` gets the claim, too.
+    /// True if `tx` gets the claim, too.
     fn widens(&self, tx: TxId, claim: &Claim) -> bool {
         let missing = match claim {
             Claim::Keys(keys) => {
@@ -186,7 +186,7 @@ fn check(locks: &LockTable, model: &Model, seed: u64) {
     assert_eq!(locks.counts(), (model.holders().len(), model.waiting.len()), "seed {seed}");
 }
 
-/// A number whose bits are mixed, as those of locks are.
+/// A number with mixed bits, as locks have.
 fn lock(number: u64) -> u64 {
     hash::of(&number.to_le_bytes())
 }
@@ -222,7 +222,7 @@ fn very_many_late_keys_conflict_and_are_released_together() {
     assert!(locks.is_free());
 }
 
-// Claims that wait for the transaction itself are passed; claims that wait for others are not.
+// A late claim passes claims that wait for its own transaction, but not others.
 #[test]
 fn late_claims_pass_waiters_for_the_same_transaction() {
     let mut locks = LockTable::default();
@@ -240,7 +240,7 @@ fn cores(count: usize) -> Vec<Tx> {
     (0..count).map(|id| Tx::new(id, count, Shard::new(1, 1), Rc::new(Never))).collect()
 }
 
-/// Delivers mail and polls tasks until nothing moves. Returns the messages delivered.
+/// Delivers messages and polls tasks until nothing is left to do. Returns the number of messages.
 fn settle(cores: &[Tx]) -> usize {
     let (mut carried, mut mail) = (0, Vec::new());
     loop {
@@ -382,7 +382,7 @@ fn thousands_of_late_keys_become_one_list() {
     assert!(!there.contains(lock(1_000)));
 }
 
-// Few keys or very many: a call that waits for one of them is served before all other claims on it.
+// A call blocked on one of few or very many late keys is served before all other claims on the key.
 #[test]
 fn released_late_keys_are_granted_to_their_waiters() {
     for count in [1, 10, 10_000] {
@@ -445,7 +445,7 @@ fn a_stopped_task_releases_its_late_keys() {
     }
 }
 
-/// Polls each core once, and carries one message. False when nothing moves.
+/// Polls each core once, and delivers one message. Returns false when nothing is left to do.
 fn step(cores: &[Tx], mail: &mut VecDeque<(CoreId, Message)>) -> bool {
     let mut moved = false;
     for tx in cores {
@@ -461,8 +461,8 @@ fn step(cores: &[Tx], mail: &mut VecDeque<(CoreId, Message)>) -> bool {
     moved
 }
 
-/// One that does not know its keys: it begins again with all that it has met when it is refused, from the
-/// third time on with all keys.
+/// A transaction that does not know its keys. When it is refused, it restarts with all keys seen so
+/// far; from the third time on, with all keys.
 async fn meet_keys(tx: Tx, seed: u64, refused: Rc<Cell<usize>>) {
     let mut prng = Prng::from_seed(seed);
     let cores = tx.cores();
@@ -487,7 +487,7 @@ async fn meet_keys(tx: Tx, seed: u64, refused: Rc<Cell<usize>>) {
     }
 }
 
-/// Takes the keys one after the other. Returns the refused ones.
+/// Locks the keys one after another. Returns the refused ones.
 async fn meet_all(
     tx: &Tx,
     transaction: &Transaction,
@@ -503,7 +503,7 @@ async fn meet_all(
     None
 }
 
-/// One that knows its keys, and takes them in order.
+/// A transaction that knows its keys, and locks them in order.
 async fn lock_in_order(tx: Tx, seed: u64) {
     let mut prng = Prng::from_seed(seed);
     let cores = 0..tx.cores();
@@ -537,7 +537,7 @@ fn random_transactions_all_end() {
     assert!(refused.get() > 300, "{} were refused", refused.get());
 }
 
-/// Polls cores and carries messages in random order, those between two cores in theirs.
+/// Polls cores and delivers messages in random order, but in order between any two cores.
 fn run_at_random(all: &[Tx], prng: &mut Prng) {
     let count = all.len();
     let mut mail: Vec<VecDeque<Message>> = (0..count * count).map(|_| VecDeque::new()).collect();
@@ -592,7 +592,7 @@ fn told(all: &[Tx]) -> Told {
     (values, records)
 }
 
-// On all cores: undone changes are not observed, and all committed ones are one transaction.
+// On all cores, undone changes are not observed, and all committed ones are one transaction.
 #[test]
 fn changes_on_several_cores_are_undone_or_published() {
     let all = cores(3);

@@ -1,4 +1,4 @@
-//! Several cores in one thread: hops, tasks and locks, and how many messages they cost.
+//! Several cores in one thread: hops, tasks and locks, and the number of messages they take.
 
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{Act, Deadline, Fresh, Key, Shard, Wants};
@@ -11,7 +11,7 @@ pub(crate) fn cores(count: usize) -> Vec<Tx> {
     (0..count).map(|id| Tx::new(id, count, Shard::new(1, 1), Rc::new(Never))).collect()
 }
 
-/// Delivers mail and polls tasks until nothing moves. Returns the messages delivered.
+/// Delivers messages and polls tasks until nothing is left to do. Returns the number of messages.
 pub(crate) fn settle(cores: &[Tx]) -> usize {
     let (mut carried, mut mail) = (0, Vec::new());
     loop {
@@ -19,7 +19,7 @@ pub(crate) fn settle(cores: &[Tx]) -> usize {
         let mut ran = false;
         for tx in cores {
             let was_ready = tx.has_ready();
-            // A wake for a task that has ended is discarded on the way.
+            // A wake of a task that has ended is discarded.
             let one_ran = tx.run_one();
             assert!(if one_ran { was_ready } else { !tx.has_ready() });
             ran |= one_ran;
@@ -37,7 +37,7 @@ pub(crate) fn settle(cores: &[Tx]) -> usize {
     }
 }
 
-/// Runs a task on a core to its end; returns its result, and how many messages it took.
+/// Runs a task on a core to completion. Returns its result, and the number of messages it took.
 fn finish<R: 'static, F>(cores: &[Tx], on: CoreId, task: impl FnOnce(Tx) -> F) -> (R, usize)
 where
     F: Future<Output = R> + 'static,
@@ -55,7 +55,7 @@ pub(crate) fn keys(list: &[(u64, Access)]) -> Claim {
     Claim::Keys(list.to_vec())
 }
 
-/// How many claims are held and waiting on each core.
+/// The numbers of held and of waiting claims on each core.
 pub(crate) fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
     cores.iter().map(|tx| tx.home().locks.counts()).collect()
 }
@@ -110,7 +110,7 @@ fn locks_are_taken_on_all_cores_or_in_order() {
     let claims = move || vec![(2, exclusive(7)), (0, exclusive(7)), (1, exclusive(7))];
     let lock = move |claims: Vec<(CoreId, Claim)>| async move |tx: Tx| tx.lock(claims).await;
 
-    // Nothing is held: two messages there, two back; and two to release.
+    // No lock is held by others: two requests, two replies, and two releases.
     let (held, messages) = finish(&all, 1, lock(claims()));
     assert_eq!((messages, counts(&all)), (4, vec![(1, 0); 3]));
     assert!(all[1].try_lock_here(7, Access::Shared).is_none());
@@ -154,7 +154,8 @@ async fn change_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) -> Vec<C
     tx.change(claims.collect(), set).await
 }
 
-// Work that one other core does at once is one message; more is locked, asked, and released.
+// A step on one other core takes one message; on more cores, locks are requested, used and
+// released.
 #[test]
 fn a_change_over_two_cores_costs_few_messages() {
     let cases: [(&[CoreId], usize); 5] =
@@ -233,7 +234,7 @@ fn a_change_excludes_readers_and_writers() {
     finish(&cores(2), 0, change);
 }
 
-/// Reads how many claims each core holds, under shared locks of key 7.
+/// Reads the number of claims on each core, under shared locks of key 7.
 async fn read_on_each(tx: Tx, cores: Vec<CoreId>) -> Vec<(CoreId, usize)> {
     let claims = cores.into_iter().map(|core| (core, keys(&[(7, Access::Shared)])));
     let count = |core| move |home: &mut Home| (core, home.locks.counts().0);
@@ -486,7 +487,7 @@ async fn set_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) {
     tx.on_each(cores, set(b"alone")).await;
 }
 
-/// The records of a core: the key or the end, and the number of parts of its transaction.
+/// The records of a core: the key or the end, and the number of parts of the transaction.
 fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
     let records = tx.home().shard.take_records().into_iter().map(|record| {
         let what = match record.act {
@@ -670,7 +671,7 @@ fn several_commands_on_one_core_are_recorded_as_a_transaction() {
     assert!(matches!(records[3].act, Act::EndOfPart));
 }
 
-/// Drops a task's future at its next step once `is_over` says so.
+/// Drops a task's future at its next step once `is_over` is true.
 async fn until<R>(is_over: Rc<Cell<bool>>, task: impl Future<Output = R>) -> Option<R> {
     let mut task = Box::pin(task);
     std::future::poll_fn(move |cx| match is_over.get() {
@@ -709,7 +710,7 @@ fn stopped_tasks_leave_no_locks() {
         settle(&all);
         assert_eq!(counts(&all), [(0, 0), (0, 0)]);
     }
-    // During a hop, and during the first round of locks, whose answers are under way.
+    // During a hop, and during the first round of locks, whose replies are on the way.
     let all = cores(3);
     for (at, hops) in [(0, true), (0, false), (1, false)] {
         let (stops, tx) = (Rc::new(Cell::new(false)), all[at].clone());
@@ -770,7 +771,8 @@ fn exclusive(key: &[u8]) -> Claim {
     keys(&[(lock_key(0, Key::new(key).hash), Access::Exclusive)])
 }
 
-// A run that began without locks is one transaction with the task that it becomes, and holds all.
+// A run that started without locks is one transaction with the task that it becomes, and holds all
+// its keys.
 #[test]
 fn a_run_continued_as_a_task_stays_one_transaction() {
     let all = cores(1);

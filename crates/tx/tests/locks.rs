@@ -1,4 +1,4 @@
-//! The lock table against a list of claims and the module's table, taken literally.
+//! The lock table compared with a plain list of claims and the literal table of the module.
 
 use darter_base::Prng;
 use darter_tx::{Access, Claim, KeyList, KeySet, LockTable, TxId, lock_key};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 const KEYS: u64 = 6;
 const ACCESSES: [Access; 3] = [Access::Shared, Access::Update, Access::Exclusive];
 
-/// Whether `asked` waits while `held` is held: the rows of the table.
+/// True if `asked` waits while `held` is held, by the rows of the table.
 fn waits(asked: Access, held: Access) -> bool {
     match (asked, held) {
         (Access::Cut, held) => held == Access::Exclusive,
@@ -27,7 +27,7 @@ fn access_of(claim: &Claim, key: u64) -> Option<Access> {
     }
 }
 
-/// Whether one of two claims waits, by a rule for single keys. Two lists count as overlapping.
+/// True if one of two claims waits, by a rule for single keys. Two lists count as conflicting.
 fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bool {
     if let (Claim::List(_, one), Claim::List(_, other)) = (one, other) {
         return rule(*one, *other);
@@ -42,7 +42,7 @@ fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bo
 struct Model {
     held: Vec<(TxId, Claim)>,
     waiting: Vec<(TxId, Claim)>,
-    /// Watches: each with its access, and the transactions ahead of it.
+    /// Watches: each with its access, and the transactions it waits for.
     watches: Vec<(TxId, Access, Vec<TxId>)>,
 }
 
@@ -75,7 +75,7 @@ impl Model {
         granted
     }
 
-    /// Waits for all that is now in the way of all keys. True if nothing is.
+    /// Waits for all claims that now conflict with all keys. Returns true if there are none.
     fn watch(&mut self, tx: TxId, asked: Access) -> bool {
         let claim = Claim::All(asked);
         let either = |one, other| waits(one, other) || waits(other, one);
@@ -92,14 +92,14 @@ impl Model {
         is_free
     }
 
-    /// Ends the watches that have nothing ahead of them but `tx`, and grants what can be granted,
-    /// in order.
+    /// Ends the watches that wait only for `tx`, and grants the claims that can be granted, in
+    /// order.
     fn grant_after(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.watches.iter_mut().for_each(|(_, _, ahead)| ahead.retain(|one| *one != tx));
         self.grant()
     }
 
-    /// Grants all locks that can be granted, in order.
+    /// Grants all claims that can be granted, in order.
     fn grant(&mut self) -> Vec<(usize, u64)> {
         let over = self.watches.extract_if(.., |(_, _, ahead)| ahead.is_empty());
         let (mut granted, mut at) = (over.map(|(tx, ..)| notify(tx)).collect::<Vec<_>>(), 0);
@@ -115,7 +115,8 @@ impl Model {
         granted
     }
 
-    /// Transactions are numbered by arrival: none has overtaken one that it must wait for, except cuts.
+    /// Transactions are numbered by arrival. Checks that none has overtaken one that it must wait
+    /// for, except for cuts.
     fn check_order(&self, seed: u64, now: TxId) {
         let either = |one, other| waits(one, other) || waits(other, one);
         for (tx, claim) in &self.waiting {
@@ -150,7 +151,8 @@ fn claim(prng: &mut Prng) -> Claim {
         1 | 2 => {
             let mut list = KeyList::with_capacity(10);
             some.iter().for_each(|key| list.push(*key));
-            list.push(prng.below(KEYS)); // Lists come from a request's arguments: never empty.
+            // Lists are made of a request's arguments, so they are never empty.
+            list.push(prng.below(KEYS));
             Claim::List(Arc::new(list), access(prng))
         }
         _ => Claim::Keys(some.into_iter().map(|key| (key, access(prng))).collect()),
@@ -210,7 +212,8 @@ fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, see
     }
 }
 
-/// A holder keeps one of its keys, with the access that it had, or a weaker one; or none.
+/// Narrows a random holder's claim to one of its keys, with the same or a weaker access, or to
+/// none.
 fn narrow(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, seed: u64) {
     let Some((holder, claim)) = model.take_holder(prng) else { return };
     let Some((key, held)) = (0..KEYS).find_map(|key| Some((key, access_of(&claim, key)?))) else {

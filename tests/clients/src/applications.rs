@@ -1,7 +1,7 @@
-//! Published bases of applications: queues, locks, limiters, sessions, rooms.
+//! Published libraries that applications are built on: queues, locks, limiters, sessions, rooms.
 //!
-//! Each is given a small workload, and what comes of it is checked. The workers of the queues are
-//! processes of their own, which die with the program that started them.
+//! Each gets a small workload, and the results are checked. The queues' workers are separate
+//! processes, which end with the program that started them.
 
 use crate::run::{go, java, node, python_app, ruby};
 use crate::{Check, text};

@@ -31,7 +31,7 @@ fn expect(output: &str, wanted: &str) -> Result<(), String> {
     ensure(output.contains(wanted), || format!("`{wanted}` is not in\n{output}"))
 }
 
-/// A few thousand keys of each type, with one that is largest in each.
+/// Stores a few thousand keys of each type, one of them largest.
 fn fill(server: &Server) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     for i in 0..2_000 {
@@ -149,7 +149,7 @@ fn bench(server: &Server, args: &[&str], tests: &str) -> Result<(), String> {
     command.args(["-p", &port, "--csv", "-t", tests]).args(args);
     let output = run(&mut command, b"", LIMIT)?;
     let rows = output.lines().filter(|line| line.starts_with('"')).count();
-    let wanted = tests.split(',').count() + 1; // Plus the headings.
+    let wanted = tests.split(',').count() + 1; // And the headings.
     ensure(rows >= wanted, || format!("{rows} rows of {wanted}:\n{output}"))
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn folder(name: &str) -> Result<PathBuf, String> {
 
 const INSTALL_MAX: Duration = Duration::from_secs(600);
 
-/// Installs once: `install` runs unless `folder` remembers the same `version`.
+/// Runs `install` unless `folder` records the same `version`.
 fn once(
     folder: &Path,
     version: &str,
@@ -39,7 +39,7 @@ fn once(
 /// Installs or builds a peer; returns its folder or program.
 type Install = fn() -> Result<PathBuf, String>;
 
-/// All that is installed or built.
+/// Everything that can be installed or built.
 pub(crate) const ALL: &[(&str, Install)] = &[
     ("pip, and the source of redis-py", redis_py_source),
     ("pip, for applications", python_applications),
@@ -53,7 +53,7 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     environment("python", "requirements.txt")
 }
 
-/// A Python with what the applications are built on, and the redis-py that it needs: another one.
+/// A second Python, with the libraries of the applications and the redis-py that they need.
 pub(crate) fn python_applications() -> Result<PathBuf, String> {
     environment("python-applications", "applications.txt")
 }
@@ -71,7 +71,7 @@ fn environment(name: &str, list: &str) -> Result<PathBuf, String> {
     Ok(folder.join("bin/python"))
 }
 
-/// The unpacked source of redis-py, whose tests are not in its wheel.
+/// The unpacked source of redis-py; its tests are not in its wheel.
 pub(crate) fn redis_py_source() -> Result<PathBuf, String> {
     let version = "redis==5.2.1";
     let folder = folder("redis-py")?;

@@ -2,10 +2,10 @@
 //! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis, and the
 //! queues, locks, limiters and sessions that applications are built on.
 //!
-//! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [--install] [TEXT]`; with a text
+//! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [--install] [TEXT]`; with TEXT,
 //! only the checks whose names contain it. Missing clients are installed into `target/clients` at
 //! pinned versions, from the registries that pip, npm, go and maven are configured for; with
-//! `--install` that is all.
+//! `--install` nothing else is done.
 //!
 //! Not here: replies byte for byte; `tests/conformance` compares those.
 
@@ -28,7 +28,7 @@ pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A failure unless `holds`.
+/// Fails unless `holds`.
 pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }

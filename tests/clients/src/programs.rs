@@ -51,7 +51,7 @@ const FILES: &[&str] = &[
     "tests/test_asyncio/test_lock.py",
 ];
 
-/// Tests left out by name, because of the peer or the environment; see docs/compat.md.
+/// Tests that are skipped, because of the peer or the environment; see docs/compat.md.
 const DESELECTED: &[&str] = &[
     // These tests fail against redis-server 7.0.15 too.
     "test_acl_getuser_setuser",
@@ -59,13 +59,13 @@ const DESELECTED: &[&str] = &[
     "test_psync",
     "test_module",
     "test_module_loadex",
-    // The test expects the order that RedisBloom's heap gives to items of equal counts.
+    // The test expects the order in which RedisBloom's heap returns items of equal counts.
     "test_topk",
     // The test needs a Python library that no other test needs.
     "test_custom_decoder",
 ];
 
-/// Tests of asyncio that allow a reply a tenth of a second: too little on a busy machine.
+/// Tests of asyncio that expect a reply within a tenth of a second, too little on a busy machine.
 const HASTY: &[&str] = &[
     "tests/test_asyncio/test_pubsub.py::TestPubSubRun::test_late_subscribe",
     "tests/test_asyncio/test_pubsub.py::TestPubSubAutoReconnect",
@@ -76,7 +76,8 @@ fn redis_py_tests(server: &Server, protocol: &str) -> Result<(), String> {
     let mut command = program(install::python()?);
     command.current_dir(&source).env("PYTHONPATH", sources().join("python"));
     command.args(["-m", "pytest", "-q", "-rsf", "--tb=line", "-p", "no:cacheprovider"]);
-    command.args(["-o", "asyncio_mode=auto"]); // Without it those of asyncio are skipped.
+    // Without this option, the tests of asyncio are skipped.
+    command.args(["-o", "asyncio_mode=auto"]);
     command.args([
         "-p",
         "only_present",

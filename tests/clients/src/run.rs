@@ -1,5 +1,5 @@
-//! Runs other programs to their end, with a time limit: any, and those in the folders of this crate
-//! by their languages. The kernel kills them when this process ends, however it ends.
+//! Runs other programs to completion, with a time limit: arbitrary ones, and those in this crate's
+//! language folders. The kernel kills them when this process ends, in any way.
 
 use crate::install::{self, sources};
 use crate::{ensure, text};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long one of our programs may take.
+/// The time limit of our programs.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A program by its name or path.
@@ -21,7 +21,7 @@ pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
 
 /// Runs a program to its end and returns its output.
 ///
-/// Fails when it exits with an error or takes longer than `limit`.
+/// Fails if the program exits with an error or takes longer than `limit`.
 pub(crate) fn run(command: &mut Command, input: &[u8], limit: Duration) -> Result<String, String> {
     let shown = format!("{command:?}");
     let mut child = command
@@ -106,7 +106,7 @@ pub(crate) fn ruby(server: &Server, name: &str) -> Result<(), String> {
     show(program("ruby").arg(sources().join("ruby").join(name)), &[server])
 }
 
-/// Runs a program with the ports of servers as its last arguments, and prints what it says.
+/// Runs a program with the ports of servers as its last arguments, and prints its output.
 fn show(command: &mut Command, servers: &[&Server]) -> Result<(), String> {
     command.args(servers.iter().map(|server| server.port().to_string()));
     print!("{}", run(command, b"", LIMIT)?);

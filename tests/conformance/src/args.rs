@@ -1,12 +1,12 @@
-//! The arguments of a script's command: words, quoted strings, and generators for what would be too
-//! long to write out.
+//! The arguments of a script's command: words, quoted strings, and generators for arguments that
+//! are too long to write out.
 //!
 //! ```text
 //! %rep(1000,ab)          one argument: `ab`, 1000 times
 //! %seq(1,500)            500 arguments 1..500; %seq(1,500,f#) puts the number where # is
 //! %pairs(1,500,f#,v#)    f1 v1 f2 v2 …
 //! %now(+10) %nowms(-5)   this second or millisecond of the Unix epoch, moved
-//! %var(name) %flip(name) what `@save(name)` kept; with its last bit turned
+//! %var(name) %flip(name) the text saved by `@save(name)`; with its last bit flipped
 //! %cursor                the cursor of `@scan`
 //! ```
 
@@ -14,7 +14,7 @@ use darter_testkit::notation;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// An argument before the run.
+/// An argument as parsed, before the run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Arg {
     Fixed(Vec<u8>),

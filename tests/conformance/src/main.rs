@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     tally.close()
 }
 
-/// The families of the options.
+/// The families to run.
 fn wanted(options: &Options) -> Result<Vec<script::Family>, String> {
     let mut families = script::load_all()?;
     let is_there = |name: &&String| families.iter().any(|family| family.name == **name);
@@ -113,7 +113,7 @@ fn run_family(bench: &mut run::Bench, family: &script::Family, options: &Options
     tally
 }
 
-/// Whether the subject has the commands of the case: Darter has all, a Redis only those of its
+/// True if the subject has the commands of the case: Darter has all, a Redis only those of its
 /// version.
 fn origin_fits(case: &script::Case, options: &Options) -> bool {
     match (&case.origin, &options.origin) {

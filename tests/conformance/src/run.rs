@@ -1,7 +1,7 @@
 //! Runs one script against both servers and compares as it goes.
 //!
-//! After each command the servers must agree not only on the reply, but on how many changes they
-//! have counted, which decides when they save (`save`, `rdb_changes_since_last_save`).
+//! After each command the servers must agree on the reply, and also on the number of counted
+//! changes, which determines when they save (`save`, `rdb_changes_since_last_save`).
 //!
 //! Both servers are emptied before each script, and every script has connections of its own. A
 //! server that dies or hangs is restarted, and the current script fails.
@@ -15,8 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Commands whose changes Darter counts otherwise, where redis-server and it disagree on how many there
-/// are (docs/compat.md).
+/// Commands whose changes Darter counts differently from redis-server (docs/compat.md).
 const COUNTED_OTHERWISE: &[&str] = &["DEBUG"];
 
 /// How long `@until` repeats.
@@ -35,13 +34,13 @@ struct Side {
     protocol: Protocol,
     connections: HashMap<char, Client>,
     variables: HashMap<String, Vec<u8>>,
-    /// A client that asks for the changes; `None` where the test would see it.
+    /// A client that reads the number of changes; `None` if the test would notice it.
     observer: Option<Client>,
-    /// The number of changes before.
+    /// The number of changes at the previous step.
     changes: i64,
-    /// The number of snapshots begun before,
+    /// The number of snapshots started by the previous step.
     saves: i64,
-    /// and whether one was being written.
+    /// A snapshot was being written.
     is_saving: bool,
 }
 
@@ -55,7 +54,7 @@ impl Side {
             return Err(io::Error::other(format!("FLUSHALL: {}", show(&emptied, 200))));
         }
         let (connections, variables) = (HashMap::new(), HashMap::new());
-        // Asking would be seen, or would give a snapshot the time to end.
+        // Reading the number would be noticed, or would give the snapshot time to end.
         let disturbs =
             |step: &Step| ["MONITOR", "SAVE"].iter().any(|word| step.text.contains(word));
         let is_seen = case.steps.iter().any(disturbs);
@@ -75,8 +74,8 @@ impl Side {
         Ok(side)
     }
 
-    /// How many changes there are more than at the last question. Nothing when a save that ended
-    /// since may have taken some away, or the observer was cut off.
+    /// The number of changes since the previous call. `None` if a save that ended since may have
+    /// reset the number, or if the observer was disconnected.
     fn new_changes(&mut self) -> Option<i64> {
         let info = self.observer.as_mut()?.words("INFO persistence").ok()?;
         let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
@@ -111,7 +110,7 @@ impl Side {
         connection.receive_raw().map_err(|error| error.to_string())
     }
 
-    /// Sends a command, and waits until one client more is blocked.
+    /// Sends a command, and waits until one more client is blocked.
     fn block(&mut self, step: &Step, args: &[Arg]) -> Result<(), String> {
         let before = self.blocked()?;
         self.send(step, args, b"0")?;
@@ -124,7 +123,7 @@ impl Side {
         Ok(())
     }
 
-    /// How many clients are blocked.
+    /// The number of blocked clients.
     fn blocked(&mut self) -> Result<usize, String> {
         let observer = self.observer.as_mut().ok_or("nobody may ask who is blocked")?;
         let info = observer.words("INFO clients").map_err(|error| error.to_string())?;
@@ -215,7 +214,7 @@ impl Side {
     }
 }
 
-/// Sorted elements, each once: a scan may return one twice.
+/// The elements, sorted and deduplicated, because a scan may return one twice.
 fn distinct(reply: Reply, pairs: bool) -> Reply {
     let Reply::Array(items) = reply else { return reply };
     let width = if pairs { 2 } else { 1 };
@@ -280,8 +279,8 @@ fn answers(server: &Server) -> bool {
     pong.is_ok_and(|reply| !reply.is_error())
 }
 
-/// Compares what both have counted since the last step, if `is_compared`. An expiry is a change as
-/// well, and may happen a little later there than here.
+/// Compares the changes that both servers have counted since the last step, if `is_compared`. An
+/// expiry also counts as a change, and may happen slightly later in redis-server.
 fn compare_changes(oracle: &mut Side, subject: &mut Side, is_compared: bool) -> Result<(), String> {
     const SETTLED_MAX: Duration = Duration::from_secs(1);
     let (mut expected, mut counted) = (0, 0);
@@ -299,7 +298,7 @@ fn compare_changes(oracle: &mut Side, subject: &mut Side, is_compared: bool) -> 
     }
 }
 
-/// False for the commands of [`COUNTED_OTHERWISE`], and for what is no command.
+/// False for the commands in [`COUNTED_OTHERWISE`], and for steps without a command.
 fn is_counted_alike(step: &Step) -> bool {
     let Action::Command { args, .. } = &step.action else { return false };
     let Some(Arg::Fixed(name)) = args.first() else { return false };
@@ -325,7 +324,7 @@ fn run_step(
         let is_compared = literal.is_none() && is_counted_alike(step);
         compare_changes(oracle, subject, is_compared)?;
     }
-    // A literal in a case that the oracle runs too is a known difference.
+    // If the oracle runs the case, too, a literal marks a known difference.
     let stand_in = has_oracle && darter_testkit::server::subject_is_redis();
     match (literal, from_oracle) {
         (Some(expected), None) => compare::check(&expected, &actual, &step.how),

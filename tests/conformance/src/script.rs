@@ -9,20 +9,21 @@
 //! 3| HELLO 3                              only in RESP3
 //! HTTL h FIELDS 1 f                       with a literal instead of the oracle:
 //! => [:-1]                                (written as in `darter_testkit::notation`)
-//! =2> [:-1]                               the same for RESP2 alone, where it is no translation
+//! =2> [:-1]                               for RESP2 alone, if it is not the translation of RESP3's
 //! ```
 //! Marks: `@sorted`, `@pairs` (a flat array of pairs, sorted), `@near(N)` (integers within N),
 //! `@shape`, `@kind`, `@code` (an error's first word), `@has(TEXT)`, `@fields(0,2)` (these elements
 //! of each row), `@until` (repeat the command until its literal matches), `@scan`/`@scanpairs`
-//! (follow `%cursor` to 0, compare all that was returned), `@save(NAME)` (keep the reply's text),
-//! `@send` (do not wait for it), `@blocks` (the same, and wait until one client more is blocked).
+//! (follow `%cursor` to 0, compare all returned elements), `@save(NAME)` (keep the reply's text),
+//! `@send` (do not wait for it), `@blocks` (like `@send`, and wait until one more client is
+//! blocked).
 //!
 //! Actions without a command: `@raw "bytes"`, `@recv` (wait for a reply), `@eof` (all bytes until
 //! the server closes), `@reconnect`, `@halfclose`, `@wait MS`.
 //!
 //! Arguments: words, quoted strings, and generators; see `args`.
 //!
-//! In a `[new]` case a command without a literal is preparation: it must merely not be refused.
+//! In a `[new]` case, a command without a literal is only preparation, and must not be refused.
 
 use crate::args::{self, Arg};
 use darter_testkit::compare::Match;
@@ -42,7 +43,7 @@ pub(crate) struct Family {
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) protocols: Vec<Protocol>,
-    /// The origin of the commands if Redis 7.0.15 lacks them.
+    /// The version that introduced the commands, if Redis 7.0.15 lacks them.
     pub(crate) origin: Option<String>,
     pub(crate) steps: Vec<Step>,
 }
@@ -198,7 +199,7 @@ fn parse_action(text: &str) -> Result<(Action, Match), String> {
     Ok((Action::Command { args: args::parse(rest)?, save }, how))
 }
 
-/// Splits after the mark's word, or after the closing bracket, which a space follows.
+/// Splits after the mark's word, or after its closing bracket, followed by a space.
 fn split_mark(text: &str) -> (&str, &str) {
     let space = text.find(' ').unwrap_or(text.len());
     let end = match text.find('(') {

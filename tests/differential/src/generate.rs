@@ -1,5 +1,5 @@
-//! Random commands of each family: usually well formed, on few keys, now and then on a key of
-//! another type, with an invalid number, or odd in another way (`odd`).
+//! Random commands of each family: usually well formed, on few keys, occasionally on a key of
+//! another type, with an invalid number, or malformed in another way (`odd`).
 
 use crate::vocabulary::{Command, Words};
 use crate::{scripts, transactions};
@@ -58,7 +58,8 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
     }
 }
 
-/// A command of any family. SORT leaves encodings as they are (docs/compat.md): they are not compared.
+/// A command of any family. SORT leaves encodings unchanged (docs/compat.md), so they are not
+/// compared.
 fn any(words: &mut Words<'_>) -> Command {
     let made = match words.prng.below(11) {
         0 => hyperloglog(words),
@@ -85,7 +86,7 @@ fn mixed(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// Name, then arguments.
+/// A command from its name and its arguments.
 fn command(name: &str, args: Vec<Vec<u8>>) -> Command {
     let mut all = vec![name.as_bytes().to_vec()];
     all.extend(args);
@@ -194,7 +195,7 @@ fn bitmap(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// `start end unit`, or fewer of them.
+/// `start end unit`, or only the first of them.
 fn range(words: &mut Words<'_>, count: usize) -> Vec<Vec<u8>> {
     let unit = words.pick(&["BIT", "BYTE", "bit"]);
     let mut args = vec![words.number(), words.number(), unit];
@@ -300,7 +301,7 @@ fn hyperloglog(words: &mut Words<'_>) -> Command {
             let word = words.pick(&["GETREG", "DECODE", "ENCODING", "TODENSE"]);
             command("PFDEBUG", vec![word, key])
         }
-        // The cardinality in the header.
+        // Changes the cardinality in the header.
         15 => {
             let byte = words.pick(&["\u{0}", "x", "\u{1}"]);
             command("SETRANGE", vec![key, text(8 + words.index(8)), byte])
@@ -384,12 +385,14 @@ fn set(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// Without ranges of members, which are defined only where all scores are the same.
+/// A sorted set command. Ranges by member are left out, because they are defined only if all scores
+/// are equal.
 fn zset(words: &mut Words<'_>) -> Command {
     sorted_set(words, |at| at % 40)
 }
 
-/// The scores of many members that come together are `score` of their numbers.
+/// A sorted set command; if many members are added together, their scores are `score` of their
+/// numbers.
 fn sorted_set(words: &mut Words<'_>, score: fn(u64) -> u64) -> Command {
     let key = words.key();
     match words.prng.below(34) {
@@ -496,8 +499,8 @@ fn counted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
     with(text(keys.len()), keys)
 }
 
-/// [`counted`], with weights and how they are combined. Negative and zero weights are excluded:
-/// they make -0 of some scores, a difference in docs/compat.md.
+/// [`counted`] with weights and an aggregation. Negative and zero weights are excluded, because
+/// they turn some scores to -0, a difference in docs/compat.md.
 fn weighted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
     let mut args = counted(words);
     if words.prng.chance(40) {
@@ -517,7 +520,7 @@ fn with_scores(mut args: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     args
 }
 
-/// Elements and members that are names of keys, in part, and what is to be sorted of them.
+/// Stores elements or members, some of which are names of keys, and sorts them.
 fn sorting(words: &mut Words<'_>) -> Command {
     const ELEMENTS: &[&str] = &["a", "b", "{t}c", "123", "c", "d", "1", "2", "10", "1.0", "-3"];
     let key = words.key();
@@ -538,8 +541,8 @@ fn sorting(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// Integers of few digits, or of many: around powers of two and of ten doubles and texts order them
-/// otherwise than values do. With something else among them now and then.
+/// Integers with few or many digits. Around powers of two and ten, the order as doubles and texts
+/// differs from the order of values. Occasionally with something else among them.
 fn integers(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     const CENTERS: &[i64] = &[0, 1 << 53, 10_i64.pow(16), 10_i64.pow(17), 10_i64.pow(18), i64::MAX];
     let center = CENTERS[words.index(CENTERS.len())];
@@ -560,14 +563,15 @@ fn integers(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     command(numeric(words, &["RPUSH", "SADD"]), with(key, all))
 }
 
-/// SORT after a command by which Redis forgets an earlier number that was out of range: else it
-/// refuses any (docs/compat.md).
+/// SORT after a command that makes Redis forget an earlier out-of-range number; otherwise it would
+/// refuse any number (docs/compat.md).
 fn sort(words: &mut Words<'_>) -> Command {
     words.pending = Some(sort_itself(words));
     command("HSCAN", vec![text("missing"), text(0)])
 }
 
-/// A result that depends on a set's order is compared without its order: that differs.
+/// If the result depends on a set's order, it is compared without regard to the order, which
+/// differs.
 fn sort_itself(words: &mut Words<'_>) -> Command {
     const PATTERNS: &[&str] = &["*", "{t}*", "*->f1", "{t}*->7", "#", "none", "*->", "w*"];
     let mut args = vec![words.key()];
@@ -595,8 +599,8 @@ fn sort_itself(words: &mut Words<'_>) -> Command {
     if is_ordered && sorts { made } else { compared(made, Match::Sorted) }
 }
 
-/// Places are rarely as far from a center as others: which of seven and more of those COUNT keeps is
-/// Redis's own affair (docs/compat.md). So many members that come together are all over the world.
+/// A geo command. Members at equal distance are rare, because which of seven or more COUNT keeps is
+/// specific to Redis (docs/compat.md). So many members added together are spread over the world.
 fn geo(words: &mut Words<'_>) -> Command {
     let key = words.key();
     match words.prng.below(16) {
@@ -689,8 +693,8 @@ fn shown(words: &mut Words<'_>, args: &mut Vec<Vec<u8>>, is_shown: bool) {
     }
 }
 
-/// Without `*`, because the clocks differ, and without trimming by `~`, a difference in
-/// docs/compat.md.
+/// A stream command, without `*`, because the clocks differ, and without trimming by `~`, a
+/// difference in docs/compat.md.
 fn stream(words: &mut Words<'_>) -> Command {
     let key = words.key();
     match words.prng.below(48) {
@@ -736,13 +740,13 @@ fn stream(words: &mut Words<'_>) -> Command {
             }
             command("XSETID", args)
         }
-        // The radix tree is not compared.
+        // The shape of the radix tree is not compared.
         22 => compared(command("XINFO", vec![text("STREAM"), key]), Match::Shape),
         _ => command("TYPE", vec![key]),
     }
 }
 
-/// Idle times are not asked for, as the clocks differ.
+/// A command on consumer groups. Idle times are not requested, because the clocks differ.
 fn consumer_group(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     let (group, consumer) = (words.pick(&["g", "h", "none"]), words.pick(&["c", "d", "e"]));
     match words.prng.below(24) {
@@ -831,7 +835,7 @@ fn xadd(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     command("XADD", args)
 }
 
-/// An ID that is probably not after all others.
+/// An ID that is probably not above all others.
 fn id(words: &mut Words<'_>) -> Vec<u8> {
     let ms = words.prng.below(300);
     match words.prng.below(8) {
@@ -842,7 +846,7 @@ fn id(words: &mut Words<'_>) -> Vec<u8> {
     }
 }
 
-/// An ID that is likely to be behind all others, after some hundred of them.
+/// An ID that is probably above all others, after some hundred of them.
 fn next_id(words: &mut Words<'_>) -> Vec<u8> {
     let ms = words.prng.below(300) + 1;
     text(format!("{ms}-*"))
@@ -864,7 +868,7 @@ fn after(words: &mut Words<'_>) -> Vec<u8> {
         0 => text("$"),
         1 => words.pick(&[">", "(1", "x", "*"]),
         _ => match id(words) {
-            // Redis has it since 7.4.
+            // Only Redis 7.4 and later have this ID.
             plus if plus == b"+" => text("0"),
             id => id,
         },
@@ -884,8 +888,8 @@ fn trimming(words: &mut Words<'_>) -> Vec<Vec<u8>> {
     args
 }
 
-/// Without DBSIZE: Redis counts expired keys until it finds them (docs/compat.md). It is compared
-/// at the end, when all keys have been read.
+/// A command on keys, except DBSIZE: Redis counts expired keys until it finds them
+/// (docs/compat.md). It is compared at the end, after all keys have been read.
 fn keys(words: &mut Words<'_>) -> Command {
     let key = words.key();
     match words.prng.below(30) {

@@ -1,7 +1,8 @@
-//! Commands that no one means: a word too many, one too few, one twice, an invalid number, a
-//! misplaced option, bytes that are not text. Refusals are compared with their text.
+//! Malformed commands: a word too many, one too few, one twice, an invalid number, a misplaced
+//! option, bytes that are not text. Refusals are compared with their text.
 //!
-//! Not here: small positive numbers, which as milliseconds would make replies depend on chance.
+//! Not here: small positive numbers, because as milliseconds they would make replies depend on
+//! timing.
 
 use crate::vocabulary::{Command, Words};
 use darter_testkit::compare::Match;
@@ -63,16 +64,16 @@ impl Words<'_> {
         if self.prng.chance(60) { ODD[self.index(ODD.len())].to_vec() } else { self.pick(OPTIONS) }
     }
 
-    /// A suffix for a name. No NUL: Redis hashes all of a name, but compares it up to its first
-    /// NUL, so that it finds `GET\0` only if chance puts it into the bucket of `GET`.
+    /// A suffix for a name. It has no NUL: Redis hashes the whole name, but compares it only up to
+    /// a NUL, so it finds `GET\0` only if chance puts that into the bucket of `GET`.
     fn tail(&mut self) -> &'static [u8] {
         let odd = ODD[self.index(ODD.len())];
         if odd.contains(&0) { b"" } else { odd }
     }
 
-    /// The command, now and then with something odd about it. Those whose replies are not compared
-    /// exactly stay as they are: they may choose at random, and odd numbers would ask for millions.
-    /// The first argument stays: all keys are read at the end, and an odd one would not be.
+    /// The command, occasionally malformed. Commands whose replies are not compared exactly are
+    /// left alone: they may choose at random, and odd numbers would request millions. The first
+    /// argument is left alone, too: all keys are read at the end, and an odd one would not be.
     pub(crate) fn perhaps_odd(&mut self, mut command: Command) -> Command {
         if command.how != Match::Exact || !self.prng.chance(8) {
             return command;
@@ -82,7 +83,7 @@ impl Words<'_> {
         let behind = words.len().saturating_sub(SECOND);
         let at = SECOND + self.index(behind.max(1));
         match self.prng.below(5) {
-            0 => words[0].extend(self.tail()), // Options may be commands on their own.
+            0 => words[0].extend(self.tail()), // Options may have the names of commands.
             1 if behind > 0 => words[at] = self.odd(),
             2 if behind > 0 => drop(words.remove(at)),
             3 => words.insert(words.len().min(at), words[words.len().min(at) - 1].clone()),

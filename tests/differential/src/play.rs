@@ -76,7 +76,7 @@ fn replies(
     if emptied.is_error() {
         return Err(format!("FLUSHALL: {}", show(&emptied, 200)));
     }
-    // In portions, so that neither side's socket fills while the other waits.
+    // Sent in portions, so that neither server's socket fills up while the other one waits.
     let mut all = Vec::with_capacity(commands.len());
     for portion in commands.chunks(50) {
         let bytes: Vec<u8> = portion.iter().flat_map(|command| encode(&command.words)).collect();

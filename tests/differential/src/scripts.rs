@@ -1,10 +1,11 @@
-//! Scripts around random commands: some that follow each other become the calls of one script, in
-//! one of the forms in which a script runs.
+//! Turns random commands into scripts: some adjacent commands become the calls of one script, in
+//! one of the forms of running it.
 //!
-//! A sequence keeps them apart, each with its script, and only what is played is folded: so a failing
-//! sequence is shrunk inside its scripts, too.
+//! A sequence stores the commands separately, each with its script, and they are folded only when
+//! it is played. So a failing sequence is also shrunk inside its scripts.
 //!
-//! Inside, only what is compared byte for byte: a script's reply is compared as a whole.
+//! Only commands that are compared byte for byte are put into scripts, because a script's reply is
+//! compared as a whole.
 
 use crate::transactions;
 use crate::vocabulary::{Command, KEYS};
@@ -13,7 +14,7 @@ use darter_testkit::compare::Match;
 use sha1::{Digest, Sha1};
 use std::fmt::Write;
 
-/// How a script comes to run.
+/// The way in which a script is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Eval,
@@ -51,21 +52,21 @@ const ENDINGS: &[(u64, &str)] = &[
     (1, ""),
 ];
 
-/// The most words of one call that are written out: Lua has 250 registers.
+/// The most words of a call that are written as literals: Lua has 250 registers.
 const WORDS_MAX: usize = 100;
 
-/// The script that calls a command. Adjacent commands of one number are one script.
+/// The script that calls a command. Adjacent commands with the same number are one script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Script {
     number: usize,
     form: Form,
     opening: &'static str,
     ending: &'static str,
-    /// The keys are named; otherwise they stand in the script's text, as all words do, or among its
+    /// The keys are passed as keys; otherwise they are literals in the script's text, or among its
     /// arguments.
     names_keys: bool,
     is_literal: bool,
-    /// How it calls this command.
+    /// The function by which it calls the command.
     call: &'static str,
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn wrapped(prng: &mut Prng, mut commands: Vec<Command>) -> Vec<Comman
     commands
 }
 
-/// Transactions are around scripts, and not inside.
+/// True unless the command belongs to a transaction: transactions surround scripts, not vice versa.
 fn may_be_called(command: &Command) -> bool {
     let is_verb = matches!(&*command.words[0], b"WATCH" | b"MULTI" | b"EXEC" | b"DISCARD");
     command.how == Match::Exact && !is_verb && !transactions::differs_inside(command)
@@ -108,8 +109,8 @@ fn random(prng: &mut Prng, number: usize) -> Script {
     }
 }
 
-/// The commands of a sequence as they are sent: each script is one command, or two, of which the
-/// first loads it.
+/// The commands of a sequence as sent: each script is one command, or two, of which the first loads
+/// it.
 pub(crate) fn folded(commands: &[Command]) -> Vec<Command> {
     let of = |command: &Command| command.script.map(|script| script.number);
     let runs = commands.chunk_by(|one, next| of(one) == of(next));
@@ -152,7 +153,7 @@ impl Script {
     }
 }
 
-/// Loads a library whose one function has the body of a script.
+/// Loads a library with one function, whose body is a script.
 fn library(body: &str, flags: &str) -> Command {
     let text = format!(
         "#!lua name=random\nredis.register_function{{function_name = 'random', \
@@ -165,7 +166,7 @@ fn of(words: &[&str]) -> Command {
     Command::new(words.iter().map(|word| word.as_bytes().to_vec()).collect())
 }
 
-/// A script as it is written.
+/// The text of a script being written.
 #[derive(Default)]
 struct Draft {
     lines: String,
@@ -203,7 +204,7 @@ impl Draft {
     }
 }
 
-/// The place of a word, from one; it is added if there is none.
+/// The index of a word, starting at one; it is added if it is missing.
 fn place(words: &mut Vec<Vec<u8>>, word: &[u8]) -> usize {
     let found = words.iter().position(|one| one == word);
     let at = found.unwrap_or_else(|| {

@@ -1,5 +1,5 @@
-//! Delta debugging: leaves out ever smaller parts of a failing sequence as long as the rest still
-//! fails (Zeller, Hildebrandt: "Simplifying and isolating failure-inducing input", 2002).
+//! Delta debugging: removes ever smaller parts of a failing sequence while the rest still fails
+//! (Zeller, Hildebrandt: "Simplifying and isolating failure-inducing input", 2002).
 
 /// The most candidates that are tried.
 const TRIES_MAX: usize = 600;

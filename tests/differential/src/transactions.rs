@@ -1,7 +1,8 @@
-//! Transactions around random commands: MULTI, some of them, and EXEC or DISCARD, at times after a
-//! WATCH of which a write may or may not touch the key.
+//! Transactions around random commands: MULTI, some of the commands, and EXEC or DISCARD; sometimes
+//! after a WATCH of a key that a write may touch.
 //!
-//! Inside, only what is compared byte for byte: EXEC's array is compared as a whole.
+//! Only commands that are compared byte for byte are put inside, because EXEC's array is compared
+//! as a whole.
 
 use crate::vocabulary::{Command, KEYS};
 use darter_base::Prng;
@@ -40,8 +41,8 @@ pub(crate) fn wrapped(prng: &mut Prng, commands: Vec<Command>) -> Vec<Command> {
     all
 }
 
-/// Differences of docs/compat.md: ZRANK has an argument more than in Redis 7.0, so it is queued
-/// where that refuses it; and a queued command holds no reference to a value.
+/// Differences in docs/compat.md: ZRANK has one argument more than in Redis 7.0, so it is queued
+/// here and refused there; and a queued command holds no reference to a value.
 pub(crate) fn differs_inside(command: &Command) -> bool {
     let word = |at: usize| command.words.get(at).map(|word| word.to_ascii_uppercase());
     match word(0).unwrap_or_default().as_slice() {

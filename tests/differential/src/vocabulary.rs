@@ -6,12 +6,12 @@ use darter_base::Prng;
 use darter_testkit::compare::Match;
 use darter_testkit::notation;
 
-/// One command and how its replies are compared.
+/// One command, and how its replies are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Command {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) how: Match,
-    /// A script calls it, not the client.
+    /// The script that calls it, if any.
     pub(crate) script: Option<Script>,
 }
 
@@ -20,7 +20,7 @@ impl Command {
         Self { words, how: Match::Exact, script: None }
     }
 
-    /// As one would type it.
+    /// The command as typed in redis-cli.
     pub(crate) fn show(&self) -> String {
         let mut text = String::new();
         for word in &self.words {
@@ -115,7 +115,7 @@ impl Words<'_> {
 
     pub(crate) fn field(&mut self) -> Vec<u8> {
         match self.prng.below(100) {
-            // About as long as the longest name that a pack can hold.
+            // Around the length of the longest name that a pack can hold.
             0 => vec![b'm'; 200 + self.index(200)],
             1..=20 => format!("many:{}", self.prng.below(300)).into_bytes(),
             _ => self.pick(FIELDS),
@@ -139,7 +139,8 @@ impl Words<'_> {
         }
     }
 
-    /// The offset of a bit: in the first bytes, or around the lengths of strings kept differently.
+    /// The offset of a bit: in the first bytes, or around the lengths at which the representation
+    /// changes.
     pub(crate) fn bit(&mut self) -> Vec<u8> {
         match self.prng.below(12) {
             0 => self.pick(&["-1", "abc", "4294967296", "524287", "600000"]),
@@ -152,7 +153,7 @@ impl Words<'_> {
         self.pick(&["1", "-1", "0.5", "1.25", "-0.1", "3.0", "1e3", "1e-5", "abc", "nan", "100"])
     }
 
-    /// A score: never -0, which is 0 in a listpack only.
+    /// A score, but never -0, which becomes 0 only in a listpack.
     pub(crate) fn score(&mut self) -> Vec<u8> {
         match self.prng.below(3) {
             0 => (self.prng.below(9).cast_signed() - 3).to_string().into_bytes(),
@@ -189,13 +190,13 @@ impl Words<'_> {
         score
     }
 
-    /// A longitude and a latitude: few are twice the same.
+    /// A longitude and a latitude; values are rarely repeated.
     pub(crate) fn place(&mut self) -> [Vec<u8>; 2] {
         match self.prng.below(12) {
             0 => [self.pick(&["181", "nan", "abc", "-180", "180"]), self.pick(&["0", "86", "x"])],
             1 => [self.pick(&["180", "-180", "179.9999"]), self.degrees(85)],
             2 => [self.degrees(180), self.pick(&["85.05112878", "-85.05112878", "84.9"])],
-            // Near each other.
+            // Points near each other.
             3..=7 => [b"13.".to_vec(), b"38.".to_vec()].map(|whole| {
                 [whole, (100_000 + self.prng.below(900_000)).to_string().into_bytes()].concat()
             }),
@@ -209,7 +210,7 @@ impl Words<'_> {
         format!("{sign}{}.{fraction:06}", self.prng.below(below)).into_bytes()
     }
 
-    /// How far a search reaches, in any unit.
+    /// The radius of a search, in any unit.
     pub(crate) fn radius(&mut self) -> Vec<u8> {
         match self.prng.below(12) {
             0 => self.pick(&["0", "-1", "nan", "abc", "inf", "1e9", "20015", "20020.5"]),
@@ -224,7 +225,7 @@ impl Words<'_> {
         self.pick(&["m", "km", "km", "km", "ft", "mi", "KM", "Mi", "cm"])
     }
 
-    /// Seconds from now, never twice the same.
+    /// Seconds from now, different each time.
     pub(crate) fn seconds(&mut self) -> u64 {
         self.deadlines += 1;
         1_000 + (self.prng.below(1_000) * 1_000 + self.deadlines) * 10

@@ -1,5 +1,5 @@
-//! Real input to start from: requests of every form, files and payloads that redis-server has
-//! written, and changes of small collections.
+//! Real input to start from: requests of every form, files and payloads written by redis-server,
+//! and changes of small collections.
 
 use darter_testkit::{Server, client};
 use std::fs;
@@ -22,7 +22,8 @@ pub(crate) fn requests() -> Result<Vec<Vec<u8>>, String> {
     ])
 }
 
-/// Changes of a small collection: names that begin alike, integers, and what ends a pack.
+/// Changes of a small collection: names with a common prefix, integers, and entries that turn a
+/// pack into a table.
 #[allow(clippy::unnecessary_wraps, reason = "every corpus has one face, and others can fail")]
 pub(crate) fn changes() -> Result<Vec<Vec<u8>>, String> {
     let adds = |kind: u8, to: u8, value: &'static [u8]| {
@@ -72,7 +73,7 @@ pub(crate) fn files() -> Result<Vec<Vec<u8>>, String> {
     Ok(corpus)
 }
 
-/// Files of other versions that announce a lot and hold little.
+/// Files of other versions that announce many items but contain few.
 fn hand_made() -> Vec<Vec<u8>> {
     vec![
         b"REDIS0001\x00\x01k\x01v\xff".to_vec(),

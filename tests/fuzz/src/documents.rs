@@ -1,6 +1,6 @@
-//! The targets of JSON: any bytes, fed in pieces, are refused, or are a document whose text is the
-//! same document; and any bytes as a path are refused, or are a path. Any tokens of a payload are
-//! refused, or are a document that is read back from its own.
+//! The targets of JSON. Any bytes, fed in pieces, are refused, or are a document that is read back
+//! from its own text. Any bytes as a path are refused or parsed. Any tokens of a payload are
+//! refused, or are a document that is read back from its own tokens.
 
 use darter_families::json::{Json, Path};
 use darter_keyspace::{NewItem, Value as _};
@@ -12,7 +12,7 @@ const TEXTS: [&str; 3] = [
     r#""a long text, a long text, a long text, a long text, a long text, a long text""#,
 ];
 
-/// Texts and paths, a zero between them.
+/// Texts and paths, separated by a zero byte.
 pub(crate) fn corpus() -> Result<Vec<Vec<u8>>, String> {
     let paths = ["$..a[?(@.b<10 && !(@.c==\"x\"))].d", ".a[0,-1,1:5:2]['x',\"y\"].*", "$.[0]..*"];
     let pairs = TEXTS.iter().flat_map(|text| paths.iter().map(move |path| (text, path)));
@@ -28,7 +28,7 @@ fn fed(text: &[u8], bytes: usize) -> Option<Value> {
     parser.finish().ok()
 }
 
-/// See the module.
+/// The target of documents; see the module's documentation.
 pub(crate) fn fuzz_documents(input: &[u8]) {
     let (text, path) = match input.iter().position(|byte| *byte == 0) {
         Some(at) => (&input[..at], &input[at + 1..]),
@@ -66,7 +66,7 @@ pub(crate) fn tokens() -> Result<Vec<Vec<u8>>, String> {
     Ok(all)
 }
 
-/// See the module.
+/// The target of tokens; see the module's documentation.
 pub(crate) fn fuzz_tokens(mut input: &[u8]) {
     let mut json = Json::default();
     while let Some((len, rest)) = input.split_first() {

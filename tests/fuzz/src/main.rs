@@ -1,6 +1,6 @@
 //! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP),
 //! of JSON, filters, sketches, HyperLogLogs and BITFIELD, of the libraries of scripts, and of small
-//! collections, which are packed into bytes here. Seeded mutations of real input, for a given number
+//! collections, which Darter packs into bytes. Seeded mutations of real input, for a given number
 //! of seconds a target; each processor takes a target at a time.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
@@ -26,7 +26,7 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Something that must survive any bytes.
+/// Code that must survive any bytes.
 struct Target {
     name: &'static str,
     corpus: fn() -> Result<Vec<Vec<u8>>, String>,

@@ -1,8 +1,8 @@
 //! The target of small collections: any bytes, read as changes of a hash and a set, give the same
 //! contents as in a map, in every form of the table.
 //!
-//! No bytes from outside are ever taken for a pack: files and payloads are read item by item, and
-//! added one by one. So what is fuzzed is the way to a pack, not the pack itself.
+//! Bytes from outside are never used as a pack: files and payloads are read and added item by item.
+//! So the changes that lead to a pack are fuzzed, not the bytes of a pack.
 
 use darter_base::hash;
 use darter_structs::blob::Blob;
@@ -10,7 +10,7 @@ use darter_structs::table::{Never, New, OutOfLine, PackRef, Table, ValueRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Changes between two comparisons of all that is there.
+/// Changes between two comparisons of all entries.
 const STEP: usize = 16;
 /// Numbers that names are made of.
 const EDGES: [i64; 8] = [0, -1, 7, i64::MIN, i64::MAX, 1 << 40, i64::MAX / 2, -(1 << 55)];
@@ -34,7 +34,8 @@ impl<'a> Input<'a> {
         bytes
     }
 
-    /// Names that begin alike, numbers near each other and near the ends, UUIDs, long ones, anything.
+    /// A name: with a common prefix, a number near others or near the limits, a UUID, a long one,
+    /// or anything.
     fn name(&mut self) -> Vec<u8> {
         let (kind, number) = (self.byte(), self.byte());
         let near = |edge: i64| edge.saturating_add(i64::from(number) - 128).to_string();
@@ -49,7 +50,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Changes tables as `data` says.
+/// Changes tables by the instructions in `data`.
 ///
 /// Panics when a table and a map differ, or an invariant does not hold.
 pub(crate) fn fuzz_packs(data: &[u8]) {
@@ -97,8 +98,8 @@ fn change<X: OutOfLine>(
     }
 }
 
-/// The table holds what the map does, found name by name and all in a row; so does its pack, if it is
-/// one, and a table made of that.
+/// Checks that the table has the same contents as the map, by name and in iteration; so must its
+/// pack, if it is one, and a table made from that pack.
 fn compare<X: OutOfLine>(table: &Table<X>, model: &Model) {
     table.check_invariants();
     assert_eq!(content(table), *model);

@@ -1,4 +1,4 @@
-//! Arbitrary bytes in the hands of scripts: JSON, MessagePack, formats, patterns, code.
+//! Arbitrary bytes passed to scripts: JSON, MessagePack, formats, patterns, code.
 
 use darter_base::preempt::{Countdown, Never};
 use darter_rdb::functions::{LibraryText, begin_library};
@@ -25,7 +25,7 @@ pub(crate) fn corpus() -> Result<Vec<Vec<u8>>, String> {
     ])
 }
 
-/// A value, an error, or no end.
+/// Runs a script: it returns a value or an error, or does not end.
 pub(crate) fn fuzz_scripts(input: &[u8]) {
     let mut machine = Machine::new(16 << 20).expect("there is memory for a stack");
     let script = Script::new(SCRIPT.as_bytes()).expect("it has no first line of its own");
@@ -59,7 +59,7 @@ pub(crate) fn libraries() -> Result<Vec<Vec<u8>>, String> {
         .to_vec())
 }
 
-/// Libraries, a refusal, or no end.
+/// Loads libraries: they load, are refused, or do not end.
 pub(crate) fn fuzz_libraries(input: &[u8]) {
     let mut machine = Machine::for_functions(16 << 20).expect("there is memory for a stack");
     let (mut registry, mut records) = (Registry::default(), input);

@@ -1,5 +1,6 @@
-//! The target of filters and sketches: any parts of a payload are refused, or are a value that takes no
-//! more memory than they do, keeps its invariants, is read back from its own parts, and can be used.
+//! The target of filters and sketches. Any parts of a payload are refused, or make a value that
+//! takes no more memory than the parts, keeps its invariants, can be used, and is read back from
+//! its own parts.
 
 use darter_families::bloom::BloomFilter;
 use darter_families::cms::Cms;
@@ -9,9 +10,9 @@ use darter_families::topk::TopK;
 use darter_keyspace::{Fresh, NewItem, Value};
 use darter_rdb::Item;
 
-/// Items that each value of the corpus has: some thousand bytes of parts.
+/// Items in each value of the corpus: some thousand bytes of parts.
 const ITEMS: u32 = 300;
-/// Memory that is not for the parts: roots of pages, of 16 GiB at most, and layers.
+/// Memory allowed besides the parts: roots of pages (for at most 16 GiB), and layers.
 const MEMORY_BASE: usize = 1 << 18;
 
 /// The kind of a value, by the first byte of an input.
@@ -77,7 +78,7 @@ pub(crate) fn corpus() -> Result<Vec<Vec<u8>>, String> {
     Ok(kinds.map(|(kind, parts)| [&[kind], &parts[..]].concat()).collect())
 }
 
-/// The value that has these parts, if there is one.
+/// The value with these parts, if they are valid.
 fn of_parts<V: Value + Default>(mut input: &[u8]) -> Option<V> {
     let mut value = V::default();
     while let Some((len, rest)) = input.split_first_chunk() {
@@ -103,7 +104,7 @@ fn fuzz<V: Value + Default>(input: &[u8]) {
     value.check_invariants();
 }
 
-/// See the module.
+/// The target; see the module's documentation.
 pub(crate) fn fuzz_sketches(input: &[u8]) {
     let Some((kind, parts)) = input.split_first() else { return };
     KINDS[usize::from(*kind) % KINDS.len()](parts);

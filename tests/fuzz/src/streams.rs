@@ -1,5 +1,5 @@
-//! The target of streams: what is built of a damaged payload keeps its invariants, and what is written
-//! of it builds the same again.
+//! The target of streams: a stream built from a damaged payload keeps its invariants, and is
+//! rebuilt from its own payload.
 
 use darter_families::TYPES;
 use darter_families::stream::Stream;
@@ -39,10 +39,10 @@ pub(crate) fn corpus() -> Result<Vec<Vec<u8>>, String> {
     Ok(payloads)
 }
 
-/// Builds the stream of a payload, whatever its checksum.
+/// Builds the stream of a payload, ignoring the checksum.
 ///
 /// # Panics
-/// When the stream breaks a promise.
+/// When the stream violates an invariant.
 pub(crate) fn fuzz_streams(data: &[u8]) {
     let Some(stream) = built(data) else { return };
     stream.check_invariants();
@@ -53,7 +53,7 @@ pub(crate) fn fuzz_streams(data: &[u8]) {
     assert!(dump::write(again.items(0), row.rdb) == written, "it is written in another way");
 }
 
-/// `None` if it is no payload of a stream, or a wrong one.
+/// The stream of a payload; `None` if the payload is invalid, or of another type.
 fn built(data: &[u8]) -> Option<Stream> {
     let mut reader = dump::reader(data, TYPES.kinds(), Limits::default()).ok()?;
     let mut stream = Stream::new();

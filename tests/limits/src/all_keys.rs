@@ -1,8 +1,9 @@
 //! Commands that need all keys, while one key is held for long: writers of other keys do not wait,
 //! and reads of all keys do not wait for commands that store a result.
 //!
-//! A busy machine delays replies too: the time in which threads waited for a processor is subtracted,
-//! and the calmest of a few attempts counts. A server at fault delays writers in each of them.
+//! A busy machine delays replies, too. So the time in which threads waited for a processor is
+//! subtracted, and the best of a few attempts counts; a faulty server delays writers in all of
+//! them.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -21,11 +22,11 @@ pub(crate) const CHECKS: &[Check] = &[
 /// The longest wait of a writer.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 5;
-/// How long a script is left to run.
+/// The time for which a script is left running.
 const SCRIPT_TIME: Duration = Duration::from_millis(150);
 
 const STORE: &[&str] = &["ZUNIONSTORE", "{b}d", "2", "{a}", "{a}2"];
-/// It has changed keys, so nobody may see them before it ends.
+/// The script has changed keys, so no client may read them before it ends.
 const SCRIPT: &[&str] = &["EVAL", "redis.call('SET', KEYS[1], 1) while true do end", "1", "held"];
 
 #[rustfmt::skip] // A table.
@@ -50,7 +51,7 @@ fn beside(stage: &Stage, holder: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes what the holders and the commands need.
+/// Stores the data for the holders and the commands.
 fn fill(client: &mut Client) -> Result<(), String> {
     const FILL: &str = "for i = 1, 100000, 100 do local t = {} \
         for j = i, i + 99 do t[#t + 1] = j t[#t + 1] = KEYS[1] .. j end \
@@ -69,12 +70,12 @@ fn fill(client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// The longest wait of writers while `holder` holds its keys and `command` is waiting or has run.
+/// The longest wait of writers while `holder` holds its keys, and `command` is waiting or has run.
 fn longest_wait(server: &Server, holder: &[&str], command: &str) -> Result<Duration, String> {
     let client = || server.client().map_err(text);
     let (mut holds, mut needs_all, mut writes) = (client()?, client()?, client()?);
     holds.send(&encode(holder)).map_err(text)?;
-    sleep(Duration::from_millis(50)); // It has begun.
+    sleep(Duration::from_millis(50)); // The holder has started.
     let words: Vec<&str> = command.split(' ').collect();
     needs_all.send(&encode(&words)).map_err(text)?;
     let (begun, mut longest) = (Instant::now(), Duration::ZERO);
@@ -106,7 +107,7 @@ fn pass(stage: &Stage) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
             fill(&mut client)?;
             holds.send(&encode(STORE)).map_err(text)?;
-            sleep(Duration::from_millis(50)); // It has begun.
+            sleep(Duration::from_millis(50)); // The script has started.
             let (sent, before) = (Instant::now(), delayed(&server));
             let reply = client.words(command).map_err(text)?;
             let waited = sent.elapsed();
@@ -125,7 +126,7 @@ fn order(stage: &Stage) -> Result<(), String> {
     for _ in 0..ATTEMPTS {
         fill(&mut client)?;
         holds.send(&encode(STORE)).map_err(text)?;
-        sleep(Duration::from_millis(50)); // It has begun.
+        sleep(Duration::from_millis(50)); // The script has started.
         client.words("DEL {a}").map_err(text)?;
         let (keys, size) = (
             client.words("KEYS *").map_err(text)?.items().map_or(0, <[Reply]>::len),
@@ -139,7 +140,7 @@ fn order(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Time in which the threads of the server were ready to run and did not, and the time of this one.
+/// The time for which the server's threads, and this one, were ready but did not run.
 pub(crate) fn delayed(server: &Server) -> Duration {
     let process = server.process();
     let waited = process.active_time().saturating_sub(process.cpu_time());

@@ -1,4 +1,5 @@
-//! Few open files: as many clients are served as fit; all others are refused, not left waiting.
+//! A low limit of open files: as many clients as fit are served; others are refused, not left
+//! waiting.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Server};
@@ -17,7 +18,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("too few files are refused at the start",     Asks::AsRedis, too_few),
 ];
 
-/// A server that may open few files, and may not raise the limit.
+/// A server that may open few files, and cannot raise the limit.
 fn server_with_few(stage: &Stage) -> Result<Server, String> {
     let server = Server::subject_under(FILES, stage.shape, &[]).map_err(text)?;
     let allowed = server.process().files_allowed();
@@ -53,7 +54,7 @@ fn reduced(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Three hundred connect at once, then all send.
+/// Three hundred clients connect at once, then all send a command.
 fn beyond(stage: &Stage) -> Result<(), String> {
     let server = server_with_few(stage)?;
     for round in 0..2 {
@@ -71,7 +72,7 @@ fn beyond(stage: &Stage) -> Result<(), String> {
                 }
             }
         }
-        let most = FITTING - 3..=FITTING; // The readiness probe may still count.
+        let most = FITTING - 3..=FITTING; // The client of the readiness probe may still count.
         ensure(most.contains(&served.len()), || {
             format!("round {round}: {} were served, {refused} refused", served.len())
         })?;
@@ -81,7 +82,7 @@ fn beyond(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A client's first answer.
+/// The first answer to a client.
 enum Answer {
     Served,
     Refused,
@@ -91,7 +92,7 @@ enum Answer {
 fn first_answer(socket: &mut TcpStream) -> Result<Answer, String> {
     socket.set_read_timeout(Some(Duration::from_secs(10))).map_err(text)?;
     if socket.write_all(b"PING\r\n").is_err() {
-        return Ok(Answer::Refused); // Already closed.
+        return Ok(Answer::Refused); // The server has closed the connection.
     }
     let mut answer = [0; 64];
     match socket.read(&mut answer) {
@@ -102,7 +103,7 @@ fn first_answer(socket: &mut TcpStream) -> Result<Answer, String> {
             ensure(refusal, || format!("{:?}", String::from_utf8_lossy(&answer[..got])))?;
             Ok(Answer::Refused)
         }
-        // Our PING may have hit the closed socket, and the refusal is lost in the reset.
+        // Our PING may have reached the closed socket; then the refusal is lost in the reset.
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(Answer::Refused),
         Err(_) => Ok(Answer::Nothing),
     }

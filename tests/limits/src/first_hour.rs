@@ -1,5 +1,5 @@
 //! The first hour after a move from Redis: the settings file, the log, a supervisor's
-//! notifications, and what is lost at the exit.
+//! notifications, and losses at the exit.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -80,7 +80,7 @@ fn subject() -> Command {
     command
 }
 
-/// Runs to the end, which must come by itself.
+/// Runs the server until it exits, which it must do by itself.
 fn output(args: &[&str]) -> Result<Output, String> {
     Command::new(server::subject_path()).args(args).stdin(Stdio::null()).output().map_err(text)
 }
@@ -144,7 +144,7 @@ fn check_config(_: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for a server that we hold no handle of.
+/// Waits for a server that this process did not start.
 fn client_at(port: u16) -> Result<Client, String> {
     let start = Instant::now();
     loop {
@@ -218,7 +218,7 @@ fn log_lines(stage: &Stage) -> Result<(), String> {
     ensure(!log.contains('\u{1b}'), || format!("colour in a file: {log:?}"))
 }
 
-/// A folder replaces the files: existing but unreadable, even for a user who may read everything.
+/// A folder in place of the files: they exist but are unreadable, even for root.
 fn unreadable(_: &Stage) -> Result<(), String> {
     let folder = Folder::new("unreadable")?;
     fs::create_dir_all(folder.0.join("dump.rdb")).map_err(text)?;
@@ -283,7 +283,7 @@ fn changes(stage: &Stage) -> Result<(), String> {
         ensure(now - before == *wanted, || format!("{line}: {}, not {wanted}", now - before))?;
         before = now;
     }
-    std::thread::sleep(Duration::from_millis(50)); // An expired key is no change.
+    std::thread::sleep(Duration::from_millis(50)); // An expired key does not count as a change.
     writer.words("EXISTS x").map_err(text)?;
     let now = counted()?;
     ensure(now == before, || format!("the death of a key counts {}", now - before))
@@ -380,7 +380,7 @@ impl Daemon {
         Ok(Self { folder: Folder::new(name)?, port: server::free_port().map_err(text)? })
     }
 
-    /// Starts one, also a second one on the same port: it returns once the server has detached.
+    /// Starts one, also a second one on the same port. Returns once the server has detached.
     fn start(&self) -> Result<(), String> {
         let mut command = subject();
         command.args(["--daemonize", "yes", "--save", "", "--port", &self.port.to_string()]);

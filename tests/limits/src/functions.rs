@@ -1,5 +1,5 @@
-//! Libraries of functions: in files, both ways; and those that are very large, very many, or never
-//! end to load.
+//! Function libraries: in files exchanged with redis-server; and libraries that are very large,
+//! very many, or never finish loading.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Reply, Server};
@@ -29,7 +29,7 @@ fn load(client: &mut Client, code: &str) -> Result<Reply, String> {
     say(client, &[b"FUNCTION", b"LOAD", code.as_bytes()])
 }
 
-/// Texts that are packed and that are not, of several functions, and with zeros in them.
+/// Libraries with compressed and uncompressed texts, several functions, and zero bytes.
 fn fill(client: &mut Client) -> Result<(), String> {
     for at in 0..40 {
         let body = ["x", "abcdefghij", "\u{1}\u{2}"][at % 3].repeat(at * at * 20);
@@ -89,7 +89,7 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
         let again = start_on(stage, folder)?;
         same(what, &told(&mut again.client().map_err(text)?)?)?;
     }
-    // Functions also arrive by payloads.
+    // Functions also arrive in payloads.
     let Reply::Bulk(payload) = say(&mut oracle, &[b"FUNCTION", b"DUMP"])? else {
         return Err("FUNCTION DUMP is no bulk".into());
     };
@@ -102,7 +102,8 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
     same("restored by redis-server", &told(&mut oracle)?)
 }
 
-/// The library's text is damaged, and the file says so by its place; it has no checksum.
+/// The library's text is damaged. The error must name the file's offset, because the library has no
+/// checksum.
 fn refused(stage: &Stage) -> Result<(), String> {
     let code = b"#!lua name=a\nredis.call('GET', 'x')";
     let mut file = b"REDIS0010\xf5".to_vec();

@@ -1,4 +1,4 @@
-//! Input: headers that announce too much, endless lines, bytes one at a time, pipelines longer than
+//! Input: headers that announce too much, endless lines, single bytes, pipelines longer than
 //! memory.
 
 use crate::{Asks, Check, Stage, ensure, text};
@@ -36,7 +36,7 @@ fn must_answer(server: &Server) -> Result<(), String> {
     ensure(pong.text() == Some(b"PONG"), || format!("PING: {pong:?}"))
 }
 
-/// Opens connections that each send `bytes`, and returns how much the server grew.
+/// Opens connections that each send `bytes`. Returns the growth of the server's memory.
 fn growth_by(stage: &Stage, bytes: &[u8], connections: usize) -> Result<u64, String> {
     let server = stage.server()?;
     let mut clients = Vec::new();
@@ -87,7 +87,7 @@ fn refuses_endless(stage: &Stage, filler: &[u8], wanted: &[u8]) -> Result<(), St
     let grown = growth(&server, before);
     ensure(grown < 16 * MIB, || format!("it took {grown} bytes"))?;
     must_answer(&server)?;
-    // A little more than the first 64 KiB, so that the answer is not lost in a reset.
+    // Slightly more than the first 64 KiB, so that the reply is not lost in a reset.
     let mut client = server.client().map_err(text)?;
     let fill = filler.iter().copied().cycle().take(66 * 1024).collect::<Vec<u8>>();
     client.send(&fill).map_err(text)?;
@@ -135,7 +135,7 @@ fn random_bytes(stage: &Stage) -> Result<(), String> {
         let mut bytes = Vec::new();
         for _ in 0..(round * 7 % 500 + 1) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
-            // Mostly bytes that mean something to the protocol.
+            // Mostly bytes with a meaning in the protocol.
             let alphabet = b"*$+-:\r\n0123456789 \"'GETSPINGx\x00\xff";
             let index = usize::try_from(state >> 33).unwrap_or(0) % alphabet.len();
             bytes.push(alphabet[index]);
@@ -148,8 +148,8 @@ fn random_bytes(stage: &Stage) -> Result<(), String> {
     must_answer(&server)
 }
 
-/// Sends for as long as the server takes bytes, reading nothing: it must stop taking them at
-/// `client-query-buffer-limit`, both on the core that has the key and on another.
+/// Sends for as long as the server receives, without reading. The server must stop at
+/// `client-query-buffer-limit`, on the core of the key and on another.
 fn endless_pipeline(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     server
@@ -191,8 +191,8 @@ fn million_arguments(stage: &Stage) -> Result<(), String> {
     ensure(count.int() == Some(1_000_000), || format!("SCARD: {count:?}"))
 }
 
-/// Words of 128 MiB in place of names: none is gathered, which would take another 128 MiB and some
-/// ten milliseconds in one slice.
+/// Words of 128 MiB in place of names. None may be gathered, which would take another 128 MiB, and
+/// tens of milliseconds in one slice.
 fn huge_words(stage: &Stage) -> Result<(), String> {
     const BYTES: u64 = 128 * MIB;
     let huge = "x".repeat(BYTES as usize);
@@ -285,8 +285,8 @@ fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A password that is not UTF-8 is refused: it would never match that of AUTH, and lock all clients
-/// out.
+/// A password that is not UTF-8 is refused: it would never match the argument of AUTH, and lock out
+/// all clients.
 fn settings_are_text(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;

@@ -23,7 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
 ];
 
-/// They depend neither on the number of cores nor on the backend.
+/// Checks that depend neither on the number of cores nor on the backend.
 #[rustfmt::skip] // A table.
 pub(crate) const STARTS: &[Check] = &[
     ("epoll can be forced and is logged",             Asks::More,    epoll),
@@ -74,7 +74,7 @@ fn second_signal(stage: &Stage) -> Result<(), String> {
     server.client().and_then(|mut other| other.words("PING")).map_err(text)?;
     server.signal(Signal::TERM).map_err(text)?;
     if server.wait_for_exit(Duration::from_millis(200)).map_err(text)?.is_some() {
-        return Ok(()); // The server abandoned the client at once.
+        return Ok(()); // The server abandoned the client.
     }
     server.signal(Signal::TERM).map_err(text)?;
     let status = server.wait_for_exit(Duration::from_secs(1)).map_err(text)?;
@@ -126,8 +126,8 @@ fn settings_file(stage: &Stage) -> Result<(), String> {
     expect_setting(&mut client, "maxmemory", "12582912")
 }
 
-/// Even where clients may set these: a value that would write elsewhere is refused, and changes
-/// nothing.
+/// Even if clients may set `dir` and `dbfilename`, a value that would write elsewhere is refused,
+/// and changes nothing.
 fn checked_folder(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--enable-protected-configs", "local"])?;
     let mut client = server.client().map_err(text)?;
@@ -153,7 +153,7 @@ fn checked_folder(stage: &Stage) -> Result<(), String> {
     expect_setting(&mut client, "dbfilename", "other.rdb")
 }
 
-/// Two clients of different cores, each with a setting of its own.
+/// Two clients on different cores each change a setting.
 fn settings_at_once(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut clients = Vec::new();
@@ -212,7 +212,7 @@ fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
     expect_setting(&mut client, "maxmemory-policy", "allkeys-lru")
 }
 
-/// Starts the subject where it must not start; returns its output.
+/// Starts the subject with arguments that it must refuse. Returns its output.
 fn refused_start(args: &[&str]) -> Result<String, String> {
     let mut child = Command::new(server::subject_path())
         .args(args)
@@ -259,7 +259,7 @@ impl Drop for Child {
     }
 }
 
-/// Starts the subject on a port, and waits until it answers, even with a refusal.
+/// Starts the subject on a port, and waits until it answers, possibly with a refusal.
 fn start_on(port: u16, more: &[&str]) -> Result<(Child, Client), String> {
     let mut command = Command::new(server::subject_path());
     command.args(["--port", &port.to_string(), "--save", ""]).args(more);
@@ -279,7 +279,7 @@ fn start_on(port: u16, more: &[&str]) -> Result<(Child, Client), String> {
     }
 }
 
-/// The kernel may hold a killed server's sockets for a while; its successor waits for them.
+/// The kernel may hold a killed server's sockets for a while; the next server must wait for them.
 fn start_after_kill(_: &Stage) -> Result<(), String> {
     let port = server::free_port().map_err(text)?;
     for round in 0..8 {
@@ -329,7 +329,8 @@ fn reports_loading(stage: &Stage) -> Result<(), String> {
     ensure(count.int() == Some(300_000), || format!("{count:?}"))
 }
 
-/// An RDB file with strings, hashes and sets of both sizes, in two databases, some with deadlines.
+/// An RDB file with strings, and hashes and sets of both sizes, in two databases; some with
+/// deadlines.
 fn written_by_redis() -> Result<(Vec<u8>, Vec<Reply>), String> {
     let oracle = Server::oracle().map_err(text)?;
     let mut client = oracle.client().map_err(text)?;
@@ -349,7 +350,7 @@ fn written_by_redis() -> Result<(Vec<u8>, Vec<Reply>), String> {
     Ok((bytes, contents(&mut client)?))
 }
 
-/// The content of the file's keys, in an order that does not depend on the server.
+/// The contents of the file's keys, in an order independent of the server.
 fn contents(client: &mut Client) -> Result<Vec<Reply>, String> {
     let lines = [
         "SELECT 3",

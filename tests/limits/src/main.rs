@@ -1,11 +1,11 @@
 //! How the server copes with hostile and careless clients, and how it starts and stops: raw
 //! sockets, one server a check, memory and CPU read from `/proc`.
 //!
-//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [--varying] [TEXT]`;
-//! with a text only the checks whose names contain it. Random checks, the soak, run for about as
-//! long as given. With `--varying` only the checks that depend on the cores or on the backend run.
+//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [--varying]
+//! [TEXT]`; with TEXT, only the checks whose names contain it. Random checks (the soak) run for
+//! about SECONDS. With `--varying` only the checks that depend on the cores or on the backend run.
 //!
-//! With `DARTER_BIN=redis-server` the checks that ask for more than Redis offers are skipped.
+//! With `DARTER_BIN=redis-server` the checks that require more than Redis offers are skipped.
 //!
 //! Not here: the replies to malformed input, which `tests/conformance` compares with Redis.
 
@@ -53,7 +53,7 @@ impl Stage {
         self.server_with(&[])
     }
 
-    /// A fresh server with more arguments.
+    /// A fresh server with further arguments.
     pub(crate) fn server_with(&self, more: &[&str]) -> Result<Server, String> {
         Server::subject_with(self.shape, more).map_err(text)
     }
@@ -64,17 +64,17 @@ pub(crate) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A failure unless `holds`.
+/// Fails unless `holds`.
 pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Whether Redis, in Darter's place, would pass the check too.
+/// Whether Redis would also pass the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// A limit that Redis has as well.
+    /// Redis has this limit as well.
     AsRedis,
-    /// More than Redis does.
+    /// Redis would fail.
     More,
 }
 

@@ -1,7 +1,7 @@
 //! Memory: the reported figures against the process's own, the limits of clients, and states that
 //! must cost no memory.
 //!
-//! `--soak SECONDS` repeats the comparisons, with more data, for about that long.
+//! `--soak SECONDS` repeats the comparisons with more data for about that time.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long memory and closing may lag behind: only what never happens is a fault.
+/// How long freeing and closing may take. Only something that never happens is a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[rustfmt::skip] // A table.
@@ -51,7 +51,7 @@ fn number_of(info: &str, name: &str) -> Option<u64> {
     line.and_then(|line| line.trim().parse().ok())
 }
 
-/// The reply must be this text.
+/// Fails unless the reply is this text.
 fn must_say(client: &mut Client, line: &str, wanted: &str) -> Result<(), String> {
     let reply = client.words(line).map_err(text)?;
     let said = reply.text().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
@@ -59,7 +59,7 @@ fn must_say(client: &mut Client, line: &str, wanted: &str) -> Result<(), String>
     ensure(said == wanted, || format!("{line}: {reply:?}"))
 }
 
-/// Polls until it holds; false when it never does.
+/// Polls until the condition holds. Returns false if it never does.
 fn wait_until(mut holds: impl FnMut() -> Result<bool, String>) -> Result<bool, String> {
     let start = Instant::now();
     while !holds()? {
@@ -88,13 +88,14 @@ impl Watched {
         Ok(Self { server, client, resident, used })
     }
 
-    /// How much `used_memory` and the resident memory have grown.
+    /// The growth of `used_memory` and of the resident memory.
     fn growth(&mut self) -> Result<(u64, u64), String> {
         let used = reported(&mut self.client, "memory", "used_memory")?.saturating_sub(self.used);
         Ok((used, self.server.process().resident_bytes().saturating_sub(self.resident)))
     }
 
-    /// The reported growth reaches `least`, and matches the resident one, to a tenth and 10 MB.
+    /// Checks that the reported growth reaches `least`, and matches the resident growth, within a
+    /// tenth and 10 MB.
     fn must_report(&mut self, least: u64, what: &str) -> Result<(), String> {
         let mut last = (0, 0);
         let holds = wait_until(|| {
@@ -109,7 +110,7 @@ impl Watched {
         })
     }
 
-    /// The reported growth falls back to nearly nothing.
+    /// Waits until the reported growth is nearly zero again.
     fn must_fall(&mut self, what: &str) -> Result<(), String> {
         let mut last = (0, 0);
         let holds = wait_until(|| {
@@ -152,7 +153,7 @@ impl Watched {
         Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
 
-    /// A number in CLIENT LIST for the client of this name; none when it is gone.
+    /// A number in CLIENT LIST for the client with this name; `None` when the client is gone.
     fn of_client(&mut self, name: &str, field: &str) -> Result<Option<u64>, String> {
         let list = self.client.words("CLIENT LIST").map_err(text)?;
         let list = String::from_utf8_lossy(list.text().unwrap_or_default()).into_owned();
@@ -165,12 +166,12 @@ impl Watched {
     }
 }
 
-/// Clients that have sent a command and read only the first byte of its reply.
+/// Clients that have sent a command and read only the first byte of the reply.
 fn unread(server: &Server, command: &str, keys: &[String]) -> Result<Vec<Client>, String> {
     keys.iter().map(|key| unread_one(server, key, &format!("{command} {key}"))).collect()
 }
 
-/// One such client, named after its key with the prefix `of:`.
+/// One client of [`unread`], named `of:` plus its key.
 fn unread_one(server: &Server, name: &str, line: &str) -> Result<Client, String> {
     let mut client = server.client().map_err(text)?;
     client.words(&format!("CLIENT SETNAME of:{name}")).map_err(text)?;
@@ -180,7 +181,7 @@ fn unread_one(server: &Server, name: &str, line: &str) -> Result<Client, String>
     Ok(client)
 }
 
-/// Runs a round with the least amount of data; in a soak, more rounds with multiples of it.
+/// Runs a round with the least amount of data; in a soak, further rounds with multiples of it.
 fn rounds(stage: &Stage, round: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
     const TIMES_MAX: u64 = 10;
     let start = Instant::now();
@@ -194,7 +195,7 @@ fn rounds(stage: &Stage, round: impl Fn(u64) -> Result<(), String>) -> Result<()
     }
 }
 
-/// Two hashes that are read by three clients each, then deleted: each counts once.
+/// Two hashes are read by three clients each, then deleted; each hash counts once.
 fn pinned_hashes(stage: &Stage) -> Result<(), String> {
     rounds(stage, |times| {
         let mut watched = Watched::start(stage)?;
@@ -272,7 +273,8 @@ fn pinned_by_several(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Only deleted values that are still read are pinned; the categories add up to the used memory.
+/// Only deleted values that are still being read count as pinned. The categories sum to the used
+/// memory.
 fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     const BYTES: u64 = 20 * MIB;
     const KINDS: [&str; 6] = ["startup", "clients", "dataset", "pinned", "freeing", "other"];
@@ -296,7 +298,7 @@ fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     let readers = unread(&watched.server, "GET", &keys)?;
     must_be(&mut watched, 0, 0, "of keys that are there")?;
     watched.client.words("DEL one two").map_err(text)?;
-    // Output in transit to the socket is reported as theirs.
+    // Output in transit to the socket counts as the clients'.
     let pinned_least = 2 * BYTES - MIB;
     must_be(&mut watched, pinned_least, 2 * BYTES + MIB, "by two readers")?;
     let stats = watched.client.words("MEMORY STATS").map_err(text)?;
@@ -309,7 +311,8 @@ fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     must_be(&mut watched, 0, 0, "at last")
 }
 
-/// A client named `name` that has sent `sent` bytes of an argument of `announced`.
+/// A client named `name` that has sent `sent` bytes of an argument announced with `announced`
+/// bytes.
 fn sender(server: &Server, name: &str, sent: u64, announced: u64) -> Result<Client, String> {
     let mut client = server.client().map_err(text)?;
     client.words(&format!("CLIENT SETNAME {name}")).map_err(text)?;
@@ -393,7 +396,7 @@ fn reply_buffers(stage: &Stage) -> Result<(), String> {
 
 /// Names and arguments are copied into the reply.
 fn long_replies(stage: &Stage) -> Result<(), String> {
-    /// The part of a reply in both ends' sockets is the system's.
+    /// The bytes of a reply in the sockets of both ends belong to the system.
     const OF_SOCKETS: u64 = 12 * MIB;
     let long = "m".repeat(usize::try_from(24 * MIB + OF_SOCKETS).map_err(text)?);
     for command in ["ECHO", "PING", "HGETALL", "SMEMBERS"] {
@@ -429,7 +432,7 @@ fn copies(stage: &Stage) -> Result<(), String> {
     ensure(used < 60 * MIB, || format!("{used} reported of a hash and its copies"))
 }
 
-/// A path of 16 KB may become half a megabyte.
+/// A path of 16 KB may take half a megabyte when parsed.
 fn paths(stage: &Stage) -> Result<(), String> {
     let mut watched = Watched::start(stage)?;
     let path = format!("$[{}0]", "9,".repeat(8_000));
@@ -442,7 +445,7 @@ fn paths(stage: &Stage) -> Result<(), String> {
     ensure(peak < 64 * MIB, || format!("{peak} bytes for paths of 6 MB"))
 }
 
-/// Memory besides the keys' counts too, until it is released.
+/// Memory other than the keys' counts, too, until it is freed.
 fn maxmemory(stage: &Stage) -> Result<(), String> {
     let mut watched = Watched::start(stage)?;
     must_say(&mut watched.client, "CONFIG SET maxmemory 100mb", "OK")?;
@@ -480,7 +483,7 @@ fn query_limit(stage: &Stage) -> Result<(), String> {
     let _below = sender(&watched.server, "below", 900_000, 3 * MIB)?;
     let mut beyond = sender(&watched.server, "beyond", MIB + 200_000, 3 * MIB)?;
     ensure(is_closed(&mut beyond)?, || "a client beyond the limit got a reply".to_owned())?;
-    let mut query = None; // Output on its way as the other client is closed comes too.
+    let mut query = None; // Output in transit when the other client is closed counts, too.
     let is_all = wait_until(|| {
         query = watched.of_client("below", "qbuf")?;
         Ok(query == Some(900_000))
@@ -492,7 +495,7 @@ fn query_limit(stage: &Stage) -> Result<(), String> {
     ensure(watched.server.logs(line, PATIENCE), || watched.server.log())
 }
 
-/// The reader of an existing value holds nothing; of a deleted one, all that it has not read.
+/// A reader of an existing value pins nothing; a reader of a deleted one pins everything unread.
 fn output_limits(stage: &Stage) -> Result<(), String> {
     const CLOSED: &str = "closed for overcoming of output buffer limits.";
     for (limits, set) in [("hard", "normal 10mb 0 0"), ("soft", "normal 0 10mb 1")] {
@@ -519,7 +522,7 @@ fn output_limits(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Only the largest client is closed: 30 MB are held, 20 are allowed.
+/// Only the largest client is closed: 30 MB are held, and 20 MB are allowed.
 fn all_clients(stage: &Stage) -> Result<(), String> {
     for limit in ["maxmemory-clients 20mb", "maxmemory 200mb maxmemory-clients 10%"] {
         let mut watched = Watched::start(stage)?;
@@ -537,7 +540,7 @@ fn all_clients(stage: &Stage) -> Result<(), String> {
         must_say(&mut watched.client, &format!("CONFIG SET {limit}"), "OK")?;
         ensure(is_closed(&mut largest)?, || format!("{limit}: the largest got a reply"))?;
         ensure(watched.server.logs("Evicting client: id=", PATIENCE), || watched.server.log())?;
-        std::thread::sleep(Duration::from_millis(300)); // Time to close more.
+        std::thread::sleep(Duration::from_millis(300)); // Time in which it could close more.
         let evicted = reported(&mut watched.client, "stats", "evicted_clients")?;
         ensure(evicted == 1, || format!("{limit}: {evicted} were closed"))?;
         for name in ["spared", "small"] {
@@ -548,11 +551,11 @@ fn all_clients(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A turn visits no unused database, and what concerns all databases visits them in portions.
+/// A turn visits no unused database, and commands over all databases visit them in portions.
 fn very_many_databases(stage: &Stage) -> Result<(), String> {
     const MANY: u64 = 50_000;
     const GETS: u64 = 200;
-    /// Walking this many takes a multiple of this, in a debug build and in any other.
+    /// Visiting this many databases takes a multiple of this time, in any build.
     const PORTION_US: u64 = 20_000;
     const TRIES: usize = 5;
     let server = stage.server_with(&["--databases", "100000"])?;
@@ -606,7 +609,7 @@ fn fill_databases(client: &mut Client, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Commands on all databases visit those in use.
+/// Commands over all databases visit only those in use.
 fn databases(stage: &Stage) -> Result<(), String> {
     let small = stage.server()?.process().resident_bytes();
     let server = stage.server_with(&["--databases", "2147483647"])?;

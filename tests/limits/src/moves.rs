@@ -1,5 +1,5 @@
-//! Connections that move to the core of their keys, on two cores: what was a message each way is none,
-//! nothing of a pipeline is lost or mixed up on the way, and one that was given away is found.
+//! Connections that move to the core of their keys, on two cores: messages between cores disappear,
+//! a moving pipeline loses and mixes up nothing, and a connection that has moved is found.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Reply, Server, Shape};
@@ -11,7 +11,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("connections that move lose nothing",         Asks::More, pipelines_on_the_move),
 ];
 
-/// The longest time until a move begins: a streak lasts a fifth of it at least.
+/// The longest time until a move starts; a streak lasts at least a fifth of it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn two_cores(stage: &Stage) -> Result<Server, String> {
@@ -31,7 +31,7 @@ fn int(client: &mut Client, line: &str) -> Result<i64, String> {
     reply.int().ok_or_else(|| format!("{line}: {reply:?}"))
 }
 
-/// If two clients ask for one key all the time, one is on its core and the other moves there.
+/// If two clients constantly use one key, one is on its core and the other moves there.
 fn moves(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut clients = [server.client().map_err(text)?, server.client().map_err(text)?];
@@ -68,8 +68,8 @@ fn moves(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Pipelines of INCR to one key, then to one of the other core: each reply comes once, in its order,
-/// while the client moves from core to core, and others come and go.
+/// Pipelines of INCR to one key, then to one of the other core. Each reply arrives once and in
+/// order, while the client moves between cores, and other clients connect and disconnect.
 fn pipelines_on_the_move(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut watcher = server.client().map_err(text)?;
@@ -82,12 +82,12 @@ fn pipelines_on_the_move(stage: &Stage) -> Result<(), String> {
     let mut round = 0;
     while fact(&mut watcher, "stats", "connections_moved")? < 12 {
         ensure(began.elapsed() < 4 * PATIENCE, || "they do not move on".to_owned())?;
-        // The clients are on two cores, and each for long enough.
+        // The clients use each core for long enough.
         let key = (began.elapsed().as_millis() / 600 % 2) as usize;
         round += 1;
         let name = ["queue:0", "queue"][key];
         if round % 16 == 0 {
-            // Not more: cores that are busy with others are not given connections.
+            // Only one, because a core that is busy with others is not given connections.
             let mut other = server.client().map_err(text)?;
             int(&mut other, "CLIENT ID")?;
         }

@@ -1,8 +1,8 @@
-//! Names (keys, fields, members) of 256 KiB are handled within a slice; longer ones cost a longer one.
-//! Each has at most `name-max-bytes`.
+//! Names (keys, fields, members) of 256 KiB are handled within a slice; longer names take a longer
+//! slice. The limit is `name-max-bytes`.
 //!
 //! A slice's time is the core's own CPU time, which a loaded machine sometimes prolongs; so each
-//! command has several tries, and the shortest of their longest slices counts.
+//! command is tried several times, and the try with the shortest maximum counts.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::notation::show;
@@ -17,12 +17,12 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 const BYTES: usize = 256 * 1024;
-/// Four times the limit of a slice: the build of the tests is slower.
+/// Four times the limit of a slice, because the tests' build is slower.
 const SLICE_MAX_US: u64 = 2_000;
 const TRIES: usize = 6;
 
-/// A command, in which `A` to `D` stand for the long names, and its reply. `A` and `D` have a
-/// common beginning.
+/// A command, in which `A` to `D` stand for long names, and its reply. `A` and `D` have a common
+/// prefix.
 type Case = (&'static str, &'static str);
 
 #[rustfmt::skip] // A table.
@@ -78,7 +78,7 @@ fn names() -> [String; 4] {
     [a, b, c, d]
 }
 
-/// Wherever a name stands, and whoever runs the command; a value of that length is welcome.
+/// Too long names are refused in every place and context; a value of that length is accepted.
 fn too_long(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
@@ -104,11 +104,11 @@ fn too_long(stage: &Stage) -> Result<(), String> {
     ensure(reply.text() == Some(b"OK"), || show(&reply, 200))
 }
 
-/// Members of a collection, and their length: 1 MiB in all.
+/// Members of a collection, and their length; 1 MiB in all.
 const MEMBERS: &[u8] = b"abcdefgh";
 const MEMBER_BYTES: usize = 128 * 1024;
 
-/// Commands over collections of all the members, and how many of these each replies with.
+/// Commands over collections of all the members, and how many members each replies with.
 #[rustfmt::skip] // A table.
 const READS: &[(&str, usize)] = &[
     ("SMEMBERS s",               8),
@@ -207,7 +207,7 @@ fn restores(stage: &Stage) -> Result<(), String> {
     ensure(longest.iter().all(|us| *us < SLICE_MAX_US), || format!("{longest:?} us"))
 }
 
-/// Runs a command that replies with so many of the members. Returns its longest slice.
+/// Runs a command that replies with this many members. Returns its longest slice.
 fn read_slice_max(client: &mut Client, line: &str, members: usize) -> Result<u64, String> {
     client.words("CONFIG RESETSTAT").map_err(text)?;
     let reply = client.words(line).map_err(text)?;
@@ -222,7 +222,7 @@ fn read_slice_max(client: &mut Client, line: &str, members: usize) -> Result<u64
     number(client, "INFO slices", "slice_max_us:")
 }
 
-/// Runs a command. Returns its longest slice, its deferred frees included, in microseconds.
+/// Runs a command. Returns its longest slice in microseconds, including deferred frees.
 fn slice_max(
     client: &mut Client,
     line: &str,

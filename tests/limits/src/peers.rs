@@ -40,7 +40,7 @@ fn maxclients(stage: &Stage) -> Result<(), String> {
             Err(_) => refusals += 1, // The refusal may be lost in the reset.
         }
     }
-    // The last readiness probe may still count as a client when the first ones connect.
+    // The last readiness probe may still count as a client when the first clients connect.
     ensure((18..=20).contains(&held.len()), || format!("{} were served", held.len()))?;
     ensure(refusals >= 10, || format!("{refusals} were refused"))?;
     let pong = held[0].words("PING").map_err(text)?;
@@ -93,14 +93,14 @@ fn come_and_go(stage: &Stage) -> Result<(), String> {
     ensure(grown < 8 * MIB, || format!("2000 connections left {grown} bytes"))
 }
 
-/// Stores the value that the gluttons read, on a connection of its own.
+/// Stores the value that the gluttons request, on a separate connection.
 fn store_big(server: &Server) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     let stored = client.command(&["SET", "big", &"x".repeat(3_000_000)]).map_err(text)?;
     ensure(stored.text() == Some(b"OK"), || format!("SET: {stored:?}"))
 }
 
-/// A connection that asked for 300 MB and reads none of it.
+/// A connection that has requested 300 MB and reads none of it.
 fn glutton(server: &Server) -> Result<Client, String> {
     let mut client = server.client().map_err(text)?;
     client.send(&encode(&["GET", "big"]).repeat(100)).map_err(text)?;
@@ -141,13 +141,13 @@ fn reset(stage: &Stage) -> Result<(), String> {
     for _ in 0..50 {
         let client = glutton(&server)?;
         let _ = client.socket().read(&mut [0; 1]);
-        drop(client); // Unread bytes: the kernel resets.
+        drop(client); // Unread bytes make the kernel reset the connection.
     }
     let pong = server.client().and_then(|mut client| client.words("PING")).map_err(text)?;
     ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
 }
 
-/// A client that monitors, or waits for the end of a pause, is not idle.
+/// A client in MONITOR, or waiting for the end of a pause, does not count as idle.
 fn timeout(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--timeout", "1"])?;
     let client = || server.client().map_err(text);
@@ -192,8 +192,8 @@ fn two_cores_with_timeout(stage: &Stage) -> Result<Server, String> {
     Server::subject_with(Shape { cores: 2, ..stage.shape }, &more).map_err(text)
 }
 
-/// One core is blocked for three seconds. Clients of the other have asked for its keys, and get
-/// them, though they have sent and received nothing for longer than the timeout.
+/// One core is blocked for three seconds. Clients of the other core have requested its keys, and
+/// get them, though they have sent and received nothing for longer than the timeout.
 fn timeout_spares(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 20;
     let server = two_cores_with_timeout(stage)?;
@@ -208,7 +208,8 @@ fn timeout_spares(stage: &Stage) -> Result<(), String> {
         (0..KEYS).try_for_each(|_| client.receive().map(drop)).map_err(text)?;
     }
     sleeper.send(&encode(&["DEBUG", "SLEEP", "3"])).map_err(text)?;
-    std::thread::sleep(Duration::from_millis(50)); // Now it is blocked, and so are its clients.
+    // Now the core is blocked, and so are its clients.
+    std::thread::sleep(Duration::from_millis(50));
     for (who, client) in clients.iter_mut().enumerate() {
         client.send(&sets(who)).map_err(text)?;
     }
@@ -221,7 +222,8 @@ fn timeout_spares(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients of both cores ask for values of both, and read none, whichever core owes the next reply.
+/// Clients of both cores request values of both, and read none, whichever core sends the next
+/// reply.
 fn timeout_two_cores(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 50;
     let server = two_cores_with_timeout(stage)?;
@@ -270,7 +272,7 @@ fn idle(stage: &Stage) -> Result<(), String> {
     let clients: Vec<Client> =
         (0..20).map(|_| server.client()).collect::<Result<_, _>>().map_err(text)?;
     std::thread::sleep(Duration::from_millis(500));
-    // The best of three, because other load of the machine is included.
+    // The best of three tries, because other load on the machine is included.
     let window = Duration::from_secs(3);
     let mut used = window;
     for _ in 0..3 {

@@ -1,5 +1,5 @@
 //! Pipelines longer than the receive buffers, over several cores, and with a change of protocol in
-//! the middle; and the client that the slow log names for each command.
+//! the middle; and the client of each command in the slow log.
 //!
 //! Always with two cores: a single core has no order to keep.
 
@@ -42,8 +42,7 @@ fn key(at: usize) -> String {
     format!("key:{}", at % 50)
 }
 
-/// Sends `bytes` from another thread, because the server may stop receiving; `then` runs at the
-/// same time.
+/// Sends `bytes` from another thread, because the server may stop receiving; meanwhile runs `then`.
 fn while_sending(
     mut socket: TcpStream,
     bytes: &[u8],
@@ -54,14 +53,14 @@ fn while_sending(
         let sender = scope.spawn(move || socket.write_all(bytes));
         let outcome = then();
         if outcome.is_err() {
-            let _ = closer.shutdown(Shutdown::Both); // Ends the other thread.
+            let _ = closer.shutdown(Shutdown::Both); // Makes the other thread end.
         }
         let sent = sender.join().map_err(|_| "the sender panicked".to_owned())?;
         outcome.and_then(|()| sent.map_err(text))
     })
 }
 
-/// Lets the server run turns in which `client`'s replies go unread.
+/// Lets the server run some turns in which `client`'s replies are not read.
 fn let_turn(server: &Server) -> Result<(), String> {
     let mut other = server.client().map_err(text)?;
     for _ in 0..200 {
@@ -93,7 +92,7 @@ fn late_reader(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Requests of [`long_pipeline`].
+/// Requests in [`long_pipeline`].
 const WRITTEN: usize = 400_000;
 
 /// A pipeline whose requests (37 MB) and replies (83 MB) both exceed all socket buffers.
@@ -120,7 +119,7 @@ fn written_whole(stage: &Stage) -> Result<(), String> {
     ensure(held < 64 << 20, || format!("{held} bytes are still held"))
 }
 
-/// A client that closes during that leaves no memory behind.
+/// A client that disconnects during a long pipeline leaves no memory behind.
 fn backlog_goes(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut other = server.client().map_err(text)?;
@@ -139,8 +138,8 @@ fn backlog_goes(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients whose replies were short so far ask for long ones, and read none: what the server learnt
-/// from the short ones must not let it prepare 20 MB for each. Read later, all of it arrives.
+/// Clients whose replies were short so far request long ones, and read none. The server must not
+/// have learnt from the short ones to prepare 20 MB for each. Read later, all of it arrives.
 fn first_long_replies(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SHORT: usize = 4_000;
@@ -184,9 +183,9 @@ fn first_long_replies(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Two clients, one on each core, ask for 7 MB of one core's values and then set a key, all in one
+/// Two clients, one on each core, request 7 MB of one core's values and then set a key, in one
 /// send, and disconnect without reading. Requests already sent to the other core still run;
-/// requests that their own core has not begun do not.
+/// requests that their own core has not started do not.
 fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let server = two_cores(stage)?;
@@ -211,7 +210,7 @@ fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
 }
 
 /// One core is blocked for two seconds while clients send 40 MB each, half of it for that core. Its
-/// requests are taken from the sockets up to `client-query-buffer-limit` before it can run them.
+/// requests are received up to `client-query-buffer-limit` before it can run them.
 fn sleeping_core(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SETS: usize = 100;
@@ -280,7 +279,7 @@ fn long_request(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// One send: hashes are written and read, in RESP2, in RESP3, and in RESP2 again.
+/// One send: hashes are written and read in RESP2, in RESP3, and in RESP2 again.
 fn hello_midway(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut client = server.client().map_err(text)?;
@@ -315,8 +314,8 @@ fn hello_midway(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Commands for one key, for another core's, and for keys of both, then the signal: all that has
-/// arrived is answered, in order, and the server exits with 0.
+/// Commands for one key, for a key of another core, and for keys of both, then the signal:
+/// everything received is answered in order, and the server exits with 0.
 fn sigterm(stage: &Stage) -> Result<(), String> {
     const ROUNDS: usize = 200;
     let mut server = two_cores(stage)?;
@@ -348,7 +347,8 @@ fn sigterm(stage: &Stage) -> Result<(), String> {
     ensure(status.code() == Some(0), || format!("{status}; its log:\n{}", server.log()))
 }
 
-/// Writes wait for the end of the pause, and so does what follows them; reads of others do not.
+/// Writes wait for the end of the pause, and so do later commands of the same client; reads by
+/// others do not.
 fn pause(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let (mut client, mut other) = (server.client().map_err(text)?, server.client().map_err(text)?);
@@ -375,8 +375,8 @@ fn pause(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// During a pause of all commands nothing is answered, not even its own end; and it lasts as long
-/// as the longest.
+/// During a pause of all commands nothing is answered, not even the command that ends it. The
+/// longest of several pauses applies.
 fn pauses(stage: &Stage) -> Result<(), String> {
     const LONG: Duration = Duration::from_millis(600);
     let server = two_cores(stage)?;
@@ -393,7 +393,7 @@ fn pauses(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of the slow log, oldest first, without the newest, which is the SET of its own limit.
+/// The rows of the slow log, oldest first, without the newest: the SET of the limit itself.
 fn slow_rows(client: &mut Client) -> Result<Vec<Vec<Reply>>, String> {
     let log = client.words("SLOWLOG GET -1").map_err(text)?;
     let rows = log.items().ok_or_else(|| format!("SLOWLOG GET: {log:?}"))?;
@@ -430,7 +430,7 @@ fn slowlog_clients(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A long SADD is one entry with all of its time, which commandstats reports too.
+/// A long SADD is one entry with its total time, which commandstats also reports.
 fn slowlog_job(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut client = server.client().map_err(text)?;
@@ -457,8 +457,8 @@ fn slowlog_job(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Four clients keep both cores busy with each other's work, until two others have all their
-/// requests answered.
+/// Four clients keep both cores busy with work for each other, until all requests of two other
+/// clients are answered.
 fn flood(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 4;
     const ASKED: usize = 300;
@@ -477,7 +477,7 @@ fn flood(stage: &Stage) -> Result<(), String> {
             scope.spawn(move || pour(writer, at, over));
         }
         let outcome = ask_often(&server, ASKED);
-        over.store(true, Ordering::SeqCst); // Ends the floods, and so their readers.
+        over.store(true, Ordering::SeqCst); // Ends the floods, and thus their readers.
         outcome
     })
 }
@@ -517,8 +517,8 @@ fn drain(mut socket: TcpStream) {
     while socket.read(&mut bytes).is_ok_and(|read| read > 0) {}
 }
 
-/// One client pipelines numbers, each to a key on one core and then to a key on the other; eight
-/// observers read the later key, then the earlier one, which must hold that number as well.
+/// One client pipelines numbers, each to a key on one core and then to a key on the other. Eight
+/// observers read the later key, then the earlier one, which must have that number as well.
 fn seen_in_order(stage: &Stage) -> Result<(), String> {
     const WATCHERS: usize = 8;
     let server = two_cores(stage)?;
@@ -558,7 +558,7 @@ fn seen_in_order(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// A name whose slot belongs to this core of two.
+/// A name whose slot belongs to this core (of two).
 fn of_core(core: usize) -> String {
     let mut names = (0..).map(|at| format!("name:{at}"));
     names.find(|name| darter_base::slot::owner_of(name.as_bytes(), 2) == core).unwrap_or_default()
@@ -570,7 +570,7 @@ fn number(client: &mut Client, key: &str) -> Result<u64, String> {
     Ok(digits.and_then(|digits| digits.parse().ok()).unwrap_or(0))
 }
 
-/// Writes numbers to pairs of keys, in pipelines of some hundred commands.
+/// Writes numbers to pairs of keys, in pipelines of a few hundred commands.
 fn write_pairs(client: &mut Client, pairs: &[[String; 2]], until: Instant) -> Result<(), String> {
     const NUMBERS: u64 = 100;
     let mut first = 1;

@@ -1,4 +1,4 @@
-//! CONFIG SET port and bind: the running server moves, or stays where it was, entirely.
+//! CONFIG SET port and bind: the running server changes its addresses completely, or not at all.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Protocol, server};
@@ -102,7 +102,7 @@ fn names(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--bind", "127.0.0.1"])?;
     let mut client = server.client().map_err(text)?;
     is_refused(&mut client, &["CONFIG", "SET", "bind", "localhost"], why)?;
-    let server = stage.server_with(&["--bind", "localhost"])?; // Known from the start.
+    let server = stage.server_with(&["--bind", "localhost"])?; // Configured from the start.
     let mut client = server.client().map_err(text)?;
     is_ok(&mut client, &["CONFIG", "SET", "bind", "localhost 127.0.0.2"])?;
     let new = server::free_port().map_err(text)?.to_string();
@@ -135,10 +135,10 @@ fn addresses(stage: &Stage) -> Result<(), String> {
     serves_only(&[one], &[])
 }
 
-/// Seconds until the server probes its silent client, according to the kernel; none if it never
+/// Seconds until the server probes its silent client, as reported by the kernel; `None` if it never
 /// does.
 fn probed_after_s(server: u16, client: u16) -> Result<Option<u64>, String> {
-    /// The timers of the kernel's table: none, one for unacknowledged data, and this one.
+    /// The timer types in the kernel's table: none, unacknowledged data, and keepalive.
     const OFF: &str = "00";
     const KEEPALIVE: &str = "02";
     let ends = [format!(":{server:04X}"), format!(":{client:04X}")];
@@ -182,7 +182,8 @@ fn keepalive(stage: &Stage) -> Result<(), String> {
     ensure(after_s.is_some_and(|after_s| after_s > 240), || {
         format!("the first client: after {after_s:?} s")
     })?;
-    let server = stage.server_with(&["--tcp-keepalive", "100000"])?; // The kernel allows less.
+    // The kernel allows less than that.
+    let server = stage.server_with(&["--tcp-keepalive", "100000"])?;
     serves_only(&[("127.0.0.1", server.port())], &[])
 }
 

@@ -1,6 +1,6 @@
-//! Clients that reset their connection: while they send, while they are sent to, while the server
-//! holds them back, while a long reply streams, and at random bytes of anything. They must leave
-//! nothing: no client in CLIENT LIST, no descriptor, no memory, no receive buffer.
+//! Clients that reset their connection: while they send, while they receive, while the server holds
+//! them back, while a long reply streams, and at random bytes of anything. Nothing may remain of
+//! them: no client in CLIENT LIST, no descriptor, no memory, no receive buffer.
 //!
 //! Each check runs on both backends, if available, whatever `--io` says: they detect resets in
 //! different ways.
@@ -14,7 +14,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long resets may take to be noticed: a loaded machine is slow, a leaked connection is
+/// How long it may take to notice a reset: a loaded machine is slow, but a leaked connection stays
 /// forever.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -41,7 +41,7 @@ impl Place {
         let server = Server::subject(Shape { io, ..stage.shape }).map_err(text)?;
         let watcher = server.client().map_err(text)?;
         let mut place = Self { server, watcher, files: usize::MAX };
-        place.nothing_stays("the start")?; // The probes that found it ready.
+        place.nothing_stays("the start")?; // The connections of the readiness probes.
         place.files = place.server.process().files_open();
         Ok(place)
     }
@@ -52,7 +52,7 @@ impl Place {
         Ok(list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count())
     }
 
-    /// Waits until only the watcher is left.
+    /// Waits until only the watching client is left.
     fn nothing_stays(&mut self, what: &str) -> Result<(), String> {
         let start = Instant::now();
         loop {
@@ -90,8 +90,8 @@ impl Place {
     }
 }
 
-/// The available backends: where the server finds that io_uring cannot be used, epoll alone, with a
-/// line that says so.
+/// The available backends; only epoll, with a note, if the server finds that io_uring cannot be
+/// used.
 fn backends(stage: &Stage) -> Result<Vec<Io>, String> {
     let server = Server::subject(Shape { io: Io::Auto, ..stage.shape }).map_err(text)?;
     if server.log().contains("io_uring is not available") {
@@ -101,15 +101,15 @@ fn backends(stage: &Stage) -> Result<Vec<Io>, String> {
     Ok(vec![Io::Uring, Io::Epoll])
 }
 
-/// Closes so that the server sees a reset, whatever was still to be read.
+/// Closes the socket so that the server sees a reset, even if nothing is left to read.
 fn reset(socket: TcpStream) -> Result<(), String> {
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).map_err(text)?;
     drop(socket);
     Ok(())
 }
 
-/// Runs `act` on both backends, in rounds; then nothing may be left, and memory may not have grown
-/// since the first round.
+/// Runs `act` on both backends, in rounds. Afterwards nothing may be left, and memory may not have
+/// grown since the first round.
 fn on_both(
     stage: &Stage,
     rounds: usize,
@@ -134,7 +134,7 @@ fn on_both(
     Ok(())
 }
 
-/// More than all buffers hold, so that a leaked one would be missed.
+/// More connections than there are buffers, so that a leaked one would be noticed.
 fn still_receives(place: &mut Place) -> Result<(), String> {
     let value = "v".repeat(8_000_000);
     let set = place.watcher.command(&["SET", "after", &value]).map_err(text)?;
@@ -167,7 +167,7 @@ fn during_sends(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Reads a random number of bytes, at least one: so a send is under way.
+/// Reads a random number of bytes, at least one, so a send is in progress.
 fn read_some(socket: &mut TcpStream, prng: &mut Prng) -> Result<(), String> {
     let most = [1, 1_000, 100_000, 1_000_000][prng.below(4) as usize];
     let mut left = 1 + prng.below(most) as usize;
@@ -182,7 +182,7 @@ fn read_some(socket: &mut TcpStream, prng: &mut Prng) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes are paused, so the server receives what it buffers, and then no more. The resets are
+/// Writes are paused, so the server receives what it can buffer, and then no more. The resets are
 /// noticed during the pause.
 fn while_held_back(stage: &Stage) -> Result<(), String> {
     on_both(stage, 4, |place, prng| {
@@ -194,7 +194,7 @@ fn while_held_back(stage: &Stage) -> Result<(), String> {
             socket.set_nonblocking(true).map_err(text)?;
             let start = Instant::now();
             let mut sent = 0;
-            // Until it takes no more, or the kernel has all of it.
+            // Until the socket takes no more, or the kernel has all of it.
             while sent < sets.len() && start.elapsed() < Duration::from_millis(20) {
                 match socket.write(&sets[sent..]) {
                     Ok(count) => sent += count,
@@ -236,17 +236,18 @@ fn at_random_bytes(stage: &Stage) -> Result<(), String> {
             let bytes = some_requests(prng);
             let cut =
                 if prng.chance(70) { prng.below(bytes.len() as u64) } else { bytes.len() as u64 };
-            // The server may have stopped receiving; a client that is stuck resets all the same.
+            // The server may have stopped receiving; a client that cannot send resets anyway.
             socket.set_nonblocking(true).map_err(text)?;
             let _ = socket.write(&bytes[..cut as usize]);
             socket.set_nonblocking(false).map_err(text)?;
             socket.set_read_timeout(Some(Duration::from_millis(2))).map_err(text)?;
             let mut chunk = vec![0; 1 + prng.below(200_000) as usize];
             if prng.chance(30) {
-                let _ = socket.read(&mut chunk); // Nothing, a part of a reply, or several.
+                let _ = socket.read(&mut chunk); // No bytes, a part of a reply, or several replies.
             }
             if prng.chance(15) {
-                let _ = socket.shutdown(Shutdown::Write); // Closed, after a malformed request.
+                // The server closed it, after a malformed request.
+                let _ = socket.shutdown(Shutdown::Write);
             }
             match prng.below(4) {
                 0 => drop(socket),
@@ -302,8 +303,8 @@ fn half_closed(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Long requests, by their bytes: a search, one that holds locks, and a change that is made aside.
-/// A reset ends it; an end of the client's own side does not.
+/// Long requests: a search, a command that holds locks, and a change of a copy. A reset ends them;
+/// a half-close does not.
 fn work_ends(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 300_000;
     let server = Server::subject(stage.shape).map_err(text)?;
@@ -339,8 +340,8 @@ fn work_ends(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A client sends a request and is gone a while later: by a reset, since it has not read a reply, or by
-/// a close.
+/// A client sends a request and disconnects after a while: by a reset if it has an unread reply,
+/// otherwise by a close.
 fn leave_after(server: &Server, line: &str, stays: Duration, resets: bool) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     if resets {
@@ -353,8 +354,9 @@ fn leave_after(server: &Server, line: &str, stays: Duration, resets: bool) -> Re
     Ok(())
 }
 
-/// A client leaves, again and again, until its command was under way by then, and has stopped: at once,
-/// and then ever later, since a busy machine may show the server the request and the end together.
+/// Disconnects repeatedly until the command was running by then, and has stopped: first at once,
+/// then later and later, because a busy machine may show the server the request and the end
+/// together.
 fn stops(server: &Server, watcher: &mut Client, line: &str, resets: bool) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (before, start) = (stopped(watcher)?, Instant::now());
@@ -373,7 +375,7 @@ fn stops(server: &Server, watcher: &mut Client, line: &str, resets: bool) -> Res
     Err(format!("it goes on: {line}"))
 }
 
-/// How many commands have stopped.
+/// The number of commands that have been stopped.
 fn stopped(watcher: &mut Client) -> Result<u64, String> {
     let info = watcher.words("INFO stats").map_err(text)?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();

@@ -61,7 +61,7 @@ fn fill(client: &mut Client, key: &str, entries: u64, prng: &mut Prng) -> Result
     Ok(())
 }
 
-/// A group whose consumers have entries pending: delivered, delivered again, claimed.
+/// A group whose consumers have pending entries: delivered, redelivered, and claimed ones.
 fn fill_group(
     client: &mut Client,
     key: &str,
@@ -135,8 +135,8 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Released entries are loaded as released here, and by redis-server as entries of a consumer
-/// without a name.
+/// Entries returned to the group are loaded as such here, and by redis-server as entries of a
+/// consumer without a name.
 fn given_back(stage: &Stage) -> Result<(), String> {
     let here = stage.server_with(&[])?;
     let mut client = here.client().map_err(text)?;

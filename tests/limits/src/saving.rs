@@ -1,4 +1,4 @@
-//! Snapshots: what is in them, and what becomes of the file when something goes wrong.
+//! Snapshots: their contents, and the file after failures.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_base::Prng;
@@ -29,7 +29,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 const SOON: Duration = Duration::from_secs(30);
-/// Every type that DEBUG POPULATE may make; those that it refuses are not there yet.
+/// Every type that DEBUG POPULATE may support; refused types are skipped.
 const TYPES: &[&str] = &["string", "hash", "set", "list", "zset", "stream"];
 
 fn say(client: &mut Client, words: &str) -> Result<String, String> {
@@ -74,7 +74,7 @@ fn fill(client: &mut Client, prng: &mut Prng) -> Result<(), String> {
             let words = format!(
                 "DEBUG POPULATE {keys} {at}-{elements} {size} RAND TYPE {name} ELEMENTS {elements}"
             );
-            let _ = say(client, &words)?; // Refused, if the type is not there.
+            let _ = say(client, &words)?; // Refused, if the type is not supported.
         }
     }
     for key in 0..200_u64 {
@@ -123,8 +123,8 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients count as fast as they can, each with a counter of its own; returns what was
-/// acknowledged to each by the time the server ended.
+/// Clients count as fast as they can, each with its own counter. Returns the last acknowledged
+/// number of each when the server ended.
 fn count_until_the_end(server: &Server) -> Result<Vec<std::thread::JoinHandle<i64>>, String> {
     let mut counters = Vec::new();
     for at in 0..4 {
@@ -157,7 +157,7 @@ fn end_under_load(stage: &Stage) -> Result<(), String> {
     let mut client = again.client().map_err(text)?;
     for (at, count) in acknowledged.iter().enumerate() {
         let found = say(&mut client, &format!("GET counter-{at}"))?;
-        // One more may have been counted, whose answer did not arrive.
+        // One more increment may have been counted whose reply did not arrive.
         let is_there =
             found.parse::<i64>().is_ok_and(|found| (*count..=count + 1).contains(&found));
         ensure(*count > 0 && is_there, || format!("{count} acknowledged, {found} saved"))?;
@@ -197,7 +197,7 @@ fn save_point(stage: &Stage) -> Result<(), String> {
     ensure(server.folder().join("dump.rdb").exists(), || "there is no file".into())
 }
 
-/// A folder under the name of the file: it can be written, and not be put there.
+/// A folder with the name of the file: the snapshot can be written, but not renamed into place.
 fn failure(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--save", "3600 1"])?;
     let mut client = server.client().map_err(text)?;
@@ -362,7 +362,7 @@ fn ends_at_once(stage: &Stage) -> Result<(), String> {
 }
 
 fn end_while_saving(stage: &Stage) -> Result<(), String> {
-    // The state of a core at its end decides what the writer still waits for.
+    // The state of a core at its end determines what the writer still waits for.
     (0..4).try_for_each(|_| end_once_while_saving(stage))
 }
 
@@ -409,7 +409,7 @@ fn reasons(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// One asks while another one's is under way.
+/// One client requests a snapshot while another client's is being written.
 fn overlaps(stage: &Stage) -> Result<(), String> {
     const BUSY: &str = "ERR Background save already in progress";
     for second in
@@ -452,7 +452,7 @@ fn overlaps(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients overwrite everything during a snapshot: writers and readers are answered.
+/// Clients overwrite everything during a snapshot; writers and readers are still answered.
 fn amid_writers(stage: &Stage) -> Result<(), String> {
     const KEYS: u64 = 200_000;
     let server = stage.server()?;
@@ -486,8 +486,8 @@ fn amid_writers(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Lists are written before the hash and the set of their segment: what is pushed and popped beside
-/// that copies nothing, so nothing is held, and closed connections go.
+/// Lists are written before the hash and the set in their segment. Pushes and pops on them copy
+/// nothing, so no client is held, and closed connections are freed.
 fn beside_large_values(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;

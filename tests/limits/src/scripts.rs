@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// The longest delay of freeing, or of the end of a script.
+/// The longest delay until memory is freed, or a script ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[rustfmt::skip] // A table.
@@ -42,7 +42,7 @@ fn begins(reply: &Reply, wanted: &str) -> Result<(), String> {
     ensure(line.starts_with(wanted.as_bytes()), || format!("{reply:?}, and not {wanted}"))
 }
 
-/// Repeats a command until its reply begins so.
+/// Repeats a command until its reply begins with this text.
 fn until(client: &mut Client, line: &str, wanted: &str) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -55,12 +55,12 @@ fn until(client: &mut Client, line: &str, wanted: &str) -> Result<(), String> {
     }
 }
 
-/// Sends a request whose reply does not come yet.
+/// Sends a request whose reply is read later.
 fn start(client: &mut Client, words: &[&str]) -> Result<(), String> {
     client.send(&encode(words)).map_err(text)
 }
 
-/// Commands on other keys are served on all cores.
+/// Checks that commands on other keys are served on all cores.
 fn others_are_served(client: &mut Client) -> Result<(), String> {
     for at in 0..200 {
         let begun = Instant::now();
@@ -72,7 +72,7 @@ fn others_are_served(client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// Three at a time, each killed in its turn.
+/// Three scripts at a time, killed one after another.
 fn endless(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut other = client(&server)?;
@@ -114,8 +114,8 @@ fn undone(stage: &Stage) -> Result<(), String> {
     ensure(exists.int() == Some(0), || "the list has stayed".to_owned())
 }
 
-/// A script that only reads ends some time after its client's side. One that may write ends if it
-/// has changed nothing and the connection is reset, as it is if a reply has not been read.
+/// A script that only reads ends some time after its client half-closes. One that may write ends if
+/// it has changed nothing and the connection is reset, which happens if a reply is unread.
 fn gone(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut other = client(&server)?;
@@ -140,8 +140,8 @@ fn gone(stage: &Stage) -> Result<(), String> {
     begins(&other.words("SCRIPT KILL").map_err(text)?, "-NOTBUSY")
 }
 
-/// Waiters for a script's keys get BUSY when the time is over, and later ones at once. Users of
-/// other keys do not, though a save point is reached during that time.
+/// Clients waiting for a script's keys get BUSY when the time is over, and later ones at once.
+/// Users of other keys do not, even if a save point is reached meanwhile.
 fn busy(stage: &Stage) -> Result<(), String> {
     const WAITING: usize = 100;
     let server = stage.server_with(&["--busy-reply-threshold", "500", "--save", "1 1"])?;
@@ -311,11 +311,11 @@ fn told(stage: &Stage) -> Result<(), String> {
     reaches(&mut other, "used_memory_functions", 0..1)
 }
 
-/// Each script that runs has a stack of its own, of which it touches little; of those that have ended
-/// some stay.
+/// Each running script has its own stack, of which it touches little; some stacks of ended scripts
+/// are kept.
 fn stacks(stage: &Stage) -> Result<(), String> {
     const RUNS: u64 = 200;
-    /// The number of machines that a core keeps for the next scripts.
+    /// The number of machines that a core keeps for later scripts.
     const KEPT: u64 = 16;
     let server = stage.server()?;
     let mut other = client(&server)?;
@@ -324,7 +324,7 @@ fn stacks(stage: &Stage) -> Result<(), String> {
     let mut runs = Vec::new();
     for _ in 0..RUNS {
         let mut run = client(&server)?;
-        start(&mut run, &["PING"])?; // Not read, so that its end is a reset.
+        start(&mut run, &["PING"])?; // Left unread, so that its end is a reset.
         start(&mut run, &["EVAL_RO", "while true do end", "0"])?;
         runs.push(run);
     }

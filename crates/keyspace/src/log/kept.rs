@@ -1,12 +1,12 @@
-//! The copies that an *open* transaction keeps of a shard, so that it can be undone.
+//! Copies of a shard's data that an *open* transaction keeps, so that it can be undone.
 //!
-//! Before the first change of a key its entry is kept: a value out of line by its count, which is a
-//! cut, so the change copies what it touches; anything in the entry as a copy. Before a change to
-//! all keys, they are kept whole. Undoing installs it all in reverse order. Keeping is below the
-//! commands, in the methods that change data, so no command can forget it; while no open
-//! transaction is at work, it costs these a branch.
+//! Before the first change of a key, its entry is copied: an out-of-line value by reference (a cut,
+//! so the change copies what it touches), anything in the entry bytewise. Before a change to all
+//! keys, the whole table is kept. Undoing installs everything in reverse order. Copies are made
+//! below the commands, in the methods that change data, so no command can forget it. While no open
+//! transaction is running, this costs only a branch.
 //!
-//! Its changes are recorded and observed as always, but leave the shard when the transaction is
+//! Its changes are recorded and noted as usual, but published only when the transaction is
 //! committed, and never if it is undone:
 //!
 //! ```text
@@ -14,13 +14,14 @@
 //!         records: in portions, numbered as they leave
 //!         touched: the watched keys that were touched
 //! ```
-//! There may be several open transactions; the one at work is with the shard's log (`log`).
+//! There may be several open transactions; the running one is attached to the shard's log (`log`).
 //!
 //! Invariants (`check_invariants`):
-//! - K1: `places` leads to every kept key of the databases as they lie now, and to nothing else.
+//! - K1: `places` leads to every kept key of the databases in their current order, and to nothing
+//!   else.
 //! - K2: runs are full, except for the last.
 //!
-//! Not here: whose locks keep others away from what may be undone. See `tx`.
+//! Not here: the locks on keys whose changes may be undone. See `tx`.
 
 use crate::databases::Cleared;
 use crate::db::Contents;
@@ -34,12 +35,12 @@ use darter_base::hashtree::HashTree;
 use darter_structs::table::{Entry, PackedValue, Scratch, Table, ValueRef};
 use std::collections::VecDeque;
 
-/// Steps in a run: the list of runs is short, and none is moved as it grows.
+/// Steps in a run. The list of runs is short, and runs do not move when it grows.
 const RUN: usize = 256;
 /// Records in a portion.
 const RECORDS: usize = 256;
 
-/// Counters that an undone transaction has not moved.
+/// Counters, from which the changes of an undone transaction are subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) changes: u64,
@@ -49,7 +50,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds the counts between two moments.
+    /// Adds the differences between two moments.
     pub(crate) fn add(&mut self, before: &Self, after: &Self) {
         assert!(before.changes <= after.changes, "{} to {}", before.changes, after.changes);
         self.changes += after.changes - before.changes;
@@ -59,7 +60,7 @@ impl Counts {
     }
 }
 
-/// A value as it was found.
+/// The previous value of a key.
 #[derive(Debug)]
 pub(crate) enum WasValue {
     Text(Box<[u8]>),
@@ -68,7 +69,7 @@ pub(crate) enum WasValue {
     Out(Object),
 }
 
-/// An entry as it was found.
+/// The previous entry of a key.
 #[derive(Debug)]
 pub(crate) struct Was {
     pub(crate) value: WasValue,
@@ -88,7 +89,7 @@ impl Was {
         Self { value, deadline, bits, stamp }
     }
 
-    /// Bytes of its own.
+    /// Bytes of memory of its own.
     fn bytes(&self) -> usize {
         match &self.value {
             WasValue::Text(bytes) | WasValue::Packed(_, bytes) => bytes.len(),
@@ -97,67 +98,67 @@ impl Was {
     }
 }
 
-/// A key as it was found.
+/// The previous state of a key.
 #[derive(Debug)]
 pub(crate) struct KeyStep {
     pub(crate) db: usize,
     pub(crate) name: Name,
-    /// None: it was absent.
+    /// The previous entry; `None` if the key was absent.
     pub(crate) was: Option<Was>,
-    /// The step before of another key with the same place.
+    /// The previous step with the same place, for another key.
     same: Option<usize>,
 }
 
-/// A step to be undone.
+/// A step that can be undone.
 pub(crate) enum Step {
     Key(KeyStep),
     /// These databases were swapped.
     Swap([usize; 2]),
-    /// The database held this.
+    /// The contents of a flushed database.
     Flush(usize, Box<Contents>),
-    /// All databases held this.
+    /// The contents of all databases, which were flushed.
     FlushAll(Box<Cleared>),
 }
 
-/// See the module.
+/// The copies of one open transaction; see the module's documentation.
 #[derive(Default)]
 pub(crate) struct Kept {
     steps: Vec<Vec<Step>>,
-    /// The steps of keys, by [`place`].
+    /// The steps of keys, by their [`place`].
     places: HashTree<usize>,
-    /// Databases of which all is kept,
+    /// Databases that are kept whole.
     whole: Vec<usize>,
-    /// or of all.
+    /// All databases are kept whole.
     is_all_whole: bool,
-    /// Watched keys that were touched, by the names that watches have for them.
+    /// Watched keys that were touched, by their names in the table of watches.
     touched: HashTree<&'static Event>,
-    /// Databases that were emptied; none for all of them.
+    /// Flushed databases; `None` stands for all.
     flushed: Vec<Option<usize>>,
     /// The records, in order.
     records: VecDeque<Vec<Record>>,
-    /// Whether the records that leave are marked as those of one transaction, once some have left.
+    /// Once some records have been published: whether they are marked as one transaction.
     is_marked: Option<bool>,
     /// The transaction is being undone.
     is_ending: bool,
-    /// The place at which the touched keys continue to leave.
+    /// The place from which touched keys continue to be published.
     path: u32,
     pub(crate) counts: Counts,
-    /// Bytes of names and values that it has copied.
+    /// Bytes of copied names and values.
     copied_bytes: usize,
 }
 
-/// The place of a key: others may have it, too.
+/// The place of a key; other keys may have the same.
 fn place(db: usize, hash: u64) -> u64 {
     hash ^ (db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Kept {
-    /// True when nothing would be undone, and nothing is to leave.
+    /// True if there is nothing to undo and nothing to publish.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.records.is_empty() && self.counts == Counts::default()
     }
 
-    /// Keeps a key, unless it is kept already.
+    /// Copies a key, unless that has been done.
     pub(crate) fn keep(&mut self, keys: &Table<Object>, db: usize, key: &Key<'_>) {
         debug_assert!(!self.is_ending, "it is being undone");
         let place = place(db, key.hash);
@@ -173,7 +174,7 @@ impl Kept {
         self.push(Step::Key(KeyStep { db, name, was, same }));
     }
 
-    /// True when the key may be changed: it is kept.
+    /// True if the key has been copied, so that it may be changed.
     pub(crate) fn has(&self, db: usize, key: &[u8]) -> bool {
         let place = place(db, darter_base::hash::of(key));
         self.is_whole(db) || self.find(place, db, key).is_some()
@@ -197,7 +198,7 @@ impl Kept {
         next
     }
 
-    /// How many steps there are.
+    /// The number of steps.
     pub(crate) fn steps_len(&self) -> usize {
         self.steps.last().map_or(0, |last| (self.steps.len() - 1) * RUN + last.len())
     }
@@ -209,19 +210,19 @@ impl Kept {
         }
     }
 
-    /// Two databases were swapped: keys lie elsewhere now, and are kept again.
+    /// Records a swap of two databases: keys are in other places now, and are copied again.
     pub(crate) fn keep_swap(&mut self, both: [usize; 2]) {
         self.forget_places();
         self.push(Step::Swap(both));
     }
 
-    /// A database was emptied.
+    /// Records that a database was flushed.
     pub(crate) fn keep_flush(&mut self, db: usize, contents: Contents) {
         self.push(Step::Flush(db, Box::new(contents)));
         self.whole.push(db);
     }
 
-    /// All databases were emptied.
+    /// Records that all databases were flushed.
     pub(crate) fn keep_flush_all(&mut self, cleared: Cleared) {
         self.push(Step::FlushAll(Box::new(cleared)));
         self.is_all_whole = true;
@@ -232,10 +233,10 @@ impl Kept {
         self.whole.clear();
     }
 
-    /// Takes the last step out, to be undone.
+    /// Removes the last step, to be undone.
     pub(crate) fn pop(&mut self) -> Option<Step> {
         if !std::mem::replace(&mut self.is_ending, true) {
-            self.forget_places(); // Nothing is kept any more.
+            self.forget_places(); // No key counts as copied any more.
         }
         let run = self.steps.last_mut()?;
         let step = run.pop();
@@ -247,12 +248,12 @@ impl Kept {
 
     // ---- records to publish ----
 
-    /// A watched key was touched.
+    /// Notes that a watched key was touched.
     pub(crate) fn hear(&mut self, db: usize, key: &[u8], event: &'static Event) {
         self.hear_place(watch::place(db, darter_base::hash::of(key)), event);
     }
 
-    /// [`Kept::hear`] for the name that watches have for the key.
+    /// [`Kept::hear`] with the key's name in the table of watches.
     pub(crate) fn hear_place(&mut self, place: u64, event: &'static Event) {
         let before = self.touched.get(place);
         if before.is_none_or(|before| *before == EXPIRED && event != EXPIRED) {
@@ -260,14 +261,14 @@ impl Kept {
         }
     }
 
-    /// All keys of a database are gone, or of all.
+    /// Notes that all keys of a database, or of all databases, were removed.
     pub(crate) fn hear_flush(&mut self, db: Option<usize>) {
         if !self.flushed.contains(&db) {
             self.flushed.push(db);
         }
     }
 
-    /// Takes the last records, to add others to them.
+    /// Takes the last records out, to add others.
     pub(crate) fn take_last_records(&mut self) -> Vec<Record> {
         match self.records.back() {
             Some(last) if last.len() < RECORDS => self.records.pop_back().unwrap_or_default(),
@@ -275,15 +276,15 @@ impl Kept {
         }
     }
 
-    /// Puts them back.
+    /// Puts the last records back.
     pub(crate) fn put_last_records(&mut self, records: Vec<Record>) {
         if !records.is_empty() {
             self.records.push_back(records);
         }
     }
 
-    /// The mark of the published records: the part of a transaction that has `parts` parts, unless
-    /// this shard has its only one and publishes all of it at once.
+    /// The mark of published records: the part in a transaction with `parts` parts, unless this
+    /// shard has the only part and publishes it all at once.
     pub(crate) fn mark(&mut self, transaction: u64, parts: usize) -> Option<Part> {
         assert!(parts > 0, "{transaction} has no part");
         let is_long = self.records.len() > 1;
@@ -291,12 +292,12 @@ impl Kept {
         is_marked.then_some(Part { transaction, parts })
     }
 
-    /// Takes the next records that are to leave.
+    /// Takes the next records to publish.
     pub(crate) fn next_records(&mut self) -> Option<Vec<Record>> {
         self.records.pop_front()
     }
 
-    /// Calls `each` with some of the touched keys. True while there are more.
+    /// Calls `each` for some of the touched keys. Returns true while more are left.
     pub(crate) fn next_touched(&mut self, each: impl FnMut((&u64, &&'static Event))) -> bool {
         let (leaf, next) = self.touched.leaf(self.path);
         leaf.iter().for_each(each);
@@ -304,12 +305,12 @@ impl Kept {
         next.is_some()
     }
 
-    /// Takes the databases that were emptied.
+    /// Takes the list of flushed databases.
     pub(crate) fn take_flushed(&mut self) -> Vec<Option<usize>> {
         std::mem::take(&mut self.flushed)
     }
 
-    /// Bytes of memory, without those of values that it shares, or that were replaced.
+    /// Bytes of memory, excluding values that are shared, or that were replaced.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.steps_len() * size_of::<Step>() + self.copied_bytes
     }
@@ -348,7 +349,7 @@ impl Drop for Kept {
     }
 }
 
-/// Copies that are no longer needed, to be freed.
+/// Copies that are no longer needed, waiting to be freed.
 struct FreedCopies {
     steps: Vec<Vec<Step>>,
     records: VecDeque<Vec<Record>>,

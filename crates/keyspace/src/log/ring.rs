@@ -1,4 +1,4 @@
-//! The records that some reader of a log has not read yet, and the cursors of the readers.
+//! The unread records of a log, and the cursors of its readers.
 //!
 //! ```text
 //! numbers:   … 41 │ 42  43  44  45  46 │ 47 …
@@ -6,21 +6,21 @@
 //!              cursor of one   cursor of another
 //! ```
 //! A record is dropped when all readers have passed it; without readers none is kept. A reader
-//! *pins* the records that it has not read, or it may *lapse*: if it is more than [`RECORDS_MAX`]
-//! records or [`BYTES_MAX`] bytes behind, the oldest are dropped, and its next read says so. The backlog
-//! of a pinning reader is bounded by its owner, which makes writers wait.
+//! either *pins* its unread records, or it may *lapse*: if it is more than [`RECORDS_MAX`] records
+//! or [`BYTES_MAX`] bytes behind, the oldest are dropped, and its next read reports that. The
+//! backlog of a pinning reader is bounded by its owner, which makes writers wait.
 //!
 //! Invariants (`check_invariants`):
-//! - I1: numbers are consecutive; the last one is the number of records ever made.
+//! - I1: numbers are consecutive; the last number equals the number of records ever made.
 //! - I2: no pinning reader is behind the oldest record.
 //! - I3: while a reader may lapse, and none pins the oldest record, the bounds hold after a push.
 
 use crate::effect::Record;
 use std::collections::VecDeque;
 
-/// The most records that a reader may be behind without a lapse.
+/// The most records that a reader may lag behind without lapsing.
 pub const RECORDS_MAX: usize = 64 * 1024;
-/// The most bytes of records that a reader may be behind without a lapse.
+/// The most bytes of records that a reader may lag behind without lapsing.
 pub const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The most readers at a time.
@@ -30,14 +30,14 @@ const READERS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reader(usize);
 
-/// The records that a reader needs, beside the events of keys.
+/// The records that a reader needs, besides the events of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// Effects; otherwise only names and events are recorded for it.
+    /// Effects; without them, the reader gets names and events.
     pub effects: bool,
-    /// Keys that were looked for and are absent.
+    /// Misses: keys that were looked up and are absent.
     pub misses: bool,
-    /// The reader may lapse: it can begin again elsewhere, and never delays a writer.
+    /// The reader may lapse: it can start again from other data, and never delays a writer.
     pub may_lapse: bool,
 }
 
@@ -46,7 +46,7 @@ impl Wants {
     pub const EVENTS: Self = Self { effects: false, misses: false, may_lapse: false };
     /// Changes with their effects.
     pub const CHANGES: Self = Self { effects: true, ..Self::EVENTS };
-    /// Everything that happens.
+    /// All records.
     pub const ALL: Self = Self { misses: true, ..Self::CHANGES };
 
     fn or(self, other: Self) -> Self {
@@ -58,18 +58,18 @@ impl Wants {
     }
 }
 
-/// The answer to a reader.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Read<'a> {
     /// The next record.
     Next(&'a Record),
-    /// The reader has lapsed: this many records were dropped unread. It goes on after them.
+    /// The reader has lapsed: this many records were dropped unread. It continues after them.
     Lapsed(u64),
-    /// There is no other record yet.
+    /// There are no more records yet.
     End,
 }
 
-/// The place of a reader.
+/// The position of a reader.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     /// The number of the record that it reads next.
@@ -77,22 +77,22 @@ struct Cursor {
     wants: Wants,
 }
 
-/// See the module.
+/// The unread records and the cursors; see the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     records: VecDeque<Record>,
-    /// Bytes of the records, but for the last, which may grow; 0 while no reader may lapse.
+    /// Bytes of the records except the last, which may still grow; 0 while no reader may lapse.
     bytes: usize,
     /// Number of the last record.
     count: u64,
-    /// By [`Reader`]; the places of those that have left are free.
+    /// The cursors by [`Reader`]; the places of readers that have left are free.
     cursors: Vec<Option<Cursor>>,
-    /// The sum of all wants.
+    /// The union of all readers' wants.
     wants: Wants,
 }
 
 impl Ring {
-    /// A reader of all records from now on.
+    /// Adds a reader of all records from now on.
     pub(crate) fn join(&mut self, wants: Wants) -> Reader {
         let cursor = Some(Cursor { next: self.count + 1, wants });
         let free = self.cursors.iter().position(Option::is_none);
@@ -106,13 +106,13 @@ impl Ring {
         Reader(at)
     }
 
-    /// A reader needs other records from now on.
+    /// Changes the records that a reader needs.
     pub(crate) fn set_wants(&mut self, reader: Reader, wants: Wants) {
         self.cursor(reader).wants = wants;
         self.readers_changed();
     }
 
-    /// A reader leaves. Records that only it had to read are dropped.
+    /// Removes a reader. Records that only it had to read are dropped.
     pub(crate) fn leave(&mut self, reader: Reader) {
         let cursor = self.cursors[reader.0].take();
         assert!(cursor.is_some(), "{reader:?} has left before");
@@ -148,12 +148,12 @@ impl Ring {
         self.wants
     }
 
-    /// Number of the last record: of all records ever made.
+    /// The number of the last record, and of all records ever made.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Number of the oldest record.
+    /// The number of the oldest record.
     fn first(&self) -> u64 {
         self.count + 1 - self.records.len() as u64
     }
@@ -184,7 +184,7 @@ impl Ring {
         self.records.len() <= RECORDS_MAX && self.bytes <= BYTES_MAX
     }
 
-    /// True if a reader that does not lapse has not read the oldest record.
+    /// True if the oldest record is unread by a reader that may not lapse.
     fn is_pinned(&self) -> bool {
         let first = self.first();
         self.each().any(|cursor| !cursor.wants.may_lapse && cursor.next <= first)
@@ -193,13 +193,13 @@ impl Ring {
     fn drop_first(&mut self) {
         let Some(record) = self.records.pop_front() else { return };
         if self.wants.may_lapse && !self.records.is_empty() {
-            let bytes = record.bytes(); // The last one is not counted yet.
+            let bytes = record.bytes(); // The last record is not counted yet.
             assert!(bytes <= self.bytes, "{bytes} of {}", self.bytes);
             self.bytes -= bytes;
         }
     }
 
-    /// Reads the next record. The record that was read before it may be dropped.
+    /// Reads the next record. The one read before may be dropped.
     pub(crate) fn read(&mut self, reader: Reader) -> Read<'_> {
         let (first, count) = (self.first(), self.count);
         let cursor = self.cursor(reader);
@@ -245,12 +245,12 @@ impl Ring {
         self.records.back_mut()
     }
 
-    /// The last `count` records, as far as they are still here.
+    /// The last `count` records, as far as they are still in memory.
     pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = &Record> {
         self.records.range(self.records.len().saturating_sub(count)..)
     }
 
-    /// The records after `number`, as far as they are still here.
+    /// The records after `number`, as far as they are still in memory.
     pub(crate) fn since_mut(&mut self, number: u64) -> impl Iterator<Item = &mut Record> {
         self.records.iter_mut().rev().take_while(move |record| record.number > number)
     }
@@ -296,7 +296,7 @@ mod tests {
         Record { number, stamp, begins, database, part: None, author, act, events }
     }
 
-    /// A reader, the number that it expects next, and whether it may lapse.
+    /// A reader in the model: the number it expects next, and whether it may lapse.
     struct Model {
         reader: Reader,
         next: u64,
@@ -326,7 +326,8 @@ mod tests {
         }
     }
 
-    // Readers that join late, fall behind, lapse and leave, against the numbers that they expect.
+    // Readers that join late, lag, lapse and leave; each must see the numbers that the model
+    // expects.
     #[test]
     fn each_reader_sees_each_record_once_in_order() {
         let (mut lapses, mut drops) = (0, 0);

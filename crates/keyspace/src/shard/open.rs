@@ -1,4 +1,4 @@
-//! Open transactions of a shard: at work, undone, committed. See `kept`.
+//! The open transactions of a shard: running, undone, committed. See `kept`.
 
 use super::{Shard, ShardStats};
 use crate::effect::Work;
@@ -6,7 +6,7 @@ use crate::log::kept::{Counts, Step};
 use crate::{Key, Part};
 
 impl Shard {
-    /// The changes that follow are made for this transaction.
+    /// Attributes the following changes to this transaction.
     pub fn work_for(&mut self, work: Work) {
         self.rest();
         match work {
@@ -22,7 +22,7 @@ impl Shard {
         }
     }
 
-    /// True while an open transaction is at work.
+    /// True while an open transaction is running.
     pub(super) fn is_open(&mut self) -> bool {
         self.databases.log().as_ref().is_some_and(|log| log.is_open())
     }
@@ -34,7 +34,7 @@ impl Shard {
         self.log().begin_open(transaction, kept);
     }
 
-    /// The open transaction at work, if there is one, rests.
+    /// Suspends the running open transaction, if there is one.
     fn rest(&mut self) {
         if !self.is_open() {
             return;
@@ -56,26 +56,27 @@ impl Shard {
         Counts { changes, expired, hits, misses }
     }
 
-    /// True while nothing dies: new values may be undone, and undone values may have died by the
-    /// change.
+    /// True while nothing may expire: new values may still be undone, and undone values would have
+    /// expired through the change.
     pub(super) fn holds_death(&self) -> bool {
         self.kept.values().any(|kept| kept.steps_len() > 0)
     }
 
-    /// Changes that stay: none of an open transaction, and none that was undone.
+    /// The number of permanent changes: without those of open or undone transactions.
     #[must_use]
     pub fn lasting_changes(&self) -> u64 {
         let open: u64 = self.kept.values().map(|kept| kept.counts.changes).sum();
         self.changes() - self.undone.changes - open
     }
 
-    /// True when the open transaction has changed something here.
+    /// True if the open transaction has changed something on this shard.
     #[must_use]
     pub fn has_kept(&self, transaction: u64) -> bool {
         self.kept.get(&transaction).is_some_and(|kept| kept.counts.changes > 0)
     }
 
-    /// Undoes about `most` of what an open transaction did here. True while there is more. Cost: O(most).
+    /// Undoes about `most` changes of an open transaction on this shard. Returns true while more
+    /// are left. Cost: O(most).
     pub fn undo(&mut self, transaction: u64, most: usize) -> bool {
         self.rest();
         let Some(mut kept) = self.kept.remove(&transaction) else { return false };
@@ -120,7 +121,7 @@ impl Shard {
     }
 
     /// Publishes a portion of the records of an open transaction, which has parts on `parts`
-    /// shards, and notifies the watchers of touched keys. True while there is more.
+    /// shards, and notifies the watchers of touched keys. Returns true while more is left.
     pub fn commit(&mut self, transaction: u64, parts: usize) -> bool {
         self.rest();
         let kept = self.kept.remove(&transaction);
@@ -137,8 +138,8 @@ impl Shard {
         false
     }
 
-    /// A transaction has ended, or a build. If it was open and neither committed nor undone, its
-    /// changes stay.
+    /// Ends a transaction or a build. If the transaction was open and neither committed nor undone,
+    /// its changes stay.
     pub fn forget(&mut self, transaction: u64) {
         self.end_build(transaction);
         if self.kept.contains_key(&transaction) {

@@ -1,7 +1,7 @@
-//! A type unknown to every crate, whole: the toy of docs/adding-a-type.md.
+//! A complete type that no crate knows: the toy of docs/adding-a-type.md.
 //!
-//! A heap of numbers that sum up. It has deadlines as a whole only, and no entries that are found
-//! by name.
+//! A heap of numbers with a sum. Only the whole value has a deadline, and entries are not found by
+//! name.
 #![allow(dead_code, unreachable_pub, reason = "every crate uses another part")]
 
 use darter_keyspace::{
@@ -21,7 +21,7 @@ pub static HEAP: Type = Type {
     rdb: &Kind {
         encodings: &[
             Encoding::of(Origin::Darter, NUMBERS, Layout::Singles),
-            // Files of others have none; this one is for the loader.
+            // Another format, which other servers do not have, for testing the loader.
             Encoding::new(NUMBERS + 1, Layout::Singles),
         ],
         packed: Bounds::DEFAULT,

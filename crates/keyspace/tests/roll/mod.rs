@@ -1,5 +1,5 @@
-//! A type whose entries are found by their names, each with an optional deadline: the second toy of
-//! docs/adding-a-type.md, with all that the heap lacks.
+//! A type whose entries are found by name, each with an optional deadline: the second toy of
+//! docs/adding-a-type.md, with everything that the heap lacks.
 #![allow(dead_code, unreachable_pub, reason = "the library's tests use a part")]
 
 use darter_base::hash;
@@ -36,12 +36,12 @@ const STRUCK: &Event = &Event::new("struck", b'd');
 pub struct Roll(Table<Never>);
 
 impl Roll {
-    /// Names, the dead that are not yet reaped included.
+    /// The number of names, including expired ones that have not been removed.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when `name` is on it, alive.
+    /// True if `name` is on the roll and live.
     pub fn contains(&self, name: &[u8], now: u64) -> bool {
         let entry = self.0.get(hash::of(name), name);
         entry.is_some_and(|entry| !is_dead(entry.deadline(), now))
@@ -158,7 +158,7 @@ pub struct RollEdit<'a> {
 }
 
 impl RollEdit<'_> {
-    /// Enters `name`. Returns true when it is new (or its old self was dead).
+    /// Adds `name`. Returns true if it is new (or had expired).
     pub fn enter(&mut self, name: &[u8], deadline: Deadline) -> bool {
         let was_there = self.roll.contains(name, self.now);
         let hash = hash::of(name);
@@ -169,7 +169,7 @@ impl RollEdit<'_> {
         !was_there
     }
 
-    /// Strikes `name` off. Returns true when it was there, alive.
+    /// Removes `name`. Returns true if it was on the roll and live.
     pub fn strike(&mut self, name: &[u8]) -> bool {
         let Some(old) = self.roll.0.remove(hash::of(name), name) else { return false };
         self.recorder.record(&[STRUCK], || RollChange::Strike(Name::from(name)));

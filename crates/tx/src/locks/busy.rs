@@ -1,19 +1,19 @@
-//! Transactions that hold their locks for so long that no claim is to wait for them.
+//! Busy transactions: they hold their locks for so long that no claim should wait for them.
 //!
-//! A command that waits for a key of one is notified, with a line that says why, and decides: if it
-//! has changed nothing it ends with that line, otherwise it waits on. Nothing else changes: a busy
-//! transaction keeps its locks, and compatible claims beside it are granted.
+//! A command that waits for one of their keys is notified with an error line, and decides: if it
+//! has changed nothing, it ends with that line; otherwise it keeps waiting. Nothing else changes: a
+//! busy transaction keeps its locks, and compatible claims beside it are granted.
 //!
 //! Invariant (`check_invariants`, with those of the table):
-//! - B1: a busy transaction holds a lock here, and is noted once.
+//! - B1: a busy transaction holds a lock here, and is listed once.
 
 use super::{LockTable, Notify, TxId};
 
 impl LockTable {
-    /// `tx`, which holds something here, is busy from now on: `line` is the error for others.
-    /// Returns the claims that wait for it now.
+    /// Marks `tx`, which holds locks here, as busy; `line` is the error for others. Returns the
+    /// claims that wait for it now.
     ///
-    /// Cost: a look at each claim that waits.
+    /// Cost: a look at each waiting claim.
     pub fn note_busy(&mut self, tx: TxId, line: &'static str) -> Vec<Notify> {
         assert!(self.granted.contains_key(&tx), "B1: {tx} holds nothing");
         if self.busy.iter().any(|(busy, _)| *busy == tx) {
@@ -24,7 +24,8 @@ impl LockTable {
         stuck.map(|waiting| waiting.notify).chain(self.watches_of(tx)).collect()
     }
 
-    /// The reason for `tx`, which waits here, to end: a busy transaction holds some of its keys.
+    /// The error with which `tx`, which waits here, must end: a busy transaction holds some of its
+    /// keys.
     #[must_use]
     pub fn why_stuck(&self, tx: TxId) -> Option<&'static str> {
         if self.busy.is_empty() {
@@ -38,12 +39,12 @@ impl LockTable {
         self.busy.iter().find(|(holder, _)| is_ahead(*holder)).map(|(_, line)| *line)
     }
 
-    /// `tx` holds nothing any more.
+    /// Forgets `tx`, which holds nothing any more.
     pub(super) fn forget_busy(&mut self, tx: TxId) {
         self.busy.retain(|(busy, _)| *busy != tx);
     }
 
-    /// B1.
+    /// Checks B1.
     pub(super) fn check_busy(&self) {
         for (at, (tx, _)) in self.busy.iter().enumerate() {
             assert!(self.granted.contains_key(tx), "B1: {tx} is busy with nothing");
@@ -66,7 +67,8 @@ mod tests {
         Claim::Keys(list.to_vec())
     }
 
-    // Waits for a busy transaction are notified, before and after; waits for others are not.
+    // Waiters for a busy transaction are notified, whether they came before or after; others are
+    // not.
     #[test]
     fn waiters_for_busy_keys_are_notified() {
         let mut locks = LockTable::default();
@@ -97,7 +99,7 @@ mod tests {
         locks.check_invariants();
     }
 
-    // A claim of very many keys counts as if it met each list: lists wait for it, and are notified.
+    // Claims of key lists always count as conflicting with each other, so lists are notified, too.
     #[test]
     fn locks_in_key_lists_become_busy_too() {
         let mut locks = LockTable::default();

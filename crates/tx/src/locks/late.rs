@@ -1,15 +1,16 @@
-//! Keys that a transaction takes as it meets them.
+//! Keys that a transaction locks as it comes to them (late keys).
 //!
-//! It never waits for one, wherever that is in the order of docs/design/0002-order.md: locks held
-//! by others are refused, and the transaction must end. So it waits for no other claim, and nothing
-//! deadlocks. Locks that others only wait for are refused, too, unless they wait for the
-//! transaction itself: they cannot be granted before it ends.
+//! It never waits for one, wherever that key is in the order of docs/design/0002-order.md. If
+//! another transaction holds the lock, it is refused, and the transaction must end. So it waits for
+//! no other claim, and nothing deadlocks. Locks for which others only wait are refused, too, unless
+//! they wait for this transaction: they cannot be granted before it ends.
 //!
-//! A late `Shared` is refused where a value is being rebuilt (`Update`): two reads of one transaction would
-//! see the value before and after that.
+//! A late `Shared` is refused while the value is being rebuilt (`Update`): otherwise two reads of
+//! one transaction could see the value before and after.
 //!
-//! Few late keys are in the table of all keys. If they are very many, others look into the
-//! transaction's own map: it is released as a whole, as the list of a wide claim is.
+//! A few late keys are in the table of all keys. If they are very many, they stay in the
+//! transaction's own map, where others look them up. The map is released as a whole, like the list
+//! of a wide claim.
 //!
 //! Invariants (`check_invariants`, with those of the table):
 //! - L1: late keys are in the table of keys, unless their transaction is among `many`.
@@ -23,11 +24,11 @@ use darter_base::hashtree::HashTree;
 use darter_keyspace::{Act, Record};
 use std::sync::Arc;
 
-/// More late keys than this are looked for in the map of their transaction. Up to this many move
+/// With more late keys, they are looked up in the map of their transaction. Up to this many move
 /// there in one step.
 const FEW: usize = 128;
 
-/// The locks of a transaction on a core beyond the claim that it began with.
+/// The locks of a transaction on a core besides the claim that it started with.
 #[derive(Debug, Default)]
 pub(crate) struct Late {
     keys: HashTree<Access>,
@@ -38,7 +39,7 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    /// True when it covers `key` with `access` or a stronger one.
+    /// True if the locks cover `key` with `access` or a stronger one.
     pub(crate) fn covers(&self, key: u64, access: Access) -> bool {
         self.access(key).is_some_and(|held| held >= access)
     }
@@ -49,7 +50,8 @@ impl Late {
         wide.chain(self.keys.get(key).copied()).max()
     }
 
-    /// True when lists of this access may be held, key by key or whole: that is not compared.
+    /// True if lists with this access may be covered, key by key or as a whole; they are not
+    /// compared.
     pub(crate) fn covers_list(&self, access: Access) -> bool {
         let is_wide = self.wide.iter().any(|claim| claim.covers_list(access));
         is_wide || self.strongest >= Some(access)
@@ -70,13 +72,13 @@ impl Late {
         }
     }
 
-    /// Adds a key; returns the access to it before.
+    /// Adds a key. Returns the previous access to it.
     fn add_key(&mut self, key: u64, access: Access) -> Option<Access> {
         self.strongest = self.strongest.max(Some(access));
         self.keys.insert(key, access)
     }
 
-    /// The keys that were taken one by one: a portion of them, and where to continue.
+    /// A portion of the keys that were locked one by one, and where to continue.
     pub(crate) fn some_keys(&self, path: u32) -> (Vec<(u64, Access)>, Option<u32>) {
         let (leaf, next) = self.keys.leaf(path);
         (leaf.iter().map(|(key, access)| (*key, *access)).collect(), next)
@@ -87,7 +89,7 @@ impl Late {
         &self.wide
     }
 
-    /// How many keys were taken one by one.
+    /// The number of keys that were locked one by one.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
@@ -109,10 +111,11 @@ impl Late {
 }
 
 impl LockTable {
-    /// Grants what `claim` has beyond what `tx` holds, without waiting; false, and nothing has changed, if
-    /// others hold some of it, or wait for it and not for `tx`. `tx` may hold nothing yet.
+    /// Grants the part of `claim` that `tx` does not hold, without waiting. Returns false, without
+    /// a change, if others hold some of it, or wait for it (except those that wait for `tx`). `tx`
+    /// may hold nothing yet.
     ///
-    /// Cost: a look-up for each key, and for each claim that waits.
+    /// Cost: a lookup for each key, and for each waiting claim.
     pub fn widen(&mut self, tx: TxId, claim: &Claim) -> bool {
         match claim {
             Claim::Keys(keys) => {
@@ -129,7 +132,7 @@ impl LockTable {
         }
     }
 
-    /// [`LockTable::widen`] by one key.
+    /// [`LockTable::widen`] for one key.
     pub fn widen_by(&mut self, tx: TxId, key: u64, access: Access) -> bool {
         if self.holds(tx, key, access) {
             return true;
@@ -157,13 +160,13 @@ impl LockTable {
         is_free
     }
 
-    /// True when `tx` holds `key` for `access` or a stronger one.
+    /// True if `tx` holds `key` for `access` or a stronger one.
     #[must_use]
     pub fn holds(&self, tx: TxId, key: u64, access: Access) -> bool {
         self.own_access(tx, key).is_some_and(|held| held >= access)
     }
 
-    /// The locks that `tx` took after its beginning.
+    /// The locks that `tx` took after its start.
     pub(crate) fn late(&self, tx: TxId) -> Option<&Late> {
         self.late.get(&tx)
     }
@@ -173,7 +176,7 @@ impl LockTable {
         late.max(self.granted.get(&tx).and_then(|claim| claim.access(key)))
     }
 
-    /// True if no other transaction than `tx` prevents its taking a key.
+    /// True if no other transaction prevents `tx` from locking a key.
     fn is_free_for(&self, tx: TxId, key: u64, asked: Access) -> bool {
         if self.others(tx, key).excludes_late(asked) {
             return false;
@@ -197,7 +200,7 @@ impl LockTable {
         !waiting.any(|waiting| late(waiting) && !self.waits_for(tx, waiting))
     }
 
-    /// The holders of a key in the table, without `tx`.
+    /// The holders of a key in the table, except `tx`.
     fn others(&self, tx: TxId, key: u64) -> Holders {
         let mut holders = self.keys.get(&key).copied().unwrap_or_default();
         if holders.is_free() {
@@ -215,7 +218,7 @@ impl LockTable {
         holders
     }
 
-    /// True when others hold some of a list or of all keys. A list that is held counts as if it met it.
+    /// True if others hold some of a list or of all keys. Two lists always count as conflicting.
     fn others_hold_some(&self, tx: TxId, claim: &Claim) -> bool {
         let (asked, is_in): (_, &dyn Fn(u64) -> bool) = match claim {
             Claim::Keys(_) => unreachable!("keys are asked for one by one"),
@@ -232,7 +235,7 @@ impl LockTable {
             })
     }
 
-    /// True when a claim that waits conflicts with what `tx` holds: it cannot be granted before `tx` ends.
+    /// True if a waiting claim conflicts with locks of `tx`: it cannot be granted before `tx` ends.
     pub(super) fn waits_for(&self, tx: TxId, waiting: &Claim) -> bool {
         let own = self.granted.get(&tx);
         if own.is_some_and(|own| meet(own, waiting, blocks)) {
@@ -245,7 +248,7 @@ impl LockTable {
                 let held = |key| late.keys.get(key).copied();
                 keys.iter().any(|(key, asked)| held(*key).is_some_and(|held| blocks(held, *asked)))
             }
-            // One of many keys counts as if it met each list, as where lists are granted.
+            // Very many late keys count as conflicting with each list, like other lists.
             Claim::List(_, asked) if self.many.contains(&tx) => {
                 late.strongest.is_some_and(|held| blocks(held, *asked))
             }
@@ -281,7 +284,7 @@ impl LockTable {
         self.check_if_few();
     }
 
-    /// Takes the late keys of `tx` out of the table of keys.
+    /// Removes the late keys of `tx` from the table of keys.
     fn give_late_keys(&mut self, tx: TxId) {
         let keys: Vec<_> = self.late.get(&tx).map(|late| late.few().collect()).unwrap_or_default();
         keys.into_iter().for_each(|(key, access)| self.give(key, access));
@@ -308,7 +311,8 @@ impl LockTable {
         self.many.iter().filter_map(held).any(|held| blocks(held, asked))
     }
 
-    /// [`LockTable::is_late_against`] of a list or all keys: very many are taken to meet them.
+    /// [`LockTable::is_late_against`] for a list or all keys: very many late keys always count as
+    /// conflicting.
     pub(super) fn are_late_against(&self, asked: Access) -> bool {
         let mut strongest = self.many.iter().filter_map(|holder| self.late[holder].strongest);
         strongest.any(|held| blocks(held, asked))
@@ -325,7 +329,7 @@ impl LockTable {
         self.many.iter().any(|holder| rebuilds(&self.late[holder]))
     }
 
-    /// The claims that `tx` hands over to waiting calls as it is released: one for each way in
+    /// The claims that `tx` hands over to blocked calls when it is released: one for each way in
     /// which it holds some of their keys.
     pub(crate) fn touched(&mut self, tx: TxId, waited: &Waited) -> Vec<Claim> {
         if waited.is_empty() {
@@ -352,17 +356,17 @@ impl LockTable {
         claims
     }
 
-    /// True when `tx` holds late keys, or all, to change them.
+    /// True if `tx` holds late keys, or all keys, in order to change them.
     pub(super) fn writes_late(&self, tx: TxId) -> bool {
         self.late.get(&tx).is_some_and(Late::is_write)
     }
 
-    /// True when what `tx` took after it had begun permits what `record` says.
+    /// True if the late locks of `tx` permit the change of `record`.
     pub(super) fn allows_late(&self, tx: TxId, record: &Record) -> bool {
         self.late.get(&tx).is_some_and(|late| late.allows(record))
     }
 
-    /// L1, L2, and what excludes late keys. Adds to the counts the late keys that are in the table.
+    /// Checks L1, L2, and the exclusion of late keys. Adds the late keys in the table to `keys`.
     pub(super) fn check_late(&self, keys: &mut hash::IdentityMap<Holders>) -> usize {
         assert!(self.many.iter().all(|tx| self.late.contains_key(tx)), "L1: {:?}", self.many);
         for (tx, late) in &self.late {
@@ -382,14 +386,14 @@ impl LockTable {
 }
 
 impl Late {
-    /// The keys that were taken one by one, if they are few.
+    /// The keys that were locked one by one, if they are few.
     fn few(&self) -> impl Iterator<Item = (u64, Access)> {
         self.keys.iter().map(|(key, access)| (key, *access))
     }
 }
 
 impl Holders {
-    /// A holder of the key does not count.
+    /// Removes one holder from the count.
     fn leave(&mut self, key: u64, access: Access) {
         let count = self.slot(access);
         assert!(*count > 0, "L1: nobody holds {key} for {access:?}");
@@ -402,7 +406,7 @@ impl Holders {
     }
 }
 
-/// True when a late key may not be taken while another holds it.
+/// True if a late key may not be locked for `asked` while another transaction holds it for `held`.
 fn excludes_late(held: Access, asked: Access) -> bool {
     !(held.is_read() && asked.is_read())
 }

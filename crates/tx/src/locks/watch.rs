@@ -1,13 +1,14 @@
 //! Waiting until some transactions have ended, without a claim: see `link::acquire`.
 //!
-//! A watch is no claim: it holds nothing, and no claim waits for it.
+//! A watch is not a claim: it holds nothing, and no claim waits for it.
 //!
 //! Invariant (`check_invariants` asserts it, with those of the table):
-//! - W1: a watch has transactions ahead of it, and each holds something here, or waits.
+//! - W1: a watch waits for at least one transaction, and each of these holds or waits for a lock
+//!   here.
 
 use super::{Access, Claim, LockTable, Notify, TxId, blocks};
 
-/// A wait for the end of some transactions.
+/// A watch: a wait for the end of some transactions.
 pub(super) struct Watch {
     tx: TxId,
     asked: Access,
@@ -16,10 +17,10 @@ pub(super) struct Watch {
 }
 
 impl LockTable {
-    /// Waits until the transactions that are in the way of `claim` now, which is of all keys, have
-    /// ended; then a release returns `notify`. Returns true if none is in its way.
+    /// Waits for the end of the transactions that currently conflict with `claim`, a claim of all
+    /// keys; then a release returns `notify`. Returns true if there are none.
     ///
-    /// Cost: a look at each claim that is held or waits.
+    /// Cost: a look at each held and waiting claim.
     pub fn watch(&mut self, tx: TxId, claim: &Claim, notify: Notify) -> bool {
         let Claim::All(asked) = *claim else { unreachable!("{claim:?} waits in the queue") };
         let queued = self.waiting.iter().filter(|waiting| self.precedes(&waiting.claim, claim));
@@ -39,24 +40,24 @@ impl LockTable {
         place.map(|place| self.watches.swap_remove(place).notify)
     }
 
-    /// `tx` holds nothing any more, and waits for nothing.
+    /// Updates the watches after `tx` has ended: it holds nothing and waits for nothing.
     pub(super) fn note_ended(&mut self, tx: TxId) {
         self.watches.iter_mut().for_each(|watch| watch.ahead.retain(|ahead| *ahead != tx));
     }
 
-    /// The holder `tx` has another number from now on.
+    /// Updates the watches after the holder `tx` got another number.
     pub(super) fn note_renamed(&mut self, tx: TxId, next: TxId) {
         let ahead = self.watches.iter_mut().flat_map(|watch| &mut watch.ahead);
         ahead.filter(|ahead| **ahead == tx).for_each(|ahead| *ahead = next);
     }
 
-    /// The holder `tx` has kept one key, for `access`.
+    /// Updates the watches after the holder `tx` has released all but one key.
     pub(super) fn note_narrowed(&mut self, tx: TxId, access: Access) {
         let passing = self.watches.iter_mut().filter(|watch| !blocks(access, watch.asked));
         passing.for_each(|watch| watch.ahead.retain(|ahead| *ahead != tx));
     }
 
-    /// Removes the watches that are over; returns their receivers.
+    /// Removes the watches that have ended. Returns their receivers.
     pub(super) fn take_ended_watches(&mut self) -> Vec<Notify> {
         let over = self.watches.extract_if(.., |watch| watch.ahead.is_empty());
         over.map(|watch| watch.notify).collect()
@@ -68,12 +69,12 @@ impl LockTable {
         watches.map(|watch| watch.notify)
     }
 
-    /// True when `tx` waits for `holder` in a watch.
+    /// True if `tx` has a watch that waits for `holder`.
     pub(super) fn is_watched_by(&self, tx: TxId, holder: TxId) -> bool {
         self.watches.iter().any(|watch| watch.tx == tx && watch.ahead.contains(&holder))
     }
 
-    /// W1.
+    /// Checks W1.
     pub(super) fn check_watches(&self) {
         for Watch { tx, ahead, .. } in &self.watches {
             let is_here = |one: &TxId| {
