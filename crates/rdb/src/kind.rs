@@ -1,56 +1,57 @@
-//! How the values of a type are laid out in a file: the part of a type's row that is about the
-//! format.
+//! The file format of a type's values: the part of a type's row about RDB.
 //!
-//! The format knows layouts, not types. A type's row lists the layouts in which it has been
-//! written, with product and number; and the row chooses the layout for writing a value now, by the
+//! The format knows layouts, not types. A type's row lists the layouts in which its values have
+//! ever been written, with product and type number. For writing, the row chooses a layout by the
 //! items that a [`Survey`] saw.
 
 use crate::blob::Form;
 use crate::value::{Plan, Survey};
 use std::fmt;
 
-/// See the module. A kind is identified by the number of its first encoding.
+/// The formats of a type; see the module's documentation. A kind is identified by the number of its
+/// first encoding.
 pub struct Kind {
     /// The encodings that can be read; at least one.
     pub encodings: &'static [Encoding],
-    /// Up to which size a collection is packed.
+    /// The size up to which a collection is packed.
     pub packed: Bounds,
     /// Chooses the encoding for writing.
     pub plan: fn(&Survey) -> Plan,
 }
 
-/// A layout and its number.
+/// A layout and its type number.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
-    /// The number that precedes such a value.
+    /// The type number that precedes such a value.
     pub number: u8,
-    /// The bytes after it.
+    /// The layout of the bytes after it.
     pub layout: Layout,
-    /// The origin of the files in which the number means that.
+    /// The origin of files in which the number has this meaning.
     pub origin: Origin,
 }
 
-/// The origin of files in which a number has a meaning: from 22 on, Redis and Valkey differ.
+/// The origin of files in which a type number has some meaning: from 22 on, Redis and Valkey
+/// differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In all.
+    /// All files.
     Any,
-    /// Redis, or a Valkey before 9.
+    /// Files of Redis, or of Valkey before 9.
     Redis,
-    /// Valkey 9 or later.
+    /// Files of Valkey 9 or later.
     Valkey,
-    /// Darter's own, in payloads of `DUMP` and in files that it has written.
+    /// Darter's files and payloads of `DUMP`.
     Darter,
 }
 
 impl Origin {
-    /// True when a file, or a payload, may be of both.
+    /// True if a file or a payload may be of both origins.
     const fn meets(self, other: Self) -> bool {
         !matches!((self, other), (Self::Redis, Self::Valkey) | (Self::Valkey, Self::Redis))
     }
 }
 
-/// How the bytes of a value are laid out.
+/// The layout of a value's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// A string.
@@ -59,9 +60,9 @@ pub enum Layout {
     Singles,
     /// A count, then names and values.
     Pairs,
-    /// A count, then names and numbers of 64 bits. Items are pairs; their values are the numbers' texts.
+    /// A count, then names and 64-bit numbers. Items are pairs whose values are the numbers' texts.
     Scores,
-    /// A count, then names and numbers as texts of their own kind.
+    /// A count, then names and numbers in a text form of their own.
     ScoreTexts,
     /// A count, then deadlines (absolute), names and values.
     PairsDeadlineFirst,
@@ -69,47 +70,49 @@ pub enum Layout {
     PairsFromEarliest,
     /// A count, then names, values and deadlines (absolute).
     PairsDeadlineLast,
-    /// A block with this many entries an item: 1 a single, 2 a pair, 3 a pair and its deadline.
+    /// A packed block with this many entries per item: 1 for a single, 2 for a pair, 3 for a pair
+    /// and its deadline.
     Block(Form, u8),
     /// The earliest deadline, then such a block.
     BlockFromEarliest(Form, u8),
     /// A count, then that many blocks of singles.
     Blocks(Form),
-    /// A count, then that many nodes: a number that distinguishes a single from a block of singles,
-    /// and the node.
+    /// A count, then that many nodes: a number that distinguishes a single element from a block of
+    /// them, and the node.
     Nodes(Form),
     /// A count, then that many blocks of entries with IDs; then a state, and consumer groups.
     Entries(Generation),
 }
 
-/// The parts of a layout of entries, which grew over versions.
+/// The version of the stream format, which grew over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Generation {
-    /// Since Redis 5: nothing about entries that are gone.
+    /// Since Redis 5: without information about deleted entries.
     First,
-    /// Since 7.0: how many were added, which was deleted last, how many a group has read.
+    /// Since 7.0: the number of entries ever added, the last deleted ID, and the read counts of
+    /// groups.
     Second,
-    /// Since 7.2: the time at which a consumer last got an entry.
+    /// Since 7.2: when a consumer last received an entry.
     Third,
 }
 
-/// Up to which size a collection is packed, by Redis's default settings.
+/// The size up to which a collection is packed, by Redis's default settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Items.
+    /// The most items.
     pub items_max: u64,
-    /// Bytes of a name or value.
+    /// The most bytes of a name or value.
     pub item_bytes_max: usize,
 }
 
 impl Kind {
-    /// The number that identifies it.
+    /// The number that identifies the kind.
     #[must_use]
     pub fn number(&self) -> u8 {
         self.encodings[0].number
     }
 
-    /// True when some file has a number that would be read as either kind.
+    /// True if some file could have a number with a meaning in both kinds.
     #[must_use]
     pub const fn is_like(&self, other: &Self) -> bool {
         let mut at = 0;
@@ -124,19 +127,19 @@ impl Kind {
         false
     }
 
-    /// True for lists, of which Redis writes one node after the other.
+    /// True for lists, which are written node by node.
     #[must_use]
     pub(crate) fn has_nodes(&self) -> bool {
         matches!(self.encodings[0].layout, Layout::Nodes(_))
     }
 
-    /// True for streams, of which Redis writes a block of entries after the other.
+    /// True for streams, which are written in blocks of entries.
     #[must_use]
     pub(crate) fn has_entries(&self) -> bool {
         matches!(self.encodings[0].layout, Layout::Entries(_))
     }
 
-    /// True for strings: one text, not items. They are the only values that may be empty.
+    /// True for strings: one text instead of items. Only strings may be empty.
     #[inline]
     #[must_use]
     pub fn is_text(&self) -> bool {
@@ -159,13 +162,13 @@ impl fmt::Debug for Kind {
 }
 
 impl Encoding {
-    /// An encoding that means the same in all files.
+    /// An encoding with the same meaning in all files.
     #[must_use]
     pub const fn new(number: u8, layout: Layout) -> Self {
         Self { number, layout, origin: Origin::Any }
     }
 
-    /// A kind with this meaning in some files only.
+    /// An encoding with this meaning in some files only.
     #[must_use]
     pub const fn of(origin: Origin, number: u8, layout: Layout) -> Self {
         Self { number, layout, origin }

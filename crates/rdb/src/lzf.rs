@@ -1,16 +1,16 @@
 //! LZF, which RDB files use for strings: decompression here, compression in [`Packer`].
 //!
 //! The `lzf` crate unpacks a whole string into a fresh vector. Here a string of 512 MiB must pass
-//! in chunks, and ten million small ones of a hash must not allocate each, so this decoder appends
-//! to the caller's vector, stops when the caller has enough, and continues later. The tests pack
-//! with the crate and compare.
+//! in chunks, and each of ten million small strings of a hash must not allocate. So this decoder
+//! appends to the caller's vector, stops when the caller has enough, and continues later. The tests
+//! compress with the crate and compare.
 //!
 //! ```text
 //! 000nnnnn  n+1 bytes                     copy the n+1 bytes that follow
 //! nnnooooo  oooooooo                      copy n+2 bytes from o+1 back     (n = 1..=6)
 //! 111ooooo  nnnnnnnn  oooooooo            copy n+9 bytes from o+1 back
 //! ```
-//! Not here: which strings are packed. See `encode`.
+//! Not here: the choice of strings to compress. See `encode`.
 
 mod pack;
 
@@ -18,24 +18,24 @@ pub use pack::Packer;
 
 use std::ops::Range;
 
-/// How far back a copy may reach: what must stay in the vector between calls.
+/// The largest distance of a copy; this many bytes must stay in the vector between calls.
 pub const WINDOW_BYTES: usize = 1 << 13;
 
-/// The most that one operation of 3 bytes can produce: the bound of every compression ratio.
+/// The most bytes that one operation of 3 bytes can produce; bounds every compression ratio.
 pub const RUN_BYTES_MAX: usize = 264;
 
-/// Bytes that a short operation writes, however few it makes.
+/// Bytes written by a short operation, even if it produces fewer.
 const WIDE: usize = 16;
 
-/// The memory that [`unpack`] needs beside its result, while it runs.
+/// The memory that [`unpack`] needs besides its result while it runs.
 pub const SPARE_BYTES: usize = RUN_BYTES_MAX + WIDE;
 
-/// Why packed bytes cannot be unpacked.
+/// The reason why packed bytes cannot be unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Corrupt {
     /// A copy reaches before the first byte.
     ReachesBack,
-    /// The last operation lacks bytes.
+    /// The last operation is incomplete.
     Cut,
     /// The result is longer or shorter than announced.
     Length,
@@ -53,7 +53,7 @@ impl Corrupt {
     }
 }
 
-/// True if `packed` bytes could never become `len` bytes.
+/// True if this many packed bytes can never become `len` bytes.
 #[must_use]
 pub fn absurd(packed: u64, len: u64) -> bool {
     packed == 0 || len == 0 || len.div_ceil(RUN_BYTES_MAX as u64 / 3) > packed
@@ -62,15 +62,16 @@ pub fn absurd(packed: u64, len: u64) -> bool {
 /// Unpacks whole operations from the head of `packed` onto `out`, until `out` holds `want` bytes or
 /// the next operation is incomplete. Returns the bytes used.
 ///
-/// `out` grows past `want` by less than [`RUN_BYTES_MAX`], and by a little more while it runs
-/// ([`SPARE_BYTES`]). Copies reach into what `out` holds.
+/// `out` grows past `want` by less than [`RUN_BYTES_MAX`], and by slightly more while it runs
+/// ([`SPARE_BYTES`]). Copies may refer to bytes already in `out`.
 ///
 /// # Errors
 /// [`Corrupt::ReachesBack`], with the place of the operation.
 pub fn unpack(packed: &[u8], out: &mut Vec<u8>, want: usize) -> Result<usize, (usize, Corrupt)> {
     let mut used = 0;
     while out.len() < want {
-        // In parts, as the room for each is written twice: with zeros first. No more than can be made.
+        // In parts, because the room is written twice, first with zeros; and no more room than can
+        // be filled.
         let most = (packed.len() - used).saturating_mul(RUN_BYTES_MAX / 3).min(WINDOW_BYTES);
         let (from, to) = (out.len(), want.min(out.len() + most));
         out.resize(to + SPARE_BYTES, 0);
@@ -90,9 +91,9 @@ pub fn unpack(packed: &[u8], out: &mut Vec<u8>, want: usize) -> Result<usize, (u
 /// Unpacks whole operations onto `range` of `out`, which has [`SPARE_BYTES`] behind it. Returns the
 /// bytes used, and the end of the output.
 ///
-/// Which operation comes next cannot be foretold, and to guess wrong takes longer than to copy. So
-/// short ones, nearly all, are done alike: 16 bytes are read from either place, and the right ones
-/// written; excess bytes are overwritten.
+/// The next operation is unpredictable, and a misprediction takes longer than a copy. So short
+/// operations (nearly all) are handled without a branch: 16 bytes are read from both possible
+/// sources, and the right ones are written; excess bytes are overwritten later.
 fn fill(
     packed: &[u8],
     out: &mut [u8],
@@ -113,9 +114,9 @@ fn fill(
     Ok((at, to))
 }
 
-/// Does an operation that makes at most [`WIDE`] bytes, which do not overlap those that they are copied
-/// from, and that is not at either end. Returns the bytes that it has, and that it makes. `None` for any
-/// other.
+/// Handles an operation that produces at most [`WIDE`] bytes, does not overlap its source, and is
+/// not at either end. Returns its length and the number of bytes it produces; `None` for any other
+/// operation.
 #[inline]
 fn short(packed: &[u8], out: &mut [u8], to: usize) -> Option<(usize, usize)> {
     let [control, next @ ..] = packed.first_chunk::<{ 1 + WIDE }>()?;
@@ -134,7 +135,8 @@ fn short(packed: &[u8], out: &mut [u8], to: usize) -> Option<(usize, usize)> {
     Some((used, len))
 }
 
-/// Does any operation. Returns the bytes that it has, and that it makes; `None` if it is incomplete.
+/// Handles any operation. Returns its length and the number of bytes it produces; `None` if it is
+/// incomplete.
 fn operation(packed: &[u8], out: &mut [u8], to: usize) -> Result<Option<(usize, usize)>, Corrupt> {
     match *packed {
         [control @ 0..=0x1f, ref literal @ ..] => {
@@ -169,8 +171,8 @@ pub fn unpack_all(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Co
     check(packed.len() - used, out.len(), len)
 }
 
-/// Checks the end of unpacking: how many packed bytes are left, and how many bytes came out, where `len`
-/// were announced.
+/// Checks the end of unpacking: `left` packed bytes are unused, and `unpacked` bytes were produced,
+/// where `len` were announced.
 ///
 /// # Errors
 /// [`Corrupt::Cut`] and [`Corrupt::Length`].
@@ -186,7 +188,7 @@ fn distance(control: u8, low: u8) -> usize {
     (usize::from(control & 0x1f) << 8) + usize::from(low) + 1
 }
 
-/// Writes `len` bytes from `distance` back; the run may overlap itself.
+/// Writes `len` bytes from `distance` back; source and target may overlap.
 fn copy_back(out: &mut [u8], mut to: usize, distance: usize, len: usize) -> Result<(), Corrupt> {
     let from = to.checked_sub(distance).ok_or(Corrupt::ReachesBack)?;
     let end = to + len;
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    /// Bytes with repetitions near and far.
+    /// Bytes with near and far repetitions.
     pub(super) fn text(prng: &mut Prng, len: usize) -> Vec<u8> {
         let mut out = Vec::new();
         while out.len() < len {
@@ -251,7 +253,7 @@ mod tests {
         assert_eq!(unpack_all(&[0x02, b'a', b'b'], 3, &mut out), Err(Corrupt::Cut));
         assert_eq!(unpack_all(&[0x01, b'a', b'b'], 1, &mut out), Err(Corrupt::Length));
         assert_eq!(unpack_all(&[0x01, b'a', b'b'], 3, &mut out), Err(Corrupt::Length));
-        // More comes out than announced, and more is left.
+        // More bytes are produced than announced, and packed bytes are left.
         assert_eq!(unpack_all(&[0x01, b'a', b'b', 0x00, b'c'], 1, &mut out), Err(Corrupt::Length));
         assert_eq!(unpack_all(&[0x00, b'a', 0x00, b'b'], 1, &mut out), Err(Corrupt::Length));
         assert_eq!(unpack_all(&[0x00, b'a', 0xe0, 0xff], 265, &mut out), Err(Corrupt::Cut));

@@ -1,11 +1,12 @@
-//! Nodes of a list, as Redis 7.0 makes them: a listpack of elements each, up to 8 KiB.
+//! Nodes of a list as in Redis 7.0: each is a listpack of elements, up to 8 KiB.
 //!
 //! ```text
 //! node:  2 | string: listpack of elements       or, of an element of 1 GiB or more,  1 | string
 //! ```
 //! An element joins the last node if that stays below the limit by Redis's estimate; so a list that
-//! was filled from the front on is written byte for byte as Redis writes it. The size of all nodes
-//! is needed before the first byte, so elements pass twice: [`NodeSizes`] sums, [`NodeEncoder`] writes.
+//! was filled from the front is written byte for byte as by Redis. The size of all nodes is needed
+//! before the first byte, so elements are visited twice: [`NodeSizes`] sums, [`NodeEncoder`]
+//! writes.
 
 use crate::encode::{self, LISTPACK_FRAME_BYTES};
 use crate::items::Item;
@@ -13,23 +14,23 @@ use crate::types::{NODE_PACKED, NODE_PLAIN};
 
 /// Redis's default of `list-max-listpack-size`, -2: bytes of a node.
 const NODE_BYTES_MAX: u64 = 8 * 1024;
-/// The length that Redis adds to an element's when it asks whether a node has room.
+/// Bytes that Redis adds to an element's length when it checks whether a node has room.
 const ESTIMATE_BYTES: u64 = 8;
-/// Elements of this length have nodes of their own, without a listpack.
+/// Elements of at least this length get their own nodes, without a listpack.
 const PLAIN_MIN: u64 = 1 << 30;
 
-/// The effect of an element.
+/// Where an element goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The element joins the last node.
+    /// Into the last node.
     Last,
-    /// The element begins a node.
+    /// Into a new node.
     New,
-    /// The element is a node.
+    /// Into a node of its own, without a listpack.
     Plain,
 }
 
-/// Decides about an element of `len` bytes, behind a node of `node` bytes that others may join.
+/// The place of an element of `len` bytes after a node of `node` bytes that can take more.
 fn place(node: Option<u64>, len: u64) -> Place {
     match node {
         _ if len >= PLAIN_MIN => Place::Plain,
@@ -38,13 +39,13 @@ fn place(node: Option<u64>, len: u64) -> Place {
     }
 }
 
-/// The first pass.
+/// The first pass over the elements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeSizes {
     nodes: u64,
     /// Bytes of all nodes but the last.
     bytes: u64,
-    /// The listpack of the last.
+    /// The size of the last node's listpack.
     last: Option<u64>,
 }
 
@@ -77,7 +78,7 @@ impl NodeSizes {
         self.bytes += last.map_or(0, |last| encode::length_size(NODE_PACKED) + string_size(last));
     }
 
-    /// How many nodes there are, and their bytes.
+    /// The number of nodes, and their bytes.
     pub(crate) fn total(mut self) -> (u64, u64) {
         self.close();
         (self.nodes, self.bytes)
@@ -88,8 +89,8 @@ fn string_size(len: u64) -> u64 {
     encode::length_size(len) + len
 }
 
-/// The second pass. A node is gathered before it is written, as its size precedes it; but not an
-/// element that fills one alone.
+/// The second pass. A node is collected before it is written, because its size precedes it; except
+/// for an element that fills a node alone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeEncoder {
     /// The entries of the last node.
@@ -98,29 +99,29 @@ pub(crate) struct NodeEncoder {
     long: Option<Long>,
 }
 
-/// An element that comes in parts.
+/// An element that arrives in parts.
 #[derive(Clone, Copy, Debug)]
 struct Long {
     /// Bytes still to come.
     left: u64,
-    /// Bytes of its entry, without the length at the end.
+    /// Bytes of its entry, without the trailing length.
     entry: usize,
     how: How,
 }
 
-/// How it is written.
+/// The way in which the element is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// The element stands with the others of its node.
+    /// Collected with the other elements of its node.
     Gathered,
-    /// The element stands in a listpack that was begun.
+    /// Into a listpack of its own, whose start has been written.
     Alone,
-    /// As it is.
+    /// As a plain node.
     Plain,
 }
 
 impl NodeEncoder {
-    /// Appends an element, or a part of one, or gathers it.
+    /// Writes or collects an element, or a part of one.
     pub(crate) fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         match item {
             Item::Single { name, .. } => {
@@ -133,7 +134,7 @@ impl NodeEncoder {
         }
     }
 
-    /// Makes room for an element of `len` bytes.
+    /// Prepares for an element of `len` bytes.
     fn begin(&mut self, len: u64, out: &mut Vec<u8>) -> Place {
         let node = LISTPACK_FRAME_BYTES + self.entries.len() as u64;
         let place = place((self.count > 0).then_some(node), len);
@@ -202,7 +203,7 @@ impl NodeEncoder {
     }
 }
 
-/// Appends what precedes the entries of a listpack of `bytes`.
+/// Appends the header of a listpack of `bytes` bytes.
 fn begin_listpack(out: &mut Vec<u8>, bytes: u64, count: u16) {
     encode::length(out, NODE_PACKED);
     encode::length(out, bytes);

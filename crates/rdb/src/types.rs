@@ -6,17 +6,17 @@
 pub const OP_SLOT_INFO: u8 = 244;
 /// The source of a library of functions (7.0).
 pub const OP_FUNCTION2: u8 = 245;
-/// As above, as release candidates of 7.0 wrote it.
+/// The source of a library, as written by release candidates of 7.0.
 pub const OP_FUNCTION_PRE_GA: u8 = 246;
 /// Data of a module that belongs to no key.
 pub const OP_MODULE_AUX: u8 = 247;
 /// Seconds since the next key was used.
 pub const OP_IDLE: u8 = 248;
-/// How often the next key was used, as a logarithm.
+/// The logarithm of how often the next key was used.
 pub const OP_FREQ: u8 = 249;
 /// A named metadata entry.
 pub const OP_AUX: u8 = 250;
-/// How many keys and how many deadlines the database holds.
+/// The number of keys and of deadlines in the database.
 pub const OP_RESIZE_DB: u8 = 251;
 /// The deadline of the next key, in milliseconds.
 pub const OP_EXPIRE_MS: u8 = 252;
@@ -40,18 +40,18 @@ pub const VALKEY_VERSION_MAX: u16 = 81;
 /// The version that Redis 7.0 writes, and the newest that it loads.
 pub const VERSION_WRITTEN: u16 = 10;
 
-/// Added to the type number of a layout that other software uses for another type: such numbers are
-/// Darter's own.
+/// Added to a layout's type number if other software uses that number for another type; such
+/// numbers are Darter's own.
 pub const PRIVATE: u8 = 200;
 
 const _: () = assert!(PRIVATE + LAST_OF_VERSION_12 < OP_SLOT_INFO, "no opcode is taken");
 
-/// The last type number that a version knows.
+/// The last type number in version 10.
 const LAST_OF_VERSION_10: u8 = 19;
 const LAST_OF_VERSION_11: u8 = 21;
 const LAST_OF_VERSION_12: u8 = 26;
 
-/// The version of the format that knows a type number.
+/// The first version of the format with a type number.
 pub(crate) fn version_of(number: u8) -> u16 {
     match number % PRIVATE {
         number if number <= LAST_OF_VERSION_10 => VERSION_WRITTEN,
@@ -60,14 +60,14 @@ pub(crate) fn version_of(number: u8) -> u16 {
     }
 }
 
-/// Says of a node of a list that it is one element, or a block of them.
+/// Marks a list's node as a single element, not a block of them.
 pub(crate) const NODE_PLAIN: u64 = 1;
 pub(crate) const NODE_PACKED: u64 = 2;
 
-/// Latest field deadline that Redis admits: 2^48 - 2 ms.
+/// Latest field deadline that Redis accepts: 2^48 - 2 ms.
 pub const DEADLINE_MAX_MS: u64 = (1 << 48) - 2;
 
-/// Type and encoding of an unsupported value, as Redis's users call them.
+/// The common names of an unsupported value's type and encoding.
 pub(crate) fn refused(number: u8) -> Option<(&'static str, &'static str)> {
     REFUSED.iter().find(|row| row.0 == number).map(|row| (row.1, row.2))
 }

@@ -1,15 +1,15 @@
 //! Writing a value: it is surveyed first, then written item by item.
 //!
 //! The length of a `DUMP` is in the reply's header, before its first byte, and a value of ten
-//! million fields must not be held twice. So the items pass twice: [`Survey`] sums sizes, and the
-//! type chooses the encoding that Redis 7.0 would have chosen for the same items; [`Encoder`]
-//! writes. Both take one item at a time, so the caller can end a slice anywhere. A cut of the value
-//! guarantees that the items are the same both times; the encoder asserts it.
+//! million fields must not be held twice. So the items are visited twice: [`Survey`] sums sizes,
+//! and the type chooses the encoding that Redis 7.0 would have chosen for the same items;
+//! [`Encoder`] writes. Both take one item at a time, so the caller can end a slice anywhere. A cut
+//! of the value guarantees that the items are the same both times; the encoder asserts it.
 //!
 //! ```text
 //! items -> Survey -> Plan (number, size) -> Encoder <- items again
 //! ```
-//! Only small collections (intset, listpack) are gathered before they are written: at most
+//! Only small collections (intset, listpack) are collected before they are written: at most
 //! [`Bounds`](crate::Bounds), 64 KiB by default.
 //!
 //! Redis has no layout of singles with deadlines. They are written as pairs with empty values.
@@ -34,37 +34,37 @@ const SCORE_BYTES: u64 = size_of::<f64>() as u64;
 pub struct Survey {
     kind: &'static Kind,
     count: u64,
-    /// Items that are names alone.
+    /// The number of items that are names alone.
     singles: u64,
     /// Bytes of a string.
     string_bytes: u64,
-    /// The first bytes: enough to recognise an integer.
+    /// The first bytes, enough to recognize an integer.
     head: Vec<u8>,
-    /// Bytes of all names and values as strings.
+    /// Bytes of all names and values, encoded as strings.
     plain_bytes: u64,
-    /// Bytes of the values among them.
+    /// Bytes of only the values.
     value_bytes: u64,
-    /// Bytes of all entries in a listpack, without deadlines.
+    /// Bytes of all entries of a listpack, without deadlines.
     packed_bytes: u64,
-    /// Nothing is too long for a listpack.
+    /// All texts are short enough for a listpack.
     short: bool,
-    /// If all singles are integers: the smallest and the largest of them and 0.
+    /// The smallest and the largest integer (including 0), if all singles are integers.
     integers: Option<(i64, i64)>,
     deadlines: u64,
     deadline_bytes: u64,
     deadline_span: Option<(UnixMillis, UnixMillis)>,
-    /// The sizes of a type that is written in nodes.
+    /// The sizes of nodes, for a type that is written in nodes.
     nodes: Option<NodeSizes>,
     /// The first pass over a stream.
     log: Option<Box<Surveyor>>,
 }
 
-/// How a value will be written, and how long that will be.
+/// The encoding of a value, and its length.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The type number.
     pub encoding: u8,
-    /// Bytes after the type number; `None` where the items were not surveyed.
+    /// Bytes after the type number; `None` if the items were not surveyed.
     pub body_bytes: Option<u64>,
     count: u64,
     form: Form,
@@ -74,17 +74,17 @@ pub struct Plan {
 enum Form {
     /// A string of this many bytes.
     Raw(u64),
-    /// A string that is an integer.
+    /// A string that is stored as an integer.
     Integer,
     /// Items as strings.
     Plain,
     /// Names as strings, values as numbers.
     Scores,
-    /// As above, with deadlines relative to `origin_ms`, in 9 bytes or in 5.
+    /// Pairs with deadlines relative to `origin_ms`, in 9 bytes or in 5.
     Deadlines { origin_ms: UnixMillis, wide: bool },
     /// Integers of this many bytes each.
     Intset { width: usize },
-    /// A listpack of this many bytes, with deadlines (the earliest given) or without.
+    /// A listpack of this many bytes, without deadlines, or with them (the earliest is given).
     Listpack { bytes: u64, deadlines: Option<UnixMillis> },
     /// This many nodes of a list.
     Nodes(u64),
@@ -93,7 +93,7 @@ enum Form {
 }
 
 impl Survey {
-    /// A survey of a value of type `kind` without items.
+    /// A survey of a value of type `kind`, before any item.
     #[must_use]
     pub fn new(kind: &'static Kind) -> Self {
         Self {
@@ -115,8 +115,8 @@ impl Survey {
         }
     }
 
-    /// The plan for `items` items, none of which has a deadline, before they are seen: all but its
-    /// size. `None` where it depends on more than their number.
+    /// The plan for `items` items without deadlines, before they are seen, and without its size.
+    /// `None` if the plan depends on more than the number of items.
     #[must_use]
     pub fn plan_of_many(kind: &'static Kind, count: u64) -> Option<Plan> {
         let is_counted = !kind.is_text() && !kind.has_nodes() && !kind.has_entries();
@@ -221,19 +221,19 @@ impl Survey {
         (self.kind.plan)(self)
     }
 
-    /// True for a string: it may be empty.
+    /// True for a string, which may be empty.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.kind.is_text()
     }
 
-    /// True when some item has a deadline.
+    /// True if an item has a deadline.
     #[must_use]
     pub fn has_deadlines(&self) -> bool {
         self.deadlines > 0
     }
 
-    /// As a string; as an integer where it is one.
+    /// The plan for a string, stored as an integer if possible.
     #[must_use]
     pub fn text(&self, encoding: u8) -> Plan {
         let len = self.string_bytes;
@@ -243,21 +243,22 @@ impl Survey {
         self.with(encoding, Form::Raw(len), encode::length_size(len) + len)
     }
 
-    /// As a count and items, without deadlines.
+    /// The plan with a count and items, without deadlines.
     #[must_use]
     pub fn plain(&self, encoding: u8) -> Plan {
         let bytes = encode::length_size(self.count) + self.plain_bytes;
         self.with(encoding, Form::Plain, bytes)
     }
 
-    /// As a count, and pairs whose values are scores.
+    /// The plan with a count, and pairs whose values are scores.
     #[must_use]
     pub fn scores(&self, encoding: u8) -> Plan {
         let names = encode::length_size(self.count) + self.plain_bytes - self.value_bytes;
         self.with(encoding, Form::Scores, names + self.count * SCORE_BYTES)
     }
 
-    /// As pairs whose deadlines are relative to the earliest; there is at least one.
+    /// The plan with pairs whose deadlines are relative to the earliest; at least one has a
+    /// deadline.
     #[must_use]
     pub fn with_deadlines(&self, encoding: u8) -> Plan {
         let (low, high) = self.deadline_span.unwrap_or_default();
@@ -269,7 +270,7 @@ impl Survey {
         self.with(encoding, Form::Deadlines { origin_ms: low, wide }, bytes)
     }
 
-    /// As a sorted block of integers, if all items are integers, and few.
+    /// The plan with a sorted block of integers, if all items are integers, and few.
     #[must_use]
     pub fn intset(&self, encoding: u8) -> Option<Plan> {
         let (low, high) = self.integers.filter(|_| self.is_few())?;
@@ -283,7 +284,7 @@ impl Survey {
         Some(self.with(encoding, Form::Intset { width }, size))
     }
 
-    /// As a listpack without deadlines, if the items are few and short.
+    /// The plan with a listpack without deadlines, if the items are few and short.
     #[must_use]
     pub fn listpack(&self, encoding: u8) -> Option<Plan> {
         let bytes = self.listpack_bytes()?;
@@ -291,8 +292,7 @@ impl Survey {
         Some(self.with(encoding, Form::Listpack { bytes, deadlines: None }, size))
     }
 
-    /// As a listpack of pairs with deadlines relative to the earliest, if the items are few and
-    /// short.
+    /// The plan with a listpack of pairs and relative deadlines, if the items are few and short.
     #[must_use]
     pub fn listpack_with_deadlines(&self, encoding: u8) -> Option<Plan> {
         let values = self.singles * encode::listpack_text_size(b"");
@@ -302,7 +302,7 @@ impl Survey {
         Some(self.with(encoding, Form::Listpack { bytes, deadlines }, size))
     }
 
-    /// As nodes of a list, as large as Redis makes them.
+    /// The plan with nodes of a list, of the same sizes as in Redis.
     #[must_use]
     pub fn nodes(&self, encoding: u8) -> Plan {
         let nodes = self.nodes.clone().unwrap_or_default();
@@ -310,7 +310,7 @@ impl Survey {
         self.with(encoding, Form::Nodes(count), encode::length_size(count) + bytes)
     }
 
-    /// As blocks of entries, as large as Redis makes them, a state and groups.
+    /// The plan with blocks of entries, of the same sizes as in Redis, a state and groups.
     #[must_use]
     pub fn entries(&self, encoding: u8) -> Plan {
         let sizes = self.log.as_ref().map(|log| log.sizes()).unwrap_or_default();
@@ -329,7 +329,7 @@ impl Survey {
 }
 
 impl Plan {
-    /// The RDB version that has the encoding: 10, what Redis 7.0 writes, or a later one.
+    /// The first RDB version with the encoding: 10 (Redis 7.0's), or a later one.
     #[must_use]
     pub fn version(&self) -> u16 {
         types::version_of(self.encoding)
@@ -341,7 +341,7 @@ impl Plan {
         self.encoding >= types::PRIVATE
     }
 
-    /// How many items there are; a string has one, or none when it is empty.
+    /// The number of items; a string has one, or none if it is empty.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.count
@@ -354,17 +354,17 @@ impl Plan {
 pub struct Encoder {
     plan: Plan,
     count: u64,
-    /// Bytes appended.
+    /// The number of bytes written.
     written: u64,
-    /// A single with a deadline was long: its empty value follows its parts.
+    /// After a long single with a deadline: its empty value must be written after its parts.
     owes_value: bool,
-    /// Packs strings that are not long.
+    /// Compresses strings that are not long.
     packer: Option<Packer>,
     integers: Vec<i64>,
-    /// Entries of a listpack, and how many.
+    /// The entries of a listpack, and their number.
     entries: Vec<u8>,
     entries_len: usize,
-    /// Items of a listpack: deadline (the latest of all for none) and entries.
+    /// Items of a listpack: the deadline (the latest possible for none) and the entries.
     packed: Vec<(UnixMillis, Range<usize>)>,
     nodes: NodeEncoder,
     /// The encoder of a stream.
@@ -394,14 +394,14 @@ impl Encoder {
         }
     }
 
-    /// The same, with strings packed where that makes them shorter: the plan's size is an upper
-    /// bound then.
+    /// An encoder that also compresses strings if that makes them shorter; the plan's size is then
+    /// an upper bound.
     #[must_use]
     pub fn with_packer(self, packer: Option<Packer>) -> Self {
         Self { packer, ..self }
     }
 
-    /// Takes its packer back, for the next value.
+    /// Takes the packer back, for the next value.
     #[must_use]
     pub fn into_packer(self) -> Option<Packer> {
         self.packer
@@ -413,8 +413,8 @@ impl Encoder {
         &self.plan
     }
 
-    /// The part of the value that was appended, in thousandths, for a source that releases what it
-    /// has returned. 0 if unknown, and for strings, which are released at once.
+    /// The written part of the value in thousandths, for a source that frees what it has returned.
+    /// 0 if unknown, and for strings, which are freed at once.
     #[must_use]
     pub fn written_per_mille(&self) -> u64 {
         match (self.plan.body_bytes, &self.plan.form) {
@@ -423,7 +423,7 @@ impl Encoder {
         }
     }
 
-    /// Appends what precedes the items.
+    /// Appends the header of the value.
     pub fn head(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         match self.plan.form {
@@ -444,7 +444,7 @@ impl Encoder {
         self.written += (out.len() - start) as u64;
     }
 
-    /// Appends an item, or gathers it where the collection is packed.
+    /// Appends an item, or collects it if the collection is packed.
     ///
     /// Panics when the item does not match the survey's.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
@@ -477,7 +477,7 @@ impl Encoder {
         self.written += (out.len() - start) as u64;
     }
 
-    /// Appends the value of a single that had to become a pair.
+    /// Appends the empty value of a single that was written as a pair.
     fn pay_value(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.owes_value) {
             encode::text(out, b"");
@@ -522,7 +522,7 @@ impl Encoder {
         self.packed.push((order, start..self.entries.len()));
     }
 
-    /// Appends the gathered items.
+    /// Appends the collected items.
     ///
     /// Panics when the items were not those of the survey: the announced length would be wrong.
     pub fn end(&mut self, out: &mut Vec<u8>) {
@@ -549,7 +549,7 @@ impl Encoder {
         }
     }
 
-    /// True for a string that may be packed: only as a whole.
+    /// True for a string that may be compressed, which is possible only as a whole.
     fn gathers_text(&self) -> bool {
         let fits = |len| len <= encode::PACKED_MAX as u64;
         self.packer.is_some() && matches!(self.plan.form, Form::Raw(len) if fits(len))
@@ -563,7 +563,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a string that is no integer.
+    /// Appends a string that is not an integer.
     fn blob(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if let Some(packer) = &mut self.packer {
             return encode::packed_blob(out, bytes, packer);
@@ -572,7 +572,7 @@ impl Encoder {
         out.extend_from_slice(bytes);
     }
 
-    /// Appends an item of a collection as strings, without its deadline.
+    /// Appends an item, without its deadline, as strings.
     fn plain(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         match item {
             Item::Single { name, .. } => self.text(name, out),
@@ -627,10 +627,10 @@ impl Encoder {
     fn listpack(&mut self, bytes: u64, out: &mut Vec<u8>) {
         let mut blob = Vec::with_capacity(bytes as usize);
         blob.extend_from_slice(&(bytes as u32).to_le_bytes());
-        // Too many for 16 bits: Redis's mark for "count them yourself".
+        // Too many for 16 bits: Redis's mark for an unknown count.
         blob.extend_from_slice(&u16::try_from(self.entries_len).unwrap_or(u16::MAX).to_le_bytes());
-        // Redis finds the next field to expire at the head, so items are sorted; stably, so that a
-        // collection without deadlines keeps its order.
+        // Redis expects the next field to expire first, so items are sorted by deadline. The sort
+        // is stable, so items without deadlines keep their order.
         self.packed.sort_by_key(|item| item.0);
         for (_, range) in &self.packed {
             blob.extend_from_slice(&self.entries[range.clone()]);
@@ -660,7 +660,7 @@ fn write_deadline(
     }
 }
 
-/// A deadline that the format can express: 0 would mean "none".
+/// Limits a deadline to what the format can express: 0 would mean "none".
 fn clamp(deadline_ms: UnixMillis) -> UnixMillis {
     deadline_ms.clamp(1, types::DEADLINE_MAX_MS)
 }

@@ -1,21 +1,21 @@
 //! Lengths, strings and numbers, parsed from bytes that may not all have arrived.
 //!
-//! A [`Cursor`] walks over the arrived bytes. Where an element is incomplete it says how many
-//! bytes, counted from the cursor's start, are needed to get further; the reader waits for those
-//! and then parses the element again from its start. Nothing is kept between attempts, and no
-//! announced length allocates anything.
+//! A [`Cursor`] walks over the arrived bytes. If an element is incomplete, the cursor reports how
+//! many bytes from its start are needed to continue. The reader waits for these and then parses the
+//! element again from its start. Nothing is kept between attempts, and no announced length
+//! allocates anything.
 
 use crate::error::Reason;
 use crate::lzf;
 
-/// Why an element was not read.
+/// The reason why an element was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The value needs at least this many bytes from the cursor's start.
     Short(usize),
-    /// This many bytes of a long text in it were unpacked, and there are more.
+    /// This many bytes of a long text in it have been unpacked, and more are left.
     Paused(usize),
-    /// The value is wrong, at this many bytes after the cursor's start.
+    /// The value is invalid, at this many bytes after the cursor's start.
     Bad(usize, Reason),
 }
 
@@ -24,20 +24,20 @@ pub(super) enum Stop {
 pub(super) enum Length {
     /// This many bytes or items follow.
     Plain(u64),
-    /// A string in special encoding.
+    /// A string in a special encoding.
     Special(u8),
 }
 
-/// The head of a string: the form and length of its bytes.
+/// The header of a string: the form and length of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// This many bytes follow.
     Raw(u64),
-    /// An integer in place of a string; it is already read.
+    /// An integer in place of a string, already read.
     Int(i64),
     /// Packed bytes follow.
     Lzf {
-        /// How many.
+        /// The number of packed bytes.
         packed: u64,
         /// The unpacked length.
         len: u64,
@@ -51,15 +51,15 @@ pub(super) enum Text {
     Raw { start: usize, len: usize },
     /// The decimal text of an integer.
     Int(i64),
-    /// The bytes, packed.
+    /// The packed bytes.
     Lzf { start: usize, packed: usize, len: usize },
 }
 
-/// A place in bytes that have arrived.
+/// A position in the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
-    /// Bytes read.
+    /// The number of bytes read.
     pub(super) at: usize,
     /// Longest string accepted.
     limit: u64,
@@ -108,7 +108,7 @@ impl<'a> Cursor<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// A length or the number of a special encoding.
+    /// Reads a length, or the number of a special encoding.
     #[inline]
     pub(super) fn length(&mut self) -> Result<Length, Stop> {
         let start = self.at;
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length where no special encoding is allowed.
+    /// Reads a length; a special encoding is refused.
     #[inline]
     pub(super) fn count(&mut self) -> Result<u64, Stop> {
         let start = self.at;
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The head of a string, checked against the limit.
+    /// Reads the header of a string, and checks it against the limit.
     #[inline]
     pub(super) fn head(&mut self) -> Result<Head, Stop> {
         let start = self.at;
@@ -160,7 +160,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A whole string.
+    /// Reads a whole string.
     #[inline]
     pub(super) fn text(&mut self) -> Result<Text, Stop> {
         match self.head()? {
@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `len` as a size in memory. Bytes beyond the memory can never arrive.
+/// `len` as a size in memory. Bytes that exceed the memory can never arrive.
 pub(super) fn size(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }

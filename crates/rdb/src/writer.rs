@@ -9,8 +9,8 @@ use crate::types;
 use crate::value::{Encoder, Plan};
 use darter_base::UnixMillis;
 
-/// Appends what precedes the value of a key: deadline, idle time, the number of the encoding and the
-/// key, whose last bytes may follow separately: `key_len` counts them too.
+/// Appends a key's deadline, idle time, type number and name. The last bytes of the name may follow
+/// separately: `key_len` includes them.
 pub fn write_key(
     out: &mut Vec<u8>,
     (deadline_ms, idle_s): (Option<UnixMillis>, Option<u64>),
@@ -33,7 +33,8 @@ pub fn write_key(
     out.extend_from_slice(key);
 }
 
-/// Appends a string, packed if there is a packer and that makes it shorter: a value of type 0.
+/// Appends a string as a value of type 0; compressed if there is a packer and that makes it
+/// shorter.
 pub fn write_text(out: &mut Vec<u8>, bytes: &[u8], packer: Option<&mut Packer>) {
     match packer {
         Some(packer) => encode::packed_text(out, bytes, packer),
@@ -52,7 +53,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer that has written nothing.
+    /// A writer before the header.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -80,7 +81,7 @@ impl Writer {
         });
     }
 
-    /// Appends how many keys the database has, and how many of them with a deadline.
+    /// Appends the number of keys in the database, and the number of those with a deadline.
     pub fn resize_db(&mut self, keys: u64, expires: u64, out: &mut Vec<u8>) {
         self.put(out, |out| {
             out.push(types::OP_RESIZE_DB);
@@ -109,20 +110,20 @@ impl Writer {
         self.value = Some(encoder);
     }
 
-    /// Appends an item of the current value. Panics outside one.
+    /// Appends an item of the current value. Panics if there is none.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         let mut encoder = self.value.take().expect("an item belongs to a key");
         self.put(out, |out| encoder.item(item, out));
         self.value = Some(encoder);
     }
 
-    /// Ends the value. Panics when its items were not those that were surveyed.
+    /// Ends the value. Panics if its items differ from those surveyed.
     pub fn end_of_key(&mut self, out: &mut Vec<u8>) {
         let mut encoder = self.value.take().expect("an end belongs to a key");
         self.put(out, |out| encoder.end(out));
     }
 
-    /// Notes that `bytes`, whole keys or a part of one, follow: they were encoded elsewhere.
+    /// Adds `bytes` to the checksum: whole keys, or a part of one, that were encoded elsewhere.
     pub fn follow(&mut self, bytes: &[u8]) {
         self.crc.update(bytes);
     }

@@ -1,8 +1,8 @@
 //! One request as its arguments.
 //!
 //! A small request is borrowed from the parser's buffer, with a list of spans. A large one (a
-//! million fields, a value of 400 MB) has been gathered into [`Block`]s while it arrived, so that
-//! it was never copied as a whole; it is shared by reference count.
+//! million fields, a value of 400 MB) is collected in [`Block`]s while it arrives, so that it is
+//! never copied as a whole; it is shared by reference count.
 
 use crate::lookahead::ARGS_MAX;
 use crate::whole::Whole;
@@ -27,16 +27,16 @@ pub struct Span {
 pub enum Block {
     /// Arguments in `bytes`.
     Small {
-        /// Index of the first argument of this block.
+        /// Index of the block's first argument.
         first: usize,
-        /// The bytes of all of them.
+        /// The bytes of all its arguments.
         bytes: Vec<u8>,
-        /// One span an argument.
+        /// The span of each argument.
         spans: Vec<Span>,
     },
-    /// One argument longer than a chunk.
+    /// A single argument that is longer than a chunk.
     Big {
-        /// The index.
+        /// The argument's index.
         first: usize,
         /// The bytes; all chunks but the last are `CHUNK_BYTES` long.
         chunks: Vec<Arc<[u8]>>,
@@ -52,7 +52,7 @@ impl Block {
         }
     }
 
-    /// Bytes of its arguments.
+    /// Total length of the block's arguments.
     fn len(&self) -> usize {
         match self {
             Self::Small { bytes, .. } => bytes.len(),
@@ -60,7 +60,7 @@ impl Block {
         }
     }
 
-    /// The index and the length of each of its arguments.
+    /// The index and the length of each of the block's arguments.
     fn lens(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let spans = match self {
             Self::Small { spans, .. } => &spans[..],
@@ -70,8 +70,8 @@ impl Block {
         lens(self.first(), spans).chain(big)
     }
 
-    /// Bytes of memory: a short argument's span may take more than its bytes. Chunks that a table
-    /// has taken over, whole arguments always, are counted there.
+    /// Bytes of memory; a short argument's span may take more than its bytes. Chunks taken over by
+    /// a table (and whole arguments always) are counted there instead.
     fn memory_bytes(&self) -> usize {
         match self {
             Self::Small { bytes, spans, .. } => bytes.len() + size_of_val(&spans[..]),
@@ -85,20 +85,20 @@ impl Block {
     }
 }
 
-/// The index and the length of each of some arguments, of which the first has index `first`.
+/// The index and the length of arguments, of which the first has index `first`.
 fn lens(first: usize, spans: &[Span]) -> impl Iterator<Item = (usize, usize)> + '_ {
     spans.iter().enumerate().map(move |(at, span)| (first + at, (span.end - span.start) as usize))
 }
 
-/// True if it is not shared.
+/// True if the chunk is not shared.
 fn is_own(chunk: &Arc<[u8]>) -> bool {
     Arc::strong_count(chunk) == 1
 }
 
 /// A request that owns its bytes.
 ///
-/// Invariant: `marks` holds, for every argument whose index is a multiple of
-/// [`Request::MARK_EVERY`], its block.
+/// Invariant: `marks` has the block of every argument whose index is a multiple of
+/// [`Request::MARK_EVERY`].
 #[derive(Debug, Default)]
 pub struct Request {
     blocks: Vec<Block>,
@@ -107,11 +107,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// About a third of the short arguments in a block: usually two marks are at most two blocks
-    /// apart, so an argument among a million is found without a search.
+    /// About a third of the short arguments in a block. Two marks are usually at most two blocks
+    /// apart, so an argument among a million is found without a long search.
     const MARK_EVERY: usize = 1_024;
 
-    /// A request of these arguments.
+    /// A request with these arguments.
     pub fn from_args<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut bytes, mut spans) = (Vec::new(), Vec::new());
         for arg in args {
@@ -136,7 +136,7 @@ impl Request {
         self.len == 0
     }
 
-    /// Bytes of memory of all blocks, with the lists of their arguments, without shared parts.
+    /// Bytes of memory of all blocks, including the lists of their arguments, without shared parts.
     /// Cost: O(blocks).
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -168,7 +168,7 @@ impl Request {
         }
     }
 
-    /// The block of an argument: one of the few from its mark to the next.
+    /// The block of an argument: one of the few between its mark and the next.
     #[inline]
     fn block_of(&self, index: usize) -> &Block {
         let mark = index / Self::MARK_EVERY;
@@ -179,11 +179,11 @@ impl Request {
     }
 }
 
-/// Requests with at most this many blocks are simply dropped.
+/// Requests with at most this many blocks are freed at once.
 const DROP_AT_ONCE: usize = 4;
 
 impl Drop for Request {
-    /// A large request is freed in slices, like everything large.
+    /// Frees a large request in slices.
     fn drop(&mut self) {
         let large = |block: &Block| matches!(block, Block::Big { .. });
         if self.blocks.len() > DROP_AT_ONCE || self.blocks.iter().any(large) {
@@ -192,14 +192,14 @@ impl Drop for Request {
     }
 }
 
-/// The blocks of a request that is no longer read.
+/// The blocks of a dropped request.
 ///
-/// A chunk that a value still held when they were counted may be the last of its kind when it is freed.
-/// So what each large block was counted for is kept: taking off more would hide others.
+/// When a chunk is freed, it may have lost other owners that existed when it was counted. So the
+/// counted bytes of each large block are stored: subtracting more would hide the bytes of others.
 struct FreedRequest {
     blocks: Vec<Block>,
     bytes: usize,
-    /// The bytes left in `bytes` of each large block, in their order.
+    /// The counted bytes left of each large block, in order.
     large: Vec<usize>,
 }
 
@@ -216,7 +216,7 @@ impl FreedRequest {
         Self { blocks, bytes, large }
     }
 
-    /// Notes that `freed` bytes of the last block, a large one, were freed.
+    /// Records that `freed` bytes of the last block, a large one, were freed.
     fn took_large(&mut self, freed: usize) {
         let left = self.large.last_mut().expect("each large block is counted");
         let freed = freed.min(*left);
@@ -236,7 +236,7 @@ impl Dismantle for FreedRequest {
         const CHUNKS: usize = 16;
         match self.blocks.last_mut() {
             Some(Block::Big { chunks, whole, .. }) if !chunks.is_empty() => {
-                let whole = std::mem::take(whole); // If long, it is deferred on its own.
+                let whole = std::mem::take(whole); // A long argument is deferred on its own.
                 let gone = chunks.drain(chunks.len().saturating_sub(CHUNKS)..);
                 let bytes: usize = gone.filter(is_own).map(|chunk| chunk.len()).sum();
                 self.took_large(whole.memory_bytes() + bytes);
@@ -259,7 +259,7 @@ impl Dismantle for FreedRequest {
     }
 }
 
-/// Makes a span; requests are cut into blocks far below 4 GiB.
+/// Makes a span. Blocks are far smaller than 4 GiB.
 pub(crate) fn span(start: usize, end: usize) -> Span {
     let narrow = |at: usize| u32::try_from(at).expect("a block stays below 4 GiB");
     Span { start: narrow(start), end: narrow(end) }
@@ -279,7 +279,7 @@ pub enum Arg<'a> {
     Chunks {
         /// The chunks, in order; they may be shared instead of copied.
         chunks: &'a [Arc<[u8]>],
-        /// Keeps the bytes in one piece, once requested.
+        /// Caches the bytes in one piece, once requested.
         whole: &'a Whole,
     },
 }
@@ -318,15 +318,15 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// Hashes in a note: of a key and an element.
+/// Hashes in a note: those of a key and of an element.
 const NOTED: usize = 2;
 
-/// Facts about a request, found when it is parsed ahead, and used in its turn.
+/// Facts about a request that were determined when it was parsed ahead.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// The command: a number of the caller's choice.
+    /// The command, as a number chosen by the caller.
     pub command: usize,
-    /// Indexes of arguments whose hashes are known; 0, the name's, where there is none.
+    /// Indexes of arguments with known hashes; 0 (the name) for none.
     at: [u16; NOTED],
     hashes: [u64; NOTED],
 }
@@ -334,7 +334,7 @@ pub struct Note {
 const _: () = assert!(ARGS_MAX <= u16::MAX as usize, "indexes are narrow");
 
 impl Note {
-    /// A note of a command, without a hash.
+    /// A note of a command, without hashes.
     #[inline]
     #[must_use]
     pub fn of(command: usize) -> Self {
@@ -350,7 +350,7 @@ impl Note {
         }
     }
 
-    /// The hash of the argument at `index`, if it was added.
+    /// The hash of the argument at `index`, if it is in the note.
     #[inline]
     fn hash(&self, index: usize) -> Option<u64> {
         debug_assert!(index > 0, "0 says that a place is free");
@@ -395,7 +395,7 @@ impl<'a> Args<'a> {
         Self { source: Source::Owned(request), note: None }
     }
 
-    /// Keeps a note until the request's turn, if there is a place for one. The first one stays.
+    /// Stores a note for when the request runs, if there is a place for one. The first note stays.
     #[inline]
     pub fn keep(self, note: Note) {
         if let Some(place) = self.note {
@@ -410,7 +410,8 @@ impl<'a> Args<'a> {
         self.note.and_then(OnceCell::get)
     }
 
-    /// The hash of the argument at `index`: as noted, or computed now. Panics when there is none.
+    /// The hash of the argument at `index`: from the note, or computed now. Panics if there is no
+    /// such argument.
     #[inline]
     #[must_use]
     pub fn hash(self, index: usize) -> u64 {
@@ -418,7 +419,7 @@ impl<'a> Args<'a> {
         noted.unwrap_or_else(|| self.hash_now(index))
     }
 
-    /// Separate, so that the check of the note is inlined.
+    /// A separate function, so that the check of the note is inlined.
     #[inline(never)]
     fn hash_now(self, index: usize) -> u64 {
         match self.arg(index) {
@@ -427,8 +428,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The core, `0..cores`, that owns the key at `index`. With one core the key is not looked at; a
-    /// large one keeps its slot. Panics when there is none.
+    /// The core, `0..cores`, that owns the key at `index`. With one core the key is not read; for a
+    /// large key, the slot is cached. Panics if there is no such argument.
     #[inline]
     #[must_use]
     pub fn owner(self, index: usize, cores: usize) -> usize {
@@ -439,8 +440,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The arguments that are longer than `bytes`, which is at least a chunk: their indexes and
-    /// lengths. Cost: O(blocks), and O(arguments) in blocks that are longer than `bytes`.
+    /// The indexes and lengths of the arguments longer than `bytes`, which must be at least a
+    /// chunk. Cost: O(blocks), and O(arguments) in blocks that are longer than `bytes`.
     #[inline]
     pub fn longer_than(self, bytes: usize) -> impl Iterator<Item = (usize, usize)> + 'a {
         debug_assert!(bytes >= CHUNK_BYTES);
@@ -454,7 +455,7 @@ impl<'a> Args<'a> {
         lens(0, spans).chain(of_blocks).filter(move |(_, len)| *len > bytes)
     }
 
-    /// True when they own their bytes: a large request, or one that has waited.
+    /// True if the arguments own their bytes: a large request, or one that has waited.
     #[must_use]
     pub fn is_owned(self) -> bool {
         matches!(self.source, Source::Owned(_))
@@ -476,7 +477,7 @@ impl<'a> Args<'a> {
         self.len() == 0
     }
 
-    /// The argument at `index`, in one piece. Panics when there is none: check `len` first.
+    /// The argument at `index`, in one piece. Panics if there is none: check `len` first.
     #[inline]
     #[must_use]
     pub fn get(self, index: usize) -> &'a [u8] {
@@ -487,8 +488,8 @@ impl<'a> Args<'a> {
     }
 
     /// The first piece of the argument at `index`: all of a short one, the first chunk of a large
-    /// one. Enough to compare it with a word or to quote it; O(1), nothing is copied. Panics when
-    /// there is none: check `len` first.
+    /// one. Enough to compare it with a word or to quote it; O(1), without copying. Panics if there
+    /// is none: check `len` first.
     #[inline]
     #[must_use]
     pub fn head(self, index: usize) -> &'a [u8] {
@@ -513,8 +514,7 @@ impl<'a> Args<'a> {
         (0..self.len()).map(move |index| self.get(index))
     }
 
-    /// A request that outlives the parser's buffer: shared if it is owned already, copied
-    /// otherwise.
+    /// A request that outlives the parser's buffer: shared if it owns its bytes, otherwise a copy.
     #[must_use]
     pub fn to_request(self) -> Arc<Request> {
         match self.source {
@@ -523,14 +523,14 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Bytes of all arguments together.
+    /// Total length of all arguments.
     #[must_use]
     pub fn total_bytes(self) -> usize {
         (0..self.len()).map(|index| self.arg(index).len()).sum()
     }
 
-    /// Bytes of the request: its arguments and the bytes between them, and the blocks of a large
-    /// one. Cost: O(1), or O(blocks) of a large one.
+    /// Bytes of the request: arguments and the bytes between them, or the blocks of a large one.
+    /// Cost: O(1), or O(blocks) for a large one.
     #[must_use]
     pub fn held_bytes(self) -> usize {
         match self.source {
@@ -630,7 +630,8 @@ mod tests {
             assert_eq!(lens, [(3, false), (0, true), (1, false)]);
         }
         assert!(!args.is_owned());
-        // In the buffer it includes the bytes between its arguments, on its own their spans.
+        // In the buffer, the count includes the bytes between the arguments; in a copy, their
+        // spans.
         let on_its_own = 4 + 3 * size_of::<Span>();
         assert_eq!((args.held_bytes(), Args::owned(&copy).held_bytes()), (8, on_its_own));
         let none = Args::flat(b"", &[]);

@@ -1,17 +1,17 @@
-//! Received bytes that a parser has no room for yet, in blocks, first in, first out.
+//! Received bytes for which the parser has no room yet, in a queue of blocks.
 //!
-//! A client may write a whole pipeline before it reads the first reply. The server has to receive
-//! it all, though it cannot make more replies than the socket takes. One buffer of a gigabyte would
-//! be moved whenever it grows; blocks are filled once and freed one by one.
+//! A client may write a whole pipeline before it reads the first reply. The server must receive all
+//! of it, though it cannot produce more replies than the socket takes. A single buffer of a
+//! gigabyte would move whenever it grows; blocks are filled once and freed one by one.
 
 use darter_base::lazyfree;
 use darter_base::limits::CHUNK_BYTES;
 use std::collections::VecDeque;
 
-/// See the module.
+/// The queue of received bytes; see the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Each has room for [`CHUNK_BYTES`]; all but the last are full.
+    /// Blocks with a capacity of [`CHUNK_BYTES`]; all but the last are full.
     blocks: VecDeque<Vec<u8>>,
     bytes: usize,
 }

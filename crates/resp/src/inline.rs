@@ -23,7 +23,7 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// C's `isspace`: allowed before a word, and after a closing quote.
+/// C's `isspace`: such bytes may precede a word, and follow a closing quote.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -33,7 +33,7 @@ fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Reads one word into `word`; returns what follows.
+/// Reads one word into `word`. Returns the rest.
 fn read_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {

@@ -1,8 +1,8 @@
 //! The Redis serialisation protocol, without sockets: bytes in, requests out; values in, bytes out.
 //!
 //! - [`Parser`] cuts requests out of received bytes: RESP arrays and inline commands.
-//! - [`Args`] is one request as its arguments, borrowed where it can be.
-//! - [`Output`] gathers bytes to be sent; [`Reply`] encodes into it, in RESP2 or RESP3.
+//! - [`Args`] is one request as its arguments, borrowed if possible.
+//! - [`Output`] collects bytes to send; [`Reply`] encodes into it, in RESP2 or RESP3.
 //!
 //! Nothing here allocates by a number that a client announced: memory follows the bytes received.
 //!

@@ -2,18 +2,18 @@
 //!
 //! Nearly every request is an array of short strings that has fully arrived. Those are parsed in
 //! one pass over their bytes, without a state machine, and ahead of their turn, so that the engine
-//! can prefetch their keys before it runs them. Everything else is left to the parser's states,
-//! which know all forms and all errors, and is parsed in its turn.
+//! can prefetch their keys before it runs them. All other requests are parsed in their turn by the
+//! parser's states, which handle all forms and all errors.
 
 use crate::args::{NotePlace, Span};
 
 /// Requests parsed ahead of their turn: about as many cache misses as a processor has under way.
 pub const LOOKAHEAD_MAX: usize = 16;
-/// Arguments after which no further request is parsed.
+/// After this many arguments, no further request is parsed ahead.
 const ARGS_ENOUGH: usize = 64;
-/// Arguments of one request.
+/// The most arguments of a request that is parsed ahead.
 pub(crate) const ARGS_MAX: usize = 1_024;
-/// Bytes of one argument.
+/// The longest argument of a request that is parsed ahead.
 const ARG_BYTES_MAX: usize = 16 * 1024;
 
 const _: () = assert!(ARGS_MAX * (ARG_BYTES_MAX + 32) < u32::MAX as usize, "spans are narrow");
@@ -21,15 +21,15 @@ const _: () = assert!(ARGS_MAX * (ARG_BYTES_MAX + 32) < u32::MAX as usize, "span
 /// A request parsed ahead of its turn.
 #[derive(Debug)]
 pub(crate) struct Cut {
-    /// The first byte in the buffer; its spans count from here.
+    /// Index of its first byte in the buffer; its spans are relative to it.
     pub(crate) start: usize,
-    /// One past its last byte.
+    /// Index after its last byte.
     pub(crate) end: usize,
-    /// The first span.
+    /// Index of its first span.
     pub(crate) first: usize,
-    /// One past its last span.
+    /// Index after its last span.
     pub(crate) last: usize,
-    /// Facts found before its turn.
+    /// Facts determined in advance.
     pub(crate) note: NotePlace,
 }
 
@@ -64,7 +64,7 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
     }
     for _ in 0..args {
         let (len, start) = header(bytes, at, b'$', bulk_max)?;
-        // The bytes are followed by two more, which are not checked, as in Redis.
+        // Two more bytes follow; as in Redis, they are not checked.
         at = start + len + 2;
         if at > bytes.len() {
             return None;
@@ -76,13 +76,13 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
 }
 
 /// The number in the line at `at`, which begins with `kind`, and the index after the line. `None`
-/// for a number above `most`, and for anything that is left to the parser's states. Nearly all have
-/// one or two digits: those are read without a loop.
+/// for a number above `most`, and for lines that are left to the parser's states. Nearly all
+/// numbers have one or two digits, which are read without a loop.
 #[inline]
 fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte - b'0');
     let line = bytes.get(at..)?;
-    // Every line of a complete request, with its end, has at least four bytes.
+    // Every line of a complete request has at least four bytes, including its end.
     let (value, end) = match *line.first_chunk::<4>()? {
         [first, ..] if first != kind => return None,
         [_, ones @ b'0'..=b'9', b'\r', _] => (digit(ones), at + 4),
@@ -110,7 +110,7 @@ fn number(bytes: &[u8], at: usize, most: usize) -> Option<(usize, usize)> {
         }
         at += 1;
     }
-    // The CR is followed by one more byte, which may not have arrived: then what follows is missing
+    // One more byte follows the CR. It may not have arrived; then the bytes after it are missing,
     // too.
     Some((value, at + 2))
 }
@@ -139,7 +139,7 @@ mod tests {
     fn parsing_ahead_stops_at_each_bound() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, usize, usize, usize, usize)] = &[
-            // what                       requests  args  bytes  cut
+            // name                       requests  args  bytes  cut
             ("none",                             0,    1,     1,   0),
             ("one",                              1,    1,     1,   1),
             ("an empty argument",                1,    1,     0,   1),
@@ -186,7 +186,7 @@ mod tests {
             "$1\r\n$1\r\nx\r\n",
         ];
         for text in odd {
-            // Bytes after it, in case it is read past its end.
+            // Followed by more bytes, in case it is read past its end.
             let bytes = [text.as_bytes(), &request(40, 10)].concat();
             assert_eq!(cuts(&bytes, 512 << 20), 0, "{text:?}");
         }

@@ -1,7 +1,7 @@
 //! A client's pending output, in order: encoded bytes, and shared pieces of large values.
 //!
-//! A client that does not read may be owed hundreds of parts when it is closed, and each takes long
-//! to free: so those of an output that is dropped are freed one by one (`lazyfree`).
+//! A client that does not read may have hundreds of unsent parts when it is closed, and each takes
+//! long to free. So the parts of a dropped output are freed one by one (`lazyfree`).
 
 use darter_base::lazyfree;
 use std::collections::VecDeque;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// Below this, copying a shared piece is cheaper than a part of its own.
 const SHARE_MIN_BYTES: usize = 16 * 1024;
 
-/// From this size on, copied bytes become a part of their own: appending after them would double
-/// their buffer.
+/// From this length on, copied bytes become their own part, because appending after them would
+/// double their buffer.
 const ALONE_MIN_BYTES: usize = 64 * 1024;
 
-/// From this length on, a tail that pieces are added to does not grow, but becomes a part: it would
-/// double, and with it those of all clients that have been sent as much.
+/// From this length on, a tail to which pieces are appended becomes a part. Otherwise its buffer
+/// would double, and so would those of all clients with as much output.
 const GROWN_BYTES: usize = 8 * 1024;
 
 /// A piece of output.
@@ -74,7 +74,7 @@ impl Output {
         &mut self.tail
     }
 
-    /// Appends a copy of `bytes`. Long ones take the memory of their length, and no more.
+    /// Appends a copy of `bytes`. Long copies take no more memory than their length.
     #[inline]
     pub fn copy(&mut self, bytes: &[u8]) {
         if bytes.len() < ALONE_MIN_BYTES {
@@ -84,8 +84,9 @@ impl Output {
         }
     }
 
-    /// Appends a copy of `bytes`, one of many that may wait: a tail that is full and not short becomes
-    /// a part, so that what waits takes no more memory than its length, and little is copied at once.
+    /// Appends a copy of `bytes`, one of many pieces that may wait. A full tail becomes a part,
+    /// unless it is short; so waiting output takes no more memory than its length, and each step
+    /// copies little.
     #[inline]
     pub fn add(&mut self, bytes: &[u8]) {
         let is_full = self.tail.capacity() - self.tail.len() < bytes.len();
@@ -96,7 +97,7 @@ impl Output {
         self.copy(bytes);
     }
 
-    /// Makes a tail that has grown long a part.
+    /// Turns a tail that has grown long into a part.
     #[inline]
     pub fn part_tail(&mut self) {
         if self.tail.len() >= ALONE_MIN_BYTES {
@@ -104,7 +105,7 @@ impl Output {
         }
     }
 
-    /// Appends a copy of `bytes` as a part of its own.
+    /// Appends a copy of `bytes` as its own part.
     #[cold]
     fn copy_alone(&mut self, bytes: &[u8]) {
         self.close_tail();
@@ -112,14 +113,14 @@ impl Output {
         self.parts.push_back(Part::Bytes(bytes.to_vec()));
     }
 
-    /// Appends bytes without a copy: they become a part of their own.
+    /// Appends bytes without a copy: they become their own part.
     pub fn adopt(&mut self, bytes: Vec<u8>) {
         self.close_tail();
         self.tail = bytes;
         self.close_tail();
     }
 
-    /// Appends a piece of a value: shared when it is large, copied when it is small.
+    /// Appends a piece of a value: shared if it is large, copied if it is small.
     pub fn share(&mut self, piece: &Arc<[u8]>, range: Range<usize>) {
         if range.len() < SHARE_MIN_BYTES {
             self.tail.extend_from_slice(&piece[range]);
@@ -142,7 +143,7 @@ impl Output {
         self.tail = std::mem::take(&mut other.tail);
     }
 
-    /// Takes everything, leaving an empty output.
+    /// Takes everything out, and leaves an empty output.
     #[must_use]
     pub fn take(&mut self) -> Vec<Part> {
         self.close_tail();
@@ -150,7 +151,8 @@ impl Output {
         std::mem::take(&mut self.parts).into()
     }
 
-    /// Takes parts from the front until they are `bytes` or more, or all. Cost: O(parts taken).
+    /// Takes parts from the front until they have at least `bytes` bytes, or all. Cost: O(parts
+    /// taken).
     #[must_use]
     pub fn take_some(&mut self, bytes: usize) -> Vec<Part> {
         self.close_tail();
@@ -165,7 +167,8 @@ impl Output {
         some
     }
 
-    /// If everything is one run of encoded bytes, takes that, leaving `spare` to encode into.
+    /// If the output is a single run of encoded bytes, takes it, and leaves `spare` as the new
+    /// buffer.
     pub fn take_flat(&mut self, spare: Vec<u8>) -> Option<Vec<u8>> {
         self.parts.is_empty().then(|| std::mem::replace(&mut self.tail, spare))
     }
@@ -176,14 +179,14 @@ impl Output {
         self.len()
     }
 
-    /// Drops the bytes encoded after `mark`, unless a part was closed since; then nothing.
+    /// Drops the bytes encoded after `mark`. Has no effect if a part was closed since.
     pub fn truncate(&mut self, mark: usize) {
         if let Some(keep) = mark.checked_sub(self.parts_bytes) {
             self.tail.truncate(keep);
         }
     }
 
-    /// All bytes in one piece: for tests and for replies that are kept.
+    /// All bytes in one piece, for tests and for replies that are stored.
     #[must_use]
     pub fn flatten(mut self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
@@ -223,7 +226,7 @@ impl Part {
         }
     }
 
-    /// The memory that freeing it returns: nothing, while others read the value.
+    /// Bytes that freeing the part returns: 0 while others hold the value.
     fn own_bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.capacity(),

@@ -5,10 +5,10 @@
 //!                 ^ base   (spans count from here)            ^ cursor
 //! ```
 //! A request that is complete in the buffer is borrowed from it; plain ones are parsed several at a
-//! time, ahead of their turn ([`Parser::parse_ahead`], `lookahead`). One that is incomplete and has
-//! grown past a chunk is moved into blocks as it arrives, so the buffer stays small, no byte is
-//! parsed twice, and no copy is longer than a chunk. No announced number allocates anything. Bytes
-//! beyond [`BUFFER_MAX_BYTES`] stay in blocks (`backlog`) until the parser comes to them.
+//! time, ahead of their turn ([`Parser::parse_ahead`], `lookahead`). An incomplete request longer
+//! than a chunk is moved into blocks as it arrives. So the buffer stays small, no byte is parsed
+//! twice, and no copy is longer than a chunk. Announced numbers allocate nothing. Bytes beyond
+//! [`BUFFER_MAX_BYTES`] stay in blocks (`backlog`) until the parser comes to them.
 //!
 //! Invariants:
 //! - I1: `base <= cursor <= buffer.len()`; spans are in `base..cursor`.
@@ -28,18 +28,17 @@ use std::sync::Arc;
 
 /// Longest line: an inline request, or a header.
 const LINE_MAX_BYTES: usize = 64 * 1024;
-/// The limits before a client has authenticated.
+/// The most arguments of a request before the client has authenticated.
 const UNAUTHENTICATED_ARGS: i64 = 10;
 const UNAUTHENTICATED_BULK: i64 = 16_384;
-/// Pending bytes above which the buffer takes no more: the rest goes to the backlog. So it is also
-/// the most that is moved in one step. Any part of a request that must be whole in the buffer is
-/// shorter: finished arguments leave it after a chunk.
+/// With more pending bytes than this, the buffer takes no more: the rest goes to the backlog. So it
+/// also bounds the bytes moved in one step. Any part of a request that must be whole in the buffer
+/// is shorter, because finished arguments leave it after a chunk.
 const BUFFER_MAX_BYTES: usize = 256 * 1024;
-/// The number of arguments of a portion that one chunk counts as, since it is copied into new
-/// memory.
+/// A chunk counts as this many arguments of a portion, because it is copied into new memory.
 const CHUNK_COST: usize = 512;
 
-/// Why the bytes are not a request. The text after `-ERR Protocol error: `.
+/// The reason why the bytes are not a request: the text after `-ERR Protocol error: `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     /// One of the fixed texts.
@@ -68,16 +67,16 @@ struct Limits {
     authenticated: bool,
 }
 
-/// How far into a request the parser is.
+/// The parser's position within a request.
 #[derive(Debug)]
 enum State {
     /// Before a request.
     Start,
-    /// `left` arguments of a RESP array are still to come.
+    /// `left` arguments of a RESP array have not arrived.
     Array { left: usize },
-    /// In the `len` bytes of an argument; `left` counts it.
+    /// Within the `len` bytes of an argument, which is included in `left`.
     Bulk { left: usize, len: usize },
-    /// In an argument longer than a chunk, of which `missing` bytes are still to come.
+    /// Within an argument longer than a chunk, of which `missing` bytes have not arrived.
     Big { left: usize, missing: usize, chunks: Vec<Arc<[u8]>> },
 }
 
@@ -90,13 +89,13 @@ pub struct Parser {
     /// The bytes after those in the buffer.
     backlog: Backlog,
     spans: Vec<Span>,
-    /// Requests parsed ahead; those before `next_cut` were handed out.
+    /// Requests parsed ahead; those before `next_cut` have been returned.
     cuts: Vec<Cut>,
     next_cut: usize,
     state: State,
-    /// The part of a large request that was moved out of the buffer.
+    /// The part of a large request that has been moved out of the buffer.
     spilled: Request,
-    /// The finished large or inline request that [`Args`] borrow, until it is released.
+    /// The finished large or inline request that the last [`Args`] borrow, until it is released.
     owned: Option<Arc<Request>>,
     limits: Limits,
 }
@@ -108,17 +107,17 @@ pub enum Parsed<'a> {
     Request(Args<'a>),
     /// A request without a word: `*0`, or an empty line. It is skipped.
     Empty,
-    /// The portion is used up, and there are bytes left: call again.
+    /// The portion is used up, and bytes are left: call again.
     Portion,
-    /// All bytes are consumed, and more are needed.
+    /// All bytes are consumed; more are needed.
     Wanting,
 }
 
-/// The result of a step in a big argument.
+/// The result of a step within a long argument.
 enum Big {
     /// Bytes were consumed.
     Taken,
-    /// More must arrive first.
+    /// More bytes must arrive first.
     Short,
 }
 
@@ -152,8 +151,8 @@ impl Parser {
         }
     }
 
-    /// Lifts the limits for unauthenticated clients, or restores them: requests parsed ahead are
-    /// then checked again.
+    /// Lifts or restores the limits for unauthenticated clients. Requests parsed ahead are then
+    /// checked again.
     #[inline]
     pub fn set_authenticated(&mut self, authenticated: bool) {
         if !authenticated {
@@ -167,7 +166,7 @@ impl Parser {
         self.limits.bulk_max = i64::try_from(bulk_max).unwrap_or(i64::MAX);
     }
 
-    /// Bytes received that are not yet part of a request handed out.
+    /// Received bytes that do not yet belong to a returned request.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.buffered_bytes() + self.backlog.bytes()
@@ -177,20 +176,21 @@ impl Parser {
         self.buffer.len() - self.base
     }
 
-    /// True when more bytes are pending than the buffer takes: they are not one incomplete request.
+    /// True if more bytes are pending than the buffer takes, so they are not a single incomplete
+    /// request.
     #[must_use]
     pub fn has_backlog(&self) -> bool {
         self.backlog.bytes() > 0
     }
 
-    /// Those bytes, and the received part of a long argument that is incomplete: Redis's query
+    /// The pending bytes and the received part of an incomplete long argument: Redis's query
     /// buffer, which is checked against `client-query-buffer-limit`.
     #[must_use]
     pub fn query_bytes(&self) -> usize {
         self.pending_bytes() + self.arriving_bytes()
     }
 
-    /// The first of these bytes.
+    /// The beginning of the query buffer.
     #[must_use]
     pub fn query_head(&self) -> &[u8] {
         match &self.state {
@@ -212,8 +212,8 @@ impl Parser {
         self.buffer.capacity() - self.buffer.len()
     }
 
-    /// Bytes of complete arguments and of their spans: of a request that is arriving, and of one
-    /// that was handed out and not released. Cost: O(its blocks).
+    /// Bytes of complete arguments and their spans: of the request that is arriving, and of one
+    /// that was returned and not released. Cost: O(its blocks).
     #[must_use]
     pub fn argument_bytes(&self) -> usize {
         self.spilled.bytes() + self.owned.as_ref().map_or(0, |request| request.bytes())
@@ -228,14 +228,14 @@ impl Parser {
         self.buffer.capacity() + backlog + lists + self.arriving_bytes() + self.argument_bytes()
     }
 
-    /// The last request handed out is done: releases it, if it owns its bytes. Parts of it that are
-    /// shared, with a value or a task, live on there.
+    /// Releases the last returned request, if it owns its bytes. Parts shared with a value or a
+    /// task stay alive there.
     #[inline]
     pub fn release_request(&mut self) {
         self.owned = None;
     }
 
-    /// True when the next request has begun to arrive, and is incomplete.
+    /// True if the next request has started to arrive, and is incomplete.
     #[must_use]
     pub fn is_amid_request(&self) -> bool {
         self.pending_bytes() > 0 || !matches!(self.state, State::Start)
@@ -250,7 +250,7 @@ impl Parser {
         }
     }
 
-    /// Moves a block of the backlog into the buffer. False when there is none.
+    /// Moves a block of the backlog into the buffer. Returns false if there is none.
     fn refill(&mut self) -> bool {
         let Some(block) = self.backlog.pop() else { return false };
         self.buffer(&block);
@@ -285,7 +285,7 @@ impl Parser {
         !self.is_amid_request() && self.has_buffer()
     }
 
-    /// Frees memory when nothing is pending: for idle connections. True if there was any.
+    /// Frees memory if nothing is pending, for idle connections. Returns true if there was any.
     pub fn release(&mut self) -> bool {
         if !self.may_release() {
             return false;
@@ -299,21 +299,21 @@ impl Parser {
         true
     }
 
-    /// Parses plain requests in the received bytes, unless some are waiting for their turn. Returns
-    /// how many; `next_portion` hands them out.
+    /// Parses plain requests in the received bytes, unless some are already waiting. Returns their
+    /// number; `next_portion` returns them.
     ///
     /// Cost: at most 16 requests and about 64 arguments; or one request of up to 1 024.
     #[inline]
     pub fn parse_ahead(&mut self) -> usize {
         let idle = self.next_cut == self.cuts.len() && matches!(self.state, State::Start);
-        // Before a client has authenticated, each of its requests may change the limits.
+        // Before a client has authenticated, each request may change the limits.
         if !idle || !self.limits.authenticated {
             return 0;
         }
         self.cut_ahead()
     }
 
-    /// Separate, so that the check for work is inlined.
+    /// A separate function, so that the check for work is inlined.
     #[inline(never)]
     fn cut_ahead(&mut self) -> usize {
         self.spans.clear();
@@ -324,7 +324,7 @@ impl Parser {
         self.cuts.len()
     }
 
-    /// The requests parsed ahead that wait for their turn.
+    /// The requests parsed ahead that are waiting.
     pub fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
         self.cuts[self.next_cut..].iter().map(|cut| self.args_of(cut))
     }
@@ -353,8 +353,8 @@ impl Parser {
         })
     }
 
-    /// The same, but parses `most` arguments at most: a request of a million may have arrived at
-    /// once.
+    /// [`Parser::next_request`], parsing at most `most` arguments: a request of a million may have
+    /// arrived at once.
     pub fn next_portion(&mut self, most: usize) -> Result<Parsed<'_>, ProtocolError> {
         if let Some(at) = self.take_cut() {
             return Ok(Parsed::Request(self.args_of(&self.cuts[at])));
@@ -363,7 +363,7 @@ impl Parser {
         Ok(self.hand_out(found))
     }
 
-    /// The index of the next of the requests parsed ahead.
+    /// Takes the index of the next request that was parsed ahead.
     fn take_cut(&mut self) -> Option<usize> {
         let (at, end) = (self.next_cut, self.cuts.get(self.next_cut)?.end);
         self.next_cut += 1;
@@ -389,7 +389,7 @@ impl Parser {
         }
     }
 
-    /// Parses `most` arguments at most, or as much of them as one block of the backlog completes.
+    /// Parses at most `most` arguments, or as many as one block of the backlog completes.
     fn advance(&mut self, most: usize) -> Result<Found, ProtocolError> {
         match self.advance_buffered(most)? {
             Found::Nothing if self.refill() => Ok(Found::Portion),
@@ -454,7 +454,7 @@ impl Parser {
         }
     }
 
-    /// The request is complete.
+    /// Ends the current request, which is complete.
     fn finish(&mut self) -> Found {
         self.state = State::Start;
         if self.spilled.is_empty() {
@@ -465,7 +465,8 @@ impl Parser {
         Found::Owned
     }
 
-    /// The line at the cursor without its CRLF; advances past it. `None` when it is incomplete.
+    /// The line at the cursor without its CRLF; moves the cursor past it. `None` if the line is
+    /// incomplete.
     fn line(&mut self, too_long: &'static str) -> Result<Option<(usize, usize)>, ProtocolError> {
         let rest = &self.buffer[self.cursor..];
         let Some(at) = line_end(b'\r', rest).filter(|at| at + 1 < rest.len()) else {
@@ -479,7 +480,7 @@ impl Parser {
         Ok(Some((start, start + at)))
     }
 
-    /// `*count`. `None`: more bytes are needed; `Some(false)`: an empty request.
+    /// Parses `*count`. `None` if more bytes are needed; `Some(false)` for an empty request.
     fn array_header(&mut self) -> Result<Option<bool>, ProtocolError> {
         let Some((start, end)) = self.line("too big mbulk count string")? else { return Ok(None) };
         let count = number::parse_i64(&self.buffer[start + 1..end])
@@ -496,7 +497,7 @@ impl Parser {
         Ok(Some(true))
     }
 
-    /// `$len`. Returns false when more bytes are needed.
+    /// Parses `$len`. Returns false if more bytes are needed.
     fn bulk_header(&mut self, left: usize) -> Result<bool, ProtocolError> {
         let Some((start, end)) = self.line("too big bulk count string")? else { return Ok(false) };
         let (&kind, digits) =
@@ -520,7 +521,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Moves a chunk of a big argument out of the buffer, or ends it.
+    /// Moves a chunk of a long argument out of the buffer, or ends the argument.
     fn big(&mut self) -> Big {
         let State::Big { left, missing, chunks } = &mut self.state else { return Big::Taken };
         let have = &self.buffer[self.cursor..];
@@ -549,7 +550,7 @@ impl Parser {
         Big::Taken
     }
 
-    /// An inline request. `None`: more bytes are needed; `Some(false)`: an empty line.
+    /// Parses an inline request. `None` if more bytes are needed; `Some(false)` for an empty line.
     fn inline(&mut self) -> Result<Option<bool>, ProtocolError> {
         let rest = &self.buffer[self.cursor..];
         let Some(at) = line_end(b'\n', rest) else {
@@ -587,7 +588,7 @@ impl Parser {
         self.compact();
     }
 
-    /// Moves pending bytes to the front of the buffer, if they are few, and no more than the bytes
+    /// Moves pending bytes to the front of the buffer, if they are few and no more than the bytes
     /// before them: so no byte is moved more than once on average.
     fn compact(&mut self) {
         if self.buffered_bytes() > self.base.min(BUFFER_MAX_BYTES) {
@@ -603,7 +604,7 @@ impl Parser {
 }
 
 impl Drop for Parser {
-    /// The received part of a long argument is freed like its request: in slices.
+    /// Frees the received part of a long argument like its request: in slices.
     fn drop(&mut self) {
         if let State::Big { chunks, .. } = &mut self.state {
             self.spilled.push_big(std::mem::take(chunks));
@@ -611,8 +612,8 @@ impl Drop for Parser {
     }
 }
 
-/// The end of the first line of `bytes`. No end is found after a NUL, as in Redis: a client that
-/// sends one is left waiting until the line is too long.
+/// The end of the first line of `bytes`. As in Redis, no end is found after a NUL: a client that
+/// sends one waits until the line is too long.
 fn line_end(end: u8, bytes: &[u8]) -> Option<usize> {
     memchr::memchr2(end, 0, bytes).filter(|at| bytes[*at] == end)
 }

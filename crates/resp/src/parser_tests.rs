@@ -8,8 +8,8 @@ use darter_base::{Prng, lazyfree};
 /// The requests read, and the error that ended them.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
-/// All requests in `input`, fed in pieces of `piece` bytes. Whether requests are parsed ahead, and
-/// when, makes no difference.
+/// All requests in `input`, fed in pieces of `piece` bytes. Whether and when requests are parsed
+/// ahead makes no difference.
 fn parse(input: &[u8], piece: usize) -> Read {
     let read = parse_ahead(input, piece, |_| false);
     assert_eq!(parse_ahead(input, piece, |_| true), read, "parsed ahead, piece {piece}");
@@ -26,7 +26,7 @@ fn parse_ahead(input: &[u8], piece: usize, is_ahead: fn(usize) -> bool) -> Read 
         parser.feed(part);
         loop {
             step += 1;
-            // Bytes arrive while requests wait for their turn.
+            // Bytes arrive while requests are waiting.
             if step % 7 == 0 && parser.lookahead().count() > 0 && parts.peek().is_some() {
                 break;
             }
@@ -167,7 +167,7 @@ fn a_request_of_many_arguments_is_parsed_in_portions() {
             Parsed::Wanting | Parsed::Empty => panic!("all is at hand"),
         }
         portions += 1;
-        let seen = portions * 1_000 * 12; // At least.
+        let seen = portions * 1_000 * 12; // This is a lower bound.
         assert!(parser.pending_bytes() <= whole + CHUNK_BYTES - seen.min(whole), "{portions}");
     };
     assert_eq!((portions, args == request), (99, true));
@@ -278,8 +278,8 @@ fn parsers_count_the_bytes_they_hold() {
     assert_eq!(parser.memory_bytes(), 0);
     assert_eq!(outcome(&mut parser, b"*1\r\n$4\r\nPING\r\n"), "request");
 
-    // All that arrived of a large argument may be in blocks: nothing is pending, and yet it has
-    // begun.
+    // All received bytes of a long argument may be in blocks: then nothing is pending, though the
+    // request has started.
     let header = format!("*1\r\n${}\r\n", 2 * CHUNK_BYTES);
     assert_eq!(outcome(&mut parser, header.as_bytes()), "wanting");
     assert_eq!(outcome(&mut parser, &vec![b'x'; CHUNK_BYTES]), "wanting");
@@ -344,7 +344,7 @@ fn bytes_of_an_incomplete_request_are_freed_in_portions() {
     let mid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
     let amid_many = b"*999999\r\n".to_vec();
     let cases: [(Vec<u8>, &[u8], usize); 3] = [
-        // (head, what follows it over and over, times)
+        // (head, bytes repeated after it, times)
         (mid_big.clone(), b"", 0),
         (mid_big, &[b'x'; CHUNK_BYTES], 100),
         (amid_many, b"$1\r\na\r\n", 100_000),
@@ -487,7 +487,7 @@ fn a_backlog_is_freed_in_slices() {
     assert!(steps + 1 >= 99 * BUFFER_MAX_BYTES / CHUNK_BYTES, "{steps}");
 }
 
-/// Random bytes, biased towards the protocol's own, never panic; requests end within the input.
+/// Random bytes, biased towards those of the protocol, never panic; requests end within the input.
 #[test]
 fn random_bytes_cause_no_panic() {
     let alphabet = b"*$\r\n0123456789-\"'\\xabPING \0";

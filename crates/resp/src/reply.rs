@@ -3,15 +3,15 @@
 use crate::Output;
 use darter_base::number;
 
-/// Numbers below this have at most eight digits: with what surrounds them they fit a word.
+/// Numbers below this have at most eight digits; with type and CRLF they fit a word.
 const EIGHT_DIGITS: i64 = 100_000_000;
-/// The end of a line, in a word.
+/// The end of a line, as a word.
 const CRLF: u128 = u16::from_le_bytes(*b"\r\n") as u128;
 
 /// Encodes one client's replies into its [`Output`].
 ///
-/// Where the two versions of the protocol differ, the method takes the richer meaning and writes
-/// what the client asked for with HELLO: a map becomes a flat array in RESP2, null becomes `$-1`.
+/// Where the two versions of the protocol differ, the method takes the richer meaning and writes it
+/// in the version requested with HELLO: a map becomes a flat array in RESP2, null becomes `$-1`.
 pub struct Reply<'a> {
     /// The output.
     pub out: &'a mut Output,
@@ -19,7 +19,7 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Encodes into `out`, in RESP3 when `resp3`.
+    /// Encodes into `out`; in RESP3 if `resp3` is true.
     pub fn new(out: &'a mut Output, resp3: bool) -> Self {
         Self { out, resp3 }
     }
@@ -76,7 +76,7 @@ impl<'a> Reply<'a> {
         self.bulk_long_int(value);
     }
 
-    /// [`Reply::bulk_int`] of any number.
+    /// [`Reply::bulk_int`] for an unsigned number.
     #[inline(never)]
     fn bulk_long_int(&mut self, value: i64) {
         let mut text = [0; number::I64_TEXT_MAX];
@@ -84,7 +84,8 @@ impl<'a> Reply<'a> {
         self.bulk(text);
     }
 
-    /// The header of a bulk string of `len` bytes: write these into `out`, then [`Reply::crlf`].
+    /// The header of a bulk string of `len` bytes. Write these into `out`, then call
+    /// [`Reply::crlf`].
     #[inline]
     pub fn bulk_header(&mut self, len: usize) {
         self.header(b'$', i64::try_from(len).unwrap_or(i64::MAX));
@@ -102,7 +103,7 @@ impl<'a> Reply<'a> {
         self.out.tail().extend_from_slice(text);
     }
 
-    /// A null where an array was expected: `*-1` or `_`.
+    /// A null in place of an array: `*-1` or `_`.
     pub fn null_array(&mut self) {
         let text: &[u8] = if self.resp3 { b"_\r\n" } else { b"*-1\r\n" };
         self.out.tail().extend_from_slice(text);
@@ -168,7 +169,7 @@ impl<'a> Reply<'a> {
         tail.push(b':');
     }
 
-    /// A number already written as Redis writes doubles: `,text`, or a bulk string in RESP2.
+    /// A number already formatted as Redis formats doubles: `,text`, or a bulk string in RESP2.
     pub fn double_text(&mut self, text: &str) {
         if self.resp3 {
             self.line(b',', text.as_bytes());
@@ -186,7 +187,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The line of a number. Nearly all have few digits: lengths, counts, codes.
+    /// The line of a number. Nearly all numbers have few digits: lengths, counts, codes.
     #[inline(always)]
     fn header(&mut self, kind: u8, value: i64) {
         let digit = |value: i64| b'0' + (value % 10).unsigned_abs().to_le_bytes()[0];
@@ -207,7 +208,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The first `len` bytes of a word. All of it is appended, as that takes no loop, and shortened.
+    /// Appends the first `len` bytes of a word. The whole word is appended, which takes no loop,
+    /// and then truncated.
     #[inline(always)]
     fn line_of_word(&mut self, word: u128, len: usize) {
         let word = word.to_le_bytes();
@@ -216,7 +218,7 @@ impl<'a> Reply<'a> {
         tail.truncate(tail.len() - (word.len() - len));
     }
 
-    /// The line of any number: built separately, and appended as one.
+    /// The line of any number, built separately and appended as a whole.
     #[inline(never)]
     fn long_header(&mut self, kind: u8, value: i64) {
         const END: usize = 1 + number::I64_TEXT_MAX;

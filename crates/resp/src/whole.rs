@@ -1,15 +1,16 @@
 //! The bytes of a big argument in one piece, with their hash and their slot.
 //!
-//! A value is kept in the chunks in which it arrived. A name (a key, a field, a member) is compared
-//! and hashed as a whole, so it is copied into one block when it is first used. The engine bounds
-//! how long a name may be (`name-max-bytes`).
+//! A value stays in the chunks in which it arrived. A name (a key, a field, a member) is compared
+//! and hashed as a whole, so it is copied into one block on first use. The engine bounds the length
+//! of names (`name-max-bytes`).
 
 use darter_base::hash;
 use darter_base::long::Long;
 use darter_base::slot;
 use std::sync::{Arc, OnceLock};
 
-/// See the module. The chunks are those of one argument, always the same.
+/// A cache of the joined bytes; see the module's documentation. The chunks passed must always be
+/// those of one argument.
 #[derive(Default)]
 pub struct Whole {
     name: OnceLock<Long>,
@@ -17,17 +18,17 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// The bytes. Cost: O(1), at the first call a copy.
+    /// The joined bytes. Cost: O(1), with a copy at the first call.
     pub(crate) fn bytes(&self, chunks: &[Arc<[u8]>]) -> &[u8] {
         self.all(chunks)
     }
 
-    /// Their hash. Cost: that of `bytes`.
+    /// The hash of the bytes. Cost: that of `bytes`.
     pub(crate) fn hash(&self, chunks: &[Arc<[u8]>]) -> u64 {
         self.all(chunks).hash()
     }
 
-    /// Their slot. Cost: that of `bytes`, at the first call a CRC of all of them.
+    /// The slot of the bytes. Cost: that of `bytes`, with a CRC of all bytes at the first call.
     pub(crate) fn slot(&self, chunks: &[Arc<[u8]>]) -> u16 {
         *self.slot.get_or_init(|| slot::of(self.all(chunks)))
     }

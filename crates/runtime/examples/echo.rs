@@ -4,8 +4,8 @@
 //! One core serves 50 connections, another drives them: writes to all, then reads from all.
 //! `cargo run --release -p darter-runtime --example echo -- [seconds]`
 //!
-//! The server alone is the floor of `bench throughput`: what the kernel and the runtime take for a
-//! server's traffic before it has done anything. `echo serve PORT REPLY` answers each request with
+//! The server alone is the floor of `bench throughput`: the cost of the kernel and the runtime for
+//! a server's traffic, before any work is done. `echo serve PORT REPLY` answers each request with
 //! the same bytes, and counts requests by counting `*`, with which each one begins.
 
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use darter_runtime::topology::{pin_thread, processors};
 
 const CONNECTIONS: usize = 50;
 const REQUEST_BYTES: usize = 40;
-/// Begins each request; elsewhere it is an argument of its own, before the end of a line.
+/// The first byte of each request. Elsewhere it is a whole argument, just before the end of a line.
 const REQUEST_MARK: u8 = b'*';
 
 #[derive(Clone, Copy)]
@@ -37,12 +37,13 @@ struct Conn {
     sending: bool,
     touched: bool,
     ended: bool,
-    /// The last byte received was a mark.
+    /// True if the last received byte was a mark.
     is_marked: bool,
 }
 
 impl Conn {
-    /// How many requests begin in `bytes`, but for a mark at their end, which counts later.
+    /// The number of requests that begin in `bytes`, except for a mark at the end, which counts
+    /// later.
     fn begun(&mut self, bytes: &[u8]) -> usize {
         let first = usize::from(self.is_marked && bytes[0] != b'\r');
         self.is_marked = bytes.ends_with(&[REQUEST_MARK]);

@@ -1,12 +1,12 @@
-//! Time, and the resources that the process has used.
+//! Time, and resources used by the process.
 //!
 //! All readings are the system's own. A monotonic one costs 21 ns here, without entering the
-//! kernel; a clock of our own over the processor's counter, calibrated against the system's, cost
-//! 16 ns (the counter alone is 12) and had to be kept in step: not worth it. A thread's CPU time
-//! takes a system call, 170 ns
-//! (`cargo test --release -p darter-runtime clocks_do_not_go_back -- --nocapture`).
+//! kernel. Our own clock over the processor's counter, calibrated against the system's, cost 16 ns
+//! (the counter alone is 12) and had to be kept in step, which was not worth it. A thread's CPU
+//! time takes a system call, 170 ns (`cargo test --release -p darter-runtime clocks_do_not_go_back
+//! -- --nocapture`).
 //!
-//! Not here: the readers of the time. The engine never reads a clock.
+//! Not here: users of the time. The engine never reads a clock.
 
 use std::io;
 
@@ -44,7 +44,7 @@ pub fn process_cpu_nanos() -> u64 {
 }
 
 fn nanos(time: Timespec) -> u64 {
-    // Clocks do not precede their origin; the year 2554 ends the range.
+    // Clocks do not precede their origin; the range ends in the year 2554.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
@@ -132,7 +132,7 @@ mod tests {
         while thread_cpu_nanos() - thread < 2_000_000 {}
         let (thread, process) = (thread_cpu_nanos() - thread, process_cpu_nanos() - process);
         assert!(process >= thread / 2, "thread={thread} process={process}");
-        // The split is the system's estimate, and fluctuates; the sum grows.
+        // The split is an estimate by the system, and fluctuates; the sum grows.
         let sum_us = |times: CpuTimes| times.user_us + times.system_us;
         let (ours, all) = (sum_us(thread_cpu_times()), sum_us(process_cpu_times()));
         assert!(ours >= 2_000 && all >= ours / 2, "ours={ours} all={all}");

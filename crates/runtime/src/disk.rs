@@ -1,18 +1,18 @@
-//! A file that is written once, from its beginning to its end, past the page cache.
+//! A file that is written once, from start to end, bypassing the page cache.
 //!
-//! Writes through the page cache are copied page by page and written back by kernel threads, on
-//! processors that nothing reserves for them. A GiB took 1.8 to 3.3 s of processor time like that
-//! (ext4, synced every 8 MiB), and with `O_DIRECT`, in blocks of [`BLOCK_BYTES`], 0.07 s (0.14 in
-//! blocks of half of that, 0.36 of an eighth). Nor does it push what others read out of the cache.
+//! Writes through the page cache are copied page by page and written back by kernel threads, which
+//! compete for processors. That took 1.8 to 3.3 s of processor time for a GiB (ext4, synced every 8
+//! MiB). With `O_DIRECT`, in blocks of [`BLOCK_BYTES`], it took 0.07 s (0.14 s with blocks of half
+//! the size, 0.36 s with an eighth). It also evicts nothing from the cache.
 //!
 //! ```text
 //! write_all ──copies──► block of BLOCK_BYTES, aligned ──when full──► file, at a multiple of it
 //! finish    ──the rest of the last block, through the page cache; then all is synced
 //! ```
-//! Some file systems refuse `O_DIRECT`, as it is opened or at the first write; and those of disks
-//! take no piece that is not a multiple of the disk's blocks, as is left where a file may grow no
-//! further. Then writing continues through the page cache, and [`Disk::is_direct`] says so. Some
-//! (tmpfs, some that keep checksums) accept it and use the page cache all the same.
+//! Some file systems refuse `O_DIRECT`, on opening or at the first write. And a write must be a
+//! multiple of the disk's blocks, which it is not after a short write at a size limit. Then writing
+//! continues through the page cache, and [`Disk::is_direct`] reports it. Some file systems (tmpfs,
+//! some with checksums) accept `O_DIRECT` but use the page cache anyway.
 //!
 //! Not here: names, places, when to sync on the way. See `server`.
 
@@ -25,25 +25,25 @@ use rustix::fs::OFlags;
 
 /// The bytes of one write.
 const BLOCK_BYTES: usize = 1 << 20;
-/// The start of the block, in memory and in the file: no disk's own blocks are larger.
+/// Alignment of the block, in memory and in the file: no disk has larger blocks.
 const ALIGNMENT: usize = 4096;
 
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(ALIGNMENT), "a block is whole blocks of the disk");
 
-/// See the module.
+/// A file being written; see the module's documentation.
 #[derive(Debug)]
 pub struct Disk {
     file: File,
-    /// Holds the block, which begins at `start`.
+    /// The memory of the block, which begins at `start`.
     memory: Vec<u8>,
     start: usize,
-    /// Bytes of the block that are not written yet.
+    /// Bytes of the block that are waiting to be written.
     filled: usize,
     is_direct: bool,
 }
 
 impl Disk {
-    /// Creates the file, or empties it.
+    /// Creates the file, or truncates it.
     ///
     /// Errors: those of creating a file.
     pub fn create(path: &Path) -> io::Result<Self> {
@@ -61,15 +61,15 @@ impl Disk {
         Ok(Self { file, memory, start, filled: 0, is_direct })
     }
 
-    /// Whether it is written past the page cache, so far.
+    /// True if writes have bypassed the page cache so far.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.is_direct
     }
 
-    /// Writes all of `bytes`, of which the last part may wait in memory for more.
+    /// Writes all of `bytes`; the last part may wait in memory for more.
     ///
-    /// Errors: those of writing a file, whose content is unknown then.
+    /// Errors: those of writing a file, whose contents are then unknown.
     pub fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.filled));
@@ -84,7 +84,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Puts the written bytes on the disk: all of them, or, past the page cache, all whole blocks.
+    /// Syncs the written bytes to the disk: all of them, or, bypassing the page cache, all complete
+    /// blocks.
     ///
     /// Errors: those of writing and syncing a file.
     pub fn sync(&mut self) -> io::Result<()> {
@@ -94,7 +95,7 @@ impl Disk {
         self.file.sync_data()
     }
 
-    /// Writes the rest, and waits until all is on the disk.
+    /// Writes the rest, and waits until everything is on the disk.
     ///
     /// Errors: those of writing and syncing a file.
     pub fn finish(mut self) -> io::Result<()> {
@@ -120,7 +121,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Goes on through the page cache.
+    /// Continues through the page cache.
     fn leave_direct(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_direct) {
             let flags = rustix::fs::fcntl_getfl(&self.file)?;
@@ -130,7 +131,7 @@ impl Disk {
     }
 }
 
-/// The file system, or the bytes to write, do not allow `O_DIRECT`.
+/// True if the file system, or the length of the write, does not allow `O_DIRECT`.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A file of its own, removed at the end.
+    /// A temporary file that is removed at the end.
     struct Place(PathBuf);
 
     impl Place {
@@ -155,13 +156,13 @@ mod tests {
         }
     }
 
-    /// Bytes that show their offset.
+    /// Bytes that encode their offset.
     fn bytes(from: usize, count: usize) -> Vec<u8> {
         (from..from + count).map(|at| (at * 31 + at / 251 + at / 65_537) as u8).collect()
     }
 
-    /// Writes `total` bytes in pieces of `piece`, and compares. Returns whether the last whole block
-    /// went past the page cache.
+    /// Writes `total` bytes in pieces of `piece`, and compares. Returns whether the last complete
+    /// block bypassed the page cache.
     fn write(folder: &Path, total: usize, piece: usize, syncs: bool) -> bool {
         let place = Place::new(folder, &format!("{total}-{piece}-{syncs}"));
         let mut disk = Disk::create(&place.0).unwrap();
@@ -201,7 +202,7 @@ mod tests {
         let place = Place::new(&std::env::temp_dir(), "unaligned");
         let mut disk = Disk::create(&place.0).unwrap();
         disk.write_all(&bytes(0, BLOCK_BYTES)).unwrap();
-        disk.filled = 1_000; // Bytes that were in the block before.
+        disk.filled = 1_000; // Bytes that were already in the block.
         disk.flush().unwrap();
         disk.write_all(&bytes(7, 2 * BLOCK_BYTES)).unwrap();
         disk.finish().unwrap();

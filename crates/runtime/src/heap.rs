@@ -1,30 +1,29 @@
-//! How the allocator uses the system's memory, and how much of it is held.
+//! The allocator's use of system memory, and the number of bytes held.
 //!
-//! [`Counting`] counts bytes allocated and freed, so that all memory (of a value, a reader's cut, a
-//! request that is arriving, what waits to be freed) is counted once, from its allocation until it
-//! is freed; docs/design/0008-reported-memory.md has what was rejected.
+//! [`Counting`] counts bytes allocated and freed, so that all memory (values, readers' cuts,
+//! arriving requests, pending frees) is counted once, from its allocation until it is freed. For
+//! rejected designs, see docs/design/0008-reported-memory.md.
 //!
-//! Four of mimalloc's habits stall a core. It asks for huge pages, and the first touch of one
-//! zeroes 2 MiB: 2 ms here, twenty times a slice; with small pages (the crate's feature `no_thp`)
-//! the same zeroing is spread. It returns freed memory late and in bulk; with a purge delay of 0,
-//! each page goes back as it empties, within the slice that freed it, and an idle server holds what
-//! it needs. Measured with DEBUG POPULATE of ten million keys and FLUSHALL: longest slice 2.3 ms
-//! and 0.1 ms before, 0.6 ms and 0.2 ms after; resident two seconds later 351 MB before, 6 MB
-//! after.
-//! Third, once in 10 000 requests that a free list cannot serve it scans all pages of the heap: 1
-//! ms for a hash of ten million, in whichever slice it happens. It would find the same pages on
-//! demand, so the scan is made as rare as the option allows. Fourth, it frees a block whole, 200 MB
-//! in 10 ms, and copies one that becomes much smaller. So a large block that shrinks stays in place
-//! ([`SHRUNK_MIN`]), and its end is returned to the system: large blocks are freed by shrinking
-//! them in portions (`darter_base::long`).
+//! Four defaults of mimalloc stall a core. First, it requests huge pages, and the first touch of
+//! one zeroes 2 MiB: 2 ms here, twenty slices; with small pages (the crate's feature `no_thp`) the
+//! zeroing is spread. Second, it returns freed memory late and in bulk. With a purge delay of 0,
+//! each page is returned when it becomes empty, within the slice that freed it, and an idle server
+//! holds only what it needs. Measured with DEBUG POPULATE of ten million keys and FLUSHALL: longest
+//! slice 2.3 ms and 0.1 ms before, 0.6 ms and 0.2 ms after; resident two seconds later 351 MB
+//! before, 6 MB after. Third, it scans all pages of the heap once in 10 000 requests that a free
+//! list cannot serve: 1 ms for a hash of ten million, in whichever slice it happens. Such pages
+//! would be found on demand, so the scan is made as rare as the option allows. Fourth, it frees a
+//! block in one step (10 ms for 200 MB), and copies a block that shrinks by much. So here a large
+//! block shrinks in place ([`SHRUNK_MIN`]), and its end is returned to the system: large blocks are
+//! freed by shrinking them in portions (`darter_base::long`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// Bytes that a thread may have allocated or freed before it reports them: [`held_bytes`] is exact
-/// to this much for each thread.
+/// Bytes that a thread may allocate or free before it reports them: [`held_bytes`] is exact to this
+/// much for each thread.
 const UNREPORTED_MAX: isize = 16 * 1024;
 
 /// The sum of all threads' reports.
@@ -34,14 +33,14 @@ thread_local! {
     static UNREPORTED: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Blocks that shrink to no less than this stay in place.
+/// Blocks that shrink to at least this size stay in place.
 pub const SHRUNK_MIN: usize = 256 * 1024;
 
-/// Ranges returned to the system begin and end at a multiple of this: a page, or several.
+/// Ranges returned to the system begin and end at a multiple of this: one page, or several.
 const PAGE: usize = 64 * 1024;
 
-/// Returns to the system the whole pages of a block after its first `size` bytes. The addresses
-/// stay the block's, and read as zeros.
+/// Returns the complete pages of a block after its first `size` bytes to the system. The addresses
+/// still belong to the block, and read as zeros.
 fn give_back(block: *mut u8, layout: Layout, size: usize) {
     debug_assert!(size >= SHRUNK_MIN && size < layout.size());
     let from = block.wrapping_add(size).addr().next_multiple_of(PAGE);
@@ -53,7 +52,7 @@ fn give_back(block: *mut u8, layout: Layout, size: usize) {
     }
 }
 
-/// mimalloc, with a count of the bytes allocated. Cost: some five instructions a call.
+/// mimalloc, with a count of allocated bytes. Cost: about five instructions a call.
 pub struct Counting;
 
 #[inline]
@@ -74,7 +73,8 @@ fn counted(block: *mut u8, bytes: isize) -> *mut u8 {
     block
 }
 
-/// Adds this thread's unreported bytes to the total. Call it before a figure that must be exact.
+/// Adds this thread's unreported bytes to the total. Call this before reading a total that must be
+/// exact.
 #[cold]
 pub fn report() {
     REPORTED.fetch_add(UNREPORTED.take(), Ordering::Relaxed);
@@ -83,7 +83,8 @@ pub fn report() {
 /// Bytes that the process holds, if its allocator is a [`Counting`] one; otherwise 0.
 #[must_use]
 pub fn held_bytes() -> usize {
-    usize::try_from(REPORTED.load(Ordering::Relaxed)).unwrap_or(0) // Frees may be reported first.
+    // Frees may be reported before the allocations.
+    usize::try_from(REPORTED.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
 // SAFETY: every call is passed on to mimalloc unchanged, and so is its result. A block that has
@@ -125,7 +126,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// The index of the option in the allocator's list, which is part of its interface.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// As above, for the number of requests between scans of the heap.
+/// The index of the option for the number of requests between scans of the heap.
 const GENERIC_COLLECT: libmimalloc_sys::mi_option_t = 34;
 /// The largest value that it accepts.
 const GENERIC_COLLECT_MAX: std::ffi::c_long = 1_000_000;
@@ -158,7 +159,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    /// One test at a time allocates large blocks: the count is that of the process.
+    /// Only one test at a time allocates large blocks, because the count is that of the process.
     static LARGE: Mutex<()> = Mutex::new(());
 
     #[test] // Also by another thread.

@@ -1,9 +1,9 @@
 //! The machine under a core: network, disk, clocks, threads, signals, and rings between cores.
 //!
-//! It knows nothing of Redis. A core owns one [`net::Net`] and drives it: the core's output is
-//! queued and leaves in one go, arrivals are handed over as [`net::Event`]s. There are two
-//! backends, io_uring and epoll, behind one interface shaped like completions, because both can
-//! implement that shape honestly.
+//! This crate knows nothing of Redis. A core owns one [`net::Net`] and drives it: output is queued
+//! and sent in one call, arrivals are passed as [`net::Event`]s. There are two backends, io_uring
+//! and epoll, behind one interface shaped like completions, because both can implement that shape
+//! honestly.
 //!
 //! ```text
 //! core:   Net (Uring | Epoll) --events--> turn --sends--> Net

@@ -2,9 +2,9 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of open files to `wanted`, the hard limit too if permitted, or as near as the
-/// system allows; never lowers it. Returns the limit now in force. Call it before listening:
-/// io_uring applies the limit of the time when the accept was armed.
+/// Raises the limit of open files to `wanted` or as near as the system allows, including the hard
+/// limit if permitted; never lowers it. Returns the resulting limit. Call this before listening,
+/// because io_uring applies the limit at the time when an accept is armed.
 pub fn raise_open_files(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.current.unwrap_or(u64::MAX);

@@ -1,8 +1,8 @@
-//! Compression: a row of operations whose copies were found by the hash of three bytes.
+//! Compression: a sequence of operations, whose copies are found by a hash of three bytes.
 //!
-//! The `lzf` crate allocates and clears a table for every string, which for short strings takes
-//! longer than packing them. A [`Packer`] keeps its table: positions are counted on from string to
-//! string, so what older strings left in it is recognised by its number.
+//! The `lzf` crate allocates and clears a table for every string, which takes longer than
+//! compressing a short string. A [`Packer`] keeps its table. Positions are counted across strings,
+//! so entries of older strings are recognized by their numbers.
 
 use super::{RUN_BYTES_MAX, WINDOW_BYTES};
 
@@ -10,15 +10,15 @@ use super::{RUN_BYTES_MAX, WINDOW_BYTES};
 const PLACES: usize = 1 << 13;
 /// Literal bytes that one operation copies.
 const LITERALS_MAX: usize = 32;
-/// The shortest copy.
+/// The length of the shortest copy.
 const COPY_MIN: usize = 3;
 
-/// Packs one string after another.
+/// Compresses one string after another.
 #[derive(Clone, Debug)]
 pub struct Packer {
-    /// The last place of three bytes, by their hash.
+    /// The last position of three bytes, by their hash.
     places: Box<[u32; PLACES]>,
-    /// The position at which the next string begins.
+    /// The position of the next string's first byte.
     next: u32,
     /// The last result.
     packed: Vec<u8>,
@@ -31,7 +31,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// `plain` packed, if that takes at most `most` bytes.
+    /// Compresses `plain`; `None` if the result would exceed `most` bytes.
     ///
     /// Cost: O(bytes).
     pub fn pack(&mut self, plain: &[u8], most: usize) -> Option<&[u8]> {
@@ -55,7 +55,7 @@ impl Packer {
         (self.packed.len() <= most).then_some(&self.packed[..])
     }
 
-    /// The position at which a string of `len` bytes begins.
+    /// The position of the first byte of a string of `len` bytes.
     fn begin(&mut self, len: usize) -> u32 {
         let len = u32::try_from(len).expect("strings that are packed are short");
         let begin = if self.next > u32::MAX - len {
@@ -68,7 +68,7 @@ impl Packer {
         begin
     }
 
-    /// The last place within reach of the three bytes at `at`; notes that they are here.
+    /// The last position within reach of the three bytes at `at`; records their new position.
     #[inline]
     fn seen_before(&mut self, plain: &[u8], at: usize, begin: u32) -> Option<usize> {
         let three = &plain[at..at + COPY_MIN];
@@ -85,7 +85,7 @@ fn hash(three: &[u8]) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (32 - PLACES.ilog2())) as usize
 }
 
-/// How many bytes at `at` are those at `from`: at least [`COPY_MIN`].
+/// The number of bytes at `at` that equal those at `from`: at least [`COPY_MIN`].
 fn run(plain: &[u8], from: usize, at: usize) -> usize {
     let most = RUN_BYTES_MAX.min(plain.len() - at);
     let equal = plain[from..].iter().zip(&plain[at..at + most]);

@@ -1,32 +1,33 @@
 //! Streams: blocks of entries, then the state, then consumer groups. The bytes are drawn in
 //! docs/formats/rdb.md.
 //!
-//! A block is awaited as a whole, like any packed collection, and read entry by entry, text by
-//! text. Its names are reported once, and not again with each entry that has them: a few bytes of
-//! payload would become as many copies of a name as there are entries. A long text comes in parts.
-//! Input that Redis refuses after a deep look is always refused here; IDs must ascend, too.
+//! A block is read once all of it has arrived, like any packed collection: entry by entry, text by
+//! text. Shared names are reported once, not with each entry; otherwise a few bytes of payload
+//! would become as many copies of a name as there are entries. A long text is reported in parts.
+//! Input that Redis refuses only with deep sanitization is always refused here; IDs must also
+//! ascend.
 
 use super::*;
 use crate::blob::Entry;
 use crate::entries::{DELETED, SAME_NAMES, UNKNOWN};
 use crate::kind::Generation;
 
-/// Bytes of a part of a long text.
+/// Bytes in one part of a long text.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
-/// Elements of deleted entries that are passed over in one step.
+/// Elements of deleted entries that are skipped in one step.
 const PASSED_AT_ONCE: u64 = 256;
 
-/// The next piece.
+/// The next item to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EntriesStage {
     Nodes,
     /// Names of the node.
     Names,
-    /// Entries of the node.
+    /// Values of the entry, and its names unless they are shared.
     Entries,
     /// Values of the entry, and its names unless they are the node's.
     Texts,
-    /// Elements of an entry that was deleted.
+    /// Elements of a deleted entry.
     Gone,
     /// Parts of a text.
     Parts,
@@ -41,20 +42,20 @@ pub(super) enum EntriesStage {
 #[derive(Debug)]
 pub(super) struct Log {
     generation: Generation,
-    /// Pending entries may be without a consumer.
+    /// Pending entries may have no consumer.
     may_disown: bool,
-    /// Blocks, groups, and so on that are still to come.
+    /// Blocks, groups, and so on that are left to read.
     nodes: u64,
     groups: u64,
     pending: u64,
     consumers: u64,
     owned: u64,
-    /// Pending entries of the group whose consumer has not come.
+    /// Pending entries of the group whose consumer has not been read yet.
     unowned: u64,
-    /// Blocks and living entries so far.
+    /// The number of blocks and of live entries read so far.
     nodes_read: u64,
     count: u64,
-    /// IDs of the first living entry, of the last living entry, and of the last of all.
+    /// The ID of the first live entry, of the last live entry, and of the last of all entries.
     first: StreamId,
     last: StreamId,
     before: StreamId,
@@ -69,13 +70,13 @@ struct Node {
     names: u64,
     alive: u64,
     deleted: u64,
-    /// Texts still to come: of the node's names, or of the current entry.
+    /// Texts left to read: of the shared names, or of the current entry.
     left: u64,
-    /// Elements of the entry before its last.
+    /// The number of elements of the entry before its last.
     elements: u64,
     /// The rest of a long text.
     long: Range<usize>,
-    /// The stage that it interrupts.
+    /// The stage to return to.
     after: EntriesStage,
 }
 
@@ -103,8 +104,7 @@ impl Log {
         }
     }
 
-    /// How many entries a group has read that has got those up to `id`, of a stream from which none was
-    /// ever deleted as far as is known.
+    /// The read count of a group positioned at `id`, in a stream without known deletions.
     fn read(&self, id: StreamId) -> Option<u64> {
         match id {
             _ if self.count == 0 => Some(0),
@@ -118,7 +118,7 @@ impl Log {
 }
 
 impl Node {
-    /// The last element of an entry says how many precede it.
+    /// The last element of an entry must give the number of elements before it.
     fn is_end(&self, entry: Entry) -> bool {
         matches!(entry, Entry::Int(count) if u64::try_from(count) == Ok(self.elements))
     }
@@ -154,7 +154,7 @@ impl Reader {
         Ok(Some(Step::Piece(piece)))
     }
 
-    /// The next block: its key and its counts.
+    /// Reads the next block: its key and its counts.
     fn entry_node(&mut self) -> Attempt {
         if self.log().nodes == 0 {
             return self.stream_state();
@@ -187,7 +187,7 @@ impl Reader {
         self.piece(0, EntriesStage::Names, Piece::Names { names })
     }
 
-    /// The next name of the block; a 0 follows the last.
+    /// Reads the next shared name of the block; a 0 follows the last one.
     fn node_name(&mut self) -> Attempt {
         let mut node = self.log().node.take().expect("a block is being read");
         if node.left > 0 {
@@ -201,7 +201,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// The next element of a block, which must be there.
+    /// Reads the next element of a block; it must exist.
     fn element(&self, node: &mut Node) -> Result<Entry, Stop> {
         let element = self.block_entry(&mut node.block)?;
         element.ok_or_else(|| block_fault(&node.block, "it ends within an entry"))
@@ -219,7 +219,7 @@ impl Reader {
         u64::try_from(value).map_err(|_| block_fault(&node.block, "a count below 0"))
     }
 
-    /// The marks and the ID of the next entry of the block; the rest, too, of one that was deleted.
+    /// Reads the flags and the ID of the block's next entry; and its rest, if it was deleted.
     fn entry(&mut self) -> Attempt {
         let mut node = self.log().node.take().expect("a block is being read");
         if node.alive + node.deleted == 0 {
@@ -260,7 +260,7 @@ impl Reader {
         self.piece(0, EntriesStage::Texts, piece)
     }
 
-    /// Passes over some elements of a deleted entry.
+    /// Skips some elements of a deleted entry.
     fn pass_entry(&mut self) -> Attempt {
         let mut node = self.log().node.take().expect("a block is being read");
         let passed = node.left.min(PASSED_AT_ONCE);
@@ -285,13 +285,13 @@ impl Reader {
         Ok(None)
     }
 
-    /// The next name or value of the entry.
+    /// Reads the next name or value of the entry.
     fn entry_text(&mut self) -> Attempt {
         let node = self.log().node.take().expect("a block is being read");
         if node.left == 0 { self.end_of_entry(node) } else { self.text(node, EntriesStage::Texts) }
     }
 
-    /// The next text of a block: whole, or its length if it comes in parts.
+    /// Reads the next text of a block: whole, or only its length if it is reported in parts.
     fn text(&mut self, mut node: Node, stage: EntriesStage) -> Attempt {
         let text = self.element(&mut node)?;
         node.left -= 1;
@@ -307,7 +307,7 @@ impl Reader {
         Ok(Some(Step::Single(text)))
     }
 
-    /// The next part of a long text.
+    /// Reads the next part of a long text.
     fn part(&mut self) -> Attempt {
         let mut node = self.log().node.take().expect("a block is being read");
         let (start, len) = (node.long.start, node.long.len().min(PART_BYTES));
@@ -341,7 +341,7 @@ impl Reader {
         let mut max_deleted = StreamId::MIN;
         let mut added = None;
         if generation >= Generation::Second {
-            id(&mut cursor)?; // The ID of the first entry, which is known.
+            id(&mut cursor)?; // The ID of the first entry, which is already known.
             max_deleted = id(&mut cursor)?;
             added = Some(cursor.count()?);
         }
@@ -356,7 +356,7 @@ impl Reader {
         self.piece(used, EntriesStage::Groups, Piece::State { last, max_deleted, added, groups })
     }
 
-    /// The next group: its name and its position.
+    /// Reads the next group: its name and its position.
     fn group(&mut self) -> Attempt {
         if self.log().groups == 0 {
             self.log = None;
@@ -432,18 +432,18 @@ impl Reader {
     }
 }
 
-/// An ID of two lengths.
+/// Reads an ID stored as two lengths.
 fn id(cursor: &mut Cursor<'_>) -> Result<StreamId, Stop> {
     Ok(StreamId { ms: cursor.count()?, seq: cursor.count()? })
 }
 
-/// An ID as it is.
+/// Reads an ID stored as bytes.
 fn raw_id(cursor: &mut Cursor<'_>) -> Result<StreamId, Stop> {
     let bytes = cursor.take(16)?.try_into().expect("sixteen bytes");
     Ok(StreamId::from_be_bytes(bytes))
 }
 
-/// A time as a signed number: negative ones are long past.
+/// A time from a signed number; negative times are long past.
 fn time(signed: i64) -> u64 {
     u64::try_from(signed).unwrap_or(0)
 }

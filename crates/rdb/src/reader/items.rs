@@ -47,8 +47,8 @@ impl Reader {
         Ok(Some(step))
     }
 
-    /// The length of a text that is to be reported in parts, and its bytes. Otherwise nothing is
-    /// read.
+    /// The length of a text that will be reported in parts, and its bytes. `None`, without reading,
+    /// for other texts.
     fn long_text(&self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Body)>, Stop> {
         let mut ahead = *cursor;
         if !self.gives_parts {
@@ -66,7 +66,7 @@ impl Reader {
         Ok(Some((len, body)))
     }
 
-    /// Reads a long text next, then goes on with `rest`.
+    /// Starts a long text; after it, reading continues with `rest`.
     fn begin_long(&mut self, used: usize, body: Body, rest: Body) {
         if let Body::Packed { .. } = body {
             self.texts[WHOLE].clear();
@@ -75,7 +75,7 @@ impl Reader {
         (self.state, self.rest) = (State::Body(body), Some(rest));
     }
 
-    /// Reads on after a string.
+    /// Continues after a string.
     fn end_of_text(&mut self) -> Attempt {
         match self.rest.take() {
             None => self.end_of_key(),
@@ -86,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// A chunk of a string, or a part of a long value.
+    /// Reports a chunk of a string, or a part of a long value.
     fn chunk(&self, span: Span) -> Attempt {
         Ok(Some(if self.rest.is_some() { Step::ValuePart(span) } else { Step::Chunk(span) }))
     }
@@ -142,7 +142,7 @@ impl Reader {
         Ok(Some(Step::EndOfKey))
     }
 
-    /// The next chunk of a packed string.
+    /// Unpacks the next chunk of a packed string.
     fn unpack(&mut self, packed: u64, left: u64, mut sent: usize) -> Attempt {
         let bad = |corrupt| Stop::Bad(0, Reason::Lzf(corrupt));
         if left == 0 {
@@ -164,7 +164,7 @@ impl Reader {
         if fresh < chunk {
             self.state = State::Body(Body::Packed { packed, left, sent });
             if input as u64 == packed + used as u64 {
-                // All of it is there, and it is too little.
+                // The whole string has arrived, but is too short.
                 let fault = if packed == 0 { lzf::Corrupt::Length } else { lzf::Corrupt::Cut };
                 return Err(bad(fault));
             }
@@ -179,7 +179,7 @@ impl Reader {
         self.chunk(span)
     }
 
-    /// The head of a block that is reported as a whole.
+    /// The header of a block that is reported as a whole.
     fn whole(&self, block: &Block) -> Option<BlockHead> {
         let &Block { form, arity, packed, len, taken, announced, .. } = block;
         let is_whole = self.gives_blocks && taken == 0 && arity < 3 && len <= BLOCK_BYTES_MAX;
@@ -199,7 +199,7 @@ impl Reader {
         Ok(Some(Step::Block(head, span)))
     }
 
-    /// The next item of a packed collection.
+    /// Reads the next item of a packed collection.
     fn block_item(&mut self, mut block: Block) -> Attempt {
         let Some(first) = self.block_entry(&mut block)? else {
             return self.end_of_block(block);
@@ -239,7 +239,7 @@ impl Reader {
         Ok(Some(Step::Pair(name, value, deadline_ms)))
     }
 
-    /// The next part of a long element of a list's block.
+    /// Reads the next part of a long element in a list's block.
     fn element_part(&mut self, block: Block, start: usize, end: usize) -> Attempt {
         let len = CHUNK_BYTES.min(end - start);
         let part = self.place_entry(Entry::Text { start, len }, &block, FIRST);
@@ -298,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// The next of several packed collections, or an item that has a place of its own among them.
+    /// Starts the next of several packed collections, or reads an item stored singly among them.
     fn node(&mut self, nodes: Nodes) -> Attempt {
         if nodes.left == 0 {
             return self.end_of_key();
@@ -343,8 +343,8 @@ pub(super) fn block_fault(block: &Block, fault: &'static str) -> Stop {
     Stop::Bad(behind, Reason::Blob { form: block.form.name(), fault })
 }
 
-/// A score as versions before 8 wrote it: its length and its digits, or a length that says which
-/// number without digits it is.
+/// Reads a score as written before version 8: a length and digits, or a length that stands for a
+/// number without digits.
 fn score_text(cursor: &mut Cursor<'_>) -> Result<f64, Stop> {
     const NAN: u8 = 253;
     const INFINITE: u8 = 254;

@@ -1,34 +1,35 @@
-//! The memory of a reader: bytes that have arrived, and texts that were unpacked.
+//! The memory of a reader: received bytes, and unpacked texts.
 //!
-//! Either may be as long as the longest string. So no step copies, sums, unpacks or frees more than a
-//! portion of them.
+//! Either may be as long as the longest string, so each step copies, sums, unpacks or frees at most
+//! a portion of them.
 
 use super::*;
 use darter_base::lazyfree::{self, Dismantle};
 
 /// Bytes that are unpacked at once.
 pub(super) const UNPACKED_AT_ONCE: usize = 8 * 1024;
-/// Memory up to this size is kept for the next large element.
+/// Memory up to this size is kept for later large elements.
 const KEPT_BYTES: usize = 4 << 20;
 /// Bytes freed at once.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
-/// How far a long text is unpacked.
+/// The progress of unpacking a long text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unpacking {
-    /// The start of its packed bytes in the file, and the number of those used.
+    /// The start of its packed bytes in the file, and the number of bytes used.
     origin: u64,
     used: usize,
     is_done: bool,
 }
 
 impl Reader {
-    /// Room for at least `len` more bytes; report with [`filled`](Self::filled) how many arrived.
+    /// Room for at least `len` more bytes; report with [`filled`](Self::filled) how many were
+    /// written.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.hash_known();
         let waiting = self.end - self.at;
         if self.at > 0 && self.at >= waiting {
-            // Moves no more bytes than were consumed since: O(1) per byte.
+            // Moves at most as many bytes as were consumed since the last move: O(1) per byte.
             self.buffer.copy_within(self.at..self.end, 0);
             self.base += self.at as u64;
             (self.hashed, self.at, self.end) = (self.hashed - self.at, 0, waiting);
@@ -41,8 +42,8 @@ impl Reader {
         &mut self.buffer[self.end..]
     }
 
-    /// Makes room for all of a long element of a payload, which its caller has: growing step by
-    /// step would copy the arrived bytes each time.
+    /// Makes room for a whole long element of a payload, which its caller already has: growing step
+    /// by step would copy the received bytes each time.
     fn reserve(&mut self, len: usize) {
         let Some(payload) = self.payload.filter(|_| self.buffer.capacity() < self.end + len) else {
             return;
@@ -51,7 +52,8 @@ impl Reader {
         self.buffer.reserve_exact(wanted.max(self.end + len) - self.buffer.len());
     }
 
-    /// Sums the bytes that were consumed, and those that the element at hand is known to have.
+    /// Adds to the checksum the bytes that were consumed, and those known to belong to the current
+    /// element.
     fn hash_known(&mut self) {
         let known = match self.state {
             State::Trailer | State::Done | State::Failed(_) => self.at,
@@ -60,7 +62,7 @@ impl Reader {
         self.hash_to(known);
     }
 
-    /// Sums the bytes that were consumed.
+    /// Adds the consumed bytes to the checksum.
     pub(super) fn hash_consumed(&mut self) {
         self.hash_to(self.at);
     }
@@ -72,7 +74,7 @@ impl Reader {
         }
     }
 
-    /// Frees the memory of a large element that is past; no event borrows it any more.
+    /// Frees the memory of a past large element, which no event borrows any more.
     fn give_back(&mut self, needed: usize) {
         if self.buffer.len() > KEPT_BYTES && needed < self.buffer.len() / 4 {
             let rest = self.buffer[..self.end].to_vec();
@@ -87,8 +89,8 @@ impl Reader {
         }
     }
 
-    /// Unpacks a portion of a long text into `texts[slot]`, whose packed bytes begin `start` bytes after
-    /// `at`. Stops for others' sake until it is whole.
+    /// Unpacks a portion of a long text, whose packed bytes begin `start` bytes after `at`, into
+    /// `texts[slot]`. Pauses after each portion until it is complete.
     pub(super) fn unpack_long(
         &mut self,
         (start, packed): (usize, usize),
@@ -100,7 +102,7 @@ impl Reader {
         if unpacking.origin != origin {
             *unpacking = Unpacking { origin, ..Unpacking::default() };
             text.clear();
-            // No more than 88 times the arrived bytes (`lzf::absurd`).
+            // At most 88 times the received bytes (`lzf::absurd`).
             let room = len + lzf::SPARE_BYTES;
             if text.capacity() < room {
                 free(std::mem::replace(text, Vec::with_capacity(room)));
@@ -130,7 +132,7 @@ impl Drop for Reader {
     }
 }
 
-/// Frees memory: later, in portions, if it is large.
+/// Frees memory: in portions later, if it is large.
 fn free(mut memory: Vec<u8>) {
     if memory.capacity() > 2 * FREED_AT_ONCE {
         memory.clear();
@@ -138,7 +140,7 @@ fn free(mut memory: Vec<u8>) {
     }
 }
 
-/// Memory that is no longer used.
+/// Memory waiting to be freed.
 struct Freed(Vec<u8>);
 
 impl Dismantle for Freed {

@@ -2,10 +2,10 @@
 //!
 //! A pull parser over a buffer that its caller fills. It parses one *element* at a time (a head, an
 //! opcode with its operands, a key with the head of its value, one field with its value, 64 KiB of
-//! a string); an incomplete element is parsed again from its start once the bytes that it asked for
-//! have arrived, so there is no state in half-read lengths, and the sizes of chunks cannot change
-//! the result. Items are borrowed from the buffer; only packed ones (LZF, integers) are unpacked,
-//! into three vectors that are kept: long ones in portions, each of which is an event.
+//! a string); an incomplete element is parsed again from its start once the bytes that it needs
+//! have arrived. So there is no state within an element, and the sizes of chunks cannot change the
+//! result. Items are borrowed from the buffer. Only packed ones (LZF, integers) are unpacked into
+//! three reusable vectors; long ones in portions, each an event.
 //!
 //! ```text
 //!           hashed   at                  end          hashed goes beyond at within a long element
@@ -18,9 +18,9 @@
 //!
 //! Invariants:
 //! - I1: `hashed <= end`, `at <= end <= buffer.len()`.
-//! - I2: every byte enters the checksum once, when it is known to belong to an element and before it
-//!   leaves the buffer; none before the stored checksum is reached.
-//! - I3: after an error the same error is returned; after `Done` nothing is.
+//! - I2: every byte enters the checksum once, after it is known to belong to an element and before
+//!   it leaves the buffer; the stored checksum itself does not.
+//! - I3: after an error, the same error is returned again; after `Done`, nothing is returned.
 
 mod entries;
 mod items;
@@ -48,7 +48,7 @@ use std::ops::Range;
 /// The limits of a reader.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Longest string, as Redis's `proto-max-bulk-len`: of keys, fields, members, values.
+    /// Longest string (key, field, member, value), as Redis's `proto-max-bulk-len`.
     pub string_bytes_max: u64,
 }
 
@@ -69,11 +69,11 @@ pub struct Reader {
     at: usize,
     end: usize,
     base: u64,
-    /// With fewer bytes than this, parsing would get no further.
+    /// The number of bytes without which parsing cannot continue.
     need: usize,
     finished: bool,
     crc: Crc64,
-    /// A checksum at the end is not looked at.
+    /// The checksum at the end is ignored.
     trusts: bool,
     state: State,
     product: Product,
@@ -84,7 +84,7 @@ pub struct Reader {
     pending: Pending,
     /// The length of a payload of `DUMP`, which has no key, and a trailer with the version.
     payload: Option<u64>,
-    /// Bytes of the file or the payload, where known: it cannot hold more items.
+    /// The size of the file or the payload, if known: it bounds the number of items.
     size: u64,
     /// The stream being read.
     log: Option<Box<Log>>,
@@ -92,11 +92,11 @@ pub struct Reader {
     gives_blocks: bool,
     /// Long values and elements are reported in parts.
     gives_parts: bool,
-    /// The body after the long value that is being read.
+    /// The state to return to after the long value being read.
     rest: Option<Body>,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
-    /// How far those are unpacked that are long.
+    /// The progress of unpacking the long texts among those.
     unpacking: [Unpacking; 3],
 }
 
@@ -106,7 +106,7 @@ enum State {
     Top,
     Value,
     Body(Body),
-    /// Inside module data: bytes of a string still to be skipped, then opcodes.
+    /// In module data: bytes of a string left to skip, then opcodes.
     Module {
         module: [u8; 9],
         skip: u64,
@@ -116,26 +116,27 @@ enum State {
     Failed(Error),
 }
 
-/// The rest of a value.
+/// The part of a value left to read.
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// Bytes of a string, or of a long value, as they are.
+    /// Bytes of a string, or of a long value, unpacked in the file.
     Raw { left: u64 },
-    /// An integer as a string; already written out.
+    /// A string stored as an integer, already converted to text.
     Int,
-    /// A packed string. `texts[2]` holds `sent` bytes that copies may reach into, then new ones.
+    /// A packed string. `texts[2]` has `sent` reported bytes, to which copies may refer, then new
+    /// ones.
     Packed { packed: u64, left: u64, sent: usize },
     /// Items as strings.
     Items { shape: Shape, left: u64 },
     /// Items in a packed collection.
     Block(Block),
-    /// Items in several.
+    /// Items in several packed collections.
     Nodes(Nodes),
     /// The rest of a long element of a list, and the block it is in.
     Element { block: Block, start: usize, end: usize },
-    /// A stream; the rest is in `Reader::log`.
+    /// A stream; the other state is in `Reader::log`.
     Entries(EntriesStage),
-    /// Nothing: the end is still to be reported.
+    /// Nothing: only the end is left to report.
     End,
 }
 
@@ -143,23 +144,24 @@ enum Body {
 enum Shape {
     Singles,
     Pairs,
-    /// Name, and a number of 64 bits.
+    /// A name and a 64-bit number.
     Scores,
-    /// Name, and a number as a text.
+    /// A name and a number as text.
     ScoreTexts,
-    /// Deadline, name, value; not 0: that many ms after `origin - 1`, or absolute without one.
+    /// A deadline, a name and a value. A deadline other than 0 is in ms after `origin - 1`, or
+    /// absolute without an origin.
     DeadlineFirst {
         origin: Option<u64>,
     },
-    /// Name, value, deadline as `i64`, -1 for none.
+    /// A name, a value, and a deadline as `i64`; -1 for none.
     DeadlineLast,
 }
 
-/// The packed collections that are still to come.
+/// The packed collections that are left to read.
 #[derive(Clone, Copy, Debug)]
 struct Nodes {
     form: Form,
-    /// Each is preceded by a number that says whether it is one item only.
+    /// Each is preceded by a number that says whether it is a single item.
     numbered: bool,
     left: u64,
 }
@@ -167,14 +169,14 @@ struct Nodes {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     form: Form,
-    /// Entries that make one item: 1 a single, 2 name and value, 3 with a deadline.
+    /// Entries per item: 1 for a single, 2 for name and value, 3 with a deadline.
     arity: u8,
     /// The place of the block: in the buffer from `Reader::at` on, or in `texts[2]`.
     packed: bool,
     len: usize,
-    /// The next entry, from the block's start.
+    /// The offset of the next entry in the block.
     at: usize,
-    /// Entries read, and how many the head announced.
+    /// The number of entries read, and the number announced by the header.
     taken: u64,
     announced: Option<u64>,
     /// The nodes after it.
@@ -188,7 +190,7 @@ struct Pending {
     frequency: Option<u8>,
 }
 
-/// The head of a value: its kind, and the number of bytes from `Reader::at` on that it used.
+/// The header of a value: its kind, and the number of bytes it used from `Reader::at` on.
 struct Opened {
     len_hint: Option<u64>,
     body: Body,
@@ -202,7 +204,7 @@ enum Span {
     Text(usize, Range<usize>),
 }
 
-/// An event whose bytes are located, not yet borrowed.
+/// An event with located, but not yet borrowed, bytes.
 #[derive(Clone)]
 enum Step {
     Start,
@@ -229,10 +231,10 @@ enum Step {
     Eof(Crc),
 }
 
-/// The result of one attempt: an event, or `None` where only the state advanced.
+/// The result of one attempt: an event, or `None` if only the state advanced.
 type Attempt = Result<Option<Step>, Stop>;
 
-/// Version and checksum after a payload's value.
+/// The version and the checksum after a payload's value.
 const PAYLOAD_TRAILER_BYTES: u64 = 10;
 
 const FIRST: usize = 0;
@@ -240,7 +242,7 @@ const SECOND: usize = 1;
 const WHOLE: usize = 2;
 
 impl Reader {
-    /// A reader of a file that may hold values of these kinds.
+    /// A reader for a file with values of these kinds.
     #[must_use]
     pub fn new(kinds: &'static [&'static Kind], limits: Limits) -> Self {
         Self {
@@ -277,7 +279,7 @@ impl Reader {
         self
     }
 
-    /// Sets whether the checksum is computed and compared.
+    /// Sets whether the checksum is verified.
     #[must_use]
     pub fn verifying(mut self, verifies: bool) -> Self {
         self.trusts = !verifies;
@@ -292,17 +294,17 @@ impl Reader {
         self
     }
 
-    /// Makes the reader report long values of pairs and long elements of lists in [`Item::Part`]s,
-    /// as they come; except for values whose deadlines follow them.
+    /// Makes the reader report long values of pairs and long list elements in [`Item::Part`]s as
+    /// they arrive, except for values followed by deadlines.
     #[must_use]
     pub fn with_parts(mut self) -> Self {
         self.gives_parts = true;
         self
     }
 
-    /// A reader of a payload of `DUMP` of `len` bytes, whose trailer says `version`
-    /// ([`dump::version`](crate::dump::version)): the type numbers from 22 on mean different things
-    /// to Redis and Valkey, and only the version distinguishes them.
+    /// A reader for a payload of `DUMP` of `len` bytes with this `version` in its trailer
+    /// ([`dump::version`](crate::dump::version)). The version distinguishes Redis from Valkey, for
+    /// which type numbers from 22 on have different meanings.
     #[must_use]
     pub fn of_payload(
         kinds: &'static [&'static Kind],
@@ -332,7 +334,7 @@ impl Reader {
         self.end += len;
     }
 
-    /// Reports that no more bytes will come: from now on missing ones are an error.
+    /// Reports that no more bytes will arrive; missing bytes are an error from now on.
     pub fn finish(&mut self) {
         self.finished = true;
     }
@@ -343,7 +345,7 @@ impl Reader {
         self.base + self.at as u64
     }
 
-    /// How many more bytes are needed to get further, at least 1; what to read next.
+    /// The number of further bytes, at least 1, without which reading cannot continue.
     #[must_use]
     pub fn bytes_wanted(&self) -> usize {
         self.need.saturating_sub(self.end - self.at).max(1)
@@ -403,7 +405,7 @@ impl Reader {
         }
     }
 
-    /// Too few bytes: fine, as long as more may come.
+    /// Handles missing bytes: allowed as long as more may arrive.
     fn starve(&mut self) -> Result<Option<Event<'_>>, Error> {
         match &self.state {
             State::Done => Ok(None),
@@ -434,7 +436,7 @@ impl Reader {
         debug_assert!(self.at <= self.end, "I1: at={}", self.at);
     }
 
-    /// Locates the bytes of `text`; unpacks them into `texts[slot]` if they are packed.
+    /// Locates the bytes of `text`; packed ones are unpacked into `texts[slot]`.
     #[inline]
     fn place(&mut self, text: Text, slot: usize) -> Result<Span, Stop> {
         match text {
@@ -524,7 +526,7 @@ fn write_int(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(i64_text(&mut text, value));
 }
 
-/// A deadline as signed number: -1 means "none", all other negative ones are long past.
+/// A deadline as a signed number: -1 means "none"; other negative numbers are long past.
 fn deadline_of(signed: i64) -> Option<UnixMillis> {
     (signed != -1).then(|| u64::try_from(signed).unwrap_or(0))
 }

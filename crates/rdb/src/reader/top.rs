@@ -1,4 +1,4 @@
-//! Elements between values: the header, opcodes, module data, keys with the heads of their
+//! Elements between values: the header, opcodes, module data, keys with the headers of their
 //! values, and the trailer.
 
 use super::*;
@@ -65,7 +65,7 @@ impl Reader {
         }
     }
 
-    /// An opcode that is an event of its own.
+    /// Reads an opcode that is an event of its own.
     fn remark(&mut self, opcode: u8) -> Attempt {
         let mut cursor = self.cursor();
         cursor.byte()?;
@@ -102,7 +102,7 @@ impl Reader {
                 Ok(Some(Step::Function(code)))
             }
             types::OP_MODULE_AUX => {
-                // The module, then the number 2 and when to load the data.
+                // The module, then the number 2 and the time of loading.
                 let (id, _, _) = (cursor.count()?, cursor.count()?, cursor.count()?);
                 let used = cursor.at;
                 self.consume(used);
@@ -114,7 +114,7 @@ impl Reader {
         }
     }
 
-    /// One piece of module data, skipped.
+    /// Skips one item of module data.
     pub(super) fn module(&mut self, module: [u8; 9], skip: u64) -> Attempt {
         if skip > 0 {
             let step = size(skip).min(self.end - self.at);
@@ -149,7 +149,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// The checksum, and in a payload the version before it.
+    /// Reads the checksum, preceded by the version in a payload.
     pub(super) fn trailer(&mut self) -> Attempt {
         if self.payload.is_none() && self.version < types::VERSION_CHECKSUM {
             return Ok(Some(self.end(0, Crc::Off)));
@@ -184,7 +184,7 @@ impl Reader {
         Step::Eof(crc)
     }
 
-    // Keys, and the heads of their values.
+    // Reads a key and the header of its value.
 
     fn key(&mut self, encoding: u8) -> Attempt {
         let mut cursor = self.cursor();
@@ -229,7 +229,7 @@ impl Reader {
         ))
     }
 
-    /// True when the file is of this `origin`.
+    /// True if the file has this `origin`.
     fn is_of(&self, origin: Origin) -> bool {
         match origin {
             Origin::Any => true,
@@ -239,7 +239,7 @@ impl Reader {
         }
     }
 
-    /// Reads the head of a value that begins `skip` bytes after `at`.
+    /// Reads the header of a value that begins `skip` bytes after `at`.
     fn open(&mut self, layout: Layout, skip: usize) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
@@ -247,7 +247,7 @@ impl Reader {
             Layout::Text => return self.open_string(skip),
             Layout::Block(form, arity) => return self.open_block(form, arity, skip),
             Layout::BlockFromEarliest(form, arity) => {
-                cursor.u64_le()?; // Each item has its own deadline anyway.
+                cursor.u64_le()?; // Each item also has its own deadline.
                 let skip = cursor.at;
                 return self.open_block(form, arity, skip);
             }
@@ -291,7 +291,7 @@ impl Reader {
         Ok(Opened { len_hint: Some(len), body, used })
     }
 
-    /// Several packed collections: how many.
+    /// Reads the number of packed collections of a value.
     fn open_nodes(&mut self, form: Form, numbered: bool, skip: usize) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
@@ -300,7 +300,7 @@ impl Reader {
         Ok(Opened { len_hint: None, body, used: cursor.at })
     }
 
-    /// A packed collection: awaited as a whole, then opened.
+    /// Opens a packed collection, once all of it has arrived.
     pub(super) fn open_block(
         &mut self,
         form: Form,
@@ -328,14 +328,14 @@ impl Reader {
             .map_err(|fault| Stop::Bad(start, Reason::Blob { form: form.name(), fault }))?;
         let (len, rest) = (bytes.len(), None);
         let block = Block { form, arity, packed, len, at, taken: 0, announced, rest };
-        // A block in the buffer stays unconsumed until its last entry was reported.
+        // A block in the buffer is not consumed until its last entry has been reported.
         let used = if packed { end } else { start };
         let len_hint = announced.map(|entries| entries / u64::from(arity));
         Ok(Opened { len_hint, body: Body::Block(block), used })
     }
 }
 
-/// The digits of a version.
+/// The number in a version's digits.
 fn decimal(digits: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0_u16, |sum, digit| {
         digit.is_ascii_digit().then(|| sum * 10 + u16::from(digit - b'0'))
