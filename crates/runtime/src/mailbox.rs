@@ -59,7 +59,7 @@ struct Lane<T> {
     queue: Vec<T>,
     outgoing: Producer<Bundle<T>>,
     incoming: Consumer<Bundle<T>>,
-    /// The current flush sends something to it.
+    /// Whether the current flush sends something to this core.
     notify: bool,
     /// The current drain takes bundles with stamps up to this one.
     limit: u64,
@@ -68,7 +68,7 @@ struct Lane<T> {
 /// One core's end of the mesh.
 pub struct Mailbox<T> {
     me: usize,
-    /// The lanes by core; none for this one.
+    /// The lanes to the other cores, by core. `None` for this core.
     lanes: Vec<Option<Lane<T>>>,
     bells: Arc<Bells>,
     /// The stamp of the last flush.
@@ -76,8 +76,8 @@ pub struct Mailbox<T> {
     wakes: u64,
 }
 
-/// The mailboxes of the cores of `wakers`, in their order; each ring takes the bundles of
-/// `capacity` flushes.
+/// Makes the mailboxes of the cores of `wakers`, in their order. Each ring has room for the bundles
+/// of `capacity` flushes.
 #[must_use]
 pub fn mesh<T: Send>(wakers: Vec<Waker>, capacity: usize) -> Vec<Mailbox<T>> {
     let cores = wakers.len();
@@ -112,7 +112,7 @@ impl<T> Lane<T> {
 }
 
 impl<T: Send> Lane<T> {
-    /// True when the posted messages fit.
+    /// Whether the posted messages fit into the ring.
     fn has_room(&mut self) -> bool {
         self.queue.is_empty() || self.outgoing.has_room()
     }
@@ -130,7 +130,7 @@ impl<T: Send> Lane<T> {
 }
 
 impl<T> Bundle<T> {
-    /// Hands out its messages, in order. Returns how many.
+    /// Calls `each` with its messages, in order. Returns how many there were.
     fn open(self, from: usize, each: &mut impl FnMut(usize, T)) -> usize {
         let count = 1 + self.rest.len();
         each(from, self.first);
@@ -146,14 +146,14 @@ impl<T: Send> Mailbox<T> {
         self.me
     }
 
-    /// How many cores there are, this one included.
+    /// The number of cores, this one included.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Queues `message` for core `to`; it leaves with the next [`Mailbox::flush`]. Panics when
-    /// `to` is this core or none.
+    /// Queues `message` for core `to`. The next [`Mailbox::flush`] sends it. Panics if `to` is this
+    /// core or does not exist.
     pub fn post(&mut self, to: usize, message: T) {
         let lane = self.lanes[to].as_mut().expect("a core does not write to itself");
         lane.queue.push(message);
@@ -185,8 +185,8 @@ impl<T: Send> Mailbox<T> {
         true
     }
 
-    /// Takes all messages that were published before, in their order. Returns how many. Bounded by the
-    /// rings' capacity.
+    /// Takes all messages that were published before the call, in their order. Returns how many.
+    /// The number is bounded by the rings' capacity.
     pub fn drain(&mut self, mut each: impl FnMut(usize, T)) -> usize {
         if self.has_many_peers() {
             return if self.has_mail() { self.drain_by_stamps(each) } else { 0 };
@@ -199,7 +199,7 @@ impl<T: Send> Mailbox<T> {
         count
     }
 
-    /// [`Mailbox::drain`] with several peers: see the module.
+    /// [`Mailbox::drain`] for several peers: see the module.
     fn drain_by_stamps(&mut self, mut each: impl FnMut(usize, T)) -> usize {
         // The processor may read the words some nanoseconds before the clock. For another core to
         // receive a bundle and to answer takes a hundred.
@@ -234,13 +234,13 @@ impl<T: Send> Mailbox<T> {
         self.lanes.len() > 2
     }
 
-    /// True when a message has come.
+    /// Whether a message has arrived.
     #[must_use]
     pub fn has_mail(&self) -> bool {
         self.lanes.iter().flatten().any(|lane| !lane.incoming.is_empty())
     }
 
-    /// Messages that full rings have not taken.
+    /// The number of messages that did not fit into full rings.
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.lanes.iter().flatten().map(|lane| lane.queue.len()).sum()
@@ -264,12 +264,12 @@ impl<T: Send> Mailbox<T> {
         safe
     }
 
-    /// Takes the announcement back.
+    /// Clears the flag that `before_sleep` set.
     pub fn after_sleep(&mut self) {
         self.bells.sleeping[self.me].0.store(false, Ordering::Relaxed);
     }
 
-    /// How often this core woke another: for the metrics.
+    /// How often this core woke another one, for the metrics.
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.wakes
@@ -281,7 +281,7 @@ impl<T: Send> Mailbox<T> {
         for (core, lane) in self.lanes.iter().enumerate() {
             let flag = &self.bells.sleeping[core].0;
             let notify = lane.as_ref().is_some_and(|lane| lane.notify);
-            // The swap leaves one waker of several.
+            // If several cores would wake the sleeper, only the one whose swap succeeds does.
             if notify && flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed) {
                 self.bells.wakers[core].wake();
                 self.wakes += 1;
@@ -374,7 +374,7 @@ mod tests {
         let echoes: Vec<_> = boxes.map(|echo| std::thread::spawn(move || run(echo))).collect();
         let writing = std::thread::spawn(move || {
             for number in 1..=ROUNDS {
-                // The order must not matter.
+                // The order of the three cores must not matter.
                 let to = if number % 2 == 0 { [1, 2, 3] } else { [3, 2, 1] };
                 to.iter().for_each(|core| writer.post(*core, number));
                 while !writer.flush() {
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(other.drain(|_, _| {}), 2);
     }
 
-    #[test] // And receive each once.
+    #[test] // Cores that sleep as often as they can miss no message, and receive each once.
     fn sleeping_cores_miss_no_message() {
         const ROUNDS: u32 = 3_000;
         let wakers = wakers(3);
@@ -425,7 +425,7 @@ mod tests {
             if me == 0 {
                 mailbox.post(1, 0);
             }
-            // One token goes round: a missed one stops every core.
+            // One token goes round: a missed message would stop every core.
             while seen < ROUNDS {
                 mailbox.drain(|_, token| tokens.push(token));
                 for token in tokens.drain(..) {
@@ -439,7 +439,7 @@ mod tests {
                     mailbox.after_sleep();
                 }
             }
-            // The last hop goes to a core that has finished.
+            // The last message goes to a core that has finished.
             seen
         };
         let threads: Vec<_> = boxes

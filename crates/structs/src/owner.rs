@@ -1,19 +1,20 @@
-//! Whether a large value still exists, for the readers of its cuts.
+//! Tells the readers of a value's cuts whether the value still exists.
 //!
 //! All holders of a part of a value share one small block: its versions (itself, its cuts, its
-//! copies), long-lived readers, and what waits to be freed. The block counts the versions. When
-//! none is left the value is gone, and only readers still hold parts of it; when the block has one
-//! holder, what that frees goes back to the allocator. docs/design/0008-reported-memory.md.
+//! copies), long-lived readers, and rests waiting to be freed. The block counts the versions. When
+//! none is left, the value is gone, and only readers still hold parts of it. When the block has a
+//! single holder, everything that holder frees returns to the allocator. See
+//! docs/design/0008-reported-memory.md.
 //!
-//! It also counts what versions have copied because others held it, too: so a reader knows how much
-//! it alone keeps from being freed. docs/design/0017-saving.md.
+//! The block also counts the bytes that versions have copied because others held them, too, so a
+//! reader knows how much it alone keeps alive. See docs/design/0017-saving.md.
 
 use crate::kept;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Watches a value on behalf of a long-lived reader. It holds nothing of it but the count of its
-/// versions, so the value counts as shared while it is watched.
+/// Watches a value on behalf of a long-lived reader. It holds only the count of versions, so the
+/// value counts as shared while it is watched.
 #[derive(Debug, Default)]
 pub struct Watch {
     owner: Owner,
@@ -26,10 +27,10 @@ impl Watch {
         Self { owner: owner.reader(), bytes }
     }
 
-    /// The value's identity: equal for all versions of one; none for a value too small to be
+    /// The value's identity: equal for all versions of a value; `None` for a value too small to be
     /// counted.
     ///
-    /// No other value has it as long as the watch exists.
+    /// No other value has the same identity while the watch exists.
     #[must_use]
     pub fn value(&self) -> Option<usize> {
         self.owner.block.as_ref().map(|block| Arc::as_ptr(block).addr())
@@ -42,51 +43,52 @@ impl Watch {
     }
 }
 
-/// The block that all holders share.
+/// The block shared by all holders.
 #[derive(Debug, Default)]
 struct Block {
     versions: AtomicU32,
     /// KiB that versions have copied because others held them; the number wraps.
     copied_kib: AtomicU32,
-    /// The snapshot during which it was last copied, and what had been copied before that began.
+    /// The snapshot during which something was last copied, and the KiB copied before that snapshot
+    /// started.
     snapshot: AtomicU32,
     before_snapshot_kib: AtomicU32,
 }
 
-/// The share of a holder; empty for a value too small to have owners.
+/// A holder's handle; empty for a value too small to have owners.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     block: Option<Arc<Block>>,
     is_version: bool,
-    /// For a reader, or a cut that becomes one: KiB copied before it was taken.
+    /// For a reader, or a cut that will become one: KiB that had been copied when it was taken.
     copied_before_kib: u32,
 }
 
 impl Owner {
-    /// The share of a new value.
+    /// The handle of a new value.
     pub(crate) fn new() -> Self {
         let block = Block { versions: AtomicU32::new(1), ..Block::default() };
         Self { block: Some(Arc::new(block)), is_version: true, copied_before_kib: 0 }
     }
 
-    /// False for the empty share.
+    /// False for the empty handle.
     pub(crate) fn exists(&self) -> bool {
         self.block.is_some()
     }
 
-    /// The share of a reader, which does not keep the value in existence.
+    /// The handle of a reader, which does not keep the value in existence.
     pub(crate) fn reader(&self) -> Self {
         let copied_before_kib = self.all_copied_kib();
         Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
-    /// The share of a reader that takes over from this cut: copies since the cut count.
+    /// The handle of a reader that takes over from this cut; copies since the cut count.
     pub(crate) fn cut_reader(&self) -> Self {
         let copied_before_kib = self.copied_before_kib;
         Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
-    /// Counts from the begin of this thread's last snapshot on.
+    /// Counts copies from the start of this thread's last snapshot on.
     pub(crate) fn count_since_snapshot(&mut self) {
         self.copied_before_kib = self.before_snapshot_kib();
     }
@@ -104,25 +106,26 @@ impl Owner {
         })
     }
 
-    /// Takes this share, for the rest of a version that is being freed.
+    /// Takes this handle, for the rest of a version that is being freed.
     pub(crate) fn retire(&mut self) -> Self {
         self.leave();
         let block = self.block.take();
         Self { block, is_version: false, copied_before_kib: self.copied_before_kib }
     }
 
-    /// Notes that a version has copied `bytes` because others held them, too.
+    /// Records that a version has copied `bytes` because others held them, too.
     pub(crate) fn note_copied(&self, bytes: usize) {
         if let Some(block) = &self.block {
             let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-            let before = block.copied_kib.fetch_add(kib, Ordering::Relaxed); // A number to compare.
+            // Only compared, so the order of accesses does not matter.
+            let before = block.copied_kib.fetch_add(kib, Ordering::Relaxed);
             if block.snapshot.swap(kept::snapshot(), Ordering::Relaxed) != kept::snapshot() {
                 block.before_snapshot_kib.store(before, Ordering::Relaxed);
             }
         }
     }
 
-    /// KiB copied by versions since this reader began.
+    /// KiB copied by versions since this reader was created.
     pub(crate) fn copied_kib(&self) -> u32 {
         self.all_copied_kib().wrapping_sub(self.copied_before_kib)
     }
@@ -131,19 +134,19 @@ impl Owner {
         self.block.as_ref().map_or(0, |block| block.copied_kib.load(Ordering::Relaxed))
     }
 
-    /// The share of a part that is freed while the holder remains; none if only readers are left,
-    /// because the part then no longer counts for the value.
+    /// The handle for a part that is freed while its holder remains; empty if only readers are
+    /// left, because the part then no longer counts for the value.
     pub(crate) fn of_part(&self) -> Self {
         if self.is_gone() { Self::default() } else { self.reader() }
     }
 
-    /// True when no version is left. None comes back.
+    /// True if no version is left; none can appear again.
     pub(crate) fn is_gone(&self) -> bool {
-        // Orders nothing: a number to report.
+        // A relaxed read: the result is only reported.
         self.block.as_ref().is_some_and(|block| block.versions.load(Ordering::Relaxed) == 0)
     }
 
-    /// True when there is another holder.
+    /// True if there is another holder.
     pub(crate) fn is_shared(&self) -> bool {
         self.block.as_ref().is_some_and(|block| Arc::strong_count(block) > 1)
     }

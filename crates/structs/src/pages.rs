@@ -1,9 +1,9 @@
-//! Bytes of a fixed number that begin as zeros, changed in places all over: the bits of filters, the
-//! counters of sketches.
+//! Byte arrays of fixed length that start as zeros and are changed at random places: the bits of
+//! filters, the counters of sketches.
 //!
-//! A blob is for bytes that are written in order: its chunks are of 64 KiB, and a change at random
-//! would copy one for each bit. Here a page is of 4 KiB, and one of zeros takes no memory: so an
-//! array of gigabytes begins as nothing, and is as large as its written part.
+//! Blobs are made for bytes written in order: their chunks have 64 KiB, and each random change
+//! would copy one. Here a page has 4 KiB, and a page of zeros takes no memory. So an array of
+//! gigabytes initially takes no memory, and later only for its written parts.
 //!
 //! ```text
 //! Short:  |exact bytes|, or nothing: zeros            up to a page
@@ -15,8 +15,8 @@
 //! - I1: `Short` holds at most [`PAGE_BYTES`]; a tree has more.
 //! - I2: no branch and no leaf is empty, and `memory_bytes` counts what there is.
 //!
-//! Cloning is a cut: O(roots), of which each has 4 MB. A write after it copies a page and the 32
-//! pointers of two levels, some microseconds. Dropping a tree defers it.
+//! Cloning is a cut: O(roots), with 4 MB each. The first write after it copies a page and the 32
+//! pointers of two levels, which takes some microseconds. Dropping a tree defers it.
 
 use crate::kept;
 use crate::lazyfree::{self, Dismantle};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub const PAGE_BYTES: usize = 4096 - 2 * size_of::<usize>();
 /// Pages of a leaf, leaves of a branch.
 const FAN: usize = 32;
-/// Pages of a branch: a run that [`Pages::join`] takes as one.
+/// Pages of a branch: the unit of [`Pages::join`].
 pub const ROOT_PAGES: usize = FAN * FAN;
 const PAGE_MEMORY: usize = PAGE_BYTES + COUNTS;
 const NODE_MEMORY: usize = FAN * size_of::<usize>() + COUNTS;
@@ -38,7 +38,7 @@ type Page = [u8; PAGE_BYTES];
 type Leaf = [Option<Arc<Page>>; FAN];
 type Branch = [Option<Arc<Leaf>>; FAN];
 
-/// See the module.
+/// A byte array in pages; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Pages(Repr);
 
@@ -70,7 +70,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// An array of zeros. Cost: O(len / 4 MB), a pointer each.
+    /// A zeroed array. Cost: O(len / 4 MB), one pointer each.
     #[must_use]
     pub fn zeros(len: usize) -> Self {
         if len <= PAGE_BYTES {
@@ -80,7 +80,7 @@ impl Pages {
         Self(Repr::Tree(Box::new(Tree { roots, len, held: 0, owner: Owner::new() })))
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -89,19 +89,19 @@ impl Pages {
         }
     }
 
-    /// True when there are none.
+    /// True if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many pages they are.
+    /// The number of pages.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.len().div_ceil(PAGE_BYTES)
     }
 
-    /// The range of a page's bytes: all but the last are full.
+    /// The byte range of a page; all pages but the last are full.
     fn bounds(&self, page: usize) -> Range<usize> {
         let start = page * PAGE_BYTES;
         start..self.len().min(start + PAGE_BYTES)
@@ -118,7 +118,7 @@ impl Pages {
         }
     }
 
-    /// The bytes of a page; `None`: zeros.
+    /// The bytes of a page; `None` stands for zeros.
     ///
     /// # Panics
     /// Unless `page` is below [`Pages::pages`].
@@ -138,7 +138,8 @@ impl Pages {
         }
     }
 
-    /// The bytes of a page, to be changed: its own, if a cut shares them. Panics as [`Pages::page`].
+    /// The bytes of a page for changes; copied first if a cut shares them. Panics as
+    /// [`Pages::page`].
     pub fn page_mut(&mut self, page: usize) -> &mut [u8] {
         let len = self.bounds(page).len();
         match &mut self.0 {
@@ -156,7 +157,7 @@ impl Pages {
         }
     }
 
-    /// True when others hold the page, too: changing it copies it. Panics as [`Pages::page`].
+    /// True if others hold the page, too, so that changing it copies it. Panics as [`Pages::page`].
     #[must_use]
     pub fn is_shared(&self, page: usize) -> bool {
         match &self.0 {
@@ -172,7 +173,7 @@ impl Pages {
         }
     }
 
-    /// A cut for a long-lived reader, which does not count as an owner of the value.
+    /// A cut for a long-lived reader. It does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> Self {
         let mut cut = self.clone();
@@ -182,8 +183,8 @@ impl Pages {
         cut
     }
 
-    /// Bytes that a [`Pages::reader`] keeps alive of a value that only readers still hold; 0 while
-    /// the value exists. A single page is held by its last reader only.
+    /// Bytes that a [`Pages::reader`] keeps alive after the value is gone; 0 while the value
+    /// exists. A single page counts for its last reader only.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         let is_gone = match &self.0 {
@@ -193,8 +194,8 @@ impl Pages {
         if is_gone { self.memory_bytes() } else { 0 }
     }
 
-    /// Takes the runs of [`ROOT_PAGES`] that another of the same length has: so parts that were made
-    /// apart become one. Cost: O(len / 4 MB), no page is touched.
+    /// Takes over the runs of [`ROOT_PAGES`] from another array of the same length, so that parts
+    /// built separately become one array. Cost: O(len / 4 MB), no page is touched.
     ///
     /// # Panics
     /// When both have pages of one run, or their lengths differ.
@@ -216,8 +217,8 @@ impl Pages {
         }
     }
 
-    /// Overwrites a page; zeros over zeros take no memory. False where there is none, or of another
-    /// length.
+    /// Overwrites a page; zeros over zeros take no memory. Returns false if there is no such page,
+    /// or if the lengths differ.
     #[must_use]
     pub fn load(&mut self, page: usize, bytes: &[u8]) -> bool {
         let fits = page < self.pages() && bytes.len() == self.bounds(page).len();
@@ -227,8 +228,7 @@ impl Pages {
         fits
     }
 
-    /// The first page from this one on that is not nothing but zeros for want of memory. Cost: O(1) for
-    /// each 4 MB that have none.
+    /// The first page from this one on that takes memory. Cost: O(1) for each 4 MB without memory.
     #[must_use]
     pub fn next_held(&self, from: usize) -> Option<usize> {
         let tree = match &self.0 {
@@ -283,7 +283,7 @@ fn new_branch() -> Branch {
     [const { None }; FAN]
 }
 
-/// The value at a place, to be changed; a new one if there was none, which takes memory.
+/// The value at a place for changes; a new one, which takes memory, if there was none.
 fn own<'a, T: Clone>(
     place: &'a mut Option<Arc<T>>,
     held: &mut usize,
@@ -316,7 +316,7 @@ impl Drop for Pages {
 /// The rest of a dropped tree.
 struct FreedPages {
     roots: Vec<Option<Arc<Branch>>>,
-    /// Bytes of it, shared or not.
+    /// Bytes of the rest, shared or not.
     left: usize,
     owner: Owner,
 }
@@ -338,7 +338,7 @@ impl Dismantle for FreedPages {
     }
 
     fn bytes(&self) -> usize {
-        // The shared part stays, which may be all.
+        // An upper bound of what is freed: shared parts stay.
         if self.owner.is_shared() { 0 } else { self.left }
     }
 }

@@ -1,22 +1,22 @@
 //! A reference-counted value of any type of a family, behind one thin pointer.
 //!
 //! A table's entry has room for one pointer; `Arc<dyn Trait>` is two, and `Arc<Box<dyn Trait>>` a
-//! second allocation. So the type's vtable is stored with the count, in front of the value, and
-//! costs no more than the weak count that an `Arc` keeps there.
+//! second allocation. So the type's vtable is stored with the count, in front of the value. That
+//! costs no more than the weak count of an `Arc`.
 //!
 //! ```text
 //! Shared -> | count | vtable | mark | value ..... |
-//!                        +-> row, size, how to lend it out, to copy it, to free it
+//!                        +-> row, size, functions to borrow, copy and free it
 //! ```
-//! Testing for a type compares pointers ([`Shared::get`]); what all members of the family can do is
-//! called through its face, a trait object ([`std::ops::Deref`]). The mark is a word for the owner
-//! of the family, readable without asking the value.
+//! Testing for a type compares pointers ([`Shared::get`]); operations of all members of the family
+//! are called through a trait object, the face ([`std::ops::Deref`]). The mark is a word for the
+//! user of the family, readable without touching the value.
 //!
 //! Cloning is a cut: it counts a reference, and [`Shared::make_mut`] copies the value if it is
 //! shared.
 //!
 //! Invariants:
-//! - I1: `vtable` is that of the type with which the cell was made; it never changes.
+//! - I1: `vtable` belongs to the type with which the cell was created; it never changes.
 //! - I2: `count` is the number of `Shared` that lead here; the last one frees.
 
 use crate::table::{OutOfLine, Unpacked};
@@ -34,23 +34,23 @@ pub trait Family: Sized + 'static {
     type Row: Sync + 'static;
     /// The word that precedes each value.
     type Mark: Copy + Default + Send + Sync + 'static;
-    /// Whether entries that hold one have a stamp: see [`OutOfLine::STAMPED`].
+    /// True if entries with such a value have a stamp: see [`OutOfLine::STAMPED`].
     const STAMPED: bool = false;
 }
 
 /// A family that has `V` as a member.
 pub trait Holds<V: Clone + Send + Sync + 'static>: Family {
-    /// The facts about the type.
+    /// The row of the type.
     const ROW: &'static Self::Row;
 
-    /// The value as one of the family.
+    /// The value as a member of the family.
     fn face(value: &V) -> &Self::Face;
 
-    /// The value as one of the family, to be changed.
+    /// The value as a member of the family, for changes.
     fn face_mut(value: &mut V) -> &mut Self::Face;
 }
 
-/// See the module.
+/// A reference-counted value; see the module's documentation.
 #[repr(transparent)]
 pub struct Shared<F: Family>(NonNull<Head<F>>);
 
@@ -68,7 +68,7 @@ struct Cell<F: Family, V> {
     value: V,
 }
 
-/// How to treat a cell without knowing its type.
+/// The operations on a cell of unknown type.
 struct Vtable<F: Family> {
     id: fn() -> TypeId,
     row: &'static F::Row,
@@ -157,7 +157,7 @@ impl<F: Family> Shared<F> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The facts about its type.
+    /// The row of its type.
     #[inline]
     #[must_use]
     pub fn row(&self) -> &'static F::Row {
@@ -171,21 +171,22 @@ impl<F: Family> Shared<F> {
         self.head().mark
     }
 
-    /// Changes the mark of this one only: a shared value is copied first.
+    /// Changes the mark of this value only: a shared value is copied first.
     pub fn set_mark(&mut self, mark: F::Mark) {
         self.make_own();
         // SAFETY: the cell lives, and has no other owner.
         unsafe { self.0.as_mut() }.mark = mark;
     }
 
-    /// Bytes of the allocation: the value without its property elsewhere, and its head.
+    /// Bytes of the allocation: the value and its head, without memory that the value owns
+    /// elsewhere.
     #[inline]
     #[must_use]
     pub fn cell_bytes(&self) -> usize {
         self.head().vtable.bytes
     }
 
-    /// How many share it.
+    /// The number of references.
     #[must_use]
     pub fn count(&self) -> usize {
         self.head().count.load(Ordering::Relaxed)
@@ -206,7 +207,8 @@ impl<F: Family> Shared<F> {
         V: Clone + Send + Sync + 'static,
     {
         let vtable = self.head().vtable;
-        // One type may have two vtables, at the compiler's discretion; one vtable has one type.
+        // A type may have two vtables, at the compiler's discretion, but a vtable belongs to one
+        // type.
         std::ptr::eq(vtable, <F as Known<V>>::VTABLE) || (vtable.id)() == TypeId::of::<V>()
     }
 
@@ -288,7 +290,7 @@ impl<F: Family> Clone for Shared<F> {
     /// A cut: O(1).
     #[inline]
     fn clone(&self) -> Self {
-        /// Half the range: so many references cannot exist, and the other half is the reserve for
+        /// Half the range: that many references cannot exist, and the other half is a margin for
         /// races.
         const COUNT_MAX: usize = usize::MAX / 2;
         // Relaxed: the cloner holds a reference, so it already sees everything.

@@ -68,7 +68,7 @@ fn descending_to_deep_values_counts_as_work() {
     assert!(portions > 150, "{portions}");
 }
 
-/// A new document, and whether it has taken all of these tokens.
+/// Makes a document of these tokens. Returns it, and whether it accepted all of them.
 fn taken(tokens: &[&[u8]]) -> (Json, bool) {
     let mut json = Json::default();
     let mut tokens = tokens.iter().map(|name| NewItem::Single { name, deadline: None });
@@ -76,7 +76,7 @@ fn taken(tokens: &[&[u8]]) -> (Json, bool) {
     (json, is_taken)
 }
 
-#[test] // Such as a text with trailing bytes, or NaN.
+#[test] // A text with bytes after the end of the document is refused, and so is NaN as a number.
 fn invalid_documents_are_refused() {
     let token = |token: &[u8]| {
         let (json, is_taken) = taken(&[token]);
@@ -120,7 +120,7 @@ fn text(world: &mut World, path: &[u8]) -> String {
     }
 }
 
-#[test]
+#[test] // JSON.MSET sets all of its keys or none.
 fn json_mset_sets_all_or_nothing() {
     for seed in 0..8 {
         let mut world = World::new(2, NOW, seed);
@@ -139,7 +139,7 @@ fn json_mset_sets_all_or_nothing() {
     }
 }
 
-#[test] // One of the places is too deep.
+#[test] // Some of the places are too deep for the change: then no place is changed.
 fn a_change_that_is_refused_changes_nothing() {
     let mut world = World::new(1, NOW, 3);
     let nested =

@@ -11,7 +11,7 @@ use darter_keyspace::Key;
 use darter_resp::{self as resp, Output, Parser, Reply, Request};
 use darter_tx::lock_key;
 
-/// Ends a slice whenever it is asked.
+/// A budget that ends every slice at once.
 struct Always;
 
 impl Preempt for Always {
@@ -20,7 +20,7 @@ impl Preempt for Always {
     }
 }
 
-/// Runs a command of one key; how many portions it has taken.
+/// Runs a command of one key. Returns how many portions it took.
 fn portions(world: &mut World, words: &[&[u8]]) -> usize {
     let (row, first) = row(words).unwrap();
     let Run::Point(run) = row.run else { panic!("no command of one key") };
@@ -123,7 +123,7 @@ fn places_to_remove_are_sorted_in_portions() {
     let mut world = world(&document);
     let found = 1 + portions(&mut world, &[b"JSON.TYPE", b"k", b"$..a"]);
     let removed = portions(&mut world, &[b"JSON.DEL", b"k", b"$..a"]);
-    // Four are removed in one portion, and 64 sorted or merged.
+    // One portion removes four places, or sorts or merges 64.
     assert!(removed >= found + 2_186 / 4 + 3 * 2_186 / 64, "{removed} of {found}");
     let rest = document.replace(r#","a":2"#, "").replace(r#"{"a":1}"#, "{}");
     assert_eq!(text(&mut world, b"."), rest);
@@ -134,7 +134,7 @@ fn a_long_text_is_appended_in_portions() {
     let mut world = world(r#"["a"]"#);
     let more = format!(r#""{}""#, "x".repeat(1 << 20));
     let words = [&b"JSON.STRAPPEND"[..], b"k", b"$[0]", more.as_bytes()];
-    // Portions of parsing have 2 KiB.
+    // A portion parses 2 KiB.
     assert!(portions(&mut world, &words) >= (1 << 20) / 2048 + 16);
     let len = run(&mut world, &[b"JSON.STRLEN", b"k", b"$[0]"]);
     assert_eq!(len, Value::Array(vec![Value::Int(1 + (1 << 20))]));
@@ -206,7 +206,7 @@ fn matches_that_take_too_much_memory_are_refused() {
     }
     let mut flat = world(&ones(40_000));
     assert_eq!(text(&mut flat, b"$..*"), ones(40_000));
-    // Each of these is within the bounds, all together are not.
+    // Each of these commands is within the bounds, but all of them together are not.
     let mut middle = world(&["[".repeat(126), ones(5_000), "]".repeat(126)].concat());
     let paths: Vec<_> = (1..10).map(|more| format!("$..[0:{}]", 5_000 + more)).collect();
     let mut words = vec![&b"JSON.GET"[..], b"k"];

@@ -1,4 +1,5 @@
-//! Times of access: the commands that set one, for which clients, and the time of a new value.
+//! Tests of access times: which commands set the time, for which clients, and the access time of a
+//! new value.
 
 use crate::common::world::World;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -7,8 +8,9 @@ const NOW: u64 = 1_800_000_000_000;
 /// How long the keys have not been used when a command comes.
 const IDLE_MS: u64 = 100_000;
 
-/// The commands that fill the keys, and one after them; and whether it is an access to `k`: as
-/// redis-server 7.0.15 says, key by key, when the keys were restored with IDLETIME.
+/// The commands that fill the keys, one command after them, and whether that command counts as an
+/// access to `k`. The expected results are those of redis-server 7.0.15, found key by key after a
+/// restore with IDLETIME.
 #[rustfmt::skip] // A table.
 const CASES: &[(&str, &str, bool)] = &[
     ("SET k v", "GET k", true), ("SET k v", "MGET k none", true), ("SET k v", "STRLEN k", true),
@@ -18,7 +20,7 @@ const CASES: &[(&str, &str, bool)] = &[
     ("SET k 1", "INCR k", true), ("SET k v", "INCRBYFLOAT k 1", true), ("SET k v", "HGET k f", true),
     ("SET k v", "SETRANGE k 0 x", true), ("SET k v", "SETRANGE k 0 ", true),
     ("SET k v", "EXPIRE k 1000", true), ("SET k v", "EXPIRE k 1000 XX", true),
-    // Commands of 8.4, by the rule and not by 7.0.15.
+    // Commands of Redis 8.4: expected by the rule, because 7.0.15 does not have them.
     ("SET k v", "DELEX k IFEQ w", true), ("SET k v", "DELEX k IFDEQ 0000000000000000", true),
     ("SET k v", "PERSIST k", true), ("SET k v", "TOUCH k", true), ("SET k v", "TOUCH none k", true),
     ("SET k v", "COPY k other", true), ("MSET k v src w", "COPY src k", true),
@@ -56,7 +58,7 @@ fn idle(world: &mut World, key: &str) -> Option<u64> {
     number
 }
 
-/// Rounded down, and less than two seconds too little.
+/// Idle times are rounded down, and may be up to two seconds too low.
 fn is_near(told: Option<u64>, ms: u64) -> bool {
     told.is_some_and(|told| told * 1_000 <= ms && ms < told * 1_000 + 2_000)
 }
@@ -79,7 +81,7 @@ fn each_command_resets_idle_times_as_in_redis() {
 
 #[test] // Except by TOUCH, and by new values.
 fn no_touch_clients_do_not_reset_idle_times() {
-    /// These give the key a new value.
+    /// These commands give the key a new value.
     const FRESH: [&str; 3] = ["SET k w", "APPEND k x", "SETRANGE k 0 x"];
     for (seed, &(fill, command, _)) in (0..).zip(CASES) {
         for cores in [1, 3] {

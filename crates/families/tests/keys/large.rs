@@ -1,4 +1,5 @@
-//! Very many keys, very large values, and the view of other clients during the work.
+//! Tests with very many keys and very large values, and tests of what other clients see during the
+//! work.
 
 use crate::common::value::bulks;
 use crate::common::world::World;
@@ -94,7 +95,8 @@ fn a_large_del_is_atomic() {
     }
 }
 
-// A writer of one of very many keys waits for a moment beside a TOUCH of them, never for its end.
+// A writer of one of very many keys that a TOUCH names waits only for a moment, never for the end
+// of the TOUCH.
 #[test]
 fn a_large_touch_does_not_delay_other_clients() {
     for cores in [1, 3] {
@@ -135,7 +137,7 @@ fn requests_of_few_keys_run_on_message_arrival() {
         }
         assert!(slot.borrow().is_some(), "{name}");
     }
-    // One that is too long for a portion is worked on in slices instead.
+    // A request that is too long for one portion is done in slices instead.
     let keys: Vec<Vec<u8>> = (0..2_000).map(name).collect();
     let del = world.start(0, &command(b"DEL", &keys));
     let mut tasks = 0;

@@ -1,5 +1,5 @@
-//! The family of keys, on one to four cores: beside redis-server 7.0.15, and against models where
-//! Redis leaves the order open.
+//! Tests of the commands of keys on one to four cores: compared with redis-server 7.0.15, and with
+//! models where Redis leaves the order open.
 
 mod idle;
 mod large;

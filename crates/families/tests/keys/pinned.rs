@@ -1,11 +1,11 @@
-//! Memory that an unread reply holds of values that are gone.
+//! Tests of the memory that an unread reply keeps of values that have been deleted.
 
 use crate::common::engine::Engine;
 use darter_base::preempt::Never;
 use darter_keyspace::lazyfree;
 use darter_resp::{Output, Reply};
 
-/// The data of a database: whole values of several segments or chunks, a few KB each in all.
+/// The data of a database: values of several segments or chunks, some kilobytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Data {
     /// Twelve long strings.
@@ -84,7 +84,7 @@ fn replies_pin_values_only_after_their_deletion() {
     for (data, line) in cases {
         let mut engine = Engine::new(1_000, 7);
         data.fill(&mut engine);
-        let keys = data.keys(); // One that is named thrice is held once.
+        let keys = data.keys(); // A key that is named three times is counted once.
         let read = keys.iter().filter(|key| line.split(' ').any(|name| name == key.as_str()));
         let bytes: usize = read.map(|key| usage(&mut engine, key)).sum();
         let (first, mut second) = (engine.begin(&line), engine.begin(&line));
@@ -92,7 +92,7 @@ fn replies_pin_values_only_after_their_deletion() {
         engine.line(&format!("DEL {}", keys.join(" ")));
         free_all();
         let held = bytes - bytes / 10..bytes + bytes / 10;
-        // Only its last reader knows a small hash.
+        // A small hash is counted only for its last reader.
         let each = if data == Data::Few { vec![] } else { vec![first.pinned_bytes()] };
         drop(first);
         for pinned in each.into_iter().chain([second.pinned_bytes()]) {
@@ -108,7 +108,7 @@ fn replies_pin_values_only_after_their_deletion() {
     }
 }
 
-/// The reply of MEMORY USAGE.
+/// The reply of MEMORY USAGE, as a number.
 fn usage(engine: &mut Engine, key: &str) -> usize {
     let reply = engine.line(&format!("MEMORY USAGE {key}"));
     reply.trim_end().trim_start_matches(':').parse().unwrap_or_else(|_| panic!("{reply}"))
@@ -131,7 +131,9 @@ fn values_made_for_a_reply_are_pinned_at_once() {
         engine.line(&format!("HSET h f{at} {at:060}"));
     }
     engine.line("HPEXPIRE h 1 FIELDS 1 dead");
-    engine.now += 10; // The dead are there: the living are copied, and drawn from the copy.
+    // The members have expired but are still in the set: the other members are copied, and drawn
+    // from the copy.
+    engine.now += 10;
     let bytes = usage(&mut engine, "h");
     let mut drawn = engine.begin("HRANDFIELD h -1000000");
     let mut out = Output::default();

@@ -1,4 +1,5 @@
-//! Random commands, equal on one to four cores and on redis-server 7.0.15.
+//! Tests that random commands have the same replies on one to four cores and on redis-server
+//! 7.0.15.
 
 use crate::common::oracle::Oracle;
 use crate::common::unix_millis;
@@ -17,7 +18,7 @@ fn key(prng: &mut Prng) -> Vec<u8> {
     pick(prng, &["a", "b", "c", "d", "e", "f", "{t}1", "{t}2", "1", "22"]).into()
 }
 
-/// Times that do not pass during the test, and times out of range.
+/// Draws a time that does not pass during the test, or one out of range.
 fn time(prng: &mut Prng, name: &str) -> Vec<u8> {
     let edge = pick(
         prng,
@@ -40,7 +41,8 @@ fn time(prng: &mut Prng, name: &str) -> Vec<u8> {
     if prng.chance(15) {
         return edge.into();
     }
-    // Far enough apart for GT and LT, at whatever time a relative one is set.
+    // The times are far enough apart for GT and LT, even though relative times are set at slightly
+    // different moments.
     let far = 20_000_000 + prng.below(1_000_000) * 100;
     match name {
         "EXPIREAT" => (far * 1_000).to_string().into(),
@@ -132,7 +134,7 @@ fn words(prng: &mut Prng) -> Vec<Vec<u8>> {
     words
 }
 
-/// Commands on whole databases. They are seldom flushed.
+/// Commands on whole databases. Those that flush are drawn seldom.
 fn whole_words(prng: &mut Prng, name: &str, words: &mut Vec<Vec<u8>>) {
     match name {
         "SELECT" => words.push(pick(prng, &["0", "1", "2"]).into()),
@@ -165,7 +167,7 @@ fn value_words(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     words.push(if prng.chance(80) { short.into() } else { vec![b'x'; len] });
 }
 
-/// MEMORY USAGE of a key that is not there: the numbers of others are not comparable.
+/// MEMORY USAGE only of a missing key: the sizes of existing keys differ from those of Redis.
 fn memory_words(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     words.extend([b"USAGE".into(), b"nothing".into()]);
     for word in ["samples", "5"].iter().take(usize::try_from(prng.below(3)).unwrap()) {
@@ -190,7 +192,7 @@ fn copy_words(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// One call sees all keys, so that cursors need not be compared.
+/// One call returns all keys, so that cursors need not be compared.
 fn scan_words(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     words.push(
         pick(prng, &["0", "0", "0", "", "+0", "x", " 0", "-", "18446744073709551616"]).into(),
@@ -210,7 +212,7 @@ fn scan_words(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Fills a key with a collection on both sides.
+/// Fills a key with the same collection on both servers.
 fn fill(world: &World, oracle: &mut Oracle, key: &[u8], kind: &[u8], count: u64) {
     oracle.run(&[b"DEL", key]);
     let names: Vec<Vec<u8>> = (0..count).map(|at| at.to_string().into_bytes()).collect();
@@ -246,7 +248,7 @@ fn show(words: &[&[u8]]) -> String {
         .join(" ")
 }
 
-/// The part of a reply that must be equal.
+/// The part of a reply that must be equal on both servers.
 fn comparable(name: &[u8], reply: &[u8]) -> Vec<u8> {
     match name {
         b"RANDOMKEY" => reply[..1].to_vec(),
@@ -265,7 +267,7 @@ fn sorted(reply: &[u8]) -> Vec<u8> {
     format!("{all:?}").into_bytes()
 }
 
-/// Both set relative times at slightly different moments.
+/// The two servers set relative times at slightly different moments.
 fn is_near(name: &[u8], ours: &[u8], theirs: &[u8]) -> bool {
     let times = [b"TTL".as_slice(), b"PTTL", b"EXPIRETIME", b"PEXPIRETIME"];
     let time = |reply: &[u8]| {

@@ -1,4 +1,4 @@
-//! SCAN against a model: keys that exist from its first call to its last are returned.
+//! Tests of SCAN against a model: keys that exist from the first call to the last are returned.
 
 use crate::common::value::bulks;
 use crate::common::world::World;
@@ -13,7 +13,7 @@ fn set(world: &World, key: &[u8]) {
     world.edit(key, |db| db.set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear));
 }
 
-/// Runs one SCAN; gives the next cursor, and the keys.
+/// Runs one SCAN. Returns the next cursor and the keys.
 fn scan(world: &mut World, words: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
     let reply = world.run(words);
     let rest = reply.strip_prefix(b"*2\r\n$").expect("two elements");

@@ -1,4 +1,5 @@
-//! Long lists and long elements: exact, in portions, and without copies.
+//! Tests of long lists and long elements: replies are exact, work is done in portions, and elements
+//! are not copied.
 
 use crate::common::engine::Engine;
 use crate::common::value::Value;
@@ -9,7 +10,7 @@ use darter_resp::{Output, Part, Reply};
 
 const ELEMENTS: usize = 40_000;
 
-/// A list `l` of `ELEMENTS` elements, pushed by one command.
+/// A database with a list `l` of `ELEMENTS` elements, pushed by one command.
 fn filled() -> Engine {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));
@@ -64,7 +65,7 @@ fn changes_during_an_lrange_reply_are_not_seen() {
     engine.db.check_invariants();
 }
 
-#[test] // From either end; the reply is sent in portions.
+#[test] // Many elements are removed from either end at once, and sent in portions.
 fn many_elements_are_popped_at_once() {
     let mut engine = filled();
     let before = engine.portions;
@@ -145,7 +146,7 @@ fn very_many_matches_are_reported_and_removed_in_portions() {
     engine.db.check_invariants();
 }
 
-/// Bytes of a reply that are the list's own, and that were copied.
+/// Returns how many bytes of a reply are shared with the list, and how many were copied.
 fn parts(out: Output) -> (usize, usize) {
     let (mut shared, mut copied) = (0, 0);
     let mut out = out;

@@ -1,5 +1,5 @@
-//! The family of lists: beside redis-server 7.0.15, against a naive model, and by what it keeps to
-//! in slices.
+//! Tests of the commands of lists: compared with redis-server 7.0.15, with a naive model, and by
+//! the limits of their slices.
 
 mod large;
 mod model;

@@ -1,5 +1,6 @@
-//! Random commands on few keys against naive lists: short ones and long ones, few arguments and so
-//! many that the work is sliced; the records make the same of a copy.
+//! Tests that run random commands on few keys and compare the lists with naive ones: short and long
+//! lists, and commands with few arguments and with so many that the work is sliced. The replicated
+//! records must produce the same lists in a copy.
 
 use crate::common::Bytes;
 use crate::common::engine::Engine;
@@ -15,7 +16,7 @@ struct Test {
     copy: Db,
     model: BTreeMap<Bytes, VecDeque<Bytes>>,
     prng: Prng,
-    /// The most elements of a command.
+    /// The largest number of elements of a command.
     most: u64,
 }
 
@@ -72,21 +73,21 @@ impl Test {
         self.model.get(key).map_or(0, VecDeque::len)
     }
 
-    /// An index, at times one that no element has.
+    /// Draws an index, sometimes one that no element has.
     fn index(&mut self, key: &[u8]) -> i64 {
         let len = self.len(key) as u64;
         let index = i64::try_from(self.prng.below(len + 2)).unwrap();
         if self.prng.chance(50) { index } else { -1 - index }
     }
 
-    /// The place of an index that a command names.
+    /// The position that an index of a command means.
     fn place(&self, key: &[u8], index: i64) -> Option<usize> {
         let len = i64::try_from(self.len(key)).unwrap();
         let index = if index < 0 { index + len } else { index };
         (0..len).contains(&index).then(|| usize::try_from(index).unwrap())
     }
 
-    /// The places between two indexes.
+    /// The positions between two indexes.
     fn places(&self, key: &[u8], start: i64, stop: i64) -> std::ops::Range<usize> {
         let len = i64::try_from(self.len(key)).unwrap();
         let from_front = |index: i64| if index < 0 { (index + len).max(0) } else { index };
@@ -205,7 +206,7 @@ impl Test {
         }
     }
 
-    /// An element that is there, as a rule.
+    /// Draws an element, usually one that the list has.
     fn known(&mut self, key: &[u8]) -> Bytes {
         let len = self.len(key) as u64;
         if len == 0 || self.prng.chance(15) {
@@ -306,7 +307,7 @@ impl Test {
         assert!(reply == Value::Array(vec![Value::Bulk(key), bulks(gone)]));
     }
 
-    /// All that is there is as it should be, in the copy too.
+    /// Checks that every list is as expected, in the copy too.
     fn check(&mut self) {
         for db in [&self.engine.db, &self.copy] {
             db.check_invariants();

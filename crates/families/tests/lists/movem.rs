@@ -1,4 +1,5 @@
-//! LMOVEM against naive lists, on one core and between three; its records make the same lists.
+//! Tests of LMOVEM against naive lists, on one core and on three. The replicated records must
+//! produce the same lists.
 
 use crate::common::Bytes;
 use crate::common::value::Value;
@@ -12,11 +13,11 @@ const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 struct Test {
     world: World,
-    /// The copies made by the records of each core.
+    /// The copies that the records of each core produce.
     copies: Vec<Shard>,
     model: BTreeMap<Bytes, VecDeque<Bytes>>,
     prng: Prng,
-    /// Elements pushed at once, and moved, at most.
+    /// The largest number of elements pushed or moved at once.
     most: usize,
     next: usize,
 }

@@ -1,11 +1,12 @@
-//! The commands of Redis 7.0, here and on redis-server 7.0.15: every reply is equal, byte for byte.
+//! Tests that every reply to the list commands of Redis 7.0 is equal, byte for byte, to that of
+//! redis-server 7.0.15.
 
 use crate::common::engine::Engine;
 use crate::common::oracle::Oracle;
 use darter_base::Prng;
 use darter_keyspace::{Deadline, Fresh, Key};
 
-/// Both servers, and a key `text` that holds a string on both.
+/// Starts both servers, each with a key `text` that holds a string.
 fn pair(name: &str, seed: u64) -> (Oracle, Engine) {
     let (mut oracle, mut engine) = (Oracle::start(name), Engine::new(1_000_000, seed));
     oracle.run(&[b"SET", b"text", b"x"]);

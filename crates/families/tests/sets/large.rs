@@ -1,4 +1,5 @@
-//! Many members, many keys: samples are fair, stores hold no more than they must.
+//! Tests with many members and many keys: samples are fair, and STORE locks no more keys than it
+//! must.
 
 use super::{run, world};
 use crate::common::Bytes;
@@ -23,7 +24,8 @@ fn spop_and_srandmember_draw_members_uniformly() {
                 *drawn.entry(member).or_default() += 1;
             }
         }
-        // Chi-square, scaled for samples without repetition; far beyond what chance gives.
+        // Chi-square, scaled for samples without repetition. The bound is far beyond what chance
+        // gives.
         let expected = f64::from(rounds) * f64::from(count) / f64::from(size);
         let share = f64::from(count) / f64::from(size);
         let sum: f64 = members

@@ -1,4 +1,4 @@
-//! The family of sets, on one core and on several: against a naive model, and by tables.
+//! Tests of the commands of sets, on one core and on several: against a naive model, and by tables.
 
 mod large;
 mod model;
@@ -7,17 +7,17 @@ mod replies;
 use crate::common::value::Value;
 use crate::common::world::World;
 
-/// When all worlds begin.
+/// The time at which all worlds begin.
 const NOW: u64 = 1_000;
 
-/// Cores that reply as to clients in RESP3.
+/// Makes a world of cores that reply in RESP3.
 fn world(cores: usize, seed: u64) -> World {
     let mut world = World::new(cores, NOW, seed);
     world.resp3 = true;
     world
 }
 
-/// Runs a command.
+/// Runs a command. Returns its reply.
 fn run(world: &mut World, words: &[&[u8]]) -> Value {
     Value::read(&world.run(words))
 }

@@ -1,5 +1,6 @@
-//! Random commands on few keys against naive sets: members that die, sets of a few members and of
-//! many, few arguments and so many that the work is sliced.
+//! Tests that run random commands on few keys and compare the sets with naive ones: members that
+//! expire, sets of few members and of many, and commands with few arguments and with so many that
+//! the work is sliced.
 
 use crate::common::Bytes;
 use crate::common::value::Value;
@@ -7,7 +8,7 @@ use crate::common::world::World;
 use darter_base::Prng;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sets as they should be: members with their deadlines.
+/// The expected sets: members with their deadlines.
 #[derive(Default)]
 struct Model {
     sets: BTreeMap<Bytes, BTreeMap<Bytes, Option<u64>>>,
@@ -51,7 +52,7 @@ struct Test {
     world: World,
     model: Model,
     prng: Prng,
-    /// Members there can be.
+    /// How many different members the test draws from.
     universe: u64,
 }
 

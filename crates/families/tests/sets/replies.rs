@@ -1,4 +1,4 @@
-//! Refusals, and their texts.
+//! Tests of errors and their texts.
 
 use super::{run, world};
 use crate::common::value::Value;

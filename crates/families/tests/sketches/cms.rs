@@ -1,4 +1,5 @@
-//! Count-Min sketches: counts are never too low, and too high as rarely as they say.
+//! Tests of Count-Min sketches: counts are never too low, and are too high only as rarely as the
+//! shape promises.
 
 use super::{of_parts, parts, survives_damage};
 use darter_base::hash::digest;
@@ -8,7 +9,7 @@ use darter_keyspace::{Collection, Value};
 use darter_structs::pages::PAGE_BYTES;
 use std::collections::HashMap;
 
-/// A sketch and exact counts of the same items, few of which are most.
+/// A sketch and exact counts of the same items. A few items have most of the counts.
 fn counted(seed: u64, shape: CmsShape, times: usize) -> (Cms, HashMap<u64, u32>) {
     let (mut prng, mut exact) = (Prng::from_seed(seed), HashMap::new());
     let mut sketch = Cms::new(shape).unwrap();
@@ -84,7 +85,7 @@ fn cuts_of_large_sketches_share_memory_and_do_not_change() {
     while darter_keyspace::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // They are not written to files, and take no memory after loading.
+#[test] // Pieces of zeros are not written to files, and take no memory when they are loaded.
 fn pieces_of_zeros_take_no_memory() {
     let sketch = Cms::new(CmsShape { width: 100_000, depth: 2 }).unwrap();
     let mut parts = parts(&sketch);

@@ -1,4 +1,4 @@
-//! Sketches against exact counts, and with damaged parts.
+//! Tests of sketches against exact counts, and of loading damaged sketches.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -11,7 +11,7 @@ use darter_base::Prng;
 use darter_keyspace::{Key, NewItem, Value};
 use darter_rdb::{Item, Source};
 
-/// The items of a value.
+/// The parts that a value is written as.
 fn parts(value: &dyn Value) -> Vec<Vec<u8>> {
     let (mut items, mut parts) = (value.items(0), Vec::new());
     while let Some(item) = items.next() {
@@ -21,7 +21,7 @@ fn parts(value: &dyn Value) -> Vec<Vec<u8>> {
     parts
 }
 
-/// The value that has these items, if there is one.
+/// Loads a value of these parts, if they are valid.
 fn of_parts<V: Value + Default>(parts: &[Vec<u8>]) -> Option<V> {
     let mut value = V::default();
     let new = |part| NewItem::Single { name: part, deadline: None };
@@ -29,7 +29,7 @@ fn of_parts<V: Value + Default>(parts: &[Vec<u8>]) -> Option<V> {
     (is_taken && value.is_complete() && !value.is_empty()).then_some(value)
 }
 
-/// Changes a part at random: a byte, its length, its place, or whether it is there at all.
+/// Changes one part at random: changes a byte, its length or its position, or removes it.
 fn damage(parts: &mut Vec<Vec<u8>>, prng: &mut Prng) {
     let mut below = |len: usize| prng.below(len as u64) as usize;
     let at = below(parts.len());
@@ -48,7 +48,7 @@ fn damage(parts: &mut Vec<Vec<u8>>, prng: &mut Prng) {
     }
 }
 
-/// A value survives whatever becomes of its items: it is refused, or is another one.
+/// Checks that loading damaged parts never panics: the parts are refused, or load as another value.
 fn survives_damage<V: Value + Default>(value: &V, rounds: u64) {
     let whole = parts(value);
     let again: V = of_parts(&whole).unwrap();
@@ -86,7 +86,7 @@ fn a_merge_does_not_revive_a_destination_that_expires_meanwhile() {
             world.settle();
             let is_done = world.reply(&merged) == b"+OK\r\n";
             let is_there = world.edit(b"k", |db| db.get(&Key::new(b"k")).is_some());
-            // A merge that finds nothing at its destination may make a new value.
+            // A merge that finds no value at its destination may make a new one.
             let is_new = steps < 20 && is_done && merge.starts_with("TDIGEST");
             assert!(!is_there || is_new, "{merge}: there is one after {steps} steps");
         }

@@ -1,27 +1,27 @@
-//! Send buffers: own bytes and shared pieces of values, in order, with a cursor over them.
+//! Send buffers: bytes of their own and shared parts of values, in order, with a cursor over them.
 //!
-//! One flat vector is the common case and has no overhead. Parts leave with one `sendmsg` of at
-//! most [`IOVECS_MAX`] pieces; the rest follows.
+//! Most buffers are one flat vector, which has no overhead. The parts of other buffers are sent
+//! with one `sendmsg` of at most [`IOVECS_MAX`] pieces at a time.
 
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pieces in one system call. Linux allows 1024; 64 pieces of the usual 16 KiB fill the 1 MiB that
-/// a client may have in flight.
+/// The largest number of pieces in one system call. Linux allows 1024, but 64 pieces of the usual
+/// 16 KiB fill the 1 MiB that a client may have in flight.
 pub const IOVECS_MAX: usize = 64;
 
-/// A piece of a send.
+/// One part of a send buffer.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// Bytes of our own.
+    /// Bytes that the buffer owns.
     Bytes(Vec<u8>),
-    /// Part of a value that others may be reading.
+    /// A range of a value that others may be reading.
     Shared(Arc<[u8]>, Range<usize>),
 }
 
 impl Part {
-    /// The bytes.
+    /// The bytes of the part.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match self {
@@ -31,17 +31,17 @@ impl Part {
     }
 }
 
-/// Bytes to be sent, in order; returned in [`super::Event::Sent`].
+/// Bytes to be sent, in order. The buffer is returned in [`super::Event::Sent`].
 #[derive(Clone, Debug)]
 pub enum SendBuffer {
-    /// One run of bytes.
+    /// One vector of bytes.
     Flat(Vec<u8>),
     /// Several pieces.
     Parts(Vec<Part>),
 }
 
 impl SendBuffer {
-    /// Total bytes.
+    /// The number of bytes in all parts.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -50,13 +50,14 @@ impl SendBuffer {
         }
     }
 
-    /// True when there is nothing to send.
+    /// Whether there is nothing to send.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The memory worth reusing: the flat vector, or the largest own part; cleared.
+    /// Takes the memory that is worth reusing: the flat vector, or the largest part that the buffer
+    /// owns, cleared.
     #[must_use]
     pub fn into_spare(self) -> Vec<u8> {
         let mut spare = match self {
@@ -81,9 +82,10 @@ impl From<Vec<u8>> for SendBuffer {
     }
 }
 
-/// A buffer and how far it has been sent.
+/// A buffer, and how much of it has been sent.
 ///
-/// Invariant: `offset` is within part `part`, and that part has bytes left, unless all is sent.
+/// Invariant: `offset` is within part `part`, and that part has bytes left, unless everything has
+/// been sent.
 #[derive(Debug)]
 pub(super) struct Sending {
     buffer: SendBuffer,
@@ -106,12 +108,13 @@ impl Sending {
         self.buffer
     }
 
-    /// The rest, when it is in one piece.
+    /// The unsent bytes, if they are in one piece.
     pub(super) fn flat(&self) -> Option<&[u8]> {
         (self.part + 1 == self.parts()).then(|| &self.piece(self.part)[self.offset..])
     }
 
-    /// Fills `slices` with the rest, as far as it goes; returns how many were filled.
+    /// Fills `slices` with the unsent bytes, as many as they hold. Returns how many slices were
+    /// filled.
     pub(super) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let (mut filled, mut offset) = (0, self.offset);
         for index in self.part..self.parts() {
@@ -129,7 +132,7 @@ impl Sending {
         filled
     }
 
-    /// Advances by `sent` bytes. Panics when that is more than is left.
+    /// Advances by `sent` bytes. Panics if fewer are left.
     pub(super) fn advance(&mut self, mut sent: usize) {
         while sent > 0 {
             assert!(!self.is_done(), "sent={sent} beyond the end");

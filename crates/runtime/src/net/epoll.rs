@@ -1,17 +1,19 @@
-//! The backend for kernels and containers that forbid io_uring: readiness turned into completions.
+//! The network backend on epoll, for kernels and containers that forbid io_uring. It turns
+//! readiness into completions.
 //!
-//! Sends are queued and leave together at the next poll, one system call a connection; receives go
-//! through one buffer, one system call a readiness, so that no client can hold the turn. Interest
-//! is level-triggered and changed only where necessary: `Out` while a socket is full, no `In` after
-//! the end of input or when a paused client sends nevertheless.
+//! Sends are queued and made together at the next poll, with one system call for each connection.
+//! Receives use one buffer, with one system call for each readiness, so that no client can occupy
+//! the whole turn. Interest is level-triggered and changed only where necessary: `Out` is added
+//! while a socket is full, and `In` is removed after the end of input or when a paused client sends
+//! nevertheless.
 //!
 //! Invariants:
 //! - I1: a connection is in the table until its `Closed` or `Released` is in `pending`, and never
-//!   after; its place is free once that is delivered.
-//! - I2: `sending` is set from `send` until its `Sent` is in `pending`.
+//!   after. Its place in the table is free once that event is delivered.
+//! - I2: `sending` is set from `send` until the `Sent` is in `pending`.
 //! - I3: a fresh connection (not armed yet) is not in the kernel's set.
 //!
-//! Not here: which connection may send how much. See `server`.
+//! Not here: how much a connection may send. See `server`.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -31,19 +33,19 @@ use super::pending::Pending;
 use super::slab::Slab;
 use super::waker::Waker;
 
-/// The most that one receive takes.
+/// The most bytes that one receive takes.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// The most that one wait reports; the next one reports the rest.
+/// The most events that one wait reports. The next wait reports the rest.
 const EVENTS_MAX: usize = 512;
-/// Connections that one listener may bring in a turn.
+/// The most connections that one listener accepts in a turn.
 const ACCEPTS_MAX: usize = 256;
-/// Indices from here on are those of listeners, the last one that of the waker.
+/// Tokens with an index from here on are those of listeners. The last index is that of the waker.
 const LISTENERS_FROM: u32 = 0xffff_0000;
 const WAKER: u32 = u32::MAX;
 
 type Flags = epoll::EventFlags;
 
-/// How far the sending side is shut.
+/// How far the sending side is shut down.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shut {
     Open,
@@ -59,7 +61,7 @@ struct Conn {
     interest: Option<Flags>,
     paused: bool,
     eof: bool,
-    /// The socket is full: wait for `Out`.
+    /// The socket is full: the backend waits for `Out`.
     blocked: bool,
     shut: Shut,
     sending: Option<Sending>,
@@ -100,10 +102,10 @@ pub struct Epoll {
     /// The last blocking poll delivered pending events without asking the kernel.
     looked_away: bool,
     events: Vec<epoll::Event>,
-    /// Events still to be handled: more than one turn's worth.
+    /// Events that are not handled yet, because they are more than one turn handles.
     ready: VecDeque<(u64, Flags)>,
     received: Box<[u8]>,
-    /// Bytes handed over by this poll.
+    /// The bytes that this poll has handed over.
     received_bytes: usize,
     /// See [`super::Net::note_news`].
     noted: usize,
@@ -179,7 +181,8 @@ impl Epoll {
         let had_pending = !self.pending.is_empty();
         self.deliver(handler);
         // The caller wants to act on its events before it sleeps. Returning at once saves a system
-        // call; but never twice in a row, or a busy sender would starve everyone else.
+        // call. But that never happens twice in a row, because a busy sender would starve all
+        // others.
         if had_pending && wait != Wait::Nothing && !self.looked_away {
             self.looked_away = true;
             return Ok(());
@@ -210,7 +213,8 @@ impl Epoll {
     }
 
     pub(super) fn has_newer(&mut self) -> io::Result<bool> {
-        // Asking again would report events that are not handled yet, and take a wake twice.
+        // Another call of `epoll_wait` would report events that are not handled yet, and take a
+        // wake twice.
         if self.ready.is_empty() && self.pending.len() <= self.noted {
             self.wait(Wait::Nothing)?;
         }
@@ -242,7 +246,7 @@ impl Epoll {
 
     pub(super) fn pause_receive(&mut self, token: Token) {
         if let Some(conn) = self.conns.get_mut(token) {
-            // The set is changed only if the client keeps sending: see `on_conn`.
+            // The interest is changed only if the client keeps sending: see `on_conn`.
             conn.paused = true;
         }
     }
@@ -292,7 +296,7 @@ impl Epoll {
     }
 
     pub(super) fn take_over(&mut self, socket: OwnedFd) -> Token {
-        // io_uring's sockets block. This cannot fail for a socket.
+        // Sockets that io_uring used are blocking. Making a socket non-blocking cannot fail.
         let _ = rustix::io::ioctl_fionbio(&socket, true);
         let token = self.conns.insert(Conn::new(socket, None));
         self.arm(token);
@@ -351,8 +355,9 @@ impl Epoll {
             let error = rustix::net::sockopt::socket_error(&conn.socket);
             self.finish(token, error.ok().and_then(Result::err).map(io::Error::from));
         } else if over {
-            // Paused, and the client is gone: its sent bytes must still be read. The set would
-            // report this forever, so the connection leaves it until it is resumed.
+            // The connection is paused and the client is gone. The bytes it sent must still be
+            // read, but the set would report this event forever, so the connection is removed from
+            // the set until it is resumed.
             self.unwatch(token);
         } else {
             self.watch(token);
@@ -378,7 +383,7 @@ impl Epoll {
         }
     }
 
-    /// Sends pending bytes of `token`, as far as the socket takes them.
+    /// Sends the queued bytes of `token`, as many as the socket takes.
     fn push(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let Some(sending) = &mut conn.sending else { return };
@@ -416,14 +421,14 @@ impl Epoll {
             return;
         }
         conn.shut = Shut::Done;
-        // If the client has already gone this fails, and there is nothing to shut down.
+        // This fails if the client has already gone. Then there is nothing to shut down.
         let _ = rustix::net::shutdown(&conn.socket, Shutdown::Write);
         if conn.eof {
             self.finish(token, None);
         }
     }
 
-    /// Ends a connection: its socket closes now, its last events are pending.
+    /// Ends a connection: closes its socket now and queues its last events.
     fn finish(&mut self, token: Token, error: Option<io::Error>) {
         let Some(conn) = self.conns.leave(token) else { return };
         if let Some(sending) = conn.sending {
@@ -443,12 +448,12 @@ impl Epoll {
         }
     }
 
-    /// Makes the set watch the events that the connection needs.
+    /// Changes the interest of the set to the events that the connection needs.
     fn watch(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let wanted = conn.wanted();
         let changed = match conn.interest {
-            // Fresh: `arm` adds it (I3).
+            // A fresh connection is added by `arm` (I3).
             None if conn.fresh.is_some() => return,
             None => epoll::add(&self.set, &conn.socket, data(token), wanted),
             Some(interest) if interest == wanted => return,
@@ -487,7 +492,8 @@ impl Epoll {
         }
     }
 
-    /// Suspends a listener that cannot accept, so that its waiting clients do not make us spin.
+    /// Suspends a listener that cannot accept, so that the clients waiting for it do not make the
+    /// loop spin.
     fn rest(&mut self, id: usize) {
         let Some(Some(listener)) = self.listeners.get_mut(id) else { return };
         listener.rests_until = Some(Instant::now() + listen::REST);
@@ -497,7 +503,7 @@ impl Epoll {
         let _ = epoll::modify(&self.set, socket, data(listener_token(id)), Flags::empty());
     }
 
-    /// Resumes the listeners whose rest is over; shortens `wait` to the end of the next one.
+    /// Resumes the listeners whose rest is over. Shortens `wait` to the end of the next rest.
     fn rouse(&mut self, wait: Wait) -> Wait {
         let roused = listen::rouse(&mut self.listeners, wait);
         for id in roused.ids {

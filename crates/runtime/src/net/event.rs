@@ -1,4 +1,4 @@
-//! The events of the network for a core, and its names for connections and their ends.
+//! The network events of a core, and the types that name connections and their addresses.
 
 use std::fmt;
 use std::io;
@@ -13,18 +13,20 @@ use super::buffer::SendBuffer;
 /// the index is reused, but with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
-    /// The place in the table of connections: small and dense, fit to index the caller's own table.
+    /// The position in the table of connections: small and dense, so that the caller can index a
+    /// table of its own with it.
     pub index: u32,
-    /// How often that place has been reused.
+    /// How often that position has been reused.
     pub generation: u32,
 }
 
-/// One end of a connection, printed as Redis does (`ip:port`, `[v6]:port`, `path:0`).
+/// The address of one end of a connection, printed as Redis does (`ip:port`, `[v6]:port`,
+/// `path:0`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Internet.
+    /// An internet address.
     Tcp(SocketAddr),
-    /// The path of a unix socket; empty for one without a name.
+    /// The path of a unix socket. Empty for a socket without a name.
     Unix(Arc<Path>),
 }
 
@@ -40,20 +42,20 @@ impl fmt::Display for Address {
 /// The addresses at the two ends of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Their end. For a unix socket the path that they connected to.
+    /// The client's end. For a unix socket the path that the client connected to.
     pub remote: Address,
-    /// Our end.
+    /// The server's end.
     pub local: Address,
 }
 
-/// A connection in transit to another core: see [`super::Net::hand_over`].
+/// A connection that is being moved to another core: see [`super::Net::hand_over`].
 #[derive(Debug)]
 pub struct Parcel {
     /// The socket, non-blocking, not registered with any backend.
     pub socket: OwnedFd,
     /// The listener that accepted it.
     pub listener: usize,
-    /// The ends.
+    /// The addresses of its two ends.
     pub peer: Peer,
 }
 
@@ -69,17 +71,17 @@ pub enum Event<'a> {
         listener: usize,
         /// The new connection.
         conn: Token,
-        /// The ends.
+        /// The addresses of its two ends.
         peer: Peer,
     },
     /// Bytes arrived. They are in the backend's own buffer: copy the part needed later.
     Received {
         /// The connection.
         conn: Token,
-        /// Never empty.
+        /// The received bytes, never empty.
         bytes: &'a [u8],
     },
-    /// The client has half-closed: it sends no more, but may still be sent to.
+    /// The client has shut down its sending side: it sends no more, but still receives.
     Eof {
         /// The connection.
         conn: Token,
@@ -90,14 +92,14 @@ pub enum Event<'a> {
         conn: Token,
         /// The sent bytes, returned for their memory.
         buffer: SendBuffer,
-        /// How it ended.
+        /// Whether the send succeeded.
         result: io::Result<()>,
     },
-    /// The connection is gone, and its socket closed.
+    /// The connection is gone, and its socket is closed.
     Closed {
         /// The connection.
         conn: Token,
-        /// Why, unless we closed it or both directions had ended.
+        /// The reason, unless the server closed the connection or both directions had ended.
         error: Option<io::Error>,
     },
     /// The connection was given away, and nothing of it is left here: see
@@ -108,14 +110,14 @@ pub enum Event<'a> {
         /// The socket, for [`super::Net::take_over`] on another core.
         socket: OwnedFd,
     },
-    /// Another thread woke us: one event for any number of wakes since the last.
+    /// Another thread woke this core. Several wakes since the last event are reported as one.
     Woken,
 }
 
 /// How long a poll may sleep when there are no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Do not sleep.
     Nothing,
     /// Sleep for at most this many nanoseconds. Backends may round up to a millisecond.
     Until(u64),

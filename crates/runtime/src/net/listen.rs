@@ -20,28 +20,29 @@ use super::event::{Address, Peer, Wait};
 /// shorter than a client's patience.
 pub(super) const REST: Duration = Duration::from_millis(100);
 
-/// How long a predecessor may take to release an address: see [`claim`].
+/// How long a previous process may take to release an address: see [`claim`].
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A listening socket of a [`super::Net`].
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     pub(super) address: Address,
-    /// Removed when the listener is.
+    /// The path of a unix socket, removed when the listener is.
     path: Option<PathBuf>,
-    /// Set while it rests after an error.
+    /// Until when the listener rests after an error.
     pub(super) rests_until: Option<Instant>,
 }
 
 impl Listener {
-    /// Stops listening at once. Closing does not while the kernel has our accept: it holds the
-    /// socket until it has seen the cancel, and the address stays taken until then.
+    /// Stops listening at once. Closing the socket is not enough while the kernel has an accept of
+    /// this core: the kernel keeps the socket, and its address, until it has seen the cancellation.
     pub(super) fn silence(&self) {
-        // The socket is listening, and only we shut it down: this cannot fail.
+        // The socket is listening, and only this function shuts it down: this cannot fail.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Clients that connect from now on are probed after this many seconds of silence; 0: never.
+    /// Probes clients that connect from now on after this many seconds of silence, or never if it
+    /// is 0.
     pub(super) fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
         set_keepalive(&self.socket, seconds)
     }
@@ -50,14 +51,14 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // If it was removed already, fine.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Opens a TCP listener, with the options that clients inherit: no delay, and keepalive after this
-/// many seconds of silence (0: never).
+/// Opens a TCP listener. Its clients inherit the options: no delay, and keepalive after this many
+/// seconds of silence (0: never).
 pub(super) fn tcp(
     address: SocketAddr,
     backlog: i32,
@@ -100,7 +101,7 @@ fn claim(
     patiently(&|| bind(socket, &address)).and_then(|()| patiently(&|| listen(socket, backlog)))
 }
 
-/// Opens a unix listener at `path`, replacing a socket that is there; `mode` sets the file's
+/// Opens a unix listener at `path`, and replaces a socket that is there. `mode` sets the file's
 /// permissions.
 pub(super) fn unix(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<Listener> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -118,7 +119,7 @@ pub(super) fn unix(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<L
     Ok(listener)
 }
 
-/// The ends of an accepted socket. Fails when the client has already gone.
+/// The addresses of an accepted socket. Fails if the client has already gone.
 pub(super) fn peer_of(socket: impl AsFd, listener: &Address) -> io::Result<Peer> {
     if let Address::Unix(_) = listener {
         return Ok(Peer { remote: listener.clone(), local: listener.clone() });
@@ -133,7 +134,7 @@ fn tcp_address(address: SocketAddrAny) -> io::Result<Address> {
 }
 
 fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
-    /// The most that Linux accepts.
+    /// The largest value that Linux accepts.
     const SECONDS_MAX: u32 = 32_767;
     sockopt::set_socket_keepalive(socket, seconds > 0)?;
     if seconds == 0 {
@@ -141,14 +142,15 @@ fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
     }
     let seconds = seconds.min(SECONDS_MAX);
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds.into()))?;
-    // Three probes in another such span, as Redis spaces them, then the peer counts as dead.
+    // Three probes are spread over another such span, as in Redis. After that the client counts as
+    // dead.
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1).into()))?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
     Ok(())
 }
 
-/// Whether a failed `accept` is about the client only: then the next may succeed. Everything else
-/// (no descriptors, no memory) is about us, and the listener must rest.
+/// Whether a failed `accept` concerns one client only. Then the next accept may succeed. All other
+/// errors (no descriptors, no memory) concern the server, and the listener must rest.
 pub(super) fn concerns_one_client(errno: Errno) -> bool {
     matches!(
         errno,
@@ -171,7 +173,7 @@ pub(super) struct Roused {
     pub(super) ids: Vec<usize>,
     /// Whether others are still resting.
     pub(super) others_rest: bool,
-    /// The longest wait after which the next one is still resumed in time.
+    /// The longest wait that does not miss the end of the next rest.
     pub(super) wait: Wait,
 }
 

@@ -38,19 +38,18 @@ pub use event::{Address, Event, Parcel, Peer, Token, Wait};
 pub use uring::Uring;
 pub use waker::Waker;
 
-/// Received bytes that one poll hands over, give or take a buffer: copying them into fresh memory
-/// takes longest. The rest is handed over by the next poll, in the same order, so that a flooding
-/// client does not starve others.
+/// About how many received bytes one poll hands over: copying them into fresh memory takes longest.
+/// The next poll hands over the rest, in order, so that a flooding client does not starve others.
 const RECEIVED_MAX: usize = 128 * 1024;
 
-/// Which backend to use.
+/// The network backend to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// io_uring where the system allows it, otherwise epoll.
+    /// Use io_uring where the system allows it, otherwise epoll.
     Auto,
-    /// io_uring, or fail.
+    /// Use io_uring, or fail.
     Uring,
-    /// epoll.
+    /// Use epoll.
     Epoll,
 }
 
@@ -62,7 +61,7 @@ pub enum Net {
     Epoll(Box<Epoll>),
 }
 
-/// Calls the backend, whichever it is.
+/// Calls a method of the backend in use.
 macro_rules! backend {
     ($net:expr, $backend:ident => $call:expr) => {
         match $net {
@@ -141,7 +140,8 @@ impl Net {
         backend!(self, backend => backend.add_listener(listener))
     }
 
-    /// The address of a listener, including a port chosen by the system. `None` once stopped.
+    /// The address of a listener, including a port chosen by the system. `None` after it has been
+    /// stopped.
     #[must_use]
     pub fn listener_address(&self, listener: usize) -> Option<Address> {
         backend!(self, backend => backend.listener(listener).map(|listener| listener.address.clone()))
@@ -175,7 +175,7 @@ impl Net {
         backend!(self, backend => backend.poll(wait, handler))
     }
 
-    /// True when the next poll will hand something over. Nothing is sent: flush before.
+    /// Whether the next poll will hand something over. This call sends nothing: flush before it.
     ///
     /// Cost: some reads of shared memory on io_uring, a system call on epoll. Errors: those of
     /// [`Net::poll`].
@@ -225,8 +225,8 @@ impl Net {
         backend!(self, backend => backend.resume_receive(conn));
     }
 
-    /// Ends our direction of `conn`, after the send in flight. When the client's has ended too, the
-    /// connection is closed.
+    /// Ends the sending direction of `conn` after the send in flight. If the client has ended its
+    /// own direction too, the connection is closed.
     pub fn shutdown_send(&mut self, conn: Token) {
         backend!(self, backend => backend.shutdown_send(conn));
     }
@@ -258,7 +258,7 @@ impl Net {
         backend!(self, backend => backend.release(conn));
     }
 
-    /// Takes a connection that another core has given away. No `Accepted` follows.
+    /// Takes a connection in use that another core has released. No `Accepted` follows.
     pub fn take_over(&mut self, socket: OwnedFd) -> Token {
         backend!(self, backend => backend.take_over(socket))
     }
@@ -269,7 +269,7 @@ impl Net {
         backend!(self, backend => backend.waker().clone())
     }
 
-    /// Open connections, including those being closed.
+    /// The number of open connections, including those being closed.
     #[must_use]
     pub fn connections(&self) -> usize {
         backend!(self, backend => backend.connections())

@@ -1,13 +1,12 @@
-//! A list of chunks: the two at its ends, where nearly all changes happen, and a tree of all
-//! others.
+//! A list of chunks: one at each end, where nearly all changes happen, and a tree of all others.
 //!
 //! ```text
 //! Big: front chunk | tree of chunks | back chunk         a single chunk is the front
 //! ```
-//! A push or a pop changes the chunk at its end and nothing else. A change in the middle descends
-//! the tree to its chunk. Cutting or joining the list at an index first moves the end chunks into
-//! the tree ([`Big::close`]), and takes them out again afterwards ([`Big::open`]): some
-//! microseconds, once in some hundred changes.
+//! A push or a pop changes only the chunk at its end. A change in the middle descends the tree to
+//! its chunk. Cutting or joining the list at an index first moves the end chunks into the tree
+//! ([`Big::close`]), and takes them out again afterwards ([`Big::open`]): some microseconds, once
+//! in some hundred changes.
 //!
 //! Invariants:
 //! - L1: without a back chunk there is no tree.
@@ -21,12 +20,12 @@ use crate::table::pack::item;
 use crate::tree::{defer, join, join_some, pop};
 use std::sync::Arc;
 
-/// Room of a new chunk at an end: a share of the list's present size, so that short lists do not
-/// pay for a whole block.
+/// Room of a new chunk at an end: a fraction of the list's size, so that short lists do not pay for
+/// a whole block.
 const NEW_ROOM_MIN: usize = 512;
 const NEW_ROOM_SHARE: usize = 8;
 
-/// A list of chunks, in the form that can be changed.
+/// A list of chunks, open for changes.
 #[derive(Clone)]
 pub(super) struct Big {
     front: Handle,
@@ -91,7 +90,7 @@ impl Big {
         &self.middle.owner
     }
 
-    /// A cut for a long read: it does not count as a version of the list.
+    /// A cut for a long read. It does not count as a version of the list.
     pub(super) fn reader(&self) -> Self {
         let middle = Middle { tree: self.middle.tree.clone(), owner: self.middle.owner.reader() };
         Self { front: Arc::clone(&self.front), middle, back: self.back.clone() }
@@ -116,7 +115,7 @@ impl Big {
         size_of::<Self>() + OWNER_BYTES + middle + ends
     }
 
-    /// The chunk that holds the element with this index, and the index of the chunk's first
+    /// The chunk that contains the element at this index, and the index of the chunk's first
     /// element.
     #[inline]
     pub(super) fn find(&self, index: usize) -> (&Chunk, usize) {
@@ -131,7 +130,7 @@ impl Big {
         }
     }
 
-    /// Calls `f` with the chunk that holds the element with this index, for changing, and the
+    /// Calls `f` with the chunk that contains the element at this index, for changes, and with the
     /// element's index in it.
     fn edit<R>(&mut self, index: usize, f: &mut dyn FnMut(&mut Handle, usize) -> R) -> R {
         let middle_len = self.middle_len();
@@ -184,12 +183,12 @@ impl Big {
         }
     }
 
-    /// Adds numbers at the back as long as the chunk there has room for any. Returns how many.
+    /// Adds numbers at the back while the chunk there has room. Returns how many.
     pub(super) fn push_numbers(&mut self, numbers: &[i64]) -> usize {
         own(self.peek_mut(End::Back)).push_words(numbers, item::int)
     }
 
-    /// Adds texts at the back as long as they are kept inside and the chunk there has room. Returns how
+    /// Adds texts at the back while they are short enough and the chunk there has room. Returns how
     /// many.
     pub(super) fn push_texts(&mut self, texts: &[&[u8]]) -> usize {
         let chunk = own(self.peek_mut(End::Back));
@@ -198,8 +197,7 @@ impl Big {
         texts.iter().take_while(fits).count()
     }
 
-    /// [`Big::push`] when the chunk has no room: it moves to a larger block, or a new chunk is
-    /// added.
+    /// [`Big::push`] if the chunk has no room: it moves to a larger block, or a new chunk is added.
     #[cold]
     fn push_far(&mut self, end: End, code: &Code<'_>) {
         let (room, len) = (self.memory_bytes() / NEW_ROOM_SHARE, self.len());
@@ -242,7 +240,7 @@ impl Big {
         };
     }
 
-    /// Removes elements at one end: at most those of the chunk there, and never the whole list.
+    /// Removes elements at one end, at most those of the chunk there, and never the whole list.
     #[inline]
     pub(super) fn cut(&mut self, end: End, count: usize) {
         let chunk = self.peek_mut(end);
@@ -254,7 +252,7 @@ impl Big {
         }
     }
 
-    /// Drops the chunk at one end, of two or more, and puts its neighbour in its place.
+    /// Drops the chunk at one end (of at least two), and puts its neighbour in its place.
     #[cold]
     fn replace(&mut self, end: End) {
         let next = match self.middle.tree.take() {
@@ -272,8 +270,8 @@ impl Big {
         }
     }
 
-    /// Adds an element before the one with this index, not at an end. False if its chunk has no
-    /// room, and no larger block would help.
+    /// Adds an element before the one at this index, which is not an end. Returns false if its
+    /// chunk has no room, and a larger block would not help.
     pub(super) fn insert(&mut self, index: usize, code: &Code<'_>) -> bool {
         self.edit(index, &mut |chunk, at| {
             own(chunk).insert(at, code)
@@ -284,7 +282,8 @@ impl Big {
         })
     }
 
-    /// Replaces an element. False if its chunk has no room, and no larger block would help.
+    /// Replaces an element. Returns false if its chunk has no room, and a larger block would not
+    /// help.
     pub(super) fn set(&mut self, index: usize, code: &Code<'_>) -> bool {
         self.edit(index, &mut |chunk, at| {
             own(chunk).set(at, code)
@@ -295,8 +294,8 @@ impl Big {
         })
     }
 
-    /// Removes the element with this index, which is not the only one of its chunk. True if the
-    /// chunk may now be worth merging.
+    /// Removes the element at this index, which must not be the only one in its chunk. Returns true
+    /// if the chunk may now be worth merging.
     pub(super) fn remove(&mut self, index: usize) -> bool {
         self.edit(index, &mut |chunk, at| {
             own(chunk).remove(at);
@@ -304,8 +303,8 @@ impl Big {
         })
     }
 
-    /// Removes elements of one chunk, but not all of them: `hits` are their indexes in the chunk
-    /// that holds `index`. True if the chunk may now be worth merging.
+    /// Removes elements of one chunk, but not all: `hits` are their indexes in the chunk that
+    /// contains `index`. Returns true if the chunk may now be worth merging.
     pub(super) fn remove_all(&mut self, index: usize, hits: &[u16]) -> bool {
         self.edit(index, &mut |chunk, _| {
             remove_all(chunk, hits);
@@ -313,7 +312,7 @@ impl Big {
         })
     }
 
-    /// The chunk of a list that has only one.
+    /// The only chunk of the list, if it has just one.
     pub(super) fn only(&self) -> Option<&Chunk> {
         self.back.is_none().then_some(&*self.front)
     }

@@ -1,15 +1,15 @@
 //! The bytes of one element: a tagged text, as in a table's pack, or the number of a blob that is
-//! kept outside.
+//! stored out of line.
 //!
 //! ```text
 //! tag  0..=253   a text of at most 1 008 bytes: see `table::pack::item`
 //!      254       a longer one: two bytes of its number follow, the low one first
 //! ```
-//! Equal elements are equal bytes, blobs excepted. So a search compares bytes, over a whole run of
-//! elements at once; a match that does not start at the start of an element is ruled out by walking
+//! Equal elements have equal bytes, except for blobs. So a search compares bytes over a whole run
+//! of elements at once. A match that does not begin where an element begins is excluded by walking
 //! there.
 //!
-//! Not here: where blobs are kept. See `outside`.
+//! Not here: the storage of blobs. See `outside`.
 
 use super::Chunk;
 use super::search::Needle;
@@ -19,18 +19,18 @@ use crate::table::Text;
 use crate::table::pack::item::{self, Tagged};
 use crate::table::text::Packed;
 
-/// Longest element kept among the others; longer ones are kept outside.
+/// Longest element stored among the others; longer ones are stored out of line.
 pub const INLINE_MAX: usize = 1_008;
-/// Tag of an element that is kept outside.
+/// The tag of an out-of-line element.
 pub(super) const OUTSIDE: u8 = 254;
-/// Bytes of such an element in its run.
+/// Bytes of an out-of-line element within its run.
 pub(crate) const OUTSIDE_BYTES: usize = 3;
 /// Bytes of the longest element.
 pub(crate) const ITEM_BYTES_MAX: usize = INLINE_MAX + 2;
 
 const _: () = assert!(4 * ITEM_BYTES_MAX <= ROOM_MAX, "four of the longest to a chunk");
 
-/// Bytes of an element by its tag, the tag included; 0 where a further byte must be read.
+/// The length of an element by its tag, including the tag; 0 if a further byte must be read.
 const BYTES_BY_TAG: &[u8; 256] = &{
     let mut bytes = [0; 256];
     let mut tag = 0;
@@ -49,9 +49,9 @@ const BYTES_BY_TAG: &[u8; 256] = &{
 /// An element of a list.
 #[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
-    /// Kept among the others.
+    /// Stored among the others.
     Text(Text<'a>),
-    /// Kept outside: longer than [`INLINE_MAX`], or shared.
+    /// Stored out of line: longer than [`INLINE_MAX`], or shared.
     Blob(&'a Blob),
 }
 
@@ -71,7 +71,7 @@ impl Element<'_> {
         matches!(self, Self::Text(text) if text.is_empty())
     }
 
-    /// The element as a vector of its own. Cost: O(len).
+    /// The element as a new vector. Cost: O(len).
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
@@ -86,10 +86,10 @@ impl Element<'_> {
 pub enum NewElement<'a> {
     /// Bytes of any length; copied into a blob if longer than [`INLINE_MAX`].
     Bytes(&'a [u8]),
-    /// A blob of any length; copied out of it unless longer than [`INLINE_MAX`].
+    /// A blob of any length; its bytes are copied unless longer than [`INLINE_MAX`].
     Blob(Blob),
-    /// A blob of any length; kept outside, as many lists share it. Not for lists that are searched:
-    /// equal elements would differ in their bytes.
+    /// A blob of any length, stored out of line so that many lists can share it. Not for lists that
+    /// are searched, because equal elements would differ in their bytes.
     Shared(Blob),
     /// The decimal text of this number.
     Number(i64),
@@ -188,7 +188,7 @@ impl Chunk {
         self.read(&self.items()[offset..])
     }
 
-    /// The element at the front of `bytes`, which are of [`Chunk::items`].
+    /// The element at the front of `bytes`, which come from [`Chunk::items`].
     #[inline]
     pub(super) fn read<'a>(&'a self, bytes: &'a [u8]) -> Element<'a> {
         match outside(bytes) {
@@ -197,7 +197,7 @@ impl Chunk {
         }
     }
 
-    /// The element at one end of a chunk that is not empty.
+    /// The element at one end of a chunk, which must not be empty.
     #[inline]
     pub(super) fn peek(&self, end: End) -> Element<'_> {
         match end {
@@ -207,7 +207,7 @@ impl Chunk {
     }
 }
 
-/// Bytes of the element at the front of `bytes`.
+/// The length of the element at the front of `bytes`.
 #[inline]
 pub(crate) fn len(bytes: &[u8]) -> usize {
     match BYTES_BY_TAG[usize::from(bytes[0])] {
@@ -216,13 +216,13 @@ pub(crate) fn len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The number of the blob at the front of `bytes`, if it is one.
+/// The number of the blob at the front of `bytes`, if there is one.
 #[inline]
 pub(crate) fn outside(bytes: &[u8]) -> Option<u16> {
     (bytes[0] == OUTSIDE).then(|| u16::from_le_bytes([bytes[1], bytes[2]]))
 }
 
-/// Writes an element that is kept outside to the front of `bytes`.
+/// Writes an out-of-line element to the front of `bytes`.
 pub(crate) fn write_outside(bytes: &mut [u8], number: u16) {
     bytes[0] = OUTSIDE;
     bytes[1..OUTSIDE_BYTES].copy_from_slice(&number.to_le_bytes());
@@ -235,7 +235,7 @@ pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     item::text(bytes)
 }
 
-/// Cuts elements into runs of at most `max` bytes, each with the number of its elements.
+/// Splits elements into runs of at most `max` bytes, each with the number of its elements.
 pub(super) fn runs(mut items: &[u8], max: usize) -> impl Iterator<Item = (&[u8], usize)> {
     std::iter::from_fn(move || {
         let (mut at, mut count) = (0, 0);
@@ -253,7 +253,7 @@ pub(super) fn runs(mut items: &[u8], max: usize) -> impl Iterator<Item = (&[u8],
 
 /// Appends the indexes of the elements in `items` that match `needle` to `hits`.
 ///
-/// Given a place, `jump` returns the nearest earlier element whose index and start are known
+/// For any place, `jump` returns the nearest earlier element whose index and start are known
 /// without walking. Cost: that of `memmem`, and a short walk for each match.
 pub(super) fn find(
     items: &[u8],

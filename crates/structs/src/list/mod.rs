@@ -1,8 +1,8 @@
 //! Lists: a small one is one run of bytes, a large one a counted tree of packed chunks.
 //!
-//! A linked list of listpacks, as in Redis, walks to every index, and is freed node by node in one
-//! go. Here an index, an insertion and a cut anywhere are O(log n), a clone is a cut, and no step
-//! grows with the list. Numbers and what we rejected: docs/design/0015-lists.md.
+//! A linked list of listpacks, as in Redis, must be walked to reach an index, and is freed node by
+//! node in one step. Here an index, an insertion and a cut anywhere are O(log n), a clone is a cut,
+//! and no step grows with the list. Numbers and what we rejected: docs/design/0015-lists.md.
 //!
 //! ```text
 //! List --+-- Pack      one run of bytes, up to 2 KiB: | len | prefix | element | element | ...
@@ -64,7 +64,7 @@ type Child = crate::tree::Subtree<Elements>;
 const PACK_AGAIN_BYTES: usize = pack::PACK_BYTES_MAX / 2;
 const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
 
-/// A list of byte strings. Cloning it is a cut. See the module.
+/// A list of byte strings. Cloning it is a cut; see the module's documentation.
 #[derive(Clone)]
 pub struct List(Root);
 
@@ -96,19 +96,19 @@ impl List {
         Self(Root::Pack(Pack::new()))
     }
 
-    /// The bytes of a list that is a pack: its whole content, to be stored anywhere.
+    /// The bytes of a list that is a pack. They are its complete state, and can be stored anywhere.
     #[must_use]
     pub fn packed(&self) -> Option<&[u8]> {
         if let Root::Pack(pack) = &self.0 { Some(pack.bytes()) } else { None }
     }
 
-    /// The list that had these bytes, which are copied.
+    /// The list with these bytes, which are copied.
     #[must_use]
     pub fn of_packed(bytes: &[u8]) -> Self {
         Self(Root::Pack(Pack::copy(bytes)))
     }
 
-    /// Elements. Cost: O(1).
+    /// The number of elements. Cost: O(1).
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -125,7 +125,7 @@ impl List {
         self.len() == 0
     }
 
-    /// Bytes of memory, long elements included; what cuts share counts in full. Cost: O(1).
+    /// Bytes of memory, including long elements; parts shared with cuts count in full. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -134,7 +134,8 @@ impl List {
         }
     }
 
-    /// A cut for a long read: it does not count as a version of the list, and must not become a value.
+    /// A cut for a long read. It does not count as a version of the list, and must not become a
+    /// value.
     #[must_use]
     pub fn reader(&self) -> Self {
         Self(match &self.0 {
@@ -143,8 +144,8 @@ impl List {
         })
     }
 
-    /// True when only readers still hold what this [`List::reader`] holds; false while any version of
-    /// the list exists. Readers of a pack have copies, too small to be reported.
+    /// True if only readers still hold the memory of this [`List::reader`]; false while any version
+    /// of the list exists. Readers of a pack have copies, which are too small to be reported.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         match &self.0 {
@@ -162,11 +163,11 @@ impl List {
         }
     }
 
-    /// Copies now the parts that a change at this index would have to copy because a cut shares
-    /// them. The content stays the same. Returns true when something was copied: a few
-    /// microseconds.
+    /// Copies in advance the parts that a change at this index would have to copy because a cut
+    /// shares them. The content stays the same. Returns true if something was copied, which takes a
+    /// few microseconds.
     ///
-    /// Panics when there is no such element.
+    /// Panics if there is no such element.
     pub fn unshare(&mut self, index: usize) -> bool {
         assert!(index < self.len(), "index={index} len={}", self.len());
         match &mut self.0 {
@@ -189,18 +190,18 @@ impl List {
         });
     }
 
-    /// Adds the decimal texts of these numbers at the back, as [`List::push`] of each. Cost:
+    /// Adds the decimal texts of these numbers at the back, as [`List::push`] for each. Cost:
     /// O(numbers).
     pub fn push_numbers(&mut self, numbers: &[i64]) {
         self.push_all(numbers, Big::push_numbers, |number| NewElement::Number(*number));
     }
 
-    /// Adds these at the back, as [`List::push`] of each. Cost: O(texts).
+    /// Adds these texts at the back, as [`List::push`] for each. Cost: O(texts).
     pub fn push_texts(&mut self, texts: &[&[u8]]) {
         self.push_all(texts, Big::push_texts, |text| NewElement::Bytes(text));
     }
 
-    /// Adds these at the back: as many at once as `push_many` says that it has, others by themselves.
+    /// Adds these items at the back: as many at once as `push_many` can add, the others singly.
     #[inline]
     fn push_all<T>(
         &mut self,
@@ -256,9 +257,9 @@ impl List {
         }
     }
 
-    /// Replaces the element with this index. Cost: O(log n).
+    /// Replaces the element at this index. Cost: O(log n).
     ///
-    /// Panics when there is no such element.
+    /// Panics if there is no such element.
     pub fn set<'a>(&mut self, index: usize, value: impl Into<NewElement<'a>>) {
         assert!(index < self.len(), "index={index} len={}", self.len());
         value.into().coded(|code| {
@@ -272,9 +273,9 @@ impl List {
         });
     }
 
-    /// Adds an element before the one with this index, or at the end. Cost: O(log n).
+    /// Adds an element before the one at this index, or at the end. Cost: O(log n).
     ///
-    /// Panics when `index` is above [`List::len`].
+    /// Panics if `index` is above [`List::len`].
     pub fn insert<'a>(&mut self, index: usize, value: impl Into<NewElement<'a>>) {
         let len = self.len();
         assert!(index <= len, "index={index} len={len}");
@@ -292,9 +293,9 @@ impl List {
         });
     }
 
-    /// Removes the element with this index. Cost: O(log n).
+    /// Removes the element at this index. Cost: O(log n).
     ///
-    /// Panics when there is no such element.
+    /// Panics if there is no such element.
     pub fn remove(&mut self, index: usize) {
         assert!(index < self.len(), "index={index} len={}", self.len());
         match &mut self.0 {
@@ -308,8 +309,8 @@ impl List {
         }
     }
 
-    /// Removes the elements with these indexes, as far as they exist. Cost: O(log n); large parts
-    /// are freed later.
+    /// Removes the elements at these indexes, as far as they exist. Cost: O(log n); large parts are
+    /// freed later.
     pub fn remove_range(&mut self, indexes: Range<usize>) {
         let indexes = indexes.start..indexes.end.min(self.len());
         if indexes.is_empty() {
@@ -329,7 +330,7 @@ impl List {
 
     /// Removes and returns the elements from an index on. Cost: O(log n).
     ///
-    /// Panics when `index` is above [`List::len`].
+    /// Panics if `index` is above [`List::len`].
     #[must_use]
     pub fn split_off(&mut self, index: usize) -> Self {
         let len = self.len();
@@ -379,7 +380,7 @@ impl List {
         }
     }
 
-    /// Removes elements of one run: `hits` are indexes, ascending.
+    /// Removes elements of one run: `hits` are their indexes, ascending.
     fn remove_hits(&mut self, hits: &[usize]) {
         let Some(&index) = hits.first() else { return };
         let (run, first) = self.run_at(index);
@@ -400,7 +401,7 @@ impl List {
         }
     }
 
-    /// Panics when an invariant does not hold. Cost: O(n): for tests.
+    /// Panics if an invariant is violated. Cost: O(n): for tests.
     pub fn check_invariants(&self) {
         match &self.0 {
             Root::Pack(pack) => pack.view().check_invariants(),
@@ -408,8 +409,8 @@ impl List {
         }
     }
 
-    /// Turns a pack into one chunk, with room for `need` more bytes at `end`; into several, if its
-    /// elements' prefix takes that much.
+    /// Turns a pack into one chunk, with room for `need` more bytes at `end`; or into several, if
+    /// the prefix makes its elements that long.
     #[cold]
     fn unpack(&mut self, end: End, need: usize) -> &mut Big {
         if let Root::Pack(pack) = &self.0 {
@@ -427,12 +428,12 @@ impl List {
     }
 
     /// Retries a change that was refused for lack of room: in a chunk instead of a pack, or in one
-    /// half of the chunk that holds this index.
+    /// half of the chunk that contains this index.
     #[cold]
     fn make_room(&mut self, index: usize, act: &mut dyn FnMut(&mut Big) -> bool) {
         /// Half a chunk has room for any element's bytes, and a pack first becomes a chunk. But the
-        /// number of blobs in a chunk is bounded too, and they take only a tenth of its bytes: all
-        /// may be in one half, and in one half of that.
+        /// number of blobs in a chunk is bounded, too, and they take only a tenth of its bytes. So
+        /// all may be in one half, even after several halvings.
         const TRIES_MAX: usize = 8;
         for _ in 0..TRIES_MAX {
             if let Root::Chunks(big) = &self.0 {
@@ -450,8 +451,8 @@ impl List {
         unreachable!("no part of a chunk has room");
     }
 
-    /// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in
-    /// one.
+    /// Merges the chunk that contains this index, or the last chunk, with a neighbour if both fit
+    /// in one.
     fn merge_near(&mut self, index: usize) {
         let len = self.len();
         let Root::Chunks(big) = &mut self.0 else { return };

@@ -3,15 +3,16 @@
 //! ```text
 //! | len: 2 | length: 1, prefix | element | element | ...    at most 2 KiB; no bytes at all when empty
 //! ```
-//! Elements of one list tend to begin alike (`element:1`, `element:2`): the longest common prefix
-//! of all texts of at most 240 bytes that are no integer and no UUID stands once, in front. The
-//! first text of a list is the prefix; each added one shortens it to the part that they share, and
-//! the pack is written again: at most as often as the prefix is long. Otherwise the elements have
-//! the bytes they would have in a chunk; there are no marks, and every change moves what follows
-//! it. A blob, or more bytes, turn it into a list of chunks.
+//! Elements of a list often have a common prefix (`element:1`, `element:2`). The longest common
+//! prefix of all texts of at most 240 bytes, except integers and UUIDs, is stored once, in front.
+//! The first text of a list is the prefix. Each further text shortens it to the common part, and
+//! then the pack is rewritten: at most as often as the prefix is long. Otherwise the elements have
+//! the same bytes as in a chunk. There are no marks, and every change moves the bytes after it. A
+//! blob, or more bytes, turn the pack into a list of chunks.
 //!
 //! Invariants (`check_invariants`):
-//! - P1: the bytes are a head, a prefix and as many elements as the head says, none of them a blob.
+//! - P1: the bytes are a head, a prefix and the number of elements given by the head, none of them
+//!   a blob.
 //! - P2: there are no more bytes and elements than a pack may have.
 //! - P3: no text with the prefix is longer than 240 bytes.
 
@@ -23,14 +24,14 @@ use crate::table::pack::item::{SHORT_MAX, Tagged, joined, raw_len};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Bytes of the largest pack. Beyond that, moving what follows a change, and walking to an index,
-/// outweigh the bytes that are saved over a chunk.
+/// Bytes of the largest pack. Beyond that, moving the bytes after a change, and walking to an
+/// index, outweigh the bytes saved over a chunk.
 pub(super) const PACK_BYTES_MAX: usize = 2_048;
-/// The most elements in a pack: they are walked past one by one.
+/// The most elements in a pack, because they are walked one by one.
 pub(super) const PACK_LEN_MAX: usize = 512;
-/// The place of the prefix, after the count; its length comes first.
+/// The offset of the prefix, after the count; its length comes first.
 const PREFIX: usize = 2;
-/// The place of the elements when there is no prefix.
+/// The offset of the elements if there is no prefix.
 const HEAD: usize = PREFIX + 1;
 
 const _: () = assert!(SHORT_MAX <= u8::MAX as usize, "the prefix's length is a byte");
@@ -40,13 +41,13 @@ const _: () = assert!(SHORT_MAX <= u8::MAX as usize, "the prefix's length is a b
 pub struct ListPackRef<'a>(&'a [u8]);
 
 impl<'a> ListPackRef<'a> {
-    /// `bytes` are those that [`super::List::packed`] returned.
+    /// `bytes` must come from [`super::List::packed`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Elements.
+    /// The number of elements.
     #[inline]
     #[must_use]
     pub fn len(self) -> usize {
@@ -59,7 +60,7 @@ impl<'a> ListPackRef<'a> {
         self.len() == 0
     }
 
-    /// The element with this index. Cost: O(index), some nanoseconds each.
+    /// The element at this index. Cost: O(index), some nanoseconds each.
     #[inline]
     #[must_use]
     pub fn get(self, index: usize) -> Option<Element<'a>> {
@@ -79,7 +80,7 @@ impl<'a> ListPackRef<'a> {
         })
     }
 
-    /// The common beginning of all short texts.
+    /// The common prefix of all short texts.
     #[inline]
     fn prefix(self) -> &'a [u8] {
         self.0.get(HEAD..self.items_at()).unwrap_or_default()
@@ -91,13 +92,13 @@ impl<'a> ListPackRef<'a> {
         HEAD + self.0.get(PREFIX).map_or(0, |len| usize::from(*len))
     }
 
-    /// The elements' bytes, which are those of [`ListPackRef::whole_items`] if there is no prefix.
+    /// The elements' bytes, which equal [`ListPackRef::whole_items`] if there is no prefix.
     #[inline]
     pub(super) fn items(self) -> &'a [u8] {
         self.0.get(self.items_at()..).unwrap_or_default()
     }
 
-    /// The elements' bytes as in a chunk.
+    /// The elements' bytes in the form of a chunk.
     pub(super) fn whole_items(self) -> Cow<'a, [u8]> {
         let prefix = self.prefix();
         if prefix.is_empty() {
@@ -126,7 +127,8 @@ impl<'a> ListPackRef<'a> {
         part
     }
 
-    /// The offset in [`ListPackRef::items`] of the element with this index; of the end, if it is `len`.
+    /// The offset in [`ListPackRef::items`] of the element at this index, or of the end if `index`
+    /// is `len`.
     pub(super) fn offset(self, index: usize) -> usize {
         if index == self.len() {
             return self.items().len();
@@ -175,22 +177,22 @@ impl<'a> ListPackRef<'a> {
     }
 }
 
-/// Each element's bytes, and the text of a short one.
+/// The bytes of each element, and the text of a short one.
 fn items(items: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     item::runs(items, 0).map(|(item, _)| (item, raw_len(item[0]).map(|_| &item[1..])))
 }
 
-/// A packed list in memory of its own.
+/// A packed list in its own memory.
 #[derive(Clone, Default)]
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// An empty one; allocates nothing.
+    /// An empty pack; allocates nothing.
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// A copy of a pack's bytes, with some room.
+    /// A copy of a pack's bytes, with some extra room.
     pub(super) fn copy(bytes: &[u8]) -> Self {
         const GROWTH: usize = 16;
         let mut copy = Vec::with_capacity(class(bytes.len() + GROWTH));
@@ -198,7 +200,7 @@ impl Pack {
         Self(copy)
     }
 
-    /// A pack of these elements, none of which is a blob.
+    /// A pack of these elements; none may be a blob.
     pub(super) fn of_items(whole: &[u8], len: usize) -> Self {
         let texts = || items(whole).filter_map(|(_, text)| text);
         let first = texts().next().unwrap_or_default();
@@ -234,14 +236,14 @@ impl Pack {
         self.0.capacity()
     }
 
-    /// Adds an element before the one with this index. False if it does not fit a pack.
+    /// Adds an element before the one at this index. Returns false if it does not fit the pack.
     pub(super) fn insert(&mut self, index: usize, code: &Code<'_>) -> bool {
         let len = self.view().len();
         assert!(index <= len, "index={index} len={len}");
         len < PACK_LEN_MAX && self.put(index..index, code)
     }
 
-    /// Replaces an element. False if the new one does not fit a pack.
+    /// Replaces an element. Returns false if the new one does not fit the pack.
     pub(super) fn set(&mut self, index: usize, code: &Code<'_>) -> bool {
         let len = self.view().len();
         assert!(index < len, "index={index} len={len}");
@@ -264,7 +266,7 @@ impl Pack {
         self.finish(len);
     }
 
-    /// Puts an element in the place of others. False if it does not fit a pack.
+    /// Replaces elements by another. Returns false if it does not fit the pack.
     fn put(&mut self, indexes: Range<usize>, code: &Code<'_>) -> bool {
         let Code::Text(text) = code else { return false };
         let Some(short) = text.short() else { return self.put_text(indexes, text) };
@@ -275,7 +277,7 @@ impl Pack {
         self.put_text(indexes, &Tagged::raw(rest))
     }
 
-    /// [`Pack::put`] of an element as it will be stored.
+    /// [`Pack::put`] for an element in its stored form.
     fn put_text(&mut self, indexes: Range<usize>, text: &Tagged<'_>) -> bool {
         if self.0.is_empty() {
             self.0.extend_from_slice(&[0; HEAD]);
@@ -287,8 +289,8 @@ impl Pack {
         true
     }
 
-    /// Replaces elements by `new` bytes, and returns where these are; `None`, without a change, if
-    /// that is too much for a pack.
+    /// Replaces elements by `new` bytes, and returns the place of these; `None`, without a change,
+    /// if that is too much for a pack.
     fn splice(&mut self, indexes: &Range<usize>, new: usize) -> Option<Range<usize>> {
         let (view, size) = (self.view(), self.0.len());
         let (from, at) = (view.offset(indexes.start), view.items_at());
@@ -317,8 +319,8 @@ impl Pack {
         }
     }
 
-    /// Shortens the prefix to one that `text` has too. False, without a change, if that takes too
-    /// much. The first text of a list is its prefix.
+    /// Shortens the prefix so that `text` has it, too. Returns false, without a change, if that
+    /// takes too much room. The first text of a list becomes its prefix.
     fn fit_prefix(&mut self, text: &[u8]) -> bool {
         if self.0.is_empty() {
             self.reserve(HEAD + text.len() + 1);
@@ -330,7 +332,7 @@ impl Pack {
         kept == prefix.len() || self.cut_prefix(kept)
     }
 
-    /// Shortens the prefix to `kept` bytes: the texts take over what it loses.
+    /// Shortens the prefix to `kept` bytes; the rest moves into the texts.
     #[cold]
     fn cut_prefix(&mut self, kept: usize) -> bool {
         let view = self.view();
@@ -358,8 +360,8 @@ impl Pack {
         true
     }
 
-    /// Sets the number of elements, and moves to a smaller block when that is worth it: the
-    /// allocator leaves a block that shrinks to half its size in place.
+    /// Sets the number of elements, and moves to a smaller block if that is worthwhile: the
+    /// allocator shrinks a block to half its size in place.
     fn finish(&mut self, len: usize) {
         if len == 0 {
             self.0 = Vec::new();
@@ -375,7 +377,7 @@ impl Pack {
     }
 }
 
-/// Bytes that both begin with.
+/// The length of the common prefix of both.
 #[inline]
 fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()

@@ -1,7 +1,7 @@
 //! Reading a cut in slices and releasing the elements read; freeing lists in slices.
 //!
-//! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
-//! cut lives. [`ListReader`] takes the cut apart instead, and drops each chunk once it has read it.
+//! A cut keeps every chunk shared, so a writer copies each chunk that it changes while the cut
+//! exists. [`ListReader`] takes the cut apart instead, and drops each chunk once it has read it.
 
 use super::big::Big;
 use super::item::{self, Element, Elements};
@@ -24,15 +24,15 @@ pub struct ListReader {
     chunk: Option<Handle>,
     /// Offset of the next element in its run.
     offset: usize,
-    /// Elements still to come.
+    /// The number of elements left.
     left: usize,
-    /// Elements at first, and the bytes of the cut.
+    /// The initial number of elements, and the bytes of the cut.
     len: usize,
     bytes: usize,
 }
 
 impl ListReader {
-    /// Takes over a cut, to read the elements with these indexes, as far as they exist. Cost: O(log
+    /// Takes over a cut, to read the elements at these indexes, as far as they exist. Cost: O(log
     /// n).
     #[must_use]
     pub fn new(cut: List, indexes: Range<usize>) -> Self {
@@ -71,8 +71,8 @@ impl ListReader {
         self.left
     }
 
-    /// Bytes still to be read that only readers hold, estimated by the number of elements. 0 while
-    /// a version of the list exists, and for packs.
+    /// Bytes still to be read that only readers hold, estimated from the number of elements. 0
+    /// while a version of the list exists, and for packs.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         match &self.source {
@@ -83,7 +83,7 @@ impl ListReader {
         }
     }
 
-    /// Calls `f` for the next elements, at most `max_elements`. Returns true while some are left.
+    /// Calls `f` for at most `max_elements` of the next elements. Returns true while some are left.
     ///
     /// Cost: a few nanoseconds an element, besides `f`.
     pub fn next_slice(&mut self, max_elements: usize, f: &mut dyn FnMut(Element<'_>)) -> bool {

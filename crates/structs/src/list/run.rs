@@ -5,7 +5,7 @@ use super::pack::ListPackRef;
 use super::{Chunk, List, Root};
 use std::ops::Range;
 
-/// Consecutive elements in memory: a chunk, or all of a pack.
+/// Consecutive elements in memory: a chunk, or a whole pack.
 #[derive(Clone, Copy)]
 pub(super) enum Run<'a> {
     Pack(ListPackRef<'a>),
@@ -29,7 +29,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The offset in [`Run::items`] of the element with this index.
+    /// The offset in [`Run::items`] of the element at this index.
     #[inline]
     pub(super) fn offset(&self, index: usize) -> usize {
         match self {
@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
         self.element_at(self.items(), offset)
     }
 
-    /// [`Run::element`] for a caller that has the run's items at hand.
+    /// [`Run::element`] for a caller that already has the run's items.
     #[inline]
     pub(super) fn element_at(&self, items: &'a [u8], offset: usize) -> Element<'a> {
         match self {
@@ -55,8 +55,8 @@ impl<'a> Run<'a> {
 }
 
 impl List {
-    /// The element with this index. Cost: O(log n), and a walk past at most fifteen elements; in a
-    /// pack, past all before it.
+    /// The element at this index. Cost: O(log n), and a walk over at most fifteen elements; in a
+    /// pack, over all before it.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Element<'_>> {
@@ -67,7 +67,7 @@ impl List {
         Some(run.element(run.offset(index - first)))
     }
 
-    /// The run that holds the element with this index, and the index of the run's first element.
+    /// The run that contains the element at this index, and the index of the run's first element.
     #[inline]
     pub(super) fn run_at(&self, index: usize) -> (Run<'_>, usize) {
         match &self.0 {
@@ -79,7 +79,7 @@ impl List {
         }
     }
 
-    /// The elements with these indexes, as far as they exist, in order.
+    /// The elements at these indexes, as far as they exist, in order.
     ///
     /// Cost: O(log n) for each chunk, and some nanoseconds for each element.
     #[must_use]
@@ -89,7 +89,7 @@ impl List {
         Forward { list: self, run: None, items: &[], offset: 0, next, run_end: 0, end }
     }
 
-    /// The elements with these indexes, as far as they exist, in reverse.
+    /// The elements at these indexes, as far as they exist, in reverse.
     #[must_use]
     pub fn range_back(&self, indexes: Range<usize>) -> Backward<'_> {
         let end = indexes.end.min(self.len());
@@ -106,7 +106,7 @@ pub struct Forward<'a> {
     items: &'a [u8],
     /// Offset of the next element in its run.
     offset: usize,
-    /// Index of the next element; the index after its run; the index after the last element wanted.
+    /// The index of the next element; the index after its run; the end of the wanted indexes.
     next: usize,
     run_end: usize,
     end: usize,
@@ -129,7 +129,7 @@ impl<'a> Iterator for Forward<'a> {
         Some(element)
     }
 
-    /// Run by run: in between, nothing is asked of an element but where it ends.
+    /// Walks run by run: within a run, only the end of each element is computed.
     #[inline]
     fn fold<B, F: FnMut(B, Element<'a>) -> B>(mut self, init: B, mut f: F) -> B {
         let mut result = init;
@@ -176,10 +176,10 @@ const BATCH: usize = 16;
 pub struct Backward<'a> {
     list: &'a List,
     run: Option<Run<'a>>,
-    /// Offsets of elements of the run, in order; the first `ready` of them are still to come.
+    /// Offsets of elements in the run, in order; the first `ready` of them are unread.
     offsets: [u16; BATCH],
     ready: usize,
-    /// The index after the next element, and the index of the last one wanted.
+    /// The index after the next element, and the lowest wanted index.
     next: usize,
     start: usize,
 }

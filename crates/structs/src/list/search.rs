@@ -13,7 +13,7 @@ use crate::table::pack::item::{Tagged, raw_len};
 use memchr::memmem::Finder;
 use std::ops::Range;
 
-/// Bytes of blobs compared in one step: about as long as a chunk takes.
+/// Bytes of blobs that are compared in one step; takes about as long as a chunk.
 const COMPARED_AT_ONCE: usize = 16 * 1024;
 
 /// A value to search for.
@@ -42,7 +42,7 @@ impl Needle {
         Self { finder: Finder::new(&bytes).into_owned(), blob: None }
     }
 
-    /// The text that is searched for, if a pack would keep it with its prefix.
+    /// The text of the needle, if a pack would store it with its prefix.
     pub(super) fn short(&self) -> Option<&[u8]> {
         let (tag, text) = self.finder.needle().split_first()?;
         raw_len(*tag).map(|_| text)
@@ -54,18 +54,18 @@ impl Needle {
         self.finder.find(bytes)
     }
 
-    /// The value, if it is long enough to be kept outside.
+    /// The value, if it is long enough to be stored out of line.
     pub(super) fn blob(&self) -> Option<&Blob> {
         self.blob.as_ref()
     }
 
-    /// Compares a portion of the needle with a blob of the same length, starting at `at`, and
-    /// advances `at`. `None` while all was equal and bytes are left.
+    /// Compares a portion of the needle with a blob of the same length, from `at` on, and advances
+    /// `at`. `None` while everything was equal and bytes are left.
     fn compare(&self, blob: &Blob, at: &mut usize) -> Option<bool> {
         let own = self.blob.as_ref().expect("only blobs are compared");
         debug_assert_eq!(own.len(), blob.len());
         let end = own.len().min(*at + COMPARED_AT_ONCE);
-        // Blobs of one length are cut into pieces at the same places.
+        // Blobs of equal length are split at the same places.
         let is_same = own.slices(*at..end).eq(blob.slices(*at..end));
         *at = end;
         (!is_same || end == own.len()).then_some(is_same)
@@ -75,9 +75,9 @@ impl Needle {
 /// Whether there is more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Call again, in a later slice.
+    /// Call again in a later slice.
     More,
-    /// The whole range was searched, or enough was found.
+    /// The whole range was searched, or enough matches were found.
     Done,
 }
 
@@ -85,17 +85,17 @@ pub enum Progress {
 pub struct Search {
     needle: Needle,
     from: End,
-    /// Indexes not searched yet.
+    /// The indexes not searched yet.
     rest: Range<usize>,
-    /// Unexamined matches of the current run, as indexes of the list, the next one last.
+    /// Unexamined matches of the current run, as indexes in the list, the next one last.
     candidates: Vec<usize>,
-    /// Bytes of the next candidate compared so far.
+    /// Bytes of the next candidate that have been compared.
     compared: usize,
     scratch: Vec<u16>,
 }
 
 impl Search {
-    /// A search for this value among the indexes in `range`, starting at one end.
+    /// A search for this value among the indexes in `range`, from one end.
     #[must_use]
     pub fn new(needle: Needle, range: Range<usize>, from: End) -> Self {
         debug_assert!(range.start <= range.end, "{range:?}");
@@ -103,10 +103,11 @@ impl Search {
         Self { needle, from, rest: range, candidates, compared: 0, scratch }
     }
 
-    /// The next index with the value. `max_runs` is a budget, counted down: one for a chunk, or for
-    /// as many bytes of blobs. It reaches 0 if that was spent without a result.
+    /// The next index with the value. `max_runs` is a budget that is counted down: by one for a
+    /// chunk, or for as many bytes of blobs. It reaches 0 if there is no result yet.
     ///
-    /// `list` must be the same at each call. `None` with budget left means that there are no more.
+    /// `list` must be the same in each call. `None` with budget left means that there are no more
+    /// matches.
     pub fn next(&mut self, list: &List, max_runs: &mut usize) -> Option<usize> {
         while *max_runs > 0 {
             let Some(&index) = self.candidates.last() else {
@@ -171,23 +172,23 @@ impl Search {
 
 /// Removes all elements with a value, or the first ones from either end, in slices.
 ///
-/// The list does not change in between: it is a copy, changed aside and installed at the end.
+/// The list must not change in between: it is a copy that is changed and then installed.
 pub struct Removal {
     search: Search,
-    /// The most that may still be removed.
+    /// The most elements that may still be removed.
     left: usize,
     removed: usize,
 }
 
 impl Removal {
-    /// Removes at most `max` elements of `list`, the first from one end.
+    /// A removal of at most `max` elements of `list`, starting at one end.
     #[must_use]
     pub fn new(list: &List, needle: Needle, max: usize, from: End) -> Self {
         Self { search: Search::new(needle, 0..list.len(), from), left: max, removed: 0 }
     }
 
-    /// Continues, and calls `gone` with the index that each element has when it is removed. A run
-    /// costs far more with many matches than without.
+    /// Continues, and calls `gone` with the index of each element at its removal. A run with many
+    /// matches costs far more than one without.
     pub fn next_slice(
         &mut self,
         list: &mut List,
@@ -206,7 +207,7 @@ impl Removal {
             self.left -= hits.len();
             self.removed += hits.len();
             hits.sort_unstable();
-            // Removes from the back, so that no other moves before it goes.
+            // From back to front, so that no match moves before its removal.
             hits.iter().rev().for_each(|hit| gone(*hit));
             self.search.shift(hits.len());
             list.remove_hits(&hits);
@@ -214,7 +215,7 @@ impl Removal {
         if self.left > 0 { Progress::More } else { Progress::Done }
     }
 
-    /// Adds the other matches of the same run, which need no examination.
+    /// Adds the other matches of the same run that need no examination.
     fn gather(&mut self, list: &List, hits: &mut Vec<usize>) {
         if self.search.needle.blob.is_some() {
             return;
@@ -228,7 +229,7 @@ impl Removal {
         }
     }
 
-    /// Elements removed so far.
+    /// The number of elements removed so far.
     #[must_use]
     pub fn removed(&self) -> usize {
         self.removed
@@ -236,8 +237,8 @@ impl Removal {
 }
 
 impl Search {
-    /// Accounts for `gone` elements removed from the list: a search from the front continues that
-    /// much earlier.
+    /// Adjusts for `gone` elements removed from the list: a search from the front continues at an
+    /// index lower by that many.
     fn shift(&mut self, gone: usize) {
         if self.from == End::Front {
             self.rest = self.rest.start - gone..self.rest.end - gone;
@@ -257,8 +258,8 @@ impl Run<'_> {
 }
 
 impl Chunk {
-    /// Appends the indexes of the elements that look like the needle. Every blob as long as the
-    /// needle is included, whatever its content.
+    /// Appends the indexes of the elements that may equal the needle. Every blob of the needle's
+    /// length is included, whatever its content.
     pub(crate) fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
         let before = hits.len();
         let jump = |offset: usize| self.last_mark(|mark| mark <= offset);

@@ -1,4 +1,5 @@
-//! Lists against vectors, under seeds; cuts, readers, searches, and freeing in portions.
+//! Lists compared with vectors under random seeds; cuts, readers, searches, and freeing in
+//! portions.
 
 use super::*;
 use crate::lazyfree;
@@ -13,7 +14,7 @@ fn content(list: &List) -> Model {
     list.range(0..list.len()).map(|element| element.to_vec()).collect()
 }
 
-/// Texts that begin alike, nearly all of them; some longer than what a pack's prefix is for.
+/// Texts with a common prefix, mostly; some longer than those for which a pack's prefix is used.
 fn alike(prng: &mut Prng) -> Vec<u8> {
     let beginning = "x".repeat(if prng.chance(80) { 228 } else { 225 });
     let digits = prng.below(16) as u32;
@@ -72,13 +73,13 @@ const SHRINK: &[(u64, Op)] = &[
     (1, Op::Unshare),
 ];
 
-/// A list, its model, and cuts with theirs.
+/// A list and its model, and cuts with their models.
 struct Trial {
     list: List,
     model: Model,
     cuts: Vec<(List, Model)>,
     longest: usize,
-    /// Whether texts begin alike.
+    /// Whether the texts have a common prefix.
     are_alike: bool,
 }
 
@@ -338,8 +339,8 @@ fn small_lists_are_packed_and_grow_into_chunks() {
     assert!(list.is_empty() && list.packed() == Some(&[]) && list.memory_bytes() == 0);
 }
 
-// A common beginning of all texts of a pack is stored once; a text without it changes that, or the
-// form.
+// The common prefix of all texts of a pack is stored once. A text without it shortens the prefix,
+// or changes the list's form.
 #[test]
 fn texts_with_a_common_prefix_store_it_once() {
     let text = |number: u64| format!("element:{number}").into_bytes();

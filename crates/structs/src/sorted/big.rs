@@ -1,8 +1,8 @@
 //! A sorted set in two trees: the entries in their order, and the index by member.
 //!
 //! Removing half of ten million entries from their tree is two splits and a join; from the index,
-//! five million removals. So the index is brought up to date later: removed entries stand in
-//! `stale` until then ([`Stale::settle`]), and an item of the index without an entry is not found.
+//! five million removals. So the index is updated later: until then removed entries are in `stale`
+//! ([`Stale::settle`]), and lookups ignore index items without an entry.
 //!
 //! Invariants:
 //! - B1: the items of the index are those of all entries, and of the stale ones.
@@ -23,19 +23,19 @@ use std::ops::Range;
 
 type Chunk = crate::chunk::Chunk<Entries>;
 
-/// Entries whose items are removed from the index with each change, while there are stale ones: so
-/// that they are gone before as many were added.
+/// While there are stale entries, each change also removes the index items of this many, so that
+/// stale entries are removed faster than new ones are added.
 const SETTLED_BESIDE: usize = 4;
-/// The items of at most this many removed entries are removed at once.
+/// Up to this many removed entries, the index items are removed at once.
 const SETTLED_AT_ONCE: usize = 64;
 
-/// See the module.
+/// A large sorted set; see the module's documentation.
 #[derive(Clone)]
 pub(super) struct Big {
     entries: Option<Subtree<Entries>>,
     index: Index,
     stale: Stale,
-    /// The set's.
+    /// The owner of the set.
     owner: Owner,
 }
 
@@ -53,7 +53,8 @@ impl Drop for Big {
     }
 }
 
-/// Both trees, to be freed: together, as they count as one holder of the set.
+/// Both trees of a dropped set, waiting to be freed. Freed together, because they count as one
+/// holder of the set.
 struct FreedSorted {
     entries: TreeRest<Entries>,
     index: TreeRest<Items>,
@@ -70,10 +71,10 @@ impl Dismantle for FreedSorted {
     }
 }
 
-/// The place of a member's entry.
+/// The place of a member.
 #[derive(Clone, Copy)]
 struct Found {
-    /// The places of its item in the index and of its entry.
+    /// The places of its index item and of its entry.
     item: TreeSpot,
     entry: TreeSpot,
     score: f64,
@@ -96,7 +97,7 @@ impl Big {
         big
     }
 
-    /// These entries, and the items of them.
+    /// A set with these entries and their index items.
     pub(super) fn of_trees(
         entries: Option<Subtree<Entries>>,
         index: Option<Subtree<Items>>,
@@ -122,7 +123,7 @@ impl Big {
         &self.owner
     }
 
-    /// A cut for a long read: it does not count as a version of the set.
+    /// A cut for a long read. It does not count as a version of the set.
     pub(super) fn reader(&self) -> Self {
         let (entries, index) = (self.entries.clone(), self.index.clone());
         Self { entries, index, stale: self.stale.clone(), owner: self.owner.reader() }
@@ -133,8 +134,8 @@ impl Big {
         self.entries.as_ref().map_or(0, |tree| tree.len)
     }
 
-    /// Asserts that there are as many items as entries: a change that has forgotten one of the
-    /// trees would break that.
+    /// Asserts that there are as many items as entries: a change that misses one of the trees would
+    /// break that.
     #[inline]
     fn assert_counts(&self) {
         assert_eq!(self.index.len(), self.len() + self.stale.len(), "B1");
@@ -149,32 +150,32 @@ impl Big {
         size_of::<Self>() + OWNER_BYTES + trees
     }
 
-    /// The chunk that the entry with this rank is in, and the rank of its first.
+    /// The chunk that contains the entry at this rank, and the rank of its first entry.
     #[inline]
     pub(super) fn find(&self, rank: usize) -> (&Chunk, usize) {
         self.tree().find(rank)
     }
 
-    /// How many entries lie before a place.
+    /// The number of entries before a place.
     #[inline]
     pub(super) fn rank_of(&self, place: &Place<'_>) -> usize {
         self.entries.as_ref().map_or(0, |tree| tree.index_of(&spot(tree, place).0))
     }
 
-    /// The chunk of a place, the rank of the chunk's first entry, and the index and offset in it of
-    /// the first entry after the place.
+    /// The chunk of a place, the rank of its first entry, and the index and offset of the first
+    /// entry after the place.
     #[inline]
     pub(super) fn find_place(&self, place: &Place<'_>) -> (&Chunk, usize, usize, usize) {
         let (spot, chunk) = spot(self.tree(), place);
         (chunk, self.tree().index_of(&spot) - spot.index, spot.index, spot.offset)
     }
 
-    /// The entry of a member; without one, where an item of it can be added to the index.
+    /// The entry of a member; if it is absent, the spot where its index item can be added.
     #[inline]
     fn look(&self, hash: u64, member: &[u8]) -> Result<Found, TreeSpot> {
         let found = self.index.find(Hash::of(hash), |score| {
             let tree = self.entries.as_ref()?;
-            // The last chunk that does not begin behind it: it may begin with it.
+            // The last chunk that does not begin after the member; it may begin with it.
             let reached = tree.search(&TreeSearch {
                 is_less: |first| first < score,
                 is_equal: |first| first == score,
@@ -202,12 +203,13 @@ impl Big {
         Some((self.tree().index_of(&found.entry), found.score))
     }
 
-    /// Prefetches the items of a hash.
+    /// Prefetches the index items of a hash.
     pub(super) fn prefetch(&self, hash: u64) {
         self.index.prefetch(Hash::of(hash));
     }
 
-    /// Prefetches the entries of the first items of these hashes, which were prefetched before.
+    /// Prefetches the entries of the first items of these hashes; the items must have been
+    /// prefetched.
     pub(super) fn prefetch_entries(&self, hashes: &[u64]) {
         let Some(tree) = &self.entries else { return };
         for hashes in hashes.chunks(PREFETCHED_MAX) {
@@ -216,8 +218,7 @@ impl Big {
         }
     }
 
-    /// Prefetches, of so many members at most, their items and entries, and where entries of these scores
-    /// will be.
+    /// Prefetches the index items, entries and target places of at most this many members.
     pub(super) fn prefetch_all(&self, wanted: &[(f64, u64)]) {
         let Some(tree) = &self.entries else { return };
         for wanted in wanted.chunks(PREFETCHED_MAX) {
@@ -234,7 +235,7 @@ impl Big {
         }
     }
 
-    /// The scores of the first items of some hashes, and how many there are.
+    /// The scores of the first items of some hashes, and their number.
     fn scores_of(&self, hashes: &[u64]) -> ([f64; PREFETCHED_MAX], usize) {
         let (mut scores, mut len) = ([0.0; PREFETCHED_MAX], 0);
         let found = |hash: &u64| Some(self.index.find(Hash::of(*hash), Some).ok()?.1);
@@ -298,7 +299,7 @@ impl Big {
         self.stale.settle(&mut self.index, most)
     }
 
-    /// True while entries are stale.
+    /// True while there are stale entries.
     #[inline]
     pub(super) fn is_unsettled(&self) -> bool {
         !self.stale.is_empty()
@@ -307,7 +308,7 @@ impl Big {
     /// See [`super::Sorted::unshare`].
     pub(super) fn unshare(&mut self, hash: u64, member: &[u8], score: Option<f64>) -> bool {
         if !self.owner.is_shared() {
-            return false; // No cut holds anything: three searches less.
+            return false; // No cut holds anything, so three searches are saved.
         }
         let item = self.index.rank_of(Hash::of(hash));
         let mut is_copied = unshare(&mut self.index.0, item);
@@ -332,7 +333,7 @@ impl Big {
         &self.index
     }
 
-    /// The only chunk, if there is one.
+    /// The only chunk of entries, if there is just one.
     pub(super) fn only(&self) -> Option<&Chunk> {
         let tree = self.entries.as_ref()?;
         (!tree.is_node()).then(|| tree.find(0).0)
@@ -362,13 +363,13 @@ pub(super) fn hash_of(entry: &SortedEntry<'_>) -> u64 {
     entry.long.map_or_else(|| entry.member.hash(), |long| long.hash())
 }
 
-/// The spot of a place in a tree: in the last chunk that begins before it.
+/// The spot of a place in a tree: in the last chunk that begins before the place.
 #[inline]
 fn spot<'a>(tree: &'a Subtree<Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chunk) {
     let is_before =
         |child: &Subtree<_>| place.is_behind(child.first, |name| order(&first(child).member, name));
     let reached = match *place {
-        // All children look alike to their scores.
+        // All children look equal by their scores.
         Place::Start | Place::End | Place::BeforeMember(_) | Place::AfterMember(_) => {
             tree.search(&TreeSearch { is_less: |_| false, is_equal: |_| true, is_before })
         }
@@ -391,7 +392,7 @@ fn spot<'a>(tree: &'a Subtree<Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chu
     lower_bound(&reached, place)
 }
 
-/// The way to entries of a score, of which a prefetch needs no more than about where they are.
+/// A search for entries by score; a prefetch needs only the approximate place.
 fn by_score(score: f64) -> TreeSearch<impl Fn(f64) -> bool, impl Fn(f64) -> bool, Never> {
     TreeSearch { is_less: move |first| first < score, is_equal: |_| false, is_before: |_| false }
 }
@@ -399,26 +400,26 @@ fn by_score(score: f64) -> TreeSearch<impl Fn(f64) -> bool, impl Fn(f64) -> bool
 /// A function that is not called.
 type Never = fn(&Subtree<Entries>) -> bool;
 
-/// [`part_between`] for a prefetch, which may as well be wrong.
+/// [`part_between`] for a prefetch, which may be inexact.
 fn share(score: f64, low: f64, high: f64) -> f64 {
     part_between(low, Some(high), score).unwrap_or(0.5)
 }
 
-/// The relative place of a score between the first ones of two chunks; `None` if they do not show
-/// it.
+/// The relative position of a score between the first scores of two chunks; `None` if these do not
+/// tell.
 #[inline]
 fn part_between(low: f64, high: Option<f64>, score: f64) -> Option<f64> {
     let part = (score - low) / (high? - low);
     part.is_finite().then(|| part.clamp(0.0, 1.0))
 }
 
-/// The first entry that hangs there.
+/// The first entry below a node.
 fn first(tree: &Subtree<Entries>) -> SortedEntry<'_> {
     let chunk = tree.peek(End::Front);
     item::entry(chunk.items(), Some(chunk))
 }
 
-/// Copies the place of this index, or of the last, if it is shared. Returns whether it was.
+/// Copies the place of this index, or of the last one, if it is shared. Returns true if it was.
 fn unshare<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) -> bool {
     let Some(tree) = tree else { return false };
     let index = index.min(tree.len - 1);
@@ -429,7 +430,7 @@ fn unshare<C: Coding>(tree: &mut Option<Subtree<C>>, index: usize) -> bool {
     is_shared
 }
 
-/// The first entry of a chunk that does not lie before a place.
+/// The first entry of a chunk that is not before a place.
 #[inline]
 fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (TreeSpot, &'a Chunk) {
     let Reached { chunk, way, first, next, .. } = *reached;
@@ -441,12 +442,12 @@ fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (TreeSp
     (TreeSpot { way, index, offset }, chunk)
 }
 
-/// How many entries of a chunk lie before a place, and the offset of the first that does not.
-/// `part` is the relative place in the chunk.
+/// The number of entries of a chunk before a place, and the offset of the first other entry. `part`
+/// is the expected relative position in the chunk.
 #[inline]
 fn offset_of(chunk: &Chunk, place: &Place<'_>, part: Option<f64>) -> (usize, usize) {
     let items = chunk.items();
-    // Scores decide for most entries: the member is not looked at.
+    // Scores decide for most entries, so members are rarely read.
     match *place {
         Place::BeforeScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) < bound),
         Place::AfterScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) <= bound),
@@ -461,15 +462,15 @@ fn offset_of(chunk: &Chunk, place: &Place<'_>, part: Option<f64>) -> (usize, usi
     }
 }
 
-/// True when the member of the entry at the front of `bytes` comes before a name.
-#[inline(never)] // Rarely asked.
+/// True if the member of the entry at the front of `bytes` comes before a name.
+#[inline(never)] // Rarely called.
 fn is_before(bytes: &[u8], chunk: &Chunk, name: &[u8]) -> bool {
     order(&item::entry(bytes, Some(chunk)).member, name).is_lt()
 }
 
-/// How many entries come first for which `is_behind` holds, given their offsets, and the offset of the
-/// next one.
-#[inline(always)] // Inlined: a search consists of calls of this function.
+/// The number of leading entries, given by their offsets, for which `is_behind` holds, and the
+/// offset of the next entry.
+#[inline(always)] // Inlined, because a search consists of calls of this function.
 fn partition(
     chunk: &Chunk,
     part: Option<f64>,

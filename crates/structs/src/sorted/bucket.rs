@@ -1,23 +1,23 @@
-//! Buckets: entries gathered by their hashes, to be sorted bucket by bucket. See `bulk`.
+//! Buckets: entries collected by their hashes, and sorted bucket by bucket. See `bulk`.
 //!
-//! All buckets of a builder fill alike. If each were one vector, all would move to a larger block
-//! within a few thousand entries of each other: a millisecond for a portion of 128. So each is a list
-//! of blocks, none of which ever moves.
+//! All buckets of a builder fill evenly. If each were one vector, all would move to larger blocks
+//! within a few thousand entries of each other: a millisecond for a portion of 128. So each bucket
+//! is a list of blocks, which never move.
 //!
-//! A builder has few buckets, so that the ends of all of them stay in the nearest caches: an entry
-//! that is gathered then costs no miss. A bucket may hold more entries than one step can sort; it
-//! is parted first, when its turn comes.
+//! A builder has few buckets, so that the ends of all of them stay in the nearest caches, and
+//! adding an entry causes no cache miss. If a bucket has more entries than one step can sort, it is
+//! first split into parts.
 
 use std::mem::{replace, take};
 
-/// Approximate entries of a bucket.
+/// Approximate number of entries in a bucket.
 pub(super) const BUCKET: usize = 512;
-/// Entries of a bucket's first block (1.5 KiB). Each further block has twice as many, up to
+/// Entries in a bucket's first block (1.5 KiB). Each further block has twice as many, up to
 /// `BLOCK_MAX`.
 const BLOCK_MIN: usize = 64;
 const BLOCK_MAX: usize = 1_024;
-/// The most entries of a bucket that are sorted in one step. A step that parts a bucket moves twice
-/// as many.
+/// The most entries of a bucket that are sorted in one step. A step that splits a bucket moves
+/// twice as many.
 const SORTED_MAX: usize = 1_024;
 /// The most parts that a large bucket is split into.
 const PARTS_MAX: usize = 64;
@@ -27,7 +27,7 @@ const PARTS_MAX: usize = 64;
 pub(super) struct Hashed {
     pub(super) hash: u64,
     pub(super) score: f64,
-    /// Which it was.
+    /// The number of the entry in order of arrival.
     pub(super) number: u64,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Hashed {
 #[derive(Default)]
 pub(super) struct Blocks {
     full: Vec<Vec<Hashed>>,
-    /// Entries of those.
+    /// The number of entries in the full blocks.
     full_len: usize,
-    /// The last one.
+    /// The last block.
     open: Vec<Hashed>,
 }
 
@@ -65,7 +65,7 @@ impl Blocks {
         }
     }
 
-    /// Takes a block, the last first. `None` when there is none.
+    /// Takes out the last block. `None` if there is none.
     fn pop(&mut self) -> Option<Vec<Hashed>> {
         if self.open.capacity() > 0 {
             return Some(take(&mut self.open));
@@ -75,7 +75,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// All of them in a row, sorted.
+    /// All entries in one vector, sorted.
     fn sorted(self) -> Vec<Hashed> {
         let mut all = Vec::with_capacity(self.len());
         self.full.iter().chain([&self.open]).for_each(|block| all.extend_from_slice(block));
@@ -83,7 +83,7 @@ impl Blocks {
         all
     }
 
-    /// Frees a block. False when there is none.
+    /// Frees a block. Returns false if there is none.
     pub(super) fn free_one(&mut self) -> bool {
         self.pop().is_some()
     }
@@ -95,7 +95,7 @@ pub(super) struct Bucket {
     bits: u32,
 }
 
-/// The contents of a bucket that is opened.
+/// A bucket that has been opened.
 pub(super) enum Opened {
     Sorted(Vec<Hashed>),
     Parting(Parting),
@@ -106,7 +106,7 @@ impl Bucket {
         Self { entries, bits }
     }
 
-    /// Sorts its entries, unless they are too many: then it is to be parted.
+    /// Sorts the entries, unless they are too many and must first be split.
     pub(super) fn open(self) -> Opened {
         if self.entries.len() > SORTED_MAX && self.bits > 0 {
             Opened::Parting(Parting::of(self))
@@ -119,13 +119,13 @@ impl Bucket {
         self.entries.len()
     }
 
-    /// The blocks, to be freed.
+    /// The blocks, for freeing.
     pub(super) fn into_blocks(self) -> Blocks {
         self.entries
     }
 }
 
-/// A bucket that is being parted, and its parts.
+/// A bucket being split, and its parts.
 pub(super) struct Parting {
     bucket: Bucket,
     parts: Vec<Blocks>,
@@ -139,12 +139,12 @@ impl Parting {
         Self { bucket, parts: (0..parts).map(|_| Blocks::default()).collect() }
     }
 
-    /// Bits of the hashes that distinguish the entries of a part.
+    /// The number of hash bits that distinguish the entries of a part.
     fn bits(&self) -> u32 {
         self.bucket.bits - self.parts.len().ilog2()
     }
 
-    /// Moves some entries to their parts. True while some are left.
+    /// Moves some entries to their parts. Returns true while some are left.
     pub(super) fn step(&mut self) -> bool {
         let (bits, mut moved) = (self.bits(), 0);
         while moved < SORTED_MAX {
@@ -158,7 +158,7 @@ impl Parting {
         true
     }
 
-    /// The number of entries in each part, if all are equal.
+    /// The average number of entries in a part.
     pub(super) fn mean(&self) -> usize {
         self.parts.iter().map(Blocks::len).sum::<usize>() / self.parts.len()
     }
@@ -169,7 +169,7 @@ impl Parting {
         take(&mut self.parts).into_iter().rev().map(move |part| Bucket::new(part, bits))
     }
 
-    /// All blocks, to be freed.
+    /// All blocks, for freeing.
     pub(super) fn into_blocks(self) -> impl Iterator<Item = Blocks> {
         self.parts.into_iter().chain([self.bucket.entries])
     }

@@ -1,9 +1,9 @@
-//! Building a sorted set of very many entries that come in any order, in steps.
+//! Builds a sorted set from very many entries in any order, in steps.
 //!
-//! Added one by one, each entry is searched for in two trees, at cache misses that cost ten times the
-//! work. Here entries are gathered first, and by their hashes into buckets. Then each bucket is sorted:
-//! members that came twice meet there, and the index is written from its beginning to its end. Then the
-//! entries are sorted by score, in runs that are merged, and written likewise.
+//! Adding a single entry searches two trees, with cache misses that take ten times as long as the
+//! work. Here entries are first collected, and distributed to buckets by their hashes. Then each
+//! bucket is sorted: duplicate members become adjacent, and the index is written in order. Then the
+//! entries are sorted by score, in runs that are merged, and are also written in order.
 //!
 //! ```text
 //! push    texts: the members   gathered: score, where its text is     buckets: hash, score, number
@@ -12,13 +12,13 @@
 //! step 3  the only run         -> entries
 //! ```
 //! Input in the order of scores, ascending as from a sorted set that is read or descending as in a
-//! file, becomes runs that are simply concatenated. Members that should come once each, as those of
-//! a file, are not even gathered while they come in order, but written at once (`straight`); then
-//! only the index is left, for which all are in buckets.
+//! file, becomes runs that are simply concatenated. Distinct members, as in a file, are not even
+//! collected while they arrive in order, but written directly (`straight`). Then only the index is
+//! left, for which all members are in buckets.
 //!
-//! Everything lies in blocks, so that nothing grows by being moved, and is released as it is used up.
-//! A step is bounded by entries and by the bytes of their members; a bucket that is too large for one is
-//! parted by more bits of the hashes.
+//! Everything is stored in blocks, so that nothing moves when it grows, and blocks are freed once
+//! they have been used. A step is bounded by the number of entries and by their members' bytes. A
+//! bucket that is too large for one step is split by further bits of the hashes.
 
 use super::big::Big;
 use super::bucket::{BUCKET, Blocks, Bucket, Hashed, Opened, Parting};
@@ -35,42 +35,42 @@ use darter_base::long::Long;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// The most buckets: this number of write streams stays in the nearest caches.
+/// The most buckets: this many write streams stay in the nearest caches.
 const BUCKETS_MAX: usize = 1 << 8;
-/// Entries of a block, and of a run at first, which is sorted in one step.
+/// Entries in a block, and in an initial run, which is sorted in one step.
 const BLOCK: usize = 1_024;
 /// Bytes of a block of texts.
 const TEXTS: usize = 64 * 1024;
-/// Entries merged or written in one step.
+/// Entries that are merged or written in one step.
 const STEP: usize = 256;
-/// A bucket of different members has at most so many times as many as all have on average: the chance
-/// that their hashes let one have more is below 2^-1000.
+/// The largest allowed bucket of distinct members, as a multiple of the average. The chance that
+/// hashes exceed it is below 2^-1000.
 const OVERFULL: usize = 8;
 /// Bytes of members that are sorted, compared or written in one step.
 const STEP_BYTES: usize = 64 * 1024;
-/// The length of a text that stands for the number of a long member.
+/// Marks a text that is the number of a long member.
 const LONG: u16 = u16::MAX;
-/// Blocks released in one step, and blocks of texts, which are larger.
+/// Blocks freed in one step, and blocks of texts, which are larger.
 const RELEASED: usize = 16;
 const RELEASED_TEXTS: usize = 2;
-/// The most blocks and runs whose places are made at once: those of 64 M entries, and unused pages
-/// of them are not touched.
+/// The most blocks and runs for which places are reserved at once: enough for 64 M entries; unused
+/// pages are not touched.
 const PLACES_MAX: usize = 1 << 16;
 
 const _: () = assert!(INLINE_MAX < LONG as usize);
 
-/// An entry as it came.
+/// An entry as it was added.
 #[derive(Clone, Copy)]
 struct Gathered {
-    /// NaN: it was merged into another.
+    /// NaN if the entry was merged into another.
     score: f64,
     text: u64,
 }
 
-/// An entry that is sorted by score.
+/// An entry for sorting by score.
 #[derive(Clone, Copy)]
 struct Scored {
-    /// The score, in its order.
+    /// The score, mapped to an integer of the same order.
     order: i64,
     score: f64,
     text: u64,
@@ -107,7 +107,7 @@ impl Texts {
         text
     }
 
-    /// A member, or one that is long.
+    /// A member: its bytes, or a long name.
     #[inline]
     fn find(&self, text: u64) -> Result<&[u8], &Long> {
         let bytes = &self.blocks[(text >> 32) as usize][text as u32 as usize..];
@@ -140,7 +140,7 @@ impl Texts {
 #[derive(Default)]
 struct Run {
     blocks: VecDeque<Vec<Scored>>,
-    /// The next one of the first block.
+    /// The index of the next entry in the first block.
     at: usize,
 }
 
@@ -183,18 +183,18 @@ impl Run {
     }
 }
 
-/// All that is held until the set is built.
+/// Everything that is held until the set is built.
 #[derive(Default)]
 struct Stuff {
     texts: Texts,
     gathered: Vec<Vec<Gathered>>,
     buckets: Vec<Blocks>,
-    /// Parts of a bucket that was too large, the last first, and one that is being parted.
+    /// The parts of a bucket that was too large, the last first, and a bucket being split.
     parts: Vec<Bucket>,
     parting: Option<Parting>,
-    /// The bucket at hand, sorted, and how many of its entries are through.
+    /// The current bucket, sorted, and the number of its processed entries.
     open: (Vec<Hashed>, usize),
-    /// Sorted runs that are to be merged, in their order; those that were, of twice the length.
+    /// Sorted runs to be merged, in order; and merged ones, of twice the length.
     runs: VecDeque<Run>,
     merged: VecDeque<Run>,
     /// Two runs that are being merged, and the result so far.
@@ -202,8 +202,8 @@ struct Stuff {
 }
 
 impl Stuff {
-    /// A list with room for this many blocks of entries: moving those of ten million to a longer
-    /// list would take too long.
+    /// A list with room for this many blocks of entries: moving the list itself for ten million
+    /// entries would take too long.
     fn for_blocks(blocks: usize) -> Self {
         let mut stuff = Self::default();
         stuff.texts.blocks.reserve(blocks);
@@ -254,23 +254,23 @@ impl Dismantle for Stuff {
     }
 }
 
-/// Builds a sorted set: see the module.
+/// Builds a sorted set; see the module's documentation.
 pub struct SortedBuilder {
     stuff: Stuff,
-    /// The bits of a hash that are not those of its bucket.
+    /// The number of hash bits below those that select the bucket.
     shift: u32,
-    /// How often a member must have been added to be in the set.
+    /// How many times a member must have been added to belong to the set.
     times: usize,
-    /// The most entries of a bucket, where a member must not come twice.
+    /// The most entries of a bucket, if duplicate members are not allowed.
     bucket_max: Option<usize>,
     is_overfull: bool,
-    /// The first members, if all came in order, and each should come once.
+    /// The first members, if all arrived in order, and duplicates are not allowed.
     straight: Option<Straight>,
-    /// All of them, those included.
+    /// The number of all entries, including those.
     len: u64,
-    /// Buckets that were opened.
+    /// The number of opened buckets.
     indexed: usize,
-    /// Blocks that are sorted, and entries of the next one.
+    /// The number of sorted blocks, and of sorted entries in the next one.
     sorted: usize,
     sorted_of_next: usize,
     index: Appender<Items>,
@@ -284,8 +284,8 @@ impl SortedBuilder {
         Self::of_common(len, 1)
     }
 
-    /// As above, for members that should be different, but may repeat: see
-    /// [`SortedBuilder::is_overfull`]. A repeated member merges two scores, and spoils the result.
+    /// A builder for members that should be distinct, but may repeat: see
+    /// [`SortedBuilder::is_overfull`]. A duplicate merges two scores, and makes the result useless.
     #[must_use]
     pub fn of_different(len: usize) -> Self {
         let mut builder = Self::new(len);
@@ -294,7 +294,8 @@ impl SortedBuilder {
         builder
     }
 
-    /// The same, of members that are added so often: for an intersection of so many sets.
+    /// A builder that keeps only members added `times` times: for an intersection of that many
+    /// sets.
     #[must_use]
     pub fn of_common(len: usize, times: usize) -> Self {
         let buckets = (len / BUCKET).clamp(2, BUCKETS_MAX).next_power_of_two();
@@ -319,14 +320,14 @@ impl SortedBuilder {
         }
     }
 
-    /// True when some members came twice, which shows already: then nothing more is added.
+    /// True if duplicate members have been detected; then nothing more should be added.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
         self.is_overfull
     }
 
-    /// Adds an entry, whose score is a number. Cost: O(1); a long member is copied, unless it is in
-    /// a block of its own already.
+    /// Adds an entry; the score must not be NaN. Cost: O(1); a long member is copied, unless it is
+    /// already in its own block.
     pub fn push(&mut self, hash: u64, member: &[u8], score: f64) {
         assert!(!score.is_nan(), "a score is a number");
         let bucket = (hash >> self.shift) as usize;
@@ -342,7 +343,7 @@ impl SortedBuilder {
         }
     }
 
-    /// True if only the index was allocated.
+    /// True if memory was allocated only for the index.
     #[cfg(test)]
     pub(super) fn is_straight(&self) -> bool {
         self.stuff.gathered.is_empty()
@@ -357,8 +358,8 @@ impl SortedBuilder {
         self.stuff.texts.bytes() + gathered + straight + hashed
     }
 
-    /// Does a portion of the work, once all entries are added. A member that was added several times
-    /// gets one score by `merge`, of what came before and of what came later. True while work is left.
+    /// Does a portion of the work, after all entries have been added. If a member was added several
+    /// times, `merge` combines its earlier and its later score. Returns true while work is left.
     ///
     /// Cost: a portion.
     pub fn step(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
@@ -379,8 +380,8 @@ impl SortedBuilder {
         true
     }
 
-    /// Gathers some of those that were written as they came, if others did not come in order. False when
-    /// there is none.
+    /// Collects some of the entries that were written directly, because later ones were not in
+    /// order. Returns false if there are none.
     fn gather_again(&mut self) -> bool {
         let Self { straight, stuff, .. } = self;
         let Some(straight) = straight else { return false };
@@ -388,7 +389,7 @@ impl SortedBuilder {
         let is_to_be_read = straight.is_to_be_read();
         if is_to_be_read {
             straight.read(|entry| {
-                // None is long: then the hash is not asked for.
+                // None of them is long, so the hash is not used.
                 let text = stuff.texts.push(0, entry.member.bytes(&mut Scratch::new()));
                 stuff.gather(Gathered { score: entry.score, text });
             });
@@ -410,14 +411,14 @@ impl SortedBuilder {
         set
     }
 
-    /// Sorts the next bucket, or parts it. False when there is none.
+    /// Sorts the next bucket, or splits it. Returns false if there is none.
     fn open_bucket(&mut self) -> bool {
         let stuff = &mut self.stuff;
         if let Some(mut parting) = stuff.parting.take() {
             if parting.step() {
                 stuff.parting = Some(parting);
             } else {
-                // Repetitions of one member cannot be parted.
+                // Duplicates of one member cannot be split.
                 let most = OVERFULL * BUCKET.max(parting.mean());
                 let before = stuff.parts.len();
                 stuff.parts.extend(parting.finish());
@@ -440,8 +441,8 @@ impl SortedBuilder {
         true
     }
 
-    /// Writes some items of the bucket at hand to the index, and merges the scores of those that are of
-    /// one member.
+    /// Writes some items of the current bucket to the index, and merges the scores of equal
+    /// members.
     fn index_some(&mut self, merge: &dyn Fn(f64, f64) -> f64) {
         let (mut bucket, mut at) = std::mem::take(&mut self.stuff.open);
         let (end, mut compared) = (bucket.len().min(at + STEP), 0);
@@ -477,7 +478,7 @@ impl SortedBuilder {
             if self.is_one_member(first.number, other.number, &mut compared) {
                 score = merge(score, other.score);
                 if self.bucket_max.is_some() {
-                    // The result is of no use, and the step is over.
+                    // The result is useless, and the step is over.
                     return STEP_BYTES;
                 }
                 times += 1;
@@ -497,21 +498,21 @@ impl SortedBuilder {
         compared
     }
 
-    /// The entry that came as this one, where none is written at once.
+    /// The entry with this number; none may have been written directly.
     fn gathered(&mut self, number: u64) -> &mut Gathered {
         debug_assert!(self.straight.is_none(), "it would be elsewhere");
         let number = number as usize;
         &mut self.stuff.gathered[number / BLOCK][number % BLOCK]
     }
 
-    /// The member of the entry that came as this one.
+    /// The member of the entry with this number.
     fn member(&self, number: u64) -> Text<'_> {
         let mut place = number;
         if let Some(straight) = &self.straight {
             match number.checked_sub(straight.len()) {
                 Some(past) => place = past,
                 None if straight.is_read() => {
-                    // The entries were gathered again after the others.
+                    // The entries written directly were collected after the others.
                     place = self.len - straight.len() + straight.rank(number);
                 }
                 None => return straight.member(straight.rank(number)),
@@ -528,7 +529,7 @@ impl SortedBuilder {
         one.bytes(&mut first) == other.bytes(&mut second)
     }
 
-    /// Makes a run of the next block, or of a part of it that has not too many bytes.
+    /// Makes a run from the next block, or from a part of it if its members are long.
     fn sort_some(&mut self) {
         let texts = &self.stuff.texts;
         let block = &mut self.stuff.gathered[self.sorted];
@@ -552,7 +553,8 @@ impl SortedBuilder {
         self.stuff.runs.push_back(run);
     }
 
-    /// Begins to merge two neighbouring runs; if one comes behind the other, that is all.
+    /// Starts merging two adjacent runs; if one follows the other completely, they are just
+    /// concatenated.
     fn merge_next(&mut self) {
         let Stuff { texts, runs, merged, merging, .. } = &mut self.stuff;
         let (Some(mut left), Some(mut right)) = (runs.pop_front(), runs.pop_front()) else {
@@ -613,7 +615,7 @@ impl SortedBuilder {
         }
     }
 
-    /// Writes some entries. False once all are, and nothing is held any more.
+    /// Writes some entries. Returns false when all are written, and nothing is held any more.
     fn write_some(&mut self) -> bool {
         let Some(run) = self.stuff.runs.front_mut() else { return self.stuff.dismantle() };
         for _ in 0..STEP {
@@ -631,7 +633,7 @@ impl SortedBuilder {
     }
 }
 
-/// How many items at the beginning are of a hash that no other has, `most` at most.
+/// The number of leading items, at most `most`, whose hash is unique.
 fn alone(bucket: &[Hashed], most: usize) -> usize {
     let is_alone = |pair: &&[Hashed]| pair[0].hash != pair[1].hash && !pair[0].score.is_nan();
     let alone = bucket.windows(2).take(most).take_while(is_alone).count();

@@ -1,16 +1,16 @@
-//! The table by member: which scores the members with some hash have.
+//! The index by member: from a member's hash to its score.
 //!
 //! ```text
 //! item    | hash: 4 | score: 8 |        in chunks without marks, in a tree in the order of the hashes
 //! ```
-//! The member's bytes are not here: an item says where in the tree of entries to look, and the
-//! entry there says whether it is the one. Among ten million members one in four hundred has an
-//! item of another before its own. Equal items are interchangeable, so a stale item is harmless and
+//! The member's bytes are not stored here: an item gives the score at which to look in the tree of
+//! entries, and the entry there is compared. Among ten million members, one in four hundred has
+//! another's item before its own. Equal items are interchangeable, so a stale item is harmless and
 //! can be removed later.
 //!
-//! A tree in the order of hashes does what a hash table would, and is a little slower: it grows, is
-//! cut, copied and freed as all other trees, and the hashes, being random, are found in a chunk at
-//! the place where they are to be expected.
+//! A tree ordered by hash does the work of a hash table, and is only slightly slower. It grows, is
+//! cut, copied and freed like all other trees. Because hashes are random, an item in a chunk is
+//! found close to its expected position.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held};
 use crate::tree::{self, Reached, Subtree, TreeSearch, TreeSpot};
@@ -18,7 +18,7 @@ use crate::tree::{self, Reached, Subtree, TreeSearch, TreeSpot};
 /// Bytes of an item.
 pub(super) const ITEM: usize = 12;
 
-/// The part of a member's hash that is kept.
+/// The stored part of a member's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hash(pub(super) u32);
 
@@ -32,7 +32,7 @@ impl Hash {
 #[derive(Clone, Copy)]
 pub(crate) struct Items;
 
-/// Nothing lies outside.
+/// Items have no out-of-line parts.
 #[derive(Clone, Debug)]
 pub(crate) enum Nothing {}
 
@@ -86,7 +86,7 @@ impl Coding for Items {
     }
 }
 
-/// The item with this index in a chunk's items.
+/// The item at this index among a chunk's items.
 #[inline]
 fn read(items: &[u8], index: usize) -> (Hash, f64) {
     let item: &[u8; ITEM] = items[index * ITEM..].first_chunk().expect("an item is complete");
@@ -102,9 +102,9 @@ pub(super) fn code(hash: Hash, score: f64) -> [u8; ITEM] {
     item
 }
 
-/// How many of `len` items of a chunk have a smaller hash, if the hashes are as far from each other
-/// as can be; `low` and `high` are the hashes with which it and the next one begin. The nodes know
-/// all of that: neither end of the chunk is looked at, each would be a cache miss.
+/// The expected number of items with a smaller hash among the `len` items of a chunk, assuming
+/// evenly spaced hashes. `low` and `high` are the first hashes of this chunk and the next one,
+/// which the nodes store. So neither end of the chunk is read, which would be a cache miss each.
 #[inline]
 fn expected(hash: Hash, low: Hash, high: Option<Hash>, len: usize) -> usize {
     let high = high.map_or(u32::MAX, |high| high.0);
@@ -113,7 +113,7 @@ fn expected(hash: Hash, low: Hash, high: Option<Hash>, len: usize) -> usize {
     ((past * len as u64 / span) as usize).min(len)
 }
 
-/// How many items of a chunk have a smaller hash, about `at` of them.
+/// The number of items of a chunk with a smaller hash, expected to be about `at`.
 #[inline]
 fn lower_bound(chunk: &Chunk<Items>, hash: Hash, mut at: usize) -> usize {
     let (items, len) = (chunk.items(), chunk.len());
@@ -126,12 +126,12 @@ fn lower_bound(chunk: &Chunk<Items>, hash: Hash, mut at: usize) -> usize {
     at
 }
 
-/// The way to a hash.
+/// The search for a hash.
 fn search(hash: Hash) -> TreeSearch<impl Fn(Hash) -> bool, impl Fn(Hash) -> bool, Never> {
     TreeSearch { is_less: move |first| first < hash, is_equal: |_| false, is_before: |_| false }
 }
 
-/// A function that is not called: nodes show all about hashes.
+/// Never called, because nodes store everything about hashes.
 type Never = fn(&Subtree<Items>) -> bool;
 
 /// The place of the first item without a smaller hash, in the last chunk that begins with a smaller
@@ -143,12 +143,12 @@ fn spot(tree: &Subtree<Items>, hash: Hash) -> (TreeSpot, &Chunk<Items>) {
     (TreeSpot { way, index, offset: index * ITEM }, chunk)
 }
 
-/// The table by member; see the module.
+/// The index by member; see the module's documentation.
 #[derive(Clone, Default)]
 pub(crate) struct Index(pub(crate) Option<Subtree<Items>>);
 
 impl Index {
-    /// Items, those of entries that are gone included.
+    /// The number of items, including those of removed entries.
     pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |tree| tree.len)
     }
@@ -157,7 +157,7 @@ impl Index {
         self.0.as_ref().map_or(0, |tree| tree.bytes)
     }
 
-    /// How many items have a smaller hash.
+    /// The number of items with a smaller hash.
     #[inline]
     pub(crate) fn rank_of(&self, hash: Hash) -> usize {
         let Some(tree) = &self.0 else { return 0 };
@@ -180,8 +180,8 @@ impl Index {
         })
     }
 
-    /// The first item with this hash for which `f` holds: where it is, and what `f` returned. Otherwise
-    /// where one with this hash can be added.
+    /// The first item with this hash for which `f` returns a result: its spot, and the result.
+    /// Otherwise the spot at which an item with this hash can be added.
     #[inline]
     pub(crate) fn find<R>(
         &self,
@@ -199,7 +199,7 @@ impl Index {
                 return Ok((TreeSpot { index, offset: index * ITEM, ..first }, result));
             }
         }
-        // Equal hashes in the next chunk: rare, and looked for by rank.
+        // Equal hashes in the next chunk are rare, and are searched by rank.
         let next = tree.index_of(&first) + chunk.len() - first.index;
         let rest = self.iter(next).take_while(|(other, _)| *other == hash);
         let found = rest.enumerate().find_map(|(past, (_, score))| Some((past, f(score)?)));
@@ -227,7 +227,7 @@ impl Index {
         tree.prefetch_all(hashes, |hash| search(Hash::of(hash)), part, Chunk::prefetch_items);
     }
 
-    /// Adds an item at a spot that [`Index::find`] gave for its hash.
+    /// Adds an item at a spot that [`Index::find`] returned for its hash.
     #[inline]
     pub(crate) fn insert(&mut self, spot: &TreeSpot, hash: Hash, score: f64) {
         tree::insert_at(&mut self.0, spot, &code(hash, score));
@@ -240,7 +240,7 @@ impl Index {
         self.insert(&found.expect_err("nothing is looked for"), hash, score);
     }
 
-    /// Gives the item at a spot, which has this hash, another score.
+    /// Sets the score of the item at a spot, which must have this hash.
     #[inline]
     pub(crate) fn set(&mut self, spot: &TreeSpot, hash: Hash, score: f64) {
         let tree = self.0.as_mut().expect("the item is there");
@@ -256,7 +256,7 @@ impl Index {
         self.0.as_ref().is_some_and(|tree| tree.is_shared_at(&spot.way))
     }
 
-    /// Removes the item at a spot. True when chunks were merged for it.
+    /// Removes the item at a spot. Returns true if chunks were merged.
     #[inline]
     pub(crate) fn remove(&mut self, spot: &TreeSpot) -> bool {
         tree::remove_at(&mut self.0, spot)

@@ -1,9 +1,10 @@
-//! One entry as a sorted set's bytes hold it: its score, then its member as a list holds an element.
+//! The encoding of one entry of a sorted set: its score, then its member, encoded like a list's
+//! element.
 //!
 //! ```text
-//! entry   | score | member |              the member: a tagged text, or the number of what lies outside
-//! score   tag  0..=8     an integer, of as many bytes as the tag says, the low one first
-//!              9..=16    a negative one: of 1 to 8 bytes, those of its amount
+//! entry   | score | member |              the member: a tagged text, or the number of an out-of-line text
+//! score   tag  0..=8     an integer with `tag` bytes, little endian
+//!              9..=16    a negative integer: 1 to 8 bytes of its absolute value
 //!              17..=24   another number: the 1 to 8 high bytes of its 64 bits, the others are 0
 //! ```
 //! Most scores are integers, or have few digits in binary: 3 bytes for 1 000, 5 for a Unix time, 3 for
@@ -17,7 +18,7 @@ use crate::table::pack::item::Tagged;
 use crate::table::text::Packed;
 use darter_base::long::Long;
 
-/// Longest member that lies among the others; longer ones lie outside.
+/// Longest member stored among the others; longer ones are stored out of line.
 pub const INLINE_MAX: usize = element::INLINE_MAX;
 
 const NEGATIVE: u8 = 9;
@@ -29,7 +30,7 @@ pub(super) const ENTRY_BYTES_MAX: usize = SCORE_BYTES_MAX + element::ITEM_BYTES_
 
 const _: () = assert!(3 * ENTRY_BYTES_MAX <= ROOM_MAX, "three of the longest to a chunk");
 
-/// Bytes of a score by its tag, which is counted.
+/// The length of a score by its tag, including the tag.
 const SCORE_BYTES: &[u8; 256] = &{
     let mut bytes = [0; 256];
     let mut tag = 0;
@@ -51,11 +52,11 @@ fn score_len(tag: u8) -> usize {
 }
 
 /// The score at the front of `bytes`.
-#[inline(always)] // A search is nothing else.
+#[inline(always)] // This is most of the work of a search.
 pub(super) fn score(bytes: &[u8]) -> f64 {
     let (tag, len) = (bytes[0], score_len(bytes[0]) - 1);
     let word = match bytes[1..].first_chunk() {
-        // The low bytes, in two shifts: one by 64 is none.
+        // The low bytes. The shift is made in two steps, because a shift by 64 is undefined.
         Some(eight) => {
             u64::from_le_bytes(*eight) & (1_u64 << (4 * len) << (4 * len)).wrapping_sub(1)
         }
@@ -69,7 +70,7 @@ pub(super) fn score(bytes: &[u8]) -> f64 {
     }
 }
 
-/// A score in the form in which it is kept.
+/// A score in its stored form.
 #[derive(Clone, Copy)]
 struct Score {
     bytes: [u8; SCORE_BYTES_MAX],
@@ -79,7 +80,7 @@ struct Score {
 impl Score {
     #[inline]
     fn of(score: f64) -> Self {
-        /// Up to here all integers are numbers of their own.
+        /// Up to this number, all integers are exact.
         const INTEGER_MAX: f64 = (1_u64 << 53) as f64;
         let bits = score.to_bits();
         let used = (64 - bits.trailing_zeros().min(63) as usize).div_ceil(8);
@@ -105,14 +106,14 @@ enum Member<'a> {
     Long(Long),
 }
 
-/// An entry in the form in which it is kept.
+/// An entry in its stored form.
 pub(super) struct New<'a> {
     score: Score,
     member: Member<'a>,
 }
 
 impl<'a> New<'a> {
-    /// A long member shares the block that it is in, if it is in one.
+    /// A long member shares its existing block, if it has one.
     #[inline]
     pub(super) fn of(score: f64, hash: u64, member: &'a [u8]) -> Self {
         let member = if member.len() <= INLINE_MAX {
@@ -123,7 +124,7 @@ impl<'a> New<'a> {
         Self { score: Score::of(score), member }
     }
 
-    /// An entry of a long member.
+    /// An entry with a long member.
     pub(super) fn of_long(score: f64, member: &Long) -> Self {
         Self { score: Score::of(score), member: Member::Long(member.clone()) }
     }
@@ -170,7 +171,7 @@ impl Coding for Entries {
     /// The score.
     type First = f64;
 
-    #[inline(always)] // A walk is nothing else.
+    #[inline(always)] // This is most of the work of a walk.
     fn len(bytes: &[u8]) -> usize {
         let score = score_len(bytes[0]);
         score + element::len(&bytes[score..])
@@ -205,7 +206,7 @@ pub(super) fn entry<'a>(bytes: &'a [u8], chunk: Option<&'a Chunk<Entries>>) -> S
     }
 }
 
-/// True when the entry at the front of `bytes`, in a pack, is of this member.
+/// True if the entry at the front of `bytes`, in a pack, has this member.
 #[inline]
 pub(super) fn is_of(bytes: &[u8], member: &[u8]) -> bool {
     element::text(&bytes[score_len(bytes[0])..]) == *member

@@ -1,9 +1,9 @@
 //! Sorted sets: a small one is one run of bytes, a large one two counted trees.
 //!
-//! A skip list and a hash table, as Redis has them, take a node, a pointer to it and a string for each
-//! member, and are freed one by one. Here entries lie packed in chunks in their order, and the table by
-//! member has no members: what a hash leads to is a score, and where the score leads in the tree, the
-//! member stands. Numbers and what we rejected: docs/design/0016-sorted-sets.md.
+//! A skip list and a hash table, as in Redis, need a node, a pointer and a string for each member,
+//! and are freed one by one. Here entries are packed in chunks, in order. The index by member does
+//! not store members: a hash leads to a score, and the score leads to the entry with the member.
+//! Numbers and what we rejected: docs/design/0016-sorted-sets.md.
 //!
 //! ```text
 //! Sorted --+-- Pack      one run of bytes, up to 2 KiB: | len | entry | entry | ...
@@ -18,10 +18,10 @@
 //! | `pack`   | small sorted sets as bytes                                           |
 //! | `index`  | from a member's hash to its score                                    |
 //! | `big`    | both trees                                                           |
-//! | `stale`  | what a range left in the index as it was removed                     |
+//! | `stale`  | index items of removed ranges                                        |
 //! | `bulk`   | building very many entries at once                                   |
-//! | `bucket` | what that gathers by hash                                            |
-//! | `straight` | entries that come in order                                         |
+//! | `bucket` | the entries that `bulk` collects by hash                             |
+//! | `straight` | entries that arrive in order                                       |
 //! | `run`    | reading in place, both ways                                          |
 //! | `reader` | reading a cut in slices, both ways                                   |
 //! | `scan`   | cursors                                                              |
@@ -75,8 +75,8 @@ const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
 
 /// A sorted set: members, each with a score, in the order of (score, member). Cloning it is a cut.
 ///
-/// Scores are never NaN. -0 and 0 are equal: a set keeps the one that came first. Every method that
-/// takes a `hash` wants `darter_base::hash::of(member)`. A *rank* is an index from 0, ascending.
+/// Scores are never NaN. -0 and 0 are equal: a set keeps the first one. Every `hash` parameter must
+/// be `darter_base::hash::of(member)`. A *rank* is an index from 0, ascending.
 #[derive(Clone)]
 pub struct Sorted(Root);
 
@@ -108,28 +108,29 @@ impl Sorted {
         Self(Root::Pack(Pack::new()))
     }
 
-    /// The bytes of a sorted set that is a pack: all there is of it, to be kept wherever bytes are.
+    /// The bytes of a sorted set that is a pack. They are its complete state, and can be stored
+    /// anywhere.
     #[must_use]
     pub fn packed(&self) -> Option<&[u8]> {
         if let Root::Pack(pack) = &self.0 { Some(pack.bytes()) } else { None }
     }
 
-    /// The sorted set that had these bytes, which are copied.
+    /// The sorted set with these bytes, which are copied.
     #[must_use]
     pub fn of_packed(bytes: &[u8]) -> Self {
         Self(Root::Pack(Pack::copy(bytes)))
     }
 
-    /// A small sorted set of these entries, which are put in order. `None` if they are too many or too
-    /// long for a pack, or if two may be of one member: then they are to be added one by one.
+    /// A small sorted set of these entries, which are sorted. `None` if they are too many or too
+    /// long for a pack, or if two may have the same member; then add them one by one.
     ///
-    /// Panics when a score is NaN.
+    /// Panics if a score is NaN.
     #[must_use]
     pub fn of_all(entries: &mut [(f64, &[u8])]) -> Option<Self> {
         Some(Self(Root::Pack(Pack::of_all(entries)?)))
     }
 
-    /// Entries. Cost: O(1).
+    /// The number of entries. Cost: O(1).
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -146,7 +147,7 @@ impl Sorted {
         self.len() == 0
     }
 
-    /// Bytes of memory, with long members; what cuts share in full. Cost: O(1).
+    /// Bytes of memory, including long members; parts shared with cuts count in full. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -155,7 +156,8 @@ impl Sorted {
         }
     }
 
-    /// A cut for a long read: it does not count as a version of the set, and must not become a value.
+    /// A cut for a long read. It does not count as a version of the set, and must not become a
+    /// value.
     #[must_use]
     pub fn reader(&self) -> Self {
         Self(match &self.0 {
@@ -164,8 +166,9 @@ impl Sorted {
         })
     }
 
-    /// True when only readers still hold what this [`Sorted::reader`] holds; false while any version
-    /// of the set exists. Readers of a pack have copies, too small to be reported.
+    /// True if only readers still hold the memory of this [`Sorted::reader`]; false while any
+    /// version of the set exists. Readers of a pack have copies, which are too small to be
+    /// reported.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         match &self.0 {
@@ -193,8 +196,8 @@ impl Sorted {
         }
     }
 
-    /// Prefetches where the index leads from this hash. Sixteen look-ups of large sets, prefetched
-    /// together, wait for memory once: with this for each of them, then [`Sorted::prefetch_entries`].
+    /// Prefetches the index items of this hash. If sixteen lookups in large sets are prefetched
+    /// together (this for each, then [`Sorted::prefetch_entries`]), they wait for memory only once.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Root::Trees(big) = &self.0 {
@@ -202,7 +205,7 @@ impl Sorted {
         }
     }
 
-    /// Prefetches the entries of members with these hashes, which were prefetched before.
+    /// Prefetches the entries of members with these hashes; their items must have been prefetched.
     #[inline]
     pub fn prefetch_entries(&self, hashes: &[u64]) {
         if let Root::Trees(big) = &self.0 {
@@ -210,7 +213,7 @@ impl Sorted {
         }
     }
 
-    /// Prefetches all that giving members with these hashes these scores touches.
+    /// Prefetches everything that setting these scores for members with these hashes touches.
     #[inline]
     pub fn prefetch_all(&self, wanted: &[(f64, u64)]) {
         if let Root::Trees(big) = &self.0 {
@@ -228,8 +231,8 @@ impl Sorted {
         }
     }
 
-    /// How many entries lie before a place. Those between two places are the ranks from one's to the
-    /// other's, if it is not smaller. Cost: O(log n).
+    /// The number of entries before a place. The entries between two places have the ranks between
+    /// both numbers. Cost: O(log n).
     #[must_use]
     pub fn rank_of(&self, place: Place<'_>) -> usize {
         match &self.0 {
@@ -238,8 +241,8 @@ impl Sorted {
         }
     }
 
-    /// Adds a member, or gives it another score: `f` gets its score, if it is there, and returns
-    /// the new one; `None` leaves all as it is. Returns the score that it had.
+    /// Adds a member, or changes its score: `f` gets its current score, if any, and returns the new
+    /// one; `None` changes nothing. Returns the previous score.
     ///
     /// ```text
     /// ZADD NX       |old| old.is_none().then_some(score)
@@ -271,14 +274,14 @@ impl Sorted {
         score
     }
 
-    /// Adds a member, or gives it another score. Returns the score that it had. Cost: O(log n).
+    /// Adds a member, or changes its score. Returns the previous score. Cost: O(log n).
     ///
-    /// Panics when the score is NaN.
+    /// Panics if the score is NaN.
     pub fn insert(&mut self, hash: u64, member: &[u8], score: f64) -> Option<f64> {
         self.update(hash, member, |_| Some(score))
     }
 
-    /// Removes a member. Returns the score that it had. Cost: O(log n).
+    /// Removes a member. Returns its score. Cost: O(log n).
     pub fn remove(&mut self, hash: u64, member: &[u8]) -> Option<f64> {
         let score = match &mut self.0 {
             Root::Trees(big) => big.remove(hash, member)?,
@@ -292,8 +295,8 @@ impl Sorted {
         Some(score)
     }
 
-    /// Removes the entry with the lowest or the highest rank after calling `f` with it. `None` of an
-    /// empty set. Cost: O(log n).
+    /// Removes the entry with the lowest or the highest rank after calling `f` with it. `None` if
+    /// the set is empty. Cost: O(log n).
     pub fn pop<R>(&mut self, end: End, f: impl FnOnce(SortedEntry<'_>) -> R) -> Option<R> {
         let last = self.len().checked_sub(1)?;
         let rank = if end == End::Front { 0 } else { last };
@@ -302,9 +305,10 @@ impl Sorted {
         result
     }
 
-    /// Removes the entries with these ranks, as far as there are some.
+    /// Removes the entries at these ranks, as far as they exist.
     ///
-    /// Cost: O(log n), and of more than a few the rest of the work is left: see [`Sorted::settle`].
+    /// Cost: O(log n). For more than a few entries, a part of the work is left for later: see
+    /// [`Sorted::settle`].
     pub fn remove_range(&mut self, ranks: Range<usize>) {
         let ranks = ranks.start..ranks.end.min(self.len());
         match &mut self.0 {
@@ -315,9 +319,9 @@ impl Sorted {
         self.shrink();
     }
 
-    /// Does some of the work that [`Sorted::remove_range`] has left: that for at most `most`
-    /// entries, and for fewer where a cut makes it copy. It changes memory only. True while some is
-    /// left; then every change does a little of it, too.
+    /// Does a portion of the work that [`Sorted::remove_range`] has left: for at most `most`
+    /// entries, or fewer if a cut causes copies. It affects only memory. Returns true while some is
+    /// left; then every change also does a little of it.
     pub fn settle(&mut self, most: usize) -> bool {
         match &mut self.0 {
             Root::Pack(_) => false,
@@ -334,9 +338,9 @@ impl Sorted {
         }
     }
 
-    /// Copies ahead what giving this member this score would have to copy because a cut holds it too;
-    /// without a score, what removing the member would. The content stays the same. Returns true when
-    /// something was copied: a few microseconds.
+    /// Copies in advance the parts that setting this score for the member (or, without a score,
+    /// removing it) would have to copy because a cut shares them. The content stays the same.
+    /// Returns true if something was copied, which takes a few microseconds.
     pub fn unshare(&mut self, hash: u64, member: &[u8], score: Option<f64>) -> bool {
         match &mut self.0 {
             Root::Pack(_) => false,
@@ -344,8 +348,7 @@ impl Sorted {
         }
     }
 
-    /// [`Sorted::unshare`] for the entry to be removed at this rank. Panics when there is no such
-    /// entry.
+    /// [`Sorted::unshare`] for removing the entry at this rank. Panics if there is no such entry.
     pub fn unshare_rank(&mut self, rank: usize) -> bool {
         assert!(rank < self.len(), "rank={rank} len={}", self.len());
         match &mut self.0 {

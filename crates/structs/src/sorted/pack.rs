@@ -1,10 +1,11 @@
-//! A small sorted set as one run of bytes, without a pointer: it can lie in its key's entry.
+//! A small sorted set as one run of bytes, without a pointer, so that it can be stored in its key's
+//! entry.
 //!
 //! ```text
 //! | len: 2 | entry | entry | ...        at most 2 KiB; an empty one has no bytes at all
 //! ```
-//! The entries are those of a chunk, byte for byte, in their order; there are no marks and no index:
-//! all is walked. A member that lies outside, or more bytes, make it a tree.
+//! The entries are in order, byte for byte as in a chunk. There are no marks and no index: all
+//! entries are walked. An out-of-line member, or more bytes, turn it into a tree.
 
 use super::item::{self, Entries, INLINE_MAX, New};
 use super::place::{Place, SortedEntry, order};
@@ -14,25 +15,26 @@ use crate::table::pack::class;
 use darter_base::hash;
 use std::ops::Range;
 
-/// Bytes of the largest pack. Beyond that, walking costs more than what a tree takes besides saves.
+/// Bytes of the largest pack. Beyond that, walking costs more than the memory overhead of a tree is
+/// worth.
 pub(super) const PACK_BYTES_MAX: usize = 2_048;
-/// Entries of a pack.
+/// The most entries in a pack.
 pub(super) const PACK_LEN_MAX: usize = 256;
 /// Bytes of the count.
 const HEAD: usize = 2;
 
-/// A packed sorted set, read where it lies.
+/// A packed sorted set, read in place.
 #[derive(Clone, Copy)]
 pub struct SortedPackRef<'a>(&'a [u8]);
 
 impl<'a> SortedPackRef<'a> {
-    /// `bytes` are those that [`super::Sorted::packed`] gave.
+    /// `bytes` must come from [`super::Sorted::packed`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Entries.
+    /// The number of entries.
     #[inline]
     #[must_use]
     pub fn len(self) -> usize {
@@ -52,7 +54,7 @@ impl<'a> SortedPackRef<'a> {
         Some((rank, item::score(&self.items()[at..])))
     }
 
-    /// The rank of a member, and where its entry begins.
+    /// The rank of a member, and the offset of its entry.
     fn find(self, member: &[u8]) -> Option<(usize, usize)> {
         let (items, mut at, mut rank) = (self.items(), 0, 0);
         while at < items.len() {
@@ -65,7 +67,7 @@ impl<'a> SortedPackRef<'a> {
         None
     }
 
-    /// How many entries lie before a place. Cost: O(n).
+    /// The number of entries before a place. Cost: O(n).
     #[must_use]
     pub fn rank_of(self, place: &Place<'_>) -> usize {
         let (items, mut at, mut rank) = (self.items(), 0, 0);
@@ -98,7 +100,8 @@ impl<'a> SortedPackRef<'a> {
         self.0.get(HEAD..).unwrap_or_default()
     }
 
-    /// The start of the entry with this rank in [`SortedPackRef::items`]; the end, if it is `len`.
+    /// The offset in [`SortedPackRef::items`] of the entry at this rank, or of the end if `rank` is
+    /// `len`.
     pub(super) fn offset(self, rank: usize) -> usize {
         if rank == self.len() {
             return self.items().len();
@@ -120,17 +123,17 @@ impl<'a> SortedPackRef<'a> {
     }
 }
 
-/// A packed sorted set in memory of its own.
+/// A packed sorted set in its own memory.
 #[derive(Clone, Default)]
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// None of it allocated.
+    /// An empty pack; allocates nothing.
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// A copy of the bytes of one, with some room.
+    /// A copy of a pack's bytes, with some extra room.
     pub(super) fn copy(bytes: &[u8]) -> Self {
         const GROWTH: usize = 16;
         let mut copy = Vec::with_capacity(class(bytes.len() + GROWTH));
@@ -138,7 +141,7 @@ impl Pack {
         Self(copy)
     }
 
-    /// A pack of these entries, none of which has a long member.
+    /// A pack of these entries; none may have a long member.
     pub(super) fn of_items(items: &[u8], len: usize) -> Self {
         let mut bytes = Vec::with_capacity(class(HEAD + items.len()));
         bytes.extend_from_slice(&(len as u16).to_le_bytes());
@@ -146,8 +149,8 @@ impl Pack {
         Self(bytes)
     }
 
-    /// A pack of these entries, which are put in order. `None` if no pack can hold them, or if two may
-    /// be of one member.
+    /// A pack of these entries, which are sorted. `None` if no pack can hold them, or if two may
+    /// have the same member.
     pub(super) fn of_all(entries: &mut [(f64, &[u8])]) -> Option<Self> {
         let is_held = |entry: &(f64, &[u8])| entry.1.len() <= INLINE_MAX;
         if !(1..=PACK_LEN_MAX).contains(&entries.len()) || !entries.iter().all(is_held) {
@@ -165,7 +168,7 @@ impl Pack {
         bytes[..HEAD].copy_from_slice(&(entries.len() as u16).to_le_bytes());
         for (score, member) in entries {
             assert!(!score.is_nan(), "a score is a number");
-            let new = New::of(*score, 0, member); // The hash of a short member is not kept.
+            let new = New::of(*score, 0, member); // The hash of a short member is not stored.
             new.write_to(bytes.get_mut(at..at + new.len())?);
             at += new.len();
         }
@@ -188,7 +191,7 @@ impl Pack {
         self.0.capacity()
     }
 
-    /// Adds an entry whose member is not there. False if no pack can hold that.
+    /// Adds an entry whose member is absent. Returns false if the pack cannot hold it.
     pub(super) fn insert(&mut self, place: &Place<'_>, new: &New<'_>) -> bool {
         let view = self.view();
         let (len, rank) = (view.len(), view.rank_of(place));
@@ -206,7 +209,7 @@ impl Pack {
         self.splice(from..to, None, view.len() - ranks.len());
     }
 
-    /// Puts an entry, or none, in the place of some bytes. `len` is what the pack has then.
+    /// Replaces some bytes by an entry or by nothing. `len` is the resulting number of entries.
     fn splice(&mut self, old: Range<usize>, entry: Option<&New<'_>>, len: usize) -> bool {
         if entry.is_some_and(|entry| entry.long().is_some()) {
             return false;
@@ -236,8 +239,8 @@ impl Pack {
         true
     }
 
-    /// Notes the number of entries, and gives memory back when that is worth it: into a new block, as
-    /// the allocator leaves what shrinks to a half where it is.
+    /// Sets the number of entries, and moves to a smaller block if that is worthwhile: the
+    /// allocator shrinks a block to half its size in place.
     fn finish(&mut self, len: usize) {
         if len == 0 {
             self.0 = Vec::new();

@@ -1,4 +1,4 @@
-//! The place where a range of a sorted set begins or ends, and the entry there.
+//! A place at which a range of a sorted set begins or ends, and the entry there.
 
 use crate::table::{HeldKey, Scratch, Text};
 use darter_base::long::Long;
@@ -9,22 +9,22 @@ use std::cmp::Ordering;
 pub enum Place<'a> {
     /// Before all entries.
     Start,
-    /// Before the entries of this score.
+    /// Before the entries with this score.
     BeforeScore(f64),
-    /// Behind the entries of this score.
+    /// After the entries with this score.
     AfterScore(f64),
-    /// Before the entries of this member, whatever their scores: in a set whose scores are all the
-    /// same, and in any other somewhere.
+    /// Before the entries with this member, whatever their scores. Meaningful in a set whose scores
+    /// are all equal; in any other, an arbitrary place.
     BeforeMember(&'a [u8]),
-    /// Behind the entries of this member, as above.
+    /// After the entries with this member, as for `BeforeMember`.
     AfterMember(&'a [u8]),
     /// Before the entry with this score and member, or where it would be.
     SortedEntry(f64, &'a [u8]),
-    /// Behind all entries.
+    /// After all entries.
     End,
 }
 
-/// How a member compares with a name.
+/// Compares a member with a name.
 #[inline]
 pub(super) fn order(member: &Text<'_>, name: &[u8]) -> Ordering {
     match member.as_raw() {
@@ -34,7 +34,7 @@ pub(super) fn order(member: &Text<'_>, name: &[u8]) -> Ordering {
 }
 
 impl Place<'_> {
-    /// True when an entry lies before the place.
+    /// True if an entry is before the place.
     #[inline]
     pub(super) fn is_behind(&self, score: f64, member: impl Fn(&[u8]) -> Ordering) -> bool {
         match self {
@@ -51,12 +51,12 @@ impl Place<'_> {
     }
 }
 
-/// An entry of a sorted set, read where it lies.
+/// An entry of a sorted set, read in place.
 #[derive(Clone, Copy)]
 pub struct SortedEntry<'a> {
     pub(super) score: f64,
     pub(super) member: Text<'a>,
-    /// The outside part of a member longer than [`super::INLINE_MAX`].
+    /// The out-of-line member, if it is longer than [`super::INLINE_MAX`].
     pub(super) long: Option<&'a Long>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> SortedEntry<'a> {
         self.member
     }
 
-    /// The member, held beyond the entry, if it is a long one: to be read in slices.
+    /// An owned reference to the member, if it is a long one, so that it can be read in slices.
     #[must_use]
     pub fn hold_member(&self) -> Option<HeldKey> {
         self.long.map(|long| HeldKey::of(long.clone()))

@@ -1,7 +1,7 @@
-//! Reading a cut in slices, either way, and releasing the entries read.
+//! Reads a cut in slices, in either direction, and releases the entries read.
 //!
-//! A cut keeps every chunk shared, so that a writer copies each that it changes for as long as the cut
-//! lives. [`SortedReader`] takes the cut apart instead, and drops each chunk when it has read it.
+//! A cut keeps every chunk shared, so a writer copies each chunk that it changes while the cut
+//! exists. [`SortedReader`] takes the cut apart instead, and drops each chunk once it has read it.
 
 use super::item::Entries;
 use super::pack::Pack;
@@ -12,31 +12,30 @@ use crate::chunk::{Coding, Handle};
 use crate::tree::{TreeRest, Unread};
 use std::ops::Range;
 
-/// The source.
+/// The source of a reader.
 enum Source {
     Pack(Pack),
     Chunks(Unread<Entries>),
 }
 
-/// See the module.
+/// Reads a cut in slices; see the module's documentation.
 pub struct SortedReader {
     source: Source,
-    /// The chunk at hand.
+    /// The current chunk.
     chunk: Option<Handle<Entries>>,
     from: End,
-    /// The entries of the run at hand that are still to come, by the places where they begin: the last
-    /// is next.
+    /// Offsets of the unread entries of the current run; the last one is next.
     offsets: Vec<u16>,
-    /// Entries that are still to come.
+    /// The number of entries left.
     left: usize,
-    /// The number of entries at first.
+    /// The initial number of entries.
     len: usize,
     bytes: usize,
 }
 
 impl SortedReader {
-    /// Takes over a cut, of which the entries with these ranks are to be read, as far as there are
-    /// some: from the front ascending, from the back descending. Cost: O(log n).
+    /// Takes over a cut, to read the entries at these ranks: ascending from the front, descending
+    /// from the back. Cost: O(log n).
     #[must_use]
     pub fn new(cut: Sorted, ranks: Range<usize>, from: End) -> Self {
         let all = cut.len();
@@ -65,14 +64,14 @@ impl SortedReader {
         reader
     }
 
-    /// Entries that are still to come.
+    /// The number of entries left.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Bytes that are still to be read and that only readers hold: about, by the number of entries.
-    /// 0 while a version of the set exists, and for packs.
+    /// Bytes still to be read that only readers hold, estimated from the number of entries. 0 while
+    /// a version of the set exists, and for packs.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         match &self.source {
@@ -83,7 +82,7 @@ impl SortedReader {
         }
     }
 
-    /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
+    /// Calls `f` for at most `max_entries` of the next entries. Returns true while some are left.
     ///
     /// Cost: a few nanoseconds an entry, besides `f`.
     pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(SortedEntry<'_>)) -> bool {
@@ -103,7 +102,7 @@ impl SortedReader {
         self.left > 0
     }
 
-    /// The run at hand.
+    /// The current run.
     fn run(&self) -> Run<'_> {
         match (&self.source, &self.chunk) {
             (Source::Pack(pack), _) => Run::Pack(pack.view()),
@@ -112,13 +111,13 @@ impl SortedReader {
         }
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     fn close(&mut self) {
         (self.source, self.chunk) = (Source::Pack(Pack::new()), None);
         self.offsets.clear();
     }
 
-    /// Goes on to the next chunk, and lets go of this one.
+    /// Moves to the next chunk, and releases this one.
     fn advance(&mut self) {
         if let Source::Chunks(unread) = &mut self.source {
             self.chunk = unread.0.next();

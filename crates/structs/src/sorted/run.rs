@@ -1,4 +1,4 @@
-//! Reading a sorted set in place: the entry with a rank, and entries in order, either way.
+//! Reading a sorted set in place: the entry at a rank, and ranges in either direction.
 
 use super::item::{self, Entries};
 use super::pack::SortedPackRef;
@@ -31,7 +31,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The start of the entry with this index in [`Run::items`].
+    /// The offset in [`Run::items`] of the entry at this index.
     #[inline]
     pub(super) fn offset(&self, index: usize) -> usize {
         match self {
@@ -53,8 +53,8 @@ impl<'a> Run<'a> {
 }
 
 impl Sorted {
-    /// The entry with this rank. Cost: O(log n), and a walk past fifteen entries at most; in a pack
-    /// past all before it.
+    /// The entry at this rank. Cost: O(log n), and a walk over at most fifteen entries; in a pack,
+    /// over all before it.
     #[inline]
     #[must_use]
     pub fn get(&self, rank: usize) -> Option<SortedEntry<'_>> {
@@ -65,7 +65,7 @@ impl Sorted {
         Some(run.entry(run.offset(rank - first)))
     }
 
-    /// The run that the entry with this rank is in, and the rank of its first.
+    /// The run that contains the entry at this rank, and the rank of its first entry.
     #[inline]
     pub(super) fn run_at(&self, rank: usize) -> (Run<'_>, usize) {
         match &self.0 {
@@ -77,7 +77,7 @@ impl Sorted {
         }
     }
 
-    /// The entries with these ranks, as far as there are some, ascending.
+    /// The entries at these ranks, as far as they exist, ascending.
     ///
     /// Cost: O(log n) for each chunk, and some nanoseconds each.
     #[must_use]
@@ -86,7 +86,7 @@ impl Sorted {
         SortedForward { set: self, run: None, offset: 0, next: ranks.start, run_end: 0, end }
     }
 
-    /// The entries behind a place, ascending. Cost: O(log n) to find the first, then as
+    /// The entries after a place, ascending. Cost: O(log n) to find the first, then as
     /// [`Sorted::range`].
     #[must_use]
     pub fn range_from(&self, place: Place<'_>) -> SortedForward<'_> {
@@ -101,7 +101,7 @@ impl Sorted {
         }
     }
 
-    /// The entries with these ranks, as far as there are some, descending.
+    /// The entries at these ranks, as far as they exist, descending.
     #[must_use]
     pub fn range_back(&self, ranks: Range<usize>) -> SortedBackward<'_> {
         let next = ranks.end.min(self.len());
@@ -119,11 +119,11 @@ impl Sorted {
 /// Entries, ascending: see [`Sorted::range`].
 pub struct SortedForward<'a> {
     set: &'a Sorted,
-    /// The run at hand.
+    /// The current run.
     run: Option<Run<'a>>,
     /// The offset of the next entry in its run.
     offset: usize,
-    /// Rank of the next entry, of the first behind its run, and of the first that is not wanted.
+    /// The rank of the next entry; the rank after its run; the end of the wanted ranks.
     next: usize,
     run_end: usize,
     end: usize,
@@ -154,7 +154,7 @@ impl<'a> Iterator for SortedForward<'a> {
 }
 
 impl SortedForward<'_> {
-    /// Goes on to the run of the next entry.
+    /// Moves to the run of the next entry.
     #[cold]
     fn advance(&mut self) {
         let (run, first) = self.set.run_at(self.next);
@@ -166,14 +166,14 @@ impl SortedForward<'_> {
 
 impl ExactSizeIterator for SortedForward<'_> {}
 
-/// Entries that [`SortedBackward`] finds by one walk.
+/// Entries that [`SortedBackward`] finds in one walk.
 const BATCH: usize = 16;
 
 /// Entries, descending: see [`Sorted::range_back`].
 pub struct SortedBackward<'a> {
     set: &'a Sorted,
     run: Option<Run<'a>>,
-    /// Offsets of entries of the run, in order; the first `ready` of them are still to come.
+    /// Offsets of entries in the run, in order; the first `ready` of them are unread.
     offsets: [u16; BATCH],
     ready: usize,
     /// One more than the rank of the next entry.

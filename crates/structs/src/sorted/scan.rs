@@ -1,11 +1,12 @@
-//! Iterating with a cursor, while the set changes between the calls.
+//! Iterating with a cursor while the set changes between calls.
 //!
-//! A rank is no cursor: an entry whose score changes moves, and may never be met. A member's hash
-//! does not change, so a scan goes through the index in the order of hashes. It finds scores there;
-//! the entries are those of these scores whose hashes lie between the cursor and the next.
+//! A rank cannot be a cursor: an entry whose score changes moves, and might never be returned. A
+//! member's hash does not change, so a scan goes through the index in the order of hashes. The
+//! index gives scores; the scan returns the entries with these scores whose hashes are between the
+//! two cursors.
 //!
-//! So of entries with equal scores all are looked at. The entries found by a call, and its place
-//! among them, are kept in a [`Scan`]: however many they are, its steps are short.
+//! So all entries with equal scores are visited. The entries found by a call, and its position
+//! among them, are stored in a [`Scan`]: however many they are, its steps are short.
 
 use super::big::{Big, hash_of};
 use super::index::Hash;
@@ -14,42 +15,42 @@ use super::{Root, Sorted};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A scan looks at most at so many entries for one that it returns: where there are very many with
-/// each score, it returns more than it was asked for.
+/// The most entries that a scan visits for each that it returns. If there are very many entries per
+/// score, it returns more than requested.
 const LOOKS_AN_ENTRY: usize = 100;
-/// The work of one step, in looks at an entry.
+/// The work of one step, in visited entries.
 const STEP: usize = 1_024;
-/// The cost of other work, in looks: an item of the index, a score found in the tree of entries, an
-/// entry that is returned.
+/// The cost of other work, in visited entries: an index item, a score found in the tree of entries,
+/// a returned entry.
 const ITEM: usize = 4;
 const SCORE: usize = 32;
 const RETURNED: usize = 16;
 
-/// The entries between two cursors, which are found in steps.
+/// The entries between two cursors, found in steps.
 ///
-/// A client that begins with the cursor 0, continues with [`Scan::cursor`], and ends when that is
-/// 0, has met every entry that was there throughout at least once, whatever other changes were
-/// made.
+/// A client that starts with cursor 0, continues with [`Scan::cursor`], and ends when that is 0,
+/// gets every entry that existed throughout at least once, whatever else was changed.
 pub struct Scan {
     start: Hash,
-    /// The first hash that is not wanted, if there is one.
+    /// The first hash after the wanted range, if there is one.
     end: Option<Hash>,
-    /// Items of the index that are asked for, and that were found.
+    /// The number of requested index items, and of those found.
     most: usize,
     items: usize,
-    /// Rank of the first item, once it is found; hash of the last one.
+    /// The rank of the first item, once found, and the hash of the last one.
     first: Option<usize>,
     last: Hash,
     /// All items are found.
     is_complete: bool,
-    /// The ranks of entries with these scores that are still to be looked at, and how many there were.
+    /// The ranks of entries with these scores that are still to be visited, and their initial
+    /// number.
     ties: BTreeMap<i64, Range<usize>>,
     looks: usize,
 }
 
 impl Scan {
-    /// Begins at a cursor. `most` is a wish: small sets are returned whole, and of a set with very many
-    /// equal scores up to a hundredth at once.
+    /// Starts at a cursor. `most` is only a target: small sets are returned whole, and of a set
+    /// with very many equal scores, up to a hundredth at once.
     #[must_use]
     pub fn new(cursor: u64, most: usize) -> Self {
         let start = Hash(u32::try_from(cursor).unwrap_or(u32::MAX));
@@ -66,8 +67,8 @@ impl Scan {
         }
     }
 
-    /// Calls `f` with the next entries of `set`, which is the same in all steps. True while some
-    /// are left. Cost: a portion, besides `f`; of a small set all at once.
+    /// Calls `f` with the next entries of `set`, which must be the same in all steps. Returns true
+    /// while some are left. Cost: a portion, besides `f`; a small set is read at once.
     pub fn step(&mut self, set: &Sorted, f: &mut dyn FnMut(SortedEntry<'_>)) -> bool {
         let Root::Trees(big) = &set.0 else {
             set.range(0..set.len()).for_each(f);
@@ -97,15 +98,15 @@ impl Scan {
         !self.is_complete || !self.ties.is_empty()
     }
 
-    /// The cursor of the next call, once there is nothing left: 0 at the end.
+    /// The cursor for the next call, once nothing is left; 0 at the end.
     #[must_use]
     pub fn cursor(&self) -> u64 {
         debug_assert!(self.end.is_none_or(|end| end > self.start), "a scan goes on");
         self.end.map_or(0, |end| u64::from(end.0))
     }
 
-    /// Finds the next items in the index, those of equal hashes together, and the entries with their
-    /// scores.
+    /// Finds the next items in the index (those with equal hashes together) and the ranks of
+    /// entries with their scores.
     fn find(&mut self, set: &Sorted, big: &Big, budget: &mut usize) {
         let index = big.index();
         debug_assert!(index.len() >= set.len(), "B1");
@@ -133,9 +134,9 @@ impl Scan {
     }
 }
 
-/// A number in the order of scores, the same for equal ones.
+/// A number in the order of scores, equal for equal scores.
 pub(super) fn ordered(score: f64) -> i64 {
-    let bits = (score + 0.0).to_bits().cast_signed(); // There is one zero.
+    let bits = (score + 0.0).to_bits().cast_signed(); // -0 becomes 0.
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 

@@ -1,8 +1,8 @@
-//! Entries that are gone, and whose items are still in the index.
+//! Removed entries whose items are still in the index.
 //!
-//! A range is removed from the tree of entries by two splits and a join; its items lie all over the
-//! index. They are removed from it in the order of the entries, by the dozen: prefetched together,
-//! they wait for memory once.
+//! A range is removed from the tree of entries by two splits and a join; its items are scattered
+//! over the index. They are removed in the order of the entries, a dozen at a time: prefetched
+//! together, they wait for memory only once.
 //!
 //! Invariant (with B1 of `big`):
 //! - T1: `done` is less than the length of the first chunk, and 0 if there is none.
@@ -14,22 +14,22 @@ use super::place::SortedEntry;
 use crate::chunk::{Chunk, Coding, End};
 use crate::tree::{PREFETCHED_MAX, Subtree, join_some, pop};
 
-/// The cost of copying a chunk of the index, which a cut holds, and the nodes above it, in removals
+/// The cost of copying a chunk of the index that a cut shares, and the nodes above it, in removals
 /// of items from unshared chunks.
 const COPYING: usize = 16;
 /// The cost of merging two chunks, in removals.
 const MERGING: usize = 8;
 
-/// See the module.
+/// The stale entries of a set; see the module's documentation.
 #[derive(Clone, Default)]
 pub(super) struct Stale {
     entries: Option<Subtree<Entries>>,
-    /// Entries of the first chunk whose items are removed.
+    /// The number of entries of the first chunk whose items have been removed.
     done: usize,
 }
 
 impl Stale {
-    /// Entries whose items are still there.
+    /// The number of entries whose items are still in the index.
     pub(super) fn len(&self) -> usize {
         self.entries.as_ref().map_or(0, |entries| entries.len - self.done)
     }
@@ -43,19 +43,19 @@ impl Stale {
         self.entries.as_ref().map_or(0, |entries| entries.bytes)
     }
 
-    /// These are gone, too.
+    /// Adds removed entries.
     pub(super) fn add(&mut self, gone: Option<Subtree<Entries>>) {
         self.entries = join_some(self.entries.take(), gone);
     }
 
-    /// All of them, to be freed.
+    /// Takes all entries out, for freeing.
     pub(super) fn take(&mut self) -> Option<Subtree<Entries>> {
         self.done = 0;
         self.entries.take()
     }
 
-    /// Removes items of these entries from the index: of at most `most`, and of fewer where chunks
-    /// must be copied or merged for it. True while some are left.
+    /// Removes items of these entries from the index: of at most `most`, or of fewer if chunks must
+    /// be copied or merged. Returns true while some are left.
     pub(super) fn settle(&mut self, index: &mut Index, most: usize) -> bool {
         let mut left = most;
         while left > 0
@@ -79,13 +79,13 @@ impl Stale {
         !self.is_empty()
     }
 
-    /// The items of the first chunk are removed.
+    /// Drops the first chunk, whose items have been removed.
     fn drop_first(&mut self) {
         self.done = 0;
         self.entries = self.entries.take().and_then(|entries| pop(entries, End::Front).1);
     }
 
-    /// Calls `f` with those whose items are still there, and asserts T1. For tests.
+    /// Calls `f` with the entries whose items are still in the index, and asserts T1. For tests.
     pub(super) fn each(&self, f: &mut impl FnMut(SortedEntry<'_>)) {
         let first = self.entries.as_ref().map_or(1, |entries| entries.find(0).0.len());
         assert!(self.done < first, "T1: {} of {first}", self.done);
@@ -108,7 +108,7 @@ pub(super) fn each(tree: &Subtree<Entries>, from: usize, f: &mut impl FnMut(Sort
     }
 }
 
-/// Entries, by the hashes and scores of their items.
+/// The hashes and scores of some entries' items.
 struct Batch {
     hashes: [u64; PREFETCHED_MAX],
     scores: [f64; PREFETCHED_MAX],
@@ -116,7 +116,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Reads entries of a chunk, at most `most`.
+    /// Reads at most `most` entries of a chunk.
     fn read(chunk: &Chunk<Entries>, from: usize, most: usize) -> Self {
         let (hashes, scores) = ([0; PREFETCHED_MAX], [0.0; PREFETCHED_MAX]);
         let len = (chunk.len() - from).min(most).min(PREFETCHED_MAX);
@@ -131,7 +131,7 @@ impl Batch {
     }
 }
 
-/// Removes the item of an entry that is gone. Returns what that took, in items.
+/// Removes the item of a removed entry. Returns the cost, in items.
 fn forget(index: &mut Index, hash: u64, score: f64) -> usize {
     let found = index.find(Hash::of(hash), |other| (other == score).then_some(()));
     let (item, ()) = found.expect("B1: an item for each stale entry");

@@ -1,8 +1,9 @@
-//! Entries that come in their order, or in the opposite one, as in files that redis-server writes: they
-//! are written to the tree as they come, from its beginning on or from its end, and need not be gathered.
+//! Entries that arrive in ascending or descending order, as in files written by redis-server. They
+//! are written to the tree on arrival, from its beginning or from its end, and need not be
+//! collected.
 //!
-//! As long as no entry breaks the order, or has a long member. If one does, those that were written are
-//! read from the tree again, chunk by chunk, to be gathered with the others.
+//! If an entry breaks the order, or has a long member, the entries already written are read from
+//! the tree again, chunk by chunk, and collected with the others.
 
 use super::End;
 use super::item::{self, Entries, INLINE_MAX, New};
@@ -14,24 +15,24 @@ use crate::table::Text;
 use crate::tree::{Appender, Subtree, defer};
 use std::cmp::Ordering;
 
-/// Entries in order: see the module.
+/// Entries in order; see the module's documentation.
 #[derive(Default)]
 pub(super) struct Straight {
-    /// The last entry received. After the first one the order is not known yet.
+    /// The last entry received. After only one, the order is not known yet.
     last: Last,
     entries: Option<Appender<Entries>>,
-    /// The end from which they are written.
+    /// The end from which the tree is written.
     end: Option<End>,
     len: u64,
     is_broken: bool,
     is_closed: bool,
     /// The finished tree, once no more entries follow.
     tree: Option<Subtree<Entries>>,
-    /// Entries that were read again.
+    /// The number of entries that were read again.
     read: usize,
 }
 
-/// An entry, kept to be compared with the next one.
+/// The last entry, for comparison with the next one.
 #[derive(Default)]
 struct Last {
     score: f64,
@@ -46,7 +47,7 @@ impl Last {
         self.member.extend_from_slice(member);
     }
 
-    /// How it compares with an entry.
+    /// Compares with an entry.
     fn compare(&self, score: f64, member: &[u8]) -> Ordering {
         let scores = ordered(self.score).cmp(&ordered(score));
         scores.then_with(|| self.member[..].cmp(member))
@@ -58,8 +59,8 @@ impl Last {
 }
 
 impl Straight {
-    /// Writes an entry, if it comes next. False if it does not, or one before it did not: then
-    /// nothing is written any more. Cost: O(1).
+    /// Writes an entry, if it is next in order. Returns false if it is not, or if an earlier one
+    /// was not; then nothing more is written. Cost: O(1).
     #[inline]
     pub(super) fn push(&mut self, hash: u64, member: &[u8], score: f64) -> bool {
         if self.is_broken || !self.comes_next(member, score) {
@@ -74,7 +75,7 @@ impl Straight {
         true
     }
 
-    /// True when an entry comes behind all others, or before them, as all others did.
+    /// True if an entry comes after all others, or before them, consistently with the earlier ones.
     #[inline]
     fn comes_next(&mut self, member: &[u8], score: f64) -> bool {
         if self.len == 0 || member.len() > INLINE_MAX {
@@ -88,7 +89,7 @@ impl Straight {
         *self.end.get_or_insert(end) == end
     }
 
-    /// The appended entry: at first, the latest one.
+    /// The entry added last to the tree; at first, the latest one.
     #[inline]
     fn written(&mut self) -> &mut Appender<Entries> {
         let Self { last, entries, end, .. } = self;
@@ -99,7 +100,7 @@ impl Straight {
         })
     }
 
-    /// How many are written.
+    /// The number of written entries.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -110,7 +111,7 @@ impl Straight {
         tree + self.entries.as_ref().map_or(0, Appender::memory_bytes)
     }
 
-    /// No more entries come.
+    /// Ends the input.
     pub(super) fn close(&mut self) {
         if self.len > 0 && !self.is_closed {
             self.is_closed = true;
@@ -120,13 +121,13 @@ impl Straight {
         }
     }
 
-    /// The rank of the entry that came as this one, from 0 on.
+    /// The rank of the entry with this number in order of arrival.
     pub(super) fn rank(&self, number: u64) -> u64 {
         debug_assert!(number < self.len, "number={number} len={}", self.len);
         if self.end == Some(End::Front) { self.len - 1 - number } else { number }
     }
 
-    /// The member of this rank, once no more come.
+    /// The member at this rank, once the input has ended.
     pub(super) fn member(&self, rank: u64) -> Text<'_> {
         let tree = self.tree.as_ref().expect("it is closed");
         let (chunk, first) = tree.find(rank as usize);
@@ -134,17 +135,17 @@ impl Straight {
         item::entry(&chunk.items()[offset..], Some(chunk)).member
     }
 
-    /// True when others did not come in order, and some of these are to be read again.
+    /// True if later entries were not in order, and some of these must be read again.
     pub(super) fn is_to_be_read(&self) -> bool {
         self.is_broken && (self.read as u64) < self.len
     }
 
-    /// True when all were read again.
+    /// True when all have been read again.
     pub(super) fn is_read(&self) -> bool {
         self.is_broken && self.read as u64 == self.len
     }
 
-    /// Reads the next chunk again, by rank; frees all once they are read.
+    /// Reads the next chunk again, by rank; frees everything after the last one.
     pub(super) fn read(&mut self, mut f: impl FnMut(SortedEntry<'_>)) {
         let tree = self.tree.as_ref().expect("it is closed");
         let (chunk, first) = tree.find(self.read);

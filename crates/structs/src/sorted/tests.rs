@@ -1,4 +1,5 @@
-//! Sorted sets against a map, under seeds; cuts, readers, scans, and freeing in portions.
+//! Sorted sets compared with a map under random seeds; cuts, readers, scans, and freeing in
+//! portions.
 
 use super::*;
 use crate::lazyfree;
@@ -69,7 +70,7 @@ const SHRINK: &[(u64, Op)] = &[
     (3, Op::Cut), (2, Op::Unshare), (2, Op::Settle),
 ];
 
-/// A set with its model, and cuts of it with theirs.
+/// A set and its model, and cuts with their models.
 struct Trial {
     set: Sorted,
     model: Model,
@@ -128,7 +129,8 @@ impl Trial {
         }
     }
 
-    /// Prefetches members that are there or not, more than go together: it stays within the set.
+    /// Prefetches existing and absent members, more than one batch; must not read outside of the
+    /// set.
     fn prefetch(&self, prng: &mut Prng) {
         let wanted: Vec<(f64, u64)> = (0..prng.below(20))
             .map(|_| (score(prng), hash::of(&member(prng, self.names, self.longest))))
@@ -139,7 +141,7 @@ impl Trial {
         self.set.prefetch_all(&wanted);
     }
 
-    /// Looks, ranks and bounds.
+    /// Compares lookups, ranks and bounds with the model.
     fn check(&self, prng: &mut Prng) {
         let (set, all) = (&self.set, ordered(&self.model));
         assert_eq!(set.len(), all.len());
@@ -226,7 +228,7 @@ fn a_large_sorted_set_has_correct_ranks_and_little_overhead() {
     assert_eq!(set.rank(hash::of(b"none"), b"none"), None);
 }
 
-/// A call of a scan, whose steps are short: what they look at is counted in entries that are returned.
+/// One call of a scan; checks that its steps are short, counting visited entries in returned ones.
 fn scan(set: &Sorted, cursor: u64, most: usize, f: &mut dyn FnMut(SortedEntry<'_>)) -> u64 {
     let mut scan = Scan::new(cursor, most);
     loop {
@@ -294,7 +296,7 @@ fn a_scan_returns_all_entries_that_exist_throughout() {
             if prng.chance(50) {
                 set.insert(hash::of(&name), &name, prng.below(100) as f64);
             } else if name.len() > 10 {
-                set.remove(hash::of(&name), &name); // The first thousand stay.
+                set.remove(hash::of(&name), &name); // The first thousand are kept.
             }
         }
         if cursor == 0 {
@@ -369,7 +371,7 @@ fn clean_up_portions_that_copy_chunks_have_fewer_entries() {
     set.remove_range(1_000..1_640);
     let copying = portions(&mut set);
     assert!(copying > 60, "{copying} portions, where nearly each entry makes it copy a chunk");
-    set.remove_range(1_000..1_064); // As few are settled at once, but for the copying.
+    set.remove_range(1_000..1_064); // As many are removed at once, apart from the copying.
     assert!(set.is_unsettled());
     drop(cut);
     set.remove_range(100..set.len() - 100);
@@ -467,7 +469,7 @@ fn a_dropped_sorted_set_reports_the_bytes_of_both_trees() {
     assert!((bytes - 1_000..=bytes).contains(&waiting), "{waiting} of {bytes}");
     while lazyfree::run(&Never) {}
 
-    // The index of a reader's cut belongs to the set, as long as that exists; and what it has skipped.
+    // The index of a reader's cut belongs to the set while that exists, and so do skipped entries.
     let set = numbers(60_000);
     let reader = SortedReader::new(set.reader(), 40_000..60_000, End::Front);
     assert_eq!(lazyfree::waiting().1, 0);
@@ -494,7 +496,7 @@ fn bulk_built_sorted_sets_equal_single_insertions() {
         let (mut builder, mut model) = (SortedBuilder::new(len as usize), Model::new());
         for number in 0..len {
             let name = member(&mut prng, len * 2, if len > 2_000 { 64 } else { 5_000 });
-            // In order, as from sorted sets that are read one after the other.
+            // In order, as from several sorted sets read one after another.
             let in_order = (number % (len / 2 + 1)) as f64;
             let score = if seed == 0 { in_order } else { score(&mut prng) };
             builder.push(hash::of(&name), &name, score);
@@ -605,11 +607,11 @@ fn descending_input_is_built_without_merging() {
     while lazyfree::run(&Never) {}
 }
 
-/// Entries of `members` different members, descending or ascending.
+/// Entries of `members` distinct members, descending or ascending.
 fn in_order(prng: &mut Prng, members: u64, descends: bool) -> Vec<(f64, Vec<u8>)> {
     let named = |number| (score(prng), format!("member:{number}").into_bytes());
     let mut entries: Vec<_> = (0..members).map(named).collect();
-    // -0 and 0 are one score: then the members decide.
+    // -0 and 0 are equal scores, so the members decide.
     entries.sort_by(|one, other| {
         one.0.partial_cmp(&other.0).expect("numbers").then_with(|| one.1.cmp(&other.1))
     });
@@ -655,7 +657,7 @@ fn duplicate_members_are_detected_in_any_order() {
         let mut entries = in_order(&mut prng, 3_000, descends);
         let (first, last) = (entries[0].clone(), entries[2_999].clone());
         match again {
-            // Next to the one before, the same; further in the order; back in the order, twice.
+            // A duplicate next to the original; later in order; out of order; twice.
             0 => entries.push(last),
             1 => entries.push((if descends { f64::NEG_INFINITY } else { f64::INFINITY }, first.1)),
             2 => entries.push(first),
@@ -740,7 +742,7 @@ fn a_dropped_builder_frees_its_entries_in_portions() {
         steps += 1;
     }
     let mut builder = filled();
-    // All are in the index, and most in the tree of entries.
+    // All are in the index, and most are in the tree of entries.
     assert!((0..steps - 100).all(|_| builder.step(&f64::max)));
     drop(builder);
     assert_eq!(lazyfree::waiting().0, 3, "the trees too");

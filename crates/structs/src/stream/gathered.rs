@@ -1,16 +1,16 @@
-//! An entry that comes value by value, with names that it shares with those before it.
+//! An entry that arrives value by value, with field names shared with earlier entries.
 //!
-//! Files and payloads name the fields of a block of entries once. If each entry were made into a list
-//! of names and values first, that list would be most of what it costs to load it.
+//! Files and payloads name the fields of a block of entries once. Building a list of names and
+//! values for each entry first would be most of the cost of loading it.
 
 use super::item::{Code, FIELDS_MAX, Form};
 use super::run::Fields;
 use super::{Entries, List, NewElement, Run, StreamId, push_coded};
 
-/// See the module.
+/// The values collected so far; see the module's documentation.
 #[derive(Clone, Default)]
 pub struct Gathered {
-    /// Encoded, as are the values.
+    /// The encoded names; the values are encoded, too.
     names: Run,
     pairs: usize,
     values: Run,
@@ -18,7 +18,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// A gathering for entries with these names. `None` if they cannot be a shape.
+    /// Starts collecting entries with these names. `None` if they cannot be a shape.
     #[must_use]
     pub fn of(names: &List) -> Option<Self> {
         let mut gathered = Self { pairs: names.len(), ..Self::default() };
@@ -33,7 +33,8 @@ impl Gathered {
         Some(gathered)
     }
 
-    /// Adds the next value. False if it is too long to be kept among the entries with those before it.
+    /// Adds the next value. Returns false if it is too long to be stored among the entries,
+    /// together with the earlier ones.
     #[must_use]
     pub fn push(&mut self, value: &[u8]) -> bool {
         debug_assert!(self.len < self.pairs, "{} values to as many names", self.len);
@@ -42,7 +43,7 @@ impl Gathered {
         fits
     }
 
-    /// True when there is a value to each name.
+    /// True if there is a value for each name.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.len == self.pairs
@@ -54,7 +55,7 @@ impl Gathered {
         Fields::of(&self.values)
     }
 
-    /// Forgets the values.
+    /// Removes the values.
     pub fn clear(&mut self) {
         self.values.clear();
         self.len = 0;
@@ -62,8 +63,8 @@ impl Gathered {
 }
 
 impl Entries {
-    /// [`Entries::append`] of an entry that is whole. False if its names can be no shape, as all
-    /// numbers are taken: then nothing changes.
+    /// [`Entries::append`] for a complete entry. Returns false, without a change, if its names
+    /// cannot be a shape because no number is free.
     #[must_use]
     pub fn append_gathered(&mut self, id: StreamId, entry: &Gathered) -> bool {
         assert!(entry.is_whole(), "{} values to {} names", entry.len, entry.pairs);

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! entry  | size | head | ms | seq | fields
-//! size   bytes of what follows it, in one byte, or 255 and two more, the low one first
+//! size   the number of bytes that follow, in one byte, or 255 and two more, little endian
 //! head   bits 0..=2  bytes of ms: 0 to 6, or 8 for 7;    bits 3..=4  of seq: 0, 1, 2, or 8 for 3
 //!        bits 5..=7  the form of the fields:
-//!   0..=4  | value | value | ...                    the names are those of this shape
-//!   5      | shape: 1 | value | value | ...         of a shape with a higher number
+//!   0..=4  | value | value | ...                    the names of the shape with this number
+//!   5      | shape: 1 | value | value | ...         for a shape with a higher number
 //!   6      | name | value | name | value | ...      the entry's own names
-//!   7      | number: 2 |                            a list of names and values, kept outside
+//!   7      | number: 2 |                            a list of names and values, out of line
 //! ```
 //! The milliseconds count from the stream's base (`Entries`). Milliseconds and sequence number are
 //! written low byte first, so an ID takes four or five bytes. Names and values are elements of
@@ -21,14 +21,14 @@ use crate::list::List;
 use darter_base::StreamId as Id;
 use darter_base::bits::short_word;
 
-/// Longest fields kept among the entries; longer ones are kept outside.
+/// Longest fields stored among the entries; longer ones are stored out of line.
 pub(super) const FIELDS_MAX: usize = 1_008;
-/// Bytes before the fields at most: a long size, the head, an ID, a shape.
+/// The most bytes before the fields: a long size, the head, an ID, a shape.
 const FRONT_MAX: usize = 3 + 1 + 8 + 8 + 1;
 
 const _: () = assert!(3 * (FRONT_MAX + FIELDS_MAX) <= ROOM_MAX, "three of the longest to a chunk");
 
-/// The first byte of a size of three.
+/// The first byte of a size that takes three bytes.
 const WIDE: u8 = 255;
 /// Bytes of the number of the outside part.
 const NUMBER_BYTES: usize = 2;
@@ -41,28 +41,28 @@ const HIGH_SHAPE: u8 = 5;
 const OWN: u8 = 6;
 const OUTSIDE: u8 = 7;
 
-/// How the fields of an entry are kept.
+/// The form in which the fields of an entry are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Only values; the names are those of the shape with this number.
     Shape(u8),
-    /// Names and values.
+    /// Alternating names and values.
     Own,
-    /// Outside, by this number.
+    /// Stored out of line, under this number.
     Outside(u16),
 }
 
-/// An entry, taken apart.
+/// The parts of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
-    /// The milliseconds counted from the base.
+    /// The ID, relative to the base.
     pub(super) id: Id,
     pub(super) form: Form,
     /// The names and values, or values.
     pub(super) fields: &'a [u8],
 }
 
-/// Bytes of the size at the front, and the size.
+/// The length of the size at the front, and the size.
 #[inline]
 fn size(bytes: &[u8]) -> (usize, usize) {
     match bytes[0] {
@@ -77,7 +77,7 @@ fn id_bytes(head: u8) -> (usize, usize) {
     (MS_BYTES[usize::from(head & 7)], SEQ_BYTES[usize::from(head >> 3 & 3)])
 }
 
-/// The ID of the entry at the front, counted from the base.
+/// The ID of the entry at the front, relative to the base.
 #[inline]
 pub(super) fn id(bytes: &[u8]) -> Id {
     let (at, _) = size(bytes);
@@ -105,7 +105,7 @@ pub(super) fn parts(bytes: &[u8]) -> Parts<'_> {
     Parts { id: Id::new(short_word(rest, ms), short_word(&rest[ms..], seq)), form, fields }
 }
 
-/// The place of the number of the long part that the entry at the front keeps outside, if any.
+/// The place of the out-of-line number in the entry at the front, if it has one.
 #[inline]
 fn number_at(bytes: &[u8]) -> Option<usize> {
     let (at, _) = size(bytes);
@@ -122,7 +122,7 @@ pub(super) struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// An entry with these fields, in a form that is not outside. The ID counts from the base.
+    /// An entry with these fields, stored inline. The ID is relative to the base.
     pub(super) fn of(id: Id, form: Form, fields: &'a [u8]) -> Self {
         debug_assert!(fields.len() <= FIELDS_MAX, "{} bytes of fields", fields.len());
         match form {
@@ -133,7 +133,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// An entry whose fields are kept outside.
+    /// An entry whose fields are stored out of line.
     pub(super) fn outside(id: Id, fields: List) -> Self {
         Self { long: Some(fields), ..Self::new(id, OUTSIDE, &[], &[0; NUMBER_BYTES]) }
     }
@@ -164,7 +164,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The first of these lengths that a number fits.
+/// The index of the first of these lengths that fits a number.
 fn code(value: u64, lengths: &[usize]) -> usize {
     let bytes = (u64::BITS - value.leading_zeros()).div_ceil(8) as usize;
     lengths.iter().position(|len| *len >= bytes).expect("the last is 8")
