@@ -1,11 +1,11 @@
-//! A blocking RESP client: small replies are parsed, large ones are counted as they pass.
+//! A blocking RESP client: small replies are parsed, large ones only counted while they are read.
 //!
-//! Reading a reply of ten million elements must cost the client no more than the reading, or the
+//! Reading a reply of ten million elements must cost the client no more than the reads, or the
 //! client would be measured instead of the server. [`Counter`] therefore only finds where replies
-//! end: it skips bulk strings by their length and keeps one number, the elements still owed. It
-//! works on any split of the byte stream and remembers errors.
+//! end: it skips bulk strings by their length and keeps one number, the elements that the reply
+//! still lacks. It works on any split of the byte stream and remembers errors.
 //!
-//! Not here: the saturating client (`saturate`), which does not even do that.
+//! Not here: the client that saturates a server (`saturate`), which does even less.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::fault::{Fault, Outcome};
 
-/// The most that one read takes.
+/// The most bytes that one read takes.
 const READ_BYTES: usize = 256 * 1024;
-/// Longest header or status line.
+/// The longest header or status line.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// A parsed reply. Nested aggregates keep only their first level's count and flat elements.
@@ -34,7 +34,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// The text of a status or bulk reply; empty for others.
+    /// The text of a status or bulk reply. Empty for other replies.
     pub(crate) fn text(&self) -> String {
         match self {
             Reply::Status(line) => line.clone(),
@@ -43,7 +43,7 @@ impl Reply {
         }
     }
 
-    /// The number of an integer reply, 0 for others.
+    /// The number of an integer reply. 0 for other replies.
     pub(crate) fn number(&self) -> i64 {
         match self {
             Reply::Integer(number) => *number,
@@ -55,20 +55,20 @@ impl Reply {
 /// Finds the ends of replies in a stream of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    /// Bytes of a bulk string (with its CRLF) still to skip.
+    /// The bytes of a bulk string (with its CRLF) still to skip.
     skip: u64,
-    /// Elements that the reply still owes; 0 between replies.
+    /// The number of elements that the reply still lacks. 0 between replies.
     owed: u64,
-    /// The header line so far, without CRLF.
+    /// The header line read so far, without CRLF.
     line: Vec<u8>,
-    /// How many error lines passed.
+    /// The number of error lines so far.
     pub(crate) errors: u64,
-    /// The first of them.
+    /// The first error line.
     pub(crate) first_error: Option<String>,
 }
 
 impl Counter {
-    /// Processes the next bytes; returns how many replies ended in them.
+    /// Processes the next bytes. Returns how many replies ended in them.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> u64 {
         let mut ended = 0;
         while !bytes.is_empty() {
@@ -91,7 +91,7 @@ impl Counter {
         ended
     }
 
-    /// Handles a complete header line; returns whether a reply ended with it.
+    /// Handles a complete header line. Returns whether a reply ended with it.
     fn header(&mut self) -> bool {
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         let Some((kind, rest)) = line.split_first() else { return false };
@@ -119,7 +119,7 @@ impl Counter {
         false
     }
 
-    /// An element has ended; returns whether the reply has.
+    /// Counts an element that has ended. Returns whether the reply has ended with it.
     fn element_ended(&mut self) -> bool {
         self.owed = self.owed.max(1) - 1;
         self.owed == 0
@@ -138,9 +138,9 @@ pub(crate) enum Reader {
 /// The facts about a reply that was only counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Streamed {
-    /// From sending the request to its first byte.
+    /// The time from sending the request to the first byte of the reply.
     pub(crate) first_byte: Duration,
-    /// From sending the request to the end of its reply.
+    /// The time from sending the request to the end of the reply.
     pub(crate) whole: Duration,
     /// The reply's size on the wire.
     pub(crate) bytes: u64,
@@ -150,13 +150,13 @@ pub(crate) struct Streamed {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Read but not yet consumed: `input[start..]`.
+    /// The bytes read but not yet consumed: `input[start..]`.
     input: Vec<u8>,
     start: usize,
 }
 
 impl Connection {
-    /// Connects to `port` on this machine; each later read waits for at most `limit`.
+    /// Connects to `port` on this machine. Each later read waits for at most `limit`.
     pub(crate) fn open(port: u16, limit: Duration) -> Outcome<Connection> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
@@ -170,7 +170,7 @@ impl Connection {
         Ok(self.stream.write_all(request)?)
     }
 
-    /// Reads available bytes into `buffer`; 0 bytes are a [`Fault::Gone`].
+    /// Reads available bytes into `buffer`. A read of 0 bytes is a [`Fault::Gone`].
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Outcome<usize> {
         match self.stream.read(buffer)? {
             0 => Err(Fault::Gone),
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Sends one command and parses its reply; an error reply is a [`Fault::Refused`].
+    /// Sends one command and parses its reply. An error reply is a [`Fault::Refused`].
     pub(crate) fn ask<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Outcome<Reply> {
         let mut request = Vec::new();
         command(&mut request, words);
@@ -236,7 +236,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `request` and reads its one reply without keeping it.
+    /// Sends `request` and reads its reply without keeping it.
     ///
     /// The limit holds for the whole exchange, not for each read.
     pub(crate) fn stream(

@@ -27,7 +27,7 @@ use crate::process;
 
 /// How long an undisturbed loop lasts.
 const LOOP_NS: u64 = 10_000;
-/// A delay from which a slice that lasts as long as it should (100 µs) is counted as one above 512 µs.
+/// A slice of the intended length (100 µs) with a delay of this much counts as one above 512 µs.
 const STALL_NS: u64 = 412_000;
 /// The interval between loops at [`Pace::Sparse`].
 const PAUSE: Duration = Duration::from_millis(2);
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Pace {
-    /// All that is idle: loop after loop.
+    /// All the time that the processor is idle: loop after loop.
     Steady,
     /// One loop in [`PAUSE`].
     Sparse,
@@ -51,7 +51,7 @@ pub(crate) struct Delays {
     pub(crate) longest_ns: u64,
     /// Loops that were delayed by [`STALL_NS`] or more.
     stalls: u64,
-    /// All loops together.
+    /// The sum of all loops.
     ran_ns: u64,
 }
 
@@ -70,7 +70,7 @@ impl Delays {
         }
     }
 
-    /// How many slices above 512 µs the host alone should have made in this much CPU time.
+    /// How many slices above 512 µs the host alone should have caused in this much CPU time.
     pub(crate) fn expected(&self, busy: Duration) -> f64 {
         if self.ran_ns == 0 {
             return 0.0;
@@ -87,7 +87,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts on these processors: returns after `span` at [`Pace::Steady`], and is sparse then.
+    /// Starts on these processors. Returns after `span` at [`Pace::Steady`], and then continues at
+    /// [`Pace::Sparse`].
     pub(crate) fn start(processors: &[usize], span: Duration) -> Control {
         let pace = Arc::new(AtomicU8::new(Pace::Steady as u8));
         let spawn = |processor: &usize| {
@@ -100,7 +101,7 @@ impl Control {
         control
     }
 
-    /// Ends after another `span` at [`Pace::Steady`]. Returns what was seen on all processors.
+    /// Ends after another `span` at [`Pace::Steady`]. Returns the delays on all processors.
     pub(crate) fn end(mut self, span: Duration) -> Delays {
         self.go_on(Pace::Steady);
         std::thread::sleep(span);
@@ -115,7 +116,7 @@ impl Control {
 }
 
 impl Drop for Control {
-    /// If the experiment breaks off: the threads must not run into the next one.
+    /// If the experiment breaks off, the threads must not run into the next one.
     fn drop(&mut self) {
         self.go_on(Pace::End);
     }
@@ -137,7 +138,7 @@ fn run(processor: usize, pace: &AtomicU8) -> Delays {
     }
 }
 
-/// Runs for [`LOOP_NS`] of CPU time and returns how much it really was.
+/// Runs for [`LOOP_NS`] of CPU time. Returns how long it really took.
 fn loop_ns() -> u64 {
     let started_ns = cpu_ns();
     loop {

@@ -1,4 +1,4 @@
-//! The data sets of `bigkey`: what each holds, and its RDB file.
+//! The data sets of `bigkey`: the contents of each, and its RDB file.
 //!
 //! All sizes follow from one number, the elements of the big key, so that a small run has the shape
 //! of the large one. Every set also holds the small keys that the stream of GETs reads.
@@ -12,17 +12,17 @@ use crate::rdb::Writer;
 
 /// The key of the big value.
 pub(crate) const BIG: &str = "blocked_user_ids";
-/// The second value of [`Data::TwoSets`] and [`Data::TwoScores`].
+/// The key of the second value of [`Data::TwoSets`] and [`Data::TwoScores`].
 pub(crate) const OTHER: &str = "other_user_ids";
 /// The seed of the UUIDs.
 pub(crate) const SEED: u64 = 0xda27e2;
-/// How many small keys there are besides.
+/// The number of small keys in every set.
 pub(crate) const SMALL_KEYS: u64 = 100_000;
 /// The keys of [`Data::Article`].
 pub(crate) const ARTICLE_HASH: &str = "hset";
 pub(crate) const ARTICLE_LIST: &str = "list";
 pub(crate) const ARTICLE_SETS: [&str; 3] = ["set", "set:2", "set:3"];
-/// The element that is a tenth of [`Data::Repeats`].
+/// The value of every tenth element of [`Data::Repeats`].
 pub(crate) const FREQUENT: &str = "frequent";
 /// Bytes of a reason in the hash.
 const REASON_BYTES: usize = 12;
@@ -39,10 +39,10 @@ const EVERYTHING: &[Data] = &[
     Data::Sketches,
 ];
 
-/// How large everything is.
+/// The size of the data sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Fields of the hash, members of each set, elements of a list.
+    /// The number of fields of the hash, members of each set, or elements of a list.
     pub(crate) elements: u64,
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum Data {
     Text,
     /// Many HyperLogLogs, dense.
     Sketches,
-    /// A value of each kind, each as large as alone.
+    /// A value of each kind, each as large as in its own data set.
     Everything,
     /// A hash, a list and three sets of integers.
     Article,
@@ -142,7 +142,7 @@ impl Data {
         }
     }
 
-    /// Elements in the file, besides the small keys.
+    /// The number of elements in the file, without the small keys.
     pub(crate) fn elements(self, scale: &Scale) -> u64 {
         match self {
             Data::Small | Data::Populated => 0,
@@ -157,7 +157,7 @@ impl Data {
         }
     }
 
-    /// Keys in the file, besides the small ones.
+    /// The number of keys in the file, without the small ones.
     fn keys(self, scale: &Scale) -> u64 {
         match self {
             Data::Small | Data::Populated => 0,
@@ -189,7 +189,7 @@ impl Data {
             Data::Uuids => write_set(file, key, all.map(|n| uuid(SEED, n)), scale.elements),
             Data::Integers => write_set(file, key, all.map(|n| n.to_string()), scale.elements),
             Data::TwoSets => {
-                // The last member of the first is the first of the second.
+                // The last member of the first set is the first of the second.
                 let second = scale.elements - 1..scale.elements * 2 - 1;
                 write_set(file, key, all.map(member), scale.elements)?;
                 write_set(file, OTHER, second.map(member), scale.elements)
@@ -231,7 +231,7 @@ fn write_hash(file: &mut Writer, key: &str, numbers: Range<u64>) -> Outcome<()> 
     Ok(())
 }
 
-/// The data that the article's script makes of the numbers from 1: HSET, LPUSH, SADD.
+/// Writes the data that the article's script makes of the numbers from 1: HSET, LPUSH, SADD.
 fn write_article(file: &mut Writer, elements: u64) -> Outcome<()> {
     file.hash(ARTICLE_HASH.as_bytes(), elements)?;
     for number in 1..=elements {
@@ -278,8 +278,8 @@ pub(crate) fn small_key(number: u64) -> Vec<u8> {
     format!("small:{number:06}").into_bytes()
 }
 
-/// An entry of [`Data::Entries`], the number of which is from 0: its milliseconds, and the values of
-/// `sensor` and `value`.
+/// The milliseconds of entry `number` of [`Data::Entries`] (counted from 0), and the values of its
+/// fields `sensor` and `value`.
 fn entry(number: u64) -> (u64, [u32; 2]) {
     let value = Prng::from_seed(number).next() % 1_000_000;
     (entry_ms(number), [(number % 100) as u32, value as u32])
@@ -300,7 +300,7 @@ pub(crate) fn sketch_key(number: u64) -> String {
     format!("sketch:{number}")
 }
 
-/// A member of the sets that are no UUIDs or integers, and of sorted sets.
+/// A member of the sorted sets, and of the sets whose members are neither UUIDs nor integers.
 pub(crate) fn member(number: u64) -> String {
     format!("member:{number}")
 }

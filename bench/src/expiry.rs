@@ -1,9 +1,10 @@
-//! `expiry`: the Dashtable note's experiment. SETs of 256-byte values with a TTL of 30 s, on keys
-//! drawn from a hundred million, as fast as one client can: what rate, and how much memory?
+//! `expiry`: the experiment of the Dashtable note. One client sends SETs of 256-byte values with a
+//! TTL of 30 s, on keys drawn from a hundred million, as fast as it can. The report shows the rate
+//! and the memory.
 //!
-//! A server that reaps late holds more dead keys. A faster one also holds more living keys, so the
-//! table shows the peak and also bytes per key that DBSIZE counts. Afterwards nothing is sent, and
-//! the time until the server is empty again is measured.
+//! A server that removes expired keys late holds more of them. A faster server also holds more keys
+//! that are not expired, so the table shows the peak and also the bytes for each key that DBSIZE
+//! counts. Afterwards nothing is sent, and the time until the server is empty again is measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,11 +19,11 @@ use crate::report::{Report, Table, brief};
 use crate::saturate::{self, Load, Pushed, Supply, Turn, Wait};
 use crate::summary::{mib_text, nanos, ratio_text, time_text};
 
-/// Connections: 2 threads of 20 in the note.
+/// The number of connections: 2 threads of 20 in the note.
 const CLIENTS: usize = 40;
 /// The number of keys drawn from.
 const KEYS: u64 = 100_000_000;
-/// Bytes of a value.
+/// A value of 256 bytes.
 const VALUE: [u8; 256] = [b'x'; 256];
 /// How long memory is watched after the last key has expired.
 const GIVING_BACK: Duration = Duration::from_secs(5);
@@ -44,7 +45,7 @@ struct Expired {
     empty_bytes: u64,
     peak_bytes: u64,
     cpu_us: f64,
-    /// From the last SET to DBSIZE 0.
+    /// The time from the last SET until DBSIZE is 0.
     empty_after: Option<Duration>,
 }
 
@@ -115,8 +116,8 @@ fn one(options: &Options, subject: &Subject, span: Span) -> Outcome<Expired> {
     })
 }
 
-/// Samples memory and DBSIZE during the load and until the server has been empty for a while, or
-/// until twice the TTL has passed since.
+/// Samples memory and DBSIZE during the load and until the server has been empty for a while, but
+/// at most until twice the TTL has passed since the load.
 fn watch(
     options: &Options,
     server: &Server,
@@ -135,7 +136,8 @@ fn watch(
             if keys == 0 && empty_after.is_none() {
                 empty_after = Some(end.elapsed());
             }
-            // Servers return memory after the last key is gone: wait for that, too.
+            // Servers return memory after the last key is gone, so the samples continue for a
+            // while.
             if empty_after.is_some_and(|after| end.elapsed() > after + GIVING_BACK) {
                 return Ok((points, empty_after));
             }

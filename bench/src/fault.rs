@@ -1,7 +1,7 @@
-//! Why a measurement could not be made.
+//! The reasons why a measurement could not be made.
 //!
-//! A fault ends one row of a table, never the run: the row shows its text. So the variants are
-//! those that a runner distinguishes, and everything else is a text.
+//! A fault ends one row of a table, never the run: the row shows its text. So only the faults that
+//! a runner distinguishes have variants of their own, and every other fault is a text.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::io;
 /// The result of every fallible step of the tool.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
-/// Why a measurement could not be made.
+/// The reason why a measurement could not be made.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The server took longer than the step's limit.
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     Gone,
     /// The server answered with an error line (without `-` and CRLF).
     Refused(String),
-    /// The environment: a binary is missing, a file cannot be written.
+    /// The environment is at fault: a binary is missing, a file cannot be written.
     Setup(String),
     /// Any other failure of a socket or file.
     Io(io::Error),

@@ -1,9 +1,9 @@
-//! The experiments of `bigkey`: one row each.
+//! The experiments of `bigkey`, one row each.
 //!
-//! A row names the data to load, the concurrent requests on the *same* key, and what the big client
-//! does. The runner (`bigkey`) knows nothing else, so a new experiment is a new row. Each starts on
-//! a server that has just loaded its data: what one leaves behind, in the keyspace or in the
-//! allocator, does not affect the next.
+//! A row names the data to load, the concurrent requests on the *same* key, and the act of the big
+//! client. The runner (`bigkey`) knows nothing else, so a new experiment is a new row. Each
+//! experiment starts on a server that has just loaded its data, so that an experiment cannot affect
+//! the next one through the keyspace or the allocator.
 
 use std::time::{Duration, Instant};
 
@@ -51,20 +51,20 @@ pub(crate) struct Experiment {
 pub(crate) enum Picture {
     /// A picture is drawn.
     Drawn,
-    /// Left out: the table is enough.
+    /// No picture is drawn, because the table is enough.
     Left,
 }
 
-/// Appends request `number` of the stream on the big key.
+/// Appends request number `number` of the stream on the big key.
 pub(crate) type SameKey = fn(&Scale, u64, &mut Prng, &mut Vec<u8>);
 
 /// The big client.
 pub(crate) struct Actor {
-    /// The connection.
+    /// The connection to the server.
     pub(crate) connection: Connection,
     /// The port of its server.
     pub(crate) port: u16,
-    /// How large everything is.
+    /// The sizes of the data.
     pub(crate) scale: Scale,
     /// The longest that one command, and the whole act, may take.
     pub(crate) limit: Duration,
@@ -87,7 +87,7 @@ const STREAM: Option<SameKey> = Some(touch_entries);
 const HLL: Option<SameKey> = Some(touch_sketch);
 const EACH: Option<SameKey> = Some(touch_one_of_all);
 
-/// All experiments, in the order in which they run; rows with the same data are adjacent.
+/// All experiments, in the order in which they run. Rows with the same data are adjacent.
 #[rustfmt::skip] // A table: one row an experiment, columns aligned.
 pub(crate) const TABLE: &[Experiment] = &[
     row("HSET fill by 100",    Small,     None, Left,  |a| a.fill("HSET")),
@@ -142,7 +142,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("EXPIRE zset 1 s",     Scores,    ZSET, Left,  |a| a.expire("ZCARD")),
     row("RENAME zset",         Scores,    ZSET, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
     row("COPY zset",           Scores,    ZSET, Left,  |a| a.run(&["COPY", BIG, "copy"])),
-    // As geohashes, scores below 1 are all in one corner of the world.
+    // Read as geohashes, all scores below 1 are in one corner of the world.
     row("GEOSEARCH all",       Scores,    ZSET, Left,  |a| a.run(&["GEOSEARCH", BIG, "FROMLONLAT", "-180", "-85.05", "BYRADIUS", "9", "km"])),
     row("ZUNIONSTORE",         TwoScores, ZSET, Drawn, |a| a.run(&["ZUNIONSTORE", "dest", "2", BIG, OTHER])),
     row("ZINTERSTORE",         TwoScores, ZSET, Left,  |a| a.run(&["ZINTERSTORE", "dest", "2", BIG, OTHER])),
@@ -201,7 +201,7 @@ impl Actor {
         self.connection.stream(&request, SLOW_READER, self.limit)
     }
 
-    /// One command that names every key of [`Data::Keys`].
+    /// Runs one command that names every key of [`Data::Keys`].
     fn run_on_keys(&mut self, name: &str) -> Outcome<Streamed> {
         let keys = self.scale.keys();
         let value: &[&[u8]] = if name == "MSET" { &[b"another value..."] } else { &[] };
@@ -215,13 +215,13 @@ impl Actor {
         self.connection.stream(&request, Reader::Fast, self.limit)
     }
 
-    /// SPOP of a tenth of the set: a million of ten.
+    /// Runs SPOP of a tenth of the set: a million of ten million members.
     fn pop(&mut self) -> Outcome<Streamed> {
         let count = (self.scale.elements / 10).to_string();
         self.run(&["SPOP", BIG, &count])
     }
 
-    /// One command that adds a tenth as much as there is: a million beside ten.
+    /// Runs one command that adds a tenth of the elements once more: a million to ten million.
     fn add_at_once(&mut self, name: &str) -> Outcome<Streamed> {
         let mut request = Vec::new();
         let first = self.scale.elements;
@@ -229,33 +229,33 @@ impl Actor {
         self.connection.stream(&request, Reader::Fast, self.limit)
     }
 
-    /// A command on the ranks of one `part`th of the big value, in its middle.
+    /// Runs a command on a `part`th of the ranks of the big value, in its middle.
     fn run_on_ranks(&mut self, name: &str, part: u64) -> Outcome<Streamed> {
         let (elements, count) = (self.scale.elements, self.scale.elements / part);
         let first = (elements - count) / 2;
         self.run(&[name, BIG, &first.to_string(), &(first + count - 1).to_string()])
     }
 
-    /// LINSERT before the element in the middle, which is found by its value.
+    /// Runs LINSERT before the element in the middle, which the server finds by its value.
     fn insert(&mut self) -> Outcome<Streamed> {
         let middle = (self.scale.elements / 2).to_string();
         self.run(&["LINSERT", BIG, "BEFORE", &middle, "here"])
     }
 
-    /// XTRIM to half of the entries.
+    /// Runs XTRIM to half of the entries.
     fn trim(&mut self) -> Outcome<Streamed> {
         let half = (self.scale.elements / 2).to_string();
         self.run(&["XTRIM", BIG, "MAXLEN", &half])
     }
 
-    /// One command that names every key of [`Data::Sketches`].
+    /// Runs one command that names every key of [`Data::Sketches`].
     fn run_on_sketches(&mut self, head: &[&str]) -> Outcome<Streamed> {
         let keys = (0..self.scale.sketches()).map(data::sketch_key);
         let words: Vec<String> = head.iter().map(|word| (*word).to_owned()).chain(keys).collect();
         self.run(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// BGSAVE, and a wait until the file is there; `first_byte` is the reply's time.
+    /// Runs BGSAVE and waits until the file exists. `first_byte` is the time of the reply.
     fn save(&mut self) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = self.run(&["BGSAVE"])?;
@@ -272,8 +272,8 @@ impl Actor {
         }
     }
 
-    /// A key, a field and a member of the row's length at full scale: each is added, found and
-    /// removed, by one command after the other.
+    /// Adds, finds and removes a key, a field and a member with a long name (at full scale as long
+    /// as the row says), by one command after the other.
     fn long_names(&mut self) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = Streamed::default();
@@ -299,8 +299,8 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// A subscriber reads nothing, until the server closes it for what it is owed; `bytes` are those of
-    /// the messages.
+    /// Subscribes and reads nothing, until the server closes the connection because too much is
+    /// unread. `bytes` are those of the messages.
     fn subscribe(&mut self) -> Outcome<Streamed> {
         const MESSAGE: usize = 1_000;
         const PIPELINE: usize = 16;
@@ -329,7 +329,7 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// A document: an array of all numbers, which is written, read, counted in, and deleted.
+    /// Writes, reads, counts and deletes a document: an array of all numbers.
     fn document(&mut self) -> Outcome<Streamed> {
         let numbers: Vec<String> =
             (0..self.scale.elements).map(|number| number.to_string()).collect();
@@ -343,7 +343,8 @@ impl Actor {
         ])
     }
 
-    /// A tenth as many items as a big value has, into each filter and sketch, by one command each.
+    /// Adds a tenth as many items as a big value has to each filter and sketch, by one command
+    /// each.
     fn sketch(&mut self) -> Outcome<Streamed> {
         let items: Vec<String> =
             (0..self.scale.elements / 10).map(|number| number.to_string()).collect();
@@ -363,7 +364,8 @@ impl Actor {
         self.run_all(&adds.each_ref().map(Vec::as_slice))
     }
 
-    /// Commands one after the other: `first_byte` is that of the first, `bytes` the sum.
+    /// Runs the commands one after the other. `first_byte` is that of the first command, `bytes`
+    /// the sum.
     fn run_all(&mut self, commands: &[&[&str]]) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut all = Streamed::default();
@@ -378,8 +380,9 @@ impl Actor {
         Ok(all)
     }
 
-    /// Fifty clients with MSETs of ten keys each, for two seconds at full scale: with several cores
-    /// each makes work for all, and messages of other cores must run within the slice as well.
+    /// Fifty clients send MSETs of ten keys each, for two seconds at full scale. With several cores
+    /// each command makes work for all of them, and messages from other cores must run within the
+    /// slice as well.
     fn crowd(&mut self) -> Outcome<Streamed> {
         let load = Load {
             clients: 50,
@@ -407,7 +410,7 @@ impl Actor {
         Ok(Streamed { first_byte: pushed.elapsed, whole: pushed.elapsed, bytes })
     }
 
-    /// The article's script: rounds of HSET, LPUSH and SADD in one EVAL.
+    /// Runs the article's script: rounds of HSET, LPUSH and SADD in one EVAL.
     fn seed(&mut self) -> Outcome<Streamed> {
         let count = self.scale.elements.to_string();
         let keys = [ARTICLE_HASH, ARTICLE_LIST, ARTICLE_SETS[0]];
@@ -422,12 +425,12 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// EXPIRE, and then a wait until what it held is gone, as the command `count` says;
-    /// `first_byte` is the reply's time.
+    /// Runs EXPIRE and waits until the command `count` says that the value is gone. `first_byte` is
+    /// the time of the reply.
     fn expire(&mut self, count: &str) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = self.run(&["EXPIRE", BIG, "1"])?;
-        // The stream on the same key may have created a new, small value meanwhile.
+        // Meanwhile the stream on the same key may have created a new, small value.
         while self.connection.ask(&[count, BIG])?.number() as u64 > self.scale.elements / 2 {
             if started.elapsed() > self.limit {
                 return Err(Fault::TimedOut);
@@ -438,7 +441,7 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// The article's program: HSCAN by 100, HDEL of the result, until the cursor is 0.
+    /// Runs the article's program: HSCAN by 100 and HDEL of the result, until the cursor is 0.
     fn drain(&mut self) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = Streamed::default();
@@ -464,7 +467,7 @@ impl Actor {
         }
     }
 
-    /// Fills the big key by commands of 100 elements, two pipelines in flight.
+    /// Fills the big key by commands of 100 elements, with two pipelines in flight.
     fn fill(&mut self, name: &str) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = Streamed::default();

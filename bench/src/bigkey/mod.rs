@@ -42,11 +42,11 @@ struct Measured {
     end_ns: u64,
     others: Vec<Sample>,
     during: Summary,
-    /// Without the time after its reply.
+    /// The other clients' waits during the act, without the second after its reply.
     running: Summary,
     outside: Summary,
     same: Option<Summary>,
-    /// Each of the probes: during the act, and outside.
+    /// The waits of each probe: during the act, and outside it.
     probes: Vec<[Summary; 2]>,
     /// The server's own slices, if it reports them.
     slices: Option<Slices>,
@@ -56,14 +56,14 @@ struct Measured {
     busy: Duration,
     peak_more_bytes: u64,
     resident_bytes: u64,
-    /// The latest wake-up of the client's own stream.
+    /// The latest wake-up of a stream in the client.
     late_ns: u64,
     /// How long the server was runnable while others had its processor.
     held_up_ns: u64,
     errors: u64,
 }
 
-/// A cell of the comparison.
+/// One result for the comparison.
 struct Entry {
     experiment: &'static Experiment,
     subject: usize,
@@ -74,13 +74,13 @@ struct Entry {
 struct Loaded {
     data: Data,
     subject: usize,
-    /// One for each start.
+    /// The time until the server was ready, one for each start.
     ready_after_ns: Vec<f64>,
-    /// Resident memory then.
+    /// Resident memory after each start.
     resident_bytes: Vec<f64>,
 }
 
-/// All results.
+/// All results of a run.
 struct Results {
     subjects: Vec<Subject>,
     /// Resident memory of each subject without data.
@@ -95,8 +95,8 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     report(options, &results)?.finish()
 }
 
-/// Measures, and rewrites the report after each set of data: an interrupted run leaves what it has
-/// measured.
+/// Measures, and rewrites the report after each set of data, so that an interrupted run leaves the
+/// results it has.
 fn measure_all(options: &Options) -> Outcome<Results> {
     let subjects = options.subjects();
     let chosen: Vec<&'static Experiment> =
@@ -119,12 +119,12 @@ fn measure_all(options: &Options) -> Outcome<Results> {
 }
 
 fn empty_bytes(options: &Options, subject: &Subject) -> u64 {
-    // A server that does not start shows that in its rows; here it counts as 0.
+    // A server that does not start shows that in its rows. Here its memory counts as 0.
     Server::start(subject, &options.processors, None, Duration::from_secs(20))
         .map_or(0, |server| server.resident_bytes())
 }
 
-/// One server with one file.
+/// A server that is measured with one data file.
 struct Bench<'a> {
     options: &'a Options,
     subjects: &'a [Subject],
@@ -177,7 +177,7 @@ impl Bench<'_> {
     fn measure(&self, server: &mut Server, experiment: &Experiment) -> Outcome<Measured> {
         let options = self.options;
         let mut admin = server.connect(options.limit)?;
-        // A server without these statistics returns an error, and shows no slice later.
+        // A server without these statistics replies with an error. The report then shows no slice.
         let _ = admin.ask(&["CONFIG", "RESETSTAT"]);
         let connection = server.connect(options.limit)?;
         let (port, scale, limit) = (server.port, options.scale, options.limit);
@@ -205,7 +205,7 @@ impl Bench<'_> {
         let acted = (experiment.act)(&mut actor);
         let end_ns = plan.now_ns();
         if acted.is_err() {
-            server.kill(); // The big client may hang; the streams must end.
+            server.kill(); // The big client may hang, but the streams must end.
         }
         std::thread::sleep(options.tail);
         plan.end();
@@ -253,7 +253,7 @@ impl Bench<'_> {
     }
 }
 
-/// Exchanges that were due during an act, and before it.
+/// Summarises the exchanges that were due during an act, and those due before it.
 fn halves(record: &Record, begin_ns: u64, end_ns: u64) -> [Summary; 2] {
     [(begin_ns, end_ns), (0, begin_ns)]
         .map(|(from_ns, to_ns)| Summary::between(&record.samples, from_ns, to_ns))
@@ -264,10 +264,10 @@ fn join(thread: std::thread::JoinHandle<Record>) -> Record {
 }
 
 /// How long the control runs without a pause at the end: as long as a core of the server was busy,
-/// so that the machine had as much time to disturb it; [`CONTROL_LIMIT`] at most.
+/// so that the machine had as much time to disturb it, and at most [`CONTROL_LIMIT`].
 fn control_span(options: &Options, slices: Option<&Slices>, busy: Duration) -> Duration {
     if slices.is_none() {
-        return options.tail; // There is nothing to compare with.
+        return options.tail; // Without slices there is nothing to compare with.
     }
     busy.clamp(options.tail, CONTROL_LIMIT.max(options.tail))
 }
@@ -386,7 +386,7 @@ fn by_experiment<'a>(
     })
 }
 
-/// A cell of the comparison: its figure and its form.
+/// One column of the comparison: its figure and its format.
 struct Measure {
     head: &'static str,
     value: fn(&Measured) -> f64,
@@ -577,8 +577,9 @@ fn row_by_row(
     table
 }
 
-/// The longest slice, marked where it is not above the control; its cause; the control; how many
-/// were above 512 µs; how many of these the control makes one expect of the host.
+/// The longest slice, marked if it is not above the control. Its cause. The control's longest
+/// delay. How many slices were above 512 µs. How many of these the host alone would be expected to
+/// cause, judged by the control.
 fn slice_texts(measured: &Measured) -> [String; 5] {
     let control_us = measured.control.longest_ns / 1_000;
     let (control, none) = (control_us.to_string(), || "–".to_owned());

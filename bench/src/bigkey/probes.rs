@@ -1,7 +1,8 @@
-//! The probes beside a big command: clients with whom a paced stream of GETs has little in common.
+//! The probes beside a big command: clients that wait for other things than a paced stream of GETs
+//! does.
 //!
-//! A writer's command may wait for memory that a snapshot holds, or behind a lock; a hand-over needs two
-//! connections to be served in turn; a short connection needs the listener.
+//! A writer's command may wait for memory that a snapshot holds, or for a lock. A hand-over needs
+//! the server to serve two connections in turn. A short connection needs the listener.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::options::Options;
 use crate::process::Server;
 use crate::stream::{self, Pace, Plan, Record};
 
-/// A probe: its name, and how many requests fall on one of it in the stream of GETs.
+/// A probe: its name, and how many requests of the stream of GETs there are for each of its
+/// exchanges.
 pub(crate) struct Probe {
     pub(crate) name: &'static str,
     rarity: u64,
@@ -33,7 +35,7 @@ pub(crate) const PROBES: [Probe; 3] = [
 /// Lists that the writer appends to.
 const LISTS: u64 = 100;
 
-/// Starts all probes; each runs until the plan ends or the server goes.
+/// Starts all probes. Each runs until the plan ends or the server is gone.
 pub(crate) fn spawn(
     server: &Server,
     options: &Options,
@@ -56,7 +58,7 @@ pub(crate) fn spawn(
     PROBES.iter().map(start).collect()
 }
 
-/// SET of a small key and RPUSH to a small list, by turns.
+/// SETs a small key and RPUSHes to a small list by turns.
 fn writer(server: &Server, options: &Options) -> Outcome<Box<Exchange>> {
     let mut connection = server.connect(options.limit + options.tail)?;
     Ok(Box::new(move |number| {
@@ -66,7 +68,8 @@ fn writer(server: &Server, options: &Options) -> Outcome<Box<Exchange>> {
     }))
 }
 
-/// A push to one who waits in BLPOP: from the push to the other's reply.
+/// Pushes an element to a client that waits in BLPOP. Measured from the push to the other client's
+/// reply.
 fn hand_over(server: &Server, options: &Options) -> Outcome<Box<Exchange>> {
     let connect = || server.connect(options.limit + options.tail);
     let (mut giver, mut taker) = (connect()?, connect()?);
@@ -80,7 +83,7 @@ fn hand_over(server: &Server, options: &Options) -> Outcome<Box<Exchange>> {
     }))
 }
 
-/// Connect, one GET, close.
+/// Connects, sends one GET, and closes.
 fn short_connection(server: &Server, options: &Options) -> Outcome<Box<Exchange>> {
     let (port, limit) = (server.port, options.limit + options.tail);
     Ok(Box::new(move |number| {

@@ -14,11 +14,11 @@ use darter_base::UnixMillis;
 use darter_structs::table::STAMP_END;
 
 const MASK: u64 = STAMP_END as u64 - 1;
-/// Seconds by which a stamp may be ahead of the clock.
+/// The number of seconds by which a stamp may be ahead of the clock.
 const SKEW_MAX: u64 = 1 << 20;
-/// Longest idle time, in seconds.
+/// The longest idle time, in seconds.
 pub(crate) const IDLE_MAX: u64 = MASK - SKEW_MAX;
-/// Longest idle time that can be given: half of the range is left for it to grow.
+/// The longest idle time that a client can set. The other half of the range is left for it to grow.
 pub(crate) const GIVEN_MAX: u64 = IDLE_MAX / 2;
 
 const _: () = assert!(STAMP_END.is_power_of_two());
@@ -30,8 +30,9 @@ pub(crate) fn stamp(now: UnixMillis) -> u32 {
     wrapped(now / 1_000 + 1)
 }
 
-/// The stamp of a key that has been idle for `seconds` at `now`, [`GIVEN_MAX`] at most. They are
-/// reported at once, so they count from the beginning of this second.
+/// The stamp of a key that has been idle for `seconds` at `now`, at most [`GIVEN_MAX`]. OBJECT
+/// IDLETIME reports this number at once, so the seconds count from the beginning of the current
+/// second.
 pub(crate) fn stamp_of_idle(seconds: u64, now: UnixMillis) -> u32 {
     wrapped((now / 1_000).wrapping_sub(seconds.min(GIVEN_MAX)))
 }

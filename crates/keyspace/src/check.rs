@@ -1,31 +1,31 @@
-//! Checking the invariants of a database in slices: for DEBUG CHECK.
+//! Checks the invariants of a database in slices, for DEBUG CHECK.
 //!
-//! The accounts (I1, I2 of `db`) are those of one moment, so they are checked on a cut. The clocks
-//! (I3) have no cuts, and need none: the rules for a single value or pair hold at any moment, so a
-//! few are checked at a time, in the live database.
+//! The accounts (I1, I2 of `db`) must agree at one instant, so they are checked on a snapshot of
+//! the table. The clocks (I3) have no snapshots and need none: the rules for a single value or pair
+//! hold at any time, so a few of them are checked at a time, in the live database.
 
 use crate::clocks::{Clocks, Pair};
 use crate::{Object, Usage, packed};
 use darter_structs::table::{self, PackedValue, Scratch, Table, ValueRef};
 
-/// Groups of entries in which clocks are looked for at a time, unless this many clocks are found
-/// first.
+/// The number of groups of entries in which clocks are looked for at a time, unless this many
+/// clocks are found first.
 const GROUPS: usize = 16;
 const CLOCKS: usize = 24;
 
-/// Packs are checked until they come to this many bytes.
+/// One slice checks packs until they have this many bytes together.
 const PACK_BYTES: usize = 1024;
 
-/// A pack of the segment that was checked last.
+/// A pack of the segment that was checked last, still to be checked.
 enum Pending {
-    /// A copy of one in an entry, and its note.
+    /// A copy of a pack that was in an entry, and its note.
     Inline(u8, Vec<u8>),
-    /// The value that holds it.
+    /// The value that holds the pack.
     Out(Object),
 }
 
 impl Pending {
-    /// Panics when it is not sound. Its bytes.
+    /// Panics if the pack is not sound. Returns its bytes.
     fn check(&self) -> usize {
         let pack = match self {
             Self::Inline(note, bytes) => Some(PackedValue { note: *note, bytes }),
@@ -37,17 +37,17 @@ impl Pending {
     }
 }
 
-/// Checks a cut of a database's keys against the database's counts.
+/// Compares a snapshot of a database's keys with the database's counts.
 pub struct Checker {
     keys: table::Checker<Object>,
     /// Whether the last segment was checked.
     is_through: bool,
-    /// To be checked before the next segment.
+    /// The packs to check before the next segment.
     packs: Vec<Pending>,
     len: usize,
     usage: Usage,
     expires: usize,
-    /// As found so far.
+    /// The sums found so far.
     found: (Usage, usize, usize),
 }
 
@@ -58,8 +58,9 @@ impl Checker {
         Self { keys, is_through: false, packs, len, usage, expires, found }
     }
 
-    /// Checks the next segment of the table, or a few packs of the last one. Returns true while some
-    /// are left. Panics when an invariant does not hold; the sums are checked with the last segment.
+    /// Checks the next segment of the table, or a few packs of the last one. Returns true while
+    /// some are left. Panics if an invariant does not hold. The sums are checked with the last
+    /// segment.
     pub fn next_slice(&mut self) -> bool {
         if self.packs.is_empty() {
             self.check_segment();
@@ -106,8 +107,8 @@ impl Checker {
     }
 }
 
-/// Asserts that the next values with a clock are under it. Returns the cursor to continue with, or
-/// 0 at the end.
+/// Asserts that the next values that have a clock are in `clocks` under it. Returns the cursor to
+/// continue with, or 0 at the end.
 pub(crate) fn values(keys: &Table<Object>, clocks: &Clocks, cursor: u64) -> u64 {
     let (mut cursor, mut found) = (cursor, 0);
     for _ in 0..GROUPS {
@@ -128,8 +129,8 @@ pub(crate) fn values(keys: &Table<Object>, clocks: &Clocks, cursor: u64) -> u64 
     cursor
 }
 
-/// Asserts that the pairs after `last` belong to values. Returns the last of them, or `None` at the
-/// end.
+/// Asserts that the pairs after `last` belong to values. Returns the last pair checked, or `None`
+/// at the end.
 pub(crate) fn pairs(keys: &Table<Object>, clocks: &Clocks, last: Option<&Pair>) -> Option<Pair> {
     let next = clocks.after(last).take(CLOCKS);
     let end = next.inspect(|(at, name)| {
@@ -152,7 +153,7 @@ mod tests {
     use super::roll::{ROLL, Roll, RollEdit};
     use crate::{Db, Deadline, Fresh, Key};
 
-    /// A database of strings and rolls, every third of them, whose names die.
+    /// A database of strings and rolls. The names of every third roll expire.
     fn db() -> Db {
         let mut db = Db::default();
         db.set_now(1_000);
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "an empty pack")]
     fn a_damaged_packed_value_is_detected() {
-        let pack = ROLL.pack(false, &[1, 0, 0]); // Names, and none.
+        let pack = ROLL.pack(false, &[1, 0, 0]); // The number of names, and no names.
         let pack = super::Pending::Inline(pack.note, pack.bytes.to_vec());
         let mut checker = super::Checker { packs: vec![pack], ..db().checker() };
         while checker.next_slice() {}

@@ -37,27 +37,27 @@ use darter_structs::blob::Blob;
 use darter_structs::table::{EntryMut, New, Old, PackRef, PackedValue, Scratch, Table, ValueRef};
 use std::cell::Cell;
 
-/// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
+/// The bit of an entry whose string was edited in place: OBJECT ENCODING says `raw`.
 pub(crate) const BIT_RAW: u8 = 1;
 
-/// Set when a number was computed as a float: OBJECT ENCODING does not say `int`.
+/// The bit of an entry whose number was computed as a float: OBJECT ENCODING does not say `int`.
 const BIT_FLOAT: u8 = 2;
 
-/// Both: a copy of an integer, which Redis does not share: OBJECT REFCOUNT shows it.
+/// Both bits: a copy of an integer, which Redis does not share. OBJECT REFCOUNT shows it.
 pub(crate) const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
 
-/// The key holds a value of another type.
+/// The error that the key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
 /// The effect of a write on the key's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// None from now on.
+    /// The key has no deadline from now on.
     Clear,
-    /// As it was.
+    /// The key keeps its deadline.
     Keep,
-    /// This one, in Unix milliseconds.
+    /// The key gets this deadline, in Unix milliseconds.
     At(u64),
 }
 
@@ -68,7 +68,7 @@ impl From<Option<u64>> for Deadline {
 }
 
 impl Deadline {
-    /// The deadline of a value written over an entry that had `old`.
+    /// The deadline of a value that is written over an entry with the deadline `old`.
     #[inline]
     #[must_use]
     pub fn resolve(self, old: Option<u64>) -> Option<u64> {
@@ -80,7 +80,7 @@ impl Deadline {
     }
 }
 
-/// See the module.
+/// A database: see the module.
 #[derive(Default)]
 pub struct Db {
     keys: Table<Object>,
@@ -88,22 +88,23 @@ pub struct Db {
     expires: usize,
     /// The log of changes while there is a subscriber and this is the shard's current database.
     pub(crate) log: Option<Box<Log>>,
-    /// Changes since the database began, recorded or not: a snapshot compares them.
+    /// The number of changes since the database began, recorded or not. Snapshots compare it.
     changes: u64,
-    /// Values with deadlines on fields or members.
+    /// The values that have deadlines on fields or members.
     clocks: Clocks,
-    /// The time of this turn: a shard sets it on each access, so that it need not visit all.
+    /// The time of this turn. The shard sets it on each access, so that it need not visit all
+    /// databases.
     now: Cell<u64>,
-    /// The stamp of an access now.
+    /// The stamp of an access at the time of this turn.
     stamp: Cell<u32>,
-    /// Commands do not count as access: CLIENT NO-TOUCH.
+    /// Whether commands do not count as access, as under CLIENT NO-TOUCH.
     no_touch: bool,
     expired: u64,
     compaction: Compaction,
 }
 
 impl Db {
-    /// Sets the time: Unix milliseconds.
+    /// Sets the time, in Unix milliseconds.
     #[inline]
     pub fn set_now(&self, now: u64) {
         if now != self.now.replace(now) {
@@ -111,13 +112,13 @@ impl Db {
         }
     }
 
-    /// Sets the moment that decides which keys are dead, without changing the stamp of an access.
+    /// Sets the time that decides which keys have expired, without changing the stamp of an access.
     pub(crate) fn judge_by(&self, moment: u64) {
         self.now.set(moment);
     }
 
-    /// Whether what follows counts as access to the keys it reads and changes. New values are
-    /// stamped in any case.
+    /// Sets whether the following calls count as access to the keys that they read and change. New
+    /// values are stamped in any case.
     pub fn set_no_touch(&mut self, no_touch: bool) {
         self.no_touch = no_touch;
     }
@@ -128,49 +129,49 @@ impl Db {
         self.now.get()
     }
 
-    /// Keys, dead ones that are not yet reaped included.
+    /// The number of keys, including expired ones that are not removed yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// True when there are no keys.
+    /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// True when it differs from a new one in its counters only.
+    /// Whether the database differs from a new one in its counters only.
     pub(crate) fn is_blank(&self) -> bool {
         self.keys.is_empty() && self.log.is_none()
     }
 
-    /// Keys with a deadline.
+    /// The number of keys with a deadline.
     #[must_use]
     pub fn expires_len(&self) -> usize {
         self.expires
     }
 
-    /// Keys that expired since the database began.
+    /// The number of keys that expired since the database began.
     #[must_use]
     pub fn expired_count(&self) -> u64 {
         self.expired
     }
 
-    /// Changes since the database began, without expired entries.
+    /// The number of changes since the database began, without expired entries.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Counts `more` changes: of elements that were installed as one value.
+    /// Counts `more` changes, for elements that were installed as one value.
     pub fn count_more(&mut self, more: usize) {
         self.changes += more as u64;
     }
 
-    /// Counts as many changes as `act` returns, whatever the records say. None for an act without
-    /// an effect, or a part of a change that was counted before: a task that has changed nothing
-    /// may be dropped.
+    /// Counts as many changes as `act` returns, whatever the records say. `act` returns 0 if it had
+    /// no effect, or was a part of a change that was counted before: a task that has changed
+    /// nothing may be dropped.
     pub fn counted_as<R>(&mut self, act: impl FnOnce(&mut Self) -> (R, usize)) -> R {
         let before = self.changes;
         let (result, changes) = act(self);
@@ -178,19 +179,19 @@ impl Db {
         result
     }
 
-    /// The account of the values.
+    /// The counts and bytes of the values.
     #[must_use]
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// Bytes held: keys, short strings, all out-of-line values, and the order of their deaths.
+    /// The bytes of keys, short strings, all out-of-line values, and the order of their deadlines.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes() + self.usage.total_bytes() + self.clocks.memory_bytes()
     }
 
-    /// The table of keys: for cuts (clone it), scans and samples. The dead may still be in it.
+    /// The table of keys, for snapshots (clone it), scans and samples. Expired keys may be in it.
     #[must_use]
     pub fn keys(&self) -> &Table<Object> {
         &self.keys
@@ -202,8 +203,8 @@ impl Db {
         keys.iter().for_each(|key| self.keys.prefetch_entry(key.hash));
     }
 
-    /// The out-of-line value at `key`, dead or alive, for prefetching its entries. The entries of a
-    /// pack in the key's entry are prefetched here.
+    /// The out-of-line value at `key`, expired or not, for prefetching its entries. The entries of
+    /// a pack in the key's entry are prefetched here.
     #[must_use]
     pub fn object(&self, key: &Key<'_>) -> Option<&Object> {
         match self.keys.get(key.hash, key.bytes)?.value() {
@@ -218,7 +219,8 @@ impl Db {
 
     // ---- reads ----
 
-    /// The living entry of `key`, for a command that uses it: an access.
+    /// The entry of `key`, if it has not expired, for a command that uses it. This counts as an
+    /// access.
     #[inline]
     #[must_use]
     pub fn read(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
@@ -228,7 +230,7 @@ impl Db {
         self.touch(key)
     }
 
-    /// [`Db::read`], and always an access: TOUCH.
+    /// [`Db::read`] that counts as an access even under CLIENT NO-TOUCH: for TOUCH.
     #[inline]
     #[must_use]
     pub fn touch(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
@@ -236,21 +238,20 @@ impl Db {
         Found::alive(entry, self.now.get())
     }
 
-    /// [`Db::read`] for a command that replies with the value: a miss is recorded, if a subscriber
-    /// wants that.
+    /// [`Db::read`] for a command that replies with the value. Records a miss for subscribers.
     #[inline]
     #[must_use]
     pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         self.look_up(key, self.access())
     }
 
-    /// [`Db::find`], and always an access: TOUCH.
+    /// [`Db::find`] that counts as an access even under CLIENT NO-TOUCH: for TOUCH.
     #[must_use]
     pub fn find_touched(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         self.look_up(key, Some(self.stamp.get()))
     }
 
-    /// [`Db::find`] that is not an access.
+    /// [`Db::find`] that does not count as an access.
     #[must_use]
     pub fn peek(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         self.look_up(key, None)
@@ -269,21 +270,21 @@ impl Db {
         found
     }
 
-    /// Records misses of a command that looked in a cut.
+    /// Records the misses of a command that read from a snapshot.
     pub fn tell_missed<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
         if let Some(log) = &mut self.log {
             keys.into_iter().for_each(|key| log.push_miss(key));
         }
     }
 
-    /// The living entry of `key`, read without a trace.
+    /// The entry of `key`, if it has not expired. This does not count as an access.
     #[must_use]
     pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
         let entry = self.keys.get(key.hash, key.bytes)?;
         Found::alive(entry, self.now.get())
     }
 
-    /// True when `key` is there.
+    /// Whether `key` exists.
     #[must_use]
     pub fn exists(&self, key: &Key<'_>) -> bool {
         self.get(key).is_some()
@@ -294,7 +295,7 @@ impl Db {
         self.read(key).map(|found| found.text()).transpose()
     }
 
-    /// The value at `key`, which must be a `V`, for a command that uses it.
+    /// The value at `key`, which must be of type `V`, for a command that uses it.
     pub fn read_value<V: Typed>(
         &mut self,
         key: &Key<'_>,
@@ -307,20 +308,20 @@ impl Db {
         self.get(key).map(|found| found.text()).transpose()
     }
 
-    /// The value at `key`, which must be a `V`.
+    /// The value at `key`, which must be of type `V`.
     pub fn value<V: Typed>(&self, key: &Key<'_>) -> Result<Option<Lent<'_, V>>, WrongType> {
         self.get(key).map(|found| found.value()).transpose()
     }
 
     // ---- writes ----
 
-    /// Sets `key` to a string. A value of any type is replaced.
+    /// Sets `key` to a string, replacing a value of any type.
     pub fn set_text(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
         let tells: Tells<'_> = if let Deadline::At(_) = deadline { &[SET, EXPIRE] } else { &[SET] };
         self.set_text_told(key, (value, 0), deadline, tells);
     }
 
-    /// [`Db::set_text`] with other events.
+    /// [`Db::set_text`] that records other events.
     pub fn set_text_as(
         &mut self,
         key: &Key<'_>,
@@ -373,7 +374,7 @@ impl Db {
     }
 
     /// Replaces the string at `key` by an integer that `update` computes from it, and keeps its
-    /// deadline: one lookup for INCR. `Ok(None)`: the key is absent.
+    /// deadline. It needs one lookup for INCR. `Ok(None)`: the key is absent.
     pub fn update_int<E: From<WrongType>>(
         &mut self,
         key: &Key<'_>,
@@ -387,7 +388,7 @@ impl Db {
         let found = Found(entry.entry());
         let (deadline, bits) = (found.deadline(), found.0.bits());
         let Ok(text) = found.text() else {
-            // A collection whose entries are all dead counts as absent.
+            // A collection whose entries have all expired counts as absent.
             return if self.exists(key) { Err(WrongType.into()) } else { Ok(None) };
         };
         let is_long = matches!(text, Str::Blob(_));
@@ -410,7 +411,7 @@ impl Db {
         Ok(Some(value))
     }
 
-    /// Changes the long string at `key` in place. `None` when there is no long string at the key.
+    /// Changes the long string at `key` in place. `None` if the key holds no long string.
     #[inline]
     pub fn edit_text<R>(
         &mut self,
@@ -421,7 +422,7 @@ impl Db {
         let stamp = self.access();
         let mut entry = used(&mut self.keys, key, self.now.get(), stamp)?;
         let object = entry.out_mut()?;
-        // Measured before a shared one is copied: the copy may hold less in reserve.
+        // Measured before a shared value is copied: the copy may have less spare capacity.
         let before = object.get::<Blob>()?.content_bytes();
         let (blob, _) = object.make_mut::<Blob>()?;
         let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
@@ -435,8 +436,9 @@ impl Db {
         Some(result)
     }
 
-    /// Changes the collection at `key`, which must be a `V`; with `create`, a missing one starts
-    /// empty. One left empty goes with its key. `Ok(None)`: missing, and not created.
+    /// Changes the collection at `key`, which must be of type `V`. With `create`, a missing
+    /// collection starts empty. If the change leaves it empty, its key is removed. `Ok(None)`:
+    /// missing and not created.
     #[inline]
     pub fn edit<V: Collection, R>(
         &mut self,
@@ -455,7 +457,7 @@ impl Db {
                 let result = edit(&mut value.edit(now, recorder));
                 if self.changes == before {
                     debug_assert!(value.packed() == packed::in_entry(&entry.entry()), "unrecorded");
-                    return Ok(Some(result)); // The copy has replaced it.
+                    return Ok(Some(result)); // The copy has replaced the pack.
                 }
                 match packed::put_back(entry, note, value, &mut self.usage) {
                     Some(after) => self.set_clock(key, Clock::default(), after),
@@ -465,9 +467,9 @@ impl Db {
             }
             let object = entry.out_mut().ok_or(WrongType)?;
             debug_assert!(!object.is_empty(), "I2: an empty collection is found");
-            // A value whose entries are all dead counts as absent, and starts again below.
+            // A value whose entries have all expired counts as absent, and is created anew below.
             if !(is_dead(object.mark().at(), now) && is_hollow(object, now)) {
-                // Measured before a shared one is copied: the copy may hold less in reserve.
+                // Measured before a shared value is copied: the copy may have less spare capacity.
                 let before = object.get::<V>().ok_or(WrongType)?.content_bytes();
                 let (value, clock) = object.make_mut::<V>().ok_or(WrongType)?;
                 let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
@@ -493,7 +495,8 @@ impl Db {
             return Ok(None);
         }
         if self.is_listening() {
-            self.remove_hollow(key); // A dead one would live on where the effects are applied.
+            // An expired value would live on in a copy that applies the effects.
+            self.remove_hollow(key);
         }
         let mut value = V::default();
         let recorder = Recorder::of_new(&mut self.changes, self.log.as_deref_mut(), key);
@@ -507,16 +510,16 @@ impl Db {
         Ok(Some(result))
     }
 
-    /// Puts a value that was built aside, or came from elsewhere, at `key`, over any previous one.
-    /// An empty one removes the key. Cost: O(1).
+    /// Puts a value that was built on the side, or came from elsewhere, at `key`, over any previous
+    /// value. An empty value removes the key. Cost: O(1).
     pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline, tells: Tells<'_>) {
         let deadline = self.resolve(key, deadline);
         let told = if object.is_empty() { Events::default() } else { Events::from(tells) };
         self.install_told(key, (object, deadline, 0), (None, 1), told);
     }
 
-    /// [`Db::install`] of the value at the key as changed by `changes`, if these are known; there
-    /// were `count` of them.
+    /// [`Db::install`] of the value at the key after `changes`, if these are known. `count` is the
+    /// number of changes.
     pub(crate) fn install_told(
         &mut self,
         key: &Key<'_>,
@@ -546,7 +549,7 @@ impl Db {
         }
     }
 
-    /// True when the key still holds this value, unchanged.
+    /// Whether the key still holds this value, unchanged.
     pub(crate) fn is_at(
         &self,
         key: &Key<'_>,
@@ -563,7 +566,7 @@ impl Db {
         })
     }
 
-    /// Puts a held value at `key`, over any previous one, with its own deadline. O(1).
+    /// Puts a held value with its deadline at `key`, over any previous value. O(1).
     pub fn put(&mut self, key: &Key<'_>, held: Held, tells: Tells<'_>) {
         let stamp = held.stamp.unwrap_or(self.stamp.get());
         match held.value {
@@ -583,7 +586,7 @@ impl Db {
         }
     }
 
-    /// [`Db::put`] of a value from another place: one change, which was counted there.
+    /// [`Db::put`] of a value taken from another key, where the change was counted.
     pub fn put_taken(&mut self, key: &Key<'_>, held: Held, tells: Tells<'_>) {
         self.counted_as(|db| (db.put(key, held, tells), 0));
     }
@@ -593,12 +596,12 @@ impl Db {
         self.restamp(key, access::stamp_of_idle(seconds, self.now.get()));
     }
 
-    /// Removes `key`, and returns its value: an access. O(1).
+    /// Removes `key` and returns its value. This counts as an access. O(1).
     pub fn take(&mut self, key: &Key<'_>, tells: Tells<'_>) -> Option<Held> {
         self.take_as(key, None, tells)
     }
 
-    /// [`Db::take`] of a value that goes to another key, of this database if none is named.
+    /// [`Db::take`] of a value that moves to another key, in this database if no other is named.
     pub fn take_to(
         &mut self,
         key: &Key<'_>,
@@ -624,7 +627,8 @@ impl Db {
         let old = self.keys.remove(key.hash, key.bytes);
         let was_there =
             self.note_removed_as(key, old, tells, || place.map_or(Effect::Delete, Effect::Take));
-        assert!(was_there, "what was found was not removed"); // The entry would be there twice.
+        // Otherwise the entry would exist twice.
+        assert!(was_there, "what was found was not removed");
         Some(held)
     }
 
@@ -635,40 +639,40 @@ impl Db {
         held
     }
 
-    /// The source of a value, if that is worth a reference: a short string is not.
+    /// A reference to the source of a value, if the value is worth one: a short string is not.
     fn source_of(&self, key: &Key<'_>, held: &Held, is_moved: bool) -> Option<Box<Source>> {
         let log = self.log.as_ref().filter(|log| log.wants_effects())?;
         let is_long = matches!(held.value, HeldValue::Object(_));
         is_long.then(|| Box::new(Source { place: log.place(None, key.bytes), is_moved }))
     }
 
-    /// Removes `key`. Returns false when it was absent or dead. O(1): a large value is freed later,
-    /// in slices.
+    /// Removes `key`. Returns false if it was absent or had expired. O(1): a large value is freed
+    /// later, in slices.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         self.keep(key);
         let old = self.keys.remove(key.hash, key.bytes);
         self.note_removed(key, old, &[DEL])
     }
 
-    /// [`Db::remove`], which leaves it to [`Db::settle`] to reclaim the memory of the table: for a
-    /// large part of all keys, that is a third of the work.
+    /// [`Db::remove`] that leaves the memory of the table to [`Db::settle`]. When most keys are
+    /// removed, that takes a third of the work.
     pub fn remove_loosely(&mut self, key: &Key<'_>) -> bool {
         self.keep(key);
         let old = self.keys.remove_loosely(key.hash, key.bytes);
         self.note_removed(key, old, &[DEL])
     }
 
-    /// Reclaims the memory of the table, place by place: see [`Table::settle`].
+    /// Reclaims the memory of the table, one place a call: see [`Table::settle`].
     pub fn settle(&mut self, hash: u64) -> Option<u64> {
         self.keys.settle(hash)
     }
 
-    /// Moves the table's entries closer together, place by place: see [`Table::compact`].
+    /// Moves the table's entries closer together, one place a call: see [`Table::compact`].
     pub fn compact(&mut self, hash: u64) -> Option<u64> {
         self.keys.compact(hash)
     }
 
-    /// The moment from which on [`Db::compact_next`] has something to do, in Unix milliseconds. O(1).
+    /// The time from which on [`Db::compact_next`] has something to do, in Unix milliseconds. O(1).
     #[must_use]
     pub fn next_compaction(&self) -> Option<u64> {
         self.compaction.next(&self.keys, self.now.get())
@@ -679,8 +683,8 @@ impl Db {
         self.compaction.step(&mut self.keys);
     }
 
-    /// Removes `key`, as nothing is left at it; `told` are the events that led to that, and `count`
-    /// the changes.
+    /// Removes `key`, whose value has become empty. `told` are the events of the change that
+    /// emptied it, and `count` the number of changes.
     fn remove_emptied(&mut self, key: &Key<'_>, count: u64, mut told: Events) {
         self.keep(key);
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };
@@ -712,7 +716,7 @@ impl Db {
         was_alive
     }
 
-    /// Changes the deadline of `key`. Returns false when the key is absent.
+    /// Changes the deadline of `key`. Returns false if the key is absent.
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
         self.keep(key);
         let stamp = self.access();
@@ -739,34 +743,34 @@ impl Db {
 
     // ---- the dead ----
 
-    /// The earliest moment at which [`Db::reap`] may have work, in Unix milliseconds.
+    /// The earliest time at which [`Db::reap`] may have work, in Unix milliseconds.
     #[must_use]
     pub fn next_death(&self) -> Option<u64> {
         self.next_key_death().into_iter().chain(self.next_field_death()).min()
     }
 
-    /// No key dies before this moment of its own deadline. Unix milliseconds; O(1).
+    /// The time before which no key reaches its own deadline, in Unix milliseconds. O(1).
     #[must_use]
     pub fn next_key_death(&self) -> Option<u64> {
         self.keys.earliest_deadline()
     }
 
-    /// No field or member dies before this moment. Unix milliseconds; O(1).
+    /// The time before which no field or member expires, in Unix milliseconds. O(1).
     #[must_use]
     pub fn next_field_death(&self) -> Option<u64> {
         self.clocks.next()
     }
 
-    /// True when a field or member has a deadline; a value that is overdue without one does not
-    /// count. O(1).
+    /// Whether a field or member has a deadline. A value whose clock is overdue but that has no
+    /// deadline left does not count. O(1).
     #[must_use]
     pub fn has_field_deadlines(&self) -> bool {
         self.clocks.has_deadlines()
     }
 
-    /// Removes dead entries: fields and members first, as [`Db::len`] counts a collection until its
-    /// last is removed, then keys; about `most` of them. Returns true while more are left. Cost:
-    /// O(most), however many are dead.
+    /// Removes about `most` expired entries: fields and members first, because [`Db::len`] counts a
+    /// collection until its last entry is removed, then keys. Returns true while more are left.
+    /// Cost: O(most), however many have expired.
     pub fn reap(&mut self, most: usize) -> bool {
         self.reap_fields(most) || self.reap_keys(most)
     }
@@ -797,7 +801,7 @@ impl Db {
         let Some(name) = self.clocks.next_name().cloned() else { return false };
         let (key, now) = (Key::new(&name), self.now.get());
         let Some(mut entry) = living(&mut self.keys, &key, now) else {
-            self.remove(&key); // The key itself is dead.
+            self.remove(&key); // The key itself has expired.
             return true;
         };
         let object = entry.out_mut().expect("I3: clocks are of collections");
@@ -810,7 +814,7 @@ impl Db {
         self.usage.resize(kind, bytes, value.content_bytes());
         object.set_mark(Clock::default().settled(object.earliest_deadline()));
         self.clocks.change(&name, clock, object.mark());
-        // Else the sweeper would come for ever, and do nothing.
+        // Otherwise the sweeper would come again and again, and do nothing.
         assert!(more || !is_dead(object.mark().at(), now), "{:?} at {now}", object.mark());
         if object.is_empty() {
             self.remove_hollow(&key);
@@ -820,7 +824,7 @@ impl Db {
 
     // ---- helpers ----
 
-    /// The stamp that an access leaves, if it leaves one.
+    /// The stamp that an access sets, if it sets one.
     fn access(&self) -> Option<u32> {
         (!self.no_touch).then_some(self.stamp.get())
     }
@@ -871,7 +875,8 @@ impl Db {
             _ => self.usage.add(None, None),
         }
         let is_empty = matches!(&value, New::Out(object) if object.is_empty());
-        assert!(!is_empty, "I2: an empty collection"); // Nothing would ever remove its key.
+        // Nothing would ever remove the key of an empty collection.
+        assert!(!is_empty, "I2: an empty collection");
         self.expires += usize::from(deadline.is_some());
         let old = self.keys.insert_stamped(key.hash, key.bytes, value, deadline, bits, stamp);
         let replaced = match old {
@@ -888,7 +893,7 @@ impl Db {
         replaced
     }
 
-    /// Moves the value at `key` from one moment to another.
+    /// Moves the value at `key` from one time to another in the clocks.
     #[inline]
     fn set_clock(&mut self, key: &Key<'_>, before: Clock, after: Clock) {
         if before == after {
@@ -909,19 +914,19 @@ impl Db {
             let is_empty = old.out.as_ref().map_or(old.note.is_some(), |object| object.is_empty());
             assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
-            // The removal of the last entries was counted, or time removed them.
+            // The removal of the last entries was counted already, or they expired.
             let has_expired = is_dead(old.deadline, self.now.get());
             let event = if has_expired { EXPIRED } else { DEL };
             self.tell(key.bytes, || Events::from(&[event][..]), || Effect::Delete);
         }
     }
 
-    /// Checks I1 and I2 as of now, in slices.
+    /// Begins a check of I1 and I2 as of now, in slices.
     pub fn checker(&self) -> Checker {
         Checker::new(self.keys.clone(), self.usage, self.expires)
     }
 
-    /// Asserts I3 of a few values after `cursor`: see [`check::values`].
+    /// Asserts I3 of the next few values: see [`check::values`].
     pub fn check_clocks_of_values(&self, cursor: u64) -> u64 {
         check::values(&self.keys, &self.clocks, cursor)
     }
@@ -931,7 +936,7 @@ impl Db {
         check::pairs(&self.keys, &self.clocks, last)
     }
 
-    /// Asserts the invariants. Cost: O(keys): for tests; DEBUG CHECK does the same in slices.
+    /// Asserts the invariants. Cost: O(keys), so it is for tests only. DEBUG CHECK uses slices.
     pub fn check_invariants(&self) {
         let mut checker = self.checker();
         while checker.next_slice() {}
@@ -947,7 +952,7 @@ impl Db {
     }
 }
 
-/// True when `deadline` has passed.
+/// Whether `deadline` has passed.
 #[inline]
 #[must_use]
 pub fn is_dead(deadline: Option<u64>, now: u64) -> bool {
@@ -959,13 +964,13 @@ fn clock(old: &Old<Object>) -> Clock {
     old.out.as_ref().map_or(Clock::default(), Object::mark)
 }
 
-/// True when a removed entry was visible at `now`.
+/// Whether a removed entry had not expired at `now`.
 fn was_alive(old: &Old<Object>, now: u64) -> bool {
     let hollow = |object: &Object| is_dead(object.mark().at(), now) && is_hollow(object, now);
     !is_dead(old.deadline, now) && !old.out.as_ref().is_some_and(hollow)
 }
 
-/// The entry of `key` for a change, when it is alive.
+/// The entry of `key` for a change, if it has not expired.
 #[inline]
 fn living<'a>(
     keys: &'a mut Table<Object>,
@@ -975,7 +980,7 @@ fn living<'a>(
     keys.get_mut(key.hash, key.bytes).filter(|entry| !is_dead(entry.entry().deadline(), now))
 }
 
-/// [`living`], for a change that counts as an access.
+/// [`living`] for a change that counts as an access.
 #[inline]
 fn used<'a>(
     keys: &'a mut Table<Object>,

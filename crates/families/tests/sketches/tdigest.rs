@@ -6,14 +6,14 @@ use darter_base::Prng;
 use darter_families::tdigest::{Digest, Node, TDigest};
 use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Value};
 
-/// A number from 0 to 1.
+/// Draws a number from 0 to 1.
 fn unit(prng: &mut Prng) -> f64 {
     prng.below(1 << 53) as f64 / (1_u64 << 53) as f64
 }
 
 type Draw = fn(&mut Prng) -> f64;
 
-/// Even, skewed, with gaps, and with many that are equal.
+/// Even, skewed and with gaps, and one with many equal numbers.
 const DRAWS: [Draw; 4] = [
     unit,
     |prng| -(1.0 - unit(prng)).ln() * 1e6,
@@ -21,7 +21,7 @@ const DRAWS: [Draw; 4] = [
     |prng| prng.below(20) as f64,
 ];
 
-/// A digest of observations, and these, in order.
+/// Makes a digest of random observations. Returns it, and the observations in order.
 fn digest(seed: u64, compression: u64, count: usize, draw: Draw) -> (Digest, Vec<f64>) {
     let (mut prng, mut exact) = (Prng::from_seed(seed), Vec::new());
     let mut digest = Digest::new(compression).unwrap();
@@ -35,7 +35,7 @@ fn digest(seed: u64, compression: u64, count: usize, draw: Draw) -> (Digest, Vec
     (digest, exact)
 }
 
-/// Between which shares of the observations a value lies.
+/// The shares of the observations that are below a value, and at most as high.
 fn shares(exact: &[f64], value: f64) -> (f64, f64) {
     let below = exact.partition_point(|other| *other < value) as f64;
     let until = exact.partition_point(|other| *other <= value) as f64;
@@ -49,7 +49,7 @@ fn estimated_quantiles_are_within_the_error_bound() {
             let (digest, exact) = digest(seed as u64, compression, count, draw);
             assert!(digest.merged().len() as u64 <= 2 * compression + 20, "{digest:?}");
             let view = digest.view();
-            // The largest factor of q / (1 - q) in a cluster: a unit of the scale.
+            // The largest factor of q / (1 - q) within a cluster: the unit of the scale.
             let size = compression as f64;
             let z = 4.0 * (count as f64 / size).ln() + 24.0;
             let unit = (z / size).exp();
@@ -129,7 +129,7 @@ fn damaged_digests_are_refused_or_read_as_valid_ones() {
     survives_damage(&value, 2_000);
 }
 
-/// A head of a file, and nodes of this weight.
+/// The parts of a file: a head, and nodes of these weights.
 fn written(compression: u64, compressions: u64, nodes: &[(f64, u64)]) -> Vec<Vec<u8>> {
     let head = [compression, 1_f64.to_bits(), 2_f64.to_bits(), compressions];
     let nodes = nodes.iter().flat_map(|(mean, weight)| [mean.to_bits(), *weight]);

@@ -1,4 +1,4 @@
-//! Top-K: the most frequent items are in the list, and hardly any count is too high.
+//! Tests of Top-K: the most frequent items are in the list, and hardly any count is too high.
 
 use super::{of_parts, survives_damage};
 use crate::common::value::Value as Answer;
@@ -14,7 +14,7 @@ fn name(item: u64) -> Vec<u8> {
     format!("item:{item}").into_bytes()
 }
 
-/// A sketch that items were added to, the lower ones more often, and their exact counts.
+/// A sketch with random items, the lower ones added more often, and their exact counts.
 fn counted(seed: u64, shape: TopKShape, times: usize) -> (TopK, HashMap<u64, u32>) {
     let (mut prng, mut exact) = (Prng::from_seed(seed), HashMap::new());
     let mut sketch = TopK::new(shape).unwrap();
@@ -80,7 +80,7 @@ fn adding_n_at_once_decays_as_likely_as_one_by_one() {
     assert!((5.5..7.5).contains(&together), "{together}: eight chances of a third and more");
 }
 
-/// The items of a value, the long ones in parts.
+/// The parts that a value is written as, the long ones split.
 fn in_parts(value: &dyn Value) -> Vec<Vec<u8>> {
     let (mut items, mut parts) = (value.items(0), Vec::new());
     while let Some(item) = items.next() {

@@ -1,4 +1,5 @@
-//! SORT on several cores: beside redis-server, from one instant, in slices that delay no client.
+//! Tests of SORT on several cores: compared with redis-server, as of one instant, and in slices
+//! that delay no client.
 
 use crate::common::Bytes;
 use crate::common::oracle::Oracle;
@@ -8,7 +9,7 @@ use crate::common::world::World;
 use darter_base::Prng;
 use darter_keyspace::{Deadline, Fresh, Key, Wants};
 
-/// Runs a command.
+/// Runs a command. Returns its reply.
 fn run(world: &mut World, words: &[&[u8]]) -> Value {
     Value::read(&world.run(words))
 }
@@ -71,7 +72,7 @@ fn large_collections_are_sorted_as_by_redis() {
     }
 }
 
-/// A list of 0 to `count`, each with its weight at a key of its own.
+/// A list of the numbers from 0 to `count`, each with its weight at a key of its own.
 fn weighed(cores: usize, count: usize) -> World {
     let mut world = World::new(cores, 1_000, 11);
     for at in 0..count {
@@ -219,7 +220,7 @@ fn many_long_get_patterns_for_one_element_run_in_portions() {
     assert!(world.questions.get() - before >= 80);
 }
 
-/// How often a command has asked whether its slice is over.
+/// How often a command asked whether its slice is over.
 fn questions(world: &mut World, line: &str) -> usize {
     let before = world.questions.get();
     world.run(&words(line));
@@ -241,11 +242,11 @@ fn texts_with_a_long_common_prefix_are_compared_in_portions() {
         assert!(run(&mut world, &words("SORT l ALPHA")).bulks() == expected);
         let nul = run(&mut world, &words("SORT l ALPHA DESC LIMIT 1 2")).bulks();
         assert!(nul[..] == [expected[count - 2].clone(), expected[count - 3].clone()]);
-        // Each merge of two runs of `n` compares `n` pairs at least.
+        // Each merge of two runs of `n` texts compares at least `n` pairs.
         let compared = count * (count.ilog2() as usize - 4) / 2 * bytes;
         let asked = questions(&mut world, "SORT l ALPHA STORE to");
         assert!(asked >= compared / (16 * 1024), "{count} of {bytes}: {asked} times");
-        // And no item goes through more merges than there are doublings.
+        // No text goes through more merges than there are doublings.
         let all = count * (count.ilog2() as usize + 3) * (bytes + 4_096);
         assert!(asked <= 3 * count + all / (12 * 1024), "{count} of {bytes}: {asked} times");
         world.check();
@@ -278,7 +279,7 @@ fn members_of_megabytes_are_sent_and_stored_in_portions() {
         1 => *value == Value::Null,
         _ => value == wanted,
     }));
-    // Sixteen portions of the reply are a part of the command.
+    // Sixteen portions of the reply are only a part of the command.
     assert!(questions(&mut world, "SORT s ALPHA") >= 16);
     assert!(questions(&mut world, "SORT s ALPHA STORE to") >= (3 << 20) / (32 * 1024));
     assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks()[0] == long);

@@ -1,4 +1,5 @@
-//! Consumer groups with very many pending entries: changed aside, in portions, and shown from a cut.
+//! Tests of consumer groups with very many pending entries: changed in portions on the side, and
+//! shown as of one instant.
 
 use crate::common::engine::Engine;
 use darter_base::preempt::Countdown;
@@ -7,7 +8,7 @@ use darter_keyspace::Key;
 
 const ENTRIES: usize = 5_000;
 
-/// A stream `x` of [`ENTRIES`] entries with a group `g` that has read none.
+/// A stream `x` of [`ENTRIES`] entries, with a group `g` that has read none of them.
 fn filled() -> Engine {
     let mut engine = Engine::new(1_000_000, 3);
     engine.preempt = Box::new(Countdown::new(0));
@@ -25,7 +26,7 @@ fn pending(engine: &Engine, consumer: &str) -> usize {
     group.consumer(consumer.as_bytes()).map_or(0, |consumer| consumer.pending_len())
 }
 
-/// Entries of a reply.
+/// The number of entries in a reply.
 fn shown(reply: &str) -> usize {
     reply.matches("\r\nf\r\n").count()
 }
@@ -86,7 +87,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// The entries with these numbers, as they are shown.
+/// The reply that shows the entries with these numbers.
 fn entries(numbers: &[usize]) -> String {
     let one = |number| {
         let id = bulk(&format!("{number}-0"));
@@ -143,7 +144,8 @@ fn kept(engine: &Engine) -> Vec<u64> {
     entries.range(0..entries.len()).map(|entry| entry.id().ms).collect()
 }
 
-/// Forty groups: the one with number n has got n * 100 entries, and acknowledged all but every n-th.
+/// Adds forty groups: group n has read n * 100 entries, and acknowledged all of them except every
+/// n-th.
 fn with_groups() -> Engine {
     let mut engine = filled();
     for group in 2..=40_usize {
@@ -158,7 +160,7 @@ fn with_groups() -> Engine {
     engine
 }
 
-/// True when some group still needs the entry. The second has got the fewest.
+/// Whether some group still needs the entry. The second group has read the fewest.
 fn is_held(number: usize) -> bool {
     number > 200 || (2..=40).any(|group| number.is_multiple_of(group) && number <= group * 100)
 }
@@ -216,7 +218,7 @@ fn pending_deleted_entries_are_skipped_in_portions() {
         assert_eq!(pending(&engine, "a"), left, "{line}");
         engine.db.check_invariants();
     }
-    // A node's entries go at once.
+    // The entries of a node are removed at once.
     let mut engine = filled();
     engine.line("XREADGROUP GROUP g a STREAMS x >");
     engine.line("XTRIM x MAXLEN 299");
@@ -252,7 +254,7 @@ fn a_change_in_portions_does_not_revive_an_expired_key() {
     }
 }
 
-/// An entry as XREADGROUP CLAIM shows it: its number, its idle time and its deliveries.
+/// The reply of XREADGROUP CLAIM for an entry: its number, its idle time and its deliveries.
 fn told((number, idle_ms, times): (usize, i64, u64)) -> String {
     let entry = entries(&[number]).replacen("*2", "*4", 1);
     format!("{entry}:{idle_ms}\r\n:{times}\r\n")
@@ -278,7 +280,8 @@ fn idle_entries_are_claimed_before_new_ones_are_read() {
     let reply = engine.line("XREADGROUP GROUP g c COUNT 4 CLAIM 50 STREAMS x >");
     assert_eq!(reply, all_told(&[(1, 60, 1), (2, 50, 1), (3, 50, 1), (5, 0, 0)]));
     assert_eq!(["a", "b", "c"].map(|name| pending(&engine, name)), [0, 0, 5]);
-    // At once again: with 0 all are idle enough, with anything else none is.
+    // Immediately afterwards: with a minimum of 0 all entries are idle enough, with any other
+    // minimum none is.
     let reply = engine.line("XREADGROUP GROUP g d COUNT 2 CLAIM 1 NOACK STREAMS x >");
     assert_eq!(reply, all_told(&[(6, 0, 0), (7, 0, 0)]));
     let reply = engine.line("XREADGROUP GROUP g d COUNT 6 CLAIM 0 NOACK STREAMS x >");

@@ -1,4 +1,5 @@
-//! Long streams and long entries: exact, in portions, and as of one moment.
+//! Tests of long streams and long entries: replies are exact, sent in portions, and as of one
+//! instant.
 
 use crate::common::engine::Engine;
 use crate::common::value::Value;
@@ -171,7 +172,7 @@ fn refused_stream_commands_change_nothing() {
     assert_eq!(engine.line("XINFO STREAM x").matches("entries-added\r\n:1\r\n").count(), 1);
 }
 
-/// The ID of a reply.
+/// The ID that a reply holds.
 fn id(reply: &[u8]) -> String {
     String::from_utf8(reply.to_vec()).unwrap()
 }
@@ -216,7 +217,7 @@ fn idempotent_messages_are_added_once() {
         let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
         darter_keyspace::Value::content_bytes(&*stream) - stream.entries().memory_bytes()
     };
-    // Producers that send no more are removed.
+    // The records of producers that send no more are removed.
     assert!(bytes(&engine) < 40 * 1_024, "{}", bytes(&engine));
 }
 

@@ -1,5 +1,5 @@
-//! The family of streams, by what it keeps to in slices. Beside redis-server it is compared by
-//! tests/conformance and tests/differential, and against a naive model in crates/structs.
+//! Tests of the slices of stream commands. The comparison with redis-server is in tests/conformance
+//! and tests/differential, that with a naive model in crates/structs.
 
 mod groups;
 mod large;

@@ -1,4 +1,4 @@
-//! Commands over several keys as tasks, though their keys may live on one core.
+//! Tests of commands over several keys that run as tasks, even if their keys are on one core.
 
 use crate::common::oracle::Oracle;
 use crate::common::world::World;
@@ -50,7 +50,7 @@ fn multi_key_string_commands_over_cores_reply_as_in_redis() {
     }
 }
 
-/// `MSET` or its like of `count` keys, all with the same value.
+/// The words of `MSET` or a similar command for `count` keys, all with the same value.
 fn pairs<'a>(name: &'a [u8], keys: &'a [Vec<u8>], value: &'a [u8]) -> Vec<&'a [u8]> {
     let mut words = vec![name];
     words.extend(keys.iter().flat_map(|key| [key.as_slice(), value]));

@@ -1,5 +1,5 @@
-//! The family of strings: beside redis-server 7.0.15, against a naive model, over several cores,
-//! and by tables for what is newer than that server.
+//! Tests of string commands: compared with redis-server 7.0.15, with a naive model and over several
+//! cores, and by tables for commands that are newer than that server.
 
 mod anywhere;
 mod model;

@@ -1,5 +1,5 @@
-//! Random commands against a map of vectors, with strings that cross the sizes where their
-//! storage changes: 512 bytes, 4 KiB, a chunk, two chunks.
+//! Tests that run random commands on strings and on a map of vectors. The strings cross the sizes
+//! at which their storage changes: 512 bytes, 4 KiB, a chunk, two chunks.
 
 use crate::common::engine::Engine;
 use darter_base::Prng;
@@ -11,7 +11,7 @@ fn below(prng: &mut Prng, bound: usize) -> usize {
     usize::try_from(prng.below(bound as u64)).unwrap()
 }
 
-/// A value of a length that matters.
+/// A value, often of a length at which the storage changes.
 fn value(prng: &mut Prng) -> Vec<u8> {
     let most = *prng.weighted(&[(60, 30), (15, 700), (10, 6_000), (10, 70_000), (5, 300_000)]);
     let len = below(prng, most);

@@ -1,4 +1,5 @@
-//! Random commands here and on redis-server 7.0.15: every reply is equal, byte for byte.
+//! Tests that run random commands here and on redis-server 7.0.15: every reply is equal, byte for
+//! byte.
 
 use crate::common::engine::Engine;
 use crate::common::oracle::Oracle;
@@ -52,7 +53,7 @@ fn value(prng: &mut Prng) -> Vec<u8> {
     }
 }
 
-/// The text of a number, in all spellings and sizes.
+/// The text of a number, in many spellings and sizes.
 fn number(prng: &mut Prng) -> String {
     let digits = |prng: &mut Prng, most: u64| -> String {
         (0..prng.below(most)).map(|_| char::from(b'0' + prng.below(10).to_le_bytes()[0])).collect()
@@ -87,7 +88,7 @@ fn option(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     if ["EX", "PX", "EXAT", "pxat"].contains(&word) && prng.chance(95) {
         let times = ["100000", "99999999999999", "99999999999999", "0", "-5", "x", "1"];
         let time = pick(prng, &times);
-        // A time of one second or millisecond could pass during the test.
+        // A deadline in one second or millisecond could pass during the test.
         let soon = time == "1" && ["EX", "PX"].contains(&word);
         words.push(if soon { "1000000".into() } else { time.into() });
     }
@@ -165,7 +166,7 @@ fn range_words(prng: &mut Prng, name: &str, words: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// The rest of some pairs, now and then of one too few.
+/// The rest of some pairs, now and then with the last value missing.
 fn pair_words(prng: &mut Prng, words: &mut Vec<Vec<u8>>) {
     words.push(value(prng));
     for _ in 0..prng.below(3) {
@@ -195,7 +196,7 @@ fn show(words: &[Vec<u8>]) -> String {
     words.iter().map(short).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a command on both, and compares.
+/// Runs a command on both servers and compares the replies.
 fn both(engine: &mut Engine, oracle: &mut Oracle, words: &[Vec<u8>], seed: u64) {
     let borrowed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let (found, expected) = (engine.run(&borrowed), oracle.run(&borrowed));

@@ -1,4 +1,4 @@
-//! Commands that Redis 7.0 does not have, and long strings: their replies and portions.
+//! Tests of commands that Redis 7.0 does not have, and of long strings: their replies and portions.
 
 use crate::common::engine::Engine;
 
@@ -85,7 +85,7 @@ fn increx_obeys_its_bounds() {
     assert_eq!(text(&mut engine, "INCREX float BYFLOAT 1.5"), "*2 ,1.5 ,1.5");
 }
 
-/// When the key dies.
+/// The deadline of the key.
 fn deadline(engine: &Engine, key: &str) -> Option<u64> {
     engine.db.get(&darter_keyspace::Key::new(key.as_bytes())).and_then(|found| found.deadline())
 }
@@ -198,7 +198,8 @@ fn long_values_are_compared_and_edited_in_portions() {
     let mut other = long.clone();
     other[999_999] ^= 1;
     engine.run(&[b"SET", b"k", &long, b"EX", b"10"]);
-    type Case<'a> = (&'a [u8], &'a str, &'a [u8], &'a [u8]); // New value, test, operand, reply.
+    // The new value, the condition, its operand, and the reply.
+    type Case<'a> = (&'a [u8], &'a str, &'a [u8], &'a [u8]);
     let cases: [Case<'_>; 4] = [
         (b"x", "IFEQ", &other, b"$-1\r\n"),
         (b"x", "IFNE", &long, b"$-1\r\n"),

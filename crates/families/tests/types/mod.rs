@@ -1,5 +1,5 @@
-//! Values of all types in a database: their descriptions, packed small ones, and random changes
-//! against a naive model.
+//! Tests of values of all types in a database: their descriptions, small packed values, and random
+//! changes against a naive model.
 
 mod model;
 mod packed;

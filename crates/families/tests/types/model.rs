@@ -1,5 +1,6 @@
-//! Random changes to a [`Db`] and to a map of maps agree at every step in contents, expired entries
-//! and counts; cuts keep their instant, and the effects make a second database equal.
+//! Tests that make random changes to a [`Db`] and to a map of maps. Contents, expired entries and
+//! counts agree at every step, snapshots do not change, and the recorded effects make a second
+//! database equal.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -16,13 +17,14 @@ use std::collections::BTreeMap;
 
 const SEEDS: u64 = 40;
 const STEPS: usize = 1_500;
-/// When a run begins.
+/// The time at which a run begins.
 const EPOCH: u64 = 1_000_000;
-/// Before every deadline.
+/// A time before every deadline.
 const NOTHING_IS_DEAD: u64 = 0;
 
 type Bytes = Vec<u8>;
-/// Fields with their values, or members with none; and when each dies.
+/// The fields of a hash with their values, or the members of a set without any, each with its
+/// deadline.
 type Entries = BTreeMap<Bytes, (Bytes, Option<u64>)>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,10 +43,10 @@ impl Value {
     }
 }
 
-/// Keys with their values, and when each dies.
+/// The keys with their values and deadlines.
 type Data = BTreeMap<Bytes, (Value, Option<u64>)>;
 
-/// The naive database: dead entries are removed as soon as the time is set.
+/// The naive database. Expired entries are removed as soon as the time is set.
 #[derive(Default)]
 struct Model {
     data: Data,
@@ -75,7 +77,8 @@ impl Model {
         });
     }
 
-    /// The entries of the collection at `key`, created empty by `fresh`; `Err` for another type.
+    /// The entries of the collection at `key`, created empty by `fresh` if missing. `Err` if the
+    /// value has another type.
     fn collection(&mut self, key: &[u8], fresh: Value) -> Result<&mut Entries, WrongType> {
         let same = std::mem::discriminant(&fresh);
         let (value, _) = self.data.entry(key.to_vec()).or_insert((fresh, None));
@@ -86,7 +89,7 @@ impl Model {
     }
 }
 
-/// All that is alive in a table of keys at `now`.
+/// Reads all entries of a table of keys that are not expired at `now`.
 fn read(keys: &Table<Object>, now: u64) -> Data {
     let mut data = Data::new();
     keys.for_each(&mut |entry| {
@@ -121,7 +124,7 @@ fn value_in(found: &Found<'_>, now: u64) -> Value {
     Value::Set(entries)
 }
 
-/// One change.
+/// Makes one random change.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Text,
@@ -153,7 +156,7 @@ const OPS: &[(u64, Op)] = &[
     (1, Op::Flush), (12, Op::Time), (6, Op::Reap),
 ];
 
-/// A cut of the keys, and its expected contents.
+/// A snapshot of the keys, and its expected contents.
 struct Cut {
     keys: Table<Object>,
     now: u64,
@@ -165,7 +168,7 @@ struct Run {
     db: Db,
     model: Model,
     cuts: Vec<Cut>,
-    /// The copy made by the records, under a clock that is far ahead.
+    /// The copy that the records produce. Its clock is far ahead.
     copy: Db,
 }
 
@@ -198,7 +201,7 @@ impl Run {
         if self.prng.chance(50) { at.to_string() } else { format!("name {at}") }.into_bytes()
     }
 
-    /// A value beside its key, or out of line, or a number.
+    /// Draws a value: one stored beside its key, one stored out of line, or a number.
     fn value(&mut self) -> Bytes {
         match self.prng.below(10) {
             0..4 => self.prng.below(1_000).to_string().into_bytes(),
@@ -220,7 +223,7 @@ impl Run {
         self.prng.chance(70).then(|| self.model.now + 1 + self.prng.below(400))
     }
 
-    /// Names for one change: few, at times more than a segment takes.
+    /// Draws names for one change: usually few, sometimes more than a segment holds.
     fn names(&mut self) -> Vec<Bytes> {
         if self.prng.chance(4) {
             let first = self.prng.below(3_000);
@@ -412,7 +415,7 @@ impl Run {
         assert_eq!(outcome, wanted);
     }
 
-    /// A hash built aside, as jobs and RESTORE do.
+    /// Installs a hash that was built on the side, as jobs and RESTORE do.
     fn install(&mut self, key: &[u8]) {
         let (names, value, deadline) = (self.names(), self.value(), self.deadline());
         let value = if names.len() > 4 { b"short".to_vec() } else { value };
@@ -427,7 +430,7 @@ impl Run {
         self.model.data.insert(key.to_vec(), (Value::Hash(entries), deadline));
     }
 
-    /// RENAME and COPY.
+    /// Does what RENAME and COPY do.
     fn transfer(&mut self, from: &[u8], take: bool) {
         let to = self.key();
         let held: Option<Held> = if take {
@@ -452,7 +455,7 @@ impl Run {
         assert_eq!(was_there, entry.map(|(_, old)| *old = deadline).is_some());
     }
 
-    /// All that is to hold between steps.
+    /// Checks everything that must hold between steps.
     fn check(&mut self) {
         let now = self.model.now;
         self.db.check_invariants();
@@ -478,7 +481,8 @@ impl Run {
         }
     }
 
-    /// The records make the same of nothing, the dead that were not reaped included.
+    /// The records produce the same data from an empty database, including expired entries that
+    /// were not removed.
     fn follow(&mut self) {
         const AHEAD: u64 = 1_000_000;
         self.copy.set_now(self.model.now + AHEAD);
@@ -490,7 +494,7 @@ impl Run {
         assert_eq!(read(self.copy.keys(), NOTHING_IS_DEAD), read(self.db.keys(), NOTHING_IS_DEAD));
     }
 
-    /// Without keys there are no bytes, and nothing is left to free.
+    /// Without keys no bytes are counted, and nothing is left to free.
     fn check_end(mut self) {
         for at in 0..6 {
             self.db.remove(&Key::new(format!("key:{at}").as_bytes()));
@@ -514,7 +518,7 @@ fn resolved(deadline: Deadline, old: Option<u64>) -> Option<u64> {
     }
 }
 
-/// True for a string that is beside its key.
+/// Whether a string is short enough to be stored beside its key.
 fn is_short(value: &Value) -> bool {
     matches!(value, Value::Text(bytes) if bytes.len() <= 512)
 }
@@ -606,14 +610,14 @@ fn deadline_clocks_are_removed_with_their_keys() {
         let (key, other) = (format!("s:{round}"), format!("t:{round}"));
         let (key, other) = (Key::new(key.as_bytes()), Key::new(other.as_bytes()));
         with_deadline(&mut db, key.bytes, b"f", 3_600_000 - round);
-        with_deadline(&mut db, key.bytes, b"g", 1_000 - round); // Earlier.
+        with_deadline(&mut db, key.bytes, b"g", 1_000 - round); // An earlier deadline.
         let held = db.get(&key).unwrap().hold();
-        db.put(&other, held, &[]); // COPY, and a change to both.
+        db.put(&other, held, &[]); // As COPY does. Then both values are changed.
         with_deadline(&mut db, key.bytes, b"g", 2_000_000);
         with_deadline(&mut db, other.bytes, b"g", 3_000_000);
         db.check_invariants();
         let held = db.take(&key, &[]).unwrap();
-        db.put(&other, held, &[]); // RENAME, over another.
+        db.put(&other, held, &[]); // As RENAME does, over another value.
         db.check_invariants();
         match round % 4 {
             0 => assert!(db.remove(&other)),

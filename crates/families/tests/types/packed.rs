@@ -1,4 +1,5 @@
-//! Small collections are stored in their keys' entries, which only their bytes show.
+//! Tests of small collections, which are stored in the entries of their keys. Only their memory
+//! shows it.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 

@@ -1,4 +1,4 @@
-//! The facts about a value: its type, its encoding's name, its bytes, and its memory.
+//! Tests of the facts about a value: its type, its encoding's name, its bytes and its memory.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -129,7 +129,7 @@ fn string_encodings_follow_length_text_and_origin() {
         assert_eq!(found.is_raw(), *set as usize == set_raw as Set as usize, "{text:?}");
         let is_long = text.len() > 512;
         assert_eq!((found.object().is_some(), found.kind()), (is_long, Blob::TYPE));
-        // Where it is copied to, it is of the same kind.
+        // A copy of the value has the same encoding.
         let held = found.hold();
         db.put(&Key::new(b"copy"), held, &[]);
         assert_eq!(db.get(&Key::new(b"copy")).unwrap().encoding(), *encoding, "a copy of {text:?}");
@@ -289,7 +289,7 @@ fn values_in_one_piece_in_chunks_or_shared_are_equal() {
             let (mut db, key) = (db(), Key::new(b"k"));
             db.set_text(&key, fresh, Deadline::Clear);
             assert_eq!(db.text(&key).unwrap().unwrap().to_vec(), text, "{number}");
-            // No chunk at all is as short as it gets, but not in one piece.
+            // An empty value has no chunk, and so is not in one piece.
             let is_out = db.object(&key).is_some();
             assert!(is_out == (text.len() > 512) || chunks.is_empty(), "{number} {}", text.len());
         }
@@ -329,7 +329,7 @@ fn long_field_values_are_counted_while_held() {
     hash(&mut db, "k", [("f".to_owned(), b"short".to_vec())]);
     assert_eq!(bytes(&db), 0, "in its entry");
     hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 100_000])]);
-    let short = 128; // The memory out of line, from now on.
+    let short = 128; // The memory of values out of line, measured from here on.
     assert!((100_000..140_000).contains(&(bytes(&db) - short)), "{}", bytes(&db));
     hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 50_000])]);
     assert!((50_000..90_000).contains(&(bytes(&db) - short)), "{}", bytes(&db));
@@ -344,7 +344,7 @@ fn long_field_values_are_counted_while_held() {
     hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 50_000]), ("g".to_owned(), b"v".to_vec())]);
     assert_eq!(db.edit::<Hash, _>(&key, false, |edit| edit.remove(b"f")), Ok(Some(true)));
     assert!(bytes(&db) <= short + 64, "{} {short}", bytes(&db));
-    // An expired value is freed when it is reaped.
+    // An expired value is freed when the sweeper removes it.
     let at = Deadline::At(NOW + 1);
     db.edit::<Hash, _>(&key, false, |edit| edit.set(b"f", Fresh::Bytes(&[b'x'; 50_000]), at))
         .unwrap();
@@ -431,7 +431,7 @@ fn clocks_are_freed_in_portions() {
     for at in 0..128 {
         set(&mut db, &at.to_string(), numbers(1), Deadline::At(NOW + 9));
     }
-    // The keys are few enough to be freed at once. The rest are the clocks.
+    // The keys are few enough to be freed at once. All other portions are those of the clocks.
     let keys_take = portions(|| drop(db.keys().clone()));
     let taken = portions(|| db.flush());
     assert!(taken >= keys_take + 2, "{taken} {keys_take}");
@@ -504,7 +504,7 @@ fn changes_are_recorded_only_while_the_log_has_a_reader() {
     assert!(db.take_records().is_empty());
     db.listen(true);
     assert!(db.is_listening());
-    set(&mut db, "k", numbers(3), Deadline::Clear); // One is new.
+    set(&mut db, "k", numbers(3), Deadline::Clear); // One of these members is new.
     db.edit::<Set, _>(&Key::new(b"k"), false, |edit| edit.remove(b"0")).unwrap();
     hash(&mut db, "h", numbered(1));
     db.edit::<Hash, _>(&Key::new(b"h"), false, |edit| edit.remove(b"0")).unwrap();
@@ -518,7 +518,7 @@ fn changes_are_recorded_only_while_the_log_has_a_reader() {
     assert!(db.remove(&Key::new(b"k")) && db.take_records().is_empty());
 }
 
-/// The names of the recorded changes, joined for one edit.
+/// The names of the recorded changes, joined if one edit made several.
 fn name(record: &Record) -> String {
     let first =
         |debug: String| -> String { debug.chars().take_while(char::is_ascii_alphabetic).collect() };
@@ -628,7 +628,7 @@ fn copying_ahead_continues_after_the_last_copied_name() {
         let mut db = db();
         hash(&mut db, "k", numbered(5_000));
         hash(&mut db, "k", [(format!("name:{at}"), b"v".to_vec())]);
-        let touch = (Hash::TYPE, Touch::Present); // That one alone.
+        let touch = (Hash::TYPE, Touch::Present); // The change touches this name alone.
         let cut = db.get(&key).unwrap().hold();
         assert_eq!(db.unshare(&key, touch, &names, &Countdown::new(0)), Some(at + 1));
         assert_eq!(db.unshare(&key, touch, &names[at + 1..], &Countdown::new(0)), None);
@@ -667,7 +667,7 @@ fn only_live_long_strings_are_edited_in_place() {
 fn every_type_accepts_pairs_from_debug_populate() {
     for kind in TYPES.iter().filter(|kind| !kind.rdb.is_text()) {
         let mut object = (kind.empty)();
-        let value = Fresh::Bytes(b"5"); // A sorted set's value is a score.
+        let value = Fresh::Bytes(b"5"); // The value of a sorted set's member is its score.
         let pair = NewItem::Pair { name: b"name", value, deadline: None };
         assert!(object.face_mut().take_in(pair), "{}", kind.name);
         assert!(!object.is_empty());

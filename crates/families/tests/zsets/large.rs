@@ -1,4 +1,5 @@
-//! Many members, many keys: samples are fair, stores hold no more than they must.
+//! Tests with many members and many keys: samples are fair, and STORE locks no more keys than it
+//! must.
 
 use super::{NOW, run};
 use crate::common::Bytes;
@@ -23,7 +24,8 @@ fn zrandmember_draws_members_uniformly() {
                 *drawn.entry(member).or_default() += 1;
             }
         }
-        // Chi-square, scaled for samples without repetition; far beyond what chance gives.
+        // Chi-square, scaled for samples without repetition. The bound is far beyond what chance
+        // gives.
         let expected = f64::from(rounds) * f64::from(count) / f64::from(size);
         let share = f64::from(count) / f64::from(size);
         let sum: f64 = members
@@ -105,7 +107,8 @@ fn small_sorted_sets_store_minus_zero_as_zero() {
     let mut add: Vec<&[u8]> = vec![b"zadd", b"full"];
     add.extend(members[..128].iter().flat_map(|member| [&b"1"[..], &member[..]]));
     run(&mut world, &add);
-    run(&mut world, &[b"zadd", b"full", b"-0", b"one more"]); // The command makes a skiplist first.
+    // The command turns the value into a skiplist first.
+    run(&mut world, &[b"zadd", b"full", b"-0", b"one more"]);
     let score = run(&mut world, &[b"zscore", b"full", b"one more"]);
     assert_eq!(score, Value::Bulk(b"-0".to_vec()));
 }

@@ -1,4 +1,5 @@
-//! The family of sorted sets, on one core and on several: against a naive model, and large ones.
+//! Tests of the commands of sorted sets, on one core and on several: against a naive model, and
+//! with large sets.
 
 mod large;
 mod model;
@@ -6,10 +7,10 @@ mod model;
 use crate::common::value::Value;
 use crate::common::world::World;
 
-/// When all worlds begin.
+/// The time at which all worlds begin.
 const NOW: u64 = 1_000;
 
-/// Runs a command.
+/// Runs a command. Returns its reply.
 fn run(world: &mut World, words: &[&[u8]]) -> Value {
     Value::read(&world.run(words))
 }

@@ -1,5 +1,6 @@
-//! Random commands on few keys against naive maps: few members and many, so many that the work is
-//! sliced, and sets among the inputs.
+//! Tests that run random commands on few keys and compare the sorted sets with naive maps: few
+//! members and many, commands of so many members that the work is sliced, and sets among the
+//! inputs.
 
 use super::{NOW, run};
 use crate::common::Bytes;
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 
 type Scores = BTreeMap<Bytes, i64>;
 
-/// Sorted sets as they should be. Scores are integers, so sums do not depend on their order.
+/// The expected sorted sets. Scores are integers, so that sums do not depend on the order of
+/// addition.
 #[derive(Default)]
 struct Model {
     keys: BTreeMap<Bytes, Scores>,
@@ -21,7 +23,7 @@ impl Model {
         self.keys.get(key).cloned().unwrap_or_default()
     }
 
-    /// In the order of scores, then of members.
+    /// The entries at `key`, in the order of scores, then of members.
     fn entries(&self, key: &[u8]) -> Vec<(i64, Bytes)> {
         let mut entries: Vec<_> =
             self.get(key).into_iter().map(|(member, score)| (score, member)).collect();
@@ -75,7 +77,7 @@ struct Test {
     world: World,
     model: Model,
     prng: Prng,
-    /// Members there can be.
+    /// How many different members the test draws from.
     universe: u64,
 }
 
@@ -140,7 +142,7 @@ impl Test {
         assert_eq!(self.run(&words), int(removed));
     }
 
-    /// Removes a range, or an end.
+    /// Removes a range, or the members at one end.
     fn cut(&mut self) {
         let key = self.key();
         let mut entries = self.model.entries(&key);
@@ -151,7 +153,7 @@ impl Test {
             1 => self.run(&[text("zpopmax"), key.clone(), text(entries.len() - at)]),
             2 => {
                 let words = [text("zremrangebyrank"), key.clone(), text(at), text(to as i64 - 1)];
-                // A last rank of -1 is the last of all.
+                // A last rank of -1 means the last member.
                 let words = if to == 0 {
                     [text("zremrangebyrank"), key.clone(), text(1), text(0)]
                 } else {

@@ -1,4 +1,5 @@
-//! Copies that changes make for cuts: made in advance, asked for, and counted.
+//! The copies that changes make because a snapshot shares the memory: made in advance, predicted,
+//! and counted.
 
 use super::{Db, Key, living};
 use crate::named::Touch;
@@ -7,19 +8,20 @@ use darter_base::Preempt;
 use darter_structs::kept;
 
 impl Db {
-    /// True when a change of this key may copy memory that a cut holds: the key's segment, a whole value,
-    /// or a part of a value that is not small.
+    /// Whether a change of this key may copy memory that a snapshot holds: the key's segment, a
+    /// whole value, or a part of a value that is not small.
     pub fn is_cut(&mut self, key: &Key<'_>) -> bool {
-        /// Bytes of a value whose parts a cut may hold, though not the value.
+        /// Up to this many bytes a value counts as small: its parts need not be checked.
         const SMALL: usize = 64 * 1024;
         let may_copy = |object: &Object| object.count() > 1 || memory_bytes(object) > SMALL;
         let entry = self.keys.get(key.hash, key.bytes);
         entry.and_then(|entry| entry.out()).is_some_and(may_copy) || !self.keys.is_own(key.hash)
     }
 
-    /// Makes the places of the fields or members that a change will touch the value's own, until
-    /// the slice is over: then the change copies nothing, whatever cuts are being read. It has no
-    /// visible effect. `None`: all of them are; otherwise how many names were processed.
+    /// Copies the places of the fields or members that a change will touch, until the slice is
+    /// over, so that the value no longer shares them. The change itself then copies nothing,
+    /// whatever snapshots are being read. It has no visible effect. Returns `None` when all are
+    /// done, otherwise how many names were processed.
     pub fn unshare(
         &mut self,
         key: &Key<'_>,
@@ -41,7 +43,8 @@ impl Db {
     }
 }
 
-/// Notes that a value of `bytes` replaces `old`: counts the memory held twice, if a cut holds that.
+/// Records that a value of `bytes` replaces `old`: counts the memory held twice, if a snapshot
+/// holds the old value.
 pub(super) fn note_replaced(old: Option<&Object>, bytes: usize) {
     if let Some(old) = old.filter(|old| old.count() > 1) {
         kept::note_whole(bytes.min(memory_bytes(old)));
