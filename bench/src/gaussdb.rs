@@ -27,27 +27,27 @@ use crate::summary::{nanos, time_text};
 
 /// Connections of the mixed load: memtier_benchmark's 12 threads of 16.
 const CLIENTS: usize = 192;
-/// The value of its keys.
+/// The value of the keys of the mixed load.
 const VALUE: [u8; 1_000] = [b'v'; 1_000];
-/// The numbers that the loop asks for are below this.
+/// The loop asks for numbers below this one.
 const ASKED_BELOW: u64 = 32_768;
 /// How long loading the file may take.
 const LOAD_LIMIT: Duration = Duration::from_secs(300);
-/// Samples in a beat.
+/// The number of samples in a beat.
 const SAMPLES: u32 = 20;
 
 /// The parts of a run: the name, and the first and last beat.
 const PARTS: [(&str, u32, u32); 4] =
     [("undisturbed", 1, 2), ("HGET, LREM, SISMEMBER", 2, 7), ("DEL", 8, 11), ("EXPIRE", 11, 16)];
 
-/// One server's run.
+/// The results of one server.
 struct Run {
-    /// Seconds, and operations a second then.
+    /// The time in seconds, and the operations per second at that time.
     points: Vec<(f64, f64)>,
-    /// Rounds of the loop, and the longest time for its three commands.
+    /// The number of rounds of the loop, and the longest time that each of its three commands took.
     rounds: u64,
     round_max: Duration,
-    /// The time of DEL.
+    /// How long DEL took.
     deleted: Duration,
 }
 
@@ -73,7 +73,7 @@ fn beat(options: &Options) -> Duration {
     options.lead
 }
 
-/// Keys of the mixed load: 200 000 beside ten million elements.
+/// The number of keys of the mixed load: 200 000 beside ten million elements.
 fn keys(options: &Options) -> u64 {
     (options.scale.elements / 50).max(1)
 }
@@ -129,7 +129,7 @@ fn fill(connection: &mut Connection, keys: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// The act of the other client, at its times.
+/// Sends the commands of the other client at their times.
 fn act(options: &Options, server: &Server, begun: Instant) -> Outcome<Run> {
     let beat = beat(options);
     let mut connection = server.connect(options.limit)?;
@@ -161,7 +161,7 @@ fn act(options: &Options, server: &Server, begun: Instant) -> Outcome<Run> {
     Ok(run)
 }
 
-/// Samples the number of answered requests.
+/// Samples the number of requests that the server has answered.
 fn watch(beat: Duration, beats: u32, begun: Instant, served: &AtomicU64) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let (mut before, mut before_s) = (0, begun.elapsed().as_secs_f64());
@@ -221,7 +221,7 @@ fn write_report(
     report.finish()
 }
 
-/// The mean of a part's samples, and the lowest of them.
+/// The mean and the lowest of the samples of a part.
 fn part_text(run: &Run, beat_s: f64, beats: std::ops::Range<u32>) -> String {
     let (from_s, to_s) = (f64::from(beats.start) * beat_s, f64::from(beats.end) * beat_s);
     let is_inside = |point: &&(f64, f64)| point.0 > from_s && point.0 <= to_s;

@@ -1,13 +1,15 @@
-//! `load`: how long a server takes to load an RDB file of each type, and what it then holds.
+//! `load`: how long a server takes to load an RDB file of each type, and how much memory it then
+//! uses.
 //!
-//! The file is one that redis-server wrote, in its own encodings (lists as compressed nodes, where
-//! `bigkey` has plain elements): it loads what this tool writes, and saves it again. Every server
-//! then starts with that file. Time, from its start to its first PONG, and resident memory are
-//! above those of the same server with the small keys only, which each file has. CPU time is that of
-//! all threads: Darter's loader has ended by then.
+//! The file is written by redis-server, in its own encodings (lists as compressed nodes, where
+//! `bigkey` has plain elements): redis-server loads the file that this tool writes, and saves it
+//! again. Every server then starts with that file. The time from its start to its first PONG and
+//! its resident memory are shown as differences from the same server with the small keys only,
+//! which every file has. CPU time is that of all threads, because Darter's loader thread has ended
+//! by then.
 //!
-//! While it loads, the tool connects every 5 ms and asks: the longest wait for -LOADING is shown next
-//! to the server's own longest slice.
+//! While a server loads, the tool connects every 5 ms and sends a command: the longest wait for
+//! -LOADING is shown next to the server's own longest slice.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +24,7 @@ use crate::summary::{median, mib_text, nanos, ratio_text, time_text};
 /// How long loading a file may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The data sets to load, each by itself; at the end all together.
+/// The data sets to load, each by itself, and at the end all together.
 const TABLE: &[Data] = &[
     Data::Keys,
     Data::Text,
@@ -46,7 +48,7 @@ struct Start {
     slices: Option<Slices>,
 }
 
-/// All starts with one file: by subject.
+/// All starts with one file, by subject.
 struct Row {
     data: Data,
     starts: Vec<Result<Vec<Start>, String>>,
@@ -69,7 +71,8 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     write_report(options, &subjects, &rows)
 }
 
-/// The file with this data, as redis-server writes it; without one, as this tool does.
+/// The file with this data as redis-server writes it. Without a redis-server, as this tool writes
+/// it.
 fn written(options: &Options, subjects: &[Subject], data: Data, folder: &Path) -> Outcome<PathBuf> {
     let file = folder.join("dump.rdb");
     data.write(&options.scale, &file)?;
@@ -186,7 +189,7 @@ fn cells(row: &Row, subject: usize, scale: &Scale) -> Vec<String> {
     ]
 }
 
-/// The longest wait for an answer, the longest slice, and how many were above 512 µs: of all starts.
+/// The longest wait for an answer, the longest slice, and the number of slices above 512 µs.
 fn delays(starts: &[Start]) -> [String; 3] {
     let waited_ns = starts.iter().map(|one| one.waited_ns).fold(0.0, f64::max);
     let slices: Vec<_> = starts.iter().filter_map(|one| one.slices.as_ref()).collect();
@@ -213,7 +216,7 @@ mod tests {
         let markdown = files.map(|file| file.path()).find(|path| path.extension().unwrap() == "md");
         let text = std::fs::read_to_string(markdown.unwrap()).unwrap();
         let rows = text.lines().filter(|line| line.contains(" redis-server |"));
-        assert_eq!(rows.count(), TABLE.len(), "{text}"); // So little is loaded in no time.
+        assert_eq!(rows.count(), TABLE.len(), "{text}"); // So little data is loaded at once.
         assert_eq!(text.matches("did not start with small").count(), 0, "{text}");
         assert_eq!(text.matches("ended while starting").count(), TABLE.len(), "{text}");
     }

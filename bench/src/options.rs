@@ -12,32 +12,32 @@ use crate::process::{Processors, Program, Subject};
 /// The benchmarks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Benchmark {
-    /// Big commands among small ones.
+    /// Big commands beside small ones.
     BigKey,
     /// DEBUG POPULATE.
     Populate,
     /// Operations and CPU per operation.
     Throughput,
-    /// Values with a TTL under load.
+    /// Values with a TTL, under load.
     Expiry,
     /// Small collections.
     Small,
-    /// RDB files.
+    /// Loading RDB files.
     Load,
     /// BGSAVE.
     Save,
     /// A mixed load beside big keys.
     GaussDb,
-    /// Throughput by the number of cores.
+    /// Throughput for each number of cores.
     Scaling,
-    /// Transactions, scripts, messages, queues, invalidations.
+    /// Transactions, scripts, messages, queues and invalidations.
     Programs,
 }
 
 /// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Which benchmark.
+    /// The benchmark to run.
     pub(crate) benchmark: Benchmark,
     /// The processors for server and client.
     pub(crate) processors: Processors,
@@ -47,20 +47,20 @@ pub(crate) struct Options {
     io: String,
     floor: PathBuf,
     cores: Vec<usize>,
-    /// How large the data is.
+    /// The size of the data.
     pub(crate) scale: Scale,
-    /// A short run: fewer repeats, shorter loads.
+    /// Whether the run is short: fewer repeats, shorter loads.
     pub(crate) quick: bool,
     only: Option<String>,
-    /// GETs a second in the paced stream.
+    /// The rate of the paced stream, in GETs a second.
     pub(crate) rate: u64,
     /// How long the streams run before the act.
     pub(crate) lead: Duration,
-    /// How long they run after its reply, as part of it.
+    /// How long the streams run after the reply of the act. This time counts as part of the act.
     pub(crate) tail: Duration,
     /// How long the saturating client runs for one figure of `throughput`.
     pub(crate) push: Duration,
-    /// The longest that one act may take.
+    /// The longest time that one act may take.
     pub(crate) limit: Duration,
     /// How often a pair of measurements is repeated.
     pub(crate) repeats: u64,
@@ -69,12 +69,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the command line; `--help` and mistakes end the process there.
+    /// Reads the command line. `--help` and mistakes end the process.
     pub(crate) fn parse() -> Outcome<Options> {
         Options::of(&command().get_matches())
     }
 
-    /// A run in miniature, for tests: `words` without the program's name.
+    /// Options of a run in miniature, for tests. `words` does not contain the program's name.
     #[cfg(test)]
     pub(crate) fn miniature(words: &[&str], results: &std::path::Path) -> Options {
         let words = ["darter-bench"].iter().chain(words).chain(&["--elements", "2000"]);
@@ -141,7 +141,7 @@ impl Options {
         subjects
     }
 
-    /// Only the servers on one core: for ratios of CPU time.
+    /// The servers on one core only, for ratios of CPU time.
     pub(crate) fn single_core_subjects(&self) -> Vec<Subject> {
         self.subjects().into_iter().filter(|subject| subject.cores == 1).collect()
     }
@@ -151,7 +151,7 @@ impl Options {
         Subject { program: Program::Floor { path: self.floor.clone(), reply }, cores: 1 }
     }
 
-    /// Whether `--only` leaves this row in.
+    /// Whether `--only` includes this row.
     pub(crate) fn wants(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         self.only.as_ref().is_none_or(|only| {

@@ -18,20 +18,20 @@ const RIGHT: f64 = 24.0;
 const INK: &str = "#1f2933";
 const GRID: &str = "#dde3e9";
 const SHADE: &str = "#fdf0d5";
-/// One colour a server, in the order of the subjects.
+/// The colour of each server, in the order of the subjects.
 const COLOURS: [&str; 4] = ["#c0392b", "#1f6fb2", "#2e8b57", "#7d5ba6"];
 
-/// One server's part of a stall picture.
+/// The part of a stall picture that shows one server.
 pub(crate) struct Panel<'a> {
     /// The server's name.
     pub(crate) name: String,
-    /// The stream of the other clients.
+    /// The samples of the other clients' stream.
     pub(crate) samples: &'a [Sample],
-    /// The start of the command, on the samples' clock.
+    /// When the command started, on the clock of the samples.
     pub(crate) begin_ns: u64,
-    /// The end.
+    /// When the command ended.
     pub(crate) end_ns: u64,
-    /// The longest wait, for the heading.
+    /// The longest wait, for the panel's heading.
     pub(crate) max_ns: u64,
 }
 
@@ -91,7 +91,7 @@ impl Canvas {
         )
     }
 
-    /// Grid and labels of an axis in seconds below a panel.
+    /// Draws the grid and the labels of an axis in seconds below a panel.
     fn seconds_axis(&mut self, span: &Span, top: f64, bottom: f64) {
         for tick in ticks(span.from_s, span.to_s, 10) {
             let x = span.x(tick);
@@ -115,7 +115,7 @@ impl Span {
     }
 }
 
-/// Round numbers from `from` to `to`, about `count` of them.
+/// About `count` round numbers between `from` and `to`.
 fn ticks(from: f64, to: f64, count: u32) -> Vec<f64> {
     let rough = ((to - from) / f64::from(count)).max(1e-9);
     let power = 10f64.powf(rough.log10().floor());
@@ -132,7 +132,7 @@ fn number_text(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// The stall picture.
+/// Draws the stall picture.
 pub(crate) fn stall(title: &str, note: &str, panels: &[Panel<'_>]) -> String {
     const PANEL: f64 = 210.0;
     const GAP: f64 = 44.0;
@@ -179,7 +179,7 @@ pub(crate) fn stall(title: &str, note: &str, panels: &[Panel<'_>]) -> String {
     canvas.finish()
 }
 
-/// The powers of ten (of nanoseconds) that hold every panel's samples.
+/// The powers of ten (in nanoseconds) between which all samples of all panels are.
 fn decades(panels: &[Panel<'_>]) -> (f64, f64) {
     let all = || panels.iter().flat_map(|panel| panel.samples).map(|sample| sample.latency_ns);
     let low = all().min().unwrap_or(10_000).max(1_000) as f64;
@@ -201,7 +201,7 @@ fn latency_axis(canvas: &mut Canvas, decades: (f64, f64), y: impl Fn(f64) -> f64
     }
 }
 
-/// Points as one path of dots, each pixel once.
+/// Draws points as one path of dots, with each pixel once.
 fn dots(canvas: &mut Canvas, points: impl Iterator<Item = (f64, f64)>, colour: &str) {
     let pixels: BTreeSet<(i32, i32)> =
         points.map(|point| (point.0.round() as i32, point.1.round() as i32)).collect();
@@ -215,15 +215,15 @@ fn dots(canvas: &mut Canvas, points: impl Iterator<Item = (f64, f64)>, colour: &
     );
 }
 
-/// One line of [`lines`], or one colour of [`bars`].
+/// One line of [`lines`], or the bars of one colour in [`bars`].
 pub(crate) struct Series {
     /// The server's name.
     pub(crate) name: String,
-    /// (seconds, value) in time's order for lines; (group number, value) for bars.
+    /// For lines (seconds, value) in the order of time. For bars (group number, value).
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A quantity over time.
+/// Draws a quantity over time.
 pub(crate) fn lines(title: &str, unit: &str, series: &[Series]) -> String {
     let (top, bottom) = (96.0, 396.0);
     let mut canvas = Canvas::new(450.0, title, unit);
@@ -248,7 +248,7 @@ pub(crate) fn lines(title: &str, unit: &str, series: &[Series]) -> String {
     canvas.finish()
 }
 
-/// Groups of bars; a group's name may have two lines.
+/// Draws groups of bars. The name of a group may have two lines.
 pub(crate) fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> String {
     let (top, bottom) = (96.0, 396.0);
     let mut canvas = Canvas::new(440.0, title, unit);
@@ -276,7 +276,7 @@ pub(crate) fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]
     canvas.finish()
 }
 
-/// Draws a linear axis from 0 over all values; returns the scale from value to height.
+/// Draws a linear axis from 0 to the highest value. Returns the scale from a value to a height.
 fn value_axis(
     canvas: &mut Canvas,
     values: &[f64],
@@ -292,7 +292,7 @@ fn value_axis(
     y
 }
 
-/// The servers' names in their colours, in a row above the picture.
+/// Draws the servers' names in their colours, in a row above the picture.
 fn legend(canvas: &mut Canvas, series: &[Series]) {
     let mut x = LEFT;
     for (number, series) in series.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `populate`: DEBUG POPULATE of twenty million keys, time and bytes a key.
+//! `populate`: how long DEBUG POPULATE of twenty million keys takes, and the bytes for each key.
 
 use std::time::{Duration, Instant};
 

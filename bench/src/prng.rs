@@ -1,19 +1,19 @@
 //! A small seeded generator (splitmix64), so that two runs build the same data and the same load.
 //!
-//! Not for secrets; chosen because it is five lines, passes the usual tests, and every seed is
-//! a good seed.
+//! Not for secrets. It was chosen because it has five lines, passes the usual tests, and works with
+//! any seed.
 
 /// A seeded stream of 64-bit numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Prng(u64);
 
 impl Prng {
-    /// The stream of `seed`.
+    /// Starts the stream of `seed`.
     pub(crate) fn from_seed(seed: u64) -> Prng {
         Prng(seed)
     }
 
-    /// The next number, uniform over all of `u64`.
+    /// Returns the next number, uniform over all of `u64`.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -22,7 +22,7 @@ impl Prng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound` (which is not 0), by Lemire's multiplication.
+    /// Returns a number below `bound` (which is not 0), by Lemire's multiplication.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         debug_assert!(bound > 0, "bound=0");
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64

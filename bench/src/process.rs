@@ -20,15 +20,15 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::client::Connection;
 use crate::fault::{Fault, Outcome};
 
-/// Temporary directories are named this, the process id, and a number.
+/// The beginning of the names of temporary directories. The process id and a number follow.
 const FOLDER_PREFIX: &str = "darter-bench-";
 
-/// Which program is measured.
+/// The program to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// `redis-server`, from this path.
     Redis(PathBuf),
-    /// The same, with an I/O thread for each of its processors.
+    /// `redis-server` from this path, with an I/O thread for each of its processors.
     ThreadedRedis(PathBuf),
     /// Darter, from this path.
     Darter {
@@ -37,7 +37,8 @@ pub(crate) enum Program {
         /// The event loop: the value of the setting `io`.
         io: String,
     },
-    /// The echo server on Darter's runtime, from this path: the floor that the kernel sets.
+    /// The echo server on Darter's runtime, from this path. It shows the costs of the kernel, which
+    /// no server can avoid.
     Floor {
         /// The program.
         path: PathBuf,
@@ -55,12 +56,12 @@ impl Program {
     }
 }
 
-/// A program with its number of cores: one column of the comparison.
+/// A program and its number of cores: one column of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// The program to start.
     pub(crate) program: Program,
-    /// How many processors it gets.
+    /// The number of processors that it gets.
     pub(crate) cores: usize,
 }
 
@@ -93,28 +94,28 @@ impl Processors {
         if list.is_empty() { Err(Fault::Setup("no processor".to_owned())) } else { Ok(Self(list)) }
     }
 
-    /// How many there are.
+    /// The number of processors.
     pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Keeps this thread, and those it starts, on the client's processor.
+    /// Keeps this thread, and the threads it starts, on the client's processor.
     pub(crate) fn pin_client(&self) -> Outcome<()> {
         pin(&self.0[self.0.len() - 1..])
     }
 
-    /// The processors of clients that load a server with this many cores: those that it leaves, or
-    /// half of all.
+    /// The processors of clients that load a server with this many cores: the processors that the
+    /// server leaves free, or half of all.
     pub(crate) fn clients(&self, cores: usize) -> &[usize] {
         &self.0[cores.min(self.0.len() / 2)..]
     }
 
-    /// Whether such clients have processors to themselves.
+    /// Whether such clients share no processor with the server.
     pub(crate) fn has_clients_apart(&self, cores: usize) -> bool {
         cores <= self.0.len() / 2
     }
 
-    /// Processors 0 and up, whether they are there or not.
+    /// Processors from 0 up, which need not exist.
     #[cfg(test)]
     pub(crate) fn of(count: usize) -> Processors {
         Processors((0..count).collect())
@@ -135,12 +136,12 @@ pub(crate) fn pin(list: &[usize]) -> Outcome<()> {
     Ok(sched_setaffinity(None, &set).map_err(std::io::Error::from)?)
 }
 
-/// A directory that vanishes with its owner.
+/// A directory that is removed when its owner is dropped.
 #[derive(Debug)]
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// A new, empty directory under the system's temporary one.
+    /// Creates a new, empty directory below the system's temporary directory.
     pub(crate) fn create() -> Outcome<TempFolder> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -161,12 +162,12 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        // If it cannot be removed, there is nothing to do about it.
+        // If the directory cannot be removed, there is nothing to do about it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes the directories of killed runs: those whose process is gone.
+/// Removes the directories of killed runs, whose processes do not exist any more.
 fn remove_orphans() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
@@ -174,7 +175,7 @@ fn remove_orphans() {
         let process = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split_once('-'));
         let number = process.and_then(|(process, _)| process.parse::<u32>().ok());
         if number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists()) {
-            // Perhaps someone else's directory: then it stays.
+            // The directory may belong to another user. Then it stays.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -185,11 +186,11 @@ fn remove_orphans() {
 pub(crate) struct Server {
     child: Child,
     folder: TempFolder,
-    /// Where it listens, on 127.0.0.1.
+    /// The port on 127.0.0.1 on which it listens.
     pub(crate) port: u16,
-    /// From its start to its first PONG.
+    /// The time from its start to its first PONG.
     pub(crate) ready_after: Duration,
-    /// The longest that it let a new client wait for an answer until then, that it is loading.
+    /// The longest time that a new client waited for -LOADING until then.
     pub(crate) waited: Duration,
 }
 
@@ -203,7 +204,7 @@ impl Server {
     ) -> Outcome<Server> {
         let folder = TempFolder::create()?;
         if let Some(dump) = dump {
-            // A hard link costs nothing; across file systems it falls back to a copy.
+            // A hard link costs nothing. Across file systems the file is copied instead.
             let inside = folder.path().join("dump.rdb");
             fs::hard_link(dump, &inside).or_else(|_| fs::copy(dump, &inside).map(|_| ()))?;
         }
@@ -240,7 +241,7 @@ impl Server {
                     self.ready_after = started.elapsed();
                     return Ok(());
                 }
-                // -LOADING, or not listening yet: ask again.
+                // The server is loading, or is not listening yet: ask again.
                 Err(_) if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(5)),
                 Err(_) => return Err(Fault::TimedOut),
             }
@@ -252,14 +253,14 @@ impl Server {
         self.folder.path().join("dump.rdb")
     }
 
-    /// A connection whose reads wait for at most `limit`.
+    /// Opens a connection whose reads wait for at most `limit`.
     pub(crate) fn connect(&self, limit: Duration) -> Outcome<Connection> {
         Connection::open(self.port, limit)
     }
 
     /// Ends the server at once, whatever it is doing.
     pub(crate) fn kill(&mut self) {
-        // Both fail only for a process that has ended already.
+        // Both calls fail only for a process that has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -268,31 +269,31 @@ impl Server {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
 
-    /// CPU time of all its living threads so far, in nanoseconds.
+    /// CPU time of all its running threads so far, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.schedule_ns(0)
     }
 
-    /// CPU time of all its threads so far, those that have ended included, in nanoseconds: of these
-    /// only hundredths of a second are known.
+    /// CPU time of all its threads so far, including those that have ended, in nanoseconds. The
+    /// kernel reports the time of ended threads only in hundredths of a second.
     pub(crate) fn cpu_ns_of_all(&self) -> u64 {
         /// The kernel's unit in /proc (`USER_HZ`).
         const TICK_NS: u64 = 10_000_000;
         let stat = fs::read_to_string(self.proc_file("stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything; user and system time are the 12th and 13th
-        // after it.
+        // The name, in parentheses, may contain anything. User and system time are the 12th and
+        // 13th field after it.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|text| text.parse::<u64>().ok()).sum();
         self.cpu_ns().max(ticks * TICK_NS)
     }
 
-    /// How long its threads have been runnable while others had their processor, in nanoseconds:
-    /// the noise of the machine, not the server's doing.
+    /// How long its threads have been runnable while other processes had their processor, in
+    /// nanoseconds. This is noise of the machine, not caused by the server.
     pub(crate) fn held_up_ns(&self) -> u64 {
         self.schedule_ns(1)
     }
 
-    /// The sum over its threads of a field of `schedstat`.
+    /// The sum of a field of `schedstat` over its threads.
     fn schedule_ns(&self, field: usize) -> u64 {
         let Ok(tasks) = fs::read_dir(self.proc_file("task")) else { return 0 };
         let of = |text: String| text.split_whitespace().nth(field)?.parse::<u64>().ok();
@@ -303,13 +304,14 @@ impl Server {
             .sum()
     }
 
-    /// Resident memory now, in bytes.
+    /// The current resident memory, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.status_bytes("VmRSS:")
     }
 
-    /// The process's share of memory now, and that of its children, in bytes: a page that a child
-    /// shares with it counts once. Cost: milliseconds a gigabyte, in which it cannot map memory.
+    /// The current memory of the process and its children, in bytes. A page that a child shares
+    /// with the process counts once. Cost: some milliseconds for each gigabyte, during which the
+    /// process cannot map memory.
     pub(crate) fn share_bytes(&self) -> u64 {
         let own = self.child.id().to_string();
         let children = fs::read_to_string(self.proc_file(&format!("task/{own}/children")));
@@ -323,14 +325,14 @@ impl Server {
         processes.filter_map(share).sum()
     }
 
-    /// The peak of resident memory since [`Server::forget_peak`], in bytes.
+    /// The highest resident memory since [`Server::forget_peak`], in bytes.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.status_bytes("VmHWM:")
     }
 
-    /// Starts a new peak.
+    /// Starts a new measurement of the peak.
     pub(crate) fn forget_peak(&self) {
-        // Where the kernel refuses, the peak stays that of the whole life: an upper bound.
+        // If the kernel refuses, the peak covers the whole life of the process: an upper bound.
         let _ = fs::write(self.proc_file("clear_refs"), "5");
     }
 
@@ -348,7 +350,7 @@ impl Drop for Server {
     }
 }
 
-/// A server's report of its slices.
+/// The slices that a server reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     pub(crate) all: u64,
@@ -383,7 +385,7 @@ impl Slices {
     }
 }
 
-/// The command that becomes the server.
+/// The command line that starts the server.
 fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
     let port = port.to_string();
     let path = subject.program.path();
@@ -417,8 +419,8 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
     command
 }
 
-/// Whether `setpriv` is available and can bind a child's life to ours; it then replaces itself by
-/// the server, which keeps the child's process id.
+/// Whether `setpriv` is available and can end a child together with this process. `setpriv` then
+/// replaces itself by the server, which keeps the child's process id.
 fn dies_with_parent() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -428,7 +430,7 @@ fn dies_with_parent() -> bool {
     })
 }
 
-/// A port that was free a moment ago.
+/// Finds a port that was free a moment ago.
 fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
@@ -442,7 +444,7 @@ pub(crate) fn run_first() -> bool {
     schedule(&["--fifo", "-p", "10"])
 }
 
-/// Asks the kernel, in the same way, to run this thread only when the processor is idle.
+/// Asks the kernel to run this thread only while the processor is idle.
 pub(crate) fn run_last() -> bool {
     schedule(&["--idle", "-p", "0"])
 }

@@ -1,10 +1,11 @@
-//! Very many subscriptions: ten clients with a million channels, ten with fifty thousand patterns,
-//! and ten thousand clients with one channel. Each step of their life is measured: time, CPU time,
-//! memory, and the longest slice, beside the [control](crate::control).
+//! Measures very many subscriptions: ten clients with a million channels, ten clients with fifty
+//! thousand patterns, and ten thousand clients with one channel. Each step is measured: time, CPU
+//! time, memory, and the longest slice, beside the [control](crate::control).
 //!
-//! Each crowd gets a fresh server. Its clients subscribe in commands of some names, side by side; then
-//! one more client publishes, each message after all have received the one before. They give all up,
-//! subscribe again, and are closed all at once, which is over when the server knows no subscription.
+//! Each crowd gets a fresh server. Its clients subscribe concurrently, in commands of some names
+//! each. Then one more client publishes messages, each after all subscribers have received the one
+//! before. The clients unsubscribe from all names, subscribe again, and are closed all at once. The
+//! last step is over when the server has no subscription left.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +21,11 @@ use crate::report::{Table, brief};
 use crate::saturate::Wait;
 use crate::summary::{nanos, ratio_text, time_text};
 
-/// Names in one command.
+/// The number of names in one command.
 const AT_ONCE: u64 = 500;
-/// Line ends of a confirmation: the head, a word, a name, and a count.
+/// The number of line ends in a confirmation: those of the head, a word, a name, and a count.
 const CONFIRMATION_LINES: u64 = 1 + 2 + 2 + 1;
-/// How long the control runs before a crowd comes, and after it has gone.
+/// How long the control runs before a crowd subscribes, and after it has gone.
 const CONTROL: Duration = Duration::from_secs(1);
 
 /// A crowd: its clients and their subscriptions.
@@ -32,17 +33,17 @@ struct Crowd {
     name: &'static str,
     /// The commands that subscribe and unsubscribe.
     words: [&'static str; 2],
-    /// A subscription of this many elements of the scale.
+    /// One subscription for this many elements of the scale.
     elements_each: u64,
     /// The number of clients; `None` for one per subscription.
     clients: Option<u64>,
-    /// The name to subscribe to, and a channel that it receives.
+    /// The name to subscribe to, and a channel whose messages it receives.
     names: fn(u64) -> [String; 2],
-    /// Line ends of a message.
+    /// The number of line ends in a message.
     lines: u64,
-    /// All receive each message, and not one alone.
+    /// Whether all clients receive each message. Otherwise only one does.
     is_for_all: bool,
-    /// Messages.
+    /// The number of messages.
     messages: u64,
 }
 
@@ -91,31 +92,31 @@ impl Step {
     }
 }
 
-/// The figures of a step.
+/// The measurements of a step.
 #[derive(Clone, Debug)]
 struct Figures {
     elapsed: Duration,
     cpu: Duration,
-    /// Resident memory above that before the crowd came, by subscription.
+    /// Resident memory above that before the crowd subscribed, for each subscription.
     bytes_each: f64,
-    /// None for a server that has none.
+    /// `None` if the server does not report slices.
     slices: Option<Slices>,
 }
 
-/// One server's crowd.
+/// The measurements of one crowd on one server.
 struct Life {
     steps: Vec<Figures>,
     control_ns: u64,
 }
 
-/// One crowd on all servers.
+/// The measurements of one crowd on all servers.
 pub(super) struct Row {
     crowd: &'static Crowd,
     count: u64,
     lives: Vec<Result<Life, String>>,
 }
 
-/// Measures all crowds that are asked for.
+/// Measures all crowds that the options ask for.
 pub(super) fn run(options: &Options, subjects: &[Subject]) -> Vec<Row> {
     let mut rows = Vec::new();
     for crowd in TABLE.iter().filter(|crowd| options.wants(crowd.name)) {
@@ -128,7 +129,7 @@ pub(super) fn run(options: &Options, subjects: &[Subject]) -> Vec<Row> {
     rows
 }
 
-/// A crowd on a fresh server: all of its steps.
+/// Measures all steps of a crowd on a fresh server.
 fn live(options: &Options, subject: &Subject, crowd: &Crowd, count: u64) -> Outcome<Life> {
     let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
     let control =
@@ -153,7 +154,7 @@ fn live(options: &Options, subject: &Subject, crowd: &Crowd, count: u64) -> Outc
     Ok(Life { steps, control_ns })
 }
 
-/// Does one step, to its end.
+/// Does one step until it is complete.
 fn take(
     admin: &mut Connection,
     stage: &mut Option<Stage>,
@@ -179,7 +180,7 @@ fn take(
     }
 }
 
-/// Each client subscribes to its share, all of them side by side.
+/// Subscribes each client to its share of the names, all clients concurrently.
 fn subscribe(stage: &mut Stage, crowd: &Crowd, clients: u64, count: u64) -> Outcome<()> {
     let mut names = (0..count).map(crowd.names).map(|[name, _]| name);
     let mut left = count;
@@ -214,7 +215,7 @@ fn publish(stage: &mut Stage, crowd: &Crowd, count: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Waits until the server knows no subscription.
+/// Waits until the server has no subscription left.
 fn all_gone(admin: &mut Connection) -> Outcome<()> {
     const LIMIT: Duration = Duration::from_secs(60);
     let began = Instant::now();

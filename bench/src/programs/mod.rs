@@ -29,9 +29,9 @@ use rounds::Stage;
 const CLIENTS: usize = 50;
 /// The number of subscribers of a channel, waiters for a list, or readers of a prefix.
 const MANY: usize = 100;
-/// Commands of a transaction.
+/// The number of commands in a transaction.
 const TOGETHER: u64 = 10;
-/// The number of groups of keys; the keys of a group are on one core by their tag.
+/// The number of groups of keys. Their tags keep the keys of a group on one core.
 const GROUPS: u64 = 1_000;
 /// The value of all keys, and of all messages.
 const VALUE: &[u8] = b"xxx";
@@ -42,7 +42,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const SCRIPT: &str = "return redis.call('GET', KEYS[1])";
 const SCRIPT_SHA1: &str = "d3c21d0c2b9ca22f82737626a27bcaf5d288f99f";
 
-/// One thing that programs do.
+/// One kind of operation that programs send.
 struct Program {
     /// The name in tables.
     name: &'static str,
@@ -50,18 +50,18 @@ struct Program {
     short: &'static str,
     /// How many operations are sent at once.
     pipelines: &'static [u64],
-    /// The CPU time that it may take, as a share of redis-server's.
+    /// The CPU time that it may take, as a share of that of redis-server.
     bar: Option<f64>,
     act: Act,
 }
 
-/// How it is done.
+/// The way in which its operations are sent.
 enum Act {
-    /// By clients that do not know of each other.
+    /// By clients that are independent of each other.
     Alone {
-        /// The state before it, besides [`fill`].
+        /// Prepares the server's data for it, after [`fill`].
         before: fn(&mut Connection) -> Outcome<()>,
-        /// Line ends of each reply.
+        /// The number of line ends in each reply.
         lines: u64,
         /// Appends one operation.
         request: fn(&mut Prng, &mut Vec<u8>),
@@ -70,16 +70,16 @@ enum Act {
     Rounds {
         /// The number of clients.
         clients: usize,
-        /// Brings the clients to where rounds begin.
+        /// Prepares the clients for the rounds.
         begin: fn(&mut Stage) -> Outcome<()>,
-        /// One round: the first operation's number, and the number of operations.
+        /// Does one round, given the number of the first operation and how many there are.
         round: fn(&mut Stage, u64, u64) -> Outcome<()>,
     },
 }
 
 const BOTH: &[u64] = &[1, 16];
 
-/// All programs. Programs without a bar are shown for their own sake.
+/// All programs. A program without a bar is shown but not judged.
 #[rustfmt::skip] // A table: one row a program, columns aligned.
 const TABLE: &[Program] = &[
     row("MULTI/EXEC of ten, one core's keys", "EXEC one", BOTH, Some(0.6), alone(nothing, EXEC_LINES, exec_of_one_group)),
@@ -131,7 +131,7 @@ struct Rate {
 struct Row {
     program: &'static Program,
     pipeline: u64,
-    /// By subject; a fault ends that subject's row.
+    /// The rates by subject. A fault ends the row of that subject.
     rates: Vec<Result<Vec<Rate>, String>>,
 }
 
@@ -154,8 +154,8 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     write_report(options, &subjects, &rows, &crowds)
 }
 
-/// Each of Darter's numbers of cores, and before it redis-server on as many processors: so that both
-/// have the same clients.
+/// Each of Darter's numbers of cores, and before it redis-server on as many processors, so that
+/// both have the same clients.
 fn subjects(options: &Options) -> Vec<Subject> {
     let all = options.subjects();
     let redis = all.iter().find(|subject| matches!(subject.program, Subjected::Redis(_)));
@@ -170,7 +170,7 @@ fn rival(subjects: &[Subject], number: usize) -> usize {
     [number, number.saturating_sub(1)].into_iter().find(is_redis).unwrap_or(0)
 }
 
-/// A server with all keys.
+/// Starts a server and fills it with all keys.
 fn prepared(options: &Options, subject: &Subject) -> Outcome<Server> {
     let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
     fill(&mut server.connect(options.limit)?)?;
@@ -200,7 +200,7 @@ fn measure(
 ) -> Row {
     let mut rates: Vec<Result<Vec<Rate>, String>> = vec![Ok(Vec::new()); servers.len()];
     for repeat in 0..options.repeats {
-        // Each goes first in turn, so that drift of the machine favours neither.
+        // The servers take turns in going first, so that drift of the machine favours neither.
         for step in 0..servers.len() {
             let at = (step + repeat as usize) % servers.len();
             let Ok(list) = &mut rates[at] else { continue };
@@ -224,7 +224,7 @@ fn once(
     program: &Program,
     pipeline: u64,
 ) -> Outcome<Rate> {
-    // On processors that it shares with the server, a client must not poll.
+    // A client that shares processors with the server must not poll.
     let apart = options.processors.has_clients_apart(subject.cores);
     let wait = if apart { Wait::Poll } else { Wait::Sleep };
     match program.act {
@@ -264,7 +264,7 @@ fn once(
     }
 }
 
-/// Rounds for some time, after a few that are not counted.
+/// Runs rounds for some time, after a few that are not counted.
 fn rounds_for(
     duration: Duration,
     server: &Server,
@@ -310,7 +310,8 @@ fn nothing(_: &mut Connection) -> Outcome<()> {
     Ok(())
 }
 
-/// +OK, ten times +QUEUED, the head of the array, five times +OK, five values of two lines.
+/// The lines of +OK, ten times +QUEUED, the head of the array, five times +OK, and five values of
+/// two lines.
 const EXEC_LINES: u64 = 1 + TOGETHER + 1 + TOGETHER / 2 + TOGETHER / 2 * 2;
 
 fn exec_of_one_group(prng: &mut Prng, request: &mut Vec<u8>) {
@@ -345,7 +346,7 @@ fn evalsha(prng: &mut Prng, request: &mut Vec<u8>) {
     client::command(request, &["EVALSHA", SCRIPT_SHA1, "1", &any_key(prng)]);
 }
 
-/// The actor of a round; the other connections follow it.
+/// The connection that acts in a round. The other connections follow it.
 const ACTOR: usize = 0;
 
 /// Sends one command on each of the other connections, and waits for its reply.
@@ -361,7 +362,7 @@ fn subscribe(stage: &mut Stage) -> Outcome<()> {
 }
 
 fn publish(stage: &mut Stage, _: u64, count: u64) -> Outcome<()> {
-    /// The head, and three words of two lines each.
+    /// The lines of the head, and of three words of two lines each.
     const MESSAGE_LINES: u64 = 7;
     let mut batch = Vec::new();
     for _ in 0..count {
@@ -371,10 +372,10 @@ fn publish(stage: &mut Stage, _: u64, count: u64) -> Outcome<()> {
     stage.gather(count * (1 + MESSAGE_LINES * MANY as u64))
 }
 
-/// The head of BLPOP's reply, the key and the element.
+/// The lines of the head of BLPOP's reply, of the key, and of the element.
 const POPPED_LINES: u64 = 5;
 
-/// Two clients hand an element to each other in turn; the second begins.
+/// Prepares two clients that hand an element to each other in turn. The second one begins.
 fn wait_for_each_other(stage: &mut Stage) -> Outcome<()> {
     let mut request = Vec::new();
     client::command(&mut request, &["DEL", "queue:0", "queue:1"]);
@@ -385,7 +386,7 @@ fn wait_for_each_other(stage: &mut Stage) -> Outcome<()> {
     stage.send(1, &request)
 }
 
-/// One client pushes for the other, and then waits itself.
+/// One client pushes an element for the other, and then waits itself.
 fn hand_over(stage: &mut Stage, next: u64, _: u64) -> Outcome<()> {
     let [from, to] = [next % 2, (next + 1) % 2];
     let mut request = Vec::new();
@@ -403,7 +404,7 @@ fn wait_together(stage: &mut Stage) -> Outcome<()> {
     all_others(stage, &["BLPOP", "queue", "0"], 0)
 }
 
-/// Some elements are pushed; who gets one waits again.
+/// Pushes some elements. A client that gets one waits again.
 fn feed(stage: &mut Stage, _: u64, count: u64) -> Outcome<()> {
     let mut batch = Vec::new();
     (0..count).for_each(|_| client::command(&mut batch, &["LPUSH", "queue", "xxx"]));
@@ -415,7 +416,8 @@ fn feed(stage: &mut Stage, _: u64, count: u64) -> Outcome<()> {
     served.into_iter().try_for_each(|client| stage.send(client, &request))
 }
 
-/// The lines of an invalidation: its header, its kind, the header of the keys, and the key.
+/// The lines of an invalidation: those of its header, its kind, the header of the keys, and the
+/// key.
 const INVALIDATION_LINES: u64 = 6;
 /// HELLO's reply in RESP3: the head, and seven fields.
 const HELLO_LINES: u64 = 26;

@@ -1,6 +1,6 @@
-//! Strings piece by piece, for the families that work on them.
+//! Access to strings piece by piece, for the families that work on them.
 //!
-//! A string may be 512 MiB long. So nothing here copies one as a whole: reads share chunks, and
+//! A string may have 512 MiB. So no function here copies a whole string: reads share chunks, and
 //! writes add chunks.
 
 use crate::multi_input::{Hold, Input};
@@ -10,10 +10,11 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::ops::Range;
 
-/// Up to this length a string is changed in a copy, which may be stored in its key's entry.
+/// A string of up to this length is changed in a copy, which may be stored in its key's entry.
 const COPIED_MAX_BYTES: usize = 4 * 1024;
 
-/// Bytes that a command moves, compares or hashes in one go. Above that it works in slices.
+/// The bytes that a command moves, compares or hashes at once. A command of more bytes works in
+/// slices.
 pub(crate) const BYTES_AT_ONCE: usize = 2 * CHUNK_BYTES;
 
 /// The `index`-th piece of a value, of at most [`CHUNK_BYTES`]; all but the last are that long.
@@ -34,7 +35,7 @@ pub(crate) fn pieces(value: Fresh<'_>) -> impl Iterator<Item = &[u8]> {
     (0..).map_while(move |index| piece(value, index))
 }
 
-/// A string as a blob: shared when it is one, copied when it is short.
+/// A string as a blob: shared if it is one, copied if it is short.
 pub(crate) fn to_blob(text: &Str<'_>) -> Blob {
     match text {
         Str::Inline(text) => Blob::from(text.bytes(&mut Scratch::default())),

@@ -26,7 +26,7 @@ pub(crate) const REGISTRY: c_int = -10_000;
 pub(crate) const GLOBALS: c_int = -10_002;
 /// The first value that belongs to a C function.
 pub(crate) const UPVALUE_1: c_int = GLOBALS - 1;
-/// The second one.
+/// The second value that belongs to a C function.
 pub(crate) const UPVALUE_2: c_int = GLOBALS - 2;
 
 pub(crate) const NIL: c_int = 0;

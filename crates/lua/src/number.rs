@@ -1,15 +1,16 @@
-//! Numbers as Lua reads and writes them, which is as the C library does.
+//! Reads and writes numbers as Lua does, which is as the C library does.
 
 use crate::ffi;
 use std::ffi::{CStr, c_char};
 
-/// The longest text of a number that is read; longer ones are read up to there.
+/// The longest text of a number that is read. Longer texts are read up to this length.
 const TEXT_MAX: usize = 400;
 
-/// Room for a number's text.
+/// A buffer for the text of a number.
 pub type Buffer = [u8; 64];
 
-/// A number with `digits` significant ones, as C's `%.*g` writes it: `1e+15`, `-nan`, `inf`.
+/// The text of a number with `digits` significant digits, as C's `%.*g` writes it: `1e+15`, `-nan`,
+/// `inf`.
 #[must_use]
 pub fn general(buffer: &mut Buffer, value: f64, digits: u8) -> &str {
     let start = buffer.as_mut_ptr().cast::<c_char>();
@@ -38,9 +39,9 @@ pub fn leading(text: &[u8]) -> (f64, usize) {
     (value, end.addr() - start.addr())
 }
 
-/// [`leading`] of a whole number of few digits: the common case, in a tenth of the time.
+/// [`leading`] for a whole number of few digits: the common case, in a tenth of the time.
 fn leading_whole(text: &[u8]) -> Option<(f64, usize)> {
-    /// More may need rounding.
+    /// More digits may need rounding.
     const DIGITS_MAX: usize = 15;
     let start = usize::from(text.first() == Some(&b'-'));
     let digits = text[start..].iter().take(DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit());

@@ -1,9 +1,9 @@
 //! The values of a Lua thread, in safe Rust.
 //!
-//! No method raises: each checks what could (a slot that is not there, a key that is nil, a
-//! read-only table, a table that is full), and memory is not refused while the host's functions
-//! run (`core.rs`). Indices count from 1 at the bottom of the call's values, or from -1 at the top;
-//! one that is not there is a mistake of ours, and panics.
+//! No method raises a Lua error: each checks for the causes (a slot that does not exist, a key that
+//! is nil, a read-only table, a table that is full), and memory is not refused while the host's
+//! functions run (`core.rs`). Indices count from 1 at the bottom of the call's values, or from -1
+//! at the top. An index of no value is a bug of the caller, and panics.
 
 use crate::call::{Error, Function, push_function};
 use crate::core::Core;
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// The most slots that one table of Lua can have, less the last doubling.
+/// The most slots that one table of Lua can have, before its last doubling.
 const TABLE_ITEMS_MAX: usize = 1 << 25;
 
 /// The types of Lua.
@@ -22,7 +22,7 @@ pub enum Type {
     Nil,
     /// `true` or `false`.
     Boolean,
-    /// A pointer as a value; here only null, which stands for JSON's.
+    /// A pointer as a value. Here it is always null, which stands for JSON's null.
     Light,
     /// A double.
     Number,
@@ -32,14 +32,14 @@ pub enum Type {
     Table,
     /// A function of Lua or of the host.
     Function,
-    /// Memory of the host; there is none here.
+    /// Memory of the host. This crate makes none.
     Userdata,
     /// A coroutine.
     Thread,
 }
 
 impl Type {
-    /// As Lua calls it.
+    /// The name that Lua uses for the type.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,12 +55,12 @@ impl Type {
     }
 }
 
-/// A place in a script.
+/// A line in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The chunk's name as it was given, such as `@user_script`.
     pub source: Vec<u8>,
-    /// The line from 1; -1 where it is not known.
+    /// The line, counted from 1. -1 if it is not known.
     pub line: i32,
 }
 
@@ -68,7 +68,7 @@ pub struct Location {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kept(c_int);
 
-/// See the module.
+/// The values of a Lua thread: see the module.
 pub struct Lua<'a> {
     state: *mut ffi::State,
     core: &'a Core,
@@ -84,7 +84,7 @@ impl<'a> Lua<'a> {
         self.state
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn top(&self) -> usize {
         // SAFETY: the thread is alive; this reads two fields.
@@ -92,14 +92,14 @@ impl<'a> Lua<'a> {
         usize::try_from(top).expect("the top is not below the bottom")
     }
 
-    /// `index`, which is there.
+    /// Checks that there is a value at `index`.
     fn at(&self, index: i32) -> c_int {
         let top = self.top();
         assert!(index != 0 && index.unsigned_abs() as usize <= top, "no value {index} among {top}");
         index
     }
 
-    /// `index`, where a table is.
+    /// Checks that there is a table at `index`.
     fn table_at(&self, index: i32) -> c_int {
         assert_eq!(self.kind(index), Some(Type::Table), "value {index}");
         index
@@ -124,7 +124,7 @@ impl<'a> Lua<'a> {
         self.reserve(slots)
     }
 
-    /// Bytes that may still be allocated.
+    /// The number of bytes that may still be allocated.
     #[must_use]
     pub fn left_bytes(&self) -> usize {
         self.core.limit_bytes().saturating_sub(self.core.used_bytes())
@@ -157,7 +157,7 @@ impl<'a> Lua<'a> {
         unsafe { ffi::lua_remove(self.state, index) };
     }
 
-    /// Moves the value on top to `index`, in the place of the one there.
+    /// Replaces the value at `index` by the value on top, which is popped.
     pub fn replace(&mut self, index: i32) {
         let index = self.absolute(self.at(index));
         self.insert(index);
@@ -166,7 +166,7 @@ impl<'a> Lua<'a> {
         }
     }
 
-    /// Moves the value on top to `index`, and those from there up by one.
+    /// Moves the value on top to `index`, and the values from there on up by one.
     pub fn insert(&mut self, index: i32) {
         let index = self.at(index);
         // SAFETY: the value is there.
@@ -175,7 +175,7 @@ impl<'a> Lua<'a> {
 
     // Reading.
 
-    /// The type of a value; `None` where there is none (an argument that was not given).
+    /// The type of a value. `None` if there is no value, as for an argument that was not given.
     #[must_use]
     pub fn kind(&self, index: i32) -> Option<Type> {
         if index.unsigned_abs() as usize > self.top() || index == 0 {
@@ -196,13 +196,13 @@ impl<'a> Lua<'a> {
         })
     }
 
-    /// The name of an argument's type, `no value` where there is none.
+    /// The name of an argument's type. `no value` if the argument was not given.
     #[must_use]
     pub fn kind_name(&self, index: i32) -> &'static str {
         self.kind(index).map_or("no value", Type::name)
     }
 
-    /// A string's bytes; `None` for all other types, numbers too.
+    /// The bytes of a string. `None` for all other types, also for numbers.
     #[must_use]
     pub fn bytes(&self, index: i32) -> Option<&[u8]> {
         if self.kind(index) != Some(Type::String) {
@@ -216,7 +216,7 @@ impl<'a> Lua<'a> {
         Some(unsafe { std::slice::from_raw_parts(bytes.cast(), length) })
     }
 
-    /// A number, or the number that a string says; `None` for all others.
+    /// A number, or the number in the text of a string. `None` for all other values.
     #[must_use]
     pub fn number(&self, index: i32) -> Option<f64> {
         let kind = self.kind(index)?;
@@ -515,7 +515,7 @@ impl<'a> Lua<'a> {
         unsafe { ffi::lua_setreadonly(self.state, table, read_only.into()) };
     }
 
-    /// Whether nothing may be set in a table.
+    /// Whether a table is read-only.
     #[must_use]
     pub fn is_read_only(&self, table: i32) -> bool {
         let table = self.table_at(table);
@@ -597,13 +597,13 @@ impl<'a> Lua<'a> {
         Ok(())
     }
 
-    /// A step of the collector; true when it has finished a cycle.
+    /// Does a step of the collector. Returns whether it has finished a cycle.
     pub fn collect_step(&mut self) -> bool {
         // SAFETY: memory is not refused; there are no finalisers, so no script's code is called.
         unsafe { ffi::lua_gc(self.state, ffi::GC_STEP, 0) != 0 }
     }
 
-    /// Undoes a script's settings of the collector.
+    /// Resets the collector's settings, which a script may have changed.
     pub fn restore_collector(&mut self) {
         // SAFETY: this sets fields of the state.
         unsafe { ffi::lua_gcrestore(self.state) };
@@ -629,7 +629,7 @@ impl<'a> Lua<'a> {
         [source.to_bytes(), b":", debug.currentline.to_string().as_bytes(), b": "].concat()
     }
 
-    /// `bad argument #index to 'name' (text)`, as Lua says it.
+    /// The error `bad argument #index to 'name' (text)`, as Lua words it.
     pub(crate) fn about_argument(&self, index: usize, text: &str) -> Vec<u8> {
         let Some(debug) = info(self.state, 0, c"n") else {
             return format!("bad argument #{index} ({text})").into_bytes();
@@ -645,14 +645,14 @@ impl<'a> Lua<'a> {
         [b"bad argument #", number.as_bytes(), b" to '", name, b"' (", text, b")"].concat()
     }
 
-    /// `index` counted from the bottom, so that it stays right when more is pushed.
+    /// `index` counted from the bottom, so that it stays valid when more values are pushed.
     #[must_use]
     pub fn absolute(&self, index: i32) -> i32 {
         if index > 0 { index } else { c_int::try_from(self.top()).unwrap_or(0) + index + 1 }
     }
 }
 
-/// The place of a traversal by [`Lua::next`].
+/// The position of a traversal by [`Lua::next`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position(c_int);
 
@@ -677,7 +677,7 @@ fn info(state: *mut ffi::State, level: usize, what: &CStr) -> Option<ffi::Debug>
     Some(debug)
 }
 
-/// The bytes of a string of Lua's, while nothing is called in between.
+/// The bytes of a string that belongs to Lua. They are valid until Lua is called again.
 fn c_string<'a>(string: *const std::ffi::c_char) -> Option<&'a [u8]> {
     if string.is_null() {
         return None;

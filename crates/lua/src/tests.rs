@@ -1,4 +1,5 @@
-//! The VM through its public face: waiting, interrupting and throwing away, in every place.
+//! Tests of the VM through its public interface: scripts wait, are interrupted and are abandoned in
+//! every place.
 
 use crate::{Cx, Error, Outcome, Program, Progress, Start, Step, Stop, Type, Vm, Work};
 use darter_base::Prng;
@@ -7,7 +8,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// The host of the tests' functions: answers for `wait`, and the results of a script.
+/// The host of the tests' functions. It holds the answers to `wait`, and the results of a script.
 struct Host {
     answer: f64,
     waits: usize,
@@ -21,7 +22,7 @@ impl Default for Host {
     }
 }
 
-/// Compiles and calls a text.
+/// A program that compiles and calls a text.
 struct Script(&'static str);
 
 impl Program<Host> for Script {
@@ -53,7 +54,7 @@ fn handler(_: &mut Cx<'_, Host>) -> Result<Step<Host>, Error> {
     Ok(Step::Return(1))
 }
 
-/// `wait(n)`: waits for the host, and returns n plus its answer.
+/// `wait(n)`: waits for the host, and returns n plus the host's answer.
 fn wait(cx: &mut Cx<'_, Host>) -> Result<Step<Host>, Error> {
     let number = cx.lua.number(1).ok_or(Error::argument(1, "number expected"))?;
     let drops = cx.host.drops.clone();
@@ -83,7 +84,7 @@ impl Drop for Waiting {
     }
 }
 
-/// `fill(n)`: a table of n texts, in portions.
+/// `fill(n)`: returns a table of n texts, made in portions.
 fn fill(cx: &mut Cx<'_, Host>) -> Result<Step<Host>, Error> {
     let left = cx.lua.number(1).unwrap_or(0.0) as usize;
     cx.lua.push_table(0)?;
@@ -145,7 +146,7 @@ fn answer(vm: &mut Vm<Host>) {
     vm.host().answer = 1.0;
 }
 
-/// Scripts with the results that they must have, however often they are suspended.
+/// Scripts with their expected results, which must not depend on where they are suspended.
 const SCRIPTS: &[(&str, Result<&str, &str>)] = &[
     ("return 1", Ok("1")),
     ("return wait(1) + wait(2)", Ok("5")),
@@ -305,7 +306,7 @@ fn abandoned_parsers_leave_no_memory() {
     assert!(after <= before + 4096, "{before} bytes before, {after} after");
 }
 
-/// Loops that never end, each in another place.
+/// Loops that never end, each in a different part of Lua.
 const ENDLESS: &[&str] = &[
     "while true do end",
     "local function f() return f() end f()",
@@ -383,7 +384,7 @@ fn exceeding_the_memory_limit_raises_a_lua_error() {
         run(&mut vm, "local ok, e = pcall(function() return ('x'):rep(1e9) end) return e"),
         Ok("not enough memory".into())
     );
-    // Garbage alone is no reason.
+    // Garbage alone must not cause the error.
     let text = "for i = 1, 200 do local s = ('x'):rep(500000) end return 1";
     assert_eq!(run(&mut vm, text), Ok("1".into()));
 }

@@ -30,13 +30,13 @@ use std::rc::Weak;
 /// `the_deepest_recursion_fits_the_stack` reaches it). Only touched pages take memory; a guard page follows.
 pub const STACK_BYTES: usize = 1 << 20;
 
-/// Instructions between two checks of the clock: 4 to 8 µs.
+/// The number of instructions between two checks of the clock: 4 to 8 µs.
 const INSTRUCTIONS: c_int = 1000;
 
-/// The highest limit of memory: below it no table has enough nodes to overflow.
+/// The highest limit of memory. Below it no table has enough nodes to overflow.
 const LIMIT_MAX: usize = 1 << 30;
 
-/// The part that the C side reaches. It never moves, as Lua has its address.
+/// The part of the VM that the C side uses. It never moves, because Lua has its address.
 #[repr(C)] // `core` is first: a pointer to it is one to all.
 pub(crate) struct Shared<H> {
     pub(crate) core: Core,
@@ -61,7 +61,7 @@ impl<H> Shared<H> {
         self.state
     }
 
-    /// Keeps the rest of a function until it continues.
+    /// Keeps the rest of a function's work until the function continues.
     pub(crate) fn put_work(&self, work: Box<dyn Work<H>>) {
         // SAFETY: there is no other reference: it is only taken out, never borrowed.
         unsafe { *self.work.get() = Some(work) };
@@ -80,12 +80,12 @@ enum At {
     Suspended(Place),
 }
 
-/// Why a run has given the thread back.
+/// The reason why a run has returned to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The slice is over; the next resume continues.
+    /// The slice is over. The next resume continues the run.
     Slice,
-    /// A function waits: the host answers, then resumes.
+    /// A function waits. The host answers and then resumes the run.
     Wait,
     /// The program has ended.
     Ended,
@@ -93,11 +93,11 @@ pub enum Stop {
 
 type Body = Coroutine<(), Pause, ()>;
 
-/// See the module.
+/// A VM: see the module.
 pub struct Vm<H: 'static> {
     shared: NonNull<Shared<H>>,
     body: Option<Body>,
-    /// The stack, while there is no body.
+    /// The stack, while no run uses it.
     stack: Option<DefaultStack>,
     at: At,
     owns: PhantomData<Shared<H>>,
@@ -144,13 +144,13 @@ impl<H: 'static> Vm<H> {
         unsafe { &mut *self.shared().host.get() }
     }
 
-    /// Bytes that Lua has allocated.
+    /// The number of bytes that Lua has allocated.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.shared().core.used_bytes()
     }
 
-    /// The memory as it changes, while this exists.
+    /// A handle to the current number of allocated bytes, valid while the VM exists.
     #[must_use]
     pub fn account(&self) -> Weak<Cell<usize>> {
         self.shared().core.account()
@@ -238,7 +238,7 @@ impl<H: 'static> Vm<H> {
         }
     }
 
-    /// Runs until the next pause; `None` at the end.
+    /// Runs until the next pause. Returns `None` at the end of the run.
     fn switch(&mut self) -> Option<Pause> {
         let body = self.body.as_mut().expect("there is a run");
         self.at = At::Suspended(Place::Inner);
@@ -248,14 +248,14 @@ impl<H: 'static> Vm<H> {
         Some(pause)
     }
 
-    /// Resumes, on this stack, the panic of a host function that ran on another stack.
+    /// Continues, on this stack, the panic of a host function that ran on another stack.
     fn pass_panic_on(&mut self) {
         let panic = self.shared().core.panic.take().expect("it was left there");
         self.throw_stack_away();
         std::panic::resume_unwind(panic);
     }
 
-    /// The run has ended: takes its stack back.
+    /// Ends the run and takes its stack back.
     fn end(&mut self) {
         let body = self.body.take().expect("there was a run");
         self.stack = Some(body.into_stack());
@@ -291,7 +291,7 @@ impl<H: 'static> Vm<H> {
         true
     }
 
-    /// Forgets a run that is suspended at a place of rest.
+    /// Drops the stack of a run that is suspended at a place of rest.
     fn throw_stack_away(&mut self) {
         debug_assert_eq!(self.at, At::Suspended(Place::Rest));
         let body = self.body.as_mut().expect("there is a run");
@@ -306,7 +306,7 @@ impl<H: 'static> Vm<H> {
         self.end();
     }
 
-    /// The place of a suspended run in the script, if that is known.
+    /// The line at which the suspended run is, if it is known.
     #[must_use]
     pub fn location(&self) -> Option<Location> {
         let state = self.shared().core.running();
@@ -319,7 +319,7 @@ impl<H: 'static> Vm<H> {
 }
 
 impl<H: 'static> Drop for Vm<H> {
-    /// Frees all of it at once: an embedder collects a large heap in portions before.
+    /// Frees all memory at once. An embedder collects a large heap in portions first.
     fn drop(&mut self) {
         self.abandon(&Never);
         // SAFETY: there is no run; nothing refers to the state from now on.
@@ -330,7 +330,7 @@ impl<H: 'static> Drop for Vm<H> {
     }
 }
 
-/// Opens the libraries that scripts see.
+/// Opens the libraries that scripts may use.
 fn open_libraries(state: *mut ffi::State) {
     let libraries: [ffi::CFunction; 4] =
         [ffi::luaopen_base, ffi::luaopen_table, ffi::luaopen_string, ffi::luaopen_math];

@@ -8,7 +8,7 @@ pub use restore::restore_as;
 
 use darter_command::{Command, Flags, Group, Run, specs};
 
-/// The rows.
+/// The command table rows of `DUMP` and `RESTORE`.
 #[rustfmt::skip] // A table.
 pub const TABLE: &[Command] = &[
     Command::new("dump", "2.6.0", 2, Flags::READONLY, specs::ONE_RO_ACCESS, Group::Generic, Run::Point(dump::dump))

@@ -11,19 +11,19 @@ use darter_keyspace::Type;
 use darter_rdb::{Item, Items, Piece, Source};
 use sha1::{Digest, Sha1};
 
-/// A digest, or a sum of several.
+/// A digest, or the sum of several.
 pub type Sum = [u8; 20];
 
-/// Items hashed in one step, and about how many bytes.
+/// The most items hashed in one step, and about the most bytes.
 const ITEMS_AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 16 * 1024;
 
-/// Adds `bytes`; the order of calls does not matter.
+/// Adds `bytes` so that the order of calls does not matter.
 pub fn xor(sum: &mut Sum, bytes: &[u8]) {
     xor_sum(sum, &of(bytes));
 }
 
-/// Adds `bytes`; the order of calls matters.
+/// Adds `bytes` so that the order of calls matters.
 pub fn mix(sum: &mut Sum, bytes: &[u8]) {
     mix_sum(sum, &of(bytes));
 }
@@ -32,7 +32,7 @@ fn of(bytes: &[u8]) -> Sum {
     Sha1::digest(bytes).into()
 }
 
-/// Adds a sum; the order of calls does not matter.
+/// Adds a sum so that the order of calls does not matter.
 pub fn xor_sum(sum: &mut Sum, other: &Sum) {
     sum.iter_mut().zip(other).for_each(|(byte, other)| *byte ^= other);
 }
@@ -59,10 +59,10 @@ struct State {
     open: Open,
 }
 
-/// The owner of the parts.
+/// The kind of item that the parts belong to.
 #[derive(Clone, Copy)]
 enum Open {
-    /// No items: a string, or the end.
+    /// The parts belong to no item: a string, or the end.
     Nothing,
     Single,
     Name,
@@ -78,7 +78,7 @@ impl Digester {
         Self { items, state: State { kind, sum, pair, parts, open } }
     }
 
-    /// Hashes some items; returns the sum after the last.
+    /// Hashes some items. Returns the sum after the last one.
     pub fn step(&mut self) -> Option<Sum> {
         let (mut looks, mut bytes) = (ITEMS_AT_ONCE, 0);
         while looks > 0 && bytes < BYTES_AT_ONCE && self.items.find(&mut looks) {
@@ -91,7 +91,7 @@ impl Digester {
 }
 
 impl State {
-    /// Returns how many bytes were hashed.
+    /// Hashes an item. Returns how many bytes were hashed.
     fn item(&mut self, item: Item<'_>) -> usize {
         if let Item::Part(bytes) | Item::Chunk(bytes) = item {
             self.parts.update(bytes);
@@ -129,13 +129,13 @@ impl State {
                 self.add(of(format!("{}.{}", id.ms, id.seq).as_bytes()));
                 0
             }
-            // Redis's digest of a stream is that of its entries.
+            // Redis computes the digest of a stream from its entries only.
             Item::Piece(_) => 0,
             Item::Part(_) | Item::Chunk(_) => unreachable!("hashed above"),
         }
     }
 
-    /// Parts of `open` follow.
+    /// Begins an item whose parts follow.
     fn begin(&mut self, open: Open) -> usize {
         self.open = open;
         0

@@ -1,8 +1,8 @@
-//! The fuzz target of all parsers here: it must return for any bytes.
+//! The fuzz target of all parsers in this crate: it must return for any bytes.
 //!
-//! It checks more than survival: memory is bounded by the input's size, neither the sizes of chunks
-//! nor blocks change what is read, and offsets are inside the data. `cargo fuzz` and the seeded test in `tests/fuzz.rs`
-//! both call it.
+//! It also checks that memory is bounded by the input's size, that the result does not depend on
+//! the sizes of chunks and blocks, and that offsets are inside the data. `cargo fuzz` and the
+//! seeded test in `tests/fuzz.rs` both call it.
 
 use darter_families::TYPES;
 use darter_rdb::crc64::Crc64;
@@ -10,9 +10,10 @@ use darter_rdb::dump;
 use darter_rdb::lzf::RUN_BYTES_MAX;
 use darter_rdb::{BlockPlace, Error, Event, IntTexts, Limits, Reader};
 
-/// The most that LZF makes of a byte; three texts may be unpacked at once, in doubling vectors.
+/// The most bytes that LZF makes of one byte. Three texts may be unpacked at once, in vectors that
+/// double.
 const MEMORY_FACTOR: usize = RUN_BYTES_MAX / 3 * 2 * 3;
-/// Chunks of strings, their window, and small change.
+/// The memory for chunks of strings, their window, and small objects.
 const MEMORY_BASE: usize = 1 << 18;
 
 /// Reads `data` as a file and as a payload of `DUMP`, at once and in pieces.
@@ -46,8 +47,8 @@ pub fn fuzz_rdb(data: &[u8]) {
     }
 }
 
-/// How reading ended, how many events there were, and a sum over them. The items of a block are
-/// events.
+/// The error or success at the end, the number of events, and a sum over them. The items of a block
+/// are events.
 fn digest(mut reader: Reader, data: &[u8], step: usize) -> (Result<(), Error>, u64, u64) {
     let (mut events, mut sum) = (0, Crc64::new());
     let mut pieces = data.chunks(step.max(1));

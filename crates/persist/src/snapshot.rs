@@ -28,49 +28,50 @@ use darter_structs::table::{HeldKey, Reader, Scratch, Table};
 use held::Kept;
 use std::collections::VecDeque;
 
-/// Bytes of a chunk: long enough for the disk, short enough to be one of several in memory.
+/// The bytes of a chunk: long enough for the disk, short enough for several to be in memory.
 pub const CHUNK_BYTES: usize = 128 * 1024;
 
-/// Entries, keys or items, in one step.
+/// The most entries (keys or items) in one step.
 const ENTRIES_AT_ONCE: usize = 64;
-/// Bytes read or written in one step, but for the last item.
+/// The most bytes read or written in one step, except for the last item.
 const BYTES_AT_ONCE: usize = 12 * 1024;
-/// Bytes of an item that count as another entry.
+/// An item counts as another entry for each of this many bytes.
 const BYTES_A_LOOK: usize = BYTES_AT_ONCE / ENTRIES_AT_ONCE;
-/// Items of a value of which much may be copied while a segment is read: some megabytes.
+/// The number of items from which much of a value may be copied while a segment is read: some
+/// megabytes.
 const HUGE: u64 = 1 << 16;
-/// Large values that wait for their turn, of which copies are counted.
+/// The number of large waiting values whose copies are counted.
 const HUGE_COUNTED: usize = 16;
-/// Bytes of a long key in one step.
+/// The bytes of a long key that are written in one step.
 const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// A cut of one database of one core.
+/// A snapshot of the keys of one database of one core.
 pub struct Part {
-    /// The number.
+    /// The number of the database.
     pub database: u32,
-    /// The cut.
+    /// The keys.
     pub keys: Table<Object>,
-    /// The time of the cut: entries dead by then are left out.
+    /// The time of the snapshot. Entries that had expired by then are left out.
     pub now: UnixMillis,
-    /// Memory of the database.
+    /// The memory of the database.
     pub bytes: usize,
 }
 
-/// How values are written.
+/// The options for writing values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// Strings are packed: `rdbcompression`.
+    /// Whether strings are compressed: `rdbcompression`.
     pub packs: bool,
-    /// Idle times are written, as Redis does with a policy of LRU.
+    /// Whether idle times are written, as Redis does under an LRU policy.
     pub tells_idle: bool,
 }
 
-/// How much comes at a time. Smaller ones show in little data what happens in much.
+/// The sizes of portions. Smaller portions let a test with little data take the paths of much data.
 #[derive(Clone, Copy, Debug)]
 pub struct Portions {
-    /// Bytes of a chunk.
+    /// The bytes of a chunk.
     pub chunk_bytes: usize,
-    /// Bytes read or written in one step, but for the last item.
+    /// The most bytes read or written in one step, except for the last item.
     pub step_bytes: usize,
     /// The memory that writers may always leave to the snapshot, in KiB.
     pub held_min_kib: u64,
@@ -85,30 +86,30 @@ impl Default for Portions {
 /// Bytes for the file.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    /// The database of its keys.
+    /// The database of the keys.
     pub database: u32,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Keys that end in it.
+    /// The number of keys that end in the chunk.
     pub keys: u64,
-    /// The last value continues in the next chunk.
+    /// Whether the last value continues in the next chunk.
     pub is_open: bool,
-    /// The chunk has a value in an encoding of Darter's own.
+    /// Whether the chunk has a value in an encoding of Darter's own.
     pub is_private: bool,
 }
 
 /// The outcome of a step.
 #[derive(Debug)]
 pub enum Step {
-    /// Nothing to send yet.
+    /// There is nothing to send yet.
     More,
-    /// A chunk.
+    /// The next chunk of the file.
     Chunk(Chunk),
-    /// All keys were in the chunks so far.
+    /// All keys were in the previous chunks.
     Done,
 }
 
-/// See the module.
+/// A snapshot that is being written: see the module.
 pub struct Snapshot {
     parts: VecDeque<Part>,
     reader: Option<Reader<Object>>,
@@ -117,20 +118,21 @@ pub struct Snapshot {
     portions: Portions,
     packer: Option<Packer>,
     value: Option<Value>,
-    /// Values that are written once the segments of their keys have been read, and which those are.
+    /// The values that are written after the segments of their keys have been read. Each has the
+    /// number of that segment.
     large: VecDeque<(usize, Value)>,
     chunk: Chunk,
-    /// The chunk before it is open.
+    /// Whether the previous chunk is open.
     is_open: bool,
     /// Bytes that writers copied of values, and bytes of values that they replaced.
     parts_kept: Kept,
     wholes_kept: Kept,
-    /// Memory of all parts.
+    /// The memory of all parts.
     whole_bytes: usize,
     has_begun: bool,
 }
 
-/// A key's deadline, and for how many seconds it has been idle.
+/// The deadline of a key, and for how many seconds it has been idle.
 type Facts = (Option<UnixMillis>, Option<u64>);
 
 /// A value that is being written.
@@ -139,7 +141,7 @@ struct Value {
     key: Name,
     items: Items,
     stage: SnapshotStage,
-    /// The value has at least [`HUGE`] items.
+    /// Whether the value has at least [`HUGE`] items.
     is_huge: bool,
 }
 
@@ -150,7 +152,7 @@ enum SnapshotStage {
     Items(Encoder),
 }
 
-/// A key that outlives its entry: long ones are shared, not copied.
+/// The name of a key, kept after its entry is released: long names are shared, not copied.
 enum Name {
     Short(Vec<u8>),
     Long(HeldKey),
@@ -166,13 +168,13 @@ impl Name {
 }
 
 impl Snapshot {
-    /// A snapshot of these cuts.
+    /// Begins a snapshot of these parts.
     #[must_use]
     pub fn new(parts: Vec<Part>, style: Style) -> Self {
         Self::in_portions(parts, style, Portions::default())
     }
 
-    /// The same, in other portions.
+    /// Begins a snapshot with other sizes of portions.
     #[must_use]
     pub fn in_portions(parts: Vec<Part>, style: Style, portions: Portions) -> Self {
         darter_structs::kept::begin_snapshot();
@@ -194,7 +196,7 @@ impl Snapshot {
         }
     }
 
-    /// Writes some more.
+    /// Does the next step.
     pub fn step(&mut self) -> Step {
         let end = self.chunk.bytes.len() + self.portions.step_bytes;
         let mut looks = ENTRIES_AT_ONCE;
@@ -207,8 +209,8 @@ impl Snapshot {
                 looks -= 1;
                 self.next_key();
             } else if !self.chunk.bytes.is_empty() || self.is_open {
-                // The next part is of another database. And if nothing was left of the last value when
-                // its chunk was full, an empty one ends it.
+                // The next part belongs to another database. If the last chunk was full when its
+                // value ended, an empty chunk ends it.
                 return Step::Chunk(self.take_chunk());
             } else if !self.next_part() {
                 return Step::Done;
@@ -218,15 +220,15 @@ impl Snapshot {
         if is_full { Step::Chunk(self.take_chunk()) } else { Step::More }
     }
 
-    /// True when it keeps more than `per_mille` thousandths of the cut from being freed, which
-    /// writers have copied or replaced.
+    /// Whether the snapshot keeps more than `per_mille` thousandths of its data from being freed,
+    /// because writers have copied or replaced that much.
     #[must_use]
     pub fn holds_more_than(&self, per_mille: u64) -> bool {
         let most = self.whole_bytes as u64 / 1_024 * per_mille / 1_000;
         self.held_kib() > most.max(self.portions.held_min_kib)
     }
 
-    /// KiB of memory that only the snapshot keeps from being freed.
+    /// The memory that only the snapshot keeps from being freed, in KiB.
     #[must_use]
     pub fn held_kib(&self) -> u64 {
         let Some(reader) = &self.reader else { return 0 };
@@ -238,14 +240,14 @@ impl Snapshot {
         u64::from(reader.held_kib()) + u64::from(in_values) + kept / 1_024
     }
 
-    /// Memory of the cut, the bound of what a snapshot can hold.
+    /// The memory of all parts, the most that a snapshot can keep.
     #[must_use]
     pub fn whole_bytes(&self) -> usize {
         self.whole_bytes
     }
 
-    /// KiB that writers have copied of the value being read, since its reading began, and copied or
-    /// replaced otherwise.
+    /// The memory, in KiB, that writers have copied of the current value since its reading began,
+    /// and that they have copied or replaced otherwise.
     #[must_use]
     pub fn copied_kib(&self) -> u32 {
         let keys = self.reader.as_ref().map_or(0, Reader::copied_kib);
@@ -255,7 +257,7 @@ impl Snapshot {
         keys.saturating_add(value).saturating_add(kept)
     }
 
-    /// True when only what waits to be written holds the first of the large values.
+    /// Whether only `large` still holds its first value.
     fn has_released_large(&self) -> bool {
         let reader = self.reader.as_ref();
         let is_released =
@@ -298,7 +300,7 @@ impl Snapshot {
         self.value = Some(value);
     }
 
-    /// Writes the next key if it has a short string; any other value is begun.
+    /// Writes the next key, if it has a short string. Begins any other value.
     fn next_key(&mut self) {
         let Self { reader, now, style, packer, large, chunk, parts_kept, wholes_kept, .. } = self;
         let Some(reader) = reader else { return };
@@ -328,7 +330,7 @@ impl Snapshot {
         }
     }
 
-    /// Goes on with the value, until it ends or the bounds are reached.
+    /// Continues with the value until it ends or the bounds are reached.
     fn go_on(&mut self, looks: &mut usize, bytes_end: usize) {
         let Some(mut value) = self.value.take() else { return };
         let more = match value.stage {
@@ -361,12 +363,12 @@ impl Value {
         Self { facts, key, items, stage, is_huge }
     }
 
-    /// True when it needs no survey.
+    /// Whether the value needs no survey.
     fn is_large(&self) -> bool {
         matches!(self.stage, SnapshotStage::Key(..))
     }
 
-    /// Surveys some items. False for a collection whose items have all died.
+    /// Surveys some items. Returns false for a collection whose items have all expired.
     fn survey(&mut self, looks: &mut usize) -> bool {
         let SnapshotStage::Survey(survey) = &mut self.stage else { unreachable!("it is surveyed") };
         let mut bytes = 0;
@@ -388,7 +390,7 @@ impl Value {
         true
     }
 
-    /// The part of the value that was written and released, in thousandths.
+    /// The part of the value that has been written and released, in thousandths.
     fn written_per_mille(&self) -> u64 {
         match &self.stage {
             SnapshotStage::Items(encoder) => encoder.written_per_mille(),
@@ -400,7 +402,7 @@ impl Value {
         matches!(&self.stage, SnapshotStage::Key(plan, _) if plan.is_private())
     }
 
-    /// Writes a part of the key, and then the head of the value.
+    /// Writes a part of the key, and after its end the head of the value.
     fn write_key(&mut self, out: &mut Vec<u8>, packer: &mut Option<Packer>) -> bool {
         let SnapshotStage::Key(plan, written) = &mut self.stage else {
             unreachable!("the key is next")
@@ -421,7 +423,7 @@ impl Value {
         true
     }
 
-    /// Writes items up to about `bytes_end` bytes of `out`. False after the last.
+    /// Writes items up to about `bytes_end` bytes of `out`. Returns false after the last item.
     fn write_items(&mut self, looks: &mut usize, out: &mut Vec<u8>, bytes_end: usize) -> bool {
         let SnapshotStage::Items(encoder) = &mut self.stage else { unreachable!("items are next") };
         while *looks > 0 && out.len() < bytes_end && self.items.find(looks) {
@@ -430,7 +432,7 @@ impl Value {
                 encoder.end(out);
                 return false;
             };
-            // Well packed data takes much reading for few written bytes.
+            // Well compressed data takes many reads for few written bytes.
             *looks = looks.saturating_sub(item.text_bytes() / BYTES_A_LOOK);
             encoder.item(item, out);
         }

@@ -1,4 +1,5 @@
-//! `DUMP` and `RESTORE` as the engine runs them, against the real server and against themselves.
+//! Tests of `DUMP` and `RESTORE`, run as the engine runs them, against redis-server and against
+//! each other.
 
 use crate::common::{Bytes, Oracle, Record, Reply, Value};
 use darter_base::Prng;
@@ -18,13 +19,13 @@ use std::sync::Arc;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// A shard that runs the rows of the table to their end, and counts the portions.
+/// A shard that runs commands of the table to their end, and counts the portions.
 struct Engine {
     shard: Shard,
     now: u64,
-    /// Steps of jobs and portions of streams of the last command.
+    /// The number of steps of jobs and portions of streams in the last command.
     portions: usize,
-    /// The longest portion of a reply.
+    /// The bytes of the longest portion of a reply.
     longest: usize,
 }
 
@@ -33,7 +34,7 @@ impl Engine {
         Self { shard: Shard::new(1, 1), now: NOW, portions: 0, longest: 0 }
     }
 
-    /// The reply's bytes, with errors as the engine writes them.
+    /// The bytes of the reply, with errors encoded as by the engine.
     fn call(&mut self, parts: &[&[u8]]) -> Bytes {
         let request = Arc::new(resp::Request::from_args(parts.iter().copied()));
         self.run(resp::Args::owned(&request)).unwrap_or_else(error)
@@ -116,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// The value at `key`, as the oracle reports its own.
+    /// The value at `key`, in the form in which the oracle reports its own.
     fn record(&self, key: &[u8]) -> Option<Record> {
         let found = self.shard.db(0).get(&Key::new(key))?;
         let value = if let Ok(text) = found.text() {
@@ -159,7 +160,7 @@ fn bulk(reply: &[u8]) -> Bytes {
     reply[end + 2..end + 2 + len].to_vec()
 }
 
-/// Values of all kinds: small ones, and of many thousand entries, and long ones.
+/// Values of all types: small ones, ones of many thousand entries, and long ones.
 fn values() -> Vec<Value> {
     let mut prng = Prng::from_seed(5);
     let mut values = vec![Value::String(Bytes::new()), Value::String(b"-128".to_vec())];
@@ -230,7 +231,7 @@ fn restore_sorts_large_sorted_sets_in_portions() {
     }
     let mut dumped = engine.dump(b"z");
     assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &dumped]), b"+OK\r\n");
-    // To read the items, and to put them in order.
+    // The portions that read the items, and those that sort them.
     assert!(engine.portions > 20_000 / 64 + 20_000 / 256, "{}", engine.portions);
     assert_eq!(engine.dump(b"copy"), dumped);
     engine.shard.db(0).check_invariants();
@@ -245,7 +246,7 @@ fn restore_sorts_large_sorted_sets_in_portions() {
     assert_eq!(len, 20_000);
 }
 
-/// A compressed string: one byte, and this number of copies.
+/// A compressed string: one byte, and the number of its copies.
 fn packed(copies: usize) -> Bytes {
     let operations = [&b"\x00v"[..], &b"\xe0\xff\x00".repeat(copies)].concat();
     let mut packed = vec![0xc3, 0x80];
@@ -277,7 +278,7 @@ fn compressed_texts_are_unpacked_in_portions() {
         assert_eq!(reply, b"+OK\r\n", "{:?}", &body[..2]);
         assert!(engine.portions > long.len() / 65_536, "{:?}: {}", &body[..2], engine.portions);
         assert!(engine.record(b"x").unwrap().value == expected, "{:?}", &body[..2]);
-        // One byte less is announced.
+        // The payload announces one byte less.
         let mut lying = body.clone();
         let at = lying.windows(4).position(|bytes| bytes == (long.len() as u32).to_be_bytes());
         lying[at.unwrap() + 3] -= 1;

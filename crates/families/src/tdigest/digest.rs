@@ -17,16 +17,16 @@ pub(super) const COMPRESSION_MAX: u64 = 10_000;
 /// The most nodes in the buffer, which is sorted in one step.
 const BUFFER_MAX: usize = 1_024;
 
-/// Observations, as their mean and their number.
+/// Some observations: their mean and their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Node {
-    /// The mean: finite.
+    /// The mean, which is finite.
     pub mean: f64,
-    /// How many they are: at least 1.
+    /// The number of observations, at least 1.
     pub weight: u64,
 }
 
-/// See the module. Cloning it counts two references.
+/// A digest: see the module. Cloning it counts two references.
 #[derive(Clone, Debug, Default)]
 pub struct Digest {
     compression: u64,
@@ -39,25 +39,25 @@ pub struct Digest {
     compressions: u64,
 }
 
-/// More observations than can be counted.
+/// The error that there are more observations than can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow;
 
 impl Digest {
-    /// An empty one; `None` if the compression is 0 or too high.
+    /// Makes an empty digest. `None` if the compression is 0 or too high.
     #[must_use]
     pub fn new(compression: u64) -> Option<Self> {
         let is_one = (1..=COMPRESSION_MAX).contains(&compression);
         is_one.then(|| Self { compression, ..Self::default() })
     }
 
-    /// The compression that it was made with.
+    /// The compression with which the digest was made.
     #[must_use]
     pub fn compression(&self) -> u64 {
         self.compression
     }
 
-    /// Nodes that there may be, merged or not, as RedisBloom counts them.
+    /// The largest number of nodes, merged or not, as RedisBloom counts them.
     #[must_use]
     pub fn capacity(&self) -> usize {
         6 * self.compression as usize + 10
@@ -69,25 +69,25 @@ impl Digest {
         2 * self.compression as usize + 20
     }
 
-    /// Clusters.
+    /// The number of clusters.
     #[must_use]
     pub fn merged(&self) -> &[Node] {
         &self.merged
     }
 
-    /// The observations not merged yet.
+    /// The number of nodes that are not merged yet.
     #[must_use]
     pub fn buffer(&self) -> &[Node] {
         &self.buffer
     }
 
-    /// Observations in clusters, and in the buffer.
+    /// The number of observations in clusters, and in the buffer.
     #[must_use]
     pub fn weights(&self) -> (u64, u64) {
         (self.merged_weight, self.buffer_weight)
     }
 
-    /// Observations.
+    /// The number of observations.
     #[must_use]
     pub fn weight(&self) -> u64 {
         self.merged_weight + self.buffer_weight
@@ -105,13 +105,13 @@ impl Digest {
         (self.weight() > 0).then_some((self.min, self.max))
     }
 
-    /// Bytes of memory that it holds.
+    /// The bytes of memory of the digest.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         (self.merged.capacity() + self.buffer.capacity()) * size_of::<Node>()
     }
 
-    /// True if this number of further observations can be counted.
+    /// Whether this number of further observations can be counted.
     #[must_use]
     pub fn has_room(&self, weight: u64) -> bool {
         self.weight().checked_add(weight).is_some_and(|all| all <= i64::MAX as u64)
@@ -142,7 +142,7 @@ impl Digest {
         (self.min, self.max) = (self.min.min(min), self.max.max(max));
     }
 
-    /// Merges the buffer with the clusters.
+    /// Merges the buffer into the clusters.
     pub fn compress(&mut self) {
         if self.buffer.is_empty() {
             return;
@@ -153,7 +153,7 @@ impl Digest {
         self.merged = Arc::new(clusters.end());
         self.merged_weight += std::mem::take(&mut self.buffer_weight);
         self.buffer = Arc::default();
-        self.compressions = self.compressions.saturating_add(1); // A file may say anything.
+        self.compressions = self.compressions.saturating_add(1); // A file may hold any number.
     }
 
     /// All nodes, in the order of their means.
@@ -172,14 +172,14 @@ impl Digest {
         all
     }
 
-    /// A view for reading.
+    /// The nodes in order, for reading.
     #[must_use]
     pub fn view(&self) -> View {
         let (nodes, weight) = (self.sorted(), self.weight() as f64);
         View { nodes, weight, min: self.min, max: self.max }
     }
 
-    /// A digest without nodes yet, as the head of a file describes it; `None` if it describes none.
+    /// Makes a digest without nodes from the head of a file. `None` if the head is invalid.
     #[must_use]
     pub(super) fn of_head(
         (compression, compressions): (u64, u64),
@@ -190,7 +190,8 @@ impl Digest {
         Some(Self { min, max, compressions, ..new })
     }
 
-    /// Takes clusters of a file, or what is not merged yet. False if they cannot be the next.
+    /// Adds clusters of a file, or nodes that are not merged. Returns false if they are invalid at
+    /// this point.
     #[must_use]
     pub(super) fn take(&mut self, are_merged: bool, new: &[Node]) -> bool {
         let (nodes_max, limit) = (self.clusters_max(), i64::MAX as u64 - self.weight());
@@ -213,12 +214,12 @@ impl Digest {
         true
     }
 
-    /// The ends as they are kept; of an empty digest they mean nothing.
+    /// The smallest and the greatest observation as stored. They mean nothing in an empty digest.
     pub(super) fn kept_ends(&self) -> (f64, f64) {
         (self.min, self.max)
     }
 
-    /// Panics when an invariant does not hold.
+    /// Panics if an invariant does not hold.
     pub fn check_invariants(&self) {
         let ends = self.kept_ends();
         for nodes in [&self.merged, &self.buffer] {
@@ -233,7 +234,7 @@ impl Digest {
     }
 }
 
-/// Clusters in the making, from nodes in order.
+/// Clusters that are being formed, from nodes in order.
 struct Clusters {
     /// e to the power of Z / compression: the factor of q / (1 - q) for each unit of the scale.
     unit: f64,
@@ -290,31 +291,31 @@ pub struct View {
 }
 
 impl View {
-    /// True when there is nothing.
+    /// Whether there are no observations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Observations.
+    /// The number of observations.
     #[must_use]
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// The greatest observation; of none, nothing.
+    /// The greatest observation. Meaningless if there are none.
     #[must_use]
     pub fn max(&self) -> f64 {
         self.max
     }
 
-    /// The number of nodes. A query reads each.
+    /// The number of nodes. A query reads each of them.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The value before which a share of the observations lies, from 0 to 1; NaN if there are none.
+    /// The value below which a share of the observations lies (from 0 to 1). NaN if there are none.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         match share {
@@ -325,7 +326,7 @@ impl View {
         }
     }
 
-    /// The value of the observation with this rank, from 0; infinite beyond the last.
+    /// The value of the observation with this rank, counted from 0. Infinite beyond the last.
     #[must_use]
     pub fn by_rank(&self, rank: f64) -> f64 {
         match rank {
@@ -337,8 +338,8 @@ impl View {
         }
     }
 
-    /// The value at a place among the observations. Between the middles of clusters it grows evenly;
-    /// a single observation is where it is.
+    /// The value at a position among the observations. It grows evenly between the middles of
+    /// clusters. A single observation has its exact position.
     fn at(&self, place: f64) -> f64 {
         let mut before = 0.0;
         for (at, node) in self.nodes.iter().enumerate() {
@@ -380,8 +381,8 @@ impl View {
         }
     }
 
-    /// How many observations are smaller, and half of those that are equal; -1 before the first, as
-    /// many as there are behind the last. NaN if there are none.
+    /// The number of observations that are smaller, and half the number of equal ones. -1 below the
+    /// first, the number of all observations above the last, NaN if there are none.
     #[must_use]
     pub fn below(&self, value: f64) -> f64 {
         match value {
@@ -412,7 +413,7 @@ impl View {
         self.place_before(self.nodes.len(), before, value)
     }
 
-    /// The place of a value between the cluster at an index, and the one before it, which ends at
+    /// The position of a value between the cluster at `at` and the one before it, which ends at
     /// `end`.
     fn place_before(&self, at: usize, end: f64, value: f64) -> f64 {
         let (from, start) = match at.checked_sub(1).map(|before| self.nodes[before]) {
@@ -428,7 +429,7 @@ impl View {
         between(value, (from, start), (to, stop))
     }
 
-    /// The share of observations that are smaller, with half of those that are equal.
+    /// The share of observations that are smaller, and half the share of equal ones.
     #[must_use]
     pub fn share_below(&self, value: f64) -> f64 {
         self.below(value).max(0.0) / self.weight

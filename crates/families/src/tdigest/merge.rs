@@ -1,4 +1,4 @@
-//! TDIGEST.MERGE: the observations of several digests in one, which is built aside.
+//! TDIGEST.MERGE: adds the observations of several digests to one, which is built on the side.
 
 use super::create::compression;
 use super::digest::Digest;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const MERGE: &Event = &Event::new("tdigest.merge", b'd');
 
-/// Nodes that are added between two checks of the slice.
+/// The number of nodes added between two checks of the slice.
 const NODES: usize = 256;
 
 impl Input for TDigest {
@@ -107,7 +107,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// A cut of the digest at the key that is the argument with this index, and its deadline.
+/// A snapshot of the digest at the key in this argument, and its deadline.
 async fn digest_at(call: &Call, at: usize) -> Result<Option<(TDigest, Option<u64>)>, WrongType> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let read = move |home: &mut Home| {

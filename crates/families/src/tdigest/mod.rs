@@ -36,12 +36,12 @@ const fn read(name: &'static str, arity: i32, run: PointFn) -> Command {
     row(name, arity, READ, specs::ONE_RO_ACCESS, Run::Point(run))
 }
 
-/// Said of a key that is not there.
+/// The error for a missing key.
 const MISSING: &str = "ERR T-Digest: key does not exist";
-/// Said when there are more observations than can be counted.
+/// The error for more observations than can be counted.
 const OVERFLOW: &str = "ERR T-Digest: overflow detected";
 
-/// A refusal in RedisBloom's words.
+/// Makes a refusal with the text of RedisBloom.
 fn refuse(line: &'static str) -> Refusal {
     Refusal::line(line)
 }
@@ -60,7 +60,7 @@ const MERGE_KEYS: Keys = Keys(&[
     KeySpec::new(Place::Counted { count: 2 }, KeyFlags::RO_ACCESS),
 ]);
 const GROW_COUNTED: Flags = GROW.and(Flags::MOVABLEKEYS);
-/// Never run as a point command: that would lock its sources, too, while it merges.
+/// Never run as a command of one core: that would lock its sources, too, while it merges.
 const MERGE: Run = Run::Multi { here: None, anywhere: |call| Box::pin(merge::merge(call)) };
 
 const O_N: &str = "O(N) where N is the number of values specified.";

@@ -1,4 +1,5 @@
-//! The commands that ask a digest: for values by shares and ranks, for shares and ranks by values.
+//! The commands that query a digest: for values by shares and ranks, and for shares and ranks by
+//! values.
 //!
 //! A query reads each node, so replies are sent in portions. Very many arguments are checked in
 //! portions, too, before the first reply.
@@ -13,7 +14,7 @@ use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Questions that are checked at once.
+/// The number of questions checked at once.
 const CHECKED: usize = 256;
 /// Nodes that are looked at in a portion of a reply; and the further cost of an answer, in nodes.
 const NODES: usize = 8_192;
@@ -33,19 +34,19 @@ pub(super) enum Ask {
     /// that are equal, rounded down; -1 before the first, -2 if there are none.
     /// Source: <https://redis.io/commands/tdigest.rank> (RedisBloom 2.4.0).
     Rank,
-    /// `TDIGEST.REVRANK key value [value ...]`: the same from the greatest observation.
+    /// `TDIGEST.REVRANK key value [value ...]`: like RANK, counted from the greatest observation.
     /// Source: <https://redis.io/commands/tdigest.revrank> (RedisBloom 2.4.0).
     RevRank,
     /// `TDIGEST.BYRANK key rank [rank ...]`: the values of observations with these ranks; infinite
     /// beyond the last. Source: <https://redis.io/commands/tdigest.byrank> (RedisBloom 2.4.0).
     ByRank,
-    /// `TDIGEST.BYREVRANK key rank [rank ...]`: the same from the greatest observation.
+    /// `TDIGEST.BYREVRANK key rank [rank ...]`: like BYRANK, counted from the greatest observation.
     /// Source: <https://redis.io/commands/tdigest.byrevrank> (RedisBloom 2.4.0).
     ByRevRank,
 }
 
 impl Ask {
-    /// The question in an argument.
+    /// Parses the argument of a question.
     fn parse(self, word: &[u8]) -> Result<f64, Refusal> {
         let parse = |why| score::parse(word).ok_or_else(|| refuse(why));
         match self {
@@ -106,11 +107,11 @@ pub(super) fn ask(cx: &mut Cx<'_>, mut args: Args<'_>, ask: Ask) -> Result<Flow,
     Ok(flow(&mut cx.reply, asking))
 }
 
-/// Questions without answers yet.
+/// The questions that have no answer yet.
 struct Asking {
     view: View,
     request: Arc<Request>,
-    /// The next question.
+    /// The index of the next question.
     next: usize,
     ask: Ask,
 }
@@ -139,7 +140,7 @@ impl Stream for Asking {
     }
 }
 
-/// Very many questions, which are checked first.
+/// A request of very many questions, which are checked first.
 struct Checking {
     checked: usize,
     asking: Option<Asking>,

@@ -26,21 +26,21 @@ fn plan(survey: &Survey) -> Plan {
     survey.plain(DIGEST)
 }
 
-/// The compression if none is asked for.
+/// The default compression.
 pub(super) const COMPRESSION: u64 = 100;
-/// Nodes in an item of a file: no long item.
+/// The number of nodes in an item of a file, so that no item is long.
 const NODES: usize = 128;
 
 const CREATE: &Event = &Event::new("tdigest.create", b'd');
 const RESET: &Event = &Event::new("tdigest.reset", b'd');
 const ADD: &Event = &Event::new("tdigest.add", b'd');
 
-/// A t-digest. Cloning it is a cut.
+/// A t-digest. Cloning it makes a snapshot.
 #[derive(Clone, Default)]
 pub struct TDigest(Digest);
 
 impl TDigest {
-    /// Wraps a digest.
+    /// Makes a value of a digest.
     #[must_use]
     pub fn of(digest: Digest) -> Self {
         Self(digest)
@@ -52,7 +52,7 @@ impl TDigest {
         &self.0
     }
 
-    /// Takes the head of a file, or some nodes. False if they cannot be the next.
+    /// Reads the head of a file, or some nodes. Returns false if they are invalid at this point.
     fn take(&mut self, item: &[u8]) -> bool {
         let Some((tag, rest)) = item.split_first() else { return false };
         let (words, []) = rest.as_chunks() else { return false };
@@ -121,7 +121,7 @@ impl Collection for TDigest {
     }
 }
 
-/// The items of a cut: its head, then the merged and the unmerged nodes.
+/// The items of a snapshot of a digest: its head, then the merged and the unmerged nodes.
 struct Written {
     digest: Digest,
     /// Which nodes come next, and from which on; nothing before the head.
@@ -172,9 +172,9 @@ impl Source for Written {
 pub enum TDigestChange {
     /// A new digest.
     Create { compression: u64 },
-    /// The digest was emptied.
+    /// The digest was reset.
     Reset,
-    /// The digest has one observation more.
+    /// An observation was added.
     Add { value: f64 },
 }
 
@@ -206,7 +206,7 @@ pub struct TDigestEdit<'a> {
 }
 
 impl TDigestEdit<'_> {
-    /// Makes a new one. False if the compression is too high.
+    /// Makes a new digest. Returns false if the compression is too high.
     pub fn create(&mut self, compression: u64) -> bool {
         let Some(new) = Digest::new(compression) else { return false };
         *self.digest = new;
@@ -214,13 +214,13 @@ impl TDigestEdit<'_> {
         true
     }
 
-    /// Empties it.
+    /// Removes all observations.
     pub fn reset(&mut self) {
         *self.digest = Digest::new(self.digest.compression()).unwrap_or_default();
         self.recorder.record(&[RESET], || TDigestChange::Reset);
     }
 
-    /// Adds an observation, a finite one. False if there are too many.
+    /// Adds a finite observation. Returns false if there are too many.
     pub fn add(&mut self, value: f64) -> bool {
         let is_added = self.digest.add(Node { mean: value, weight: 1 }).is_ok();
         if is_added {

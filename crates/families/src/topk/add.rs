@@ -1,6 +1,7 @@
 //! TOPK.ADD, TOPK.INCRBY.
 //!
-//! A few items are counted at once; many, deep sketches and large increments in portions, row by row.
+//! A few items are counted at once. Many items, deep sketches and large increments are counted in
+//! portions, row by row.
 
 use super::long::LongItem;
 use super::value::{Expelled, INCRBY, TopK, TopKEdit};
@@ -20,14 +21,14 @@ use std::sync::Arc;
 /// Rows counted in one step, of all items together, and the sum of their increments.
 const ROWS_AT_ONCE: u64 = 512;
 const TIMES_AT_ONCE: u64 = 2_048;
-/// Pages that are copied at once.
+/// The number of pages copied at once.
 const COPIES_AT_ONCE: usize = 16;
 /// The largest count of a bucket between two checks of the slice: each one may cause a decay.
 const TIMES: u32 = 256;
 /// The largest increment.
 const TIMES_MAX: u32 = 100_000;
 
-/// The blanks are RedisBloom's.
+/// The spaces are those of RedisBloom.
 const NO_TIMES: &str = "TopK: increment must be an integer greater or equal to 0                            and smaller or equal to 100,000";
 
 /// `TOPK.ADD key item [item ...]`: each item came once more.
@@ -94,7 +95,7 @@ fn begin(edit: &mut TopKEdit<'_>, step: usize) {
     }
 }
 
-/// How often the item that is the argument with this index came.
+/// The increment of the item in this argument.
 fn times(all: resp::Args<'_>, at: usize, step: usize) -> Option<u32> {
     if step == 1 {
         return Some(1);
@@ -103,7 +104,7 @@ fn times(all: resp::Args<'_>, at: usize, step: usize) -> Option<u32> {
     u32::try_from(times).ok().filter(|times| *times <= TIMES_MAX)
 }
 
-/// True when the items take more than a slice.
+/// Whether counting the items takes more than a slice.
 fn is_much(sketch: &TopK, args: Args<'_>, step: usize) -> bool {
     let depth = u64::from(sketch.shape().depth);
     let rows = depth.saturating_mul((args.left() / step) as u64);
@@ -134,15 +135,15 @@ struct Begun {
     most: u32,
 }
 
-/// Very many items.
+/// A request of very many items.
 struct Adding {
     request: Arc<Request>,
-    /// The next item, and how far the one after it is.
+    /// The index of the next item, and the step to the one after it.
     next: usize,
     step: usize,
     hashing: Hashing,
     begun: Option<Begun>,
-    /// A long item that has left the list, on its way into the reply.
+    /// A long item that was evicted, while it is copied into the reply.
     expelled: Option<LongItem>,
     draft: Option<Draft<TopK>>,
     /// The replies, encoded.
@@ -158,12 +159,12 @@ impl Adding {
         self.go_on();
     }
 
-    /// The item is done.
+    /// Ends the item.
     fn go_on(&mut self) {
         (self.begun, self.next) = (None, self.next + self.step);
     }
 
-    /// Copies a piece of an evicted item into the reply. False if there is none.
+    /// Copies a piece of an evicted item into the reply. Returns false if there is none.
     fn copy(&mut self) -> bool {
         let Some(item) = &mut self.expelled else { return false };
         self.replies.append(item.piece());
@@ -244,7 +245,7 @@ impl Job for Adding {
     }
 }
 
-/// Replies being sent, piece by piece.
+/// The replies, sent piece by piece.
 struct Sending {
     replies: Blob,
     next: usize,

@@ -1,14 +1,14 @@
-//! Items of megabytes: held beyond their entry, and written piece by piece.
+//! Items of some megabytes: held after their entry is removed, and written piece by piece.
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_keyspace::is_long;
 use darter_structs::sorted::SortedEntry;
 use darter_structs::table::HeldKey;
 
-/// Bytes of a piece, which is hashed in one go.
+/// The bytes of a piece, which is hashed at once.
 const PIECE_BYTES: usize = CHUNK_BYTES / 4;
 
-/// A long item, and how much of it was written.
+/// A long item, and how much of it has been written.
 pub struct LongItem {
     held: HeldKey,
     next: usize,
@@ -21,7 +21,7 @@ impl LongItem {
         Some(Self { held, next: 0 })
     }
 
-    /// All of it.
+    /// The bytes of the whole item.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.held.bytes()
@@ -31,7 +31,7 @@ impl LongItem {
         self.next == self.bytes().len()
     }
 
-    /// The next piece; nothing after the last.
+    /// The next piece. Empty after the last.
     pub(super) fn piece(&mut self) -> &[u8] {
         let from = self.next;
         self.next = self.bytes().len().min(from + PIECE_BYTES);

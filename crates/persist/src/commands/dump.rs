@@ -1,7 +1,8 @@
 //! `DUMP`.
 //!
-//! The payload's length precedes its first byte, so the value is read twice, both times from one
-//! cut: sized, then written. Large values take both passes in slices.
+//! The length of the payload precedes its first byte, so the value is read twice, both times from
+//! the same snapshot: first to compute the length, then to write the payload. Both passes over a
+//! large value run in slices.
 
 use darter_base::UnixMillis;
 use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
@@ -13,7 +14,7 @@ use darter_resp::Reply;
 
 /// Payloads up to this size are encoded at once.
 const AT_ONCE_BYTES: u64 = 16 * 1024;
-/// Bytes encoded in one portion, of not too many entries.
+/// The bytes encoded in one portion, as long as it has few entries.
 const PORTION_BYTES: usize = CHUNK_BYTES / 2;
 
 /// `DUMP key`: replies with the value at `key` as a payload for `RESTORE`.
@@ -37,17 +38,18 @@ fn dumper(found: &Found<'_>, now: UnixMillis) -> Dumper<Items> {
     Dumper::new(found.items(now), found.kind().rdb)
 }
 
-/// Surveys up to the given number of entries, and returns the payload's bytes once all are seen.
+/// Adds up to the given number of entries to the size. Returns the payload's bytes after the last
+/// entry.
 pub type Sizer = Box<dyn FnMut(usize) -> Option<u64> + Send>;
 
-/// Computes the size of a value's payload from a cut of it: for `DEBUG OBJECT`.
+/// Computes the size of a value's payload from a snapshot of it, for `DEBUG OBJECT`.
 #[must_use]
 pub fn sizer(found: &Found<'_>, now: UnixMillis) -> Sizer {
     let mut dumper = dumper(found, now);
     Box::new(move |items_max| dumper.survey(items_max))
 }
 
-/// Sizes the first entries, and replies if that was all.
+/// Computes the size of the first entries, and replies if there are no more.
 fn start(mut dumper: Dumper<Items>, reply: &mut Reply<'_>) -> Flow {
     match dumper.survey(ENTRIES_AT_ONCE) {
         Some(len) => answer(dumper, len, reply, AT_ONCE_BYTES),
@@ -55,10 +57,10 @@ fn start(mut dumper: Dumper<Items>, reply: &mut Reply<'_>) -> Flow {
     }
 }
 
-/// The reply of a dumper whose length is known; up to `at_once_bytes` it is encoded here.
+/// The reply of a dumper whose length is known. Up to `at_once_bytes` are encoded here.
 fn answer(mut dumper: Dumper<Items>, len: u64, reply: &mut Reply<'_>, at_once_bytes: u64) -> Flow {
     if dumper.is_hollow() {
-        // All entries were dead, and not reaped yet.
+        // All entries have expired, but are not removed yet.
         reply.null();
         return Flow::Done;
     }
@@ -71,7 +73,7 @@ fn answer(mut dumper: Dumper<Items>, len: u64, reply: &mut Reply<'_>, at_once_by
     Flow::Done
 }
 
-/// The first pass over a large value.
+/// The first pass over a large value: it computes the length.
 struct Sizing(Option<Dumper<Items>>);
 
 impl Job for Sizing {
@@ -79,12 +81,12 @@ impl Job for Sizing {
         let dumper = self.0.as_mut().expect("the engine drops a job that is done");
         let Some(len) = dumper.survey(ENTRIES_AT_ONCE) else { return Ok(Step::More) };
         let dumper = self.0.take().expect("it was there a line above");
-        // However few bytes: there is a lot to search, twice.
+        // Even a short payload is not encoded here, because its many entries must be visited again.
         Ok(Step::Done(answer(dumper, len, &mut cx.reply, 0)))
     }
 }
 
-/// The second pass.
+/// The second pass: it writes the payload.
 struct Writing(Dumper<Items>);
 
 impl Stream for Writing {

@@ -1,7 +1,7 @@
 //! `RESTORE`.
 //!
-//! The payload is read twice: for its checksum, because a wrong one has an error of its own, then
-//! for its value, which is built aside and installed by the last step.
+//! The payload is read twice: first for its checksum, because a wrong one has an error of its own,
+//! and then for its value, which is built on the side and installed by the last step.
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
@@ -21,9 +21,9 @@ const SUMMED_AT_ONCE: usize = 64 * 1024;
 const PUSHED_AT_ONCE: usize = 16 * 1024;
 /// Items added in one step.
 const ITEMS_AT_ONCE: usize = 64;
-/// This many bytes of an item count as one more.
+/// An item counts once more for each of this many bytes.
 const ITEM_BYTES: usize = 512;
-/// The payload's index among the arguments, the name at 0.
+/// The index of the payload among the arguments. The command's name has index 0.
 const PAYLOAD: usize = 3;
 
 /// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`: makes `key`
@@ -63,7 +63,7 @@ pub fn restore_as(types: Types, cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<F
 struct Options {
     replace: bool,
     absolute: bool,
-    /// Seconds.
+    /// The idle time in seconds.
     idle: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ impl Options {
     }
 }
 
-/// When the key will die. A sum that overflows wraps into the past, as Redis's does.
+/// The deadline of the key. A sum that overflows wraps into the past, as in Redis.
 fn deadline(ttl: &[u8], absolute: bool, now: UnixMillis) -> Result<Option<UnixMillis>, Refusal> {
     let ttl = number::parse_i64(ttl).ok_or(Refusal::NotAnInteger)?;
     match u64::try_from(ttl) {
@@ -123,7 +123,7 @@ impl<'a> Payload<'a> {
         Self(args.arg(PAYLOAD))
     }
 
-    /// Bytes from `at` on, at most `most`, before `end`; none at the end.
+    /// The bytes from `at` on, at most `most` and only those before `end`. Empty at the end.
     fn piece(self, at: usize, end: usize, most: usize) -> &'a [u8] {
         let end = end.min(at + most);
         if at >= end {
@@ -145,7 +145,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// A large payload being restored.
+/// The restore of a large payload, in steps.
 struct LongRestore {
     request: Arc<resp::Request>,
     work: Restoring,
@@ -167,26 +167,26 @@ struct Restoring {
     types: Types,
     deadline: Option<UnixMillis>,
     idle: Option<u64>,
-    /// Bytes that the stage has processed.
+    /// The number of bytes that the current stage has processed.
     at: usize,
     stage: RestoreStage,
     value: Value,
-    /// An item that comes in parts.
+    /// The item that is being read in parts.
     long: Option<Long>,
-    /// There were items, though they may all have been dead.
+    /// Whether there were items, even if all of them had expired.
     any: bool,
 }
 
 enum RestoreStage {
     Summing(Crc64),
     Reading(Box<Reader>),
-    /// All items are in; those of a large value are put in order.
+    /// All items have been added. A large value is being sorted.
     Building,
 }
 
-/// An item whose value, or which itself is long, and comes in parts.
+/// An item that comes in parts, because it or its value is long.
 struct Long {
-    /// None: an element of a list.
+    /// The name. `None` for an element of a list.
     name: Option<Vec<u8>>,
     deadline: Option<UnixMillis>,
     text: Blob,
@@ -194,7 +194,7 @@ struct Long {
 }
 
 impl Long {
-    /// Begins with an item if it comes in parts.
+    /// Begins with an item, if it comes in parts.
     fn of(item: &Item<'_>) -> Option<Self> {
         let text = Blob::default();
         match *item {
@@ -243,7 +243,7 @@ impl Restoring {
         Ok(Self { types, deadline, idle, at: 0, stage, value, long: None, any: false })
     }
 
-    /// Does the next portion; true when the value is complete.
+    /// Does the next portion. Returns true when the value is complete.
     fn step(&mut self, payload: Payload<'_>, now: UnixMillis) -> Result<bool, Refusal> {
         match &mut self.stage {
             RestoreStage::Summing(crc) => {
@@ -301,7 +301,8 @@ impl Restoring {
         Ok(false)
     }
 
-    /// Does a portion of what is left to do once all items are in; true when the value is complete.
+    /// Does a portion of the work that is left after all items have been added. Returns true when
+    /// the value is complete.
     fn build(&mut self) -> Result<bool, Refusal> {
         let Value::Object(building) = &mut self.value else { return Ok(true) };
         match building.step() {
@@ -313,7 +314,7 @@ impl Restoring {
 
     /// Installs the value at `key`, and replies.
     fn install(&mut self, cx: &mut Cx<'_>, key: &Key<'_>) {
-        /// The key is new whatever was there, which is deleted first.
+        /// The restored key counts as new, because an existing key is deleted first.
         const RESTORED: Tells<'_> = &[event::NEW, &event::Event::new("restore", b'g')];
         let (deadline, told) = (Deadline::from(self.deadline), RESTORED);
         match std::mem::replace(&mut self.value, Value::None) {
@@ -331,7 +332,7 @@ impl Restoring {
     }
 }
 
-/// A reader of the payload, whose bytes without the last eight have the checksum `computed`.
+/// A reader of the payload. `computed` is the checksum of the bytes without the last eight.
 fn reader(types: Types, payload: Payload<'_>, computed: u64) -> Result<Reader, Refusal> {
     let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
     let version = dump::version(&trailer).map_err(|_| wrong_trailer())?;
@@ -342,7 +343,7 @@ fn reader(types: Types, payload: Payload<'_>, computed: u64) -> Result<Reader, R
     Ok(Reader::of_payload(types.kinds(), len, version, Limits::default()).with_parts())
 }
 
-/// Pushes the next bytes to the reader; returns how many.
+/// Passes the next bytes to the reader. Returns how many.
 fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
     let len = payload.0.len();
     let piece = payload.piece(*at, len, PUSHED_AT_ONCE);
@@ -355,7 +356,8 @@ fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
 }
 
 impl Value {
-    /// Adds a piece, or to `long`, which is one of several. True when it was an item of a collection.
+    /// Adds a piece to the value, or to `long` if it is one of several pieces. Returns true if it
+    /// was an item of a collection.
     fn take_in(
         &mut self,
         event: Event<'_>,
@@ -399,7 +401,7 @@ impl Value {
             }
             _ => false,
         };
-        // A duplicate contradicts the count that the payload announced.
+        // A repeated item contradicts the count in the payload.
         if fresh { Ok(true) } else { Err(bad_format()) }
     }
 }

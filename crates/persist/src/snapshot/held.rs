@@ -12,26 +12,28 @@
 
 use darter_structs::kept;
 
-/// A sum at moments of a snapshot, in bytes.
+/// The value of a sum at several times of a snapshot, in bytes.
 pub(super) struct Kept {
     sum: fn() -> u64,
     begun: u64,
-    /// The bytes left up to then have been freed.
+    /// The bytes left to the snapshot up to this value of the sum have been freed.
     released: u64,
-    /// The current round of the reader of the keys, which reads first what writers have copied.
+    /// The sum at the start of the reader's current round. The reader first reads the segments that
+    /// writers have copied.
     round: u64,
     rounds: u32,
-    /// The value that is being written, if the sum is one of parts.
+    /// The sum at the start of the value that is being written, if the sum is that of parts of
+    /// values.
     value: Option<u64>,
 }
 
 impl Kept {
-    /// The sum of parts of values.
+    /// Starts with the sum of parts of values.
     pub(super) fn of_parts() -> Self {
         Self::of(kept::parts)
     }
 
-    /// The sum of replaced values.
+    /// Starts with the sum of replaced values.
     pub(super) fn of_wholes() -> Self {
         Self::of(kept::wholes)
     }
@@ -40,7 +42,7 @@ impl Kept {
         Self { sum, begun: 0, released: 0, round: 0, rounds: 0, value: None }
     }
 
-    /// A database is begun: of those before, nothing is held.
+    /// Begins a database: nothing of earlier databases is held any more.
     pub(super) fn begin_part(&mut self, is_first: bool) {
         let now = (self.sum)();
         if is_first {
@@ -49,7 +51,7 @@ impl Kept {
         (self.released, self.round, self.rounds) = (now, now, 0);
     }
 
-    /// The reader of the keys is in this round.
+    /// Records the round of the reader of the keys.
     pub(super) fn note_rounds(&mut self, rounds: u32) {
         if self.rounds != rounds {
             self.released = self.released.max(self.round);
@@ -61,7 +63,8 @@ impl Kept {
         self.value = Some((self.sum)());
     }
 
-    /// Counts the whole value as released, with the parts that writers left of it since it began.
+    /// Counts the whole value as released, including the parts that writers have left to the
+    /// snapshot since it began.
     pub(super) fn end_value(&mut self) {
         if let Some(value) = self.value.take() {
             let now = (self.sum)();
@@ -76,7 +79,7 @@ impl Kept {
         (now - self.released).saturating_sub(of_value)
     }
 
-    /// The bytes left since the snapshot began.
+    /// The bytes left to the snapshot since it began.
     pub(super) fn all_bytes(&self) -> u64 {
         (self.sum)().saturating_sub(self.begun)
     }
