@@ -16,24 +16,18 @@
 
 use super::conn::outbound;
 use super::core::{Core, Mail};
-use super::entry::{Entry, Runner};
+use super::entry::Runner;
 use super::owed::Owed;
-use super::point::{Ran, View, Work};
+use super::point::{Ran, Work};
 use super::prefetch::{prefetch, prefetch_queued};
-use super::presence::{Awaited, Gone, Presence};
 use super::state::batches::{Batch, HELD_BYTES_MAX, Replied, Stops};
 use super::unit::admit::is_paused;
 use super::unit::place::own_flags;
-use super::unit::settle::Caller;
-use super::wanted::Stopped;
-use darter_command::{Answer, Refusal, Stream};
-use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
-use darter_tx::{CoreId, TaskId};
+use super::wanted::{HeldBatch, caller_of};
+use darter_resp::{LOOKAHEAD_MAX, Output, Reply};
+use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// The reply of a command: the encoded beginning, and a stream of the rest.
-type Part = (Output, Option<Box<dyn Stream>>);
 
 impl Core {
     /// Begins to run a batch from another core.
@@ -119,8 +113,7 @@ impl Core {
             },
             Ran::Done(stream) => batch.replied(out, stream),
             Ran::Waits(work) => {
-                let (request, index, view) = (args.to_request(), item.entry, item.view);
-                self.wait_in_batch(batch, index, request, view, work);
+                self.wait_in_batch(batch, work);
                 return None;
             }
         }
@@ -137,25 +130,15 @@ impl Core {
 
     /// Runs the next command of a batch as a task. A read stops when its client has closed. A write
     /// does not stop, because later commands of its pipeline may have run on other cores.
-    fn wait_in_batch(
-        self: &Rc<Self>,
-        batch: Box<Batch>,
-        index: usize,
-        request: Arc<Request>,
-        view: View,
-        work: Work,
-    ) {
-        let entry = &self.table.entries()[index];
-        let stops = (!entry.row.is_write()).then_some(Stops::Always);
-        HeldBatch::new(self, batch, stops).start(|held| {
-            let core = Rc::clone(self);
-            let task = self.tx.spawn(async move {
-                let (resp3, caller) = (held.batch.resp3, caller_of(&held.batch));
-                let entry = &core.table.entries()[index];
-                let answer = core.finish_waiting(index, request, view, resp3, work, caller);
-                let answer = core.while_wanted(!entry.row.is_write(), &held.presence, answer).await;
-                held.answer(entry, answer);
-            });
+    fn wait_in_batch(self: &Rc<Self>, batch: Box<Batch>, work: Work) {
+        let item = &batch.items[batch.next];
+        let (view, resp3, caller) = (item.view, batch.resp3, caller_of(&batch));
+        let is_read = !self.table.entries()[item.entry].row.is_write();
+        HeldBatch::new(self, batch, is_read.then_some(Stops::Always)).start(|held| {
+            let of = held.answering(None);
+            let (core, request) = (Rc::clone(self), Arc::clone(&of.request));
+            let work = core.finish_waiting(of.row, request, view, resp3, work, caller);
+            let task = self.tx.spawn(Rc::clone(self).answer(of, Box::pin(work)));
             self.tx.note_author(task, view.tracker.author());
             task
         });
@@ -211,57 +194,4 @@ impl Core {
         });
         self.batches.borrow_mut().keep(batch);
     }
-}
-
-/// A batch that waits until the task of its next command has ended.
-pub(super) struct HeldBatch {
-    core: Rc<Core>,
-    pub(super) batch: Box<Batch>,
-    /// Whether the client is still connected, for a task that may stop when it is not.
-    pub(super) presence: Rc<Presence>,
-    stops: Option<Stops>,
-}
-
-impl HeldBatch {
-    /// Holds a batch and the later batches of its client. If the task may stop after the client has
-    /// gone, `stops` says on which condition.
-    pub(super) fn new(core: &Rc<Core>, batch: Box<Batch>, stops: Option<Stops>) -> Self {
-        core.batches.borrow_mut().hold(batch.client);
-        let gone = stops.map_or(Gone::No, |_| core.batches.borrow().gone(batch.client));
-        Self { core: Rc::clone(core), batch, presence: Presence::new(gone), stops }
-    }
-
-    /// Starts the task. The task must end with [`HeldBatch::reply`].
-    pub(super) fn start(self, start: impl FnOnce(Self) -> TaskId) {
-        let (core, client) = (Rc::clone(&self.core), self.batch.client);
-        let (presence, stops) = (Rc::clone(&self.presence), self.stops);
-        let task = start(self);
-        if let Some(stops) = stops {
-            let awaited = Awaited { task, presence };
-            core.batches.borrow_mut().note_awaited(client, awaited, stops);
-        }
-    }
-
-    /// Adds the task's reply to the batch, and resumes the batch.
-    pub(super) fn reply(self, (out, stream): Part) {
-        let Self { core, mut batch, .. } = self;
-        batch.replied(out, stream);
-        core.batches.borrow_mut().answered(batch);
-    }
-
-    /// Calls [`HeldBatch::reply`] with the answer of the task, with its refusal, or with an empty
-    /// reply if it has stopped.
-    pub(super) fn answer(self, entry: &Entry, answer: Result<Result<Answer, Refusal>, Stopped>) {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(Stopped::Unwanted) => return self.reply(Part::default()),
-            Err(Stopped::Busy(line)) => Err(self.core.refuse_busy(entry, line)),
-        };
-        let part = self.core.encode_answer(answer, self.batch.resp3);
-        self.reply(part);
-    }
-}
-
-pub(super) fn caller_of(batch: &Batch) -> Caller<'static> {
-    Caller::Client(batch.from, batch.client)
 }

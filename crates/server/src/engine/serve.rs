@@ -17,7 +17,7 @@ use super::transaction::queued::Verb;
 use super::unit::admit::{State, flags_in, is_paused};
 use super::unit::place::{own_flags, owner_of};
 use super::unit::settle::Caller;
-use super::wanted::Answering;
+use super::wanted::{Answering, To};
 use darter_command::{Args, Call, Flags, Patience, Refusal};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request};
 use darter_runtime::net::Token;
@@ -397,18 +397,14 @@ impl Core {
         args: resp::Args<'_>,
         work: Work,
     ) {
-        let (core, client, index) = (Rc::clone(self), lane.session.handle, entry.index);
+        let (client, row) = (lane.session.handle, entry.index);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
         self.await_task(lane, |_, presence| {
-            self.tx.spawn(async move {
-                let entry = &core.table.entries()[index];
-                let answer = core.finish_waiting(index, request, view, resp3, work, caller);
-                match core.while_wanted(!entry.row.is_write(), &presence, answer).await {
-                    Ok(answer) => core.finish(client, answer),
-                    Err(stopped) => core.stopped(client, entry, stopped),
-                }
-            })
+            let core = Rc::clone(self);
+            let work = core.finish_waiting(row, Arc::clone(&request), view, resp3, work, caller);
+            let of = Answering { to: To::Conn(client), row, request, presence, begun: None };
+            self.tx.spawn(Rc::clone(self).answer(of, Box::pin(work)))
         });
     }
 
@@ -418,17 +414,17 @@ impl Core {
         if let Runner::Script(_) = entry.run {
             super::monitor::feed_script(self, &lane.session, entry, args);
         }
-        let (client, row, request) = (lane.session.handle, entry.index, args.to_request());
+        let (to, row, request) = (To::Conn(lane.session.handle), entry.index, args.to_request());
         let tracker = lane.session.view().tracker;
         self.await_task(lane, |lane, presence| {
             let work = self.work_of(&lane.session, entry, &request, &presence);
             let core = Rc::clone(self);
             self.tx.spawn(async move {
-                let begun = core.begun_alone();
+                let begun = Some(core.begun_alone());
                 if !tracker.is_none() {
                     core.remember_anywhere(&core.table.entries()[row], &request, tracker).await;
                 }
-                core.answer(Answering { client, row, request, presence, begun }, work).await;
+                core.answer(Answering { to, row, request, presence, begun }, work).await;
             })
         });
     }

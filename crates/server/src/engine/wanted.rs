@@ -16,6 +16,7 @@ use super::entry::{Entry, Runner, ServerCall, ServerFuture};
 use super::point::Begun;
 use super::presence::{Awaited, Gone, Presence};
 use super::slices::{Cause, named};
+use super::state::batches::{Batch, Stops};
 use super::unit::settle::Caller;
 use darter_command::{Answer, Flags, Refusal, Stream};
 use darter_resp::{self as resp, Output, Reply, Request};
@@ -38,13 +39,22 @@ pub(super) enum Stopped {
     Busy(&'static str),
 }
 
-/// The connection and the command whose task is running.
+/// The command whose task is running.
 pub(super) struct Answering {
-    pub(super) client: u64,
+    pub(super) to: To,
     pub(super) row: usize,
     pub(super) request: Arc<Request>,
     pub(super) presence: Rc<Presence>,
-    pub(super) begun: Begun,
+    /// The start of the call. `None` if the task itself settles it.
+    pub(super) begun: Option<Begun>,
+}
+
+/// The receiver of a task's answer.
+pub(super) enum To {
+    /// A connection of this core.
+    Conn(u64),
+    /// A batch from another core.
+    Batch(HeldBatch),
 }
 
 impl Core {
@@ -111,22 +121,28 @@ impl Core {
         if let Stopped::Busy(line) = why {
             return self.finish(client, Err(self.refuse_busy(entry, line)));
         }
-        let Some(token) = self.clients.token_of(client) else { return };
-        self.with_conn(token, |conn| {
-            conn.lane.task_done();
+        self.with_client(client, |conn| conn.lane.task_done());
+        self.end_unanswered(client);
+    }
+
+    /// Closes the connection of a half-closed client whose task has stopped.
+    fn end_unanswered(&self, client: u64) {
+        self.with_client(client, |conn| {
             self.kill(&mut conn.lane);
             self.mark_dirty(&mut conn.lane);
         });
     }
 
-    /// Runs the task of a command, counts the call, and sends the answer to the connection. The
-    /// task may stop early if the client has gone.
+    /// Runs the task of a command, settles the call, and sends the answer. The task may stop early
+    /// if the client has gone.
     pub(super) async fn answer(self: Rc<Self>, of: Answering, work: ServerFuture) {
-        let Answering { client, row, request, presence, begun } = of;
+        let Answering { to, row, request, presence, begun } = of;
         let entry = &self.table.entries()[row];
         let work = blaming(&self, row, work);
         let answer = match entry.run {
-            Runner::Multi(..) => self.while_wanted(!entry.row.is_write(), &presence, work).await,
+            Runner::Point(_) | Runner::Publish(_) | Runner::Multi(..) => {
+                self.while_wanted(!entry.row.is_write(), &presence, work).await
+            }
             Runner::Script(_) => {
                 let is_read = entry.row.flags.has(Flags::READONLY);
                 self.while_wanted(is_read, &presence, work).await
@@ -134,14 +150,18 @@ impl Core {
             // Administration commands run to the end: SAVE continues even if its client has gone.
             _ => Ok(work.await),
         };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(stopped) => return self.stopped(client, entry, stopped),
-        };
-        let caller = Caller::Client(self.id(), client);
-        let args = resp::Args::owned(&request);
-        self.settle(entry, begun, answer.as_ref().err(), args, caller);
-        self.finish(client, answer);
+        if let (Ok(answer), Some(begun)) = (&answer, begun) {
+            let caller = match &to {
+                To::Conn(client) => Caller::Client(self.id(), *client),
+                To::Batch(held) => caller_of(&held.batch),
+            };
+            self.settle(entry, begun, answer.as_ref().err(), resp::Args::owned(&request), caller);
+        }
+        match (to, answer) {
+            (To::Conn(client), Ok(answer)) => self.finish(client, answer),
+            (To::Conn(client), Err(stopped)) => self.stopped(client, entry, stopped),
+            (To::Batch(held), answer) => held.answer(entry, answer),
+        }
     }
 
     /// Sends the answer of a task to its connection.
@@ -239,4 +259,70 @@ pub(super) async fn blaming(
         Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(row, stream))),
         done @ Answer::Done(_) => Ok(done),
     }
+}
+
+/// A batch that waits until the task of its next command has ended.
+pub(super) struct HeldBatch {
+    core: Rc<Core>,
+    pub(super) batch: Box<Batch>,
+    /// Whether the client is still connected, for a task that may stop when it is not.
+    pub(super) presence: Rc<Presence>,
+    stops: Option<Stops>,
+}
+
+impl HeldBatch {
+    /// Holds a batch and the later batches of its client. If the task may stop after the client has
+    /// gone, `stops` says on which condition.
+    pub(super) fn new(core: &Rc<Core>, batch: Box<Batch>, stops: Option<Stops>) -> Self {
+        core.batches.borrow_mut().hold(batch.client);
+        let gone = stops.map_or(Gone::No, |_| core.batches.borrow().gone(batch.client));
+        Self { core: Rc::clone(core), batch, presence: Presence::new(gone), stops }
+    }
+
+    /// Starts the task. The task must end with [`HeldBatch::reply`].
+    pub(super) fn start(self, start: impl FnOnce(Self) -> TaskId) {
+        let (core, client) = (Rc::clone(&self.core), self.batch.client);
+        let (presence, stops) = (Rc::clone(&self.presence), self.stops);
+        let task = start(self);
+        if let Some(stops) = stops {
+            let awaited = Awaited { task, presence };
+            core.batches.borrow_mut().note_awaited(client, awaited, stops);
+        }
+    }
+
+    /// Prepares the answer of its next command.
+    pub(super) fn answering(self, begun: Option<Begun>) -> Answering {
+        let item = &self.batch.items[self.batch.next];
+        let (row, request) = (item.entry, self.batch.args(item).to_request());
+        let presence = Rc::clone(&self.presence);
+        Answering { to: To::Batch(self), row, request, presence, begun }
+    }
+
+    /// Adds the task's reply to the batch, and resumes the batch.
+    pub(super) fn reply(self, out: Output, stream: Option<Box<dyn Stream>>) {
+        let Self { core, mut batch, .. } = self;
+        batch.replied(out, stream);
+        core.batches.borrow_mut().answered(batch);
+    }
+
+    /// Calls [`HeldBatch::reply`] with the answer of the task, with its refusal, or with an empty
+    /// reply if it has stopped.
+    fn answer(self, entry: &Entry, answer: Result<Result<Answer, Refusal>, Stopped>) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(Stopped::Unwanted) => {
+                let client = self.batch.client;
+                self.core.tell_later(self.batch.from, move |there| there.end_unanswered(client));
+                return self.reply(Output::default(), None);
+            }
+            Err(Stopped::Busy(line)) => Err(self.core.refuse_busy(entry, line)),
+        };
+        let (out, stream) = self.core.encode_answer(answer, self.batch.resp3);
+        self.reply(out, stream);
+    }
+}
+
+/// The client of a batch.
+pub(super) fn caller_of(batch: &Batch) -> Caller<'static> {
+    Caller::Client(batch.from, batch.client)
 }

@@ -22,19 +22,17 @@ use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
 use super::super::entry::{Entry, Scripted, ServerCall, ServerFuture};
 use super::super::point::{Begun as BegunCall, Owner, View};
-use super::super::slices::named;
 use super::super::transaction::at_once::For;
 use super::super::transaction::replies::{Part, Replies};
 use super::super::unit::admit::{ScriptGate, is_full};
 use super::super::unit::changes::settle_changes;
 use super::super::unit::place::owner_of;
 use super::super::unit::settle::Caller;
-use super::super::wanted::Answering;
+use super::super::wanted::{Answering, To};
 use super::evaluation::Evaluation;
 use super::feed::Feed;
 use super::lend::Lent;
 use super::run::{self, Begun, Running, Try, evaluate_rest};
-use darter_command::Flow;
 use darter_resp::{self as resp, Output, Reply};
 use darter_script::{Protocol, Random, Stop, Wanted};
 use darter_tx::{Access, OpenAtOnce, TaskId, lock_key};
@@ -146,7 +144,7 @@ impl Core {
         is_called: bool,
     ) {
         let (session, request) = (lane.session.clone(), args.to_request());
-        let (client, row) = (session.handle, entry.index);
+        let (to, row) = (To::Conn(session.handle), entry.index);
         self.await_task(lane, |_, presence| {
             let call = ServerCall {
                 core: Rc::clone(self),
@@ -156,8 +154,8 @@ impl Core {
                 within: None,
                 presence: Rc::clone(&presence),
             };
-            let answering = Answering { client, row, request, presence, begun };
-            let answer = |work| Rc::clone(self).answer(answering, work);
+            let of = Answering { to, row, request, presence, begun: Some(begun) };
+            let answer = |work| Rc::clone(self).answer(of, work);
             run.go_on(call, evaluation, is_called, answer)
         });
     }
@@ -341,7 +339,7 @@ impl Work<'_> {
             }
         };
         self.is_beyond_named |= !entry.names_its_keys();
-        let run = entry.point().filter(|_| !entry.row.locks_all())?;
+        entry.point().filter(|_| !entry.row.locks_all())?;
         let access = if entry.row.is_write() { Access::Exclusive } else { Access::Update };
         if !entry.row.keys.positions(args).all(|at| self.touch(args, at, access)) {
             return None;
@@ -352,18 +350,8 @@ impl Work<'_> {
         let begun = core.begun_alone();
         let mut out = Output::with_buffer(core.admin.take_buffer());
         let reply = &mut Reply::new(&mut out, resp3);
-        let flow = core.call_point(core.tx.home(), (entry, run), args, self.view, reply);
-        let (refusal, stream) = match flow {
-            Ok(Flow::Done) => (None, None),
-            Ok(Flow::Stream(stream)) => (None, Some(named(entry.index, stream))),
-            Ok(Flow::Job(_)) => return None, // The command has changed nothing, and runs again.
-            Err(refusal) => (Some(refusal), None),
-        };
-        core.settle(entry, begun, refusal.as_ref(), args, Caller::Script);
-        match refusal {
-            Some(refusal) => Some((error(&refusal.text(), resp3), None)),
-            None => Some((out, stream)),
-        }
+        let rest = core.run_at_once(entry, begun, args, self.view, reply, Caller::Script)?;
+        Some((out, rest))
     }
 
     /// Commits the changes, and publishes their events.

@@ -9,16 +9,15 @@
 //! nothing is sent to another core. A script is exempt after many runs that touched named keys only
 //! (`darter_script::Reach`).
 
-use super::super::batch::{HeldBatch, caller_of};
 use super::super::conn::outbound::send_away;
 use super::super::conn::{Lane, Session};
 use super::super::core::Core;
-use super::super::entry::{Entry, Runner, Scripted, ServerCall, ServerFuture};
-use super::super::point::{Begun, Owner, View};
+use super::super::entry::{Entry, Runner, Scripted, ServerCall};
+use super::super::point::{Owner, View};
 use super::super::state::batches::{Batch, Stops};
 use super::super::transaction::at_once::For;
 use super::super::unit::place::owner_of;
-use super::super::wanted::{Stopped, blaming};
+use super::super::wanted::{HeldBatch, caller_of};
 use super::at_once::{AtOnce, End};
 use darter_command::Flags;
 use darter_resp as resp;
@@ -63,15 +62,6 @@ impl Core {
         }
         let evaluation = (script.find)(self, args);
         evaluation.is_some_and(|one| one.reach().is_some_and(Reach::is_named_keys))
-    }
-
-    /// Closes the connection of a half-closed client whose script has stopped on another core.
-    fn end_unanswered(self: &Rc<Self>, client: u64) {
-        let Some(token) = self.clients.token_of(client) else { return };
-        self.with_conn(token, |conn| {
-            self.kill(&mut conn.lane);
-            self.mark_dirty(&mut conn.lane);
-        });
     }
 
     /// True for a request that must wait for the reply of a script of its connection. It is held,
@@ -124,30 +114,30 @@ impl Core {
             let run = AtOnce::begin(self, whose.view, whose.resp3, args, &evaluation);
             run.map(|run| (run, evaluation))
         });
-        let Some((mut run, evaluation)) = run else {
-            let held = self.hold_script(batch, script);
-            let call = self.call_of(&held);
-            held.start(|held| {
-                self.tx.spawn(answer(Rc::clone(self), held, begun, (script.run)(call)))
-            });
-            return None;
-        };
-        match run.drive(&evaluation) {
-            End::Replied => match run.finish(entry, args, begun, whose) {
-                Some((out, stream)) => batch.replied(out, stream),
-                None => batch.replied_flat(run.reply()),
-            },
-            End::GoesOn { is_called } => {
-                let held = self.hold_script(batch, script);
-                let call = self.call_of(&held);
-                held.start(|held| {
-                    let rest = |work| answer(Rc::clone(self), held, begun, work);
-                    run.go_on(call, evaluation, is_called, rest)
-                });
-                return None;
+        let mut rest = None;
+        if let Some((mut run, evaluation)) = run {
+            match run.drive(&evaluation) {
+                End::Replied => {
+                    match run.finish(entry, args, begun, whose) {
+                        Some((out, stream)) => batch.replied(out, stream),
+                        None => batch.replied_flat(run.reply()),
+                    }
+                    return Some(batch);
+                }
+                End::GoesOn { is_called } => rest = Some((run, evaluation, is_called)),
             }
         }
-        Some(batch)
+        self.hold_script(batch, script).start(|held| {
+            let (core, call) = (Rc::clone(self), self.call_of(&held));
+            let of = held.answering(Some(begun));
+            match rest {
+                None => self.tx.spawn(core.answer(of, (script.run)(call))),
+                Some((run, evaluation, is_called)) => {
+                    run.go_on(call, evaluation, is_called, |work| core.answer(of, work))
+                }
+            }
+        });
+        None
     }
 
     /// Holds a batch for the task of its next command, a script. One that writes does not stop with its
@@ -179,26 +169,4 @@ impl Core {
             presence: Rc::clone(&held.presence),
         }
     }
-}
-
-/// Runs the task of a script to its end, counts it, and resumes its batch.
-async fn answer(core: Rc<Core>, held: HeldBatch, begun: Begun, work: ServerFuture) {
-    let batch = &held.batch;
-    let item = &batch.items[batch.next];
-    let entry = &core.table.entries()[item.entry];
-    let is_read = entry.row.flags.has(Flags::READONLY);
-    let work = blaming(&core, entry.index, work);
-    let answer = core.while_wanted(is_read, &held.presence, work).await;
-    match &answer {
-        Ok(answer) => {
-            let (args, refusal) = (batch.args(item), answer.as_ref().err());
-            core.settle(entry, begun, refusal, args, caller_of(batch));
-        }
-        Err(Stopped::Unwanted) => {
-            let client = batch.client;
-            core.tell(batch.from, move |there| there.end_unanswered(client));
-        }
-        Err(Stopped::Busy(_)) => {}
-    }
-    held.answer(entry, answer);
 }

@@ -9,14 +9,12 @@
 use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::point::View;
-use super::super::slices::named;
 use super::super::unit::changes::settle_changes;
 use super::super::unit::settle::Caller;
 use super::exec::Rest;
 use super::queued::{Portion, Queued, Watched};
 use super::replies::Replies;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::Flow;
 use darter_keyspace::Seen;
 use darter_resp::{self as resp, Reply};
 use darter_tx::lock_key;
@@ -66,7 +64,7 @@ impl Core {
         self: &Rc<Self>,
         entry: &Entry,
         args: resp::Args<'_>,
-        queued: Box<Queued>,
+        queued: &Queued,
         is_touched: bool,
         whose: For<'_>,
     ) -> Result<Replies, Box<Rest>> {
@@ -74,11 +72,10 @@ impl Core {
         let mut replies = Replies::into_buffer(self.admin.take_buffer());
         if is_touched {
             Reply::new(&mut replies.out, whose.resp3).null_array();
-        } else if let Err(next) = self.run_queued(&queued, whose, &mut replies) {
-            return Err(Box::new(Rest { begun: run, queued, next, replies }));
+        } else if let Err(next) = self.run_queued(queued, whose, &mut replies) {
+            return Err(Box::new(Rest { begun: run, next, replies }));
         }
         self.settle(entry, begun, None, args, whose.caller);
-        self.spare_queued.keep(queued);
         Ok(replies)
     }
 
@@ -139,24 +136,14 @@ impl Core {
         replies: &mut Replies,
     ) -> bool {
         let For { view, resp3, caller } = whose;
-        let run = entry.point().expect("only such commands run at once");
         let begun = self.begun(entry, args);
         let reply = &mut Reply::new(&mut replies.out, resp3);
-        match self.call_point(self.tx.home(), (entry, run), args, view, reply) {
-            Ok(Flow::Done) => {
-                self.settle(entry, begun, None, args, caller);
-                replies.settle();
-            }
-            Ok(Flow::Stream(stream)) => {
-                self.settle(entry, begun, None, args, caller);
-                replies.stream(named(entry.index, stream));
-            }
-            Ok(Flow::Job(_)) => return false,
-            Err(refusal) => {
-                self.settle(entry, begun, Some(&refusal), args, caller);
-                reply.error(&refusal.text());
-                replies.settle();
-            }
+        let Some(rest) = self.run_at_once(entry, begun, args, view, reply, caller) else {
+            return false;
+        };
+        match rest {
+            None => replies.settle(),
+            Some(stream) => replies.stream(stream),
         }
         true
     }

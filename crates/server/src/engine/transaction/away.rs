@@ -1,7 +1,6 @@
 //! EXEC on another core, which owns all its keys. It is a part of the connection's batch, like
 //! point commands, so that a pipeline of transactions does not wait for each one.
 
-use super::super::batch::HeldBatch;
 use super::super::conn::outbound::send_away;
 use super::super::conn::{Lane, Session};
 use super::super::core::Core;
@@ -9,12 +8,11 @@ use super::super::entry::Entry;
 use super::super::point::View;
 use super::super::state::batches::{Batch, Stops};
 use super::super::unit::settle::Caller;
+use super::super::wanted::{HeldBatch, To};
 use super::at_once::For;
-use super::claims::claim_here;
-use super::exec::{Begun, Exec, Rest};
+use super::exec::Exec;
 use super::inner::Inner;
 use super::queued::{Queued, Watched};
-use super::replies::Replies;
 use darter_resp as resp;
 use darter_tx::CoreId;
 use std::rc::Rc;
@@ -48,51 +46,41 @@ impl Core {
         let item = &batch.items[batch.next];
         let (entry, view) = (&self.table.entries()[item.entry], item.view);
         let (resp3, caller) = (batch.resp3, Caller::Client(batch.from, batch.client));
-        let watched = queued.watched.take();
+        let mut watched = queued.watched.take();
         let is_touched = self.may_run_at_once(&queued, view.db, watched.as_ref(), batch.client);
-        let Some(is_touched) = is_touched else {
-            let held = hold(self, batch, &queued);
-            let exec = exec_of(self, &held, queued, watched.unwrap_or_default());
-            held.start(|held| self.tx.spawn(finish(exec, held, None)));
-            return None;
-        };
-        if watched.is_some() {
-            self.tx.home().shard.unwatch(batch.client);
-        }
-        let whose = For { view, resp3, caller };
-        match self.run_exec(entry, batch.args(item), queued, is_touched, whose) {
-            Ok(replies) => {
-                match replies.into_flat() {
-                    Ok(flat) => {
-                        batch.replied_flat(&flat);
-                        self.admin.keep_buffer(flat);
+        let mut rest = None;
+        if let Some(is_touched) = is_touched {
+            if watched.take().is_some() {
+                self.tx.home().shard.unwatch(batch.client);
+            }
+            let whose = For { view, resp3, caller };
+            match self.run_exec(entry, batch.args(item), &queued, is_touched, whose) {
+                Ok(replies) => {
+                    self.spare_queued.keep(queued);
+                    match replies.into_flat() {
+                        Ok(flat) => {
+                            batch.replied_flat(&flat);
+                            self.admin.keep_buffer(flat);
+                        }
+                        Err(replies) => {
+                            let (out, stream) = replies.into_part();
+                            batch.replied(out, stream);
+                        }
                     }
-                    Err(replies) => {
-                        let (out, stream) = replies.into_part();
-                        batch.replied(out, stream);
-                    }
+                    return Some(batch);
                 }
-                Some(batch)
-            }
-            Err(rest) => {
-                let Rest { begun, queued, next, replies } = *rest;
-                let claim = claim_here(self, view.db, &queued);
-                let held = hold(self, batch, &queued);
-                let exec = exec_of(self, &held, queued, Watched::default());
-                held.start(|held| {
-                    let rest = |transaction| Begun { transaction, next, replies };
-                    self.tx.go_on(begun, claim, |locks| finish(exec, held, Some(rest(locks))))
-                });
-                None
+                Err(begun) => rest = Some(begun),
             }
         }
+        // A write does not stop with its client: later commands of its pipeline may have run on
+        // other cores.
+        let stops = queued.is_read.then_some(Stops::Always);
+        HeldBatch::new(self, batch, stops).start(|held| {
+            let exec = exec_of(self, &held, queued, watched.unwrap_or_default());
+            exec.spawn(To::Batch(held), rest)
+        });
+        None
     }
-}
-
-/// Holds a batch for the task of an EXEC. A write does not stop with its client: later commands of its
-/// pipeline may have run on other cores.
-fn hold(core: &Rc<Core>, batch: Box<Batch>, queued: &Queued) -> HeldBatch {
-    HeldBatch::new(core, batch, queued.is_read.then_some(Stops::Always))
 }
 
 /// The EXEC that is next in a batch.
@@ -111,13 +99,4 @@ fn exec_of(core: &Rc<Core>, held: &HeldBatch, queued: Box<Queued>, watched: Watc
         watched: Rc::new(watched),
         presence: Rc::clone(&held.presence),
     }
-}
-
-/// Runs an EXEC to its end, and resumes its batch.
-async fn finish(exec: Exec, held: HeldBatch, begun: Option<Begun>) {
-    let replies = exec.replies(begun).await;
-    if exec.watched.len() > 0 {
-        exec.core.tx.home().shard.unwatch(exec.client);
-    }
-    held.reply(replies.map_or_else(Default::default, Replies::into_part));
 }

@@ -7,7 +7,7 @@ use super::super::entry::Entry;
 use super::super::presence::Presence;
 use super::super::slices::Cause;
 use super::super::unit::settle::Caller;
-use super::super::wanted::Stopped;
+use super::super::wanted::{Stopped, To};
 use super::at_once::For;
 use super::claims::{claim_here, claims};
 use super::inner::Inner;
@@ -17,7 +17,7 @@ use super::verbs::discarded;
 use super::watching;
 use darter_command::Refusal;
 use darter_resp::{self as resp, Reply, Request};
-use darter_tx::{AtOnce, CoreId, Transaction};
+use darter_tx::{AtOnce, CoreId, TaskId, Transaction};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -39,7 +39,6 @@ pub(super) struct Exec {
 /// The rest of an EXEC that began at once: see `at_once`.
 pub(super) struct Rest {
     pub(super) begun: AtOnce,
-    pub(super) queued: Box<Queued>,
     /// The index of the next command.
     pub(super) next: usize,
     /// The replies of the commands before it.
@@ -73,26 +72,21 @@ impl Core {
         args: resp::Args<'_>,
     ) {
         let queued = lane.transaction.queued.take().unwrap_or_default();
-        self.await_task(lane, |lane, presence| {
-            let exec = Exec::new(self, lane, entry, args, queued, presence);
-            self.tx.spawn(finish(exec, None))
-        });
+        self.exec_as_task(lane, entry, args, queued, None);
     }
 
-    /// Continues an EXEC that began at once, in this turn, as a task.
-    pub(super) fn go_on_with_exec(
+    /// Starts the task of an EXEC, or of the rest of one that began at once in this turn.
+    fn exec_as_task(
         self: &Rc<Self>,
         lane: &mut Lane,
         entry: &Entry,
         args: resp::Args<'_>,
-        rest: Rest,
+        queued: Box<Queued>,
+        rest: Option<Box<Rest>>,
     ) {
-        let Rest { begun, queued, next, replies } = rest;
         self.await_task(lane, |lane, presence| {
-            let claim = claim_here(self, lane.session.db, &queued);
             let exec = Exec::new(self, lane, entry, args, queued, presence);
-            let rest = |transaction| finish(exec, Some(Begun { transaction, next, replies }));
-            self.tx.go_on(begun, claim, rest)
+            exec.spawn(To::Conn(lane.session.handle), rest)
         });
     }
 
@@ -151,12 +145,13 @@ impl Core {
             resp3: lane.session.resp3,
             caller: Caller::Served(&lane.session),
         };
-        match self.run_exec(entry, args, queued, is_touched, whose) {
+        match self.run_exec(entry, args, &queued, is_touched, whose) {
             Ok(replies) => {
+                self.spare_queued.keep(queued);
                 self.discard(lane);
                 self.owe_replies(lane, replies);
             }
-            Err(rest) => self.go_on_with_exec(lane, entry, args, *rest),
+            Err(rest) => self.exec_as_task(lane, entry, args, queued, Some(rest)),
         }
         true
     }
@@ -192,13 +187,21 @@ impl Core {
     }
 }
 
-/// Runs an EXEC of a connection of this core, and sends the replies.
-async fn finish(exec: Exec, begun: Option<Begun>) {
-    match exec.replies(begun).await {
-        Some(replies) => exec.core.finish_exec(exec.client, replies),
-        None => {
+/// Runs an EXEC, and sends the replies.
+async fn finish(exec: Exec, to: To, begun: Option<Begun>) {
+    let replies = exec.replies(begun).await;
+    match (to, replies) {
+        (To::Conn(client), Some(replies)) => exec.core.finish_exec(client, replies),
+        (To::Conn(client), None) => {
             let entry = &exec.core.table.entries()[exec.row];
-            exec.core.stopped(exec.client, entry, Stopped::Unwanted);
+            exec.core.stopped(client, entry, Stopped::Unwanted);
+        }
+        (To::Batch(held), replies) => {
+            if exec.watched.len() > 0 {
+                exec.core.tx.home().shard.unwatch(exec.client);
+            }
+            let (out, stream) = replies.map_or_else(Default::default, Replies::into_part);
+            held.reply(out, stream);
         }
     }
 }
@@ -222,6 +225,16 @@ impl Exec {
             watched: Rc::clone(lane.transaction.watched.get_or_insert_default()),
             presence,
         }
+    }
+
+    /// Starts the task of the EXEC, or of the rest of one that began at once in this turn.
+    pub(super) fn spawn(self, to: To, rest: Option<Box<Rest>>) -> TaskId {
+        let core = Rc::clone(&self.core);
+        let Some(rest) = rest else { return core.tx.spawn(finish(self, to, None)) };
+        let Rest { begun, next, replies } = *rest;
+        let claim = claim_here(&core, self.inner.db(), &self.queued);
+        let rest = |transaction| Begun { transaction, next, replies };
+        core.tx.go_on(begun, claim, |locks| finish(self, to, Some(rest(locks))))
     }
 
     /// Runs the EXEC, counts it, and shows it to MONITOR. `None` if it stopped because its client

@@ -126,7 +126,7 @@ impl Core {
 
     /// Completes a point command that could not finish at once.
     pub(crate) async fn finish_waiting(
-        self: &Rc<Self>,
+        self: Rc<Self>,
         index: usize,
         request: Arc<Request>,
         view: View,

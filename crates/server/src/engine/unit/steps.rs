@@ -5,7 +5,7 @@
 
 use super::super::core::Core;
 use super::super::entry::Entry;
-use super::super::point::View;
+use super::super::point::{Begun, View};
 use super::super::slices::{Cause, named};
 use super::settle::Caller;
 use darter_command::{Answer, Args as Words, Cx, Flow, PointFn, Refusal, Step, Stream};
@@ -68,6 +68,33 @@ impl Core {
             reply.out.truncate(mark);
         }
         result
+    }
+
+    /// Runs a point command at once, and settles it. Encodes the reply, even if it is a refusal. `None`
+    /// if it would be a job: then it has changed nothing, and must run again.
+    #[inline]
+    pub(crate) fn run_at_once(
+        self: &Rc<Self>,
+        entry: &Entry,
+        begun: Begun,
+        args: Args<'_>,
+        view: View,
+        reply: &mut Reply<'_>,
+        caller: Caller<'_>,
+    ) -> Option<Rest> {
+        let run = entry.point().expect("only point commands run at once");
+        let (rest, refusal) = match self.call_point(self.tx.home(), (entry, run), args, view, reply)
+        {
+            Ok(Flow::Done) => (None, None),
+            Ok(Flow::Stream(stream)) => (Some(named(entry.index, stream)), None),
+            Ok(Flow::Job(_)) => return None,
+            Err(refusal) => (None, Some(refusal)),
+        };
+        self.settle(entry, begun, refusal.as_ref(), args, caller);
+        if let Some(refusal) = refusal {
+            reply.error(&refusal.text());
+        }
+        Some(rest)
     }
 
     /// Runs a point command to its end under held locks, and settles it. Appends the reply to
