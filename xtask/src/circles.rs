@@ -16,7 +16,7 @@ const CRATE: &str = "crates/server/src";
 /// Files in the largest circle of calls.
 const CIRCLE_MAX: usize = 0;
 /// Files with an `impl Core`.
-const FILES_MAX: usize = 37;
+const FILES_MAX: usize = 34;
 /// The names of variables that hold a core.
 const RECEIVERS: &[&str] = &["self", "core", "there", "home", "back"];
 

@@ -34,7 +34,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (7, &["engine::entry"]),
     (8, &["engine::core"]),
     // The work of a core.
-    (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::moving",
+    (9, &["engine::client_line", "engine::monitor", "engine::moving",
           "engine::prefetch",
           "engine::pubsub", "engine::tracking"]),
     (10, &["engine::unit::admit", "engine::unit::place", "engine::unit::settle", "engine::census", "engine::saving"]),

@@ -1,7 +1,7 @@
 //! PING, ECHO, HELLO, AUTH, SELECT, QUIT, RESET.
 
 use super::{history, now, secret, syntax, tips};
-use crate::engine::{ReplyMode, Runner, SessionCx};
+use crate::engine::{ReplyMode, Runner, SessionCx, monitor};
 use darter_base::number;
 use darter_command::{Args, Command, Flags, Group, Refusal, Secret};
 use darter_resp::{Arg, Reply};
@@ -89,7 +89,7 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let session = &mut *cx.session;
     if session.monitor {
         session.monitor = false;
-        cx.core.monitor_left(session.handle);
+        monitor::end(cx.core, session.handle);
     }
     let subscribed = std::mem::take(&mut session.subscribed);
     if subscribed.id > 0 {

@@ -200,7 +200,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         prefixes: core.tracking.broadcasts.borrow().len(),
         held,
         freeing: lazyfree::waiting(),
-        ops_per_s: core.commands_per_s(),
+        ops_per_s: core.admin.commands_per_s(core.now_ms(), core.stats.borrow().commands),
     }
 }
 
@@ -617,7 +617,7 @@ fn slices(report: &Report<'_>, text: &mut String) {
     field(text, "slices_over_128us", over(128));
     field(text, "slices_over_512us", over(512));
     for (at, long) in all.longest.iter().take(5).enumerate() {
-        let command = report.core.command_of(long.cause).unwrap_or("-");
+        let command = report.core.table.command_of(long.cause).unwrap_or("-");
         let value = format!(
             "us={},cause={},command={command},core={},at_ms={}",
             long.ns / 1_000,

@@ -242,7 +242,7 @@ async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
             reply.bulk(b"cause");
             reply.bulk(long.cause.name().as_bytes());
             reply.bulk(b"command");
-            reply.bulk(core.command_of(long.cause).unwrap_or("-").as_bytes());
+            reply.bulk(core.table.command_of(long.cause).unwrap_or("-").as_bytes());
             reply.bulk(b"core");
             reply.count(long.core);
             reply.bulk(b"at_ms");

@@ -1,7 +1,7 @@
 //! TIME, LOLWUT and MONITOR.
 
 use super::{now, syntax, task, tips};
-use crate::engine::{Runner, ServerCall, SessionCx};
+use crate::engine::{Runner, ServerCall, SessionCx, monitor};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 
 const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
@@ -14,7 +14,7 @@ const VARIES: &[&str] = &["nondeterministic_output"];
 pub(super) const TABLE: &[(Command, Runner)] = &[
     tips(now("time", "2.6.0", 1, QUICK, Group::Server, time, ("Return the current server time", "O(1)")), VARIES),
     syntax(now("lolwut", "5.0.0", -1, Flags::READONLY.and(Flags::FAST), Group::Server, lolwut, ("Display some computer art and the Redis version", "")), "[VERSION version:integer]"),
-    task("monitor", "1.0.0", 1, ADMIN, Group::Server, |call| Box::pin(monitor(call)), ("Listen for all requests received by the server in real time", "")),
+    task("monitor", "1.0.0", 1, ADMIN, Group::Server, |call| Box::pin(watch(call)), ("Listen for all requests received by the server in real time", "")),
 ];
 
 /// `TIME`: replies with the Unix time, as seconds and microseconds.
@@ -45,7 +45,7 @@ fn lolwut(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 }
 
 /// `MONITOR`.
-async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
+async fn watch(call: ServerCall) -> Result<Answer, Refusal> {
     if call.is_inside() {
         return Err(Refusal::line("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
@@ -53,9 +53,7 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
     let begun =
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {
-        call.core.monitors_changed(1).await;
-        // Registered after the reply is queued, so that no line precedes the reply.
-        call.core.watch(id);
+        monitor::begin(&call.core, id).await;
     }
     Ok(call.answer(|reply| reply.ok()))
 }

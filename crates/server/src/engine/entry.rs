@@ -4,6 +4,7 @@ use super::conn::Session;
 use super::core::Core;
 use super::presence::Presence;
 use super::scripts::evaluation::Evaluation;
+use super::slices::Cause;
 use super::state::pubsub::SubscriptionKind;
 use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
@@ -215,6 +216,11 @@ impl Table {
             }
         }
         table
+    }
+
+    /// The name of the command to which a slice is attributed, if any.
+    pub(crate) fn command_of(&self, cause: Cause) -> Option<&'static str> {
+        cause.row().map(|row| self.entries[row].row.name)
     }
 
     /// All entries, subcommands included.

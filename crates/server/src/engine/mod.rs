@@ -15,7 +15,6 @@ mod conn;
 mod core;
 mod entry;
 mod lifecycle;
-mod measure;
 pub(crate) mod monitor;
 pub(crate) mod moving;
 mod owed;

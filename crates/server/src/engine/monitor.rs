@@ -24,35 +24,25 @@ use std::sync::Arc;
 const PORTION_BYTES: usize = 4 * 1024;
 const PORTION_ARGS: usize = 64;
 
-impl Core {
-    /// Tells all cores that the number of watchers on this core has changed by `by`.
-    pub(crate) async fn monitors_changed(self: &Rc<Self>, by: isize) {
-        let here = self.id();
-        self.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
+/// Begins to show commands to a client of this core, unless the client has gone.
+pub(crate) async fn begin(core: &Rc<Core>, client: u64) {
+    count(core, 1).await;
+    // Registered after the reply is queued, so that no line precedes the reply.
+    if core.clients.token_of(client).is_some() {
+        core.watchers.borrow_mut().add(client);
     }
+}
 
-    /// Removes a client from the watchers.
-    pub(crate) fn monitor_left(&self, client: u64) {
-        self.unwatch(client);
-        self.spawn_on_self(|core| async move { core.monitors_changed(-1).await });
-    }
+/// Ends this for a client that has gone, or has sent RESET.
+pub(crate) fn end(core: &Core, client: u64) {
+    core.watchers.borrow_mut().remove(client);
+    core.spawn_on_self(|core| async move { count(&core, -1).await });
+}
 
-    /// Changes the number of watchers on core `at` by `by`.
-    fn watchers_changed(&self, at: CoreId, by: isize) {
-        self.watchers.borrow_mut().change(at, by);
-    }
-
-    /// Makes a client of this core a watcher, unless it has gone.
-    pub(crate) fn watch(&self, client: u64) {
-        if self.clients.token_of(client).is_some() {
-            self.watchers.borrow_mut().add(client);
-        }
-    }
-
-    /// Removes a client of this core from the watchers.
-    fn unwatch(&self, client: u64) {
-        self.watchers.borrow_mut().remove(client);
-    }
+/// Tells all cores that the number of watchers on this core has changed by `by`.
+async fn count(core: &Rc<Core>, by: isize) {
+    let here = core.id();
+    core.ask_all(|| move |there: &Rc<Core>| there.watchers.borrow_mut().change(here, by)).await;
 }
 
 /// Sends a line for a command to the watchers on all cores.

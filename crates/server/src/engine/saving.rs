@@ -257,51 +257,33 @@ fn finish(core: &Rc<Core>, outcome: &Outcome, changes: &[u64], is_in_background:
     core.saving.complete_ended(&core.tx);
 }
 
-impl Core {
-    /// True if [`Core::save_some`] has something to do.
-    pub(super) fn can_save(&self) -> bool {
-        self.saving.can_go_on(&self.admin.shared.saves)
+/// Handles the outcome of a snapshot, and requests of the main thread. Core 0 only.
+pub(super) fn handle_news(core: &Core) {
+    if !has_news(core) {
+        return;
     }
+    let saves = &core.admin.shared.saves;
+    if let Some(outcome) = saves.take_outcome() {
+        let ticket = core.saving.take_ticket().expect("someone waits for every outcome");
+        core.tx.complete(ticket, Box::new(outcome));
+    }
+    match saves.take_request() {
+        SaveRequest::Nothing => {}
+        SaveRequest::Snapshot => core.spawn_on_self(|core| async move {
+            // If another snapshot is being made, it serves as well, so a refusal is ignored.
+            let _ = begin_in_background(core).await;
+        }),
+        SaveRequest::Last => core.spawn_on_self(|core| async move {
+            let is_saved = make_last(Rc::clone(&core)).await;
+            core.admin.shared.saves.set_last_outcome(is_saved);
+            (core.admin.shared.stopper)();
+        }),
+    }
+}
 
-    /// True if this core's part of the snapshot is behind the writers: see `writers`.
-    pub(super) fn is_behind_writers(&self) -> bool {
-        self.saving.is_here() && self.saving.is_behind(&self.admin.shared.saves)
-    }
-
-    /// Encodes a portion of this core's part of the snapshot.
-    pub(super) fn save_some(&self) {
-        let keys = self.saving.step(&self.admin.shared.saves);
-        self.admin.shared.reports[self.id()].count_saved(keys);
-    }
-
-    /// Handles the outcome of a snapshot, and requests of the main thread. Core 0 only.
-    pub(super) fn handle_save_news(&self) {
-        if !self.has_save_news() {
-            return;
-        }
-        let saves = &self.admin.shared.saves;
-        if let Some(outcome) = saves.take_outcome() {
-            let ticket = self.saving.take_ticket().expect("someone waits for every outcome");
-            self.tx.complete(ticket, Box::new(outcome));
-        }
-        match saves.take_request() {
-            SaveRequest::Nothing => {}
-            SaveRequest::Snapshot => self.spawn_on_self(|core| async move {
-                // If another snapshot is being made, it serves as well, so a refusal is ignored.
-                let _ = begin_in_background(core).await;
-            }),
-            SaveRequest::Last => self.spawn_on_self(|core| async move {
-                let is_saved = make_last(Rc::clone(&core)).await;
-                core.admin.shared.saves.set_last_outcome(is_saved);
-                (core.admin.shared.stopper)();
-            }),
-        }
-    }
-
-    /// True if [`Core::handle_save_news`] has something to do.
-    pub(super) fn has_save_news(&self) -> bool {
-        self.id() == 0 && self.admin.shared.saves.has_news()
-    }
+/// True if [`handle_news`] has something to do.
+pub(super) fn has_news(core: &Core) -> bool {
+    core.id() == 0 && core.admin.shared.saves.has_news()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 use super::conn::outbound::wanted;
 use super::conn::{Conn, Lane};
 use super::core::Core;
+use super::saving::has_news;
 use super::turn::STREAM_BUFFER_BYTES;
 
 /// The time at which the next turn must begin.
@@ -64,8 +65,8 @@ impl Core {
             ("a deferred free",    &|| !darter_keyspace::lazyfree::is_empty()),
             ("the dead",           &|| self.is_due(self.next_reap()) && !self.events_are_behind()),
             ("a shrunk table",     &|| self.is_due(self.tx.home().shard.next_compaction())),
-            ("a snapshot",         &|| self.can_save()),
-            ("news of a snapshot", &|| self.has_save_news()),
+            ("a snapshot",         &|| self.saving.can_go_on(&self.admin.shared.saves)),
+            ("news of a snapshot", &|| has_news(self)),
             ("the end of a pause", &|| self.is_due(self.pause_ends())),
             ("a served key",       &|| self.tx.has_serving()),
             ("a left queue",       &|| self.waits.borrow().has_left()),

@@ -5,12 +5,14 @@ use super::conn::{Conn, Lane};
 use super::core::{Core, Mail};
 use super::prefetch::prefetch_ready;
 use super::queue::Next;
-use super::slices::Cause;
+use super::slices::{Cause, Slice};
 use super::state::background::{CHORES, Chore};
 use super::state::corked;
 use super::state::outgoing::Action;
 use super::wanted::ENDED_WORK_NS;
+use darter_base::Preempt;
 use darter_base::limits::SLICE_AIM_NS;
+use darter_keyspace::Shard;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
@@ -268,7 +270,9 @@ impl Core {
                 self.timed(Cause::Compaction, || self.tx.home().shard.compact());
             }
             Chore::Waits => return self.clear_queues(),
-            Chore::Save if self.can_save() => self.timed(Cause::Save, || self.save_some()),
+            Chore::Save if self.saving.can_go_on(&self.admin.shared.saves) => {
+                self.timed(Cause::Save, || self.save_some());
+            }
             Chore::Watches if self.has_watch_work() => {
                 self.timed(Cause::Task, || self.settle_watches());
             }
@@ -429,6 +433,30 @@ impl Core {
         let (ns, cause) = self.meter.end(now, || self.clock.cpu_ns());
         self.slices.borrow_mut().knocked += u64::from(self.slice.is_knocked());
         self.record_slice(ns, cause);
+    }
+
+    /// Runs a portion of loading as a slice of its own. Returns the result of `step`.
+    pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
+        let begun = self.clock.monotonic_ns();
+        self.slice.extend(begun + SLICE_AIM_NS);
+        self.meter.begin(begun, || self.clock.cpu_ns());
+        self.meter.blame(Cause::Load);
+        let more = step(&mut self.tx.home().shard, &*self.slice);
+        let (ns, cause) = self.meter.end(self.clock.monotonic_ns(), || self.clock.cpu_ns());
+        self.record_slice(ns, cause);
+        more
+    }
+
+    fn record_slice(&self, ns: u64, cause: Cause) {
+        let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
+        self.slices.borrow_mut().record(slice);
+        self.admin.note_slice(slice, self.table.command_of(cause), self.clock.monotonic_ns());
+    }
+
+    /// Encodes a portion of this core's part of the snapshot.
+    fn save_some(&self) {
+        let keys = self.saving.step(&self.admin.shared.saves);
+        self.admin.shared.reports[self.id()].count_saved(keys);
     }
 
     /// The end of CLIENT PAUSE, if a connection or a batch waits for it.

@@ -4,6 +4,7 @@
 use super::census;
 use super::conn::{Lane, Session};
 use super::core::Core;
+use super::{monitor, saving};
 use darter_keyspace::lazyfree;
 use std::rc::Rc;
 
@@ -18,7 +19,7 @@ impl Core {
         let shared = &self.admin.shared;
         shared.report_memory(self.id(), data, lazyfree::waiting().1);
         shared.reports[self.id()].report_unsaved(self.saving.unsaved(changes));
-        self.handle_save_news();
+        saving::handle_news(self);
         let timeout_ms = self.hot.borrow().timeout_ms;
         if timeout_ms > 0 {
             self.close_idle(timeout_ms);
@@ -69,7 +70,7 @@ impl Core {
     pub(super) fn connection_left(self: &Rc<Self>, session: &Session) {
         self.forget_if_last();
         if session.monitor {
-            self.monitor_left(session.handle);
+            monitor::end(self, session.handle);
         }
         if session.subscribed.id > 0 {
             self.subscriber_left(session.subscribed.id);

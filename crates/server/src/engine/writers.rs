@@ -114,7 +114,7 @@ impl Core {
 
     fn has_caught_up(&self, core: CoreId) -> bool {
         if core == self.id() {
-            return !self.is_behind_writers();
+            return !self.saving.is_behind(&self.admin.shared.saves);
         }
         !self.admin.shared.reports[core].is_behind()
     }
@@ -162,7 +162,7 @@ impl Core {
             return;
         }
         self.set_has_waiting();
-        let is_behind = self.is_behind_writers();
+        let is_behind = self.saving.is_behind(&self.admin.shared.saves);
         if self.admin.shared.reports[self.id()].report_behind(is_behind) && !is_behind {
             self.wake_waiting();
         }
