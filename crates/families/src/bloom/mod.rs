@@ -16,23 +16,12 @@ mod look;
 mod make;
 mod value;
 
-use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST};
-use darter_command::{Command, Flags, Group, Keys, Run, specs};
+use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, in_group, row};
+use darter_command::{Command, Group, Run, specs};
 
 pub use value::{BloomChange, BloomEdit, BloomFilter};
 
 const GROUP: Group = Group::Type { name: "bf", category: "@bloom" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
 
 const O_ITEM: &str = "O(k), where k is the number of hash functions used by the last sub-filter";
 const O_ITEMS: &str =
@@ -41,7 +30,7 @@ const O_PIECE: &str = "O(n), where n is the size of a piece";
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name            since    args flags      keys                 run
     row("bf.add",       "1.0.0",  3, GROW_FAST, specs::ONE_RW_INSERT, Run::Point(add::add)).doc("Add an item to a Bloom filter", O_ITEM).syntax("key item"),
     row("bf.card",      "2.4.4",  2, READ_FAST, specs::ONE_RO_ACCESS, Run::Point(look::card)).doc("Report how many items were added to a Bloom filter", O1).syntax("key"),
@@ -53,4 +42,4 @@ pub const TABLE: &[Command] = &[
     row("bf.mexists",   "1.0.0", -3, READ,      specs::ONE_RO_ACCESS, Run::Point(look::mexists)).doc("Report whether items seem to be in a Bloom filter", O_ITEMS).syntax("key item..."),
     row("bf.reserve",   "1.0.0", -4, GROW_FAST, specs::ONE_RW_INSERT, Run::Point(make::reserve)).doc("Create an empty Bloom filter", O1).syntax("key error_rate:double capacity:integer [EXPANSION expansion:integer] [NONSCALING]"),
     row("bf.scandump",  "1.0.0",  3, READ,      specs::ONE_RO_ACCESS, Run::Point(dump::scandump)).doc("Dump a piece of a Bloom filter", O_PIECE).syntax("key iterator:integer"),
-];
+]);

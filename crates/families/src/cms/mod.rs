@@ -13,7 +13,7 @@ mod create;
 mod merge;
 mod value;
 
-use crate::rows::{GROW, O1, READ, READ_FAST, range};
+use crate::rows::{GROW, O1, READ, READ_FAST, range, task};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Refusal, Run, specs};
 
 pub use value::{Cms, CmsChange, CmsEdit, CmsShape};
@@ -38,7 +38,7 @@ const MERGE_KEYS: Keys = Keys(&[
 ]);
 const GROW_COUNTED: Flags = GROW.and(Flags::MOVABLEKEYS);
 /// Never run as a point command: that would keep the sources locked during the merge.
-const MERGE: Run = Run::Multi { here: None, anywhere: |call| Box::pin(merge::merge(call)) };
+const MERGE: Run = task(|call| Box::pin(merge::merge(call)));
 
 const O_ITEMS: &str = "O(n) where n is the number of items";
 const O_SKETCHES: &str = "O(n) where n is the number of sketches";

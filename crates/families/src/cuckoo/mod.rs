@@ -16,23 +16,12 @@ mod look;
 mod make;
 mod value;
 
-use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST};
-use darter_command::{Command, Flags, Group, Keys, Run, specs};
+use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, in_group, row};
+use darter_command::{Command, Group, Run, specs};
 
 pub use value::{CuckooChange, CuckooEdit, CuckooFilter};
 
 const GROUP: Group = Group::Type { name: "cf", category: "@cuckoo" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
 
 const O_LOOK: &str = "O(k), where k is the number of sub-filters";
 const O_LOOKS: &str = "O(k * n), where k is the number of sub-filters and n is the number of items";
@@ -42,7 +31,7 @@ const O_PIECE: &str = "O(n), where n is the size of a piece";
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name            since    args flags      keys                         run
     row("cf.add",       "1.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(add::add)).doc("Add an item to a cuckoo filter", O_ADD).syntax("key item"),
     row("cf.addnx",     "1.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(add::addnx)).doc("Add an item to a cuckoo filter unless it seems to be there", O_ADD).syntax("key item"),
@@ -56,4 +45,4 @@ pub const TABLE: &[Command] = &[
     row("cf.mexists",   "1.0.0", -3, READ,       specs::ONE_RO_ACCESS,        Run::Point(look::mexists)).doc("Report whether items seem to be in a cuckoo filter", O_LOOKS).syntax("key item..."),
     row("cf.reserve",   "1.0.0", -3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(make::reserve)).doc("Create an empty cuckoo filter", O1).syntax("key capacity:integer [BUCKETSIZE bucketsize:integer] [MAXITERATIONS maxiterations:integer] [EXPANSION expansion:integer]"),
     row("cf.scandump",  "1.0.0",  3, READ,       specs::ONE_RO_ACCESS,        Run::Point(dump::scandump)).doc("Dump a piece of a cuckoo filter", O_PIECE).syntax("key iterator:integer"),
-];
+]);

@@ -30,24 +30,15 @@ mod ttl;
 mod value;
 mod whole;
 
-use crate::rows::{GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST};
-use darter_command::{Command, Flags, Group, Keys, PointFn, Run, specs};
+use crate::rows::{
+    GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST, in_group, point as row,
+};
+use darter_command::{Command, Group, specs};
 
 pub(crate) use member::expire;
 pub use value::{Hash, HashChange, HashEdit, value_of};
 
 const GROUP: Group = Group::Type { name: "hash", category: "@hash" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: PointFn,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, Run::Point(run))
-}
 
 const O_ALL: &str = "O(N) where N is the size of the hash.";
 const O_ASKED: &str = "O(N) where N is the number of fields being requested.";
@@ -59,7 +50,7 @@ const O_RANDOM: &str = "O(N) where N is the number of fields returned";
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name            since  args flags       keys                         run
     row("fieldexpire",  "1.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        member::fieldexpire).doc("Set the time to live of fields of a hash, or of members of a set, in seconds", O_NAMED).elements_from(3).syntax("key seconds:integer field..."),
     row("fieldttl",     "1.0.0",  3, READ_FAST,  specs::ONE_RO_ACCESS,        member::fieldttl).doc("Get the time to live of a field of a hash, or of a member of a set, in seconds", O1).tips(RANDOM).elements().syntax("key field"),
@@ -91,4 +82,4 @@ pub const TABLE: &[Command] = &[
     row("hstrlen",      "3.2.0",  3, READ_FAST,  specs::ONE_RO,               field::hstrlen).doc("Get the length of the value of a hash field", O1).elements().syntax("key field"),
     row("httl",         "7.4.0", -5, READ_FAST,  specs::ONE_RO_ACCESS,        ttl::httl).doc("Returns the TTL in seconds of a hash field.", O_NAMED).tips(RANDOM).syntax("key FIELDS(fields: numfields:integer field...)"),
     row("hvals",        "2.0.0",  2, READ,       specs::ONE_RO_ACCESS,        whole::hvals).doc("Get all the values in a hash", O_ALL).tips(UNORDERED).syntax("key"),
-];
+]);

@@ -29,26 +29,13 @@ mod value;
 mod waiting;
 mod write;
 
-use crate::rows::{GROW, READ, range};
-use darter_command::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, specs,
-};
+use crate::rows::{GROW, READ, both, in_group, range, row, task};
+use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 pub use path::Path;
 pub use value::{Json, JsonChange, JsonEdit};
 
 const GROUP: Group = Group::Type { name: "json", category: "@json" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
 
 const ALL_BUT_LAST: Keys = Keys(&[range(1, -2, KeyFlags::RO_ACCESS)]);
 const SUB_RO: Keys = Keys(&[range(2, 2, KeyFlags::RO_ACCESS)]);
@@ -57,11 +44,7 @@ const TRIPLES: Keys =
     Keys(&[KeySpec::new(Place::Range { first: 1, last: -1, step: 3 }, KeyFlags::RW_INSERT)]);
 const HELP: Flags = Flags::LOADING.and(Flags::STALE);
 
-const fn both(here: PointFn, anywhere: MultiFn) -> Run {
-    Run::Multi { here: Some(here), anywhere }
-}
-
-const MSET: Run = Run::Multi { here: None, anywhere: |call| Box::pin(mset::mset(call)) };
+const MSET: Run = task(|call| Box::pin(mset::mset(call)));
 const MGET: Run = both(get::mget_here, |call| Box::pin(get::mget_anywhere(call)));
 
 const O_DOC: &str = "O(N) when the path finds one value, where N is its size, or the size of the document when it finds several";
@@ -70,7 +53,7 @@ const O_SET: &str = "O(M+N) where M is the size of the original value and N that
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name             since     args flags          keys                         run
     row("json.arrappend", "1.0.0",  -4, GROW,          specs::ONE_RW_INSERT,        Run::Point(commands::arrappend)).doc("Append one or more values into arrays", O_FOUND).syntax("key path value:string..."),
     row("json.arrindex",  "1.0.0",  -4, READ,          specs::ONE_RO_ACCESS,        Run::Point(probe::arrindex)).doc("Search for the first occurrence of a value in arrays", O_DOC).syntax("key path value:string [start:integer] [stop:integer]"),
@@ -98,4 +81,4 @@ pub const TABLE: &[Command] = &[
     row("json.strlen",    "1.0.0",  -2, READ,          specs::ONE_RO_ACCESS,        Run::Point(probe::strlen)).doc("Report the length of strings", O_FOUND).syntax("key [path]"),
     row("json.toggle",    "2.0.0",  -2, GROW,          specs::ONE_RW_INSERT,        Run::Point(commands::toggle)).doc("Toggle boolean values", O_FOUND).syntax("key [path]"),
     row("json.type",      "1.0.0",  -2, READ,          specs::ONE_RO_ACCESS,        Run::Point(probe::r#type)).doc("Return the types of values", O_FOUND).syntax("key [path]"),
-];
+]);

@@ -29,10 +29,8 @@ mod whole;
 
 pub use object::shown_count;
 
-use crate::rows::{O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};
-use darter_command::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, PointFn, Run, specs,
-};
+use crate::rows::{O1, RANDOM, READ, READ_FAST, WRITE_FAST, both, range, row, task};
+use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Run, specs};
 
 const fn at(index: usize, flags: KeyFlags) -> KeySpec {
     range(index, index as isize, flags)
@@ -47,17 +45,6 @@ const SUB_RO: Keys = Keys(&[at(2, KeyFlags::RO)]);
 const WRITE: Flags = Flags::WRITE;
 const HELP: Flags = Flags::LOADING.and(Flags::STALE);
 
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, Group::Generic, run)
-}
-
 /// A command over whole databases: it has no keys, and is in Redis's group `server`.
 const fn whole(
     name: &'static str,
@@ -69,20 +56,11 @@ const fn whole(
     Command::new(name, since, arity, flags, Keys::NONE, Group::Server, run)
 }
 
-const fn multi(here: PointFn, anywhere: MultiFn) -> Run {
-    Run::Multi { here: Some(here), anywhere }
-}
-
-const fn task(anywhere: MultiFn) -> Run {
-    Run::Multi { here: None, anywhere }
-}
-
-const DEL: Run = multi(del::here, |call| Box::pin(del::anywhere(call)));
-const EXISTS: Run = multi(exists::exists_here, |call| Box::pin(exists::exists_anywhere(call)));
-const TOUCH: Run = multi(exists::touch_here, |call| Box::pin(exists::touch_anywhere(call)));
-const RENAME: Run = multi(rename::rename_here, |call| Box::pin(rename::rename_anywhere(call)));
-const RENAMENX: Run =
-    multi(rename::renamenx_here, |call| Box::pin(rename::renamenx_anywhere(call)));
+const DEL: Run = both(del::here, |call| Box::pin(del::anywhere(call)));
+const EXISTS: Run = both(exists::exists_here, |call| Box::pin(exists::exists_anywhere(call)));
+const TOUCH: Run = both(exists::touch_here, |call| Box::pin(exists::touch_anywhere(call)));
+const RENAME: Run = both(rename::rename_here, |call| Box::pin(rename::rename_anywhere(call)));
+const RENAMENX: Run = both(rename::renamenx_here, |call| Box::pin(rename::renamenx_anywhere(call)));
 // Commands that may reach another database are tasks even if all their keys are on one core.
 const COPY: Run = task(|call| Box::pin(copy::copy(call)));
 const MOVE: Run = task(|call| Box::pin(copy::relocate(call)));

@@ -20,11 +20,11 @@ mod search;
 mod transfer;
 mod value;
 
-use crate::rows::{BLOCKING, GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
-use crate::waiting;
-use darter_command::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, specs,
+use crate::rows::{
+    BLOCKING, GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, both, in_group, range, row, task,
 };
+use crate::waiting;
+use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 pub use value::{List, ListChange, ListEdit};
 
@@ -32,17 +32,6 @@ pub use value::{List, ListChange, ListEdit};
 type History = &'static [(&'static str, &'static str)];
 
 const GROUP: Group = Group::Type { name: "list", category: "@list" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
 
 const MOVE: Keys =
     Keys(&[range(1, 1, KeyFlags::RW_ACCESS_DELETE), range(2, 2, KeyFlags::RW_INSERT)]);
@@ -55,12 +44,8 @@ const WAITS: Keys = Keys(&[range(1, -2, KeyFlags::RW_ACCESS_DELETE)]);
 
 const WRITE_COUNTED: Flags = Flags::WRITE.and(Flags::MOVABLEKEYS);
 
-const fn both(here: PointFn, anywhere: MultiFn) -> Run {
-    Run::Multi { here: Some(here), anywhere }
-}
-
 const LMOVE: Run = both(transfer::lmove_here, |call| Box::pin(transfer::lmove(call)));
-const LMOVEM: Run = Run::Multi { here: None, anywhere: |call| Box::pin(movem::lmovem(call)) };
+const LMOVEM: Run = task(|call| Box::pin(movem::lmovem(call)));
 const RPOPLPUSH: Run = both(transfer::rpoplpush_here, |call| Box::pin(transfer::rpoplpush(call)));
 const LMPOP: Run = both(mpop::here, |call| Box::pin(mpop::anywhere(call)));
 const BLPOP: Run =
@@ -72,7 +57,7 @@ const BLMPOP: Run =
 const BLMOVE: Run = both(blocking::blmove_here, |call| Box::pin(blocking::blmove_anywhere(call)));
 const BRPOPLPUSH: Run =
     both(blocking::brpoplpush_here, |call| Box::pin(blocking::brpoplpush_anywhere(call)));
-const BLMOVEM: Run = Run::Multi { here: None, anywhere: |call| Box::pin(movem::blmovem(call)) };
+const BLMOVEM: Run = task(|call| Box::pin(movem::blmovem(call)));
 
 const O_BPOP: &str = "O(N) where N is the number of provided keys.";
 const O_PUSH: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.";
@@ -97,7 +82,7 @@ const POP_HISTORY: History = &[("6.2.0", "Added the `count` argument.")];
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name      since    args flags       keys                         run
     row("blmove", "6.2.0",   6, BLOCKING.and(GROW), MOVE,                BLMOVE).doc("Pop an element from a list, push it to another list and return it; or block until one is available", O1).syntax("source:key destination:key (wherefrom: LEFT | RIGHT) (whereto: LEFT | RIGHT) timeout:double").waits(blocking::blmove),
     row("blmovem", "8.10.0", -6, GROW.and(Flags::BLOCKING), MOVE,         BLMOVEM).doc("Moves up to (or exactly) a number of elements from one list to another and returns them. Blocks until the elements are available otherwise. Deletes the source list if it becomes empty.", O_MOVEM).syntax("source:key destination:key (wherefrom: LEFT | RIGHT) (whereto: LEFT | RIGHT) timeout:double [how-many: (selector: COUNT count:integer | EXACTLY exactly:integer) (ordering: OBO | BULK)]").waits(blocking::blmovem),
@@ -123,4 +108,4 @@ pub const TABLE: &[Command] = &[
     row("rpoplpush", "1.2.0", 3, GROW,      MOVE,                        RPOPLPUSH).doc("Remove the last element in a list, prepend it to another list and return it", O1).deprecated("6.2.0", "`LMOVE` with the `RIGHT` and `LEFT` arguments").syntax("source:key destination:key"),
     row("rpush",  "1.0.0",  -3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(ends::rpush)).doc("Append one or multiple elements to a list", O_PUSH).syntax("key element:string...").history(PUSH_HISTORY),
     row("rpushx", "2.2.0",  -3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(ends::rpushx)).doc("Append an element to a list, only if the list exists", O_PUSH).syntax("key element:string...").history(PUSHX_HISTORY),
-];
+]);

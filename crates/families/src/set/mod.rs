@@ -35,7 +35,8 @@ mod value;
 mod walk;
 
 use crate::rows::{
-    GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST, range,
+    GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST, both, in_group,
+    range, row, task as store,
 };
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 use plan::Act;
@@ -54,17 +55,6 @@ const READ_COUNTED: Flags = Flags::READONLY.and(Flags::MOVABLEKEYS);
 
 const GROUP: Group = Group::Type { name: "set", category: "@set" };
 
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
-
 const O_ADD: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.";
 const O_ALL: &str = "O(N) where N is the total number of elements in all given sets.";
 const O_INTER: &str =
@@ -75,16 +65,6 @@ const O_POP: &str =
     "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.";
 const O_RANDOM: &str = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.";
 const O_REM: &str = "O(N) where N is the number of members to be removed.";
-
-/// The STORE forms never run as point commands: that would keep the sources locked during the
-/// build.
-const fn store(anywhere: darter_command::MultiFn) -> Run {
-    Run::Multi { here: None, anywhere }
-}
-
-const fn both(here: darter_command::PointFn, anywhere: darter_command::MultiFn) -> Run {
-    Run::Multi { here: Some(here), anywhere }
-}
 
 const SDIFF: Run = both(algebra::sdiff_here, |call| Box::pin(algebra::anywhere(call, Act::Diff)));
 const SINTER: Run =
@@ -103,7 +83,7 @@ const SMOVE: Run = both(smove::here, |call| Box::pin(smove::anywhere(call)));
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name           since   args flags         keys                         run
     row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD).elements().syntax("key member...").history(&[("2.4.0", "Accepts multiple `member` arguments.")]),
     row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD).elements_from(3).syntax("key [KEEPTTL] seconds:integer member..."),
@@ -125,4 +105,4 @@ pub const TABLE: &[Command] = &[
     row("sunion",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SUNION).doc("Add multiple sets", O_ALL).tips(UNORDERED).syntax("key..."),
     row("sunioncard",  "8.10.0", -3, READ_COUNTED, COUNTED,                     SUNIONCARD).doc("Returns the number of members of the union of multiple sets.", O_ALL).syntax("numkeys:integer key... [LIMIT limit:integer]"),
     row("sunionstore", "1.0.0",  -3, GROW,         STORE_OW,                    SUNIONSTORE).doc("Add multiple sets and store the resulting set in a key", O_ALL).syntax("destination:key key..."),
-];
+]);

@@ -25,8 +25,8 @@ mod sorter;
 mod source;
 mod texts;
 
-use crate::rows::{GROW, READ, range};
-use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, Run};
+use crate::rows::{GROW, READ, range, task};
+use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run};
 
 /// Redis puts SORT in the generic group, but not in that group's ACL category.
 const GROUP: Group = Group::Type { name: "generic", category: "" };
@@ -41,11 +41,6 @@ const SORT_RO_KEYS: Keys = Keys(&[SOURCE, PATTERNS]);
 const CATEGORIES: &[&str] = &["@set", "@sortedset", "@list", "@dangerous"];
 
 const O_SORT: &str = "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).";
-
-/// Always a task, because it may read keys that the request does not name.
-const fn task(anywhere: MultiFn) -> Run {
-    Run::Multi { here: None, anywhere }
-}
 
 const SORT: Run = task(|call| Box::pin(command::sort(call)));
 const SORT_RO: Run = task(|call| Box::pin(command::sort_ro(call)));

@@ -45,21 +45,12 @@ pub use group_edit::GroupChange;
 pub use idempotent::{Limits, Message};
 pub use value::{State, Stream, StreamChange, StreamEdit};
 
-use crate::rows::{GROW, GROW_FAST, O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};
+use crate::rows::{
+    GROW, GROW_FAST, O1, RANDOM, READ, READ_FAST, WRITE_FAST, both, in_group, range, row,
+};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 const GROUP: Group = Group::Type { name: "stream", category: "@stream" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
 
 const HELP: Flags = Flags::LOADING.and(Flags::STALE);
 const READ_MANY: Flags = READ.and(Flags::BLOCKING).and(Flags::MOVABLEKEYS);
@@ -70,8 +61,7 @@ const STREAMS: Keys =
     Keys(&[KeySpec::new(Place::HalfAfter { word: "STREAMS", from: 1 }, KeyFlags::RO_ACCESS)]);
 const SUB_RO_ACCESS: Keys = Keys(&[range(2, 2, KeyFlags::RO_ACCESS)]);
 
-const XREAD: Run =
-    Run::Multi { here: Some(xread::here), anywhere: |call| Box::pin(xread::anywhere(call)) };
+const XREAD: Run = both(xread::here, |call| Box::pin(xread::anywhere(call)));
 
 const SUB_RW_DELETE: Keys = Keys(&[range(2, 2, KeyFlags::RW_DELETE)]);
 const SUB_RW_INSERT: Keys = Keys(&[range(2, 2, KeyFlags::RW_INSERT)]);
@@ -80,10 +70,7 @@ const GROUP_STREAMS: Keys =
     Keys(&[KeySpec::new(Place::HalfAfter { word: "STREAMS", from: 4 }, KeyFlags::RO_ACCESS)]);
 const READ_GROUP: Flags = Flags::WRITE.and(Flags::BLOCKING).and(Flags::MOVABLEKEYS);
 
-const XREADGROUP: Run = Run::Multi {
-    here: Some(xreadgroup::here),
-    anywhere: |call| Box::pin(xreadgroup::anywhere(call)),
-};
+const XREADGROUP: Run = both(xreadgroup::here, |call| Box::pin(xreadgroup::anywhere(call)));
 
 const O_ACK: &str = "O(1) for each message ID processed.";
 const O_AUTOCLAIM: &str = "O(1) if COUNT is small.";
@@ -104,7 +91,7 @@ const O_TRIM: &str = "O(N), with N being the number of evicted entries. Constant
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name         since   args flags       keys                  run
     row("xack",      "5.0.0", -4, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xack::xack)).doc("Marks a pending message as correctly processed, effectively removing it from the pending entries list of the consumer group. Return value of the command is the number of messages successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.", O_ACK).syntax("key group id..."),
     row("xackdel",   "8.2.0", -6, WRITE_FAST, specs::ONE_RW_UPDATE_DELETE, Run::Point(delete::xackdel)).doc("Acknowledges and conditionally deletes entries for a consumer group.", O_ACK).syntax("key group [condition: KEEPREF | DELREF | ACKED] IDS(ids: numids:integer id...)"),
@@ -135,4 +122,4 @@ pub const TABLE: &[Command] = &[
     row("xrevrange", "5.0.0", -4, READ,       specs::ONE_RO_ACCESS, Run::Point(read::xrevrange)).doc("Return a range of elements in a stream, with IDs matching the specified IDs interval, in reverse order (from greater to smaller IDs) compared to XRANGE", O_REVRANGE).syntax("key end start [COUNT count:integer]").history(&[("6.2.0", "Added exclusive ranges.")]),
     row("xsetid",    "5.0.0", -3, GROW_FAST,  specs::ONE_RW_UPDATE, Run::Point(edit::xsetid)).doc("An internal command for replicating stream values", O1).syntax("key last-id [ENTRIESADDED entries_added:integer]@7.0.0 [MAXDELETEDID max_deleted_entry_id]@7.0.0").history(&[("7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments.")]),
     row("xtrim",     "5.0.0", -4, Flags::WRITE, specs::ONE_RW_DELETE, Run::Point(trim::xtrim)).doc("Trims the stream to (approximately if '~' is passed) a certain size", O_TRIM).tips(RANDOM).syntax("key (trim: (strategy: MAXLEN | MINID@6.2.0) [operator: ==equal | ~=approximately] threshold [LIMIT count:integer]@6.2.0)").history(&[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")]),
-];
+]);

@@ -28,7 +28,7 @@ mod set;
 mod throttle;
 mod value;
 
-use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
+use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, both, in_group, range, row};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 /// Keys with their values: `key value key value ...`.
@@ -61,17 +61,6 @@ fn flags_of(args: darter_resp::Args<'_>) -> KeyFlags {
 
 const GROUP: Group = Group::Type { name: "string", category: "@string" };
 
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
-
 const O_RANGE: &str = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.";
 const O_APPEND: &str = "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.";
 const O_PREPEND: &str = "O(N) where N is the length of the resulting string.";
@@ -83,26 +72,15 @@ const O_DELEX: &str =
     "O(1) for IFEQ/IFNE, O(N) for IFDEQ/IFDNE where N is the length of the string value.";
 const O_DIGEST: &str = "O(N) where N is the length of the string value.";
 
-const LCS: Run =
-    Run::Multi { here: Some(lcs::lcs), anywhere: |call| Box::pin(lcs::anywhere(call)) };
-const MGET: Run =
-    Run::Multi { here: Some(mget::here), anywhere: |call| Box::pin(mget::anywhere(call)) };
-const MSET: Run = Run::Multi {
-    here: Some(mset::mset_here),
-    anywhere: |call| Box::pin(mset::mset_anywhere(call)),
-};
-const MSETNX: Run = Run::Multi {
-    here: Some(mset::msetnx_here),
-    anywhere: |call| Box::pin(mset::msetnx_anywhere(call)),
-};
-const MSETEX: Run = Run::Multi {
-    here: Some(mset::msetex_here),
-    anywhere: |call| Box::pin(mset::msetex_anywhere(call)),
-};
+const LCS: Run = both(lcs::lcs, |call| Box::pin(lcs::anywhere(call)));
+const MGET: Run = both(mget::here, |call| Box::pin(mget::anywhere(call)));
+const MSET: Run = both(mset::mset_here, |call| Box::pin(mset::mset_anywhere(call)));
+const MSETNX: Run = both(mset::msetnx_here, |call| Box::pin(mset::msetnx_anywhere(call)));
+const MSETEX: Run = both(mset::msetex_here, |call| Box::pin(mset::msetex_anywhere(call)));
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name           since    args flags       keys                         run
     row("append",      "2.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(edit::append)).doc("Append a value to a key", O_APPEND).syntax("key value"),
     row("cl.throttle", "1.0.0", -5, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(throttle::throttle)).doc("Limit the rate of actions by the generic cell rate algorithm", O1).syntax("key max-burst:integer count:integer period:integer [quantity:integer]"),
@@ -132,4 +110,4 @@ pub const TABLE: &[Command] = &[
     row("setrange",    "2.2.0",  4, GROW,       specs::ONE_RW_UPDATE,        Run::Point(edit::setrange)).doc("Overwrite part of a string at key starting at the specified offset", O_SETRANGE).syntax("key offset:integer value"),
     row("strlen",      "2.2.0",  2, READ_FAST,  specs::ONE_RO,               Run::Point(read::strlen)).doc("Get the length of the value stored in a key", O1).syntax("key"),
     row("substr",      "1.0.0",  4, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::getrange)).doc("Get a substring of the string stored at a key", O_RANGE).deprecated("2.0.0", "`GETRANGE`").syntax("key start:integer end:integer"),
-];
+]);

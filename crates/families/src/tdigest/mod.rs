@@ -15,7 +15,7 @@ mod merge;
 mod read;
 mod value;
 
-use crate::rows::{GROW, O1, READ, READ_FAST, range};
+use crate::rows::{GROW, O1, READ, READ_FAST, range, task};
 use darter_base::score;
 use darter_command::{
     Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, PointFn, Refusal, Run, specs,
@@ -61,7 +61,7 @@ const MERGE_KEYS: Keys = Keys(&[
 ]);
 const GROW_COUNTED: Flags = GROW.and(Flags::MOVABLEKEYS);
 /// Never run as a command of one core: that would lock its sources, too, while it merges.
-const MERGE: Run = Run::Multi { here: None, anywhere: |call| Box::pin(merge::merge(call)) };
+const MERGE: Run = task(|call| Box::pin(merge::merge(call)));
 
 const O_N: &str = "O(N) where N is the number of values specified.";
 const O_ADD: &str = "O(N), where N is the number of samples to add";

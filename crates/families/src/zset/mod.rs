@@ -43,36 +43,13 @@ pub(crate) use build::Bulk;
 pub use value::{ZSet, ZSetChange, ZSetEdit};
 
 use crate::rows::{
-    BLOCKING, GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, WRITE_FAST, range,
+    BLOCKING, GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, WRITE_FAST, both, in_group,
+    point as row, range, row as multi, task as store,
 };
 use crate::waiting;
-use darter_command::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, specs,
-};
+use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 const GROUP: Group = Group::Type { name: "sorted-set", category: "@sortedset" };
-
-const fn row(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: PointFn,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, Run::Point(run))
-}
-
-const fn multi(
-    name: &'static str,
-    since: &'static str,
-    arity: i32,
-    flags: Flags,
-    keys: Keys,
-    run: Run,
-) -> Command {
-    Command::new(name, since, arity, flags, keys, GROUP, run)
-}
 
 const WRITE: Flags = Flags::WRITE;
 const POP_COUNTED: Flags = WRITE.and(Flags::MOVABLEKEYS);
@@ -111,16 +88,6 @@ const O_RANGE_BY: &str = "O(log(N)+M) with N being the number of elements in the
 const O_REM: &str = "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.";
 const O_REM_RANGE: &str = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.";
 
-const fn both(here: PointFn, anywhere: MultiFn) -> Run {
-    Run::Multi { here: Some(here), anywhere }
-}
-
-/// The STORE forms are never run as point commands: those would lock their sources, too, while they
-/// build.
-const fn store(anywhere: MultiFn) -> Run {
-    Run::Multi { here: None, anywhere }
-}
-
 const WAITS: Keys = Keys(&[range(1, -2, KeyFlags::RW_ACCESS_DELETE)]);
 const WAITS_COUNTED: Keys =
     Keys(&[KeySpec::new(Place::Counted { count: 2 }, KeyFlags::RW_ACCESS_DELETE)]);
@@ -156,7 +123,7 @@ const ZRANGESTORE: Run = store(|call| Box::pin(rangestore::zrangestore(call)));
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
-pub const TABLE: &[Command] = &[
+pub const TABLE: &[Command] = &in_group(GROUP, [
     //  name                since   args flags       keys                         run
     multi("bzmpop",         "7.0.0", -5, POP_COUNTED.and(Flags::BLOCKING), WAITS_COUNTED, BZMPOP).doc("Remove and return members with scores in a sorted set or block until one is available", O_MPOP).syntax("timeout:double numkeys:integer key... (where: MIN | MAX) [COUNT count:integer]").waits(blocking::bzmpop),
     multi("bzpopmax",       "5.0.0", -3, BLOCKING.and(Flags::FAST), WAITS,        BZPOPMAX).doc("Remove and return the member with the highest score from one or more sorted sets, or block until one is available", O_COUNT).syntax("key... timeout:double").history(TIMEOUT_HISTORY).waits(blocking::bzpopmax),
@@ -193,4 +160,4 @@ pub const TABLE: &[Command] = &[
     row("zscore",           "1.2.0",  3, READ_FAST,  specs::ONE_RO_ACCESS,        member::zscore).doc("Get the score associated with the given member in a sorted set", O1).elements().syntax("key member"),
     multi("zunion",         "6.2.0", -3, READ_COUNTED, COUNTED,                   ZUNION).doc("Add multiple sorted sets", O_UNION).syntax("numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE(aggregate: SUM | MIN | MAX)] [WITHSCORES]"),
     multi("zunionstore",    "2.0.0", -4, GROW_COUNTED, STORE,                     ZUNIONSTORE).doc("Add multiple sorted sets and store the resulting sorted set in a new key", O_UNIONSTORE).syntax("destination:key numkeys:integer key... [WEIGHTS weight:integer...] [AGGREGATE(aggregate: SUM | MIN | MAX)]"),
-];
+]);
