@@ -1,7 +1,7 @@
 //! A sequence of items in chunks. A single vector of ten million items would move as a whole when
 //! it grows, and would be freed in one step.
 
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::collections::VecDeque;
 
 /// Chunks freed in one step; and items, if each may own memory.
@@ -98,22 +98,6 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
 
 impl<T: 'static, const LEN: usize> Drop for Chunks<T, LEN> {
     fn drop(&mut self) {
-        if self.0.len() > Self::FREED {
-            lazyfree::defer(Box::new(FreedChunks::<T, LEN>(std::mem::take(&mut self.0))));
-        }
-    }
-}
-
-/// The chunks of a dropped sequence, waiting to be freed.
-struct FreedChunks<T, const LEN: usize>(VecDeque<Vec<T>>);
-
-impl<T: 'static, const LEN: usize> Dismantle for FreedChunks<T, LEN> {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(Chunks::<T, LEN>::FREED));
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * LEN * size_of::<T>()
+        lazyfree::defer_long(std::mem::take(&mut self.0), Self::FREED, LEN * size_of::<T>());
     }
 }

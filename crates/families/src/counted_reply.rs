@@ -6,7 +6,7 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
 use darter_command::{Answer, Stream};
-use darter_keyspace::lazyfree::{self, Dismantle};
+use darter_keyspace::lazyfree;
 use darter_resp::{Output, Reply};
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Text};
 use std::collections::VecDeque;
@@ -40,22 +40,7 @@ enum Chunk {
 
 impl Drop for Chunks {
     fn drop(&mut self) {
-        if self.0.len() > CHUNKS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(FreedReply(std::mem::take(&mut self.0))));
-        }
-    }
-}
-
-struct FreedReply(VecDeque<Chunk>);
-
-impl Dismantle for FreedReply {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * CHUNK_BYTES
+        lazyfree::defer_long(std::mem::take(&mut self.0), CHUNKS_FREED_AT_ONCE, CHUNK_BYTES);
     }
 }
 

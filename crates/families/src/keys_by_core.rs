@@ -6,7 +6,7 @@
 //! the message arrives; more as a task, in slices. Results that must be merged in order (MGET) come
 //! in rounds instead: in each round, every core gets its next keys.
 
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use darter_command::Call;
 use darter_keyspace::{Db, Key};
 use darter_resp::{self as resp, Request};
@@ -57,23 +57,8 @@ const CHUNKS_FREED_AT_ONCE: usize = 4;
 
 impl Drop for Positions {
     fn drop(&mut self) {
-        if self.chunks.len() > CHUNKS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(FreedSplit(std::mem::take(&mut self.chunks))));
-        }
-    }
-}
-
-/// The chunks of a dropped list, waiting to be freed.
-struct FreedSplit(Vec<Vec<u32>>);
-
-impl Dismantle for FreedSplit {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.iter().take(1).map(Vec::capacity).sum::<usize>() * self.0.len() * size_of::<u32>()
+        let chunk_bytes = Self::PER_CHUNK * size_of::<u32>();
+        lazyfree::defer_long(std::mem::take(&mut self.chunks), CHUNKS_FREED_AT_ONCE, chunk_bytes);
     }
 }
 

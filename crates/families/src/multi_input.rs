@@ -9,7 +9,7 @@
 use crate::lookup::find;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Call, Refusal};
-use darter_keyspace::lazyfree::{self, Dismantle};
+use darter_keyspace::lazyfree;
 use darter_keyspace::{Db, Found, Key, Shard, ShardStats, WrongType};
 use darter_resp as resp;
 use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, TxId, lock_key};
@@ -237,23 +237,7 @@ impl<I: Send, const FREED: usize> FromIterator<I> for Queue<I, FREED> {
 
 impl<I: Send + 'static, const FREED: usize> Drop for Queue<I, FREED> {
     fn drop(&mut self) {
-        if self.0.len() > FREED {
-            lazyfree::defer(Box::new(FreedCollections::<I, FREED>(std::mem::take(&mut self.0))));
-        }
-    }
-}
-
-/// The inputs of a dropped queue, waiting to be freed.
-struct FreedCollections<I, const FREED: usize>(VecDeque<I>);
-
-impl<I: Send, const FREED: usize> Dismantle for FreedCollections<I, FREED> {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(FREED));
-        !self.0.is_empty()
-    }
-
-    /// The size of the queue itself: its inputs may still be in the keyspace.
-    fn bytes(&self) -> usize {
-        self.0.len() * size_of::<I>()
+        // The queue itself: the inputs' contents may be the keyspace's.
+        lazyfree::defer_long(std::mem::take(&mut self.0), FREED, size_of::<I>());
     }
 }

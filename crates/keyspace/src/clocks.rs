@@ -16,7 +16,7 @@
 //!
 //! Not here: a key's value, and when to reap. See `db`.
 
-use crate::lazyfree::{self, Dismantle};
+use crate::lazyfree;
 use darter_base::hash;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::long::Long;
@@ -158,9 +158,10 @@ impl Clocks {
 
     /// Forgets everything. O(1): memory is freed in slices.
     pub(crate) fn clear(&mut self) {
-        if !self.pairs.is_empty() {
-            lazyfree::defer(Box::new(std::mem::take(self)));
-        }
+        /// Pairs in a portion.
+        const PORTION: usize = 64;
+        // Names are short, or deferred on their own.
+        lazyfree::defer_long(std::mem::take(self).pairs, PORTION, PAIR_BYTES);
     }
 
     /// Approximate bytes of memory. Cost: O(1).
@@ -182,22 +183,5 @@ impl Clocks {
     pub(crate) fn check(&self) {
         let name_bytes: usize = self.pairs.iter().map(|(_, name)| name.own_bytes()).sum();
         assert_eq!(self.name_bytes, name_bytes);
-    }
-}
-
-impl Dismantle for Clocks {
-    fn dismantle(&mut self) -> bool {
-        /// Pairs in a portion.
-        const PORTION: usize = 64;
-        for _ in 0..PORTION {
-            if self.pairs.pop_first().is_none() {
-                return false;
-            }
-        }
-        !self.pairs.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.pairs.len() * PAIR_BYTES // Names are short, or deferred on their own.
     }
 }

@@ -24,7 +24,7 @@ pub(crate) mod ring;
 use crate::db::Contents;
 use crate::effect::{Act, Change, Changes, Effect, Part, Place, Record, Source};
 use crate::event::{Events, KEYMISS, NEW, Tells};
-use crate::lazyfree::{self, Dismantle};
+use crate::lazyfree;
 use crate::object::Object;
 use crate::watch::Watches;
 use crate::{Db, Event, Key, Name, Type, WrongType};
@@ -499,25 +499,9 @@ impl Changes for Lists {
 
 impl Drop for Lists {
     fn drop(&mut self) {
-        if self.lists.len() > 1 {
-            lazyfree::defer(Box::new(FreedChanges(std::mem::take(&mut self.lists))));
-        }
-    }
-}
-
-/// Lists of changes that no reader needs, waiting to be freed.
-struct FreedChanges(Vec<Box<dyn Changes>>);
-
-impl Dismantle for FreedChanges {
-    fn dismantle(&mut self) -> bool {
-        self.0.pop();
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
         /// Assumed bytes of a short name and value in a record.
         const CHANGE_BYTES: usize = 128;
-        self.0.len() * CHANGES_MAX * CHANGE_BYTES
+        lazyfree::defer_long(std::mem::take(&mut self.lists), 1, CHANGES_MAX * CHANGE_BYTES);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::shebang::{self, Flags};
 use crate::values::c_text;
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::sync::Arc;
 
 /// The one engine there is, as Redis writes it.
@@ -91,7 +91,7 @@ pub struct Function {
 }
 
 /// Functions in a block of [`Functions`].
-const BLOCK: usize = 1024;
+const BLOCK: usize = 256;
 
 /// The functions of a library, in the order in which they were registered. There may be hundreds of
 /// thousands: they are kept in blocks, so that none is moved when one more comes, and are freed in
@@ -137,29 +137,7 @@ impl Functions {
 
 impl Drop for Functions {
     fn drop(&mut self) {
-        if self.len() > BLOCK {
-            lazyfree::defer(Box::new(Blocks(std::mem::take(&mut self.blocks))));
-        }
-    }
-}
-
-/// Functions without a reference.
-struct Blocks(Vec<Vec<Function>>);
-
-impl Dismantle for Blocks {
-    fn dismantle(&mut self) -> bool {
-        /// Functions freed in a portion.
-        const PORTION: usize = 256;
-        let Some(last) = self.0.last_mut() else { return false };
-        last.truncate(last.len().saturating_sub(PORTION));
-        if last.is_empty() {
-            self.0.pop();
-        }
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * BLOCK * size_of::<Function>()
+        lazyfree::defer_long(std::mem::take(&mut self.blocks), 1, BLOCK * size_of::<Function>());
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::library::{Function, Library, Source};
 use darter_base::hash;
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -199,26 +199,10 @@ impl Drop for Registry {
         if self.functions_len + self.libraries.len > FEW {
             let functions = std::mem::take(&mut self.functions.shards);
             let libraries = std::mem::take(&mut self.libraries.shards);
-            lazyfree::defer(Box::new(FreedShards { functions, libraries }));
+            // Others share most of it, as far as it knows.
+            lazyfree::defer_long(functions, 1, 0);
+            lazyfree::defer_long(libraries, 1, 0);
         }
-    }
-}
-
-/// The shards of a map without a reference.
-struct FreedShards {
-    functions: Vec<Arc<BTreeMap<Box<str>, Place>>>,
-    libraries: Vec<Arc<BTreeMap<Box<str>, Arc<Library>>>>,
-}
-
-impl Dismantle for FreedShards {
-    fn dismantle(&mut self) -> bool {
-        self.functions.pop();
-        self.libraries.pop();
-        !(self.functions.is_empty() && self.libraries.is_empty())
-    }
-
-    fn bytes(&self) -> usize {
-        0 // Others share most of it, as far as it knows.
     }
 }
 

@@ -14,7 +14,7 @@
 use crate::KeySet;
 use crate::locks::Access;
 use darter_base::hashtree::HashTree;
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::sync::Arc;
 
 /// Expected locks in a part: 2 KiB, which is scanned as a whole.
@@ -100,24 +100,9 @@ impl KeyList {
 
 impl Drop for KeyList {
     fn drop(&mut self) {
-        if self.parts.len() > PARTS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(FreedLocks(std::mem::take(&mut self.parts))));
-        }
-    }
-}
-
-/// The parts of a dropped list, waiting to be freed.
-struct FreedLocks(Vec<Vec<u64>>);
-
-impl Dismantle for FreedLocks {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        let part = self.0.last().map_or(0, |part| part.capacity() * size_of::<u64>());
-        self.0.len() * (part + size_of::<Vec<u64>>())
+        let part = self.parts.last().map_or(0, |part| part.capacity() * size_of::<u64>());
+        let part_bytes = part + size_of::<Vec<u64>>();
+        lazyfree::defer_long(std::mem::take(&mut self.parts), PARTS_FREED_AT_ONCE, part_bytes);
     }
 }
 

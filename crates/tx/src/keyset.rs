@@ -8,7 +8,7 @@
 //! - I1: the number of parts is a power of two, and never changes.
 //! - I2: a key is in the part that a mix of its bits selects.
 
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
@@ -91,25 +91,10 @@ impl KeySet {
 
 impl Drop for KeySet {
     fn drop(&mut self) {
-        if self.parts.len() > PARTS_FREED_AT_ONCE {
-            lazyfree::defer(Box::new(FreedKeySet(std::mem::take(&mut self.parts))));
-        }
-    }
-}
-
-/// The parts of a dropped set, waiting to be freed.
-struct FreedKeySet(Vec<KeySetPart>);
-
-impl Dismantle for FreedKeySet {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
         // The parts are even (I2).
-        let part = self.0.last().map_or(0, |part| part.capacity() * size_of::<u64>());
-        self.0.len() * (part + size_of::<KeySetPart>())
+        let part = self.parts.last().map_or(0, |part| part.capacity() * size_of::<u64>());
+        let part_bytes = part + size_of::<KeySetPart>();
+        lazyfree::defer_long(std::mem::take(&mut self.parts), PARTS_FREED_AT_ONCE, part_bytes);
     }
 }
 

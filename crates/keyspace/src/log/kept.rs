@@ -27,7 +27,7 @@ use crate::databases::Cleared;
 use crate::db::Contents;
 use crate::effect::Record;
 use crate::event::EXPIRED;
-use crate::lazyfree::{self, Dismantle};
+use crate::lazyfree;
 use crate::object::Object;
 use crate::watch;
 use crate::{Event, Key, Name, Part};
@@ -341,34 +341,8 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        if self.steps.len() > 1 || self.records.len() > 1 {
-            let (steps, records) =
-                (std::mem::take(&mut self.steps), std::mem::take(&mut self.records));
-            lazyfree::defer(Box::new(FreedCopies { steps, records }));
-        }
-    }
-}
-
-/// Copies that are no longer needed, waiting to be freed.
-struct FreedCopies {
-    steps: Vec<Vec<Step>>,
-    records: VecDeque<Vec<Record>>,
-}
-
-impl Dismantle for FreedCopies {
-    fn dismantle(&mut self) -> bool {
-        /// Steps in a portion.
-        const STEPS: usize = 64;
-        match self.steps.last_mut() {
-            Some(run) if run.len() > STEPS => run.truncate(run.len() - STEPS),
-            Some(_) => drop(self.steps.pop()),
-            None => drop(self.records.pop_front()),
-        }
-        !(self.steps.is_empty() && self.records.is_empty())
-    }
-
-    fn bytes(&self) -> usize {
-        self.steps.len() * RUN * size_of::<Step>()
-            + self.records.len() * RECORDS * size_of::<Record>()
+        let (steps, records) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.records));
+        lazyfree::defer_long(steps, 1, RUN * size_of::<Step>());
+        lazyfree::defer_long(records, 1, RECORDS * size_of::<Record>());
     }
 }

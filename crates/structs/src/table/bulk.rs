@@ -29,7 +29,7 @@ use super::rebuild::Foreseen;
 use super::value::{New, OutOfLine};
 use super::{Big, Table};
 use darter_base::UnixMillis;
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::ptr::NonNull;
 
 /// Fewer entries fit the processor's caches anyway.
@@ -84,20 +84,6 @@ struct Open {
     /// The read position in its last block.
     at: usize,
     foreseen: Option<Foreseen>,
-}
-
-/// Blocks that are no longer needed, waiting to be freed.
-struct Blocks(Vec<Vec<u8>>);
-
-impl Dismantle for Blocks {
-    fn dismantle(&mut self) -> bool {
-        self.0.pop();
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * BLOCK
-    }
 }
 
 /// Builds a table; see the module's documentation.
@@ -231,8 +217,6 @@ impl<X: OutOfLine> Drop for Builder<X> {
         let open = self.open.take().map(|open| open.bucket);
         let buckets = self.buckets.drain(..).chain(open);
         let blocks: Vec<_> = buckets.flat_map(|bucket| bucket.blocks).collect();
-        if !blocks.is_empty() {
-            lazyfree::defer(Box::new(Blocks(blocks)));
-        }
+        lazyfree::defer_long(blocks, 1, BLOCK);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::point::Owner;
 use super::super::state::requests::{Kept, Requests};
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use darter_command::Flags;
 use darter_resp::Args;
 use darter_tx::{CoreId, KeySet};
@@ -239,9 +239,7 @@ impl Queued {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        if self.portions.len() > 1 {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.portions))));
-        }
+        lazyfree::defer_long(std::mem::take(&mut self.portions), 1, PORTION_BYTES);
     }
 }
 
@@ -266,20 +264,6 @@ impl Spare {
         if spare.len() < Self::MANY && queued.clear() {
             spare.push(queued);
         }
-    }
-}
-
-/// Dropped commands, which are freed in portions.
-struct Remains(Vec<Portion>);
-
-impl Dismantle for Remains {
-    fn dismantle(&mut self) -> bool {
-        self.0.pop();
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * PORTION_BYTES
     }
 }
 

@@ -3,7 +3,7 @@
 //! The reply is encoded while the locks are held, and sent later, as fast as the client reads. A
 //! long value is a stream that reads from a cut.
 
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use darter_command::Stream;
 use darter_resp::{Output, Reply};
 use std::collections::VecDeque;
@@ -101,25 +101,7 @@ impl Stream for Replies {
 
 impl Drop for Replies {
     fn drop(&mut self) {
-        /// At most this number of parts is freed at once.
-        const FEW: usize = 4;
-        if self.parts.len() > FEW {
-            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
-        }
-    }
-}
-
-/// Dropped replies, which are freed in portions.
-struct Remains(VecDeque<Part>);
-
-impl Dismantle for Remains {
-    fn dismantle(&mut self) -> bool {
-        self.0.pop_front();
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.len() * PART_BYTES
+        lazyfree::defer_long(std::mem::take(&mut self.parts), 1, PART_BYTES);
     }
 }
 

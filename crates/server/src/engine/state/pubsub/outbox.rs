@@ -15,7 +15,7 @@
 
 use super::SubscriptionKind;
 use super::name::{Message, Name};
-use darter_base::lazyfree::{self, Dismantle};
+use darter_base::lazyfree;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -112,30 +112,9 @@ impl Drop for Outbox {
         self.account.set(self.account.get() - self.kept_bytes);
         let blocks = std::mem::take(&mut self.blocks);
         let channels = std::mem::take(&mut self.channels);
-        if blocks.len() > 1 || channels.len() > BLOCK {
-            lazyfree::defer(Box::new(Unsent { blocks, channels, bytes: self.kept_bytes }));
-        }
-    }
-}
-
-/// The contents of an outbox that was dropped. They are freed in portions.
-struct Unsent {
-    blocks: VecDeque<Vec<Message>>,
-    channels: Channels,
-    bytes: usize,
-}
-
-impl Dismantle for Unsent {
-    fn dismantle(&mut self) -> bool {
-        if let Some(block) = self.blocks.pop_front() {
-            self.bytes -= block.iter().map(held_bytes).sum::<usize>();
-            return true;
-        }
-        (0..BLOCK).all(|_| self.channels.pop_first().is_some())
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes
+        let block_bytes = self.kept_bytes.div_ceil(blocks.len().max(1));
+        lazyfree::defer_long(blocks, 1, block_bytes);
+        lazyfree::defer_long(channels, BLOCK, 0); // Counted with the blocks.
     }
 }
 

@@ -18,7 +18,7 @@
 use super::message::Invalidation;
 use super::{Prefix, Touch};
 use darter_keyspace::Name;
-use darter_keyspace::lazyfree::{self, Dismantle};
+use darter_keyspace::lazyfree;
 use darter_tx::CoreId;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -226,24 +226,8 @@ impl Broadcasts {
 fn forget(keys: Keys) {
     /// At most this number of keys is freed at once.
     const FEW: usize = 64;
-    if keys.len() > FEW {
-        lazyfree::defer(Box::new(Forgotten(keys)));
-    }
-}
-
-/// Keys that are freed in portions.
-struct Forgotten(Keys);
-
-impl Dismantle for Forgotten {
-    fn dismantle(&mut self) -> bool {
-        (0..64).for_each(|_| drop(self.0.pop_first()));
-        !self.0.is_empty()
-    }
-
-    fn bytes(&self) -> usize {
-        const ENTRY: usize = (size_of::<(Arc<Name>, u64)>() + size_of::<Name>()) * 3 / 2;
-        self.0.len() * ENTRY
-    }
+    const ENTRY: usize = (size_of::<(Arc<Name>, u64)>() + size_of::<Name>()) * 3 / 2;
+    lazyfree::defer_long(keys, FEW, ENTRY);
 }
 
 #[cfg(test)]
