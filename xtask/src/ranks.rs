@@ -54,14 +54,15 @@ const RANKS: &[(u8, &[&str])] = &[
     (21, &[""]),
 ];
 
-/// Names that point upwards or sideways, and are yet to be turned.
+/// Names that point to a module of the same or a higher rank, and are still to be corrected.
 #[rustfmt::skip] // A table.
 const EXCEPTIONS: &[(&str, &str)] = &[
     // A row has a function that is called with the core, and the core has the table of rows.
     ("engine::entry", "engine::core"),
 ];
 
-/// Every edge that points the wrong way, and every module without a rank, as a sentence.
+/// Returns a sentence for every name that points the wrong way, and for every module without a
+/// rank.
 pub(crate) fn faults<'a>(
     root: &Path,
     sources: impl Iterator<Item = (&'a Path, &'a str)>,
@@ -76,7 +77,7 @@ pub(crate) fn faults<'a>(
         for named in server.named_by(module) {
             let is_lower = match self::rank(&named) {
                 Some((other, below)) => other == row || below < rank,
-                None => true, // It has its own fault.
+                None => true, // A module without a rank has its own fault.
             };
             match (is_lower, exception(module, &named)) {
                 (true, _) => {}
@@ -92,7 +93,7 @@ pub(crate) fn faults<'a>(
     faults
 }
 
-/// The row that covers a module, and its rank: the longest match.
+/// The row that covers a module, and its rank. The longest match counts.
 fn rank(module: &Module) -> Option<(&'static str, u8)> {
     let name = name(module);
     let rows = RANKS.iter().flat_map(|(rank, rows)| rows.iter().map(|row| (*row, *rank)));

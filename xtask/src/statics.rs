@@ -7,9 +7,9 @@
 
 use std::path::Path;
 
-/// Where the list stands.
+/// The heading of the list.
 const HEADING: &str = "### Global state";
-/// Types without state.
+/// The types that have no state.
 const CONSTANT: &[&str] = &["&", "Crc<", "Types"];
 
 /// A static, as the code declares it.
@@ -19,7 +19,7 @@ struct Static<'a> {
     kind: &'a str,
 }
 
-/// Statics that only one of the code and the list has.
+/// Returns the statics that are only in the code or only in the list.
 pub(crate) fn faults<'a>(
     root: &Path,
     sources: impl Iterator<Item = (&'a Path, &'a str)>,
@@ -45,7 +45,7 @@ pub(crate) fn faults<'a>(
     faults
 }
 
-/// The rows of the list: the first two texts in backquotes.
+/// The rows of the list. Each is the first two texts in backquotes.
 fn listed(architecture: &str) -> Vec<(&str, &str)> {
     let section = architecture.lines().skip_while(|line| *line != HEADING).skip(1);
     let rows =

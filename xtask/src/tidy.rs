@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Longest file, in lines.
+/// The most lines of a file.
 const LINES_MAX: usize = 1_000;
-/// Most source files in one folder.
+/// The most source files in one folder.
 const FILES_MAX: usize = 25;
 /// Crates in which `unsafe` is allowed.
 const UNSAFE_CRATES: &[&str] = &["base", "structs", "runtime", "lua"];
@@ -57,7 +57,7 @@ pub(crate) fn list_english(root: &Path, path: Option<&String>) -> ExitCode {
     english::list(files(root, &sources(root)), path.map_or("", |path| path))
 }
 
-/// The files by their paths from the root.
+/// The files, by their paths from the root.
 fn files<'a>(
     root: &'a Path,
     sources: &'a [Source],
@@ -115,7 +115,7 @@ fn plain_english(root: &Path, sources: &[Source]) -> Vec<String> {
     english::faults(files(root, sources))
 }
 
-/// Every root of a crate outside those four forbids unsafe code.
+/// Checks that the root of every crate outside those four forbids unsafe code.
 fn unsafe_code(root: &Path, sources: &[Source]) -> Vec<String> {
     let allowed: Vec<PathBuf> =
         UNSAFE_CRATES.iter().map(|name| root.join("crates").join(name)).collect();

@@ -20,7 +20,7 @@ const COPIED_MAX: usize = 4 * 1024;
 /// Bytes of a referenced name that are sent in one portion.
 const SENT_AT_ONCE: usize = 32 * 1024;
 
-/// Encoded bulk strings. As a stream: sends them after a header that is already written.
+/// Encoded bulk strings. As a stream, it sends them after their header has been written.
 #[derive(Default)]
 pub(crate) struct CountedReply {
     full: Chunks,

@@ -69,7 +69,7 @@ impl<V: Clone> Lent<'_, V> {
 
 impl Type {
     /// A pack of a value of this type, which must have one of the eight lowest numbers. `is_grown`
-    /// is true if its encoding has the larger name.
+    /// says whether OBJECT ENCODING names the encoding of large values.
     #[must_use]
     pub fn pack<'a>(&'static self, is_grown: bool, bytes: &'a [u8]) -> PackedValue<'a> {
         let row = ROWS[self.number].get_or_init(|| self);

@@ -46,7 +46,7 @@ pub struct Shard {
     now: u64,
     /// The stamp of this turn's records.
     stamp: u64,
-    /// The log while it rests; its numbers continue later.
+    /// The log while it has no subscribers. Later records continue its numbers.
     resting: Option<Box<Log>>,
     tracked: Tracked,
     /// Client tracking's reader of the log, while it observes anything.

@@ -106,7 +106,8 @@ impl<'a> Others<'a> {
         Ok(Self { server, writes: client()?, takes: client()?, gives: client()? })
     }
 
-    /// The longest wait of the others while `command` runs and just after, and the waiting one.
+    /// The longest wait of another client while `command` runs and just after it, and the
+    /// name of that client.
     fn longest_wait(
         &mut self,
         client: &mut Client,
@@ -129,7 +130,7 @@ impl<'a> Others<'a> {
         })
     }
 
-    /// Lets each of the others act once; the longest wait, and the waiting one.
+    /// Lets each of the others act once. Returns the longest wait, and the name of that client.
     fn round(&mut self) -> Result<(Duration, &'static str), String> {
         let acts: [(&str, Act<'a>); 3] = [
             ("a writer", Self::write),

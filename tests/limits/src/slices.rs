@@ -8,12 +8,13 @@ use darter_testkit::Client;
 
 /// Some ten times a slice's limit, for debug builds: what was done in one step took more.
 pub(crate) const SLICE_MAX_US: u64 = 6_000;
-/// Runs of a check of which one must have short slices.
+/// How many times a check runs. In one of the runs all slices must be short.
 const TRIES: usize = 3;
-/// How the reason begins for which a check runs again.
+/// The beginning of the error after which a check runs again.
 const TOO_LONG: &str = "a slice of ";
 
-/// The server's longest slice is within the bound; otherwise INFO's lines on slices.
+/// Checks that the server's longest slice is within the bound. Otherwise the error holds INFO's
+/// lines on slices.
 pub(crate) fn are_short(client: &mut Client) -> Result<(), String> {
     let info = client.words("INFO slices").map_err(text)?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
@@ -24,7 +25,7 @@ pub(crate) fn are_short(client: &mut Client) -> Result<(), String> {
     ensure(longest < SLICE_MAX_US, || format!("{TOO_LONG}{longest} us: {info}"))
 }
 
-/// Runs a check, and again if it fails for its slices alone.
+/// Runs a check, and runs it again if only its slices were too long.
 pub(crate) fn run((_, _, check): Check, stage: &Stage) -> Result<(), String> {
     for _ in 1..TRIES {
         match check(stage) {

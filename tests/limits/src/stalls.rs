@@ -22,7 +22,7 @@ pub(crate) const CHECKS: &[Check] = &[
 
 /// Idle time of all parties from which a late reply is a stall.
 const STALL: Duration = Duration::from_millis(300);
-/// Commands of a pipeline.
+/// The number of commands in a pipeline.
 const DEPTH: usize = 50;
 
 fn soak(stage: &Stage, clients: u64) -> Result<(), String> {
@@ -99,7 +99,7 @@ impl Moment {
     }
 }
 
-/// Time that the server's threads, and this one, have run or been runnable.
+/// How long the server's threads and this thread have run or been runnable.
 fn active(server: Process) -> Duration {
     server.active_time() + process::own_thread_active_time()
 }

@@ -18,7 +18,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("messages of a script are bounded",                 Asks::More,    from_a_script),
 ];
 
-/// A number of INFO.
+/// A number from INFO.
 pub(crate) fn number_of(client: &mut Client, name: &str) -> Result<u64, String> {
     let info = client.words("INFO everything").map_err(text)?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
@@ -30,7 +30,8 @@ fn client(server: &Server) -> Result<Client, String> {
     server.client().map_err(text)
 }
 
-/// As much is used as before, give or take 3 MB: what was held is freed in portions.
+/// Checks that as much memory is used as before, give or take 3 MB. The memory is freed in
+/// portions.
 fn memory_is_back(client: &mut Client, before: u64) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -102,7 +103,7 @@ fn subscribe(
     word: &str,
     names: impl Iterator<Item = String>,
 ) -> Result<usize, String> {
-    /// Names in one command.
+    /// The number of names in one command.
     const EACH: usize = 500;
     let (names, mut confirmed): (Vec<String>, usize) = (names.collect(), 0);
     for some in names.chunks(EACH) {
@@ -117,7 +118,7 @@ fn subscribe(
     Ok(confirmed)
 }
 
-/// Forty clients with 250 patterns each, that all match.
+/// Forty clients subscribe to 250 patterns each, all of which match.
 fn many_receivers(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 40;
     const EACH: usize = 250;
@@ -179,7 +180,7 @@ fn ten_thousand(stage: &Stage) -> Result<(), String> {
     slices::are_short(&mut client)
 }
 
-/// Waits until there is no subscription.
+/// Waits until there is no subscription left.
 fn none_left(client: &mut Client) -> Result<(), String> {
     let begun = Instant::now();
     for name in ["pubsub_channels", "pubsub_patterns"] {
@@ -190,8 +191,8 @@ fn none_left(client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients with 100 000 channels and 50 000 patterns: receiving, unsubscribing from all at once,
-/// and closing.
+/// Clients with 100 000 channels and 50 000 patterns receive messages, unsubscribe from all at
+/// once, and are closed.
 fn crowd(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 10;
     const CHANNELS: usize = 10_000;
@@ -215,7 +216,7 @@ fn crowd(stage: &Stage) -> Result<(), String> {
     }
     slices::are_short(&mut client)?;
     for (at, listener) in listeners.iter_mut().enumerate() {
-        // Below 50 000 another client has a pattern that matches it, too.
+        // Channels below 50 000 also match a pattern of another client.
         let channel = format!("channel:{}", at * CHANNELS + 7);
         let receive = if at * CHANNELS + 7 < CLIENTS * PATTERNS { 2 } else { 1 };
         let received = client.command(&["PUBLISH", &channel, "x"]).map_err(text)?;
@@ -276,7 +277,7 @@ fn many_subscriptions(stage: &Stage) -> Result<(), String> {
     slices::are_short(&mut client)
 }
 
-/// Patterns and names of which each pair takes a hundred million steps.
+/// Matching one pattern with one name takes a hundred million steps.
 fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     const LEN: usize = 10_000;
     const CLASS: usize = 15_000_000; // As long as `name-max-bytes` lets a pattern be.
@@ -288,7 +289,7 @@ fn hostile_patterns(stage: &Stage) -> Result<(), String> {
     let received = client.command(&["PUBLISH", &"a".repeat(LEN), "x"]).map_err(text)?;
     ensure(count(&received) == 0, || format!("{received:?}"))?;
     slices::are_short(&mut client)?;
-    // One class of very many bytes, each of which is looked at for each byte of the name.
+    // One class of very many bytes, all of which are compared with each byte of the name.
     let class = format!("*[{}]b", "ac".repeat(CLASS / 2));
     listener.command(&["PSUBSCRIBE", &class]).map_err(text)?;
     client.words("CONFIG RESETSTAT").map_err(text)?;

@@ -31,7 +31,7 @@ fn is(reply: &Reply, wanted: &str) -> Result<(), String> {
     ensure(reply.text() == Some(wanted.as_bytes()), || format!("{reply:?}, and not {wanted}"))
 }
 
-/// Waits until no more than `most` bytes are used.
+/// Waits until at most `most` bytes are used.
 fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -44,7 +44,7 @@ fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
     }
 }
 
-/// Queues `count` commands, a thousand at a time, and reads what each is answered with.
+/// Queues `count` commands, a thousand at a time, and reads the reply of each.
 fn queue(client: &mut Client, count: usize, words: impl Fn(usize) -> String) -> Result<(), String> {
     const EACH: usize = 1_000;
     for first in (0..count).step_by(EACH) {
@@ -59,7 +59,7 @@ fn queue(client: &mut Client, count: usize, words: impl Fn(usize) -> String) -> 
     Ok(())
 }
 
-/// One in ten asks for a key: each that lives on another core is a round trip.
+/// One command in ten names a key. If the key is on another core, the command is a round trip.
 fn million(stage: &Stage) -> Result<(), String> {
     const COUNT: usize = 1_000_000;
     const ASKS: usize = 10;
@@ -154,7 +154,7 @@ fn huge(stage: &Stage) -> Result<(), String> {
     given_back(&mut other, before + 3 * MIB)
 }
 
-/// A connection whose EXEC is answered with three hundred megabytes, of which it has read nothing.
+/// A connection whose EXEC has a reply of three hundred megabytes, none of which it has read.
 fn unread(server: &Server, value: &str) -> Result<Client, String> {
     let mut reader = client(server)?;
     reader.command(&["SET", "big", value]).map_err(text)?;
@@ -210,8 +210,8 @@ fn half_closed(stage: &Stage) -> Result<(), String> {
     ensure(rest.is_empty(), || format!("{} bytes more", rest.len()))
 }
 
-/// A thousand clients watch a thousand keys each, of which each half is another's too, and go: some
-/// by a close, some after a touch, some by EXEC.
+/// A thousand clients watch a thousand keys each. Each key is watched by two clients. Their watches
+/// end in different ways: by a close, after a touch of a key, or by EXEC.
 fn watches(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 1_000;
     const EACH: usize = 1_000;
@@ -231,7 +231,8 @@ fn watches(stage: &Stage) -> Result<(), String> {
     let most = (CLIENTS * EACH) as u64 * BYTES_EACH;
     ensure(held < most, || format!("{held} bytes for {CLIENTS} clients"))?;
     other.words("CONFIG RESETSTAT").map_err(text)?;
-    is(&other.command(&["SET", "key:700", "v"]).map_err(text)?, "OK")?; // Two watch it.
+    // Two clients watch the key.
+    is(&other.command(&["SET", "key:700", "v"]).map_err(text)?, "OK")?;
     for (who, client) in clients.iter_mut().enumerate().take(100) {
         client.words("MULTI").map_err(text)?;
         let replies = client.words("EXEC").map_err(text)?;

@@ -9,7 +9,7 @@ use darter_testkit::{Client, Reply, Server};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long what is late may take: a million keys in a debug build, on a busy machine.
+/// The longest time for late events: a million keys in a debug build, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 #[rustfmt::skip] // A table.
@@ -46,7 +46,7 @@ fn blocked(client: &mut Client, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until no more than `most` bytes are used.
+/// Waits until at most `most` bytes are used.
 fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
     let begun = Instant::now();
     loop {
@@ -59,7 +59,7 @@ fn given_back(client: &mut Client, most: u64) -> Result<(), String> {
     }
 }
 
-/// The last element of a reply of one more dimension.
+/// The last element of the innermost array of a reply.
 fn last(reply: &Reply) -> Option<&Reply> {
     reply.items().and_then(<[Reply]>::last)
 }
@@ -73,7 +73,7 @@ fn many_clients(stage: &Stage) -> Result<(), String> {
     for (at, taker) in takers.iter_mut().enumerate() {
         taker.send(&encode(&["BLPOP", "a", "b", "c", "d", "0"])).map_err(text)?;
         if at < 100 {
-            blocked(&mut other, at as u64 + 1)?; // The order of these is known.
+            blocked(&mut other, at as u64 + 1)?; // So the order of these clients is known.
         }
     }
     let mut readers = clients(&server, EACH)?;
@@ -109,7 +109,7 @@ fn many_clients(stage: &Stage) -> Result<(), String> {
     blocked(&mut other, 0)
 }
 
-/// The client is served by the last key, and leaves all others.
+/// The client is served by the last of its keys, and must be removed from all others.
 fn many_keys(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 100_000;
     const BYTES_EACH: u64 = 400;
@@ -136,8 +136,8 @@ fn many_keys(stage: &Stage) -> Result<(), String> {
     given_back(&mut other, before + 8 * MIB)
 }
 
-/// A thousand of one group wait for a stream to which entries are added: one is served by each, and the
-/// others are not asked.
+/// A thousand clients of one group wait for a stream. Each added entry serves one of them, and the
+/// others are not visited.
 fn many_consumers(stage: &Stage) -> Result<(), String> {
     const CONSUMERS: usize = 1_000;
     const ENTRIES: usize = 500;
@@ -175,8 +175,8 @@ fn many_consumers(stage: &Stage) -> Result<(), String> {
     slices::are_short(&mut other)
 }
 
-/// A push and a CLIENT KILL at the same time, again and again: the element is in the list, or has been
-/// sent, or both the kill and the hand-over have happened; it is never in two places.
+/// A push and a CLIENT KILL run at the same time, again and again. The element is in the list or
+/// has been sent to the client, never both.
 fn killed(stage: &Stage) -> Result<(), String> {
     const ROUNDS: usize = 200;
     let server = stage.server()?;
@@ -206,7 +206,7 @@ fn killed(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A client gets a hundred entries of 100 KB, reads none, and delays no other client.
+/// A client that is sent a hundred entries of 100 KB and reads none of them delays no other client.
 fn slow_reader(stage: &Stage) -> Result<(), String> {
     const ENTRIES: usize = 100;
     let server = stage.server()?;

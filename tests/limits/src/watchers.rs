@@ -41,13 +41,13 @@ fn monitor(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The line that a watcher sees next.
+/// The next line that a watcher receives.
 fn line_of(watcher: &mut Client) -> Result<String, String> {
     let line = watcher.receive().map_err(text)?;
     Ok(String::from_utf8_lossy(line.text().unwrap_or_default()).into_owned())
 }
 
-/// DBSIZE asks all cores, and so waits until the replies of the other core have arrived.
+/// DBSIZE visits all cores, and so waits until the replies of the other core have arrived.
 fn monitor_once(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 50;
     let server = Server::subject(Shape { cores: 2, ..stage.shape }).map_err(text)?;
@@ -120,8 +120,8 @@ fn memory_of(client: &mut Client, name: &str) -> Result<(u64, u64), String> {
     Ok((word("omem=")?, word("tot-mem=")?))
 }
 
-/// A watcher that does not read is sent 40 MB of commands: others do not wait, and the memory for
-/// it is reported. When it reads, everything is there.
+/// A watcher that does not read is sent 40 MB of commands. Other clients do not wait, and the
+/// memory for it is reported. When it reads, everything arrives.
 fn monitor_deaf(stage: &Stage) -> Result<(), String> {
     const COUNT: usize = 200;
     const UNREAD_MIN: u64 = 25_000_000; // The sockets may hold some megabytes.

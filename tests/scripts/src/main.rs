@@ -17,7 +17,7 @@ use darter_script::{Machine, Protocol, Run, Script, Stop, Wanted};
 use darter_testkit::{Client, Server, Tally, notation};
 use std::process::ExitCode;
 
-/// Memory that a script may use.
+/// The memory that a script may use, in bytes.
 const LIMIT: usize = 256 << 20;
 
 fn main() -> ExitCode {
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     tally.close()
 }
 
-/// A line of a file.
+/// One case: a line of a file.
 struct Case {
     line: String,
     words: Vec<Vec<u8>>,
@@ -70,7 +70,7 @@ fn load() -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// Words and quoted strings.
+/// Splits a line into words and quoted strings.
 fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -89,12 +89,12 @@ fn words(line: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// Both interpreters, of one protocol.
+/// Both interpreters, with the same protocol.
 struct Bench {
     protocol: Protocol,
-    /// For the oracle's own scripts.
+    /// The client that runs scripts in redis-server.
     oracle: Client,
-    /// For the commands of ours, by the protocol that they want.
+    /// The clients that run the commands of Darter's scripts, one for each protocol.
     commands: [Client; 2],
     machine: Machine,
     prng: Prng,
@@ -134,7 +134,7 @@ impl Bench {
         tally.count(&format!("{:?} {}", self.protocol, case.line), outcome);
     }
 
-    /// The reply of redis-server, and ours.
+    /// The replies of redis-server and of Darter's interpreter.
     fn replies(&mut self, case: &Case) -> Result<(Vec<u8>, Vec<u8>), String> {
         let failed = |error: std::io::Error| error.to_string();
         self.oracle.words("FLUSHALL").map_err(failed)?;

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Scripts that have long steps in C, in Lua's own libraries and in ours.
+/// Scripts that run long in C, in Lua's own libraries and in Darter's.
 const HEAVY: &[(&str, &str)] = &[
     ("a loop", "local s = 0 for i = 1, 1e7 do s = s + i end return s"),
     ("array of 10^6", "local t = {} for i = 1, 1e6 do t[i] = i end return #t"),
@@ -54,7 +54,7 @@ const HEAVY: &[(&str, &str)] = &[
     ("a reply of 10^6", "local t = {} for i = 1, 1e6 do t[i] = 'x' end return t"),
 ];
 
-/// Prints both.
+/// Prints the times and the longest runs.
 pub(crate) fn run(wanted: &str) -> Result<(), String> {
     let mut machine = Machine::new(1 << 30).map_err(|error| error.to_string())?;
     for (name, text) in [
@@ -87,7 +87,7 @@ pub(crate) fn run(wanted: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The mean time of a script, of 100 000 runs.
+/// The mean time of a script over 100 000 runs.
 fn per_run(machine: &mut Machine, script: &Script) -> Duration {
     const RUNS: u32 = 100_000;
     let start = Instant::now();
@@ -113,7 +113,7 @@ fn evaluate(machine: &mut Machine, script: &Script, preempt: &dyn Preempt) -> St
     if first.starts_with(b"-") { first.escape_ascii().to_string() } else { String::new() }
 }
 
-/// Says no, and keeps the longest time between two questions.
+/// A budget that never ends a slice, and keeps the longest time between two questions.
 struct Gaps {
     last: Cell<Duration>,
     longest: Cell<Duration>,
@@ -121,7 +121,7 @@ struct Gaps {
     questions: Cell<usize>,
 }
 
-/// The processor time of this thread.
+/// The processor time that this thread has used.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);

@@ -23,9 +23,9 @@ pub(crate) struct Bug {
     name: &'static str,
     rows: &'static [Command],
     draw: fn(&mut Prng) -> Op,
-    /// Faults that are needed to expose it.
+    /// The faults that are needed to expose the bug.
     faults: Faults,
-    /// The bug, when it is in the world instead.
+    /// The bug, if it is one of the world and not of a command.
     flaw: Flaw,
 }
 
@@ -41,7 +41,7 @@ const NO_FAULTS: Faults = Faults {
 const LEAVES: Faults = Faults { leaves: true, ..NO_FAULTS };
 const PAUSES: Faults = Faults { pauses: true, ..NO_FAULTS };
 
-/// A bug in the world.
+/// A bug of the world.
 const fn flawed(name: &'static str, faults: Faults, flaw: Flaw) -> Bug {
     Bug { name, rows: &[], draw: Op::draw, faults, flaw }
 }
@@ -117,7 +117,7 @@ const BUGS: &[Bug] = &[
     flawed("a half-closed client that is closed at once", LEAVES, Flaw::ClosesHalfClosed),
 ];
 
-/// The histories with each of [`BUGS`].
+/// A counter-test for each of [`BUGS`].
 pub(crate) fn counter_tests() -> impl Iterator<Item = CounterTest> {
     BUGS.iter().map(|bug| {
         CounterTest::new(bug.name, 200, |seed| {
@@ -180,8 +180,8 @@ fn draw_builds(prng: &mut Prng) -> Op {
     }
 }
 
-/// SUNIONSTORE of one source, without a watch of it: a cut may come after a change of the source,
-/// and before the build.
+/// A broken SUNIONSTORE of one source that does not watch it: the snapshot may follow a change of
+/// the source.
 async fn build_unwatched(call: Call) -> Result<Answer, Refusal> {
     let (target, source) = (call.arg(1).to_vec(), call.arg(2).to_vec());
     let (to, from, db) = (call.tx.core_of(&target), call.tx.core_of(&source), call.db);
@@ -207,7 +207,7 @@ async fn build_unwatched(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(usize::from(has_member))))
 }
 
-/// EXEC of an INCR of each key, under the lock of that key alone.
+/// A broken EXEC that increments each key under the lock of that key alone.
 async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
     let mut values = Vec::new();
     for at in [1, 2] {
@@ -223,7 +223,8 @@ async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// Two calls of INCR, each in one step where the key is; others come between.
+/// A broken script of two calls of INCR. Each call is a step of its own where the key is, so that
+/// other commands come between.
 async fn script_unlocked(call: Call) -> Result<Answer, Refusal> {
     let mut values = Vec::new();
     for at in [1, 2] {
@@ -237,7 +238,7 @@ async fn script_unlocked(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// INCR of one key.
+/// Increments one key, like INCR.
 fn increment(db: usize, key: Vec<u8>) -> impl FnOnce(&mut darter_tx::Home) -> i64 + Send {
     move |home| {
         let (db, key) = (home.shard.db_mut(db), Key::new(&key));
@@ -249,19 +250,20 @@ fn increment(db: usize, key: Vec<u8>) -> impl FnOnce(&mut darter_tx::Home) -> i6
     }
 }
 
-/// WATCH of nothing.
+/// A broken WATCH that watches nothing.
 async fn watch_nothing(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
 impl Op {
-    /// Half the time, the broken command instead.
+    /// Replaces half of the commands by the broken one.
     fn or_broken(self, prng: &mut Prng) -> Self {
         if prng.chance(50) { Self::Broken("k2".into()) } else { self }
     }
 }
 
-/// HGETALL that reads the hash field by field, with a hop for each, and without a cut.
+/// A broken HGETALL that reads the hash field by field, with a message for each, and without a
+/// snapshot.
 async fn scan_live(call: Call) -> Result<Answer, Refusal> {
     let key = call.arg(1).to_vec();
     let core = call.owner(1);
@@ -304,8 +306,8 @@ async fn scan_live(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// HGETALL of a hash that it writes in two halves, releasing the lock in between: a state that an
-/// atomic command would never expose.
+/// A broken HGETALL that writes the hash in two halves and releases the lock in between. It exposes
+/// a state that an atomic command would never expose.
 async fn release_early(call: Call) -> Result<Answer, Refusal> {
     let key = call.arg(1).to_vec();
     let core = call.owner(1);

@@ -201,14 +201,14 @@ enum Letter {
 /// A flush's messages to one core, with its stamp.
 type Bundle = (u64, Vec<Letter>);
 
-/// A look under way.
+/// The state of a core that is reading its mailbox.
 struct Look {
     began_ns: u64,
     /// The last stamp of each core, as far as they have been read.
     published: Vec<u64>,
 }
 
-/// A flush under way.
+/// A flush that is not complete yet.
 struct Flush {
     stamp: u64,
     /// The messages by target core; the last entry goes into its ring next.

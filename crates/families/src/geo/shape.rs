@@ -39,7 +39,7 @@ impl Outline {
 /// A shape, prepared for testing points.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// The origin of distances. A polygon's is the middle of its corners.
+    /// The origin of distances. For a polygon it is the middle of the corners.
     pub(super) center: Point,
     outline: Outline,
     /// The center, as angles.

@@ -129,7 +129,7 @@ impl Inputs {
         }
     }
 
-    /// Sorts the inputs; of very many, only the first gets its place.
+    /// Sorts the inputs by size. Very many inputs stay unsorted, except for the first.
     fn sorted(mut self) -> Self {
         if self.is_void {
             self.sets = Sets::default();

@@ -16,7 +16,7 @@ use super::probe::Probe;
 use super::shape::BYTES_MAX;
 use crate::pages::{PAGE_BYTES, Pages};
 
-/// The first layer, and 32 more.
+/// The most layers: the first layer, and 32 more.
 pub const CUCKOO_LAYERS_MAX: usize = 33;
 /// The number from which an item's byte is drawn.
 const FINGER: u64 = 0;
@@ -24,34 +24,35 @@ const FINGER: u64 = 0;
 /// The parameters of an empty filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CuckooPlan {
-    /// Buckets of the first layer: a power of two, at least 2.
+    /// The number of buckets of the first layer: a power of two, at least 2.
     pub buckets: u64,
-    /// Bytes of a bucket.
+    /// The bytes of a bucket.
     pub width: u8,
     /// How often an item may displace another.
     pub kicks: u16,
-    /// How many times larger each layer is than the one before: a power of two; 0: there is only one.
+    /// How many times larger each layer is than the one before: a power of two, or 0 if there is
+    /// only one layer.
     pub growth: u32,
 }
 
-/// The outcome for an item.
+/// The outcome of adding an item.
 #[derive(Debug)]
 pub enum Put {
-    /// The item is there.
+    /// The item has been added.
     Done,
-    /// There is no room, and there may be no other layer.
+    /// There is no room, and the plan allows no other layer.
     Full,
-    /// There is no room, and another layer would be too large, or one too many.
+    /// There is no room, and another layer would be too large or too many.
     Stuck,
-    /// Nothing yet: others have to move.
+    /// The item is not added yet: other items have to move first.
     Moving(Moving),
 }
 
-/// Items on their way from bucket to bucket.
+/// An item to be added, while other items move from bucket to bucket.
 #[derive(Debug)]
 pub struct Moving {
     probe: Probe,
-    /// The byte that has no place, and the bucket from which it takes one.
+    /// The fingerprint that has no place yet, and the bucket in which it takes one.
     finger: u8,
     bucket: u64,
     /// The displaced fingerprints and their places, in order.
@@ -59,7 +60,7 @@ pub struct Moving {
     is_back: bool,
 }
 
-/// See the module. Cloning it is a cut: O(layers).
+/// A cuckoo filter: see the module. Cloning it makes a snapshot. Cost: O(layers).
 #[derive(Clone, Debug, Default)]
 pub struct Cuckoo {
     plan: CuckooPlan,
@@ -70,7 +71,7 @@ pub struct Cuckoo {
     memory: usize,
 }
 
-/// The byte of an item: any but 0, which is a free place.
+/// The fingerprint of an item: any byte except 0, which marks a free place.
 fn finger(probe: Probe) -> u8 {
     1 + probe.number(FINGER, 255) as u8
 }
@@ -80,16 +81,16 @@ fn byte(bits: &Pages, at: usize) -> u8 {
 }
 
 impl CuckooPlan {
-    /// Bytes of a layer.
+    /// The bytes of a layer.
     fn bytes_of(&self, layer: usize) -> Option<u64> {
         let growth = u64::from(self.growth).checked_pow(u32::try_from(layer).ok()?)?;
         self.buckets.checked_mul(growth)?.checked_mul(u64::from(self.width))
     }
 
-    /// How often others move for an item, at most.
+    /// The most moves of other items for one item.
     #[must_use]
     pub fn moves(&self) -> usize {
-        /// As in the paper; an item without a place by then hardly ever finds one.
+        /// As in the paper. An item without a place after so many moves hardly ever finds one.
         const MOVES_MAX: u16 = 512;
         usize::from(self.kicks.min(MOVES_MAX))
     }
@@ -101,7 +102,7 @@ impl CuckooPlan {
 }
 
 impl Cuckoo {
-    /// An empty filter. `None` if it would be too large.
+    /// Makes an empty filter. `None` if it would be too large.
     #[must_use]
     pub fn new(plan: CuckooPlan) -> Option<Self> {
         Self::bare(plan, 1, (0, 0))
@@ -112,14 +113,14 @@ impl Cuckoo {
     /// than places, when a head was loaded without what belongs to it.
     #[must_use]
     pub fn bare(plan: CuckooPlan, layers: usize, (len, deleted): (u64, u64)) -> Option<Self> {
-        /// So that none ever overflows.
+        /// A bound that keeps the numbers from overflowing.
         const TOLD_MAX: u64 = 1 << 60;
         let (len, deleted) = (len.min(TOLD_MAX), deleted.min(TOLD_MAX));
         let mut cuckoo = Self { plan, len, deleted, ..Self::default() };
         (plan.is_sound() && (0..layers).all(|_| cuckoo.push())).then_some(cuckoo)
     }
 
-    /// Adds a layer. False if that would be too much.
+    /// Adds a layer. Returns false if the filter would be too large.
     fn push(&mut self) -> bool {
         let bytes = self.plan.bytes_of(self.layers.len());
         let bytes = bytes.filter(|bytes| *bytes > 0 && bytes + self.bytes <= BYTES_MAX);
@@ -132,7 +133,7 @@ impl Cuckoo {
         true
     }
 
-    /// The parameters.
+    /// The parameters of the filter.
     #[must_use]
     pub fn plan(&self) -> &CuckooPlan {
         &self.plan
@@ -144,48 +145,48 @@ impl Cuckoo {
         &self.layers
     }
 
-    /// Buckets of all layers.
+    /// The number of buckets in all layers.
     #[must_use]
     pub fn buckets(&self) -> u64 {
         self.bytes / u64::from(self.plan.width.max(1))
     }
 
-    /// Items that are in it.
+    /// The number of items in the filter.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True when it is nothing: not even without items.
+    /// Whether the filter has no layers, and so cannot be used.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
-    /// Items that were removed.
+    /// The number of items that were removed.
     #[must_use]
     pub fn deleted(&self) -> u64 {
         self.deleted
     }
 
-    /// Places for items. Cost: O(1).
+    /// The number of places for items. Cost: O(1).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of memory. Cost: O(1).
+    /// The bytes of memory. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory
     }
 
-    /// Buckets of a layer, less one: a mask.
+    /// The number of buckets of a layer, less one: a mask.
     fn mask(&self, layer: &Pages) -> u64 {
         layer.len() as u64 / u64::from(self.plan.width) - 1
     }
 
-    /// The other bucket of a byte in this one.
+    /// The other bucket of a fingerprint that is in this bucket.
     fn other(&self, layer: &Pages, bucket: u64, finger: u8) -> u64 {
         (bucket ^ Probe::spread(finger)) & self.mask(layer)
     }
@@ -196,7 +197,7 @@ impl Cuckoo {
         [first, self.other(layer, first, finger(probe))]
     }
 
-    /// The place of a byte in a bucket, the first if it is there more than once.
+    /// The place of a fingerprint in a bucket: the first one if it is there more than once.
     fn find(&self, layer: &Pages, bucket: u64, finger: u8) -> Option<usize> {
         self.places(bucket).find(|at| byte(layer, *at) == finger)
     }
@@ -215,12 +216,12 @@ impl Cuckoo {
         })
     }
 
-    /// The place of this byte in one of the item's buckets.
+    /// The place of this fingerprint in one of the item's buckets.
     fn find_anywhere(&self, probe: Probe, wanted: u8) -> Option<(usize, usize)> {
         self.all_places(probe).find(|(layer, at)| byte(&self.layers[*layer], *at) == wanted)
     }
 
-    /// True when the item is there, or seems to be. Cost: O(layers * bytes of a bucket).
+    /// Whether the filter contains the item, or seems to. Cost: O(layers * bytes of a bucket).
     #[must_use]
     pub fn contains(&self, probe: Probe) -> bool {
         self.find_anywhere(probe, finger(probe)).is_some()
@@ -243,7 +244,7 @@ impl Cuckoo {
         })
     }
 
-    /// How often the item is there, or seems to be. Cost: as [`Cuckoo::contains`].
+    /// How often the filter contains the item, or seems to. Cost: as [`Cuckoo::contains`].
     #[must_use]
     pub fn count(&self, probe: Probe) -> u64 {
         let finger = finger(probe);
@@ -254,8 +255,8 @@ impl Cuckoo {
         self.layers.iter().flat_map(of_layer).sum()
     }
 
-    /// Adds an item, again if it is there. If there is room only after others have moved, nothing has
-    /// changed yet: go on until they have.
+    /// Adds an item, even if it is there already. If there is room only after others have moved,
+    /// nothing has changed yet: call [`Cuckoo::go_on`] until they have.
     pub fn add(&mut self, probe: Probe) -> Put {
         if let Some((layer, at)) = self.find_anywhere(probe, 0) {
             self.set(layer, at, finger(probe));
@@ -273,8 +274,8 @@ impl Cuckoo {
         })
     }
 
-    /// Makes at most `most` moves. `None`: there is more to do, and the filter is to be used for
-    /// nothing else.
+    /// Makes at most `most` moves. `None`: there are more to make, and until then the filter must
+    /// not be used for anything else.
     pub fn go_on(&mut self, moving: &mut Moving, most: usize) -> Option<Put> {
         let last = self.layers.len() - 1;
         for _ in 0..most {
@@ -293,10 +294,12 @@ impl Cuckoo {
         None
     }
 
-    /// Puts the byte that has no place in the place of another. True if that found a free one.
+    /// Gives the fingerprint without a place that of another fingerprint, or a free one. Returns
+    /// true if it was free.
     fn displace(&mut self, moving: &mut Moving) -> bool {
         let last = self.layers.len() - 1;
-        // Which one is a number of the item's own: the same wherever the change is repeated.
+        // The number depends on the item alone, so that it is the same wherever the change is
+        // repeated.
         let turn = FINGER + 1 + moving.path.len() as u64;
         let step = moving.probe.number(turn, u64::from(self.plan.width)) as usize;
         let at = self.places(moving.bucket).start + step;
@@ -328,11 +331,11 @@ impl Cuckoo {
         Put::Done
     }
 
-    /// Removes an item once. False if it is not there.
+    /// Removes an item once. Returns false if the filter does not contain it.
     pub fn remove(&mut self, probe: Probe) -> bool {
         let Some((layer, at)) = self.find_anywhere(probe, finger(probe)) else { return false };
         self.set(layer, at, 0);
-        // A file may have said that there are fewer.
+        // The number from a file may be too low.
         self.len = self.len.saturating_sub(1);
         self.deleted += 1;
         true
@@ -345,7 +348,7 @@ impl Cuckoo {
         self.memory += bits.memory_bytes() - before;
     }
 
-    /// Overwrites a page of a layer. False where there is none, or of another length.
+    /// Overwrites a page of a layer. Returns false if there is no such page, or its length differs.
     pub fn load_page(&mut self, layer: usize, page: usize, bytes: &[u8]) -> bool {
         let Some(bits) = self.layers.get_mut(layer) else { return false };
         let before = bits.memory_bytes();
@@ -354,7 +357,7 @@ impl Cuckoo {
         is_there
     }
 
-    /// Panics when an invariant does not hold. Cost: O(bytes).
+    /// Panics if an invariant does not hold. Cost: O(bytes).
     pub fn check_invariants(&self) {
         assert!(self.layers.len() <= CUCKOO_LAYERS_MAX, "I1: {} layers", self.layers.len());
         for (at, layer) in self.layers.iter().enumerate() {
@@ -381,7 +384,7 @@ mod tests {
         Probe::of(&number.to_le_bytes())
     }
 
-    /// Adds an item, some moves a call.
+    /// Adds an item, with some moves in each call.
     fn add(cuckoo: &mut Cuckoo, number: u64, most: usize) -> Put {
         match cuckoo.add(probe(number)) {
             Put::Moving(mut moving) => loop {

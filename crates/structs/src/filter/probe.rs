@@ -1,8 +1,8 @@
 //! The hash of an item, and the places that it leads to.
 //!
-//! Two hashes make all others, but not by adding one to the other again and again: within a block of
-//! 32 640 bits there are too few such sequences, and items would share one. Each place is a mix of its
-//! own of all 128 bits.
+//! All other hashes are made from two. Adding one to the other again and again would not do: within
+//! a block of 32 640 bits there are too few such sequences, so that different items would share
+//! one. So each place mixes all 128 bits anew.
 
 use darter_base::hash::Wide;
 
@@ -13,7 +13,7 @@ pub struct Probe {
     low: u64,
 }
 
-/// The probe of an item that comes in portions.
+/// The probe of an item that is hashed in portions.
 #[derive(Clone, Default)]
 pub struct Hashing(Wide);
 
@@ -23,7 +23,7 @@ impl Hashing {
         self.0.update(bytes);
     }
 
-    /// The probe of all bytes so far.
+    /// The probe of all bytes added so far.
     #[must_use]
     pub fn finish(&self) -> Probe {
         Probe::from(self.0.finish())
@@ -43,17 +43,17 @@ impl Probe {
         Self::from(Wide::of(item))
     }
 
-    /// 64 bits of the hash.
+    /// Returns 64 bits of the hash.
     pub(super) fn word(self) -> u64 {
         self.low
     }
 
-    /// An odd number for each byte.
+    /// Returns an odd number for each byte.
     pub(super) fn spread(byte: u8) -> u64 {
         mix(u64::from(byte)) | 1
     }
 
-    /// A number below `bound` for each index, all of them independent of each other.
+    /// A number below `bound` for each index. The numbers are independent of each other.
     #[inline]
     pub(super) fn number(self, index: u64, bound: u64) -> u64 {
         scale(mix(self.high.wrapping_add(index.wrapping_mul(self.low | 1))), bound)
@@ -69,7 +69,7 @@ fn mix(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// A random word as a number below `bound`.
+/// Maps a random word to a number below `bound`.
 #[inline]
 fn scale(word: u64, bound: u64) -> u64 {
     ((u128::from(word) * u128::from(bound)) >> 64) as u64

@@ -7,25 +7,26 @@
 use crate::pages::PAGE_BYTES;
 
 const PAGE_BITS: f64 = (PAGE_BYTES * 8) as f64;
-/// The largest filter, and the largest sum of a chain. A cut of it increments 4 096 reference
+/// The largest filter, and the largest sum of a chain. A snapshot of it increments 4 096 reference
 /// counts.
 pub const BYTES_MAX: u64 = 16 << 30;
-/// The rarest error that may be asked for.
+/// The lowest error rate that may be asked for.
 pub const ERROR_MIN: f64 = 1e-9;
-/// The rarest error of a layer, which has a share only: later ones are no stricter.
+/// The lowest error rate of a layer, which has a share of the whole rate. Later layers are no
+/// stricter.
 pub(super) const SHARE_MIN: f64 = 1e-12;
 /// The most bits that an item may set, and the most pages of a block that they need.
 const HASHES_MAX: u32 = 40;
 const BLOCK_PAGES_MAX: u64 = 3;
 
-/// See the module.
+/// The shape of a Bloom filter: see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bits that an item sets.
+    /// The number of bits that an item sets.
     pub hashes: u32,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Bytes of each: whole pages, unless there is only one block of less than a page.
+    /// The bytes of a block: whole pages, unless there is only one block of less than a page.
     pub block_bytes: u64,
 }
 

@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
-/// Buffers in the ring: a power of two.
+/// The number of buffers in the ring, a power of two.
 pub(super) const COUNT: u16 = 256;
-/// Bytes in a buffer. The kernel fills all of them at once if a socket has as much, and serves no
-/// other in between: with 16 KiB, 4 MiB in all, others waited 4 ms beside a request of 20 MB, and
-/// with these half a millisecond. Small requests cost the same.
+/// The bytes of a buffer. If a socket has enough bytes, the kernel fills all buffers for it before
+/// it serves another socket. With buffers of 16 KiB (4 MiB in all) other clients waited 4 ms beside
+/// a request of 20 MB, with these half a millisecond. Small requests cost the same.
 pub(super) const BYTES: usize = 2 * 1024;
 /// The id of the buffer group.
 pub(super) const GROUP: u16 = 0;
@@ -45,7 +45,7 @@ const _: () = assert!(COUNT.is_power_of_two());
 pub(super) struct Buffers {
     entries: NonNull<BufRingEntry>,
     bytes: NonNull<u8>,
-    /// How many were ever put into the ring, modulo 2^16.
+    /// The number of buffers that were ever put into the ring, modulo 2^16.
     tail: u16,
 }
 
@@ -80,7 +80,7 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Puts buffer `id` back; [`Buffers::announce`] passes it to the kernel.
+    /// Puts buffer `id` back into the ring. [`Buffers::announce`] tells the kernel.
     pub(super) fn put_back(&mut self, id: u16) {
         assert!(id < COUNT, "id={id}");
         // SAFETY: `id < COUNT`, so that the offset stays within the allocation.
@@ -98,13 +98,13 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Announces to the kernel all that were put back.
+    /// Announces to the kernel all buffers that were put back.
     pub(super) fn announce(&mut self) {
         // SAFETY: `entries` is the address of the ring's first entry, zeroed at birth.
         let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
         // SAFETY: aligned and alive as long as `self`; the kernel only reads it, atomically.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // Release: the entries are visible before it.
+        // Release: the kernel sees the entries before the tail.
         tail.store(self.tail, Ordering::Release);
     }
 }

@@ -43,7 +43,7 @@ impl Uring {
         }
     }
 
-    /// Counts an operation as over when this was its last completion (I2).
+    /// Counts an operation as over if this was its last completion (I2).
     fn count_back(&mut self, word: u64, flags: u32) {
         if word::kind(word) != Kind::Cancel && !cqueue::more(flags) {
             assert!(self.operations > 0, "I2: a completion of {word:#x}, which nobody started");
@@ -92,7 +92,7 @@ impl Uring {
         }
     }
 
-    /// The receive is over: for good, or to be armed again.
+    /// Handles the end of a receive: either there are no more, or the receive is armed again.
     fn receive_ended(&mut self, token: Token, result: i32) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         conn.receive = Receive::Idle;
@@ -107,8 +107,8 @@ impl Uring {
                     self.finish(token, None);
                 }
             }
-            // Buffers ran out (they are back by now), we paused, the client's end is near, or the
-            // kernel wants a new one.
+            // The buffers ran out (they are back by now), the receive was paused, the client's end
+            // is near, or the kernel wants a new receive.
             1.. => self.arming.push(token),
             _ => match -result {
                 libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
@@ -167,7 +167,7 @@ impl Uring {
     }
 
     fn accepted(&mut self, id: usize, socket: OwnedFd, handler: &mut dyn FnMut(Event<'_>)) {
-        // Dropped if we have stopped listening or the client has gone.
+        // The socket is dropped if the listener has stopped or the client has gone.
         let Some(Some(listener)) = self.listeners.get(id) else { return };
         let Ok(peer) = listen::peer_of(&socket, &listener.address) else { return };
         let conn = self.insert(Conn::new(socket, Some(Box::new((id, peer.clone())))));
@@ -183,7 +183,8 @@ impl Uring {
         Ok(roused.wait)
     }
 
-    /// The connection's current token: by I1 the place has had no other tenant since.
+    /// The connection's current token. By I1 no other connection has used its place in the table
+    /// since.
     fn token_of(&self, word: u64) -> Token {
         self.lent.conns.tenant(word::index(word))
     }

@@ -1,4 +1,4 @@
-//! A connection, and the parts of it that must stay in place while the kernel works on them.
+//! A connection, and the parts of it that must not move while the kernel uses them.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -9,11 +9,11 @@ use crate::net::event::Peer;
 /// The receive operation that the kernel holds for a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receive {
-    /// No operation.
+    /// The kernel holds no receive.
     Idle,
-    /// A multishot receive is with the kernel.
+    /// The kernel holds a multishot receive.
     Armed,
-    /// A receive of one buffer is: the client's end is near.
+    /// The kernel holds a receive of one buffer, because the client's end is near.
     ArmedOnce,
     /// A receive is in progress, and a cancel follows it.
     Stopping,
@@ -25,17 +25,17 @@ pub(super) enum Far {
     Open,
     /// The client sends no more.
     Shut,
-    /// Nothing can be sent to it either.
+    /// The client does not receive any more, either.
     Gone,
     /// The connection is broken: a reset, or the peer is unreachable.
     Broken,
 }
 
-/// How far the sending side is shut.
+/// How far the sending side is shut down.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shut {
     Open,
-    /// The connection is shut when the current send is over.
+    /// The sending side is shut down when the current send is over.
     AfterSend,
     Done,
 }
@@ -49,22 +49,23 @@ pub(super) struct Message {
 /// A connection. It stays in the table until the kernel holds nothing of it (I1).
 pub(super) struct Conn {
     pub(super) socket: OwnedFd,
-    /// The kernel has no operation of it yet: it may go to another core.
+    /// The kernel has no operation of the connection yet, so it may move to another core.
     pub(super) fresh: Option<Box<(usize, Peer)>>,
     pub(super) receive: Receive,
     pub(super) paused: bool,
-    /// All that the client sent is received, and it sends no more.
+    /// The client has ended its sending side, and all that it sent has been received.
     pub(super) eof: bool,
     /// The known state of the client's end; `paused` and `eof` decide the consequences.
     pub(super) far: Far,
-    /// A poll for the client's end is with the kernel.
+    /// The kernel holds a poll for the client's end.
     pub(super) watched: bool,
     pub(super) shut: Shut,
     pub(super) sending: Option<Sending>,
-    /// The kernel holds the send, and with it the addresses of `sending` and `message`.
+    /// The kernel holds the send, and the addresses of `sending` and `message`.
     pub(super) with_kernel: bool,
     pub(super) message: Option<Box<Message>>,
-    /// The connection is being released: bytes that still arrive are reported, but not its end.
+    /// The connection is being released: bytes that still arrive are reported, but the client's end
+    /// is not.
     pub(super) releasing: bool,
     /// The connection is being closed: bytes that still arrive are not reported.
     pub(super) closing: bool,
@@ -93,27 +94,27 @@ impl Conn {
 }
 
 impl Conn {
-    /// True when the kernel holds nothing of it (I1).
+    /// Whether the kernel holds nothing of the connection (I1).
     pub(super) fn is_free(&self) -> bool {
         self.receive == Receive::Idle && !self.watched && !self.with_kernel
     }
 
-    /// True when nothing can be received or sent any more. A reset ends a paused connection too,
-    /// and drops the bytes not received; an orderly end does not.
+    /// Whether nothing can be received or sent any more. A reset ends a paused connection too, and
+    /// drops the bytes not received. An orderly end does not.
     pub(super) fn is_over(&self) -> bool {
         (self.eof && self.far.is_over()) || (self.paused && self.far == Far::Broken)
     }
 }
 
 impl Receive {
-    /// True when a receive is with the kernel and not cancelled.
+    /// Whether the kernel holds a receive that is not cancelled.
     pub(super) fn is_armed(self) -> bool {
         matches!(self, Self::Armed | Self::ArmedOnce)
     }
 }
 
 impl Far {
-    /// True when there is nothing more to report about it.
+    /// Whether there is nothing more to report about the connection.
     pub(super) fn is_over(self) -> bool {
         matches!(self, Self::Gone | Self::Broken)
     }

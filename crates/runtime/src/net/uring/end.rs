@@ -1,4 +1,4 @@
-//! The ends: of a send, of the sending side, of a connection.
+//! The ends of a send, of the sending side, and of a connection.
 
 use std::io;
 
@@ -25,7 +25,7 @@ impl Uring {
             return;
         }
         conn.shut = Shut::Done;
-        // If the client has already gone this fails, and there is nothing to shut down.
+        // This fails if the client has already gone. Then there is nothing to shut down.
         let _ = rustix::net::shutdown(&conn.socket, Shutdown::Write);
         if conn.eof {
             self.finish(token, None);
@@ -44,7 +44,7 @@ impl Uring {
         self.close_if_free(token);
     }
 
-    /// Asks the kernel for all that it holds of a connection.
+    /// Cancels all operations that the kernel holds of a connection.
     pub(super) fn take_back(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         let with_kernel = [
@@ -64,7 +64,7 @@ impl Uring {
         self.finish(token, error.ok().and_then(Result::err).map(io::Error::from));
     }
 
-    /// The watch has reported the client's end.
+    /// Handles the watch's report of the client's end.
     pub(super) fn watch_ended(&mut self, token: Token, result: i32) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         conn.watched = false;
@@ -83,7 +83,7 @@ impl Uring {
         if conn.is_over() { self.finish_broken(token) } else { self.arming.push(token) }
     }
 
-    /// Ends it when the kernel holds nothing more of it (I1).
+    /// Ends the connection if the kernel holds nothing more of it (I1).
     pub(super) fn close_if_free(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         if !conn.is_free() {
@@ -98,7 +98,7 @@ impl Uring {
         self.pending.push(Pending::Closed(token, conn.error));
     }
 
-    /// Hands out the socket of a connection that is being given away, when the kernel holds nothing
+    /// Hands out the socket of a connection that is being released, if the kernel holds nothing
     /// more of it (I1).
     pub(super) fn release_if_free(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };

@@ -45,9 +45,10 @@ use super::pending::Pending;
 use super::slab::Slab;
 use super::waker::Waker;
 
-/// Operations submitted at once; more go in several rounds.
+/// The number of operations submitted at once. More are submitted in several rounds.
 const SUBMISSIONS: u32 = 1024;
-/// Room for completions: 4 times as much paid off. The kernel keeps what exceeds it.
+/// The room for completions: measurements favoured 4 times as much. The kernel keeps the
+/// completions that do not fit.
 const COMPLETIONS: u32 = 4 * SUBMISSIONS;
 
 /// The memory that the kernel may still read or write: outlives the ring, see [`Uring`]'s `Drop`.
@@ -66,13 +67,15 @@ pub struct Uring {
     waker: Waker,
     operations: usize,
     wake_armed: bool,
-    /// Connections that may lack a receive or a watch: fresh, resumed, or one of these has ended.
+    /// Connections that may lack a receive or a watch, because they are fresh or resumed, or
+    /// because one of these has ended.
     arming: Vec<Token>,
     queued: Vec<Token>,
     pending: Vec<Pending>,
-    /// Completions (word, result, flags) still to be handled: more than one turn's worth.
+    /// Completions (word, result, flags) that are not handled yet, because they are more than one
+    /// turn handles.
     completions: VecDeque<(u64, i32, u32)>,
-    /// Bytes handed over by this poll.
+    /// The bytes that this poll has handed over.
     received_bytes: usize,
     /// See [`super::Net::note_news`].
     noted: usize,
@@ -111,7 +114,7 @@ impl Uring {
     }
 
     pub(super) fn add_listener(&mut self, listener: Listener) -> io::Result<usize> {
-        // The kernel waits on our behalf; for a non-blocking socket it would not.
+        // The kernel waits on behalf of this core. For a non-blocking socket it would not.
         rustix::io::ioctl_fionbio(&listener.socket, false)?;
         let id = self.listeners.len();
         self.listeners.push(Some(listener));
@@ -135,8 +138,8 @@ impl Uring {
     pub(super) fn stop_listening(&mut self) {
         (0..self.listeners.len()).for_each(|id| self.stop_listener(id));
         self.resting = false;
-        // At once: the kernel listens until it has seen the cancel. If this fails, the next poll
-        // enters and reports why.
+        // Submitted at once, because the kernel listens until it has seen the cancellation. If this
+        // fails, the next poll reports why.
         let _ = self.enter(Wait::Nothing);
     }
 
@@ -191,7 +194,7 @@ impl Uring {
         Ok(self.news() > self.noted || self.ring.submission().taskrun())
     }
 
-    /// How many completions are waiting to be handed over.
+    /// The number of completions that wait to be handed over.
     fn news(&mut self) -> usize {
         self.pending.len() + self.completions.len() + self.ring.completion().len()
     }

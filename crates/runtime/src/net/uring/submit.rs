@@ -20,12 +20,12 @@ use super::word::{self, Kind};
 use super::{Uring, buffers};
 use crate::net::event::{Token, Wait};
 
-/// Polls for: the client sends no more. [`FAR_OVER`] is reported with it in any case.
+/// The poll flag for a client that sends no more. [`FAR_OVER`] is always reported with it.
 const FAR_SHUT: u32 = libc::POLLRDHUP as u32;
-/// Polls for: both sides have ended, or the connection is broken.
+/// The poll flags for a connection whose two sides have ended, or that is broken.
 const FAR_OVER: u32 = (libc::POLLHUP | libc::POLLERR) as u32;
 
-/// Largest piece of one send: the kernel's own limit is just below 2 GiB.
+/// The largest piece of one send. The kernel's own limit is just below 2 GiB.
 const PIECE_MAX: usize = 1 << 30;
 
 impl Uring {
@@ -47,7 +47,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Submits queued operations, and waits for one completion at most.
+    /// Submits the queued operations, and waits for at most one completion.
     pub(super) fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let entered = match wait {
             Wait::Nothing if self.nothing_to_enter() => return Ok(()),
@@ -68,7 +68,8 @@ impl Uring {
         }
     }
 
-    /// With deferred task work, arrivals are seen only by entering, and a flag says so.
+    /// Whether there is no reason to enter the kernel. With deferred task work, arrivals are seen
+    /// only by entering, and a flag tells that there are some.
     fn nothing_to_enter(&mut self) -> bool {
         let submissions = self.ring.submission();
         submissions.is_empty() && !submissions.taskrun() && !submissions.cq_overflow()
@@ -95,7 +96,8 @@ impl Uring {
                 return Ok(());
             }
             drop(submissions);
-            // Full: submitting makes room. The kernel takes all, or as much as memory allows.
+            // The queue is full: submitting makes room. The kernel takes all operations, or as many
+            // as memory allows.
             self.ring.submit()?;
         }
     }
@@ -143,7 +145,8 @@ impl Uring {
         self.receive(token)
     }
 
-    /// Asks for a report of the client's end: first that it sends no more, then of the rest.
+    /// Asks for a report of the client's end: first that it sends no more, then that the connection
+    /// is over.
     fn watch(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
         if conn.watched || conn.far.is_over() {
@@ -158,7 +161,7 @@ impl Uring {
 
     fn receive(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
-        debug_assert!(!conn.closing, "{token:?} is closing"); // The socket would be kept for it.
+        debug_assert!(!conn.closing, "{token:?} is closing"); // The watch would keep the socket.
         if conn.paused || conn.eof {
             return Ok(());
         }
@@ -195,7 +198,8 @@ impl Uring {
             return Ok(());
         }
         let fd = Fd(conn.socket.as_raw_fd());
-        // Whole, or until it fails: the kernel continues by itself when the socket has room again.
+        // The send ends when everything is sent or it fails: the kernel continues by itself when
+        // the socket has room again.
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = if let Some(bytes) = sending.flat() {
             let len = bytes.len().min(PIECE_MAX) as u32;
