@@ -45,7 +45,7 @@ pub(super) struct Answering {
     pub(super) row: usize,
     pub(super) request: Arc<Request>,
     pub(super) presence: Rc<Presence>,
-    /// The start of the call. `None` if the task itself settles it.
+    /// The start of the call. `None` if the task itself counts the call.
     pub(super) begun: Option<Begun>,
 }
 
@@ -133,7 +133,7 @@ impl Core {
         });
     }
 
-    /// Runs the task of a command, settles the call, and sends the answer. The task may stop early
+    /// Runs the task of a command, counts the call, and sends the answer. The task may stop early
     /// if the client has gone.
     pub(super) async fn answer(self: Rc<Self>, of: Answering, work: ServerFuture) {
         let Answering { to, row, request, presence, begun } = of;
@@ -290,7 +290,7 @@ impl HeldBatch {
         }
     }
 
-    /// Prepares the answer of its next command.
+    /// The next command of the batch, whose task is about to start.
     pub(super) fn answering(self, begun: Option<Begun>) -> Answering {
         let item = &self.batch.items[self.batch.next];
         let (row, request) = (item.entry, self.batch.args(item).to_request());

@@ -1,22 +1,24 @@
-//! A script that runs at once: this core owns all keys that it meets, and none is locked.
+//! Scripts that run at once: this core owns all keys that they use, and no other command has locked
+//! any of them.
 //!
-//! As with EXEC (`transaction::at_once`) it needs neither locks nor a task, because nothing else
-//! runs during it. Its keys are not known in advance, so its changes can be undone, and its touched
-//! keys are recorded:
+//! As with EXEC (`transaction::at_once`), such a run needs neither locks nor a task, because
+//! nothing else runs during it. But a script may use keys that the request does not name, so its
+//! changes can be undone, and the keys that it has used are recorded:
 //!
 //! ```text
 //! begin ─► resume ─► Wait: gates ─► its keys are free ─► the command ─► feed ─┐
 //!            ▲ │                                                              │
 //!            │ ├──► Ended: commit, serve, reply                     │
 //!            │ │                                                              │
-//!            │ └──► the slice is over, or a command cannot run at once: locks of all that
-//!            │      it has touched, and the rest is a task (`run`)            │
+//!            │ └──► the slice is over, or a command cannot run at once: locks all keys
+//!            │      used so far, and a task runs the rest (`run`)             │
 //!            └────────────────────────────────────────────────────────────────┘
 //! ```
-//! If replies of other cores are pending before it, a task could overtake those requests. Then the
-//! script is undone instead, and the request waits.
+//! If replies of other cores to earlier requests are pending, a task could overtake those requests.
+//! In that case the script is undone, and its request waits for the replies.
 //!
-//! If another core owns the keys that its command names, it runs there in the same way: see `away`.
+//! If another core owns the keys that the request names, the script runs there in the same way: see
+//! `away`.
 
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
@@ -39,43 +41,43 @@ use darter_tx::{Access, OpenAtOnce, TaskId, lock_key};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The most keys that a run may touch: they are searched one by one.
+/// The maximal number of keys that a run at once may use. The list of keys is searched linearly.
 const KEYS_MAX: usize = 64;
 
-/// A script that runs at once.
+/// A script that is running at once.
 pub(super) struct AtOnce<'a> {
     work: Work<'a>,
     lent: Lent,
-    /// The generator of `math.random` as it began.
+    /// The state of the generator for `math.random` when the run began.
     random: Random,
     feed: Feed,
 }
 
-/// The context of its commands.
+/// The state of the commands that the script calls.
 struct Work<'a> {
     core: &'a Rc<Core>,
     gate: ScriptGate,
     view: View,
-    /// The keys of its commands so far, by their locks; at the start the keys that its command
-    /// named.
+    /// The keys that the script's commands have used so far, by the names of their locks. At the
+    /// start, these are the keys that the request names.
     touched: Vec<(u64, Access)>,
-    /// A command of it may have touched a key that was not named.
+    /// True if a command of the script may have used a key that the request does not name.
     is_beyond_named: bool,
-    /// The open run, from its first write on.
+    /// The undoable part of the run, which begins at the first write.
     open: Option<OpenAtOnce>,
 }
 
-/// The state of a run at the end of its turn.
+/// The state of a run when its turn ends.
 pub(super) enum End {
-    /// The script has ended, with a reply.
+    /// The script has ended, and its reply is ready.
     Replied,
-    /// The script takes longer. Its machine may be waiting for a command that has not run.
+    /// The script takes longer. If `is_called`, it has called a command that has not run.
     GoesOn { is_called: bool },
 }
 
 impl Core {
-    /// Runs a script at once, on this core or on the core of its keys. False if it must be a task
-    /// of this core from the beginning.
+    /// Runs a script at once, on this core or on the core of its keys. Returns false if it must run
+    /// as a task of this core from the beginning.
     pub(crate) fn script_at_once(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -101,7 +103,7 @@ impl Core {
         self.script_here(lane, entry, script, args)
     }
 
-    /// Runs a script at once whose keys are on this core.
+    /// Runs a script at once, with keys that this core owns.
     fn script_here(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -128,13 +130,14 @@ impl Core {
             }
             End::GoesOn { .. } => {
                 run.undo();
-                lane.hold(args.to_request()); // Retried when no reply before it is pending.
+                // The request is tried again when no earlier reply is pending.
+                lane.hold(args.to_request());
             }
         }
         true
     }
 
-    /// Continues the script as a task that its connection waits for.
+    /// Continues the script as a task, for whose answer the connection waits.
     fn go_on_with_script(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -162,7 +165,8 @@ impl Core {
 }
 
 impl<'a> AtOnce<'a> {
-    /// Begins a run, if this core owns the keys that its command names, and none is locked.
+    /// Begins a run. Returns `None` unless this core owns the keys that the request names, and none
+    /// of them is locked.
     pub(super) fn begin(
         core: &'a Rc<Core>,
         view: View,
@@ -187,7 +191,8 @@ impl<'a> AtOnce<'a> {
         Some(Self { work, lent, random, feed: Feed::default() })
     }
 
-    /// Resumes it until its end or the end of the slice, and records the reach of its script.
+    /// Resumes the script until it ends or the slice is over. Records whether it has used only
+    /// named keys.
     pub(super) fn drive(&mut self, evaluation: &Evaluation) -> End {
         let end = self.resume();
         match evaluation.reach() {
@@ -199,8 +204,8 @@ impl<'a> AtOnce<'a> {
     }
 
     fn resume(&mut self) -> End {
-        /// Commands that run even if the slice is over: most scripts end with them, and to undo a run, or
-        /// to go on as a task, takes longer.
+        /// The number of commands that run even if the slice is over. Most scripts end within
+        /// these, and undoing the run or continuing as a task would take longer.
         const COMMANDS_MIN: usize = 4;
         let mut commands = 0;
         let (core, machine) = (self.work.core, self.lent.machine());
@@ -231,7 +236,7 @@ impl<'a> AtOnce<'a> {
         }
     }
 
-    /// Commits a script that has ended. Returns its reply, unless that is short: see
+    /// Commits a script that has ended. Returns its reply, except a short one: see
     /// [`AtOnce::reply`].
     pub(super) fn finish(
         &mut self,
@@ -244,7 +249,7 @@ impl<'a> AtOnce<'a> {
         self.work.commit();
         let machine = self.lent.machine();
         for (level, line) in machine.take_log() {
-            crate::log::of_script(level, &line); // A slice makes only few lines.
+            crate::log::of_script(level, &line); // In a slice, a script can log only few lines.
         }
         if machine.short_reply().is_some() {
             core.settle(entry, begun, None, args, whose.caller);
@@ -266,12 +271,13 @@ impl<'a> AtOnce<'a> {
         })
     }
 
-    /// The short reply of a script that has ended.
+    /// The reply of a script that has ended, if the reply is short.
     pub(super) fn reply(&mut self) -> &[u8] {
         self.lent.machine().short_reply().expect("there is no other reply")
     }
 
-    /// Continues the script as a task under the locks of all touched keys. `answer` makes the task.
+    /// Continues the script as a task that holds the locks of all keys used so far. `answer` makes
+    /// the task.
     pub(super) fn go_on<F: Future<Output = ()> + 'static>(
         self,
         call: ServerCall,
@@ -290,7 +296,7 @@ impl<'a> AtOnce<'a> {
         })
     }
 
-    /// Undoes the run: the script will run again.
+    /// Undoes the run. The script will run again from the beginning.
     fn undo(mut self) {
         let core = self.work.core;
         if let Some(open) = self.work.open.take() {
@@ -298,15 +304,16 @@ impl<'a> AtOnce<'a> {
         }
         let machine = self.lent.machine();
         if machine.abandon(core.tx.preempt()) {
-            *machine.random() = self.random; // Otherwise the next run takes another machine.
+            // If the machine cannot be reset, the next run takes another one.
+            *machine.random() = self.random;
         }
         core.stats.borrow_mut().scripts_restarted += 1;
     }
 }
 
 impl Work<'_> {
-    /// Records a touched key. False if another core owns it, if it is locked, even for a rebuild,
-    /// or if there are too many.
+    /// Records that a command uses a key. Returns false if another core owns the key, if it is
+    /// locked (even by a rebuild), or if there are too many keys.
     fn touch(&mut self, args: resp::Args<'_>, at: usize, access: Access) -> bool {
         let key = lock_key(self.view.db, args.hash(at));
         if let Some((_, noted)) = self.touched.iter_mut().find(|(one, _)| *one == key) {
@@ -327,7 +334,8 @@ impl Work<'_> {
         is_free
     }
 
-    /// Runs a command of the script. `None` if it cannot run at once: then nothing has changed.
+    /// Runs a command that the script calls. Returns `None` if it cannot run at once; then nothing
+    /// has changed.
     fn run(&mut self, args: resp::Args<'_>, resp3: bool) -> Option<Part> {
         let core = self.core;
         let entry = match self.gate.admit(core, args) {
@@ -354,7 +362,7 @@ impl Work<'_> {
         Some((out, rest))
     }
 
-    /// Commits the changes, and publishes their events.
+    /// Makes the changes final, and publishes their events.
     fn commit(&mut self) {
         let core = self.core;
         if let Some(open) = self.open.take() {
@@ -366,7 +374,7 @@ impl Work<'_> {
     }
 }
 
-/// An error reply for a refused command.
+/// Encodes the error reply of a refused command.
 fn error(line: &[u8], resp3: bool) -> Output {
     let mut out = Output::default();
     Reply::new(&mut out, resp3).error(line);

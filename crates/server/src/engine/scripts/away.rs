@@ -1,13 +1,15 @@
-//! A script on another core, which owns all keys that its command names. It is a part of the
-//! connection's batch, like point commands: one message each way for any number of calls.
+//! Scripts on another core, which owns all keys that the request names. Such a script is a part of
+//! the connection's batch, like point commands: one message each way, however many commands the
+//! script calls.
 //!
 //! ```text
-//! batch: GET  EVALSHA  SET …      it runs at once (`at_once`), else as a task that the batch waits for
+//! batch: GET  EVALSHA  SET …      EVALSHA runs at once (`at_once`) or as a task
 //! ```
-//! Such a task belongs to that core: it locks, works and is killed there. It may touch keys of any
-//! core. So a script is sent only if no reply is pending on a third core, and until its reply
-//! nothing is sent to another core. A script is exempt after many runs that touched named keys only
-//! (`darter_script::Reach`).
+//! If the script takes longer than a slice, it continues as a task of that core: it takes its locks
+//! there, works there, and is killed there. It may use keys of any core. So it is sent only if no
+//! reply is pending on a third core, and until its reply arrives nothing is sent to another core.
+//! After many runs that have used only named keys, a script is *trusted* (`darter_script::Reach`),
+//! and these two rules do not apply to it.
 
 use super::super::conn::outbound::send_away;
 use super::super::conn::{Lane, Session};
@@ -28,8 +30,8 @@ use std::rc::Rc;
 // ---- on the core of the connection ----
 
 impl Core {
-    /// Adds a script to the batch for the core of its keys, or holds it until no reply before it is
-    /// pending. False if it must be a task of this core.
+    /// Adds a script to the batch for the core of its keys. If earlier replies are pending, the
+    /// request may be held instead. Returns false if the script must run as a task of this core.
     pub(super) fn send_script_away(
         &self,
         lane: &mut Lane,
@@ -38,7 +40,8 @@ impl Core {
         args: resp::Args<'_>,
     ) -> bool {
         if lane.input.eof {
-            // It may be endless: as a task of this core it notices that its client has half-closed.
+            // The script may be endless. As a task of this core, it notices when its client
+            // half-closes.
             return false;
         }
         let is_trusted = self.is_trusted(script, args);
@@ -53,9 +56,9 @@ impl Core {
         true
     }
 
-    /// Whether the keys of a script are trusted to be those that its request names.
+    /// True if the script is trusted to use only the keys that its request names.
     fn is_trusted(&self, script: Scripted, args: resp::Args<'_>) -> bool {
-        /// The text of a longer script is not hashed here.
+        /// The text of a longer script is not hashed here, because that takes too long.
         const TEXT_MAX: usize = 4096;
         if args.len() < 2 || args.arg(1).len() > TEXT_MAX {
             return false;
@@ -64,8 +67,8 @@ impl Core {
         evaluation.is_some_and(|one| one.reach().is_some_and(Reach::is_named_keys))
     }
 
-    /// True for a request that must wait for the reply of a script of its connection. It is held,
-    /// unless it goes to the core of the script.
+    /// True if a request must wait for the reply of a script of the same connection. It is held
+    /// unless it goes to the core on which the script runs.
     #[inline]
     pub(crate) fn waits_for_script(
         &self,
@@ -96,8 +99,8 @@ impl Core {
 // ---- on the core of the keys ----
 
 impl Core {
-    /// Runs the next script of a batch from another core. Returns the batch, unless it must wait
-    /// for a task.
+    /// Runs a script, the next command of a batch from another core. Returns the batch, unless it
+    /// must wait for a task.
     pub(crate) fn script_in_batch(
         self: &Rc<Self>,
         mut batch: Box<Batch>,
@@ -107,7 +110,7 @@ impl Core {
         let (entry, args) = (&self.table.entries()[item.entry], batch.args(item));
         let whose = For { view: item.view, resp3: batch.resp3, caller: caller_of(&batch) };
         let begun = self.begun(entry, args);
-        // Only a task shows its calls to MONITOR.
+        // Only a script that runs as a task shows its commands to MONITOR.
         let is_watched = self.watchers.borrow().are_any();
         let evaluation = if is_watched { None } else { script.find_short(self, args) };
         let run = evaluation.and_then(|evaluation| {
@@ -140,8 +143,9 @@ impl Core {
         None
     }
 
-    /// Holds a batch for the task of its next command, a script. One that writes does not stop with its
-    /// client if later commands of its pipeline may have run.
+    /// Holds a batch until the script that is its next command has run as a task. A script that
+    /// writes does not stop when its client closes, if later commands of its pipeline may have run
+    /// on other cores.
     fn hold_script(self: &Rc<Self>, batch: Box<Batch>, script: Scripted) -> HeldBatch {
         let item = &batch.items[batch.next];
         let (row, args) = (&self.table.entries()[item.entry].row, batch.args(item));
@@ -153,7 +157,7 @@ impl Core {
         HeldBatch::new(self, batch, stops)
     }
 
-    /// The call of the script that is next in a batch.
+    /// The call of the script that is the next command of a batch.
     fn call_of(self: &Rc<Self>, held: &HeldBatch) -> ServerCall {
         let batch = &held.batch;
         let item = &batch.items[batch.next];

@@ -1,10 +1,10 @@
-//! EXEC that runs at once: this core owns all its keys, and none is locked.
+//! EXEC at once: this core owns all keys of the transaction, and none of them is locked.
 //!
-//! Then it needs no lock and no task, because nothing else runs during it, and it costs no more
-//! than its commands. If it exceeds the slice, the rest is a task under the locks of all its keys
-//! (`darter_tx::Tx::go_on`): other clients see all of it or nothing.
+//! Such an EXEC needs neither locks nor a task, because nothing else runs during it. So it costs no
+//! more than its commands. If it takes longer than the slice, a task runs the rest while it holds
+//! the locks of all keys (`darter_tx::Tx::go_on`). So other clients see all of its changes or none.
 //!
-//! If another core owns all keys, it runs there in the same way: see `away`.
+//! If another core owns all the keys, the EXEC runs there in the same way: see `away`.
 
 use super::super::core::Core;
 use super::super::entry::Entry;
@@ -20,7 +20,7 @@ use darter_resp::{self as resp, Reply};
 use darter_tx::lock_key;
 use std::rc::Rc;
 
-/// The client's context in which commands run.
+/// The client for which the commands run.
 #[derive(Clone, Copy)]
 pub(crate) struct For<'a> {
     pub(crate) view: View,
@@ -29,7 +29,7 @@ pub(crate) struct For<'a> {
 }
 
 impl Queued {
-    /// True if there are commands, but few, and all can run at once.
+    /// True if there are only a few commands, at least one, and each of them can run at once.
     pub(super) fn is_short(&self) -> bool {
         let is_few = 0 < self.sizes.count && self.args <= ENTRIES_AT_ONCE;
         is_few && self.is_plain && !self.is_aborted
@@ -37,8 +37,8 @@ impl Queued {
 }
 
 impl Core {
-    /// If no key of a transaction on this core is locked: whether a watched key was touched.
-    /// Otherwise `None`.
+    /// If no key of a transaction on this core is locked, returns whether a watched key was
+    /// touched. Returns `None` if a key is locked.
     pub(super) fn may_run_at_once(
         &self,
         queued: &Queued,
@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Runs an EXEC. Returns the rest if it exceeds the slice.
+    /// Runs an EXEC. If it takes longer than the slice, returns the rest.
     pub(super) fn run_exec(
         self: &Rc<Self>,
         entry: &Entry,
@@ -79,8 +79,9 @@ impl Core {
         Ok(replies)
     }
 
-    /// True if no key of the transaction on this core is locked, not even for a rebuild, and no
-    /// watched key: clients may have seen other changes of the holder.
+    /// True if no key of the transaction on this core is locked, not even by a rebuild, and no
+    /// watched key is locked. The holder of a watched key may have made other changes that clients
+    /// have seen.
     fn is_free(&self, queued: &Queued, db: usize, watched: Option<&Watched>) -> bool {
         let home = self.tx.home();
         if home.locks.is_free() {
@@ -101,8 +102,8 @@ impl Core {
         })
     }
 
-    /// Runs the commands, and serves clients that wait for changed keys. `Err` has the index of the
-    /// next command if the slice is over, or a command would exceed it.
+    /// Runs the commands, and serves clients that wait for changed keys. If the slice is over, or a
+    /// command would take longer than the slice, `Err` has the index of the next command.
     fn run_queued(
         self: &Rc<Self>,
         queued: &Queued,
@@ -125,8 +126,8 @@ impl Core {
         Ok(())
     }
 
-    /// Runs a command. False if it would exceed the slice: then it has changed nothing, and must
-    /// run again.
+    /// Runs a command. Returns false if it would take longer than the slice; then it has changed
+    /// nothing, and must run again.
     #[inline]
     pub(super) fn run_inner(
         self: &Rc<Self>,

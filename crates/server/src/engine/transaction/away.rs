@@ -1,5 +1,5 @@
 //! EXEC on another core, which owns all its keys. It is a part of the connection's batch, like
-//! point commands, so that a pipeline of transactions does not wait for each one.
+//! point commands, so a pipeline of transactions does not wait for each reply.
 
 use super::super::conn::outbound::send_away;
 use super::super::conn::{Lane, Session};
@@ -18,7 +18,7 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 
 impl Core {
-    /// Adds an EXEC to the batch for the core that owns its keys and watched keys.
+    /// Adds an EXEC to the batch for the core that owns its keys and the watched keys.
     pub(super) fn send_exec_away(
         &self,
         lane: &mut Lane,
@@ -27,7 +27,7 @@ impl Core {
         args: resp::Args<'_>,
         mut queued: Box<Queued>,
     ) {
-        // The other core removes the watches after EXEC: a separate message would overtake the
+        // The other core ends the watches after EXEC, because a separate message would overtake the
         // batch.
         let watched = lane.transaction.watched.take();
         queued.watched =
@@ -72,8 +72,8 @@ impl Core {
                 Err(begun) => rest = Some(begun),
             }
         }
-        // A write does not stop with its client: later commands of its pipeline may have run on
-        // other cores.
+        // An EXEC that writes does not stop when its client closes: later commands of its pipeline
+        // may have run on other cores.
         let stops = queued.is_read.then_some(Stops::Always);
         HeldBatch::new(self, batch, stops).start(|held| {
             let exec = exec_of(self, &held, queued, watched.unwrap_or_default());
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-/// The EXEC that is next in a batch.
+/// The EXEC that is the next command of a batch.
 fn exec_of(core: &Rc<Core>, held: &HeldBatch, queued: Box<Queued>, watched: Watched) -> Exec {
     let batch = &held.batch;
     let item = &batch.items[batch.next];

@@ -1,5 +1,5 @@
-//! EXEC of a connection: the choice of its place, and the task that runs the queued commands, or
-//! the rest of them, under all their locks.
+//! EXEC of a connection: decides where it runs, and runs it as a task, or the rest of it, under all
+//! its locks.
 
 use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
@@ -23,11 +23,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// An EXEC as a task.
+/// An EXEC that runs as a task.
 pub(super) struct Exec {
     pub(super) core: Rc<Core>,
     pub(super) client: u64,
-    /// The row and the request of the EXEC.
+    /// The index of the command EXEC, and its request.
     pub(super) row: usize,
     pub(super) request: Arc<Request>,
     pub(super) inner: Inner,
@@ -41,7 +41,7 @@ pub(super) struct Rest {
     pub(super) begun: AtOnce,
     /// The index of the next command.
     pub(super) next: usize,
-    /// The replies of the commands before it.
+    /// The replies of the commands that have run.
     pub(super) replies: Replies,
 }
 
@@ -52,19 +52,19 @@ pub(super) struct Begun {
     pub(super) replies: Replies,
 }
 
-/// The place where a transaction runs.
+/// Where and how a transaction runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// At once, on this core.
+    /// On this core, at once.
     Here,
-    /// At once, on another core.
+    /// On another core, at once.
     There(CoreId),
-    /// As a task over all cores.
+    /// As a task, over all cores.
     Anywhere,
 }
 
 impl Core {
-    /// Starts an EXEC as a task. No reply before it is pending.
+    /// Starts an EXEC as a task. No earlier reply is pending.
     pub(crate) fn start_exec(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -75,7 +75,7 @@ impl Core {
         self.exec_as_task(lane, entry, args, queued, None);
     }
 
-    /// Starts the task of an EXEC, or of the rest of one that began at once in this turn.
+    /// Starts an EXEC as a task, or the rest of an EXEC that began at once in this turn.
     fn exec_as_task(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -112,7 +112,7 @@ impl Core {
         });
     }
 
-    /// Runs an EXEC at once. False if it must be a task.
+    /// Runs an EXEC at once. Returns false if it must run as a task.
     pub(crate) fn exec_at_once(
         self: &Rc<Self>,
         lane: &mut Lane,
@@ -156,8 +156,8 @@ impl Core {
         true
     }
 
-    /// The place of a transaction. It runs at once only if it is short, its keys and watched keys
-    /// are on one core, and its client gets replies and does not track.
+    /// Decides where a transaction runs. It can run at once only if it is short, all its keys and
+    /// watched keys are on one core, and its client has neither replies off nor tracking on.
     fn place_of(&self, lane: &Lane, queued: &Queued) -> Place {
         let session = &lane.session;
         let is_answered = session.reply_mode == ReplyMode::On;
@@ -227,7 +227,8 @@ impl Exec {
         }
     }
 
-    /// Starts the task of the EXEC, or of the rest of one that began at once in this turn.
+    /// Starts the EXEC as a task, or its rest if it began at once in this turn. `to` gets the
+    /// answer.
     pub(super) fn spawn(self, to: To, rest: Option<Box<Rest>>) -> TaskId {
         let core = Rc::clone(&self.core);
         let Some(rest) = rest else { return core.tx.spawn(finish(self, to, None)) };
@@ -237,8 +238,8 @@ impl Exec {
         core.tx.go_on(begun, claim, |locks| finish(self, to, Some(rest(locks))))
     }
 
-    /// Runs the EXEC, counts it, and shows it to MONITOR. `None` if it stopped because its client
-    /// is gone.
+    /// Runs the EXEC, counts it, and shows it to MONITOR. Returns `None` if it was stopped because
+    /// its client has gone.
     pub(super) async fn replies(&self, begun: Option<Begun>) -> Option<Replies> {
         let core = &self.core;
         let begun_call = core.begun_alone();
@@ -270,7 +271,7 @@ impl Exec {
         replies
     }
 
-    /// Runs the commands. The reply is null if a watched key was touched.
+    /// Runs the commands. If a watched key was touched, returns the null reply instead.
     async fn run(&self, begun: Option<Begun>) -> Replies {
         let begun = match begun {
             Some(begun) => Ok(begun),
@@ -291,8 +292,8 @@ impl Exec {
         replies
     }
 
-    /// Takes the locks, and begins the reply. `Err` has the whole reply if a watched key was
-    /// touched.
+    /// Takes the locks, and begins the reply. If a watched key was touched, `Err` has the complete
+    /// reply.
     async fn begin(&self) -> Result<Begun, Replies> {
         let (core, first) = (&self.core, self.inner.seen());
         let claims = claims(core, first.view.db, &self.queued, &self.watched).await;

@@ -1,5 +1,5 @@
-//! A point command of a client, on the core of its keys: at once if they are free, or as a task that
-//! waits for them or completes a job.
+//! Runs a point command of a client on the core of its keys. It runs at once if the keys are free;
+//! otherwise a task waits for them. A task also runs the job of a long command.
 
 use super::super::core::Core;
 use super::super::entry::{Entry, Runner};
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// Runs PUBLISH at the home of its channel.
+    /// Runs PUBLISH on the home of its channel.
     #[inline(never)]
     fn call_publish(
         self: &Rc<Self>,
@@ -83,8 +83,8 @@ impl Core {
         }
     }
 
-    /// Begins the job of a point command that takes more than a slice, and locks its key. The
-    /// command is settled when the job ends.
+    /// Begins the job of a point command that takes longer than a slice, and locks its key. The
+    /// command is counted when the job ends.
     #[cold]
     fn begin_job(
         &self,
@@ -95,7 +95,7 @@ impl Core {
         db: usize,
     ) -> Ran {
         let Some(locked) = self.lock_for_job(entry, args, db) else {
-            // The command runs again, and counts then, when its keys are locked.
+            // The command runs again, and is counted then, when its keys are locked.
             return Ran::Waits(Work::Blocked);
         };
         Ran::Waits(Work::Job(job, locked, Begun::at(begun.ns)))
@@ -150,8 +150,8 @@ impl Core {
                     && !claim.is_exclusive()
                     && self.is_waited(entry, args, view.db)
                 {
-                    // With a shared lock, readers could see an element that a waiting client is
-                    // about to get.
+                    // Released first: while a shared lock is held, readers could see an element
+                    // that a waiting client is about to get.
                     drop(locked);
                     let claim = self.claim_of(entry, args, view.db);
                     locked = self.tx.lock(vec![(self.id(), claim)]).await;
@@ -171,13 +171,13 @@ impl Core {
     }
 }
 
-/// True if a point command must wait for the holder of its keys.
+/// True if a point command must wait because its keys are locked.
 #[inline(always)]
 pub(crate) fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     !home.locks.is_free() && is_held(home, entry, args, db)
 }
 
-/// True if a key of a point command is locked against it.
+/// True if a key of a point command is locked for another transaction.
 #[inline(never)]
 fn is_held(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     let write = entry.row.is_write();

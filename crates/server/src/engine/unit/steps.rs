@@ -1,7 +1,8 @@
-//! The steps of a point command: its call, then the steps of its job, in slices.
+//! Runs the steps of a point command: the call of its function, and then the steps of its job, in
+//! slices.
 //!
-//! The locks of its keys are held by the command itself, by its EXEC or script, or by the serving
-//! of a blocked client.
+//! The keys are locked: by the command itself, by its EXEC or script, or by the task that serves a
+//! blocked client.
 
 use super::super::core::Core;
 use super::super::entry::Entry;
@@ -13,10 +14,10 @@ use darter_resp::{Args, Output, Reply};
 use darter_tx::Home;
 use std::rc::Rc;
 
-/// The stream of the rest of a reply, if any.
+/// A stream with the rest of a reply, if any.
 pub(crate) type Rest = Option<Box<dyn Stream>>;
 
-/// A reply in the form of a task's answer.
+/// Converts a reply into the answer of a task.
 pub(crate) fn answer_of(out: Output, rest: Rest) -> Answer {
     match rest {
         Some(rest) => Answer::Stream(out, rest),
@@ -46,8 +47,9 @@ impl Core {
         })
     }
 
-    /// Calls a point function on this core's shard; no other place does. Tracks its reads for a
-    /// tracking client. A refusal, and a job that has only begun, leave no reply.
+    /// Calls a point function on this core's shard. This is the only place that does so. If the
+    /// client tracks, its reads are recorded. A refusal, or a job that has only begun, has no
+    /// reply.
     #[inline(always)]
     pub(crate) fn call_point(
         &self,
@@ -70,8 +72,9 @@ impl Core {
         result
     }
 
-    /// Runs a point command at once, and settles it. Encodes the reply, even if it is a refusal. `None`
-    /// if it would be a job: then it has changed nothing, and must run again.
+    /// Runs a point command at once, and counts it. Encodes the reply, also if it is a refusal.
+    /// Returns `None` if the command would be a job; then it has changed nothing, and must run
+    /// again.
     #[inline]
     pub(crate) fn run_at_once(
         self: &Rc<Self>,
@@ -97,8 +100,8 @@ impl Core {
         Some(rest)
     }
 
-    /// Runs a point command to its end under held locks, and settles it. Appends the reply to
-    /// `out`; a refusal is returned.
+    /// Runs a point command to its end while its keys are locked, and counts it. Appends the reply
+    /// to `out`, or returns the refusal.
     pub(crate) async fn run_point(
         self: &Rc<Self>,
         entry: &Entry,
@@ -119,7 +122,8 @@ impl Core {
         result
     }
 
-    /// Runs the job, if any, to its end; no other place does. Appends its reply to `out`.
+    /// Runs a job to its end, if there is one. This is the only place that does so. Appends the
+    /// reply of the job to `out`.
     pub(crate) async fn drive(
         &self,
         row: usize,
