@@ -242,7 +242,7 @@ fn zipmaps_of_every_size_are_read() {
 }
 
 #[test]
-fn intsets_of_every_width_are_read() {
+fn intsets_of_every_width_are_read_and_unordered_ones_are_refused() {
     for (width, bits) in [(2_u32, 16), (4, 32), (8, 63)] {
         let bound = 1_i64 << (bits - 1);
         let numbers = [-bound, -300, -1, 0, 1, 300, bound - 1];
@@ -256,6 +256,11 @@ fn intsets_of_every_width_are_read() {
         every_byte_counts(SET_INTSET, &block, &expected);
         for wrong in [&block[..block.len() - 1], &[&block[..], &[0]].concat(), &block[..7]] {
             assert!(value_of(SET_INTSET, wrong).is_err(), "{width}");
+        }
+        let (width, last) = (width as usize, block.len() - width as usize);
+        for from in [last - width, 8] {
+            block.copy_within(from..from + width, last); // As large as the one before it, or the least.
+            assert!(value_of(SET_INTSET, &block).is_err(), "{width}");
         }
     }
 }

@@ -104,7 +104,7 @@ impl Form {
         index: u64,
     ) -> Result<Option<(Entry, usize)>, Fault> {
         match self {
-            Self::Intset => Ok(intset_entry(block, at)),
+            Self::Intset => intset_entry(block, at),
             Self::Listpack => listpack_entry(block, at),
             Self::Ziplist => ziplist_entry(block, at),
             Self::Zipmap => zipmap_entry(block, at, index % 2 == 1),
@@ -117,7 +117,7 @@ impl Form {
     pub(super) fn number(self, block: &[u8], at: usize) -> Option<(i64, usize)> {
         let entry = match self {
             Self::Listpack => return listpack_number(block, at),
-            Self::Intset => intset_entry(block, at),
+            Self::Intset => intset_entry(block, at).ok().flatten(),
             Self::Ziplist => ziplist_entry(block, at).ok().flatten(),
             Self::Zipmap => None, // Texts only.
         };
@@ -220,9 +220,15 @@ fn count_of_intset(block: &[u8]) -> Result<u64, Fault> {
     Ok(count)
 }
 
-fn intset_entry(block: &[u8], at: usize) -> Option<(Entry, usize)> {
-    let width = u32_at(block, 0).ok()? as usize;
-    int(block, at, width).ok().map(|entry| (entry, at + width))
+fn intset_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Fault> {
+    let width = u32_at(block, 0)? as usize;
+    let Ok(entry) = int(block, at, width) else { return Ok(None) };
+    if at > Form::Intset.first()
+        && int(block, at - width, width)?.integer(block) >= entry.integer(block)
+    {
+        return Err("its integers are not in ascending order");
+    }
+    Ok(Some((entry, at + width)))
 }
 
 /// Reads a listpack entry. Its own length after it must be right: backward walks rely on it.

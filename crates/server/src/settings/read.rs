@@ -198,7 +198,9 @@ impl Reading {
 
     fn value(&mut self, name: &str, values: &[String]) -> Result<(), String> {
         let Some((at, _)) = place(name) else {
-            if is_spoiled(name) || suggestion(name).is_some() {
+            // `CONFIG SET requirepass x`
+            let is_command = values.iter().take(2).any(|word| place(word).is_some());
+            if is_command || is_spoiled(name) || suggestion(name).is_some() {
                 return Err(unknown(name));
             }
             let names = &mut self.settings.extras.unknown;
@@ -558,6 +560,8 @@ mod tests {
             "requirepass: secret",
             "maxmemory=100mb",
             "export requirepass=x",
+            "CONFIG SET requirepass x",
+            "sudo requirepass x",
             "rename-command=FLUSHALL",
             "\u{feff}# comment",
             "\u{feff}requirepass secret",
