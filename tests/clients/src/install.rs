@@ -2,8 +2,10 @@
 
 use crate::run::{program, run};
 use crate::text;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The folder of the clients' sources.
@@ -36,6 +38,23 @@ fn once(
     fs::write(stamp, version).map_err(text)
 }
 
+/// The peers that this process has installed, and their paths.
+static READY: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
+
+/// Prepares a peer once in this process. Other threads that need a peer wait.
+fn prepared(
+    name: &'static str,
+    prepare: impl FnOnce() -> Result<PathBuf, String>,
+) -> Result<PathBuf, String> {
+    let mut ready = READY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = ready.get(name) {
+        return Ok(path.clone());
+    }
+    let path = prepare()?;
+    ready.insert(name, path.clone());
+    Ok(path)
+}
+
 /// Installs or builds a peer; returns its folder or program.
 type Install = fn() -> Result<PathBuf, String>;
 
@@ -58,7 +77,11 @@ pub(crate) fn python_applications() -> Result<PathBuf, String> {
     environment("python-applications", "applications.txt")
 }
 
-fn environment(name: &str, list: &str) -> Result<PathBuf, String> {
+fn environment(name: &'static str, list: &str) -> Result<PathBuf, String> {
+    prepared(name, || virtual_environment(name, list))
+}
+
+fn virtual_environment(name: &str, list: &str) -> Result<PathBuf, String> {
     let folder = folder(name)?;
     let list = sources().join("python").join(list);
     let wanted = fs::read_to_string(&list).map_err(text)?;
@@ -74,8 +97,12 @@ fn environment(name: &str, list: &str) -> Result<PathBuf, String> {
 /// The unpacked source of redis-py; its tests are not in its wheel.
 pub(crate) fn redis_py_source() -> Result<PathBuf, String> {
     let version = "redis==5.2.1";
-    let folder = folder("redis-py")?;
     let python = python()?;
+    prepared("redis-py", || unpacked(version, &python))
+}
+
+fn unpacked(version: &str, python: &Path) -> Result<PathBuf, String> {
+    let folder = folder("redis-py")?;
     once(&folder, version, || {
         let mut pip = program(python);
         pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]);
@@ -99,6 +126,10 @@ fn copy_sources(name: &str) -> Result<PathBuf, String> {
 
 /// The folder with the packages of JavaScript and the programs.
 pub(crate) fn node() -> Result<PathBuf, String> {
+    prepared("node", install_node)
+}
+
+fn install_node() -> Result<PathBuf, String> {
     let folder = copy_sources("node")?;
     let wanted = fs::read_to_string(folder.join("package-lock.json")).map_err(text)?;
     once(&folder, &wanted, || {
@@ -111,6 +142,10 @@ pub(crate) fn node() -> Result<PathBuf, String> {
 
 /// The built Go program.
 pub(crate) fn go() -> Result<PathBuf, String> {
+    prepared("go", build_go)
+}
+
+fn build_go() -> Result<PathBuf, String> {
     let built = folder("go")?.join("programs");
     let mut build = program("go");
     build.args(["build", "-o"]).arg(&built).arg(".").current_dir(sources().join("go"));
@@ -120,6 +155,10 @@ pub(crate) fn go() -> Result<PathBuf, String> {
 
 /// The folder with the jars of Java's clients in `jars`, and the programs.
 pub(crate) fn java() -> Result<PathBuf, String> {
+    prepared("java", install_java)
+}
+
+fn install_java() -> Result<PathBuf, String> {
     let folder = copy_sources("java")?;
     let wanted = fs::read_to_string(folder.join("pom.xml")).map_err(text)?;
     once(&folder, &wanted, || {

@@ -19,6 +19,8 @@ mod run;
 
 use darter_testkit::{Io, Server, Shape, Tally};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// A check of one client: its name, and a function of a fresh server.
 pub(crate) type Check = (&'static str, fn(&Server) -> Result<(), String>);
@@ -44,12 +46,23 @@ fn main() -> ExitCode {
             other => part = other.to_owned(),
         }
     }
-    let mut tally = Tally::default();
-    for (name, check) in [cli::CHECKS, programs::CHECKS, applications::CHECKS].concat() {
-        if name.contains(&part) {
+    let checks = [cli::CHECKS, programs::CHECKS, applications::CHECKS].concat();
+    let chosen: Vec<Check> = checks.into_iter().filter(|(name, _)| name.contains(&part)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut tally = Tally::default();
+        while let Some((name, check)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             tally.run(name, || check(&Server::subject(shape).map_err(text)?));
         }
-    }
+        tally
+    };
+    // Two at a time, because the clients mostly sleep.
+    let tally = thread::scope(|scope| {
+        let second = scope.spawn(work);
+        let mut tally = work();
+        tally.absorb(second.join().expect("the panic of a check is caught"));
+        tally
+    });
     tally.close()
 }
 
