@@ -1,12 +1,12 @@
 //! Copying in advance: how many entries of a value are changed at once while cuts of it are being
 //! read.
 //!
-//! A change copies the segment that it touches if a cut holds it too, and more the first time. For
-//! a hundred changes that is more than a slice, and they must take effect at once. But whether a
-//! segment was copied is invisible. So that is done first, in slices if necessary, and then all
-//! changes at once, none of which has anything left to copy.
+//! A change copies the segment that it touches if a snapshot shares the segment. The first change
+//! copies even more. A hundred changes copy more than one slice allows, but they must take effect
+//! together. Clients cannot see whether a segment was copied. So all copies are made first, in
+//! slices if necessary. Then all changes are made at once, without any copy.
 //!
-//! Not here: changes of many entries, which are made aside.
+//! Not here: changes of many entries, which are made in a copy of the value.
 
 use crate::prefetch::BATCH;
 use arrayvec::ArrayVec;
@@ -15,7 +15,7 @@ use darter_keyspace::{Key, Touch, Type};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// This few changes are simply made.
+/// Up to this many changes are made without copies in advance.
 const FEW: usize = 4;
 /// More changes than these wait for the next slice if checking their places took this one: in a
 /// table that does not fit the caches, each change costs several misses.

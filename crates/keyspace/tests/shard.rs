@@ -207,7 +207,7 @@ fn replayed_records_make_an_equal_shard() {
 }
 
 #[test] // In any database.
-fn records_of_a_transaction_are_marked_to_its_end() {
+fn records_of_a_transaction_carry_its_number() {
     let mut shard = shard();
     shard.join(Wants::CHANGES);
     let part = Part { transaction: 7, parts: 2 };

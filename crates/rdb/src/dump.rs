@@ -47,7 +47,7 @@ impl<S: Source> Dumper<S> {
         Self { source, stage, crc: Crc64::new(), version, kind, items: 0 }
     }
 
-    /// True when the survey saw no items, and it is not a string: the collection is gone.
+    /// Whether the survey of a collection saw no items: all of them have expired.
     #[must_use]
     pub fn is_hollow(&self) -> bool {
         self.items == 0 && !self.kind.is_text()

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_report_missing_bytes_and_faults() {
+    fn string_headers_are_parsed_or_refused() {
         assert_eq!(cursor(&[0xc0, 0x85]).text(), Ok(Text::Int(-123)));
         assert_eq!(cursor(&[0xc1, 0xb0, 0xff]).text(), Ok(Text::Int(-80)));
         assert_eq!(cursor(&[0xc2, 0, 0, 0, 0x80]).text(), Ok(Text::Int(i32::MIN.into())));

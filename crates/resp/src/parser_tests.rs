@@ -424,8 +424,8 @@ fn a_large_buffer_grows_once_to_its_full_size() {
     }
 }
 
-#[test] // Whatever arrives before their turn.
-fn notes_stay_with_their_requests() {
+#[test]
+fn notes_on_requests_are_kept_while_more_requests_arrive() {
     let requests: Vec<Vec<Vec<u8>>> = (0..5)
         .map(|at| format!("GET key:{at} more rest"))
         .map(|words| words.split(' ').map(|word| word.as_bytes().to_vec()).collect())

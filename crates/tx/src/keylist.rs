@@ -122,8 +122,8 @@ mod tests {
         list
     }
 
-    #[test] // Whatever the estimate of their number.
-    fn all_locks_of_a_list_are_found() {
+    #[test] // For any estimate of their number.
+    fn a_key_list_contains_exactly_the_added_locks() {
         for guess in [0, 1, 100, 50_000, 10_000_000] {
             let list = list(guess, (0..50_000).map(|number| number * 3));
             assert!((0..150_000).all(|at| list.contains(lock(at)) == (at % 3 == 0)), "{guess}");

@@ -126,11 +126,11 @@ struct Wire {
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// On its core.
+    /// It belongs to its core.
     Core,
-    /// There, and its core gives it away.
+    /// It still belongs to its core, which is about to give it away.
     Leaving,
-    /// Between two cores.
+    /// It is on the way to another core.
     Between,
 }
 

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test] // Also far north and across the date line; most points are near an edge.
-    fn windows_contain_their_shapes() {
+    fn the_window_of_a_shape_contains_the_whole_shape() {
         let mut prng = Prng::from_seed(11);
         let (mut inside, mut outside) = (0, 0);
         for _ in 0..4_000 {

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test] // For registers that are raised in ascending order.
-    fn a_cursor_does_not_change_the_bytes() {
+    fn raising_registers_with_a_cursor_gives_the_same_bytes() {
         let mut prng = Prng::from_seed(2);
         for round in 0..200 {
             let (mut one, mut other) = (fresh(), fresh());

@@ -223,8 +223,8 @@ pub(super) fn in_portion(mut gather: impl FnMut(usize, &mut usize) -> bool) {
 mod tests {
     use super::*;
 
-    #[test] // By their number, and by their bytes if they are long.
-    fn portions_are_bounded() {
+    #[test] // The bytes matter if the members are long.
+    fn portions_are_bounded_by_members_and_by_bytes() {
         let gathered = |len: usize| {
             let mut count = 0;
             in_portion(|most, bytes| {

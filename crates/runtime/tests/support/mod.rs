@@ -206,7 +206,7 @@ impl Echo {
         for (nth, token) in touched.into_iter().enumerate() {
             let Some(client) = self.conns.get_mut(&token) else { continue };
             if client.leaves {
-                continue; // Bytes sent in between are answered by the next one.
+                continue; // The next core answers bytes that arrive meanwhile.
             }
             if let (Some(other), true) = (&self.options.hand_over_to, token.index % 2 == 1)
                 && let Some(parcel) = self.net.hand_over(token)

@@ -216,7 +216,7 @@ impl Bloom {
         self.len
     }
 
-    /// True when it is nothing: not even without items.
+    /// Whether the chain has no layer, and so cannot be used.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
@@ -323,8 +323,8 @@ mod tests {
         }
     }
 
-    #[test] // Than one large block.
-    fn blocks_of_a_page_have_no_more_false_positives() {
+    #[test] // Each block has a page.
+    fn filters_of_many_blocks_keep_the_error_rate() {
         let (error, looks) = (0.0001, 1_000_000);
         let share = wrong(Plan { error, capacity: 200_000, growth: None }, 200_000, looks);
         assert!((0.5 * error..1.3 * error).contains(&share), "{share}");

@@ -149,7 +149,7 @@ fn copied_segments_are_read_next_even_if_few() {
 
 // For a value within a cut: segments copied before its reader started are read first, and count.
 #[test]
-fn earlier_copies_are_read_first_too() {
+fn segments_copied_before_the_read_are_read_first() {
     let mut table = set_of(MANY);
     let before = table.reader();
     overwrite(&mut table, 0..MANY / 2);
