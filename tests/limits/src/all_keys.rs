@@ -1,13 +1,10 @@
 //! Commands that need all keys, while one key is held for long: writers of other keys do not wait,
 //! and reads of all keys do not wait for commands that store a result.
-//!
-//! A busy machine delays replies, too. So the time in which threads waited for a processor is
-//! subtracted, and the best of a few attempts counts; a faulty server delays writers in all of
-//! them.
 
+use crate::beside::{measure_wait, waits_are_short};
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
-use darter_testkit::{Client, Reply, Server, process};
+use darter_testkit::{Client, Reply, Server};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,9 +16,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("reads of all keys see ZUNIONSTORE before a later DEL",     Asks::AsRedis, order),
 ];
 
-/// The longest wait of a writer.
-const WAIT_MAX: Duration = Duration::from_millis(20);
-const ATTEMPTS: usize = 5;
+/// How often the order of a read and a later DEL is looked at.
+const ROUNDS: usize = 5;
 /// The time for which a script is left running.
 const SCRIPT_TIME: Duration = Duration::from_millis(150);
 
@@ -38,15 +34,10 @@ fn beside(stage: &Stage, holder: &[&str]) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
     for command in COMMANDS {
-        let mut worst = Duration::MAX;
-        for _ in 0..ATTEMPTS {
+        waits_are_short(command, || {
             fill(&mut client)?;
-            worst = worst.min(longest_wait(&server, holder, command)?);
-            if worst <= WAIT_MAX {
-                break;
-            }
-        }
-        ensure(worst <= WAIT_MAX, || format!("{command}: a writer waited for {worst:?}"))?;
+            Ok((longest_wait(&server, holder, command)?, "a writer"))
+        })?;
     }
     Ok(())
 }
@@ -83,11 +74,11 @@ fn longest_wait(server: &Server, holder: &[&str], command: &str) -> Result<Durat
     while begun.elapsed() < SCRIPT_TIME {
         at += 1;
         for line in [format!("SET s:{at} v"), format!("MSET m:{at} v n:{at} v")] {
-            let (sent, before) = (Instant::now(), delayed(server));
-            let reply = writes.words(&line).map_err(text)?;
-            let waited = sent.elapsed();
-            longest = longest.max(waited.saturating_sub(delayed(server).saturating_sub(before)));
-            ensure(reply.text() == Some(b"OK"), || format!("{line}: {reply:?}"))?;
+            let wait = measure_wait(server, || {
+                let reply = writes.words(&line).map_err(text)?;
+                ensure(reply.text() == Some(b"OK"), || format!("{line}: {reply:?}"))
+            });
+            longest = longest.max(wait?);
         }
     }
     if holder == SCRIPT {
@@ -103,19 +94,17 @@ fn pass(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let (mut client, mut holds) = (server.client().map_err(text)?, server.client().map_err(text)?);
     for command in ["DBSIZE", "KEYS x*", "BGSAVE"] {
-        let mut shortest = Duration::MAX;
-        for _ in 0..ATTEMPTS {
+        waits_are_short(command, || {
             fill(&mut client)?;
             holds.send(&encode(STORE)).map_err(text)?;
-            sleep(Duration::from_millis(50)); // The script has started.
-            let (sent, before) = (Instant::now(), delayed(&server));
-            let reply = client.words(command).map_err(text)?;
-            let waited = sent.elapsed();
-            ensure(!reply.is_error(), || format!("{command}: {reply:?}"))?;
-            shortest = shortest.min(waited.saturating_sub(delayed(&server).saturating_sub(before)));
+            sleep(Duration::from_millis(50)); // ZUNIONSTORE has started.
+            let wait = measure_wait(&server, || {
+                let reply = client.words(command).map_err(text)?;
+                ensure(!reply.is_error(), || format!("{command}: {reply:?}"))
+            })?;
             holds.receive().map_err(text)?;
-        }
-        ensure(shortest <= WAIT_MAX, || format!("{command} waited for {shortest:?}"))?;
+            Ok((wait, "its client"))
+        })?;
     }
     Ok(())
 }
@@ -123,10 +112,10 @@ fn pass(stage: &Stage) -> Result<(), String> {
 fn order(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let (mut client, mut holds) = (server.client().map_err(text)?, server.client().map_err(text)?);
-    for _ in 0..ATTEMPTS {
+    for _ in 0..ROUNDS {
         fill(&mut client)?;
         holds.send(&encode(STORE)).map_err(text)?;
-        sleep(Duration::from_millis(50)); // The script has started.
+        sleep(Duration::from_millis(50)); // ZUNIONSTORE has started.
         client.words("DEL {a}").map_err(text)?;
         let (keys, size) = (
             client.words("KEYS *").map_err(text)?.items().map_or(0, <[Reply]>::len),
@@ -138,11 +127,4 @@ fn order(stage: &Stage) -> Result<(), String> {
         client.words("DEL {b}d").map_err(text)?;
     }
     Ok(())
-}
-
-/// The time for which the server's threads, and this one, were ready but did not run.
-pub(crate) fn delayed(server: &Server) -> Duration {
-    let process = server.process();
-    let waited = process.active_time().saturating_sub(process.cpu_time());
-    waited + process::own_thread_active_time()
 }

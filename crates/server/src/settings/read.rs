@@ -198,7 +198,7 @@ impl Reading {
 
     fn value(&mut self, name: &str, values: &[String]) -> Result<(), String> {
         let Some((at, _)) = place(name) else {
-            // `CONFIG SET requirepass x`
+            // A command or a shell's line, as `CONFIG SET requirepass x`.
             let is_command = values.iter().take(2).any(|word| place(word).is_some());
             if is_command || is_spoiled(name) || suggestion(name).is_some() {
                 return Err(unknown(name));
