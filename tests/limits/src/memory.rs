@@ -81,7 +81,12 @@ struct Watched {
 
 impl Watched {
     fn start(stage: &Stage) -> Result<Self, String> {
-        let server = stage.server()?;
+        Self::start_with(stage, &[])
+    }
+
+    /// The same with further arguments for the server.
+    fn start_with(stage: &Stage, more: &[&str]) -> Result<Self, String> {
+        let server = stage.server_with(more)?;
         let mut client = server.client().map_err(text)?;
         let used = reported(&mut client, "memory", "used_memory")?;
         let resident = server.process().resident_bytes();
@@ -400,14 +405,15 @@ fn long_replies(stage: &Stage) -> Result<(), String> {
     const OF_SOCKETS: u64 = 12 * MIB;
     let long = "m".repeat(usize::try_from(24 * MIB + OF_SOCKETS).map_err(text)?);
     for command in ["ECHO", "PING", "HGETALL", "SMEMBERS"] {
-        let mut watched = Watched::start(stage)?;
+        let mut watched = Watched::start_with(stage, &["--name-max-bytes", "64mb"])?;
         let mut reader = watched.server.client().map_err(text)?;
         let stored = match command {
             "HGETALL" => watched.client.command(&["HSET", "key", &long, "v"]),
             "SMEMBERS" => watched.client.command(&["SADD", "key", &long]),
             _ => watched.client.words("PING"),
         };
-        stored.map_err(text)?;
+        let stored = stored.map_err(text)?;
+        ensure(!stored.is_error(), || format!("{command}: {stored:?}"))?;
         let word = if command.len() > 4 { "key" } else { &long };
         reader.send(&encode(&[command, word])).map_err(text)?;
         let first = reader.socket().read(&mut [0]).map_err(text)?;
