@@ -16,12 +16,9 @@
 //!
 //! Not here: names, places, when to sync on the way. See `server`.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use crate::fs::{File, FileSystem, Mode};
+use std::io::{self, IoSlice};
 use std::path::Path;
-
-use rustix::fs::OFlags;
 
 /// The bytes of one write.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -31,9 +28,10 @@ const ALIGNMENT: usize = 4096;
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(ALIGNMENT), "a block is whole blocks of the disk");
 
 /// A file being written; see the module's documentation.
-#[derive(Debug)]
 pub struct Disk {
-    file: File,
+    file: Box<dyn File>,
+    /// The length of the file so far.
+    written: u64,
     /// The memory of the block, which begins at `start`.
     memory: Vec<u8>,
     start: usize,
@@ -46,19 +44,17 @@ impl Disk {
     /// Creates the file, or truncates it.
     ///
     /// Errors: those of creating a file.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        let direct = options.clone().custom_flags(libc::O_DIRECT).open(path);
-        let (file, is_direct) = match direct {
-            Ok(file) => (file, true),
-            Err(error) if is_refusal(&error) => (options.open(path)?, false),
+    pub fn create(fs: &dyn FileSystem, path: &Path) -> io::Result<Self> {
+        let file = fs.open(path, Mode::Create)?;
+        let is_direct = match file.set_direct(true) {
+            Ok(()) => true,
+            Err(error) if is_refusal(&error) => false,
             Err(error) => return Err(error),
         };
         let memory = vec![0; BLOCK_BYTES + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         assert!(start < ALIGNMENT, "start={start}");
-        Ok(Self { file, memory, start, filled: 0, is_direct })
+        Ok(Self { file, written: 0, memory, start, filled: 0, is_direct })
     }
 
     /// True if writes have bypassed the page cache so far.
@@ -92,7 +88,7 @@ impl Disk {
         if !self.is_direct {
             self.flush()?;
         }
-        self.file.sync_data()
+        self.file.sync()
     }
 
     /// Writes the rest, and waits until everything is on the disk.
@@ -101,7 +97,7 @@ impl Disk {
     pub fn finish(mut self) -> io::Result<()> {
         self.leave_direct()?;
         self.flush()?;
-        self.file.sync_all()
+        self.file.sync()
     }
 
     /// Writes the block.
@@ -109,12 +105,14 @@ impl Disk {
         let mut written = 0;
         while written < self.filled {
             let rest = &self.memory[self.start + written..self.start + self.filled];
-            match rustix::io::write(&self.file, rest) {
+            match self.file.write_at(&[IoSlice::new(rest)], self.written) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => written += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) if self.is_direct && is_refusal(&error.into()) => self.leave_direct()?,
-                Err(error) => return Err(error.into()),
+                Ok(count) => {
+                    written += count;
+                    self.written += count as u64;
+                }
+                Err(error) if self.is_direct && is_refusal(&error) => self.leave_direct()?,
+                Err(error) => return Err(error),
             }
         }
         self.filled = 0;
@@ -124,8 +122,7 @@ impl Disk {
     /// Continues through the page cache.
     fn leave_direct(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_direct) {
-            let flags = rustix::fs::fcntl_getfl(&self.file)?;
-            rustix::fs::fcntl_setfl(&self.file, flags - OFlags::DIRECT)?;
+            self.file.set_direct(false)?;
         }
         Ok(())
     }
@@ -139,6 +136,7 @@ fn is_refusal(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::Kernel;
     use std::path::PathBuf;
 
     /// A temporary file that is removed at the end.
@@ -165,7 +163,7 @@ mod tests {
     /// block bypassed the page cache.
     fn write(folder: &Path, total: usize, piece: usize, syncs: bool) -> bool {
         let place = Place::new(folder, &format!("{total}-{piece}-{syncs}"));
-        let mut disk = Disk::create(&place.0).unwrap();
+        let mut disk = Disk::create(&Kernel, &place.0).unwrap();
         let all = bytes(0, total);
         for piece in all.chunks(piece) {
             disk.write_all(piece).unwrap();
@@ -200,7 +198,7 @@ mod tests {
     #[test] // As after an incomplete write.
     fn unaligned_writes_go_through_the_page_cache() {
         let place = Place::new(&std::env::temp_dir(), "unaligned");
-        let mut disk = Disk::create(&place.0).unwrap();
+        let mut disk = Disk::create(&Kernel, &place.0).unwrap();
         disk.write_all(&bytes(0, BLOCK_BYTES)).unwrap();
         disk.filled = 1_000; // Bytes that were already in the block.
         disk.flush().unwrap();
@@ -212,11 +210,11 @@ mod tests {
 
     #[test]
     fn failed_creations_and_writes_are_errors() {
-        assert!(Disk::create(Path::new("/nonexistent/file")).is_err());
-        let mut disk = Disk::create(Path::new("/dev/full")).unwrap();
+        assert!(Disk::create(&Kernel, Path::new("/nonexistent/file")).is_err());
+        let mut disk = Disk::create(&Kernel, Path::new("/dev/full")).unwrap();
         let error = disk.write_all(&bytes(0, BLOCK_BYTES)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
-        let mut disk = Disk::create(Path::new("/dev/full")).unwrap();
+        let mut disk = Disk::create(&Kernel, Path::new("/dev/full")).unwrap();
         disk.write_all(b"short").unwrap();
         assert!(disk.finish().is_err());
     }

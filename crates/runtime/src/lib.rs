@@ -1,4 +1,4 @@
-//! The machine under a core: network, disk, clocks, threads, signals, and rings between cores.
+//! The machine under a core: network, files, clocks, threads, signals, and rings between cores.
 //!
 //! This crate knows nothing of Redis. A core owns one [`net::Net`] and drives it: output is queued
 //! and sent in one call, arrivals are passed as [`net::Event`]s. There are two backends, io_uring
@@ -14,6 +14,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod fs;
 pub mod heap;
 pub mod limits;
 pub mod mailbox;

@@ -20,6 +20,7 @@ use crate::shared::{CoreReport, Empty, Shared};
 use crate::spin::PollTime;
 use crate::supervisor::Supervisor;
 use crate::thread::Thread;
+use darter_runtime::fs::{FileSystem, Kernel};
 use darter_runtime::net::{BackendChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
 use std::cell::RefCell;
@@ -95,7 +96,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
     drop(told);
     wait_for_cores(cores, &ready)?;
-    let supervisor = Supervisor::begin(&settings);
+    let supervisor = Supervisor::begin(&settings, Arc::clone(&shared.fs));
     // Measured here, because neither the cores nor the loader have begun.
     shared.empty.measure(&*shared.machine);
     begun.wait();
@@ -194,7 +195,8 @@ pub fn table() -> Table {
 fn shared(wakers: &[Waker]) -> Arc<Shared> {
     let main = std::thread::current();
     let started_ms = clock::unix_millis();
-    let files = Box::new(saving::Files::new(wakers.to_vec()));
+    let fs: Arc<dyn FileSystem> = Arc::new(Kernel);
+    let files = Box::new(saving::Files::new(Arc::clone(&fs), wakers.to_vec()));
     Arc::new(Shared {
         run_id: format!("{:016x}{:016x}{:08x}", random_u64(), random_u64(), random_u64() as u32),
         started_ms,
@@ -211,6 +213,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         stop: AtomicBool::new(false),
         load: Arc::default(),
         stopper: Box::new(move || main.unpark()),
+        fs,
         machine: Box::new(System::read()),
     })
 }
@@ -350,6 +353,7 @@ fn open_file(
     let Some(path) = file else { return Ok((wakers.iter().map(|_| None).collect(), None)) };
     let databases = settings.size("databases");
     let onto = load::Onto {
+        fs: Arc::clone(&shared.fs),
         databases,
         verifies: settings.flag("rdbchecksum"),
         progress: Arc::clone(&shared.load),

@@ -38,14 +38,14 @@ use darter_families::TYPES;
 use darter_keyspace::Types;
 use darter_rdb::{Error, Event, Limits, Reader};
 use darter_runtime::clock;
+use darter_runtime::fs::{File, FileSystem, Mode};
 use darter_runtime::net::Waker;
 use functions::Loading;
 use meter::LoadMeter;
 use portion::LoadPortion;
 use sorter::Sorter;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -241,6 +241,7 @@ impl Opened {
 
 /// The server into which a file is loaded.
 pub(crate) struct Onto {
+    pub(crate) fs: Arc<dyn FileSystem>,
     /// The number of databases of each core.
     pub(crate) databases: usize,
     /// True if the checksum is verified: `rdbchecksum`.
@@ -261,15 +262,16 @@ pub(crate) fn open(
     wakers: Vec<Waker>,
     onto: Onto,
 ) -> io::Result<(Vec<Inbox>, Opened)> {
-    let Onto { databases, verifies, progress, libraries } = onto;
+    let Onto { fs, databases, verifies, progress, libraries } = onto;
     let cores = wakers.len();
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
+    let file = fs.open(path, Mode::Read)?;
+    let size = file.length()?;
     progress[TOTAL].store(size, Ordering::Relaxed);
     progress[BEGUN].store(clock::unix_millis() / 1_000, Ordering::Relaxed);
     let (inboxes, lanes) = lanes(TYPES, wakers);
     let loader = Loader {
         file,
+        read: 0,
         reader: Reader::new(TYPES.kinds(), Limits::default())
             .with_size(size)
             .verifying(verifies)
@@ -331,7 +333,9 @@ impl Lanes {
 
 /// The state of the thread that loads the file.
 struct Loader {
-    file: File,
+    file: Box<dyn File>,
+    /// The number of bytes read from the file.
+    read: u64,
     reader: Reader,
     sorter: Sorter,
     lanes: Lanes,
@@ -373,12 +377,9 @@ impl Loader {
     fn fill(&mut self) -> Result<(), Cause> {
         let offset = self.reader.offset();
         let space = self.reader.space(BLOCK_BYTES);
-        let len = loop {
-            match self.file.read(space) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => break result.map_err(|error| Cause::Io { offset, error })?,
-            }
-        };
+        let read = self.file.read_at(space, self.read);
+        let len = read.map_err(|error| Cause::Io { offset, error })?;
+        self.read += len as u64;
         if len == 0 {
             self.reader.finish();
         }

@@ -6,6 +6,7 @@ use crate::engine::scripts::registry::Registry;
 use crate::libraries::Libraries;
 use crate::listeners::Listeners;
 use crate::saving::{NoFiles, Saves, Store};
+use darter_runtime::fs::{FileSystem, Simulated};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -43,6 +44,8 @@ pub struct Shared {
     pub(crate) libraries: Arc<Libraries>,
     /// The subscriptions to keyspace events, and the events in flight.
     pub(crate) listeners: Listeners,
+    /// The files of snapshots, and the pidfile.
+    pub(crate) fs: Arc<dyn FileSystem>,
     /// Facts about the machine and the process that only the runtime can read.
     pub machine: Box<dyn Machine>,
 }
@@ -181,6 +184,7 @@ impl Shared {
             absent: Absent::default(),
             libraries: Arc::default(),
             listeners: Listeners::default(),
+            fs: Arc::new(Simulated::new(0, 0, Arc::default())),
             machine: Box::new(Nowhere),
         })
     }

@@ -1,9 +1,11 @@
 //! The supervisor of the process: notifications to systemd, and the pidfile.
 
 use crate::settings::Settings;
+use darter_runtime::fs::{self, FileSystem};
 use darter_runtime::supervise;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The pidfile of a daemon if the setting is empty.
 const PID_FILE: &str = "/run/darter.pid";
@@ -14,6 +16,7 @@ pub(crate) struct Supervisor {
     /// The socket named by `NOTIFY_SOCKET`, to which states are sent.
     socket: Option<OsString>,
     pid_file: Option<PathBuf>,
+    fs: Arc<dyn FileSystem>,
 }
 
 /// The contents of the pidfile.
@@ -38,7 +41,7 @@ impl Supervisor {
     ///
     /// Must be called when the server has opened its sockets. A process that cannot open them,
     /// because another server has them, must not replace the pidfile of that server.
-    pub(crate) fn begin(settings: &Settings) -> Self {
+    pub(crate) fn begin(settings: &Settings, fs: Arc<dyn FileSystem>) -> Self {
         let socket = socket(settings);
         if socket.is_none() && matches!(settings.text("supervised"), "systemd" | "upstart") {
             tracing::warn!("supervised: NOTIFY_SOCKET is not set; no supervisor will be notified");
@@ -49,12 +52,12 @@ impl Supervisor {
         };
         let mut pid_file = (!name.is_empty()).then(|| PathBuf::from(name));
         if let Some(path) = &pid_file
-            && let Err(error) = std::fs::write(path, pid_line())
+            && let Err(error) = fs::write(&*fs, path, pid_line().as_bytes())
         {
             tracing::warn!("cannot write pidfile {}: {error}", path.display());
             pid_file = None;
         }
-        Self { socket, pid_file }
+        Self { socket, pid_file, fs }
     }
 
     /// Notifies the supervisor that all data is loaded and connections are accepted.
@@ -79,10 +82,10 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if let Some(path) = &self.pid_file
-            && std::fs::read_to_string(path).is_ok_and(|line| line == pid_line())
+            && fs::read(&*self.fs, path).is_ok_and(|line| line == pid_line().as_bytes())
         {
             // The file may have been removed already.
-            let _ = std::fs::remove_file(path);
+            let _ = self.fs.remove(path);
         }
     }
 }

@@ -84,7 +84,7 @@ impl Watched {
         Self::start_with(stage, &[])
     }
 
-    /// The same with further arguments for the server.
+    /// [`Watched::start`] with further arguments for the server.
     fn start_with(stage: &Stage, more: &[&str]) -> Result<Self, String> {
         let server = stage.server_with(more)?;
         let mut client = server.client().map_err(text)?;

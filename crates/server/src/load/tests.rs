@@ -611,7 +611,13 @@ impl Drop for Place {
 }
 
 fn onto(databases: usize, progress: &Arc<Progress>) -> Onto {
-    Onto { databases, verifies: true, progress: Arc::clone(progress), libraries: Arc::default() }
+    Onto {
+        fs: Arc::new(darter_runtime::fs::Kernel),
+        databases,
+        verifies: true,
+        progress: Arc::clone(progress),
+        libraries: Arc::default(),
+    }
 }
 
 /// Loads with [`open`], with a thread for each core. Returns the shards of the cores that finished.

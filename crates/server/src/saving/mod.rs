@@ -111,7 +111,7 @@ pub enum Outcome {
         /// The size of the file in bytes.
         bytes: u64,
     },
-    /// Saving failed, for this reason; the previous file is kept.
+    /// Saving failed. The text says why, and which file is in place.
     Failed(String),
     /// The snapshot was cancelled.
     Cancelled,

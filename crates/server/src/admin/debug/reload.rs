@@ -77,6 +77,7 @@ fn open(call: &ServerCall) -> std::io::Result<(Vec<Inbox>, load::Opened)> {
     // Needed by the loader, but not used: the tasks that fill the shards poll their inboxes.
     let wakers = (0..call.core.tx.cores()).map(|_| Waker::new()).collect::<Result<_, _>>()?;
     let onto = Onto {
+        fs: Arc::clone(&shared.fs),
         databases: settings.size("databases"),
         verifies: settings.flag("rdbchecksum"),
         progress: Arc::clone(&shared.load),
