@@ -3,7 +3,6 @@
 //! - [`commands`]: `DUMP` and `RESTORE`.
 //! - [`digest`]: DEBUG DIGEST of a value.
 //! - [`snapshot`]: the keys of a core as a part of a file.
-//! - [`fuzz`]: the fuzz target of all parsers.
 //!
 //! Everything here is sans-IO, like the format itself, which is in `rdb`.
 //!
@@ -13,5 +12,4 @@
 
 pub mod commands;
 pub mod digest;
-pub mod fuzz;
 pub mod snapshot;

@@ -2,9 +2,9 @@
 //! itself checks them; here are the seeds, and a count that shows that the damage goes deep.
 
 use crate::common::{Fields, feed, kind, read};
+use crate::rdb_target::fuzz_rdb;
 use darter_base::Prng;
 use darter_families::TYPES;
-use darter_persist::fuzz::fuzz_rdb;
 use darter_rdb::crc64;
 use darter_rdb::dump;
 use darter_rdb::{Limits, Source, Survey, Writer};

@@ -15,5 +15,7 @@ mod oracle_files;
 mod oracle_scores;
 mod oracle_streams;
 mod packed;
+#[path = "../../../tests/fuzz/src/rdb.rs"]
+mod rdb_target;
 mod snapshot;
 mod toy;

@@ -1,8 +1,8 @@
 //! Files that a real redis-server writes, in every encoding it has, read back as it holds them.
 
 use crate::common::{File, INTEGERS, Oracle, Record, Value, read};
+use crate::rdb_target::fuzz_rdb;
 use darter_base::Prng;
-use darter_persist::fuzz::fuzz_rdb;
 
 fn fill_strings(oracle: &mut Oracle, prng: &mut Prng) {
     for text in INTEGERS {

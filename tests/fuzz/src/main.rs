@@ -15,6 +15,7 @@ mod corpus;
 mod documents;
 mod mutate;
 mod packs;
+mod rdb;
 mod requests;
 mod scripts;
 mod sketches;
@@ -35,7 +36,7 @@ struct Target {
 
 const TARGETS: &[Target] = &[
     Target { name: "requests", corpus: corpus::requests, run: requests::fuzz_requests },
-    Target { name: "rdb", corpus: corpus::files, run: darter_persist::fuzz::fuzz_rdb },
+    Target { name: "rdb", corpus: corpus::files, run: rdb::fuzz_rdb },
     Target { name: "packs", corpus: corpus::changes, run: packs::fuzz_packs },
     Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
     Target { name: "streams", corpus: streams::corpus, run: streams::fuzz_streams },

@@ -1,8 +1,8 @@
-//! The fuzz target of all parsers in this crate: it must return for any bytes.
+//! The target of the parsers of files and payloads.
 //!
-//! It also checks that memory is bounded by the input's size, that the result does not depend on
-//! the sizes of chunks and blocks, and that offsets are inside the data. `cargo fuzz` and the
-//! seeded test in `tests/fuzz.rs` both call it.
+//! It checks more than survival: memory is bounded by the input's size, neither the sizes of chunks
+//! nor blocks change what is read, and offsets are inside the data. The seeded tests of
+//! `crates/persist/tests` call it, too.
 
 use darter_families::TYPES;
 use darter_rdb::crc64::Crc64;
@@ -20,7 +20,7 @@ const MEMORY_BASE: usize = 1 << 18;
 ///
 /// # Panics
 /// When the reader breaks a promise.
-pub fn fuzz_rdb(data: &[u8]) {
+pub(crate) fn fuzz_rdb(data: &[u8]) {
     let step = usize::from(data.last().copied().unwrap_or(0)) % 61 + 1;
     let whole = digest(Reader::new(TYPES.kinds(), Limits::default()), data, data.len());
     let pieces = digest(Reader::new(TYPES.kinds(), Limits::default()), data, step);
