@@ -1,4 +1,4 @@
-//! Random entries: the common part of HRANDFIELD and SRANDMEMBER.
+//! Random entries: the common part of HRANDFIELD, SRANDMEMBER and ZRANDMEMBER.
 //!
 //! One entry takes a few random draws of places in the table. A few distinct entries are drawn and
 //! checked against the earlier draws. Many are chosen in one pass over the table, each with the
@@ -10,6 +10,7 @@
 //! Not here: the encoding of an entry.
 
 use crate::live_entries::is_alive;
+use crate::pending_values::{PORTION_BYTES, PendingValues};
 use crate::reservoir::Reservoir;
 use darter_base::{Prng, UnixMillis, number};
 use darter_command::{Flow, Refusal, Stream};
@@ -145,7 +146,66 @@ impl<U: Urn> Stream for Purge<U> {
     }
 }
 
-/// A generator with an independent state, for work that is interleaved with other work.
+/// A cut that entries are drawn from.
+pub(crate) trait Drawable: Send + 'static {
+    /// Draws an entry, and encodes it if `is_new` of a hash of it is true. Returns the bytes of an
+    /// encoded one; `None` if there are no entries.
+    fn draw(
+        &self,
+        out: (&mut Reply<'_>, &mut PendingValues),
+        prng: &mut Prng,
+        is_new: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<usize>;
+
+    /// Bytes that only this cut keeps.
+    fn pinned_bytes(&self) -> usize;
+}
+
+/// Entries drawn one by one.
+pub(crate) struct Draws<D> {
+    cut: D,
+    left: usize,
+    /// Hashes of those drawn before, if entries must be distinct.
+    seen: Option<KeySet>,
+    prng: Prng,
+    unsent: PendingValues,
+}
+
+impl<D: Drawable> Draws<D> {
+    /// Draws `left` entries.
+    pub(crate) fn new(cut: D, left: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
+        Self { cut, left, seen, prng: fork(prng), unsent: PendingValues::default() }
+    }
+}
+
+impl<D: Drawable> Stream for Draws<D> {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { cut, left, seen, prng, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || *left > 0;
+        }
+        let mut bytes = 0;
+        for _ in 0..DRAWS {
+            if *left == 0 || bytes >= PORTION_BYTES || !unsent.is_empty() {
+                break;
+            }
+            let drawn = cut.draw((&mut *reply, &mut *unsent), prng, &mut |hash| {
+                let is_new = seen.as_mut().is_none_or(|seen| seen.insert(hash));
+                *left -= usize::from(is_new);
+                is_new
+            });
+            let Some(encoded) = drawn else { return false };
+            bytes += encoded;
+        }
+        *left > 0 || !unsent.is_empty()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.cut.pinned_bytes() + self.unsent.pinned_bytes()
+    }
+}
+
+/// An independent generator, for work that is interleaved with other work.
 pub(crate) fn fork(prng: &mut Prng) -> Prng {
     Prng::from_seed(prng.next_u64())
 }

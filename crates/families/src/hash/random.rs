@@ -4,8 +4,8 @@ use super::value::{Hash, value_of};
 use super::whole::{All, FieldPart};
 use crate::live_entries::is_alive;
 use crate::lookup::find_value;
-use crate::pending_values::{CutWalk, PORTION_BYTES, PendingValues, flow};
-use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
+use crate::pending_values::{CutWalk, PendingValues, flow};
+use crate::random::{Drawable, Draws, Purge, Urn, Way, Wish};
 use crate::reservoir::Reservoir;
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
@@ -13,7 +13,6 @@ use darter_keyspace::{Collection, Deadline, Fresh, Lent, Str};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, Reader, Scratch};
-use darter_tx::KeySet;
 use std::sync::Arc;
 
 /// `HRANDFIELD key [count [WITHVALUES]]`: a random field; or `count` different ones (all, if the
@@ -67,7 +66,7 @@ fn draw(
         }
         Way::Draw(count, seen) => {
             part.header(reply, count);
-            flow(reply, Draws::new(hash.reader(), count, seen, part, prng))
+            flow(reply, Draws::new(DrawnFields(hash.reader(), part), count, seen, prng))
         }
         Way::All => flow(reply, All::new(fields.reader(), bytes, part, 0)),
         Way::Choose(count, choice) => {
@@ -78,52 +77,22 @@ fn draw(
     }
 }
 
-/// Fields drawn one by one.
-struct Draws {
-    hash: Hash,
-    left: usize,
-    /// Hashes of the fields drawn before, if fields must be distinct.
-    seen: Option<KeySet>,
-    part: FieldPart,
-    prng: Prng,
-    unsent: PendingValues,
-}
+/// Fields to draw from, and the part of each that is shown.
+struct DrawnFields(Hash, FieldPart);
 
-impl Draws {
-    fn new(
-        hash: Hash,
-        left: usize,
-        seen: Option<KeySet>,
-        part: FieldPart,
+impl Drawable for DrawnFields {
+    fn draw(
+        &self,
+        (reply, unsent): (&mut Reply<'_>, &mut PendingValues),
         prng: &mut Prng,
-    ) -> Self {
-        Self { hash, left, seen, part, prng: fork(prng), unsent: PendingValues::default() }
-    }
-}
-
-impl Stream for Draws {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { hash, left, seen, part, prng, unsent } = self;
-        if !unsent.is_empty() {
-            return unsent.pump(reply) || *left > 0;
-        }
-        let mut bytes = 0;
-        for _ in 0..DRAWS {
-            if *left == 0 || bytes >= PORTION_BYTES || !unsent.is_empty() {
-                break;
-            }
-            let entry = hash.fields().random(&mut || prng.next_u64());
-            let Some(entry) = entry else { return false };
-            if seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash())) {
-                bytes += part.encode(reply, unsent, &entry);
-                *left -= 1;
-            }
-        }
-        *left > 0 || !unsent.is_empty()
+        is_new: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<usize> {
+        let entry = self.0.fields().random(&mut || prng.next_u64())?;
+        Some(if is_new(entry.key().hash()) { self.1.encode(reply, unsent, &entry) } else { 0 })
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.hash.pinned_bytes() + self.unsent.pinned_bytes()
+        self.0.pinned_bytes()
     }
 }
 

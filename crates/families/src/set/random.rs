@@ -3,15 +3,14 @@
 use super::reply::{Form, Members};
 use super::value::Set;
 use crate::live_entries::is_alive;
-use crate::pending_values::{CutWalk, PORTION_BYTES, PendingValues, flow};
-use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
+use crate::pending_values::{CutWalk, PendingValues, flow};
+use crate::random::{Drawable, Draws, Purge, Urn, Way, Wish};
 use crate::reservoir::Reservoir;
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline};
 use darter_resp::Reply;
 use darter_structs::table::{Entry, Never, Reader, Scratch};
-use darter_tx::KeySet;
 
 /// `SRANDMEMBER key [count]`: a random member; or `count` different ones (all, if the set has
 /// fewer); or, with a negative count, `-count` members that may repeat.
@@ -65,45 +64,19 @@ fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
     }
 }
 
-/// Members drawn one by one.
-struct Draws {
-    set: Set,
-    left: usize,
-    /// Hashes of the members drawn before, if members must be distinct.
-    seen: Option<KeySet>,
-    prng: Prng,
-    unsent: PendingValues,
-}
-
-impl Draws {
-    fn new(set: Set, count: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
-        Self { set, left: count, seen, prng: fork(prng), unsent: PendingValues::default() }
-    }
-}
-
-impl Stream for Draws {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { set, left, seen, prng, unsent } = self;
-        if !unsent.is_empty() {
-            return unsent.pump(reply) || *left > 0;
-        }
-        let mut bytes = 0;
-        for _ in 0..DRAWS {
-            if *left == 0 || bytes >= PORTION_BYTES {
-                break;
-            }
-            let entry = set.members().random(&mut || prng.next_u64());
-            let Some(entry) = entry else { return false };
-            if seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash())) {
-                bytes += unsent.key(reply, &entry);
-                *left -= 1;
-            }
-        }
-        *left > 0 || !unsent.is_empty()
+impl Drawable for Set {
+    fn draw(
+        &self,
+        (reply, unsent): (&mut Reply<'_>, &mut PendingValues),
+        prng: &mut Prng,
+        is_new: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<usize> {
+        let entry = self.members().random(&mut || prng.next_u64())?;
+        Some(if is_new(entry.key().hash()) { unsent.key(reply, &entry) } else { 0 })
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.set.pinned_bytes() + self.unsent.pinned_bytes()
+        self.pinned_bytes()
     }
 }
 

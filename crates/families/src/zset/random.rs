@@ -7,13 +7,12 @@ use super::reply::{Form, entries, member};
 use super::value::ZSet;
 use crate::lookup::find_value;
 use crate::pending_values::{PORTION_BYTES, PendingValues, flow};
-use crate::random::{DRAWS, Way, Wish, fork};
+use crate::random::{Drawable, Draws, Way, Wish};
 use crate::reservoir::Reservoir;
 use darter_base::{Prng, hash};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::sorted::{End, Sorted, SortedReader};
-use darter_tx::KeySet;
 
 /// Entries walked in one portion.
 const WALKED: usize = 256;
@@ -60,9 +59,7 @@ fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &
         }
         Way::Draw(count, seen) => {
             form.header(reply, count);
-            let (set, prng) = (set.reader(), fork(prng));
-            let unsent = PendingValues::default();
-            flow(reply, Draws { set, left: count, seen, form, prng, unsent })
+            flow(reply, Draws::new(DrawnEntries(set.reader(), form), count, seen, prng))
         }
         Way::All => entries(reply, set, 0..set.len(), (End::Front, form)),
         Way::Choose(count, choice) => {
@@ -78,41 +75,24 @@ fn below(len: usize, prng: &mut Prng) -> usize {
     usize::try_from(prng.below(len.max(1) as u64)).unwrap_or(0)
 }
 
-/// Entries drawn one by one.
-struct Draws {
-    set: Sorted,
-    left: usize,
-    /// Hashes of the ranks of those drawn before, if they must be distinct.
-    seen: Option<KeySet>,
-    form: Form,
-    prng: Prng,
-    unsent: PendingValues,
-}
+/// Entries to draw from, and how they are shown.
+struct DrawnEntries(Sorted, Form);
 
-impl Stream for Draws {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { set, left, seen, form, prng, unsent } = self;
-        if !unsent.is_empty() {
-            return unsent.pump(reply) || *left > 0;
-        }
-        let mut bytes = 0;
-        for _ in 0..DRAWS {
-            if *left == 0 || bytes >= PORTION_BYTES {
-                break;
-            }
-            let rank = below(set.len(), prng);
-            let Some(entry) = set.get(rank) else { return false };
-            let mixed = hash::of(&rank.to_le_bytes());
-            if seen.as_mut().is_none_or(|seen| seen.insert(mixed)) {
-                bytes += form.encode(reply, unsent, &entry);
-                *left -= 1;
-            }
-        }
-        *left > 0 || !unsent.is_empty()
+impl Drawable for DrawnEntries {
+    fn draw(
+        &self,
+        (reply, unsent): (&mut Reply<'_>, &mut PendingValues),
+        prng: &mut Prng,
+        is_new: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<usize> {
+        let rank = below(self.0.len(), prng);
+        let entry = self.0.get(rank)?;
+        let mixed = hash::of(&rank.to_le_bytes());
+        Some(if is_new(mixed) { self.1.encode(reply, unsent, &entry) } else { 0 })
     }
 
     fn pinned_bytes(&self) -> usize {
-        if self.set.is_pinned() { self.set.memory_bytes() } else { 0 }
+        if self.0.is_pinned() { self.0.memory_bytes() } else { 0 }
     }
 }
 
